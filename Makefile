@@ -1,0 +1,90 @@
+# Needs make and Python 3.10 or newer; everything else goes into .venv.
+#
+#   make demo [DEVICE=cpu|opencl|interpreter]   train a small network
+#   make test [ARGS='-k matmul']                every test
+#   make lint | types | docs | bench | wheel    see the recipes below
+#   make clean                                  remove what these have made
+#
+# PYTHON=/path/to/python chooses the interpreter that .venv is made with.
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip --disable-pip-version-check
+JOBS ?= 2
+
+ifdef PYTHON
+PYTHONS := $(PYTHON)
+else
+PYTHONS := python3 python3.13 python3.12 python3.11 python3.10 python
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format types docs bench wheel clean
+
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
+
+demo: $(VENV)/.all
+	$(RUN) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
+
+test: $(VENV)/.test
+	$(RUN) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+lint: $(VENV)/.dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+format: $(VENV)/.dev
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+types: $(VENV)/.dev
+	$(VENV)/bin/pyright --pythonpath $(RUN)
+
+docs: $(VENV)/.test
+	$(RUN) -m pytest tests/docs $(ARGS)
+
+bench: $(VENV)/.all
+	$(RUN) -m benchmarks $(ARGS)
+
+wheel: $(VENV)/bin/python
+	$(PIP) wheel --quiet --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf $(VENV) build dist examples/out *.egg-info
+	rm -rf .hypothesis .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The extras an installation needs, one stamp each; all of them share one .venv.
+$(VENV)/.all: EXTRAS := all
+$(VENV)/.test: EXTRAS := all,test
+$(VENV)/.dev: EXTRAS := dev
+
+$(VENV)/.all $(VENV)/.test $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(PIP) install --quiet --editable '.[$(EXTRAS)]'
+	@touch $@
+
+# The first Python that is new enough and can make environments. pip is brought up to
+# date because the first releases of Python 3.10 came with one that cannot install
+# this package editable.
+define CHECK
+import sys
+if sys.version_info < (3, 10):
+    sys.exit(f"Python {sys.version.split()[0]}: ftrace needs 3.10 or newer")
+try:
+    import ensurepip, venv
+except ImportError:
+    sys.exit("no venv module: on Debian and Ubuntu, apt install python3-venv")
+endef
+export CHECK
+
+$(VENV)/bin/python:
+	@for python in $(PYTHONS); do \
+	  reason=$$("$$python" -c "$$CHECK" 2>&1) || \
+	    { tried="$$tried  $$python: $$reason\n"; continue; }; \
+	  echo "making $(VENV) with $$python"; \
+	  "$$python" -m venv $(VENV) && $(PIP) install --quiet --upgrade pip && exit 0; \
+	  rm -rf $(VENV); exit 1; \
+	done; \
+	printf "No suitable Python. Tried:\n$$tried" >&2; \
+	echo "Name one with: make PYTHON=/path/to/python3" >&2; exit 1

@@ -1,0 +1,185 @@
+"""Memory, wherever it is: buffers, and the allocators that keep them for reuse."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from typing import Any, Protocol
+
+import numpy as np
+
+from ftrace.errors import OutOfMemoryError
+
+ALIGNMENT = 64
+
+
+class Memory(Protocol):
+    """The part of a device that its buffers need."""
+
+    name: str
+    host: bool
+
+    def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Any: ...
+
+
+class Buffer:
+    """A piece of a device's memory, given back when the last reference goes.
+
+    Attributes:
+      device: where it is.
+      memory: on the host a one-dimensional, contiguous NumPy array of any dtype;
+        elsewhere the driver's handle.
+      nbytes: how much of it is used.
+    """
+
+    __slots__ = ("allocator", "device", "memory", "nbytes")
+
+    def __init__(
+        self,
+        device: Memory,
+        memory: Any,
+        nbytes: int,
+        allocator: Allocator | None = None,
+    ) -> None:
+        self.device = device
+        self.memory = memory
+        self.nbytes = nbytes
+        self.allocator = allocator
+
+    def __del__(self) -> None:
+        if self.allocator is not None:
+            self.allocator.release(self)
+
+    def __repr__(self) -> str:
+        return f"<buffer of {self.nbytes} bytes on {self.device.name}>"
+
+
+class Allocator(ABC):
+    """Gives out buffers and counts the bytes.
+
+    Attributes:
+      in_use: bytes in buffers that are alive.
+      kept: bytes that are free and kept for reuse.
+      peak: the most bytes that were in use at one time.
+    """
+
+    in_use: int = 0
+    kept: int = 0
+    peak: int = 0
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Buffer:
+        """Uninitialised memory of `nbytes` bytes.
+
+        Raises:
+          OutOfMemoryError: the device has none left, also after giving back all
+            that was kept.
+        """
+
+    @abstractmethod
+    def release(self, buffer: Buffer) -> None:
+        """Takes the memory of a buffer that nobody holds any more."""
+
+    @abstractmethod
+    def trim(self) -> None:
+        """Gives all memory that is kept back to the device."""
+
+
+class LRUAllocator(Allocator):
+    """Keeps freed memory by size and reuses it, most recently freed first.
+
+    When more than `limit` bytes are kept the least recently freed ones go; when an
+    allocation fails all of them go and it is tried once more.
+
+    Args:
+      device: whose memory it is.
+      limit: bytes kept at the most.
+    """
+
+    def __init__(self, device: Memory, limit: int = 1 << 30) -> None:
+        self.device = device
+        self.limit = limit
+        self._free: OrderedDict[int, list[Any]] = OrderedDict()
+        self._lock = threading.RLock()
+
+    @abstractmethod
+    def _obtain(self, nbytes: int) -> Any:
+        """New memory from the device; MemoryError where there is none."""
+
+    @abstractmethod
+    def _reusable(self, memory: Any) -> bool:
+        """Does nobody else see this memory?"""
+
+    @staticmethod
+    def size_class(nbytes: int) -> int:
+        """The bytes that are really taken: at most an eighth more, few sizes."""
+        if nbytes <= 512:
+            return -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        step = 1 << (nbytes.bit_length() - 4)
+        return -(-nbytes // step) * step
+
+    def allocate(self, nbytes: int) -> Buffer:
+        size = self.size_class(nbytes)
+        with self._lock:
+            memory = self._take(size)
+            self.in_use += size
+            self.peak = max(self.peak, self.in_use)
+        return Buffer(self.device, memory, nbytes, self)
+
+    def _take(self, size: int) -> Any:
+        free = self._free.get(size)
+        if free:
+            self.kept -= size
+            return free.pop()
+        try:
+            return self._obtain(size)
+        except MemoryError:
+            self.trim()
+        try:
+            return self._obtain(size)
+        except MemoryError:
+            raise OutOfMemoryError(
+                f"{self.device.name} has no memory for {size} bytes; "
+                f"{self.in_use} bytes are in use by arrays that are alive"
+            ) from None
+
+    def release(self, buffer: Buffer) -> None:
+        memory, buffer.memory = buffer.memory, None
+        size = self.size_class(buffer.nbytes)
+        with self._lock:
+            self.in_use -= size
+            if not self._reusable(memory):
+                return
+            self._free.setdefault(size, []).append(memory)
+            self._free.move_to_end(size)
+            self.kept += size
+            while self.kept > self.limit:
+                oldest, memories = next(iter(self._free.items()))
+                if memories:  # a class whose memory is all in use has none
+                    memories.pop(0)
+                    self.kept -= oldest
+                if not memories:
+                    del self._free[oldest]
+
+    def trim(self) -> None:
+        with self._lock:
+            self._free.clear()
+            self.kept = 0
+
+
+class HostAllocator(LRUAllocator):
+    """Aligned host memory, as NumPy arrays of bytes."""
+
+    def _obtain(self, nbytes: int) -> Any:
+        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+        return raw[start : start + nbytes]
+
+    def _reusable(self, memory: Any) -> bool:
+        # A NumPy view that a user holds refers to the owner of the bytes: the array
+        # `raw` above, which otherwise only `memory` and the call below refer to.
+        if not hasattr(sys, "getrefcount"):
+            return False
+        return sys.getrefcount(memory.base) == 2

@@ -1,0 +1,170 @@
+"""What a device is: memory, and a compiler for programs.
+
+A device is one class with `allocate`, `copy_in`, `copy_out` and `compile`. Devices are
+made at their first use: importing ftrace loads no driver.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ftrace import config
+from ftrace.buffer import Allocator, Buffer
+from ftrace.errors import DeviceError
+from ftrace.lower.program import Program
+
+
+@dataclass
+class Counters:
+    """What has been done since the process began, or since `reset`.
+
+    Attributes:
+      kernels_compiled: kernels that were rendered and compiled.
+      kernels_cached: kernels that were found in the cache instead.
+      kernels_run: kernels that ran.
+      operations: arithmetic operations in the kernels that ran.
+      bytes: bytes that those kernels read and wrote, each buffer once per kernel.
+      compile_seconds, run_seconds: time spent in each.
+    """
+
+    kernels_compiled: int = 0
+    kernels_cached: int = 0
+    kernels_run: int = 0
+    operations: int = 0
+    bytes: int = 0
+    compile_seconds: float = 0.0
+    run_seconds: float = 0.0
+
+    def reset(self) -> None:
+        for name, value in vars(Counters()).items():
+            setattr(self, name, value)
+
+
+class Executable(ABC):
+    """A compiled program: call it on one buffer per input.
+
+    Attributes:
+      program: what it was compiled from.
+      sources: the source text of each kernel, in the order of `program.kernels`.
+    """
+
+    program: Program
+    sources: tuple[str, ...]
+
+    @abstractmethod
+    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        """Runs all steps; the result is a buffer per output of the program.
+
+        An output that is an input handed through is that input's own buffer.
+        """
+
+
+class Device(ABC):
+    """A place where arrays live and programs run.
+
+    Attributes:
+      name: "cpu", "interpreter", "opencl".
+      host: its memory is the host's: a buffer's `memory` is a NumPy array.
+      allocator: where its buffers come from.
+      max_buffers: how many buffers one kernel can take; 0 is no limit.
+    """
+
+    name: str
+    host: bool
+    allocator: Allocator
+    max_buffers: int = 0
+
+    def __init__(self) -> None:
+        self.counters = Counters()
+
+    @abstractmethod
+    def compile(self, program: Program) -> Executable:
+        """Renders and compiles the kernels that are not in the cache."""
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Uninitialised memory, 64-byte aligned on the host."""
+        return self.allocator.allocate(nbytes)
+
+    @abstractmethod
+    def copy_in(self, array: np.ndarray[Any, Any]) -> Buffer:
+        """A buffer with the array's contents, row-major; shared where it can be."""
+
+    @abstractmethod
+    def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Any:
+        """A one-dimensional NumPy array of `size` elements; shared where it can be."""
+
+    def synchronize(self) -> None:  # noqa: B027  (a device that runs at once has none)
+        """Waits until everything that was enqueued has run."""
+
+    def __repr__(self) -> str:
+        return f"<device {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return get_device, (self.name,)
+
+
+@dataclass
+class _Registry:
+    factories: dict[str, Callable[[], Device]] = field(default_factory=dict)
+    devices: dict[str, Device] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_registry = _Registry()
+
+
+def register_device(name: str, factory: Callable[[], Device]) -> None:
+    """Adds a device; `factory` is called at its first use."""
+    _registry.factories[name] = factory
+
+
+def device_names() -> list[str]:
+    return list(_registry.factories)
+
+
+def get_device(name: str | Device | None = None) -> Device:
+    """The device of that name, or the default one.
+
+    Raises:
+      DeviceError: there is no such device, or its driver is missing.
+    """
+    if isinstance(name, Device):
+        return name
+    name = name or config.current().device
+    found = _registry.devices.get(name)
+    if found is not None:
+        return found
+    with _registry.lock:
+        if name not in _registry.factories:
+            known = ", ".join(_registry.factories)
+            raise DeviceError(f"there is no device {name!r}; the devices are {known}")
+        if name not in _registry.devices:
+            _registry.devices[name] = _registry.factories[name]()
+        return _registry.devices[name]
+
+
+def live_devices() -> list[Device]:
+    """The devices that have been used in this process."""
+    return list(_registry.devices.values())
+
+
+class timed:  # noqa: N801  (reads as a statement)
+    """Adds the seconds that a block takes to one field of a device's counters."""
+
+    def __init__(self, counters: Counters, name: str) -> None:
+        self.counters = counters
+        self.name = name
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        spent = time.perf_counter() - self.start
+        setattr(self.counters, self.name, getattr(self.counters, self.name) + spent)

@@ -1,0 +1,391 @@
+"""A kernel evaluated in NumPy: the meaning of the loops, as directly as NumPy says it.
+
+Every range is one NumPy axis. A value is an array with an axis for each range that it
+depends on and for no other, in the order of the loops; operands are broadcast to each
+other where they meet. A reduce is a ufunc's `reduce` over the axes of its ranges. A
+load is a strided view of the buffer where its index is affine, and fancy indexing
+elsewhere; a store is the same on the left side of an assignment.
+
+Loops run over *blocks* of their ranges, so large that one block is nearly always
+everything, and so small that no value exceeds `BLOCK_BYTES`. The sum of a product is
+a matrix product (`interpreter_contract.py`): the product itself is never stored.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.devices.affine import Affine, affine_forms
+from ftrace.devices.interpreter_contract import contract
+from ftrace.errors import GraphError
+from ftrace.lower.kernel import (
+    INDEX,
+    Kernel,
+    Store,
+    axis_of,
+    fma_p,
+    free_ranges,
+    load_p,
+    param_p,
+    range_p,
+    reduce_p,
+)
+from ftrace.lower.place import Let, Loop, ReduceLoop, Statement, place
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.record import Primitive
+
+Array = np.ndarray[Any, Any]
+Ranges = tuple[Node, ...]
+
+BLOCK_BYTES = 64 << 20
+
+_COMBINE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+class KernelPlan:
+    """What is known of a kernel before it runs.
+
+    Attributes:
+      kernel: what it evaluates.
+      block: the kernel's statements (see `lower/place.py`).
+      ranges: for each value its ranges, which are the axes of its array.
+      affine: the indices that are affine.
+      contractions: the reduces that are done as matrix products.
+      skipped: the products that only they use.
+      extents: how much of each range one block takes.
+    """
+
+    def __init__(self, kernel: Kernel, limit: int = BLOCK_BYTES) -> None:
+        self.kernel = kernel
+        self.block = place(kernel)
+        nodes = kernel.nodes
+        order = _loop_order(kernel, nodes)
+        free = free_ranges([e for store in kernel.stores for e in store.expressions])
+        self.ranges = {n: tuple(sorted(free[n], key=order.__getitem__)) for n in nodes}
+        self.affine = affine_forms(nodes)
+        self.store_ranges = {
+            store: _store_ranges(kernel, store, self.ranges) for store in kernel.stores
+        }
+        self.contractions = {n for n in nodes if self._is_contraction(n)}
+        self.skipped = self._only_contracted(nodes)
+        self.extents = self._choose_extents(nodes, order, limit)
+        self.blocked = {
+            r for r, extent in self.extents.items() if extent < axis_of(r).size
+        }
+        self.written = frozenset(store.buffer for store in kernel.stores)
+
+    def _is_contraction(self, node: Node) -> bool:
+        """Is it a sum of a product that is larger than both of its operands?"""
+        if node.op is not reduce_p or node.arg != "add":
+            return False
+        value = node.src[0]
+        if value.op.name not in ("mul", "mul_zero") or value.dtype == dtypes.bool_:
+            return False
+        size = len(self.ranges[value])
+        covered = {r for s in value.src for r in self.ranges[s]}
+        closed_alone = [r for r in node.src[1:] if r not in covered]
+        return not closed_alone and all(len(self.ranges[s]) < size for s in value.src)
+
+    def _only_contracted(self, nodes: Sequence[Node]) -> set[Node]:
+        needed = {s for n in nodes if n not in self.contractions for s in n.src}
+        needed |= {e for store in self.kernel.stores for e in store.expressions}
+        return {n.src[0] for n in self.contractions} - needed
+
+    def _choose_extents(
+        self, nodes: Sequence[Node], order: dict[Node, int], limit: int
+    ) -> dict[Node, int]:
+        """The largest value gives up its outermost range first, until all fit."""
+        extents = {r: max(axis_of(r).size, 1) for r in order}
+        axes = self.kernel.axes
+        values = {
+            (self.ranges[n], n.dtype.itemsize)
+            for n in nodes
+            if n.op is not param_p and n not in self.skipped
+        }
+        values |= {(ranges, 8) for ranges in self.store_ranges.values()}
+        while True:
+            sizes = [
+                (prod(extents[r] for r in ranges) * item, ranges)
+                for ranges, item in values
+            ]
+            size, ranges = max(sizes, default=(0, ()), key=lambda pair: pair[0])
+            if size <= limit:
+                return extents
+            if self.kernel.ordered:
+                # Blocks must not change the order of the stores: an axis is cut
+                # only where the axes around it run one by one.
+                ranges = (*axes, *[r for r in ranges if r not in axes])
+            cut = next((r for r in ranges if extents[r] > 1), None)
+            if cut is None:
+                return extents
+            extents[cut] = max(extents[cut] * limit // size, 1)
+
+
+def _loop_order(kernel: Kernel, nodes: Sequence[Node]) -> dict[Node, int]:
+    """The position of each range: the kernel's axes, then those of the reduces."""
+    ranges = dict.fromkeys(kernel.axes)
+    for node in nodes:
+        if node.op is reduce_p:
+            ranges.update(dict.fromkeys(node.src[1:]))
+    return {r: position for position, r in enumerate(ranges)}
+
+
+def _store_ranges(kernel: Kernel, store: Store, ranges: dict[Node, Ranges]) -> Ranges:
+    """The loops around a store; one that combines runs in every ordered loop."""
+    needed = {r for e in store.expressions for r in ranges[e]}
+    if store.combine:
+        needed |= {a for a in kernel.axes if axis_of(a).number in kernel.ordered}
+    return tuple(axis for axis in kernel.axes if axis in needed)
+
+
+class Evaluation:
+    """One run of a kernel on the bytes of its buffers.
+
+    Args:
+      plan: of the kernel.
+      memories: for each buffer its bytes, as an array of uint8.
+      aliased: a buffer that is written overlaps one that is read, so that a view
+        of what was read could change under our hands.
+    """
+
+    def __init__(
+        self, plan: KernelPlan, memories: Sequence[Array], aliased: bool
+    ) -> None:
+        self.plan = plan
+        self.memories = memories
+        self.buffers = [
+            memory[: spec.size * spec.dtype.itemsize].view(spec.dtype)
+            for memory, spec in zip(memories, plan.kernel.buffers, strict=True)
+        ]
+        self.aliased = aliased
+        self.values: dict[Node, Array] = {}
+        self.computed_at: dict[Node, tuple[int, ...]] = {}
+        self.start = dict.fromkeys(plan.extents, 0)
+        self.extent = {r: min(e, axis_of(r).size) for r, e in plan.extents.items()}
+
+    def run(self) -> None:
+        with np.errstate(all="ignore"):
+            self._run_block(self.plan.block)
+
+    def _run_block(self, block: Sequence[Statement]) -> None:
+        """Statements in order; it recurses as deep as loops are nested, no deeper."""
+        for statement in block:
+            if isinstance(statement, Let):
+                self._compute(statement.node)
+            elif isinstance(statement, Store):
+                self._store(statement)
+            elif isinstance(statement, Loop):
+                for _ in self._blocks((statement.axis,)):
+                    self._run_block(statement.body)
+            else:
+                self._run_reduce(statement)
+
+    def _blocks(self, ranges: Ranges) -> Iterable[None]:
+        """Sets `start` and `extent` to each block of the ranges in turn."""
+        steps = [
+            [(r, start) for start in range(0, axis_of(r).size, self.plan.extents[r])]
+            for r in ranges
+        ]
+        for corner in itertools.product(*steps):
+            for r, start in corner:
+                self.start[r] = start
+                self.extent[r] = min(self.plan.extents[r], axis_of(r).size - start)
+            yield
+
+    # Values.
+
+    def _compute(self, node: Node) -> None:
+        if node in self.plan.skipped:
+            return
+        if self.plan.blocked:
+            # Computed already, for this same block of the ranges that it depends on?
+            here = tuple(self.start[r] for r in self.plan.ranges[node])
+            if self.computed_at.get(node) == here:
+                return
+            self.computed_at[node] = here
+        self.values[node] = self._evaluate(node)
+
+    def _value(self, node: Node, ranges: Ranges) -> Array:
+        """The value of a node with an axis, of size 1 if need be, for each range."""
+        if node.op is range_p:
+            first = self.start[node]
+            value = np.arange(first, first + self.extent[node], dtype=INDEX)
+        else:
+            value = self.values[node]
+        have = self.plan.ranges[node]
+        if have == ranges or not have:
+            return value
+        return value[tuple(slice(None) if r in have else None for r in ranges)]
+
+    def _shape(self, ranges: Ranges) -> tuple[int, ...]:
+        return tuple(self.extent[r] for r in ranges)
+
+    def _evaluate(self, node: Node) -> Array:
+        if node.op is load_p:
+            return self._load(node)
+        ranges = self.plan.ranges[node]
+        operands = [self._value(s, ranges) for s in node.src]
+        if node.op is fma_p:
+            a, b, c = operands
+            return np.asarray(a * b + c)
+        record = node.op
+        assert isinstance(record, Primitive), f"{node!r} has no meaning in a kernel"
+        if node.op.name == "complex":  # it takes operands of one shape
+            operands = list(np.broadcast_arrays(*operands))
+        result = np.asarray(record.numpy(node.aval, node.arg, *operands))
+        return result.astype(node.dtype, copy=False)
+
+    # Memory.
+
+    def _load(self, node: Node) -> Array:
+        number: Any = node.src[0].arg
+        index = node.src[1]
+        ranges = self.plan.ranges[node]
+        buffer = self.buffers[number]
+        form = self.plan.affine.get(index)
+        if form is not None and len(node.src) == 2:
+            self._check_bounds(node, form, buffer.size)
+            view = self._view(number, form, ranges)
+            copied = self.aliased or number in self.plan.written
+            return view.copy() if copied else view
+        at = self._value(index, ranges)
+        if len(node.src) == 2:
+            return buffer[self._checked(node, at, buffer.size)]
+        valid = self._value(node.src[2], ranges)
+        if not buffer.size:
+            return np.zeros(self._shape(ranges), node.dtype)
+        at = self._checked(node, np.where(valid, at, 0), buffer.size)
+        return np.where(valid, buffer[at], np.zeros((), node.dtype))
+
+    def _view(self, number: int, form: Affine, ranges: Ranges) -> Array:
+        """The elements of a buffer at an affine index, without a copy."""
+        spec = self.plan.kernel.buffers[number]
+        item = spec.dtype.itemsize
+        shape = self._shape(ranges)
+        if 0 in shape:
+            return np.empty(shape, spec.dtype)
+        first = form.offset + sum(c * self.start[r] for r, c in form.terms.items())
+        strides = [form.terms.get(r, 0) * item for r in ranges]
+        return np.ndarray(
+            shape, spec.dtype, self.memories[number].data, first * item, strides
+        )
+
+    def _check_bounds(self, node: Node, form: Affine, size: int) -> None:
+        if any(axis_of(r).size == 0 for r in form.terms):
+            return
+        low, high = form.bounds()
+        if low < 0 or high >= size:
+            raise GraphError(
+                f"a load reads {low} … {high} of a buffer of {size} elements", node.origin
+            )
+
+    def _checked(self, node: Node, index: Array, size: int) -> Array:
+        """NumPy takes negative indices from the end; a kernel must not."""
+        if index.size and (index.min() < 0 or index.max() >= size):
+            raise GraphError(
+                f"a load reads {index.min()} … {index.max()} of a buffer of {size} "
+                "elements", node.origin
+            )  # fmt: skip
+        return index
+
+    def _store(self, store: Store) -> None:
+        ranges = self.plan.store_ranges[store]
+        value = self._value(store.value, ranges)
+        form = self.plan.affine.get(store.index)
+        if form is not None and store.valid is None and not store.combine:
+            low, high = form.bounds()
+            if _each_once(form, ranges) and 0 <= low <= high < self.buffers[store.buffer].size:
+                self._view(store.buffer, form, ranges)[...] = value
+                return
+        shape = self._shape(ranges)
+        index = np.broadcast_to(self._value(store.index, ranges), shape).ravel()
+        value = np.broadcast_to(value, shape).ravel()
+        if store.valid is not None:
+            valid = self._value(store.valid, ranges)
+            kept = np.broadcast_to(valid, shape).ravel()
+            index, value = index[kept], value[kept]
+        buffer = self.buffers[store.buffer]
+        index = self._checked(store.value, index, buffer.size)
+        if store.combine:
+            _COMBINE[store.combine].at(buffer, index, value)
+        else:
+            buffer[index] = value
+
+    # Reduces.
+
+    def _run_reduce(self, loop: ReduceLoop) -> None:
+        totals: dict[Node, Array] = {}
+        for _ in self._blocks(loop.ranges):
+            self._run_block(loop.body)
+            for node in loop.reduces:
+                part = self._reduce_block(node)
+                total = totals.get(node)
+                combine = _COMBINE[str(node.arg)]
+                totals[node] = part if total is None else combine(total, part)
+        for node in loop.reduces:
+            total = totals.get(node)
+            if total is None:  # a range of size 0
+                shape = self._shape(self.plan.ranges[node])
+                total = np.full(shape, _identity(node), node.dtype)
+            self.values[node] = np.asarray(total).astype(node.dtype, copy=False)
+
+    def _reduce_block(self, node: Node) -> Array:
+        """The reduce over the block of its ranges that `start` and `extent` say."""
+        dtype = _accumulator(node)
+        if node in self.plan.contractions:
+            operands = [self._value(s, self.plan.ranges[s]) for s in node.src[0].src]
+            if node.src[0].op.name == "mul" or all(_finite(x) for x in operands):
+                return self._contract(node, operands, dtype)
+            self.values[node.src[0]] = self._evaluate(node.src[0])
+        value = node.src[0]
+        closed = node.src[1:]
+        absent = tuple(r for r in closed if r not in self.plan.ranges[value])
+        ranges = (*absent, *self.plan.ranges[value])
+        # A value that does not depend on a range counts once per iteration of it.
+        shape = self._shape(absent) + (1,) * (len(ranges) - len(absent))
+        array = self._value(value, ranges)
+        array = np.broadcast_to(array, np.broadcast_shapes(array.shape, shape))
+        axes = tuple(i for i, r in enumerate(ranges) if r in closed)
+        return _COMBINE[str(node.arg)].reduce(array, axis=axes, dtype=dtype)
+
+    def _contract(
+        self, node: Node, operands: list[Array], dtype: np.dtype[Any]
+    ) -> Array:
+        x, y = node.src[0].src
+        ranges = self.plan.ranges
+        return contract(
+            operands[0], ranges[x], operands[1], ranges[y],
+            closed=node.src[1:], out=ranges[node], dtype=dtype,
+        )  # fmt: skip
+
+
+def _each_once(form: Affine, ranges: Ranges) -> bool:
+    """Does an affine index hit every element at most once?"""
+    reach = 0
+    steps = sorted((abs(form.terms.get(r, 0)), axis_of(r).size) for r in ranges)
+    for step, size in steps:
+        if size > 1 and step <= reach:
+            return False
+        reach += step * (size - 1)
+    return True
+
+
+def _finite(x: Array) -> bool:
+    return bool(np.isfinite(x).all())
+
+
+def _accumulator(node: Node) -> np.dtype[Any]:
+    """16-bit floats are added and multiplied in 32 bits."""
+    narrow = node.dtype in (dtypes.float16, dtypes.bfloat16)
+    return dtypes.float32 if narrow and node.arg in ("add", "mul") else node.dtype
+
+
+def _identity(node: Node) -> Any:
+    low, high = dtypes.limits(node.dtype) if node.arg in ("max", "min") else (0, 0)
+    return {"add": 0, "mul": 1, "max": low, "min": high}[str(node.arg)]

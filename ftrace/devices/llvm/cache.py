@@ -1,0 +1,147 @@
+"""Object code on disk, so that the next process need not compile.
+
+    <folder>/<sha256 of everything that determines the code>.ftrace.o
+    file = magic, sha256 of the object code, object code
+
+Files appear whole (written beside, then renamed), so several processes at once do no
+harm. Whatever is wrong with a file or the folder is a miss: nothing here raises. The
+files read longest ago go when the folder grows too large.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from ftrace import config
+
+#: Bytes that the folder may hold.
+LIMIT = 256 << 20
+#: The folder is measured at the first write of a process and after this many more.
+WRITES_BETWEEN_SWEEPS = 200
+#: Seconds after which a file that was never renamed belongs to no living process.
+ABANDONED = 3600.0
+
+_MAGIC = b"ftrace object 1\n"
+_DIGEST_BYTES = 32
+_HEADER_BYTES = len(_MAGIC) + _DIGEST_BYTES
+_SUFFIX = ".ftrace.o"
+_UNFINISHED = ".ftrace-"
+
+
+def default_folder() -> Path:
+    """The platform's folder for caches, below it ours."""
+    try:
+        import platformdirs
+    except ImportError:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(base) / "ftrace"
+    return Path(platformdirs.user_cache_dir("ftrace", appauthor=False))
+
+
+class ObjectCache:
+    """The disk cache in one folder.
+
+    Args:
+      folder: where; None for `config.cache_dir` or else the platform's own, looked up
+        at every use.
+      limit: bytes that it may hold.
+
+    Attributes:
+      hits, misses: how often `load` found something, and how often not.
+    """
+
+    def __init__(self, folder: Path | None = None, limit: int = LIMIT) -> None:
+        self._given = folder
+        self.limit = limit
+        self.hits = 0
+        self.misses = 0
+        self._writes = 0
+
+    @property
+    def folder(self) -> Path:
+        if self._given is not None:
+            return self._given
+        chosen = config.current().cache_dir
+        return Path(chosen) if chosen else default_folder()
+
+    def load(self, *key: str) -> bytes | None:
+        """The object code stored under the parts of this key, or None."""
+        found = self._read(_digest(key))
+        if found is None:
+            self.misses += 1
+        else:
+            self.hits += 1
+        return found
+
+    def store(self, code: bytes, *key: str) -> None:
+        """Keeps object code for later processes, where the folder allows it."""
+        with suppress(OSError, ValueError, RuntimeError):  # no home: RuntimeError
+            folder = self.folder
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._write(folder / (_digest(key) + _SUFFIX), code)
+            if self._writes % WRITES_BETWEEN_SWEEPS == 0:
+                self.sweep()
+            self._writes += 1
+
+    def sweep(self) -> None:
+        """Removes the files read longest ago until the rest fits the limit."""
+        files: list[tuple[float, int, str]] = []
+        now = time.time()
+        with suppress(OSError, ValueError, RuntimeError), os.scandir(self.folder) as all:
+            for entry in all:
+                with suppress(OSError):  # another process may have removed it
+                    facts = entry.stat()
+                    if entry.name.endswith(_SUFFIX):
+                        files.append((facts.st_mtime, facts.st_size, entry.path))
+                    elif entry.name.startswith(_UNFINISHED) and (
+                        now - facts.st_mtime > ABANDONED
+                    ):
+                        os.unlink(entry.path)
+        excess = sum(size for _, size, _ in files) - self.limit
+        for _, size, path in sorted(files):
+            if excess <= 0:
+                break
+            with suppress(OSError):
+                os.unlink(path)
+            excess -= size
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            path = self.folder / (name + _SUFFIX)
+            whole = path.read_bytes()
+        except (OSError, ValueError, RuntimeError):
+            return None
+        code = whole[_HEADER_BYTES:]
+        if whole[:_HEADER_BYTES] != _MAGIC + hashlib.sha256(code).digest():
+            return None
+        with suppress(OSError):
+            os.utime(path)  # "read just now", for the sweep
+        return code
+
+    @staticmethod
+    def _write(path: Path, code: bytes) -> None:
+        handle, temporary = tempfile.mkstemp(prefix=_UNFINISHED, dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_MAGIC + hashlib.sha256(code).digest() + code)
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+
+def _digest(key: tuple[str, ...]) -> str:
+    """One name for all parts; a part cannot run into the next."""
+    state = hashlib.sha256(sys.byteorder.encode())
+    for part in key:
+        encoded = part.encode()
+        state.update(b"%d:" % len(encoded))
+        state.update(encoded)
+    return state.hexdigest()

@@ -1,0 +1,163 @@
+"""LLVM IR text to machine code in this process, by way of the disk cache.
+
+    text -> object code (from the cache, or by LLVM) -> addresses
+
+Vector code with phi loops needs no IR passes: only the code generator runs. llvmlite
+is imported at the first compilation: it takes 50 ms.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from importlib import metadata
+from typing import Any
+
+from ftrace.devices.llvm.cache import ObjectCache
+from ftrace.errors import DeviceError
+
+#: 0 … 3; 1 gives code as fast as 3 for loops that are already in vectors.
+CODEGEN_LEVEL = 1
+#: A thread for each so many characters of IR: it takes about 2 ms to compile them.
+CHARS_PER_THREAD = 4_000
+
+object_cache = ObjectCache()
+
+
+class Code:
+    """Machine code in memory; it stays as long as this object."""
+
+    def __init__(self, tracker: Any) -> None:
+        self._tracker = tracker
+
+    def address(self, name: str) -> int:
+        """Where the function of that name begins."""
+        return int(self._tracker[name])
+
+
+class _Compiler:
+    """LLVM's objects of this process: a just-in-time linker, and what names it.
+
+    Attributes:
+      jit: loads object code.
+      key: what, beside the text, determines the object code.
+    """
+
+    def __init__(self) -> None:
+        import llvmlite
+        import llvmlite.binding as llvm
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self.llvm = llvm
+        self.cpu: str = llvm.get_host_cpu_name()
+        self.features: str = llvm.get_host_cpu_features().flatten()
+        self.triple: str = llvm.get_process_triple()
+        self.jit = llvm.create_lljit_compiler(self._target_machine())
+        self.numbers = itertools.count()
+        version = ".".join(map(str, llvm.llvm_version_info))
+        self.key = (
+            _own_version(),
+            llvmlite.__version__,
+            version,
+            self.triple,
+            self.cpu,
+            self.features,
+            str(CODEGEN_LEVEL),
+        )
+        # A context and a machine serve one thread at a time; they are kept for reuse.
+        self._benches: list[tuple[Any, Any]] = []
+
+    def _target_machine(self) -> Any:
+        target = self.llvm.Target.from_triple(self.triple)
+        return target.create_target_machine(
+            cpu=self.cpu, features=self.features, opt=CODEGEN_LEVEL, jit=True
+        )
+
+    def emit(self, text: str) -> bytes:
+        try:
+            bench = self._benches.pop()
+        except IndexError:
+            bench = self.llvm.create_context(), self._target_machine()
+        context, machine = bench
+        module = self.llvm.parse_assembly(text, context)
+        module.verify()
+        try:
+            return _emit_unlocked(machine, module)
+        finally:
+            self._benches.append(bench)
+
+
+def _own_version() -> str:
+    try:
+        return metadata.version("ftrace")
+    except metadata.PackageNotFoundError:
+        return "source"
+
+
+@lru_cache(maxsize=1)
+def _compiler() -> _Compiler:
+    return _Compiler()
+
+
+def _emit_unlocked(machine: Any, module: Any) -> bytes:
+    """Object code, without the lock that llvmlite holds around each of its calls.
+
+    Nothing of what is touched here is shared between threads, so they may run at the
+    same time. Where llvmlite has no such inside the public way does as well.
+    """
+    from llvmlite.binding import ffi
+
+    emit = getattr(ffi.lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)
+    if emit is None:
+        return bytes(machine.emit_object(module))
+    with ffi.OutputString() as error:
+        memory = emit(machine, module, 1, error)
+        if not memory:
+            raise RuntimeError(str(error))
+    try:
+        start = ffi.lib.LLVMPY_GetBufferStart(memory)
+        return ctypes.string_at(start, ffi.lib.LLVMPY_GetBufferSize(memory))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(memory)
+
+
+def emit_object(text: str) -> bytes:
+    """The object code of a module of IR, from the disk cache where it is there.
+
+    Raises:
+      DeviceError: LLVM does not take the text: a fault of a renderer.
+    """
+    compiler = _compiler()
+    code = object_cache.load(text, *compiler.key)
+    if code is None:
+        try:
+            code = compiler.emit(text)
+        except RuntimeError as error:
+            message = f"LLVM does not take this code: {error}\n{text}"
+            raise DeviceError(message) from error
+        object_cache.store(code, text, *compiler.key)
+    return code
+
+
+def emit_objects(texts: Sequence[str], threads: int) -> list[bytes]:
+    """The object code of several modules, compiled at the same time if worthwhile."""
+    worthwhile = 1 + sum(map(len, texts)) // CHARS_PER_THREAD
+    threads = min(threads, len(texts), worthwhile)
+    if threads <= 1:
+        return [emit_object(text) for text in texts]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(emit_object, texts))
+
+
+def link(code: bytes, names: Sequence[str]) -> Code:
+    """Loads object code; functions that it calls are found in this process."""
+    compiler = _compiler()
+    builder = compiler.llvm.JITLibraryBuilder().add_current_process()
+    builder.add_object_img(code)
+    for name in names:
+        builder.export_symbol(name)
+    return Code(builder.link(compiler.jit, f"ftrace{next(compiler.numbers)}"))

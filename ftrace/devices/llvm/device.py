@@ -1,0 +1,264 @@
+"""The CPU: kernels as vector code of this machine, a program as one native call."""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ftrace import config
+from ftrace.buffer import Buffer
+from ftrace.devices.base import Device, Executable, timed
+from ftrace.devices.llvm.compile import Code, emit_objects, link
+from ftrace.devices.llvm.memory import WarmAllocator
+from ftrace.devices.llvm.pool import available_cores
+from ftrace.devices.llvm.runtime import COPY_GRAIN, NativeStep, Runtime, Table, runtime
+from ftrace.lower.kernel import Kernel, KernelInfo
+from ftrace.lower.program import CopySlot, Program, RunKernel
+
+#: Kernels kept for programs to come; those of living programs stay in any case.
+KERNELS_KEPT = 4096
+#: A program of less work than this holds the GIL: it is done in about a microsecond.
+BRIEF_BYTES = 16 << 10
+BRIEF_OPERATIONS = 8 << 10
+
+#: The name of the function in every kernel's text: equal kernels have equal texts.
+FUNCTION = "kernel"
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A kernel as machine code.
+
+    Attributes:
+      text: the LLVM IR.
+      code: keeps the machine code in memory.
+      address: of the function.
+      units: what the function can be split into.
+      grain: the least number of units worth a thread's while.
+    """
+
+    text: str
+    code: Code
+    address: int
+    units: int
+    grain: int
+
+
+def render_kernel(kernel: Kernel) -> Any:
+    from ftrace.devices.llvm.render import render
+    from ftrace.devices.llvm.target import host_target
+    from ftrace.lower.legalize import legalize
+
+    return render(legalize(kernel, None), host_target(), FUNCTION)
+
+
+class CPU(Device):
+    """The host's cores, through LLVM."""
+
+    name = "cpu"
+    host = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.allocator: WarmAllocator = WarmAllocator(self)
+        self._kernels: OrderedDict[Kernel, CompiledKernel] = OrderedDict()
+        self._lock = threading.RLock()
+        self._cores = available_cores()
+        if hasattr(os, "register_at_fork"):
+            # A child must not find a lock held by a thread that it does not have.
+            os.register_at_fork(
+                before=self._hold,
+                after_in_parent=self._let_go,
+                after_in_child=self._let_go,
+            )
+
+    @property
+    def threads(self) -> int:
+        """How many threads a kernel may use now."""
+        return config.current().threads or self._cores
+
+    def copy_in(self, array: np.ndarray[Any, Any]) -> Buffer:
+        if array.flags.c_contiguous and array.flags.aligned:
+            memory = array.reshape(-1)
+            return Buffer(self, memory, memory.nbytes)
+        buffer = self.allocate(array.nbytes)
+        self.copy_out(buffer, array.dtype, array.size).reshape(array.shape)[...] = array
+        return buffer
+
+    def copy_out(
+        self, buffer: Buffer, dtype: np.dtype[Any], size: int
+    ) -> np.ndarray[Any, Any]:
+        memory: np.ndarray[Any, Any] = buffer.memory
+        return memory.view(np.uint8)[: size * dtype.itemsize].view(dtype)
+
+    def compile(self, program: Program) -> CPUExecutable:
+        with timed(self.counters, "compile_seconds"):
+            kernels = self._compile_kernels(program.kernels)
+            return CPUExecutable(self, program, kernels)
+
+    def _compile_kernels(self, steps: Sequence[RunKernel]) -> list[CompiledKernel]:
+        """The code of each step's kernel; one thread compiles at a time."""
+        with self._lock:
+            missing: dict[Kernel, KernelInfo] = {}
+            for step in steps:
+                if step.kernel in self._kernels:
+                    self._kernels.move_to_end(step.kernel)
+                else:
+                    missing.setdefault(step.kernel, step.info)
+            self._kernels.update(self._compile_missing(missing))
+            self.counters.kernels_compiled += len(missing)
+            self.counters.kernels_cached += len(steps) - len(missing)
+            compiled = [self._kernels[step.kernel] for step in steps]
+            while len(self._kernels) > KERNELS_KEPT:
+                self._kernels.popitem(last=False)
+        return compiled
+
+    def _compile_missing(
+        self, missing: dict[Kernel, KernelInfo]
+    ) -> dict[Kernel, CompiledKernel]:
+        start = time.perf_counter()
+        rendered = [render_kernel(kernel) for kernel in missing]
+        objects = emit_objects([r.text for r in rendered], self.threads)
+        compiled: dict[Kernel, CompiledKernel] = {}
+        for kernel, source, code in zip(missing, rendered, objects, strict=True):
+            loaded = link(code, (FUNCTION,))
+            compiled[kernel] = CompiledKernel(
+                source.text,
+                loaded,
+                loaded.address(FUNCTION),
+                source.parallel,
+                source.grain,
+            )
+        if missing and config.current().debug >= 1:
+            _report_compiled(missing, compiled, time.perf_counter() - start)
+        return compiled
+
+    def _hold(self) -> None:
+        self._lock.acquire()
+        self.allocator.lock.acquire()
+
+    def _let_go(self) -> None:
+        self.allocator.lock.release()
+        self._lock.release()
+
+
+class CPUExecutable(Executable):
+    """A program whose call is one native call."""
+
+    def __init__(
+        self, device: CPU, program: Program, kernels: Sequence[CompiledKernel]
+    ) -> None:
+        self.device = device
+        self.program = program
+        self.sources = tuple(kernel.text for kernel in kernels)
+        self._kernels = tuple(kernels)  # they keep the machine code
+        self._runtime = runtime()
+
+        # The objects of a call: the inputs, the outputs that it makes, the arena.
+        number_of = {slot: i for i, slot in enumerate(program.inputs)}
+        made: list[int] = []  # their bytes
+        for slot in program.outputs:
+            if slot not in number_of:
+                number_of[slot] = len(program.inputs) + len(made)
+                made.append(program.slots[slot].nbytes)
+        self._results = [number_of[slot] for slot in program.outputs]
+        temporary = [i for i, slot in enumerate(program.slots) if slot.place == "arena"]
+        if temporary:
+            number_of.update(dict.fromkeys(temporary, len(number_of)))
+            made.append(program.arena)
+        size_class = device.allocator.size_class
+        self._made = [(nbytes, size_class(nbytes)) for nbytes in made]
+        self._pack = struct.Struct(f"{len(program.inputs) + len(made)}P").pack
+        self._steps = _native_steps(program, kernels, number_of, self._runtime)
+        self._table = Table(self._steps)
+
+        infos = [step.info for step in program.kernels]
+        self._operations = sum(info.operations for info in infos)
+        self._bytes = sum(info.bytes for info in infos)
+        brief = self._bytes < BRIEF_BYTES and self._operations < BRIEF_OPERATIONS
+        self._run = self._runtime.run_briefly if brief else self._runtime.run
+
+    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        device = self.device
+        settings = config.current()
+        buffers = [*inputs, *device.allocator.allocate_all(self._made)]
+        objects = self._pack(*[id(buffer.memory) for buffer in buffers])
+        threads = settings.threads or device.threads
+        start = time.perf_counter()
+        if settings.debug >= 2:
+            self._run_step_by_step(objects, threads)
+        else:
+            self._run(self._table.address, objects, threads)
+        counters = device.counters
+        counters.run_seconds += time.perf_counter() - start
+        counters.kernels_run += len(self._kernels)
+        counters.operations += self._operations
+        counters.bytes += self._bytes
+        return [buffers[number] for number in self._results]
+
+    def _run_step_by_step(self, objects: bytes, threads: int) -> None:
+        for number, step in enumerate(self.program.steps):
+            table = self._table.only(number)
+            start = time.perf_counter()
+            self._run(table.ctypes.data, objects, threads)
+            _report_run(step, time.perf_counter() - start)
+
+
+def _native_steps(
+    program: Program,
+    kernels: Sequence[CompiledKernel],
+    number_of: dict[int, int],
+    native: Runtime,
+) -> list[NativeStep]:
+    def reference(slot: int) -> tuple[int, int]:
+        facts = program.slots[slot]
+        return number_of[slot], facts.position if facts.place == "arena" else 0
+
+    steps: list[NativeStep] = []
+    compiled = iter(kernels)
+    for step in program.steps:
+        if isinstance(step, CopySlot):
+            pair = (reference(step.source), reference(step.target))
+            nbytes = program.slots[step.target].nbytes
+            steps.append(NativeStep(native.copy, pair, nbytes, COPY_GRAIN))
+        else:
+            kernel = next(compiled)
+            references = tuple(map(reference, step.slots))
+            steps.append(
+                NativeStep(kernel.address, references, kernel.units, kernel.grain)
+            )
+    return steps
+
+
+def _report_compiled(
+    infos: dict[Kernel, KernelInfo],
+    compiled: dict[Kernel, CompiledKernel],
+    seconds: float,
+) -> None:
+    each = seconds * 1e3 / len(infos)
+    for kernel, info in infos.items():
+        lines = sorted({origin.describe() for origin in info.origins})
+        sys.stderr.write(f"cpu: compiled {info.name} {each:.2f} ms {lines}\n")
+        if config.current().debug >= 3:
+            sys.stderr.write(f"{kernel}\n{compiled[kernel].text}\n")
+
+
+def _report_run(step: RunKernel | CopySlot, seconds: float) -> None:
+    if isinstance(step, CopySlot):
+        sys.stderr.write(f"cpu: copied in {seconds * 1e6:.1f} us\n")
+        return
+    info = step.info
+    sys.stderr.write(
+        f"cpu: ran {info.name} in {seconds * 1e6:.1f} us, "
+        f"{info.bytes / seconds / 1e9:.2f} GB/s, "
+        f"{info.operations / seconds / 1e9:.2f} G operations/s\n"
+    )

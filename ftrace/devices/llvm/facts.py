@@ -1,0 +1,209 @@
+"""What is known of a kernel's index arithmetic before it runs.
+
+    affine    index = constant + the sum of coefficient · atom
+    interval  least and greatest value
+    stride    how much it grows from one lane of a vector range to the next
+
+An atom is a range, or an expression that is not linear (a division, a load). All
+three are computed once per node, sources first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from ftrace import dtypes
+from ftrace.lower.kernel import INDEX, axis_of, free_ranges, range_p
+from ftrace.trace.graph import Node, constant_value, toposort
+from ftrace.trace.primitives.source import const_p
+
+Interval = tuple[int, int]
+_LIMIT = 1 << 62
+_NARROW = 1 << 31
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """constant + the sum of coefficient · atom; no coefficient is zero."""
+
+    constant: int
+    terms: dict[Node, int]
+
+    def shifted(self, by: int) -> Affine:
+        return Affine(self.constant + by, self.terms)
+
+    def scaled(self, by: int) -> Affine:
+        if by == 0:
+            return Affine(0, {})
+        return Affine(self.constant * by, {n: c * by for n, c in self.terms.items()})
+
+    def plus(self, other: Affine, sign: int = 1) -> Affine:
+        terms = dict(self.terms)
+        for node, coefficient in other.terms.items():
+            total = terms.get(node, 0) + sign * coefficient
+            if total:
+                terms[node] = total
+            else:
+                del terms[node]
+        return Affine(self.constant + sign * other.constant, terms)
+
+    def divisor(self) -> int:
+        """A number that divides it whatever the atoms are; 0 if it is zero."""
+        found = abs(self.constant)
+        for coefficient in self.terms.values():
+            found = gcd(found, coefficient)
+        return found
+
+
+class Facts:
+    """Facts about the expressions below some roots; `learn` adds more roots."""
+
+    def __init__(self, roots: list[Node]) -> None:
+        self.free: dict[Node, frozenset[Node]] = {}
+        self.affine: dict[Node, Affine] = {}
+        self.interval: dict[Node, Interval | None] = {}
+        self._strides: dict[tuple[Node, int], dict[Node, int | None]] = {}
+        self.learn(roots)
+
+    def learn(self, roots: list[Node]) -> None:
+        self.free.update(free_ranges(roots))
+        for node in toposort(roots):
+            if node in self.interval:
+                continue
+            self.interval[node] = _interval(node, self.interval)
+            if node.dtype is INDEX and node.shape == ():
+                self.affine[node] = _affine(node, self.affine)
+
+    def constant(self, node: Node) -> int | None:
+        """The value of an index that does not vary."""
+        form = self.affine.get(node)
+        return form.constant if form is not None and not form.terms else None
+
+    def narrow(self, node: Node) -> bool:
+        """Do 32 bits with a sign hold every value of this index?"""
+        found = self.interval[node]
+        return found is not None and -_NARROW <= found[0] and found[1] < _NARROW
+
+    def stride(self, node: Node, vector: Node, lanes: int) -> int | None:
+        """What the index grows by per lane, or None where that is not one number.
+
+        The vector range `vector` is at a multiple of `lanes` in the first lane.
+        """
+        if vector not in self.free[node]:
+            return 0
+        known = self._strides.setdefault((vector, lanes), {})
+        if node in known:
+            return known[node]
+        for n in toposort([node]):
+            if n not in known and n.dtype is INDEX and vector in self.free.get(n, ()):
+                known[n] = self._stride(n, vector, lanes, known)
+        return known.get(node)
+
+    def _stride(
+        self, node: Node, vector: Node, lanes: int, known: dict[Node, int | None]
+    ) -> int | None:
+        if node is vector:
+            return 1
+        form = self.affine[node]
+        if node not in form.terms:  # linear in its atoms
+            total = 0
+            for atom, coefficient in form.terms.items():
+                part = known[atom] if vector in self.free[atom] else 0
+                if part is None:
+                    return None
+                total += coefficient * part
+            return total
+        if node.op.name not in ("div", "rem"):
+            return None
+        # (lanes·a·n + a·lane) div c, where a·lanes divides c: all lanes fall into one.
+        top, bottom = node.src
+        step, by = known.get(top), self.constant(bottom)
+        low = self.interval[top]
+        if not step or step < 0 or not by or by < 0 or by % (step * lanes):
+            return None
+        if low is None or low[0] < 0 or not self._aligned(top, vector, step * lanes):
+            return None
+        return 0 if node.op.name == "div" else step
+
+    def _aligned(self, node: Node, vector: Node, by: int) -> bool:
+        """Is the first lane's value a multiple of `by`?"""
+        form = self.affine[node]
+        if set(form.terms) & {node}:
+            return False
+        rest = dict(form.terms)
+        if rest.pop(vector, None) is None:
+            return False
+        if any(vector in self.free[atom] for atom in rest):
+            return False
+        return Affine(form.constant, rest).divisor() % by == 0
+
+
+def _affine(node: Node, known: dict[Node, Affine]) -> Affine:
+    name = node.op.name
+    if node.op is const_p:
+        return Affine(int(constant_value(node)), {})
+    if node.op is not range_p and len(node.src) == 2 and node.src[1] in known:
+        a, b = (known.get(s) for s in node.src)
+        if a is not None and b is not None:
+            if name == "add":
+                return a.plus(b)
+            if name == "sub":
+                return a.plus(b, -1)
+            if name == "mul" and not b.terms:
+                return a.scaled(b.constant)
+            if name == "mul" and not a.terms:
+                return b.scaled(a.constant)
+    if node.op is range_p and axis_of(node).size == 1:
+        return Affine(0, {})
+    return Affine(0, {node: 1})
+
+
+def _interval(node: Node, known: dict[Node, Interval | None]) -> Interval | None:
+    """Least and greatest value of an integer; None if it may be anything."""
+    if node.shape != () or dtypes.kind(node.dtype) not in "biu":
+        return None
+    name = node.op.name
+    if node.op is range_p:
+        return 0, max(axis_of(node).size - 1, 0)
+    if node.op is const_p:
+        value = int(constant_value(node))
+        return value, value
+    if node.dtype.itemsize < 8 and node.dtype is not INDEX:
+        low, high = dtypes.limits(node.dtype)
+        return int(low), int(high)
+    found = _combined(name, [known[s] for s in node.src])
+    if found is None or found[0] < -_LIMIT or found[1] > _LIMIT:
+        return None
+    return found
+
+
+def _combined(name: str, src: list[Interval | None]) -> Interval | None:
+    if name == "select":
+        src = src[1:]
+    if not src or any(s is None for s in src):
+        return None
+    (a, b), *rest = [s for s in src if s is not None]
+    if name in ("cast", "copy", "stop_gradient"):
+        return a, b
+    if len(rest) != 1:
+        return None
+    c, d = rest[0]
+    if name == "add":
+        return a + c, b + d
+    if name == "sub":
+        return a - d, b - c
+    if name == "mul":
+        products = (a * c, a * d, b * c, b * d)
+        return min(products), max(products)
+    if name == "select":
+        return min(a, c), max(b, d)
+    if name == "max":
+        return max(a, c), max(b, d)
+    if name == "min":
+        return min(a, c), min(b, d)
+    if name == "div" and c == d and c > 0 and a >= 0:
+        return a // c, b // c
+    if name == "rem" and c == d and c > 0 and a >= 0:
+        return (a, b) if b < c else (0, c - 1)
+    return None

@@ -1,0 +1,344 @@
+"""The loops of a kernel, as `tiling` decided: axes, reduces, stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling, cut
+from ftrace.devices.llvm.types import Type, mask_type
+from ftrace.devices.llvm.values import At, Opened, Values
+from ftrace.lower.kernel import Store, axis_of
+from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
+from ftrace.trace.graph import Node
+
+#: Iterations whose floats are added one after the other; longer sums are made of
+#: such blocks, so that their error grows like the square root of the length.
+BLOCK = 64
+#: The same where many sums run beside each other and their number bounds the speed.
+LONG_BLOCK = 512
+
+
+@dataclass(frozen=True)
+class Sum:
+    """One accumulator: a reduce, for one choice of the copies around it."""
+
+    node: Node
+    at: At
+    type: Type
+
+    @property
+    def identity(self) -> str:
+        return self.type.constant(identity(str(self.node.arg), self.node.dtype))
+
+    @property
+    def rounds(self) -> bool:
+        return self.node.arg == "add" and self.type.kind == "f"
+
+
+def identity(op: str, dtype: np.dtype[Any]) -> Any:
+    """What a reduce of nothing gives."""
+    low, high = dtypes.limits(dtype)
+    return {"add": 0, "mul": 1, "max": low, "min": high}[op]
+
+
+class Nest:
+    """Emits loops."""
+
+    def __init__(self, values: Values, tiling: Tiling, fused: frozenset[Node]) -> None:
+        self.values = values
+        self.writer = values.writer
+        self.tiling = tiling
+        self.fused = fused  # products that a sum takes in without rounding them
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        """Emits the statements in order; a value is made when it is asked for."""
+        for statement in statements:
+            if isinstance(statement, Loop):
+                self.axis(statement)
+            elif isinstance(statement, ReduceLoop):
+                self.reduce(statement)
+            elif isinstance(statement, Store):
+                self.store(statement)
+
+    def store(self, store: Store) -> None:
+        for at in self.values.assignments(store.expressions):
+            self.values.store(store, at)
+
+    # Ranges.
+
+    def open(self, node: Node, base: str, steps: Steps, tiles: Tiles) -> Opened:
+        masks: list[str | None] = [None] * tiles.copies
+        if tiles.tail:
+            masks[-1] = _first_lanes(steps.lanes, tiles.tail)
+        opened = Opened(
+            node, base, self.writer.level, tiles.copies, max(steps.lanes, 1),
+            lanes=steps.lanes, masks=masks,
+        )  # fmt: skip
+        self.values.open(opened)
+        return opened
+
+    def axis(self, loop: Loop) -> None:
+        """All of an axis."""
+        steps = self.tiling.of(loop.axis)
+        for tiles in cut(axis_of(loop.axis).size, steps):
+            stop = tiles.start + tiles.count * tiles.width
+            self.tiles(loop, steps, tiles, str(tiles.start), str(stop), False)
+
+    def tiles(
+        self, loop: Loop, steps: Steps, tiles: Tiles, start: str, stop: str, guarded: bool
+    ) -> None:
+        """The tiles of an axis that begin in start … stop - 1."""
+        writer = self.writer
+        if tiles.count == 1 and not guarded:
+            writer.open_scope()
+            opened = self.open(loop.axis, start, steps, tiles)
+            self.block(loop.body)
+            self.values.close(opened)
+            writer.close_scope()
+            return
+        text = writer.open_loop(start, stop, tiles.width, guarded=guarded)
+        opened = self.open(loop.axis, text.index, steps, tiles)
+        self.block(loop.body)
+        self.values.close(opened)
+        writer.close_loop(text)
+
+    # Parallel loops.
+
+    def parallel(self) -> int:
+        """The units begin … end - 1 of the parallel loops; returns how many there are."""
+        loops, writer = self.tiling.parallel, self.writer
+        last = loops[-1]
+        steps = self.tiling.of(last.axis)
+        parts = cut(axis_of(last.axis).size, steps)
+        total = sum(part.count for part in parts)
+        chunks = -(-total // self.tiling.chunk)
+        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
+        rest = unit.index
+        chunk = self._digit(rest, chunks)
+        units = chunks
+        opened: list[Opened] = []
+        for loop in loops[:-1][::-1]:
+            rest = self._rest(rest, chunks if units == chunks else size)
+            size = axis_of(loop.axis).size
+            units *= size
+            base = rest if loop is loops[0] else self._digit(rest, size)
+            opened.append(Opened(loop.axis, base, writer.level))
+        for o in opened:
+            self.values.open(o)
+        self._chunk(last, steps, parts, chunk, chunks)
+        for o in reversed(opened):
+            self.values.close(o)
+        writer.close_loop(unit)
+        return units
+
+    def _digit(self, number: str, size: int) -> str:
+        if size == 1:
+            return "0"
+        return self.writer.pure(f"urem i64 {number}, {size}", number)
+
+    def _rest(self, number: str, size: int) -> str:
+        if size == 1:
+            return number
+        return self.writer.pure(f"udiv i64 {number}, {size}", number)
+
+    def _chunk(
+        self, loop: Loop, steps: Steps, parts: list[Tiles], chunk: str, chunks: int
+    ) -> None:
+        """The tiles of an axis that make one unit."""
+        if chunks == 1:
+            self.axis(loop)
+            return
+        first, writer, pure = 0, self.writer, self.writer.pure
+        size = self.tiling.chunk
+        low = pure(f"mul i64 {chunk}, {size}", chunk) if size > 1 else chunk
+        for part in parts:
+            name = _declare_extremum(writer, "smax")
+            begin = pure(f"call i64 {name}(i64 {low}, i64 {first})", low)
+            high = pure(f"add i64 {low}, {size}", low)
+            name = _declare_extremum(writer, "smin")
+            end = pure(f"call i64 {name}(i64 {high}, i64 {first + part.count})", high)
+            shift = part.start - first * part.width
+            start, stop = (self._scale(t, part.width, shift) for t in (begin, end))
+            self.tiles(loop, steps, part, start, stop, True)
+            first += part.count
+
+    def _scale(self, tile: str, width: int, shift: int) -> str:
+        return self.values.memory.sum_terms([(width, tile)], shift)
+
+    # Reduces.
+
+    def reduce(self, loop: ReduceLoop) -> None:
+        """Emits the loops of a reduce; afterwards its values are known."""
+        values = self.values
+        ranges = sorted(loop.ranges, key=lambda r: self.tiling.of(r).lanes > 0)
+        last = ranges[-1]
+        steps = self.tiling.of(last)
+        sums: list[Sum] = []
+        for node in loop.reduces:
+            lanes = values.lanes if values.varies(node) else 0
+            kind = Type.of(node.dtype, steps.lanes or lanes)
+            sums += [Sum(node, at, kind) for at in values.assignments([node])]
+        lines = _Lines(sums, steps)
+        results = lines.identities()
+        if all(axis_of(r).size for r in ranges):
+            results = self._over(loop, ranges, lines, results)
+        for number, total in enumerate(sums):
+            parts = [results[number + len(sums) * c] for c in range(lines.copies)]
+            text = self._pairwise(total, parts)
+            if steps.lanes:
+                text = values.ops.combine_lanes(str(total.node.arg), total.type, text)
+            values.put(total.node, total.at, text)
+
+    def _pairwise(self, total: Sum, parts: list[str]) -> str:
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            joined = [self._combine(total, a, b) for a, b in pairs]
+            parts = joined + parts[len(parts) & ~1 :]
+        return parts[0]
+
+    def _combine(self, total: Sum, a: str, b: str) -> str:
+        return self.values.ops.apply(str(total.node.arg), total.type, a, b)
+
+    def _over(
+        self, loop: ReduceLoop, ranges: list[Node], lines: _Lines, state: list[str]
+    ) -> list[str]:
+        """Runs over the first of the ranges, and inside over the others."""
+        node, *others = ranges
+        steps = Steps() if others else self.tiling.of(node)
+        inner = 1
+        for other in others:
+            inner *= -(-axis_of(other).size // self.tiling.of(other).width)
+        for tiles in cut(axis_of(node).size, steps):
+
+            def body(base: str, carried: list[str], tiles: Tiles = tiles) -> list[str]:
+                opened = self.open(node, base, steps, tiles)
+                if not others:
+                    found = self._accumulate(loop, opened, lines, carried)
+                elif lines.rounds and inner >= BLOCK // 4:
+                    fresh = self._over(loop, others, lines, lines.identities())
+                    found = lines.merge(self, carried, fresh)
+                else:
+                    found = self._over(loop, others, lines, carried)
+                self.values.close(opened)
+                return found
+
+            stop = tiles.start + tiles.count * tiles.width
+            state = self._loop(lines, tiles, tiles.start, stop, state, body)
+        return state
+
+    def _loop(
+        self,
+        lines: _Lines,
+        tiles: Tiles,
+        start: int,
+        stop: int,
+        state: list[str],
+        body: Callable[[str, list[str]], list[str]],
+    ) -> list[str]:
+        writer = self.writer
+        if tiles.count == 1:
+            writer.open_scope()
+            state = body(str(start), state)
+            writer.close_scope()
+            return state
+        block = lines.block(tiles.count)
+        if not block:
+            return self._plain_loop(lines, tiles, str(start), str(stop), state, body)
+        width = block * tiles.width
+        outer = writer.open_loop(str(start), str(stop), width, lines.carried(state))
+        end = writer.pure(f"add i64 {outer.index}, {width}", outer.index)
+        name = _declare_extremum(writer, "smin")
+        end = writer.pure(f"call i64 {name}(i64 {end}, i64 {stop})", end)
+        fresh = lines.identities()
+        fresh = self._plain_loop(lines, tiles, outer.index, end, fresh, body)
+        carried = [name for _, _, name in outer.carried]
+        return writer.close_loop(outer, lines.merge(self, carried, fresh))
+
+    def _plain_loop(
+        self,
+        lines: _Lines,
+        tiles: Tiles,
+        start: str,
+        stop: str,
+        state: list[str],
+        body: Callable[[str, list[str]], list[str]],
+    ) -> list[str]:
+        writer = self.writer
+        text = writer.open_loop(start, stop, tiles.width, lines.carried(state))
+        state = body(text.index, [name for _, _, name in text.carried])
+        return writer.close_loop(text, state)
+
+    def _accumulate(
+        self, loop: ReduceLoop, opened: Opened, lines: _Lines, state: list[str]
+    ) -> list[str]:
+        """One iteration: combines each value with its accumulator."""
+        self.block(loop.body)
+        state = list(state)
+        for number, total in enumerate(lines.sums):
+            for copy in range(opened.copies):
+                at = (*total.at, copy) if opened.slot >= 0 else total.at
+                place = number
+                if opened.lanes:
+                    place += len(lines.sums) * copy
+                mask = opened.masks[copy] if opened.lanes else None
+                state[place] = self._add(total, at, state[place], mask)
+        return state
+
+    def _add(self, total: Sum, at: At, old: str, mask: str | None) -> str:
+        """`old` combined with the value that the reduce has now."""
+        values, t = self.values, total.type
+        value = total.node.src[0]
+        if value in self.fused and total.rounds:
+            a, b = (values.plain(s, t.lanes, at) for s in value.src)
+            new = values.ops.call("fma", t, a, b, old)
+        else:
+            new = self._combine(total, old, values.plain(value, t.lanes, at))
+        return new if mask is None else values.ops.select(mask, t, new, old)
+
+
+class _Lines:
+    """The accumulators of one reduce loop: its sums, several times where unrolled."""
+
+    def __init__(self, sums: list[Sum], steps: Steps) -> None:
+        self.sums = sums
+        self.copies = steps.copies if steps.lanes else 1
+        self.rounds = any(total.rounds for total in sums)
+
+    def identities(self) -> list[str]:
+        return [total.identity for total in self.sums] * self.copies
+
+    def carried(self, state: list[str]) -> list[tuple[str, str]]:
+        kinds = [total.type.text for total in self.sums] * self.copies
+        return list(zip(kinds, state, strict=True))
+
+    def merge(self, nest: Nest, old: list[str], new: list[str]) -> list[str]:
+        totals = self.sums * self.copies
+        return [
+            nest._combine(total, a, b)
+            for total, a, b in zip(totals, old, new, strict=True)
+        ]
+
+    def block(self, count: int) -> int:
+        """How many of `count` iterations to add up before the sum is put aside."""
+        many = len(self.sums) * self.copies >= 8
+        block = LONG_BLOCK if many else BLOCK
+        if not self.rounds or count <= 2 * block:
+            return 0
+        while block * block < count:
+            block *= 2
+        return block
+
+
+def _first_lanes(lanes: int, count: int) -> str:
+    """A mask with the first `count` lanes on."""
+    return mask_type(lanes).lanewise_bools([lane < count for lane in range(lanes)])
+
+
+def _declare_extremum(writer: Any, name: str) -> str:
+    writer.declare(f"declare i64 @llvm.{name}.i64(i64, i64)")
+    return f"@llvm.{name}.i64"

@@ -1,0 +1,388 @@
+"""The thread pool of the CPU: LLVM IR that is compiled once per process.
+
+    parallel(kernel, buffers, units, grain, threads)
+
+calls `kernel(buffers, begin, end)` on pieces of [0, units) until all are done. A job
+is one 64-bit ticket {threads:12, pieces:18, next:18}: whoever adds one to it owns
+piece `next`. The caller works too and waits only for pieces that others have claimed,
+so a worker that the system does not schedule delays nobody. Units are independent:
+who computes which does not change a bit of the result.
+
+Workers start when the first job needs them, spin for a while between jobs, then sleep.
+A second caller finds the lock taken and runs its job alone. A forked child, which has
+none of the threads, calls `pool_reset` and begins anew. The code and its state are
+never freed: workers may sleep in it while the interpreter goes away.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import sys
+from pathlib import Path
+from string import Template
+
+#: Pieces per thread: more balance better on a busy machine, fewer cost less.
+PIECES_PER_THREAD = 4
+#: Pauses before a worker sleeps: about 0.3 ms, longer than a program's serial steps.
+SPINS_BEFORE_SLEEP = 20_000
+#: Pauses before a waiting caller lets others use its core.
+SPINS_BEFORE_YIELD = 2_000
+#: A worker's stack: what a kernel may use for its scratch rows.
+STACK_BYTES = 8 << 20
+#: The ticket has room for four times as many.
+MAX_THREADS = 4095
+
+
+def has_threads() -> bool:
+    """Workers need POSIX threads; elsewhere every job runs on its caller's thread."""
+    return os.name == "posix"
+
+
+def available_cores() -> int:
+    """The cores that this process may use, by affinity and by its share of time."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    return max(1, min(cores, _share_of_time(), MAX_THREADS))
+
+
+def _share_of_time() -> int:
+    """What a container's quota allows (cgroup v2: "quota period", or "max")."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):
+        return MAX_THREADS
+
+
+def pool_ir() -> str:
+    """The text of `parallel` and `pool_reset`, for this machine."""
+    if not has_threads():
+        return _ALONE
+    machine = platform.machine().lower()
+    if machine in ("x86_64", "amd64", "i386", "i686"):
+        pause = "llvm.x86.sse2.pause()"
+    elif machine in ("aarch64", "arm64"):
+        pause = "llvm.aarch64.hint(i32 1)"
+    else:
+        pause = "llvm.donothing()"
+    return Template(_POOL).substitute(
+        pause=pause,
+        declare_pause=pause.replace("i32 1", "i32"),
+        pieces=PIECES_PER_THREAD,
+        spins=SPINS_BEFORE_SLEEP,
+        yields=SPINS_BEFORE_YIELD,
+        stack=STACK_BYTES,
+        sig_block=0 if sys.platform.startswith("linux") else 1,
+        sig_setmask=2 if sys.platform.startswith("linux") else 3,
+    )
+
+
+_ALONE = """
+define void @parallel(ptr %kernel, ptr %buffers, i64 %units, i64 %grain, i64 %threads) {
+  call void %kernel(ptr %buffers, i64 0, i64 %units)
+  ret void
+}
+define void @pool_reset() {
+  ret void
+}
+define i64 @pool_workers() {
+  ret i64 0
+}
+"""
+
+# Each variable has cache lines of its own (128 bytes: they are fetched in pairs).
+_POOL = r"""
+@ticket = internal global i64 0, align 128
+@job = internal global { ptr, ptr, i64, i64 } zeroinitializer, align 128
+@done = internal global i64 0, align 128
+@taken = internal global i32 0, align 128
+@workers = internal global i64 0, align 128
+@no_more = internal global i1 false, align 128
+@sleepers = internal global i64 0, align 128
+@wakes = internal global i64 0, align 128
+@mutex = internal global [128 x i8] zeroinitializer, align 128
+@bell = internal global [128 x i8] zeroinitializer, align 128
+
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_detach(ptr)
+declare i32 @pthread_attr_init(ptr)
+declare i32 @pthread_attr_setstacksize(ptr, i64)
+declare i32 @pthread_attr_destroy(ptr)
+declare i32 @pthread_mutex_init(ptr, ptr)
+declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @pthread_cond_init(ptr, ptr)
+declare i32 @pthread_cond_wait(ptr, ptr)
+declare i32 @pthread_cond_signal(ptr)
+declare i32 @pthread_cond_broadcast(ptr)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @sigfillset(ptr)
+declare i32 @sched_yield()
+declare void @$declare_pause
+
+; Is a piece of this ticket left?
+define internal i1 @is_open(i64 %ticket) alwaysinline {
+  %next = and i64 %ticket, 262143
+  %shifted = lshr i64 %ticket, 18
+  %pieces = and i64 %shifted, 262143
+  %open = icmp ult i64 %next, %pieces
+  ret i1 %open
+}
+
+; May worker number `id` help? The caller is one of the threads of the ticket.
+define internal i1 @is_invited(i64 %ticket, i64 %id) alwaysinline {
+  %threads = lshr i64 %ticket, 36
+  %number = add i64 %id, 1
+  %invited = icmp ult i64 %number, %threads
+  ret i1 %invited
+}
+
+define internal i1 @has_work(i64 %ticket, i64 %id) alwaysinline {
+  %open = call i1 @is_open(i64 %ticket)
+  %invited = call i1 @is_invited(i64 %ticket, i64 %id)
+  %both = and i1 %open, %invited
+  ret i1 %both
+}
+
+; Claims pieces and runs them until none is left. The job is read after the claim: the
+; next one is written only when all claimed pieces are done.
+define internal void @work() {
+  br label %look
+look:
+  %seen = load atomic i64, ptr @ticket acquire, align 8
+  %some = call i1 @is_open(i64 %seen)
+  br i1 %some, label %claim, label %out
+claim:
+  %ticket = atomicrmw add ptr @ticket, i64 1 acq_rel
+  %ours = call i1 @is_open(i64 %ticket)
+  br i1 %ours, label %run, label %out
+run:
+  %kernel = load ptr, ptr @job
+  %buffers = load ptr, ptr getelementptr (i8, ptr @job, i64 8)
+  %units = load i64, ptr getelementptr (i8, ptr @job, i64 16)
+  %size = load i64, ptr getelementptr (i8, ptr @job, i64 24)
+  %piece = and i64 %ticket, 262143
+  %begin = mul i64 %piece, %size
+  %after = add i64 %begin, %size
+  %inside = icmp ult i64 %after, %units
+  %end = select i1 %inside, i64 %after, i64 %units
+  call void %kernel(ptr %buffers, i64 %begin, i64 %end)
+  %before = atomicrmw add ptr @done, i64 1 release
+  br label %look
+out:
+  ret void
+}
+
+define internal ptr @worker(ptr %argument) {
+entry:
+  %id = ptrtoint ptr %argument to i64
+  br label %watch
+watch:
+  %spin = phi i64 [ 0, %entry ], [ 0, %help ], [ %spun, %pause ], [ 0, %awake ]
+  %ticket = load atomic i64, ptr @ticket acquire, align 8
+  %some = call i1 @has_work(i64 %ticket, i64 %id)
+  br i1 %some, label %help, label %idle
+help:
+  call void @work()
+  br label %watch
+idle:
+  ; one who is not invited to the job of the day need not watch for the next
+  %invited = call i1 @is_invited(i64 %ticket, i64 %id)
+  %patient = icmp ult i64 %spin, $spins
+  %spins = and i1 %invited, %patient
+  br i1 %spins, label %pause, label %sleep
+pause:
+  call void @$pause
+  %spun = add i64 %spin, 1
+  br label %watch
+sleep:
+  %l = call i32 @pthread_mutex_lock(ptr @mutex)
+  %heard = load i64, ptr @wakes
+  %s = atomicrmw add ptr @sleepers, i64 1 seq_cst
+  ; a job posted before its caller saw us asleep has not rung the bell
+  %again = load atomic i64, ptr @ticket seq_cst, align 8
+  %late = call i1 @has_work(i64 %again, i64 %id)
+  br i1 %late, label %rise, label %wait
+wait:
+  %w = call i32 @pthread_cond_wait(ptr @bell, ptr @mutex)
+  %rung = load i64, ptr @wakes
+  %dreamt = icmp eq i64 %rung, %heard
+  br i1 %dreamt, label %wait, label %rise
+rise:
+  %t = atomicrmw sub ptr @sleepers, i64 1 seq_cst
+  %u = call i32 @pthread_mutex_unlock(ptr @mutex)
+  br label %awake
+awake:
+  br label %watch
+}
+
+; Starts workers until there are `wanted`. Signals stay with the interpreter's threads.
+define internal void @start_workers(i64 %wanted) {
+entry:
+  %thread = alloca ptr
+  %attributes = alloca [256 x i8], align 16
+  %all = alloca [256 x i8], align 16
+  %old = alloca [256 x i8], align 16
+  %first = load i64, ptr @workers
+  %fresh = icmp eq i64 %first, 0
+  br i1 %fresh, label %init, label %begin
+init:
+  %i0 = call i32 @pthread_mutex_init(ptr @mutex, ptr null)
+  %i1 = call i32 @pthread_cond_init(ptr @bell, ptr null)
+  br label %begin
+begin:
+  %a0 = call i32 @pthread_attr_init(ptr %attributes)
+  %a1 = call i32 @pthread_attr_setstacksize(ptr %attributes, i64 $stack)
+  %a2 = call i32 @sigfillset(ptr %all)
+  %a3 = call i32 @pthread_sigmask(i32 $sig_block, ptr %all, ptr %old)
+  br label %next
+next:
+  %id = phi i64 [ %first, %begin ], [ %more, %started ]
+  %enough = icmp uge i64 %id, %wanted
+  br i1 %enough, label %finish, label %start
+start:
+  %argument = inttoptr i64 %id to ptr
+  %error = call i32 @pthread_create(ptr %thread, ptr %attributes, ptr @worker,
+                                    ptr %argument)
+  %fine = icmp eq i32 %error, 0
+  br i1 %fine, label %started, label %refused
+started:
+  %handle = load ptr, ptr %thread
+  %d = call i32 @pthread_detach(ptr %handle)
+  %more = add i64 %id, 1
+  br label %next
+refused:
+  store i1 true, ptr @no_more
+  br label %finish
+finish:
+  store atomic i64 %id, ptr @workers release, align 8
+  %f0 = call i32 @pthread_sigmask(i32 $sig_setmask, ptr %old, ptr null)
+  %f1 = call i32 @pthread_attr_destroy(ptr %attributes)
+  ret void
+}
+
+; Wakes sleepers: as many as there are pieces for, or all where some of them might not
+; be invited.
+define internal void @ring(i64 %helpers, i64 %threads, i64 %sleepers) {
+entry:
+  %l = call i32 @pthread_mutex_lock(ptr @mutex)
+  %heard = load i64, ptr @wakes
+  %rung = add i64 %heard, 1
+  store i64 %rung, ptr @wakes
+  %u = call i32 @pthread_mutex_unlock(ptr @mutex)
+  %workers = load i64, ptr @workers
+  %all_invited = icmp ult i64 %workers, %threads
+  %few = icmp ult i64 %helpers, %sleepers
+  %singly = and i1 %all_invited, %few
+  br i1 %singly, label %one, label %everyone
+one:
+  %count = phi i64 [ 0, %entry ], [ %more, %one ]
+  %s = call i32 @pthread_cond_signal(ptr @bell)
+  %more = add i64 %count, 1
+  %on = icmp ult i64 %more, %helpers
+  br i1 %on, label %one, label %out
+everyone:
+  %b = call i32 @pthread_cond_broadcast(ptr @bell)
+  br label %out
+out:
+  ret void
+}
+
+define void @parallel(ptr %kernel, ptr %buffers, i64 %units, i64 %grain, i64 %threads) {
+entry:
+  %several = icmp ugt i64 %threads, 1
+  br i1 %several, label %measure, label %alone
+measure:
+  %no_grain = icmp eq i64 %grain, 0
+  %least = select i1 %no_grain, i64 1, i64 %grain
+  %fitting = udiv i64 %units, %least
+  %many = mul i64 %threads, $pieces
+  %few = icmp ult i64 %fitting, %many
+  %wished = select i1 %few, i64 %fitting, i64 %many
+  %worth = icmp ugt i64 %wished, 1
+  br i1 %worth, label %lock, label %alone
+lock:
+  %cas = cmpxchg ptr @taken, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue { i32, i1 } %cas, 1
+  br i1 %mine, label %staff, label %alone
+alone:
+  call void %kernel(ptr %buffers, i64 0, i64 %units)
+  ret void
+staff:
+  %helpers = sub i64 %threads, 1
+  %workers = load i64, ptr @workers
+  %short = icmp ult i64 %workers, %helpers
+  %no_more = load i1, ptr @no_more
+  %possible = xor i1 %no_more, true
+  %hire = and i1 %short, %possible
+  br i1 %hire, label %start, label %post
+start:
+  call void @start_workers(i64 %helpers)
+  br label %post
+post:
+  %up0 = add i64 %units, %wished
+  %up1 = sub i64 %up0, 1
+  %size = udiv i64 %up1, %wished
+  %all0 = add i64 %units, %size
+  %all1 = sub i64 %all0, 1
+  %pieces = udiv i64 %all1, %size
+  store ptr %kernel, ptr @job
+  store ptr %buffers, ptr getelementptr (i8, ptr @job, i64 8)
+  store i64 %units, ptr getelementptr (i8, ptr @job, i64 16)
+  store i64 %size, ptr getelementptr (i8, ptr @job, i64 24)
+  store atomic i64 0, ptr @done monotonic, align 8
+  %high = shl i64 %threads, 36
+  %middle = shl i64 %pieces, 18
+  %ticket = or i64 %high, %middle
+  %old = atomicrmw xchg ptr @ticket, i64 %ticket seq_cst
+  %sleepers = load atomic i64, ptr @sleepers seq_cst, align 8
+  %asleep = icmp ne i64 %sleepers, 0
+  br i1 %asleep, label %wake, label %begin
+wake:
+  %others = sub i64 %pieces, 1
+  call void @ring(i64 %others, i64 %threads, i64 %sleepers)
+  br label %begin
+begin:
+  call void @work()
+  br label %wait
+wait:
+  %spin = phi i64 [ 0, %begin ], [ %spun, %pause ], [ %spun, %give ]
+  %done = load atomic i64, ptr @done acquire, align 8
+  %all = icmp eq i64 %done, %pieces
+  br i1 %all, label %finish, label %not_yet
+not_yet:
+  %spun = add i64 %spin, 1
+  %long = icmp ugt i64 %spun, $yields
+  br i1 %long, label %give, label %pause
+pause:
+  call void @$pause
+  br label %wait
+give:
+  %y = call i32 @sched_yield()
+  br label %wait
+finish:
+  store atomic i32 0, ptr @taken release, align 4
+  ret void
+}
+
+; In a forked child: nobody works, sleeps or holds the lock.
+define void @pool_reset() {
+  store i64 0, ptr @ticket
+  store i64 0, ptr @done
+  store i32 0, ptr @taken
+  store i64 0, ptr @workers
+  store i1 false, ptr @no_more
+  store i64 0, ptr @sleepers
+  store i64 0, ptr @wakes
+  ret void
+}
+
+define i64 @pool_workers() {
+  %workers = load atomic i64, ptr @workers acquire, align 8
+  ret i64 %workers
+}
+"""

@@ -1,0 +1,504 @@
+"""The scalar operations in LLVM IR: a row each; the same rows serve vectors.
+
+No operation may trap or be undefined: integer division by zero gives -1 and its
+remainder the dividend, shifts by the width or more give 0 or the sign, and floats
+outside of an integer's range saturate. There are no fast-math flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ftrace.devices.llvm.target import Target
+from ftrace.devices.llvm.types import Type, mask_type
+from ftrace.devices.llvm.writer import Writer
+
+#: Operations that are one instruction, by name and kind of dtype.
+_INSTRUCTIONS: dict[tuple[str, str], str] = {}
+
+
+def _row(name: str, **words: str) -> None:
+    for kinds, word in words.items():
+        for kind in kinds:
+            _INSTRUCTIONS[name, kind] = word
+
+
+_row("add", f="fadd", iu="add", b="or")
+_row("sub", f="fsub", iu="sub")
+_row("mul", f="fmul", iu="mul", b="and")
+_row("div", f="fdiv")
+_row("rem", f="frem")
+_row("max", b="or")
+_row("min", b="and")
+_row("and", biu="and")
+_row("or", biu="or")
+_row("xor", biu="xor")
+_row("eq", f="fcmp oeq", biu="icmp eq")
+_row("ne", f="fcmp une", biu="icmp ne")
+_row("lt", f="fcmp olt", i="icmp slt", bu="icmp ult")
+_row("le", f="fcmp ole", i="icmp sle", bu="icmp ule")
+_row("gt", f="fcmp ogt", i="icmp sgt", bu="icmp ugt")
+_row("ge", f="fcmp oge", i="icmp sge", bu="icmp uge")
+
+COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_finite"))
+
+#: Operations that are an intrinsic of one operand, on floats.
+_INTRINSICS = {
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "round": "rint",
+    "sqrt": "sqrt",
+}
+
+
+class Operations:
+    """Emits the rows into a writer, for a target."""
+
+    def __init__(self, writer: Writer, target: Target) -> None:
+        self.writer = writer
+        self.target = target
+        self.pure = writer.pure
+
+    def apply(self, name: str, t: Type, *x: str) -> str:
+        """Operation `name` on operands of type `t` (of a select: its last two)."""
+        word = _INSTRUCTIONS.get((name, t.kind))
+        if word is not None:
+            a, b = x
+            return self.pure(f"{word} {t} {a}, {b}", a, b)
+        if name in _INTRINSICS:
+            return self.call(_INTRINSICS[name], t, *x)
+        return _ROWS[name](self, t, *x)
+
+    # Building blocks.
+
+    def call(self, name: str, t: Type, *x: str, extra: str = "") -> str:
+        """An intrinsic of operands of one type; `extra` is a last constant operand."""
+        types = ", ".join([t.text] * len(x) + (["i1"] if extra else []))
+        full = f"@llvm.{name}.{t.suffix}"
+        self.writer.declare(f"declare {t} {full}({types})")
+        operands = ", ".join(f"{t} {a}" for a in x)
+        if extra:
+            operands = f"{operands}, i1 {extra}"
+        return self.pure(f"call {t} {full}({operands})", *x)
+
+    def binary(self, word: str, t: Type, a: str, b: str) -> str:
+        return self.pure(f"{word} {t} {a}, {b}", a, b)
+
+    def select(self, condition: str, t: Type, a: str, b: str) -> str:
+        if a == b:
+            return a
+        c = t.mask()
+        return self.pure(
+            f"select {c} {condition}, {t} {a}, {t} {b}", condition, a, b
+        )
+
+    def convert(self, word: str, source: Type, target: Type, a: str) -> str:
+        return self.pure(f"{word} {source} {a} to {target}", a)
+
+    def splat(self, a: str, t: Type) -> str:
+        """The scalar `a` in every lane of `t`."""
+        if not a.startswith("%"):
+            return f"splat ({t.element} {a})"
+        one = self.pure(f"insertelement {t} poison, {t.element} {a}, i32 0", a)
+        places = f"<{t.lanes} x i32> zeroinitializer"
+        return self.pure(f"shufflevector {t} {one}, {t} poison, {places}", one)
+
+    def shuffle(self, t: Type, a: str, b: str, places: list[int]) -> str:
+        """The lanes `places` of `a` and `b` put together."""
+        lanes = ", ".join(f"i32 {p}" for p in places)
+        return self.pure(
+            f"shufflevector {t} {a}, {t} {b}, <{len(places)} x i32> <{lanes}>", a, b
+        )
+
+    def reverse(self, t: Type, a: str) -> str:
+        return self.shuffle(t, a, "poison", list(range(t.lanes))[::-1])
+
+    def cast(self, a: str, source: Type, target: Type) -> str:
+        """Converts values as the primitive `cast` does."""
+        return _cast(self, a, source, target)
+
+    def bitcast(self, a: str, source: Type, target: Type) -> str:
+        if source.kind == "b" or target.kind == "b":  # one byte, 0 or 1, in memory
+            return _cast(self, a, source, target)
+        if source.element == target.element:
+            return a
+        return self.convert("bitcast", source, target, a)
+
+    def combine_lanes(self, name: str, t: Type, a: str) -> str:
+        """All lanes of `a` combined by `name`, halves first: a scalar."""
+        lanes = t.lanes
+        while lanes > 1:
+            lanes //= 2
+            wide, t = t, t.with_lanes(lanes)
+            low = self.shuffle(wide, a, "poison", list(range(lanes)))
+            high = self.shuffle(wide, a, "poison", list(range(lanes, 2 * lanes)))
+            a = self.apply(name, t, low, high)
+        return self.pure(f"extractelement {t} {a}, i32 0", a)
+
+
+Row = Callable[..., str]
+_ROWS: dict[str, Row] = {}
+
+
+def _define(name: str) -> Callable[[Row], Row]:
+    def add(row: Row) -> Row:
+        _ROWS[name] = row
+        return row
+
+    return add
+
+
+def _constant_of(text: str) -> int | None:
+    """The integer that a constant operand has in every lane."""
+    if text.startswith("splat ("):
+        text = text[:-1].rsplit(" ", 1)[1]
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+# Arithmetic.
+
+
+@_define("neg")
+def _negate(o: Operations, t: Type, a: str) -> str:
+    if t.kind == "f":
+        return o.pure(f"fneg {t} {a}", a)
+    return o.binary("sub", t, t.zero, a)
+
+
+@_define("abs")
+def _absolute(o: Operations, t: Type, a: str) -> str:
+    if t.kind == "f":
+        return o.call("fabs", t, a)
+    return o.call("abs", t, a, extra="false") if t.kind == "i" else a
+
+
+@_define("sign")
+def _sign(o: Operations, t: Type, a: str) -> str:
+    if t.kind == "f":
+        one = o.call("copysign", t, t.constant(1), a)
+        known = o.binary("fcmp one", t, a, t.zero)  # neither zero nor NaN
+        return o.select(known, t, one, a)
+    above = o.select(o.binary("icmp ne", t, a, t.zero), t, t.constant(1), t.zero)
+    if t.kind == "u":
+        return above
+    return o.select(o.binary("icmp slt", t, a, t.zero), t, t.constant(-1), above)
+
+
+@_define("max")
+def _maximum(o: Operations, t: Type, a: str, b: str) -> str:
+    return _extremum(o, t, a, b, "max", "fcmp ogt", "maximum")
+
+
+@_define("min")
+def _minimum(o: Operations, t: Type, a: str, b: str) -> str:
+    return _extremum(o, t, a, b, "min", "fcmp olt", "minimum")
+
+
+def _extremum(
+    o: Operations, t: Type, a: str, b: str, word: str, compare: str, native: str
+) -> str:
+    """The first operand where both are equal; NaN wins."""
+    if t.kind != "f":
+        return o.call(("s" if t.kind == "i" else "u") + word, t, a, b)
+    if o.target.native_maximum:
+        return o.call(native, t, a, b)
+    # One instruction of x86, which gives `a` where either is NaN …
+    either = o.select(o.binary(compare, t, b, a), t, b, a)
+    # … so that only a NaN in `b` is still to be taken.
+    return o.select(o.binary("fcmp uno", t, b, b), t, b, either)
+
+
+def _safe_divisor(o: Operations, t: Type, a: str, b: str) -> tuple[str, str]:
+    """Is `b` zero; and `b` with 1 where the division would trap."""
+    zero = o.binary("icmp eq", t, b, t.zero)
+    unsafe = zero
+    if t.kind == "i":
+        lowest = o.binary("icmp eq", t, a, t.constant(1 << (t.bits - 1)))
+        minus = o.binary("icmp eq", t, b, t.constant(-1))
+        overflow = o.binary("and", t.mask(), lowest, minus)
+        unsafe = o.binary("or", t.mask(), zero, overflow)
+    return zero, o.select(unsafe, t, t.constant(1), b)
+
+
+def _quotient(o: Operations, t: Type, a: str, b: str) -> str:
+    """a / b where it cannot trap. Vectors divide as floats with enough digits.
+
+    The true quotient, unless an integer, differs from the integers by 1/a at least,
+    relatively: more than the rounding error.
+    """
+    signed = t.kind == "i"
+    if not t.lanes or t.bits > 32 or _constant_of(b) is not None:
+        return o.binary("sdiv" if signed else "udiv", t, a, b)
+    element, bits = ("float", 32) if t.bits <= 16 else ("double", 64)
+    real = Type.of(_real_dtype(element), t.lanes)
+    word = "sitofp" if signed else "uitofp"
+    x, y = o.convert(word, t, real, a), o.convert(word, t, real, b)
+    ratio = o.binary("fdiv", real, x, y)
+    wide = real.integer() if bits == 32 else t
+    back = o.convert("fptosi" if signed else "fptoui", real, wide, ratio)
+    return back if wide.bits == t.bits else o.convert("trunc", wide, t, back)
+
+
+def _real_dtype(element: str) -> Any:
+    from ftrace import dtypes
+
+    return dtypes.float32 if element == "float" else dtypes.float64
+
+
+@_define("div")
+def _divide(o: Operations, t: Type, a: str, b: str) -> str:
+    constant = _constant_of(b)
+    if constant not in (None, 0, -1):
+        return _quotient(o, t, a, b)
+    zero, safe = _safe_divisor(o, t, a, b)
+    return o.select(zero, t, t.constant(-1), _quotient(o, t, a, safe))
+
+
+@_define("rem")
+def _remainder(o: Operations, t: Type, a: str, b: str) -> str:
+    constant = _constant_of(b)
+    if constant not in (None, 0, -1):
+        return o.binary("srem" if t.kind == "i" else "urem", t, a, b)
+    zero, safe = _safe_divisor(o, t, a, b)
+    product = o.binary("mul", t, _quotient(o, t, a, safe), safe)
+    return o.select(zero, t, a, o.binary("sub", t, a, product))
+
+
+@_define("fma")
+def _multiply_add(o: Operations, t: Type, a: str, b: str, c: str) -> str:
+    return o.call("fma", t, a, b, c)
+
+
+@_define("mul_zero")
+def _multiply_zero(o: Operations, t: Type, a: str, b: str) -> str:
+    equal = "fcmp oeq" if t.kind == "f" else "icmp eq"
+    either = o.binary(
+        "or", t.mask(), o.binary(equal, t, a, t.zero), o.binary(equal, t, b, t.zero)
+    )
+    return o.select(either, t, t.zero, o.apply("mul", t, a, b))
+
+
+@_define("is_finite")
+def _is_finite(o: Operations, t: Type, a: str) -> str:
+    size = o.call("fabs", t, a)
+    return o.binary("fcmp olt", t, size, t.constant(float("inf")))
+
+
+@_define("nextafter")
+def _next_after(o: Operations, t: Type, a: str, b: str) -> str:
+    """One step in the order of the bits, toward `b`."""
+    i = t.integer()
+    bits = o.convert("bitcast", t, i, a)
+    grows = o.binary(
+        "xor", t.mask(), o.binary("fcmp ogt", t, b, a), o.binary("fcmp olt", t, a, t.zero)
+    )
+    step = o.select(grows, i, i.constant(1), i.constant(-1))
+    moved = o.convert("bitcast", i, t, o.binary("add", i, bits, step))
+    sign = o.binary("and", i, o.convert("bitcast", t, i, b), i.constant(1 << (i.bits - 1)))
+    least = o.convert("bitcast", i, t, o.binary("or", i, sign, i.constant(1)))
+    moved = o.select(o.binary("fcmp oeq", t, a, t.zero), t, least, moved)
+    moved = o.select(o.binary("fcmp oeq", t, a, b), t, b, moved)
+    unordered = o.binary("fcmp uno", t, a, b)
+    return o.select(unordered, t, o.binary("fadd", t, a, b), moved)
+
+
+# Bits.
+
+
+@_define("not")
+def _not(o: Operations, t: Type, a: str) -> str:
+    return o.binary("xor", t, a, t.constant(-1 if t.kind != "b" else True))
+
+
+@_define("popcount")
+def _popcount(o: Operations, t: Type, a: str) -> str:
+    return o.call("ctpop", t, a)
+
+
+@_define("shl")
+def _shift_left(o: Operations, t: Type, a: str, n: str) -> str:
+    return _shift(o, t, a, n, "shl")
+
+
+@_define("shr")
+def _shift_right_logical(o: Operations, t: Type, a: str, n: str) -> str:
+    return _shift(o, t, a, n, "lshr")
+
+
+@_define("sar")
+def _shift_right_arithmetic(o: Operations, t: Type, a: str, n: str) -> str:
+    if t.kind == "u":
+        return _shift(o, t, a, n, "lshr")
+    last = t.constant(t.bits - 1)
+    count = _constant_of(n)
+    if count is None or not 0 <= count < t.bits:
+        n = o.call("umin", t, n, last)
+    return o.binary("ashr", t, a, n)
+
+
+def _shift(o: Operations, t: Type, a: str, n: str, word: str) -> str:
+    count = _constant_of(n)
+    if count is not None and 0 <= count < t.bits:
+        return o.binary(word, t, a, n)
+    inside = o.binary("icmp ult", t, n, t.constant(t.bits))
+    safe = o.select(inside, t, n, t.zero)
+    return o.select(inside, t, o.binary(word, t, a, safe), t.zero)
+
+
+# Identities.
+
+
+@_define("copy")
+def _copy(o: Operations, t: Type, a: str) -> str:
+    return a
+
+
+_ROWS["stop_gradient"] = _copy
+
+
+# Casts.
+
+
+def _cast(o: Operations, a: str, source: Type, target: Type) -> str:
+    if source.element == target.element and source.kind == target.kind:
+        return a
+    if target.kind == "b":
+        word = "fcmp une" if source.kind == "f" else "icmp ne"
+        if source.kind == "f":
+            a, source = _widen(o, a, source)
+        return o.binary(word, source, a, source.zero)
+    if source.kind == "b":
+        return o.select(a, target, target.constant(1), target.zero)
+    if target.kind == "f":
+        return _cast_to_float(o, a, source, target)
+    if source.kind == "f":
+        a, source = _widen(o, a, source)
+        return _saturate(o, a, source, target)
+    if source.bits == target.bits:
+        return a
+    if source.bits > target.bits:
+        return o.convert("trunc", source, target, a)
+    return o.convert("sext" if source.kind == "i" else "zext", source, target, a)
+
+
+def _float(lanes: int) -> Type:
+    from ftrace import dtypes
+
+    return Type.of(dtypes.float32, lanes)
+
+
+def _widen(o: Operations, a: str, source: Type) -> tuple[str, Type]:
+    """float16 and bfloat16 as float32, the others as they are."""
+    if source.bits != 16:
+        return a, source
+    single = _float(source.lanes)
+    if source.element == "bfloat":
+        i16, i32 = source.integer(), single.integer()
+        bits = o.convert("zext", i16, i32, o.convert("bitcast", source, i16, a))
+        bits = o.binary("shl", i32, bits, i32.constant(16))
+        return o.convert("bitcast", i32, single, bits), single
+    if o.target.half:
+        return o.convert("fpext", source, single, a), single
+    return _widen_half(o, a, source, single), single
+
+
+def _cast_to_float(o: Operations, a: str, source: Type, target: Type) -> str:
+    if target.bits == 16:
+        single = _float(target.lanes)
+        a = _cast(o, a, source, single)
+        if target.element == "bfloat":
+            return _round_bfloat(o, a, single, target)
+        if o.target.half:
+            return o.convert("fptrunc", single, target, a)
+        return _round_half(o, a, single, target)
+    if source.kind == "f":
+        a, source = _widen(o, a, source)
+        if source.bits == target.bits:
+            return a
+        return o.convert("fpext" if source.bits < target.bits else "fptrunc", source, target, a)
+    return o.convert("sitofp" if source.kind == "i" else "uitofp", source, target, a)
+
+
+def _saturate(o: Operations, a: str, source: Type, target: Type) -> str:
+    name = "fptosi" if target.kind == "i" else "fptoui"
+    full = f"@llvm.{name}.sat.{target.suffix}.{source.suffix}"
+    o.writer.declare(f"declare {target} {full}({source})")
+    return o.pure(f"call {target} {full}({source} {a})", a)
+
+
+def _round_bfloat(o: Operations, a: str, single: Type, target: Type) -> str:
+    """To nearest even, by integers: the hardware's conversion flushes denormals."""
+    i32, i16 = single.integer(), target.integer()
+    bits = o.convert("bitcast", single, i32, a)
+    high = o.binary("lshr", i32, bits, i32.constant(16))
+    odd = o.binary("and", i32, high, i32.constant(1))
+    bias = o.binary("add", i32, odd, i32.constant(0x7FFF))
+    rounded = o.binary("lshr", i32, o.binary("add", i32, bits, bias), i32.constant(16))
+    quiet = o.binary("or", i32, high, i32.constant(0x40))
+    nan = o.binary("fcmp uno", single, a, a)
+    chosen = o.select(nan, i32, quiet, rounded)
+    return o.convert("bitcast", i16, target, o.convert("trunc", i32, i16, chosen))
+
+
+# float16 by integers, for processors that cannot. Source: the bit layouts; a product
+# with a power of two turns denormals of one format into numbers of the other.
+
+
+def _widen_half(o: Operations, a: str, source: Type, single: Type) -> str:
+    i16, i32 = source.integer(), single.integer()
+    bits = o.convert("zext", i16, i32, o.convert("bitcast", source, i16, a))
+    sign = o.binary(
+        "shl", i32, o.binary("and", i32, bits, i32.constant(0x8000)), i32.constant(16)
+    )
+    rest = o.binary("and", i32, bits, i32.constant(0x7FFF))
+    moved = o.binary("shl", i32, rest, i32.constant(13))
+    scaled = o.binary(
+        "fmul", single, o.convert("bitcast", i32, single, moved), single.constant(2.0**112)
+    )
+    value = o.convert("bitcast", single, i32, scaled)
+    special = o.binary("icmp uge", i32, rest, i32.constant(0x7C00))
+    value = o.select(
+        special, i32, o.binary("or", i32, moved, i32.constant(0x7F800000)), value
+    )
+    return o.convert("bitcast", i32, single, o.binary("or", i32, value, sign))
+
+
+def _round_half(o: Operations, a: str, single: Type, target: Type) -> str:
+    i32, i16 = single.integer(), target.integer()
+    bits = o.convert("bitcast", single, i32, a)
+    sign = o.binary(
+        "and", i32, o.binary("lshr", i32, bits, i32.constant(16)), i32.constant(0x8000)
+    )
+    size = o.binary("and", i32, bits, i32.constant(0x7FFFFFFF))
+    # Normal numbers: rebias, round half to even on the 13 bits that go.
+    odd = o.binary(
+        "and", i32, o.binary("lshr", i32, size, i32.constant(13)), i32.constant(1)
+    )
+    bias = o.binary("add", i32, odd, i32.constant(0xFFF - (112 << 23)))
+    normal = o.binary("lshr", i32, o.binary("add", i32, size, bias), i32.constant(13))
+    # Denormals: an addition aligns their last bit with that of 0.5 and rounds.
+    magnitude = o.convert("bitcast", i32, single, size)
+    shifted = o.binary("fadd", single, magnitude, single.constant(0.5))
+    tiny = o.binary(
+        "sub", i32, o.convert("bitcast", single, i32, shifted), i32.constant(0x3F000000)
+    )
+    small = o.binary("icmp ult", i32, size, i32.constant(113 << 23))
+    value = o.select(small, i32, tiny, normal)
+    large = o.binary("icmp uge", i32, size, i32.constant(0x47800000))
+    value = o.select(large, i32, i32.constant(0x7C00), value)
+    nan = o.binary("icmp ugt", i32, size, i32.constant(0x7F800000))
+    value = o.select(nan, i32, i32.constant(0x7E00), value)
+    value = o.binary("or", i32, value, sign)
+    return o.convert("bitcast", i16, target, o.convert("trunc", i32, i16, value))
+
+
+def and_masks(o: Operations, lanes: int, *masks: str | None) -> str | None:
+    """The lanes that are on in all masks; None is all lanes."""
+    found: str | None = None
+    for mask in masks:
+        if mask is not None:
+            t = mask_type(lanes)
+            found = mask if found is None else o.binary("and", t, found, mask)
+    return found

@@ -1,0 +1,119 @@
+"""What the generator knows of a processor: vectors, features, caches.
+
+`host_target()` describes this machine; `Target.of(triple, …)` any other that LLVM
+knows, so that its code can be generated and looked at here.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Target:
+    """A processor, as far as the shape of the code depends on it.
+
+    Attributes:
+      triple, cpu, features: what LLVM calls it.
+      vector_bytes: size of a vector register.
+      registers: how many there are.
+      fma: multiplies and adds in one instruction with one rounding.
+      half: converts float16 in hardware.
+      native_maximum: has a maximum where NaN wins.
+      masked: masks of loads and stores cost nothing.
+      l1, l2: bytes of the caches of one core.
+      l3: bytes of the last cache.
+      cores: how many threads can run.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    registers: int
+    fma: bool
+    half: bool
+    native_maximum: bool
+    masked: bool
+    l1: int = 32 << 10
+    l2: int = 512 << 10
+    l3: int = 8 << 20
+    cores: int = 1
+
+    @staticmethod
+    def of(
+        triple: str,
+        cpu: str = "",
+        features: str = "",
+        caches: tuple[int, int, int] = (32 << 10, 512 << 10, 8 << 20),
+        cores: int = 1,
+    ) -> Target:
+        """The target that LLVM calls `triple`, `cpu`, with `features` (`+avx2,…`)."""
+        names = {f[1:] for f in features.split(",") if f.startswith("+")}
+        level = _LEVELS.get(cpu, frozenset())
+        names |= level
+        l1, l2, l3 = caches
+        arm = triple.startswith(("aarch64", "arm64"))
+        wide = {"avx512f", "avx512bw", "avx512vl", "avx512dq"} <= names
+        middle = "avx2" in names
+        return Target(
+            triple, cpu, features,
+            vector_bytes=64 if wide else 32 if middle else 16,
+            registers=32 if wide or arm else 16,
+            fma=arm or "fma" in names,
+            half=arm or "f16c" in names,
+            native_maximum=arm,
+            masked=wide,
+            l1=l1, l2=l2, l3=l3, cores=cores,
+        )  # fmt: skip
+
+
+_V3 = frozenset({"avx2", "fma", "f16c"})
+_LEVELS = {
+    "x86-64-v3": _V3,
+    "x86-64-v4": _V3 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"},
+}
+
+
+@lru_cache(maxsize=1)
+def host_target() -> Target:
+    """The processor that this runs on. Imports llvmlite."""
+    import llvmlite.binding as llvm
+
+    features = ",".join(
+        ("+" if on else "-") + name
+        for name, on in sorted(llvm.get_host_cpu_features().items())
+    )
+    return Target.of(
+        llvm.get_process_triple(),
+        llvm.get_host_cpu_name(),
+        features,
+        _host_caches(),
+        _usable_cores(),
+    )
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _host_caches() -> tuple[int, int, int]:
+    """Sizes of the three caches as Linux tells them; modest guesses elsewhere."""
+    sizes = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+    units = {"K": 1 << 10, "M": 1 << 20}
+    for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        try:
+            if (folder / "type").read_text().strip() == "Instruction":
+                continue
+            level = int((folder / "level").read_text())
+            size = (folder / "size").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        if size[-1:] in units and size[:-1].isdigit():
+            sizes[level] = int(size[:-1]) * units[size[-1]]
+    return sizes[1], sizes[2], sizes[3]

@@ -1,0 +1,115 @@
+"""LLVM's types for our dtypes, scalar or in vectors, and constants of them."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ftrace import dtypes
+
+
+@dataclass(frozen=True)
+class Type:
+    """The type of a value in registers.
+
+    Attributes:
+      element: LLVM's name of the type of one element.
+      lanes: how many; 0 is a scalar.
+      kind: 'b' bool, 'i' signed, 'u' unsigned, 'f' float.
+      bits: of an element; a bool has 1.
+      text: LLVM's name of the whole.
+      suffix: how overloaded intrinsics name it.
+    """
+
+    element: str
+    lanes: int
+    kind: str
+    bits: int
+    text: str
+    suffix: str
+
+    @staticmethod
+    def of(dtype: np.dtype[Any], lanes: int) -> Type:
+        return _type_of(dtype, lanes)
+
+    def with_lanes(self, lanes: int) -> Type:
+        return _make(self.element, lanes, self.kind, self.bits)
+
+    def mask(self) -> Type:
+        """Of a comparison of two such values."""
+        return _make("i1", self.lanes, "b", 1)
+
+    def integer(self, kind: str = "i") -> Type:
+        """The integer type of the same width."""
+        return _make(f"i{self.bits}", self.lanes, kind, self.bits)
+
+    def constant(self, value: Any) -> str:
+        """The text of a constant, in every lane."""
+        literal = _literal(self.element, value)
+        return f"splat ({self.element} {literal})" if self.lanes else literal
+
+    def lanewise(self, values: list[int]) -> str:
+        """The text of a vector constant with these integers in its lanes."""
+        return "<" + ", ".join(f"{self.element} {v}" for v in values) + ">"
+
+    @property
+    def zero(self) -> str:
+        return "zeroinitializer" if self.lanes else self.constant(0)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@lru_cache(maxsize=None)
+def _make(element: str, lanes: int, kind: str, bits: int) -> Type:
+    text = f"<{lanes} x {element}>" if lanes else element
+    short = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
+    suffix = (f"v{lanes}" if lanes else "") + short.get(element, element)
+    return Type(element, lanes, kind, bits, text, suffix)
+
+
+_FLOATS = {
+    dtypes.float16: "half",
+    dtypes.bfloat16: "bfloat",
+    dtypes.float32: "float",
+    dtypes.float64: "double",
+}
+
+
+@lru_cache(maxsize=None)
+def _type_of(dtype: np.dtype[Any], lanes: int) -> Type:
+    kind = dtypes.kind(dtype)
+    bits = 1 if kind == "b" else 8 * dtype.itemsize
+    return _make(_FLOATS.get(dtype, f"i{bits}"), lanes, kind, bits)
+
+
+def index_type(lanes: int, narrow: bool) -> Type:
+    """Of index arithmetic: in vectors with 32 bits where they are enough."""
+    bits = 32 if narrow and lanes else 64
+    return _make(f"i{bits}", lanes, "i", bits)
+
+
+def mask_type(lanes: int) -> Type:
+    return _make("i1", lanes, "b", 1)
+
+
+def _literal(element: str, value: Any) -> str:
+    if element == "i1":
+        return "true" if value else "false"
+    if element[0] == "i":
+        bits = int(element[1:])
+        wrapped = int(value) & ((1 << bits) - 1)
+        return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
+    if element == "half":
+        return f"0xH{int.from_bytes(np.float16(value).tobytes(), 'little'):04X}"
+    if element == "bfloat":
+        bytes_ = np.asarray(value).astype(ml_dtypes.bfloat16).tobytes()
+        return f"0xR{int.from_bytes(bytes_, 'little'):04X}"
+    if element == "float":
+        value = np.float32(value)
+    return f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"

@@ -1,0 +1,505 @@
+"""The expressions of a kernel as values in registers.
+
+Each range that is open stands for one number, or for several *copies* (an unrolled
+loop), or for the lanes of a vector, or both. A node that depends on the vector range
+is a vector, every other a scalar; a node that depends on an unrolled range has a
+value for each copy, and is emitted once for each. `at` tells the copies: a number for
+each unrolled range that is open, in the order in which they were opened.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ftrace.devices.llvm.facts import Affine, Facts
+from ftrace.devices.llvm.memory import Memory, Term
+from ftrace.devices.llvm.scalar import COMPARISONS, Operations, and_masks
+from ftrace.devices.llvm.target import Target
+from ftrace.devices.llvm.types import Type, index_type, mask_type
+from ftrace.devices.llvm.writer import Level, Writer
+from ftrace.lower.kernel import (
+    INDEX,
+    BufferSpec,
+    Store,
+    load_p,
+    range_p,
+)
+from ftrace.trace.graph import Node, constant_value
+from ftrace.trace.primitives.source import const_p
+
+At = tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Opened:
+    """A range whose loop is open.
+
+    Attributes:
+      base: its value in the first copy and lane: an SSA value or a number.
+      level: the level of its loop.
+      copies: how often it is unrolled, `step` apart.
+      slot: its place in `at`; -1 where it has one copy.
+      lanes: of the vector; 0 where it is not the vector range.
+      masks: for each copy, the lanes that exist; None is all.
+    """
+
+    node: Node
+    base: str
+    level: Level
+    copies: int = 1
+    step: int = 1
+    slot: int = -1
+    lanes: int = 0
+    masks: Sequence[str | None] = (None,)
+
+
+class Values:
+    """Emits expressions on demand; see the module."""
+
+    def __init__(
+        self, writer: Writer, facts: Facts, target: Target, buffers: Sequence[BufferSpec]
+    ) -> None:
+        self.writer = writer
+        self.facts = facts
+        self.ops = Operations(writer, target)
+        self.memory = Memory(writer, self.ops)
+        self.vector: Opened | None = None
+        self.slots = 0
+        self._open: dict[Node, Opened] = {}
+        self._sizes = [spec.size for spec in buffers]
+        self._fixed = {n for n, spec in enumerate(buffers) if spec.written}
+        self._pointers: dict[int, str] = {}
+        self._known: dict[tuple[object, ...], tuple[str, Level]] = {}
+        self._homes: dict[Node, tuple[At, Level]] = {}
+        self._saved: list[dict[Node, tuple[At, Level]]] = []
+
+    # Ranges.
+
+    def open(self, opened: Opened) -> None:
+        """From now on the range has this meaning, until `close`."""
+        if opened.copies > 1:
+            opened.slot = self.slots
+            self.slots += 1
+        if opened.lanes:
+            assert self.vector is None
+            self.vector = opened
+        self._open[opened.node] = opened
+        self._saved.append(self._homes)
+        self._homes = {}
+
+    def close(self, opened: Opened) -> None:
+        if opened.copies > 1:
+            self.slots -= 1
+        if opened.lanes:
+            self.vector = None
+        del self._open[opened.node]
+        self._homes = self._saved.pop()
+
+    def add_buffer(self, number: int, pointer: str, size: int) -> None:
+        """Scratch memory, as a buffer that loads can name."""
+        self._pointers[number] = pointer
+        self._fixed.add(number)
+        self._sizes.extend([0] * (number + 1 - len(self._sizes)))
+        self._sizes[number] = size
+
+    def buffer(self, number: int) -> str:
+        """The pointer to the kernel's buffer of that number."""
+        found = self._pointers.get(number)
+        if found is None:
+            place = "%buffers"
+            if number:
+                place = self.writer.pure(f"getelementptr ptr, ptr %buffers, i64 {number}")
+            found = self.writer.pure(f"load ptr, ptr {place}, align 8", place)
+            self._pointers[number] = found
+        return found
+
+    @property
+    def lanes(self) -> int:
+        return self.vector.lanes if self.vector is not None else 0
+
+    def varies(self, node: Node) -> bool:
+        """Does it differ from lane to lane?"""
+        v = self.vector
+        return v is not None and v.node in self.facts.free[node]
+
+    def type_of(self, node: Node) -> Type:
+        lanes = self.lanes if self.varies(node) else 0
+        if node.dtype is INDEX:
+            return index_type(lanes, lanes > 0 and self.facts.narrow(node))
+        return Type.of(node.dtype, lanes)
+
+    def _home(self, node: Node) -> tuple[At, Level]:
+        """The slots of `at` that matter to a node, and the level of its last range."""
+        found = self._homes.get(node)
+        if found is None:
+            ranges = [self._open[r] for r in self.facts.free[node] if r in self._open]
+            slots = sorted(r.slot for r in ranges if r.slot >= 0)
+            level = self.writer.stack[0]
+            for r in ranges:
+                if r.level.depth > level.depth:
+                    level = r.level
+            found = self._homes[node] = (tuple(slots), level)
+        return found
+
+    def assignments(self, nodes: Iterable[Node]) -> list[At]:
+        """Every `at` for which one of the nodes has another value."""
+        slots: set[int] = set()
+        for node in nodes:
+            slots.update(self._home(node)[0])
+        counts = [1] * self.slots
+        for r in self._open.values():
+            if r.slot in slots:
+                counts[r.slot] = r.copies
+        return list(itertools.product(*map(range, counts)))
+
+    def mask(self, at: At) -> str | None:
+        """The lanes that exist in this copy of the vector range."""
+        v = self.vector
+        if v is None:
+            return None
+        return v.masks[at[v.slot] if v.slot >= 0 else 0]
+
+    # Values.
+
+    def value(self, node: Node, at: At) -> str:
+        """A vector if the node varies from lane to lane, else a scalar."""
+        return self._evaluate(node, False, at)
+
+    def lane0(self, node: Node, at: At) -> str:
+        """An index in the first lane."""
+        return self._evaluate(node, self.varies(node), at)
+
+    def put(self, node: Node, at: At, text: str) -> None:
+        """Makes `text` the value of a node, as long as its ranges stay open."""
+        slots, level = self._home(node)
+        self._known[node, False, tuple([at[s] for s in slots])] = (text, level)
+
+    def _get(self, node: Node, first: bool, at: At) -> str | None:
+        slots, _ = self._home(node)
+        found = self._known.get((node, first, tuple([at[s] for s in slots])))
+        return found[0] if found is not None and found[1].open else None
+
+    def _evaluate(self, node: Node, first: bool, at: At) -> str:
+        """Sources first, each once; `first` asks for an index in the first lane."""
+        found = self._get(node, first, at)
+        if found is not None:
+            return found
+        pending = [(node, first)]
+        while pending:
+            n, z = pending[-1]
+            if self._get(n, z, at) is not None:
+                pending.pop()
+                continue
+            missing = [s for s in self._needs(n, z) if self._get(*s, at) is None]
+            if missing:
+                pending.extend(missing)
+                continue
+            slots, level = self._home(n)
+            text = self._emit(n, z, at)
+            self._known[n, z, tuple([at[s] for s in slots])] = (text, level)
+            pending.pop()
+        found = self._get(node, first, at)
+        assert found is not None
+        return found
+
+    def _first(self, nodes: Iterable[Node]) -> list[tuple[Node, bool]]:
+        return [(n, self.varies(n)) for n in nodes]
+
+    def _stride(self, node: Node) -> int | None:
+        v = self.vector
+        return 0 if v is None else self.facts.stride(node, v.node, v.lanes)
+
+    def _needs(self, node: Node, first: bool) -> list[tuple[Node, bool]]:
+        """What must have a value before this one."""
+        if node.op is load_p:
+            index = self.facts.affine[node.src[1]]
+            rest = [(s, False) for s in node.src[2:]]
+            if self._stride(node.src[1]) is not None:
+                return self._first(index.terms) + rest
+            return [(atom, False) for atom in index.terms] + rest
+        form = self.facts.affine.get(node)
+        if form is not None and self._stride(node) is not None:
+            if node not in form.terms:
+                return self._first(form.terms)
+            if first:
+                return self._first(node.src)
+            if self.varies(node):
+                return [(node, True)]
+        return [(s, first) for s in node.src]
+
+    def _emit(self, node: Node, first: bool, at: At) -> str:
+        op = node.op
+        if op is const_p:
+            return Type.of(node.dtype, 0).constant(constant_value(node))
+        if op is load_p:
+            return self._load(node, at)
+        form = self.facts.affine.get(node)
+        if form is not None:
+            if first or not self.varies(node):
+                if op is range_p or node not in form.terms:
+                    terms, constant = self._terms(form, at)
+                    return self.memory.sum_terms(terms, constant)
+            else:
+                stride = self._stride(node)
+                if stride is not None:
+                    return self._lanes(node, stride, at)
+        return self._operation(node, first, at)
+
+    # Index arithmetic.
+
+    def _terms(self, form: Affine, at: At) -> tuple[list[Term], int]:
+        """An index in the first lane: terms that are not constant, and what is."""
+        terms: list[Term] = []
+        constant = form.constant
+        for atom, coefficient in form.terms.items():
+            opened = self._open.get(atom)
+            if opened is None:
+                terms.append((coefficient, self.lane0(atom, at)))
+                continue
+            if opened.slot >= 0:
+                constant += coefficient * opened.step * at[opened.slot]
+            if opened.base.startswith("%"):
+                terms.append((coefficient, opened.base))
+            else:
+                constant += coefficient * int(opened.base)
+        return terms, constant
+
+    def _lanes(self, node: Node, stride: int, at: At) -> str:
+        """A vector of indices that grow by `stride`."""
+        t = self.type_of(node)
+        base = self.lane0(node, at)
+        if t.bits == 32 and base.startswith("%"):
+            base = self.writer.pure(f"trunc i64 {base} to i32", base)
+        start = self.ops.splat(base, t)
+        if not stride:
+            return start
+        steps = t.lanewise([stride * lane for lane in range(t.lanes)])
+        return self.ops.binary("add", t, start, steps)
+
+    def _as(self, node: Node, t: Type, at: At) -> str:
+        """An index as type `t`: 32 or 64 bits."""
+        text = self.value(node, at)
+        own = self.type_of(node)
+        if own.lanes != t.lanes:
+            if t.bits == 32 and text.startswith("%"):
+                text = self.writer.pure(f"trunc i64 {text} to i32", text)
+            return self.ops.splat(text, t)
+        if own.bits == t.bits:
+            return text
+        word = "sext" if own.bits < t.bits else "trunc"
+        return self.ops.convert(word, own, t, text)
+
+    # Operations.
+
+    def _operation(self, node: Node, first: bool, at: At) -> str:
+        name, src = node.op.name, node.src
+        lanes = self.lanes if self.varies(node) and not first else 0
+        if name in ("cast", "bitcast"):
+            return self._cast(node, lanes, at)
+        operand = src[-1]
+        if first:
+            t = index_type(0, False)
+            texts = [self.lane0(s, at) for s in src]
+        elif operand.dtype is INDEX:
+            narrow = all(self.facts.narrow(s) for s in src if s.dtype is INDEX)
+            if node.dtype is INDEX:
+                narrow = narrow and self.facts.narrow(node)
+            t = index_type(lanes, narrow)
+            texts = [
+                self._as(s, t, at) if s.dtype is INDEX else self._wide(s, lanes, at)
+                for s in src
+            ]
+        else:
+            t = Type.of(operand.dtype, lanes)
+            texts = [self._wide(s, lanes, at) for s in src]
+        if name == "select":
+            condition, a, b = texts
+            return self.ops.select(condition, t, a, b)
+        result = self.ops.apply(name, t, *texts)
+        if node.dtype is INDEX and name not in COMPARISONS and lanes:
+            own = self.type_of(node)
+            if own.bits != t.bits:
+                result = self.ops.convert("trunc", t, own, result)
+        return result
+
+    def _wide(self, node: Node, lanes: int, at: At) -> str:
+        text = self.value(node, at)
+        if lanes and not self.varies(node):
+            return self.ops.splat(text, Type.of(node.dtype, lanes))
+        return text
+
+    def _cast(self, node: Node, lanes: int, at: At) -> str:
+        (source,) = node.src
+        text = self.value(source, at)
+        have, want = self.type_of(source), self.type_of(node)
+        if node.dtype is INDEX and lanes and want.bits == 32 and have.kind != "f":
+            want = index_type(lanes, True)
+            if have.kind != "b" and have.bits == 32:
+                return text  # the value fits: the bits are the same
+        if node.op.name == "bitcast":
+            full = Type.of(source.dtype, lanes)
+            if have.bits != full.bits:  # a narrow index
+                text, have = self.ops.convert("sext", have, full, text), full
+            result = self.ops.bitcast(text, have, Type.of(node.dtype, lanes))
+            return self._narrowed(result, node, lanes)
+        if want.bits == 32 and node.dtype is INDEX and have.kind == "f":
+            full = Type.of(node.dtype, lanes)
+            return self._narrowed(self.ops.cast(text, have, full), node, lanes)
+        return self.ops.cast(text, have, want)
+
+    def _narrowed(self, text: str, node: Node, lanes: int) -> str:
+        """A full index as the type that `type_of` says."""
+        full, own = Type.of(node.dtype, lanes), self.type_of(node)
+        return text if full.bits == own.bits else self.ops.convert("trunc", full, own, text)
+
+    # Loads.
+
+    def _load(self, node: Node, at: At) -> str:
+        buffer, index = node.src[:2]
+        valid = node.src[2] if len(node.src) > 2 else None
+        number = buffer.arg
+        assert isinstance(number, int)
+        fixed = number in self._fixed
+        base = self.buffer(number)
+        size = buffer.dtype.itemsize
+        memory = self.memory
+        if not self.varies(node):
+            terms, constant = self._terms(self.facts.affine[index], at)
+            p = memory.pointer(base, terms, constant, size)
+            if valid is not None:
+                p = memory.or_zeros(p, self.value(valid, at))
+            return memory.load(Type.of(node.dtype, 0), p, fixed)
+        t = Type.of(node.dtype, self.lanes)
+        mask = self.mask(at)
+        uniform: str | None = None
+        if valid is not None and self.varies(valid):
+            mask = and_masks(self.ops, t.lanes, self.value(valid, at), mask)
+        elif valid is not None:
+            uniform = self.value(valid, at)
+        stride = self._stride(index)
+        if stride in (1, -1):
+            terms, constant = self._terms(self.facts.affine[index], at)
+            if stride < 0:
+                constant -= t.lanes - 1
+                if mask is not None:
+                    mask = self.ops.reverse(mask_type(t.lanes), mask)
+            p = memory.or_zeros(memory.pointer(base, terms, constant, size), uniform)
+            if mask is None:
+                found = memory.load(t, p, fixed)
+            else:
+                found = memory.load_masked(t, p, mask, fixed)
+            return self.ops.reverse(t, found) if stride < 0 else found
+        p, offsets, offset_type = self._scattered(index, base, size, number, at)
+        if uniform is not None:
+            mask = and_masks(
+                self.ops, t.lanes, self.ops.splat(uniform, mask_type(t.lanes)), mask
+            )
+        return memory.gather(t, p, offsets, offset_type, mask, fixed)
+
+    def _scattered(
+        self, index: Node, base: str, size: int, number: int, at: At
+    ) -> tuple[str, str, Type]:
+        """An address that is not contiguous: a pointer, and an index per lane."""
+        form = self.facts.affine[index]
+        stride = self._stride(index)
+        small = self._sizes[number] < 1 << 31
+        t = index_type(self.lanes, small)
+        if stride is not None:
+            terms, constant = self._terms(form, at)
+            p = self.memory.pointer(base, terms, constant, size)
+            return p, t.lanewise([stride * lane for lane in range(t.lanes)]), t
+        # The sum is an element's number where the access is valid: 32 bits hold it
+        # even if they do not hold a part of it.
+        total = ""
+        uniform = Affine(
+            form.constant, {a: c for a, c in form.terms.items() if not self.varies(a)}
+        )
+        for atom, coefficient in form.terms.items():
+            if self.varies(atom):
+                part = self._as(atom, t, at)
+                if coefficient != 1:
+                    part = self.ops.binary("mul", t, part, t.constant(coefficient))
+                total = self.ops.binary("add", t, total, part) if total else part
+        terms, constant = self._terms(uniform, at)
+        if not terms:
+            return self.memory.pointer(base, [], 0, size), self._shift(total, t, constant), t
+        start = self.memory.sum_terms(terms, constant)
+        if t.bits == 32:
+            start = self.writer.pure(f"trunc i64 {start} to i32", start)
+        total = self.ops.binary("add", t, total, self.ops.splat(start, t))
+        return base, total, t
+
+    def _shift(self, index: str, t: Type, by: int) -> str:
+        return self.ops.binary("add", t, index, t.constant(by)) if by else index
+
+    # Stores.
+
+    def store(self, store: Store, at: At) -> None:
+        """One copy of a store."""
+        v = self.vector
+        base = self.buffer(store.buffer)
+        size = store.value.dtype.itemsize
+        form = self.facts.affine[store.index]
+        if v is None or not any(self.varies(e) for e in store.expressions):
+            terms, constant = self._terms(form, at)
+            p = self.memory.pointer(base, terms, constant, size)
+            if store.valid is not None:
+                p = self.memory.or_sink(p, self.value(store.valid, at))
+            t = Type.of(store.value.dtype, 0)
+            self._store_value(store, t, self.plain(store.value, 0, at), p, at, None)
+            return
+        t = Type.of(store.value.dtype, v.lanes)
+        value = self.plain(store.value, v.lanes, at)
+        mask = self.mask(at)
+        if store.valid is not None:
+            valid = self._wide(store.valid, v.lanes, at)
+            mask = and_masks(self.ops, v.lanes, valid, mask)
+        stride = self._stride(store.index)
+        if stride in (1, -1):
+            terms, constant = self._terms(form, at)
+            if stride < 0:
+                constant -= v.lanes - 1
+                value = self.ops.reverse(t, value)
+                if mask is not None:
+                    mask = self.ops.reverse(mask_type(v.lanes), mask)
+            p = self.memory.pointer(base, terms, constant, size)
+            self._store_value(store, t, value, p, at, mask)
+            return
+        p, index, kind = self._scattered_store(store, base, size, at)
+        if store.combine:
+            old = self.memory.gather(t, p, index, kind, mask, True)
+            value = self.ops.apply(store.combine, t, old, value)
+        self.memory.scatter(t, value, p, index, kind, mask)
+
+    def _scattered_store(
+        self, store: Store, base: str, size: int, at: At
+    ) -> tuple[str, str, Type]:
+        if self.varies(store.index):
+            return self._scattered(store.index, base, size, store.buffer, at)
+        terms, constant = self._terms(self.facts.affine[store.index], at)
+        t = index_type(self.lanes, True)
+        return self.memory.pointer(base, terms, constant, size), t.zero, t
+
+    def plain(self, node: Node, lanes: int, at: At) -> str:
+        """A value in `lanes` lanes as it is stored: an index in all its 64 bits."""
+        text = self._wide(node, lanes, at)
+        own = self.type_of(node)
+        if node.dtype is INDEX and own.lanes and own.bits == 32:
+            return self.ops.convert("sext", own, Type.of(node.dtype, lanes), text)
+        return text
+
+    def _store_value(
+        self, store: Store, t: Type, value: str, p: str, at: At, mask: str | None
+    ) -> None:
+        if store.combine:
+            if mask is None:
+                old = self.memory.load(t, p, True)
+            else:
+                old = self.memory.load_masked(t, p, mask, True)
+            value = self.ops.apply(store.combine, t, old, value)
+        if mask is None:
+            self.memory.store(t, value, p)
+        else:
+            self.memory.store_masked(t, value, p, mask)

@@ -1,0 +1,233 @@
+"""A function of LLVM IR while it is being written.
+
+The body is a stack of open *levels*: the function, and each loop inside another. A
+pure instruction stands in the outermost level where its operands exist, once: what
+does not change in a loop is computed before it, and equal instructions are one. The
+text of a level goes on growing while a loop inside it is open, and so comes before
+that loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(eq=False)
+class Level:
+    """An open block of the function.
+
+    Attributes:
+      depth: its place in the stack.
+      first: the basic block in which it begins.
+      label: the basic block in which it now ends.
+      lines: what has been written into it.
+      known: the pure instructions in it, and the names of their results.
+      open: is it still on the stack?
+    """
+
+    depth: int
+    first: str
+    label: str
+    lines: list[str] = field(default_factory=list[str])
+    known: dict[str, str] = field(default_factory=dict[str, str])
+    open: bool = True
+
+
+@dataclass(eq=False)
+class OpenLoop:
+    """A loop that is being written.
+
+    Attributes:
+      index: runs from `start` by `step` to below `stop`.
+      carried: type, initial value and name of each value that the loop hands on.
+      guarded: it may run not at all.
+    """
+
+    level: Level
+    index: str
+    start: str
+    stop: str
+    step: int
+    carried: list[tuple[str, str, str]]
+    guarded: bool
+
+
+class Writer:
+    """Writes one function; see the module."""
+
+    def __init__(self) -> None:
+        self.stack = [Level(0, "entry", "entry")]
+        self.depth_of: dict[str, int] = {}
+        self.declared: dict[str, None] = {}
+        self._count = 0
+
+    @property
+    def level(self) -> Level:
+        """The innermost level that is open."""
+        return self.stack[-1]
+
+    def depth(self, value: str) -> int:
+        """The level at which a value exists; 0 for constants."""
+        return self.depth_of.get(value, 0)
+
+    def declare(self, line: str) -> None:
+        """Adds a line before the function: a declaration, a constant."""
+        self.declared[line] = None
+
+    # Instructions.
+
+    def pure(self, text: str, *operands: str) -> str:
+        """The result of an instruction without effect, of these operands."""
+        depth = 0
+        depth_of = self.depth_of
+        for operand in operands:
+            found = depth_of.get(operand, 0)
+            if found > depth:
+                depth = found
+        level = self.stack[depth]
+        name = level.known.get(text)
+        if name is None:
+            self._count += 1
+            name = f"%v{self._count}"
+            level.known[text] = name
+            level.lines.append(f"  {name} = {text}")
+            if depth:
+                depth_of[name] = depth
+        return name
+
+    def here(self, text: str) -> str:
+        """The result of an instruction that must stand in the innermost level."""
+        self._count += 1
+        name = f"%v{self._count}"
+        level = self.stack[-1]
+        level.lines.append(f"  {name} = {text}")
+        self.depth_of[name] = level.depth
+        return name
+
+    def effect(self, text: str) -> None:
+        """An instruction without a result, in the innermost level."""
+        self.stack[-1].lines.append("  " + text)
+
+    # Levels.
+
+    def open_scope(self) -> Level:
+        """A level whose text becomes a part of the level around it."""
+        outer = self.stack[-1]
+        level = Level(outer.depth + 1, outer.label, outer.label)
+        self.stack.append(level)
+        return level
+
+    def close_scope(self) -> None:
+        level = self._pop()
+        outer = self.stack[-1]
+        outer.lines.extend(level.lines)
+        outer.label = level.label
+
+    def open_branch(self) -> Level:
+        """A level that runs only under the condition given when it closes."""
+        self._count += 1
+        label = f"then{self._count}"
+        level = Level(self.stack[-1].depth + 1, label, label)
+        self.stack.append(level)
+        return level
+
+    def close_branch(self, condition: str) -> None:
+        """Nothing comes out of the branch but what it stored."""
+        level = self._pop()
+        outer = self.stack[-1]
+        self._count += 1
+        after = f"join{self._count}"
+        outer.lines.append(f"  br i1 {condition}, label %{level.first}, label %{after}")
+        outer.lines.append(f"{level.first}:")
+        outer.lines.extend(level.lines)
+        outer.lines.append(f"  br label %{after}")
+        outer.lines.append(f"{after}:")
+        outer.label = after
+
+    def open_loop(
+        self,
+        start: str,
+        stop: str,
+        step: int,
+        carried: Sequence[tuple[str, str]] = (),
+        guarded: bool = False,
+    ) -> OpenLoop:
+        """A loop that hands on values, each given as (type, initial value)."""
+        self._count += 1
+        label = f"loop{self._count}"
+        level = Level(self.stack[-1].depth + 1, label, label)
+        index = f"%i{self._count}"
+        phis = [
+            (kind, initial, f"{index}.{number}")
+            for number, (kind, initial) in enumerate(carried)
+        ]
+        self.depth_of[index] = level.depth
+        for _, _, name in phis:
+            self.depth_of[name] = level.depth
+        self.stack.append(level)
+        return OpenLoop(level, index, start, stop, step, phis, guarded)
+
+    def close_loop(self, loop: OpenLoop, updated: Sequence[str] = ()) -> list[str]:
+        """The values that the loop hands on, after its last iteration."""
+        level = self._pop()
+        assert level is loop.level
+        outer = self.stack[-1]
+        index, header, entered = loop.index, level.first, outer.label
+        following, done = f"{index}.next", f"done{index[2:]}"
+        lines = outer.lines
+        if loop.guarded:
+            lines.append(f"  {index}.any = icmp slt i64 {loop.start}, {loop.stop}")
+            lines.append(f"  br i1 {index}.any, label %{header}, label %{done}")
+        else:
+            lines.append(f"  br label %{header}")
+        lines.append(f"{header}:")
+        lines.append(
+            f"  {index} = phi i64 [{loop.start}, %{entered}], "
+            f"[{following}, %{level.label}]"
+        )
+        for (kind, initial, name), value in zip(loop.carried, updated, strict=True):
+            lines.append(
+                f"  {name} = phi {kind} [{initial}, %{entered}], "
+                f"[{value}, %{level.label}]"
+            )
+        lines.extend(level.lines)
+        lines.append(f"  {following} = add i64 {index}, {loop.step}")
+        lines.append(f"  {index}.more = icmp slt i64 {following}, {loop.stop}")
+        lines.append(f"  br i1 {index}.more, label %{header}, label %{done}")
+        lines.append(f"{done}:")
+        outer.label = done
+        if not loop.guarded:
+            results = list(updated)
+        else:
+            results = []
+            for (kind, initial, name), value in zip(loop.carried, updated, strict=True):
+                lines.append(
+                    f"  {name}.end = phi {kind} [{initial}, %{entered}], "
+                    f"[{value}, %{level.label}]"
+                )
+                results.append(f"{name}.end")
+        for result in results:
+            if self.depth_of.get(result, 0) > outer.depth or loop.guarded:
+                self.depth_of[result] = outer.depth
+        return results
+
+    def _pop(self) -> Level:
+        level = self.stack.pop()
+        level.open = False
+        return level
+
+    def function(self, name: str) -> str:
+        """The module: declarations, and the function `name`."""
+        (body,) = self.stack
+        return "\n".join(
+            [
+                *self.declared,
+                f"define void @{name}(ptr %buffers, i64 %begin, i64 %end) nounwind {{",
+                "entry:",
+                *body.lines,
+                "  ret void",
+                "}",
+                "",
+            ]
+        )

@@ -1,0 +1,85 @@
+"""Kernels as OpenCL C."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ftrace import dtypes
+from ftrace.devices.opencl_contract import find_contraction, write_contraction
+from ftrace.devices.opencl_launch import Traits
+from ftrace.devices.opencl_scalars import C_TYPES, helper_source
+from ftrace.devices.opencl_writer import Writer
+from ftrace.errors import DeviceError
+from ftrace.lower.kernel import Kernel
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The source of a kernel and how it is launched.
+
+    Attributes:
+      name: of the C function: made of a hash of its text.
+      function: its text.
+      helpers: names of the functions that it calls.
+      global_size, local_size: work-items in all, and in a group.
+    """
+
+    name: str
+    function: str
+    helpers: frozenset[str]
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+
+    @property
+    def source(self) -> str:
+        return program_source([self])
+
+
+def program_source(kernels: Sequence[Rendered]) -> str:
+    """One source text with several kernels and the helpers of all of them."""
+    helpers = sorted({name for kernel in kernels for name in kernel.helpers})
+    parts = ["#pragma OPENCL FP_CONTRACT OFF\n", *map(helper_source, helpers)]
+    return "\n".join([*parts, *dict.fromkeys(kernel.function for kernel in kernels)])
+
+
+def render(kernel: Kernel, traits: Traits) -> Rendered:
+    """The OpenCL C of a kernel.
+
+    Args:
+      kernel: legalised: it holds operations of `opencl_scalars.SUPPORTED` only.
+      traits: of the device.
+
+    Raises:
+      DeviceError: the kernel computes in float64 and the device does not.
+    """
+    if not traits.doubles and any(n.dtype == dtypes.float64 for n in kernel.nodes):
+        raise DeviceError(
+            "this OpenCL device has no float64 (cl_khr_fp64); convert the arrays with "
+            ".astype('float32')"
+        )
+    writer = Writer(kernel, traits)
+    contraction = find_contraction(kernel, writer.block, writer.forms, traits)
+    if contraction is not None:
+        sizes = write_contraction(writer, contraction)
+    else:
+        sizes = writer.write_loops()
+    return _finish(writer, *sizes)
+
+
+def _finish(
+    writer: Writer, global_size: tuple[int, ...], local_size: tuple[int, ...]
+) -> Rendered:
+    parameters = ", ".join(
+        f"__global {'' if spec.written else 'const '}{C_TYPES[spec.dtype]} *b{number}"
+        for number, spec in enumerate(writer.kernel.buffers)
+    )
+    local = [f"  {declaration}" for declaration in writer.local]
+    body = "\n".join([*local, *writer.lines])
+    text = f"({parameters}) {{\n{body}\n}}\n"
+    digest = hashlib.sha256(f"{text}{global_size}{local_size}".encode()).hexdigest()
+    name = f"k{digest[:12]}"
+    return Rendered(
+        name, f"__kernel void {name}{text}", frozenset(writer.used), global_size, local_size
+    )

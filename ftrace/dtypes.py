@@ -1,0 +1,266 @@
+"""Dtypes, and how they combine: JAX's promotion lattice with weak Python scalars.
+
+All dtypes are `numpy.dtype` objects; bfloat16 comes from ml_dtypes. A *weak* type is
+that of a Python scalar: it takes the dtype of what it meets.
+
+The lattice (source: the JAX documentation, "Type promotion semantics"):
+
+    bool -> i* -> u8 -> u16 -> u32 -> u64 -> f* -> bf16 -> f32 -> f64 -> c128
+             \\-> i8 -> i16 -> i32 -> i64 /    \\-> f16 /       \\-> c64 /
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from ftrace import config
+from ftrace.errors import ArgumentError, DtypeError, DtypeOverflowError
+
+bool_: Final = np.dtype(np.bool_)
+int8: Final = np.dtype(np.int8)
+int16: Final = np.dtype(np.int16)
+int32: Final = np.dtype(np.int32)
+int64: Final = np.dtype(np.int64)
+uint8: Final = np.dtype(np.uint8)
+uint16: Final = np.dtype(np.uint16)
+uint32: Final = np.dtype(np.uint32)
+uint64: Final = np.dtype(np.uint64)
+float16: Final = np.dtype(np.float16)
+bfloat16: Final = np.dtype(ml_dtypes.bfloat16)
+float32: Final = np.dtype(np.float32)
+float64: Final = np.dtype(np.float64)
+complex64: Final = np.dtype(np.complex64)
+complex128: Final = np.dtype(np.complex128)
+#: The dtype of derivatives with respect to integers: it holds no bits.
+float0: Final = np.dtype([("float0", np.void, 0)])
+
+SIGNED: Final = (int8, int16, int32, int64)
+UNSIGNED: Final = (uint8, uint16, uint32, uint64)
+INTEGER: Final = SIGNED + UNSIGNED
+FLOAT: Final = (float16, bfloat16, float32, float64)
+COMPLEX: Final = (complex64, complex128)
+ALL: Final = (bool_, *INTEGER, *FLOAT, *COMPLEX)
+
+SHORT: Final = {
+    bool_: "bool", int8: "i8", int16: "i16", int32: "i32", int64: "i64",
+    uint8: "u8", uint16: "u16", uint32: "u32", uint64: "u64",
+    float16: "f16", bfloat16: "bf16", float32: "f32", float64: "f64",
+    complex64: "c64", complex128: "c128", float0: "float0",
+}  # fmt: skip
+
+_KIND: Final = (
+    {bool_: "b", float0: "V"}
+    | dict.fromkeys(SIGNED, "i")
+    | dict.fromkeys(UNSIGNED, "u")
+    | dict.fromkeys(FLOAT, "f")
+    | dict.fromkeys(COMPLEX, "c")
+)
+
+# The lattice's edges; "i*", "f*" and "c*" are the weak Python scalars.
+_Point = Any  # np.dtype or one of the three weak names
+_EDGES: Final[dict[_Point, tuple[_Point, ...]]] = {
+    bool_: ("i*",),
+    "i*": (uint8, int8),
+    uint8: (int16, uint16), uint16: (int32, uint32), uint32: (int64, uint64),
+    uint64: ("f*",),
+    int8: (int16,), int16: (int32,), int32: (int64,), int64: ("f*",),
+    "f*": (bfloat16, float16, "c*"),
+    bfloat16: (float32,), float16: (float32,),
+    float32: (float64, complex64), float64: (complex128,),
+    "c*": (complex64,), complex64: (complex128,), complex128: (),
+}  # fmt: skip
+
+
+def _upper_bounds(point: _Point) -> set[_Point]:
+    found = {point}
+    pending = [point]
+    while pending:
+        for above in _EDGES[pending.pop()]:
+            if above not in found:
+                found.add(above)
+                pending.append(above)
+    return found
+
+
+_ABOVE: Final = {point: _upper_bounds(point) for point in _EDGES}
+_WEAK_POINT: Final = {"b": bool_, "i": "i*", "u": "i*", "f": "f*", "c": "c*"}
+
+
+@lru_cache(maxsize=None)
+def kind(dtype: np.dtype[Any]) -> str:
+    """'b' bool, 'i' signed, 'u' unsigned, 'f' float, 'c' complex, 'V' float0."""
+    found = _KIND.get(dtype)
+    if found is None:
+        names = ", ".join(d.name for d in ALL)
+        raise DtypeError(f"dtype {dtype} is not supported; the dtypes are {names}")
+    return found
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    return kind(dtype) == "f"
+
+
+def is_inexact(dtype: np.dtype[Any]) -> bool:
+    """Float or complex: the dtypes that have derivatives."""
+    return kind(dtype) in "fc"
+
+
+def is_complex(dtype: np.dtype[Any]) -> bool:
+    return kind(dtype) == "c"
+
+
+def is_integer(dtype: np.dtype[Any]) -> bool:
+    """Signed or unsigned integer; bool is neither."""
+    return kind(dtype) in "iu"
+
+
+@lru_cache(maxsize=None)
+def _join(points: frozenset[_Point]) -> _Point:
+    common = set.intersection(*(_ABOVE[point] for point in points))
+    least = [point for point in common if _ABOVE[point] >= common]
+    return least[0]
+
+
+def default_dtype(category: str, x64: bool | None = None) -> np.dtype[Any]:
+    """The dtype of a Python scalar or of a created array, by kind."""
+    wide = (config.current().enable_x64 if x64 is None else x64) is True
+    return {
+        "b": bool_,
+        "i": int64 if wide else int32,
+        "u": uint64 if wide else uint32,
+        "f": float64 if wide else float32,
+        "c": complex128 if wide else complex64,
+    }[category]
+
+
+def promote(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bool]:
+    """The least upper bound of (dtype, weak_type) pairs in the lattice.
+
+    Returns:
+      (dtype, weak_type) of the result. Weak results take the default dtype of their
+      kind, or the widest of the weak dtypes given (a large Python int is int64).
+    """
+    return _promote(types, config.current().enable_x64)
+
+
+@lru_cache(maxsize=4096)
+def _promote(
+    types: tuple[tuple[np.dtype[Any], bool], ...], x64: bool | None
+) -> tuple[np.dtype[Any], bool]:
+    if len(types) == 1:
+        return types[0]
+    first = types[0]
+    if all(t == first for t in types):
+        return first
+    strong = [dtype for dtype, weak in types if not weak]
+    if all(weak for _, weak in types):
+        category = max((kind(dtype) for dtype, _ in types), key="biufc".index)
+        same = [dtype for dtype, _ in types if kind(dtype) == category]
+        widest = max([default_dtype(category, x64), *same], key=lambda d: d.itemsize)
+        return widest, True
+    points = {_WEAK_POINT[kind(dtype)] for dtype, weak in types if weak}
+    joined = _join(frozenset(points | set(strong)))
+    if isinstance(joined, str):
+        return default_dtype(joined[0], x64), True
+    return joined, False
+
+
+def to_inexact(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """`dtype` where it is float or complex, else the default float.
+
+    Under JAX's 64-bit behaviour a 64-bit integer becomes float64, as there.
+    """
+    if is_inexact(dtype):
+        return dtype
+    if dtype.itemsize == 8 and config.current().enable_x64 is True:
+        return float64
+    return float32
+
+
+def canonicalize(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """`dtype`, narrowed to 32 bits when JAX's 32-bit behaviour is switched on."""
+    if config.current().enable_x64 is False:
+        return _NARROW.get(dtype, dtype)
+    return dtype
+
+
+_NARROW: Final = {
+    int64: int32, uint64: uint32, float64: float32, complex128: complex64,
+}  # fmt: skip
+
+_PYTHON: Final = {bool: "b", int: "i", float: "f", complex: "c"}
+
+
+def as_dtype(dtype: Any) -> np.dtype[Any]:
+    """Any way to write a dtype (`"f4"`, `np.float32`, `float`, …) as a `np.dtype`.
+
+    Python's `int`, `float` and `complex` mean the default dtype of that kind.
+
+    Raises:
+      ArgumentError: it names no dtype.
+      DtypeError: it names one that ftrace does not have.
+    """
+    if isinstance(dtype, np.dtype):
+        found = dtype
+    elif isinstance(dtype, type) and dtype in _PYTHON:
+        return default_dtype(_PYTHON[dtype])
+    elif isinstance(dtype, str) and dtype in ("bfloat16", "bf16"):
+        found = bfloat16
+    else:
+        try:
+            found = np.dtype(getattr(dtype, "dtype", dtype))
+        except TypeError:
+            raise ArgumentError(f"{dtype!r} is not a dtype") from None
+    kind(found)
+    return canonicalize(found)
+
+
+def scalar_type(value: complex) -> tuple[np.dtype[Any], bool]:
+    """(dtype, weak_type) of a Python scalar.
+
+    An int that does not fit the default dtype takes int64 or uint64; under JAX's
+    32-bit behaviour it raises.
+
+    Raises:
+      DtypeOverflowError: the int fits no dtype that is allowed.
+    """
+    if isinstance(value, bool):
+        return bool_, False
+    category = _PYTHON[type(value)] if type(value) in _PYTHON else _category(value)
+    dtype = default_dtype(category)
+    if category == "i":
+        dtype = _fitting(int(value), dtype)  # type: ignore[arg-type]
+    return dtype, True
+
+
+def _category(value: complex) -> str:
+    return next(c for t, c in _PYTHON.items() if isinstance(value, t))
+
+
+def _fitting(value: int, default: np.dtype[Any]) -> np.dtype[Any]:
+    allowed = (default,)
+    if config.current().enable_x64 is None:
+        allowed = (int32, int64, uint64)
+    for dtype in allowed:
+        info = np.iinfo(dtype)
+        if info.min <= value <= info.max:
+            return dtype
+    raise DtypeOverflowError(
+        f"Python int {value} is too large for {allowed[-1]}; write it as a float, or "
+        "enable 64 bits with ft.config.update('jax_enable_x64', True)"
+    )
+
+
+def limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """The least and greatest value of a dtype; infinities for floats."""
+    category = kind(dtype)
+    if category == "b":
+        return False, True
+    if category in "iu":
+        info = np.iinfo(dtype)
+        return int(info.min), int(info.max)
+    return -np.inf, np.inf

@@ -1,0 +1,529 @@
+"""From a schedule's draft to a kernel: expressions over well-chosen ranges.
+
+The loops of a draft run over the shape of what it stores. Other factors of the same
+row-major space may serve better, and are tried on paper before anything is built:
+
+    i < 64 with i // 8 and i % 8   ->  i1 < 8, i2 < 8      (split_ranges)
+    i < 64, j < 32, all contiguous ->  i < 2048            (merge_ranges)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from ftrace.lower.index import (
+    ALWAYS,
+    ZERO,
+    Atom,
+    Index,
+    Valid,
+    flatten_index,
+    range_index,
+    range_node,
+    render_index,
+    render_valid,
+    unflatten_index,
+    value_numbers,
+)
+from ftrace.lower.kernel import (
+    INDEX,
+    BufferSpec,
+    Kernel,
+    KernelInfo,
+    Store,
+    load,
+    load_p,
+    param,
+    reduce,
+)
+from ftrace.lower.schedule import (
+    Context,
+    Draft,
+    ReduceRanges,
+    Schedule,
+    operand_contexts,
+    reduce_key,
+    reduced_axes,
+    root_indices,
+    value_number,
+    weight,
+)
+from ftrace.origin import Origin
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.graph import Node, inherited_origin, make_node
+from ftrace.trace.primitives.elementwise import (
+    add,
+    bit_and,
+    cast,
+    ge,
+    lt,
+    mul,
+    select,
+)
+from ftrace.trace.primitives.indexing import gather_p
+from ftrace.trace.primitives.source import const, const_p, iota_p, zeros_like
+
+_REDUCE_NAME = {
+    "reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce_min": "min",
+}  # fmt: skip
+_IDENTITIES = ("copy", "stop_gradient")
+
+#: The sizes of the loops of a group of ranges: of the kernel (None) or of a reduce.
+Layout = dict[Any, Shape]
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltKernel:
+    """A kernel, and the value that each of its buffers holds.
+
+    Attributes:
+      stores: values that it stores, by the number of the kernel's buffer.
+      loads: values that it reads, likewise.
+    """
+
+    kernel: Kernel
+    info: KernelInfo
+    stores: dict[int, Node]
+    loads: dict[int, Node]
+
+    @property
+    def buffers(self) -> list[Node]:
+        """The value in each buffer of the kernel, in order."""
+        both = self.stores | self.loads
+        return [both[i] for i in range(len(both))]
+
+
+def build_kernel(draft: Draft, plan: Schedule) -> BuiltKernel:
+    """The kernel of a draft, over the ranges that leave the least arithmetic."""
+    layout: Layout = {None: draft.shape}
+    view = _View(draft, plan, layout)
+    for _ in range(8):
+        split = split_ranges(view)
+        if split is None:
+            break
+        layout = layout | split
+        view = _View(draft, plan, layout)
+    merged = merge_ranges(view)
+    if merged:
+        view = _View(draft, plan, layout | merged)
+    return view.build()
+
+
+@dataclass(eq=False)
+class _Group(ReduceRanges):
+    """Ranges in the layout's sizes; `node` is the first reduce that asked for them."""
+
+    node: Node | None = None
+    sizes: Shape = ()
+
+
+@dataclass(eq=False)
+class _View:
+    """The contexts of one draft under one layout of its ranges."""
+
+    draft: Draft
+    plan: Schedule
+    layout: Layout
+    groups: list[_Group] = field(default_factory=list)
+    contexts: dict[Node, dict[Context, None]] = field(default_factory=dict)
+    next_range: int = 0
+
+    def __post_init__(self) -> None:
+        self.by_key: dict[Any, _Group] = {}
+        self.arrays: dict[int, tuple[Node, Context]] = {}
+        self.axes = self._new_group(None, self.draft.shape, False)
+        self.shape = self.draft.shape
+        self._derive()
+
+    # What `operand_contexts` asks of a draft.
+    def ranges_for(self, key: Any, sizes: Sequence[int]) -> ReduceRanges:
+        found = self.by_key.get(key)
+        if found is None:
+            found = self._new_group(self._asking, tuple(sizes), True)
+            self.by_key[key] = found
+        return found
+
+    def _new_group(self, node: Node | None, sizes: Shape, reduced: bool) -> _Group:
+        chosen = self.layout.get(node, sizes)
+        ranges: list[Index] = []
+        for size in chosen:
+            ranges.append(range_index(self.next_range, size, reduced))
+            self.next_range += 1
+        atoms = [a for r in ranges for a, _ in r.terms]
+        indices = (
+            ranges
+            if chosen == sizes
+            else list(unflatten_index(flatten_index(ranges, chosen), sizes))
+        )
+        group = _Group(atoms, indices, node, chosen)
+        self.groups.append(group)
+        return group
+
+    def is_loaded(self, node: Node) -> bool:
+        return self.draft.number not in self.plan.inlined.get(node, ())
+
+    def root_contexts(self) -> list[tuple[Node, Context]]:
+        number = self.draft.number
+        scattered = self.draft.scattered
+        if scattered is not None:
+            _, updates, *arrays = scattered.src
+            at = root_indices(self.axes.indices, self.shape, updates.shape)
+            return [(updates, Context(number, at, ALWAYS))] + [
+                (a, Context(number, at[: a.ndim], ALWAYS)) for a in arrays
+            ]
+        roots = [
+            n.src[0] if self.draft.kind == "scatter" else n for n in self.draft.roots
+        ]
+        return [
+            (n, Context(number, root_indices(self.axes.indices, self.shape, n.shape), ALWAYS))
+            for n in roots
+        ]
+
+    def _derive(self) -> None:
+        """Contexts of all nodes of the kernel, from its roots down."""
+        members: set[Node] = set()
+        pending = [node for node, _ in self.root_contexts()]
+        while pending:
+            node = pending.pop()
+            if node not in members:
+                members.add(node)
+                if not self.is_loaded(node):
+                    pending.extend(node.src)
+        self.members = sorted(members, key=lambda n: n.serial)
+        for node, context in self.root_contexts():
+            self.contexts.setdefault(node, {})[context] = None
+        for node in reversed(self.members):
+            if self.is_loaded(node) or node not in self.contexts:
+                continue
+            for context in self.contexts[node]:
+                for source, inner in zip(node.src, self.operands(node, context), strict=True):
+                    if inner.valid is not None:
+                        self.contexts.setdefault(source, {})[inner] = None
+
+    def operands(self, node: Node, context: Context) -> list[Context]:
+        self._asking = node
+        inner = operand_contexts(node, context, self, self.plan.levels[node])  # type: ignore[arg-type]
+        if node.op is gather_p:
+            for array, here in zip(node.src[1:], inner[1:], strict=True):
+                number = value_number(array, here.indices, here.valid)
+                self.arrays[number] = (array, here)
+        return inner
+
+    def facts(self) -> list[Index]:
+        """Every index that the kernel will compute."""
+        found: dict[Index, None] = {}
+        for node, contexts in self.contexts.items():
+            for context in contexts:
+                if context.valid is None:
+                    continue
+                found.update(dict.fromkeys(c.index for c in context.valid))
+                if self.is_loaded(node) and node.op is not const_p:
+                    found[flatten_index(context.indices, node.shape)] = None
+                elif node.op is iota_p:
+                    axis: Any = node.arg
+                    found[context.indices[axis]] = None
+        for node, context in self.stored():
+            found[flatten_index(context.indices, node.shape)] = None
+        return list(found)
+
+    def stored(self) -> list[tuple[Node, Context]]:
+        """What is stored, and at which index of its buffer."""
+        if self.draft.scattered is not None:
+            node = self.draft.scattered
+            return [(node, Context(self.draft.number, self._scattered_at(), ALWAYS))]
+        contexts = [context for _, context in self.root_contexts()]
+        return list(zip(self.draft.roots, contexts, strict=True))
+
+    def _scattered_at(self) -> tuple[Index, ...]:
+        """Zero along the scattered axes: their index is added when it is stored."""
+        node = self.draft.scattered
+        assert node is not None
+        axes: Any = node.arg[0]  # type: ignore[index]
+        at = root_indices(self.axes.indices, self.shape, node.src[1].shape)
+        rest = iter(at[node.src[2].ndim :])
+        return tuple(ZERO if a in axes else next(rest) for a in range(node.ndim))
+
+    def build(self) -> BuiltKernel:
+        return _Builder(self).build()
+
+
+def _ranges_divided(index: Index) -> list[tuple[Atom, int]]:
+    """(range, n): splitting the range by n would remove a division."""
+    found: list[tuple[Atom, int]] = []
+    pending = [a for a, _ in index.terms]
+    while pending:
+        atom = pending.pop()
+        if atom.inner is None:
+            continue
+        pending.extend(a for a, _ in atom.inner.terms)
+        for inner, coefficient in atom.inner.terms:
+            if inner.kind != "range" or coefficient <= 0:
+                continue
+            inside, left = divmod(atom.divisor, coefficient)
+            if left == 0 and 1 < inside < inner.size and inner.size % inside == 0:
+                found.append((inner, inside))
+    return found
+
+
+def split_ranges(view: _View) -> Layout | None:
+    """A layout in which a range that is divided by a constant is two ranges."""
+    for index in view.facts():
+        for atom, inside in _ranges_divided(index):
+            for group in view.groups:
+                if atom in group.atoms:
+                    sizes: list[int] = []
+                    for number, size in enumerate(group.sizes):
+                        ours = _atom_at(group, number) == atom
+                        sizes += [size // inside, inside] if ours else [size]
+                    return {group.node: tuple(sizes)}
+    return None
+
+
+def _atom_at(group: _Group, number: int) -> Atom | None:
+    """The atom of the group's range of that number; None for a size of 1."""
+    if group.sizes[number] == 1:
+        return None
+    return group.atoms[sum(n != 1 for n in group.sizes[:number])]
+
+
+def merge_ranges(view: _View) -> Layout:
+    """Layouts in which neighbouring ranges that run on contiguously are one."""
+    facts = view.facts()
+    opaque = {a for index in facts for t, _ in index.terms for a in _hidden_ranges(t)}
+    result: Layout = {}
+    for group in view.groups:
+        if group.node is None and view.draft.kind == "scatter":
+            continue
+        sizes = [n for n in group.sizes if n != 1]
+        merged = [sizes[0]] if sizes else []
+        for position in range(1, len(sizes)):
+            outer, inner = group.atoms[position - 1], group.atoms[position]
+            if outer in opaque or inner in opaque:
+                joined = False
+            else:
+                joined = all(_runs_on(index, outer, inner) for index in facts)
+                joined = joined and _stored_together(view, group, position)
+            if joined:
+                merged[-1] *= sizes[position]
+            else:
+                merged.append(sizes[position])
+        if tuple(merged) != group.sizes:
+            result[group.node] = tuple(merged)
+    return result
+
+
+def _stored_together(view: _View, group: _Group, position: int) -> bool:
+    """Does no stored value, and no reduce, belong to the outer ranges only?"""
+    if group.node is not None:
+        return True
+    inside = prod(group.sizes) // prod(group.sizes[:position])
+    if any(prod(n.shape) * inside <= prod(group.sizes) for n, _ in view.stored()):
+        return False
+    outer = set(group.atoms[:position])
+    for inner_group in view.groups[1:]:
+        node = inner_group.node
+        assert node is not None
+        for context in view.contexts.get(node, ()):
+            used = {a for i in context.indices for a, _ in i.terms}
+            if used & outer and not used & set(group.atoms[position:]):
+                return False
+    return True
+
+
+def _hidden_ranges(atom: Atom) -> list[Atom]:
+    """Ranges inside a division or an index array."""
+    found = list(atom.ranges)
+    pending = [atom.inner] if atom.inner is not None else []
+    while pending:
+        for inner, _ in pending.pop().terms:
+            if inner.kind == "range":
+                found.append(inner)
+            found.extend(inner.ranges)
+            if inner.inner is not None:
+                pending.append(inner.inner)
+    return found
+
+
+def _runs_on(index: Index, outer: Atom, inner: Atom) -> bool:
+    coefficients = dict(index.terms)
+    return coefficients.get(outer, 0) == inner.size * coefficients.get(inner, 0)
+
+
+class _Builder:
+    """Builds the expressions of one view."""
+
+    def __init__(self, view: _View) -> None:
+        self.view = view
+        self.values: dict[int, Node] = {}
+        self.expressions: dict[tuple[Node, Context], Node] = {}
+        self.buffers: dict[Node, int] = {}
+        self.origins: dict[Origin, None] = {}
+        self.valid_nodes: dict[Valid, Node | None] = {}
+
+    def build(self) -> BuiltKernel:
+        view = self.view
+        stored = view.stored()
+        stores = {self._buffer(node): node for node, _ in stored}
+        with inherited_origin() as take:
+            self._express_all(take)
+            made = [self._store(node, context) for node, context in stored]
+        loads = {i: n for n, i in self.buffers.items() if i not in stores}
+        values = stores | loads
+        specs = tuple(
+            BufferSpec(values[i].dtype, values[i].size, i in stores)
+            for i in range(len(values))
+        )
+        axes = tuple(range_node(a) for a in view.axes.atoms)
+        kernel = Kernel(axes, tuple(made), specs, self._ordered())
+        return BuiltKernel(kernel, self._info(specs), stores, loads)
+
+    def _buffer(self, node: Node) -> int:
+        return self.buffers.setdefault(node, len(self.buffers))
+
+    def _express_all(self, take: Callable[[Node], None]) -> None:
+        """Expressions from the roots on demand: operands and index arrays first."""
+        pending = list(self.view.root_contexts())
+        while pending:
+            node, context = pending[-1]
+            if (node, context) in self.expressions:
+                pending.pop()
+                continue
+            needs = self._needs(node, context)
+            missing = [need for need in needs if need not in self.expressions]
+            if missing:
+                pending.extend(reversed(missing))
+                continue
+            take(node)
+            self.expressions[node, context] = made = self._expression(node, context)
+            if node.dtype.kind in "iu":
+                number = value_number(node, context.indices, context.valid)
+                self.values[number] = cast(made, INDEX)
+
+    def _needs(self, node: Node, context: Context) -> list[tuple[Node, Context]]:
+        """What must be expressed before `node` is."""
+        if node.op is const_p:
+            return []
+        needs: list[tuple[Node, Context]] = []
+        if not self.view.is_loaded(node):
+            inner = self.view.operands(node, context)
+            pairs = zip(node.src, inner, strict=True)
+            needs = [(s, c) for s, c in pairs if c.valid is not None]
+        assert context.valid is not None
+        used = [*context.indices, *(c.index for c in context.valid)]
+        return needs + [self.view.arrays[n] for n in value_numbers(used)]
+
+    def _expression(self, node: Node, context: Context) -> Node:
+        scalar = ShapedArray.of((), node.dtype)
+        if node.op is const_p:
+            return make_node(const_p, scalar, (), node.arg)
+        if self.view.is_loaded(node):
+            return self._load(node, context)
+        if node.op is iota_p:
+            axis: Any = node.arg
+            return cast(self._index(context.indices[axis]), node.dtype)
+        inner = self.view.operands(node, context)
+        if node.op.family == "movement":
+            return self._moved(node, context, inner[0])
+        sources = [
+            self.expressions[s, c] for s, c in zip(node.src, inner, strict=True)
+        ]
+        if node.op.family == "reduction":
+            sizes = [node.src[0].shape[a] for a in reduced_axes(node)]
+            key = reduce_key(node, context, self.view.plan.levels[node])
+            group = self.view.ranges_for(key, sizes)
+            if not group.atoms:
+                return sources[0]
+            ranges = tuple(range_node(a) for a in group.atoms)
+            return reduce(_REDUCE_NAME[node.op.name], sources[0], ranges)
+        if node.op is gather_p or node.op.name in _IDENTITIES:
+            return sources[0]
+        return make_node(node.op, scalar, tuple(sources), node.arg)
+
+    def _load(self, node: Node, context: Context) -> Node:
+        index = self._index(flatten_index(context.indices, node.shape))
+        assert context.valid is not None
+        buffer = param(self._buffer(node), node.dtype, node.size)
+        return load(buffer, index, self._valid(context.valid))
+
+    def _moved(self, node: Node, context: Context, inner: Context) -> Node:
+        """The operand's value, and zero where the movement has no operand."""
+        if inner.valid is None:
+            return const(0, node.dtype)
+        value = self.expressions[node.src[0], inner]
+        if inner.valid == context.valid or _is_masked(value):
+            return value
+        valid = self._valid(inner.valid)
+        assert valid is not None
+        return select(valid, value, zeros_like(value))
+
+    def _index(self, index: Index) -> Node:
+        return render_index(index, self.values)
+
+    def _valid(self, valid: Valid) -> Node | None:
+        if valid not in self.valid_nodes:
+            self.valid_nodes[valid] = render_valid(valid, self.values)
+        return self.valid_nodes[valid]
+
+    def _store(self, node: Node, context: Context) -> Store:
+        draft = self.view.draft
+        buffer = self.buffers[node]
+        index = self._index(flatten_index(context.indices, node.shape))
+        if draft.scattered is not None:
+            return self._scatter(node, buffer, index)
+        value = node.src[0] if draft.kind == "scatter" else node
+        return Store(buffer, index, self.expressions[value, context])
+
+    def _scatter(self, node: Node, buffer: int, index: Node) -> Store:
+        """Adds the index arrays to the index; drops updates that are out of bounds."""
+        axes, kind = node.arg  # type: ignore[misc]
+        (updates, at), *arrays = self.view.root_contexts()
+        valid: Node | None = None
+        step = {a: prod(node.shape[a + 1 :]) for a in axes}
+        for axis, (array, here) in zip(axes, arrays, strict=True):
+            position = cast(self.expressions[array, here], INDEX)
+            low = ge(position, const(0, INDEX))
+            inside = bit_and(low, lt(position, const(node.shape[axis], INDEX)))
+            valid = inside if valid is None else bit_and(valid, inside)
+            index = add(index, mul(position, const(step[axis], INDEX)))
+        combine = "" if kind == "set" else kind
+        return Store(buffer, index, self.expressions[updates, at], valid, combine)
+
+    def _ordered(self) -> frozenset[int]:
+        """Axes along which updates of a scatter may hit the same element."""
+        node = self.view.draft.scattered
+        if node is None:
+            return frozenset()
+        batch = root_indices(self.view.axes.indices, self.view.shape, node.src[1].shape)
+        ordered = batch[: node.src[2].ndim]
+        return frozenset(a.number for i in ordered for a, _ in i.terms)
+
+    def _info(self, specs: tuple[BufferSpec, ...]) -> KernelInfo:
+        names: list[str] = []
+        operations = 0
+        origins: dict[str, Origin] = {}
+        for node in self.view.members:
+            if self.view.is_loaded(node):
+                continue
+            if node.origin is not None:
+                origins.setdefault(str(node.origin), node.origin)
+            if node.op.family not in ("movement", "source"):
+                names.append(node.op.name)
+                size = node.src[0].size if node.op.family == "reduction" else node.size
+                operations += size * max(1, min(weight(node), 10))
+        size = sum(spec.size * spec.dtype.itemsize for spec in specs)
+        dims = "x".join(map(str, self.view.shape)) or "1"
+        main = [n for n in dict.fromkeys(reversed(names)) if n not in ("cast", "select")]
+        title = "_".join(main[:3]) or "copy"
+        return KernelInfo(
+            f"{title}_{dims}", tuple(origins.values()), operations, size, tuple(names)
+        )
+
+
+def _is_masked(value: Node) -> bool:
+    """Is it zero already where the access is not valid?"""
+    while value.op.name == "cast":
+        value = value.src[0]
+    return value.op is load_p and len(value.src) == 3

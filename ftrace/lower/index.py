@@ -1,0 +1,444 @@
+"""Index arithmetic: where an element of a value comes from.
+
+    Index = Σ coefficient·atom + constant
+    atom  = range | index // n | index % n | the value of an index array
+
+Movement becomes arithmetic on indices: `source_index` says which element of the
+operand an element of the result is, and under which conditions there is one. Sums are
+kept in normal form, and intervals and divisibility simplify them as they are made:
+
+    (8·i + j) // 8  -> i          where 0 <= j < 8
+    (i // 8)·8 + i % 8  -> i
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from math import gcd, prod
+from typing import Any, NamedTuple
+
+from ftrace.errors import GraphError
+from ftrace.lower.kernel import INDEX, make_range
+from ftrace.trace.avals import Shape
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.broadcast import expand_p
+from ftrace.trace.primitives.elementwise import (
+    add,
+    bit_and,
+    div,
+    eq,
+    ge,
+    lt,
+    mul,
+    rem,
+)
+from ftrace.trace.primitives.movement import (
+    pad_p,
+    permute_p,
+    reshape_p,
+    shear_p,
+    shrink_p,
+    stride_p,
+    unshear_p,
+)
+from ftrace.trace.primitives.source import const
+
+
+class Atom(NamedTuple):
+    """What an index is a sum of.
+
+    Attributes:
+      kind: "range", "div", "rem" or "value".
+      number: of the range or value; 0 for the others.
+      size: atoms run over 0 … size - 1.
+      reduced: a range that a reduce closes.
+      inner: for div and rem the index that is divided.
+      divisor: and by what.
+      ranges: the ranges that a value depends on.
+    """
+
+    kind: str
+    number: int
+    size: int
+    reduced: bool = False
+    inner: Index | None = None
+    divisor: int = 1
+    ranges: frozenset[Any] = frozenset()
+
+
+class Index(NamedTuple):
+    """A sum of atoms with coefficients, sorted, and a constant."""
+
+    terms: tuple[tuple[Atom, int], ...]
+    constant: int
+
+    def __add__(self, other: Index | int) -> Index:  # type: ignore[override]
+        if isinstance(other, int):
+            return Index(self.terms, self.constant + other)
+        return add_indices(self, other)
+
+    def __mul__(self, factor: int) -> Index:  # type: ignore[override]
+        if factor == 0:
+            return ZERO
+        return Index(tuple((a, c * factor) for a, c in self.terms), self.constant * factor)
+
+    def __sub__(self, other: Index) -> Index:
+        return add_indices(self, other * -1)
+
+
+ZERO = Index((), 0)
+
+
+class Condition(NamedTuple):
+    """low <= index < high."""
+
+    index: Index
+    low: int
+    high: int
+
+
+#: All of the conditions hold; None in its place: never.
+Valid = frozenset[Condition]
+ALWAYS: Valid = frozenset()
+
+
+def range_index(number: int, size: int, reduced: bool = False) -> Index:
+    """The index that is a range by itself; a range of one value is 0."""
+    if size == 1:
+        return ZERO
+    return Index(((Atom("range", number, size, reduced), 1),), 0)
+
+
+def value_index(number: int, size: int, ranges: frozenset[Atom]) -> Index:
+    """The index that is read from an integer array."""
+    return Index(((Atom("value", number, size, False, None, 1, ranges), 1),), 0)
+
+
+def constant_index(value: int) -> Index:
+    return Index((), value)
+
+
+@lru_cache(maxsize=1 << 16)
+def add_indices(x: Index, y: Index) -> Index:
+    coefficients = dict(x.terms)
+    for atom, coefficient in y.terms:
+        coefficients[atom] = coefficients.get(atom, 0) + coefficient
+    return _normal(coefficients, x.constant + y.constant)
+
+
+def _normal(coefficients: dict[Atom, int], constant: int) -> Index:
+    """Joins what was divided: (x // n)·n·k + (x % n)·k -> x·k."""
+    terms = {a: c for a, c in coefficients.items() if c != 0}
+    for atom, coefficient in terms.items():
+        if atom.kind == "rem":
+            assert atom.inner is not None
+            quotient = divide(atom.inner, atom.divisor)
+            if len(quotient.terms) == 1 and quotient.constant == 0:
+                ((top, scale),) = quotient.terms
+                if terms.get(top) == scale * coefficient * atom.divisor:
+                    rest = {a: c for a, c in terms.items() if a not in (atom, top)}
+                    whole = atom.inner * coefficient
+                    return add_indices(_normal(rest, constant), whole)
+    if len(terms) < 2:
+        return Index(tuple(terms.items()), constant)
+    return Index(tuple(sorted(terms.items(), key=_order)), constant)
+
+
+def _order(term: tuple[Atom, int]) -> tuple[str, int, int, str]:
+    atom = term[0]
+    inner = "" if atom.inner is None else repr(atom.inner)
+    return atom.kind, atom.number, atom.divisor, inner
+
+
+@lru_cache(maxsize=1 << 16)
+def bounds(index: Index) -> tuple[int, int]:
+    """The least and the greatest value."""
+    low = high = index.constant
+    for atom, coefficient in index.terms:
+        least, greatest = _atom_bounds(atom)
+        if coefficient > 0:
+            low, high = low + coefficient * least, high + coefficient * greatest
+        else:
+            low, high = low + coefficient * greatest, high + coefficient * least
+    return low, high
+
+
+def _atom_bounds(atom: Atom) -> tuple[int, int]:
+    if atom.kind in ("div", "rem"):
+        assert atom.inner is not None
+        low, high = bounds(atom.inner)
+        if atom.kind == "div":
+            return low // atom.divisor, high // atom.divisor
+        if low >= 0 and high < atom.divisor:
+            return low, high
+        return 0, atom.divisor - 1
+    return 0, atom.size - 1
+
+
+@lru_cache(maxsize=1 << 16)
+def divide(index: Index, divisor: int) -> Index:
+    """index // divisor, rounded down."""
+    if divisor == 1:
+        return index
+    whole, rest = _split(index, divisor)
+    low, high = bounds(rest)
+    if low // divisor == high // divisor:
+        return whole + low // divisor
+    common = gcd(divisor, *[c for _, c in rest.terms])
+    if common > 1:
+        # (c·x + d) // (c·n) = (x + d // c) // n
+        terms = tuple((a, c // common) for a, c in rest.terms)
+        smaller = Index(terms, rest.constant // common)
+        return add_indices(whole, divide(smaller, divisor // common))
+    if len(rest.terms) == 1 and rest.constant == 0:
+        ((atom, coefficient),) = rest.terms
+        if atom.kind == "div" and coefficient == 1:  # (x // a) // b -> x // (a·b)
+            assert atom.inner is not None
+            return add_indices(whole, divide(atom.inner, atom.divisor * divisor))
+    shift = low // divisor  # keep what is divided from being negative
+    rest = rest + -shift * divisor
+    atom = Atom("div", 0, 0, False, rest, divisor)
+    return add_indices(whole + shift, Index(((atom, 1),), 0))
+
+
+@lru_cache(maxsize=1 << 16)
+def remainder(index: Index, divisor: int) -> Index:
+    """index % divisor, not negative."""
+    if divisor == 1:
+        return ZERO
+    _, rest = _split(index, divisor)
+    low, high = bounds(rest)
+    if low // divisor == high // divisor:
+        return rest + -(low // divisor) * divisor
+    if len(rest.terms) == 1 and rest.constant == 0:
+        ((atom, coefficient),) = rest.terms
+        if atom.kind == "rem" and coefficient == 1 and atom.divisor % divisor == 0:
+            assert atom.inner is not None
+            return remainder(atom.inner, divisor)
+    rest = rest + -(low // divisor) * divisor
+    return Index(((Atom("rem", 0, 0, False, rest, divisor), 1),), 0)
+
+
+def _split(index: Index, divisor: int) -> tuple[Index, Index]:
+    """(q, r) with index = q·divisor + r, where r keeps what does not divide."""
+    whole: dict[Atom, int] = {}
+    rest: dict[Atom, int] = {}
+    for atom, coefficient in index.terms:
+        quotient, left = divmod(coefficient, divisor)
+        if left == 0:
+            whole[atom] = quotient
+        else:
+            rest[atom] = coefficient
+    quotient, left = divmod(index.constant, divisor)
+    return _normal(whole, quotient), _normal(rest, left)
+
+
+def require(valid: Valid | None, index: Index, low: int, high: int) -> Valid | None:
+    """`valid` and low <= index < high; None where that never holds."""
+    if valid is None:
+        return None
+    least, greatest = bounds(index)
+    if greatest < low or least >= high:
+        return None
+    if low <= least and greatest < high:
+        return valid
+    return valid | {Condition(index, low, high)}
+
+
+def flatten_index(indices: Iterable[Index], shape: Shape) -> Index:
+    """The row-major position of an element."""
+    total = ZERO
+    step = 1
+    for index, size in zip(reversed(tuple(indices)), reversed(shape), strict=True):
+        total = add_indices(total, index * step)
+        step *= size
+    return total
+
+
+def unflatten_index(position: Index, shape: Shape) -> tuple[Index, ...]:
+    """The index along each axis of the element at a row-major position."""
+    result: list[Index] = []
+    below = prod(shape)
+    for size in shape:
+        below //= size
+        outer = divide(position, below)
+        result.append(outer if not result else remainder(outer, size))
+    return tuple(result)
+
+
+Position = tuple[tuple[Index, ...], Valid | None]
+
+
+def source_index(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Position:
+    """Which element of the operand of a movement is the element at `indices`.
+
+    Returns:
+      (indices, valid): there is none where `valid` does not hold: the element is 0.
+    """
+    arg: Any = node.arg
+    op = node.op
+    if op is expand_p:
+        sizes = node.src[0].shape
+        return tuple(ZERO if n == 1 else i for i, n in zip(indices, sizes, strict=True)), valid
+    if op is permute_p:
+        result = [ZERO] * len(indices)
+        for axis, index in zip(arg, indices, strict=True):
+            result[axis] = index
+        return tuple(result), valid
+    if op is reshape_p:
+        return _reshaped(indices, node.shape, node.src[0].shape), valid
+    if op is shrink_p:
+        return tuple(i + low for i, (low, _) in zip(indices, arg, strict=True)), valid
+    if op is stride_p:
+        sizes = node.src[0].shape
+        return tuple(
+            i * step if step > 0 else i * step + (size - 1)
+            for i, step, size in zip(indices, arg, sizes, strict=True)
+        ), valid
+    if op is pad_p:
+        return _padded(node, indices, valid)
+    if op is shear_p:
+        position = add_indices(
+            indices[arg.axis] * arg.stride, indices[arg.window] * arg.dilation
+        )
+        valid = require(valid, position, 0, node.src[0].shape[arg.axis])
+        return (*indices[: arg.axis], position, *indices[arg.axis + 1 :]), valid
+    if op is unshear_p:
+        position = indices[arg.axis] - indices[arg.window] * arg.dilation
+        size = node.src[0].shape[arg.axis]
+        position, valid = _divided(position, arg.stride, size, valid)
+        return (*indices[: arg.axis], position, *indices[arg.axis + 1 :]), valid
+    raise GraphError(f"{node!r} is not a movement")
+
+
+def _reshaped(
+    indices: tuple[Index, ...], shape: Shape, source: Shape
+) -> tuple[Index, ...]:
+    """Axis by axis where the shapes agree, through row-major positions elsewhere."""
+    result: list[Index] = []
+    i = j = 0
+    while i < len(shape) or j < len(source):
+        start_i, start_j = i, j
+        n = m = 1
+        if i < len(shape):
+            n, i = shape[i], i + 1
+        if j < len(source):
+            m, j = source[j], j + 1
+        while n != m:
+            if n < m:
+                n, i = n * shape[i], i + 1
+            else:
+                m, j = m * source[j], j + 1
+        if i - start_i == j - start_j == 1:
+            result.append(indices[start_i])
+        else:
+            position = flatten_index(indices[start_i:i], shape[start_i:i])
+            result.extend(unflatten_index(position, source[start_j:j]))
+    return tuple(result)
+
+
+def _divided(
+    position: Index, step: int, size: int, valid: Valid | None
+) -> tuple[Index, Valid | None]:
+    """position / step, where that is a whole number in 0 … size - 1."""
+    if step == 1:
+        return position, require(valid, position, 0, size)
+    valid = require(valid, position, 0, (size - 1) * step + 1)
+    low, _ = bounds(position)
+    shift = -(low // step) * step if low < 0 else 0
+    valid = require(valid, remainder(position + shift, step), 0, 1)
+    return divide(position + shift, step) + -(shift // step), valid
+
+
+def _padded(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Position:
+    result: list[Index] = []
+    pads: Any = node.arg
+    sizes = node.src[0].shape
+    for index, (before, _, between), size in zip(indices, pads, sizes, strict=True):
+        position = index + -before
+        position, valid = _divided(position, between + 1, size, valid)
+        result.append(position)
+    return tuple(result), valid
+
+
+def ranges_of(index: Index) -> frozenset[Atom]:
+    """The ranges that an index depends on."""
+    found: set[Atom] = set()
+    for atom, _ in index.terms:
+        if atom.kind == "range":
+            found.add(atom)
+        elif atom.inner is not None:
+            found |= ranges_of(atom.inner)
+        else:
+            found |= atom.ranges
+    return frozenset(found)
+
+
+def ranges_of_all(indices: Iterable[Index]) -> frozenset[Atom]:
+    return frozenset[Atom]().union(*[ranges_of(index) for index in indices])
+
+
+def value_numbers(indices: Iterable[Index]) -> list[int]:
+    """The numbers of the index arrays that the indices depend on."""
+    found: dict[int, None] = {}
+    pending = list(indices)
+    while pending:
+        for atom, _ in pending.pop().terms:
+            if atom.kind == "value":
+                found[atom.number] = None
+            elif atom.inner is not None:
+                pending.append(atom.inner)
+    return list(found)
+
+
+def range_node(atom: Atom) -> Node:
+    return make_range(atom.number, atom.size, atom.reduced)
+
+
+def render_index(index: Index, values: dict[int, Node]) -> Node:
+    """The index as an expression of a kernel.
+
+    Args:
+      index: the sum.
+      values: the expressions of index arrays, by number.
+    """
+    total: Node | None = None
+    for atom, coefficient in index.terms:
+        if atom.kind == "range":
+            part = range_node(atom)
+        elif atom.kind == "value":
+            part = values[atom.number]
+        else:
+            assert atom.inner is not None
+            inner = render_index(atom.inner, values)
+            part = (div if atom.kind == "div" else rem)(inner, _literal(atom.divisor))
+        if coefficient != 1:
+            part = mul(part, _literal(coefficient))
+        total = part if total is None else add(total, part)
+    if total is None:
+        return _literal(index.constant)
+    return add(total, _literal(index.constant)) if index.constant else total
+
+
+def render_valid(valid: Valid, values: dict[int, Node]) -> Node | None:
+    """The conditions as a predicate; None where there are none."""
+    total: Node | None = None
+    for condition in sorted(valid, key=repr):
+        index = render_index(condition.index, values)
+        low, high = bounds(condition.index)
+        parts: list[Node] = []
+        if condition.high == condition.low + 1:
+            parts.append(eq(index, _literal(condition.low)))
+        else:
+            if low < condition.low:
+                parts.append(ge(index, _literal(condition.low)))
+            if high >= condition.high:
+                parts.append(lt(index, _literal(condition.high)))
+        for part in parts:
+            total = part if total is None else bit_and(total, part)
+    return total
+
+
+def _literal(value: int) -> Node:
+    return const(value, INDEX)

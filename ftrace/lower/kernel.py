@@ -1,0 +1,230 @@
+"""The kernel: scalar expressions over ranges, and what they store.
+
+The grammar (every expression is an interned `Node` with a scalar aval):
+
+    kernel = axes, stores, buffers
+    store  = buffer[index] (combine)= value   where valid
+    value  = const
+           | elementwise(value, …)            the primitives of trace/primitives
+           | load(param, index[, valid])      zero where valid is false, no access
+           | reduce[op](value, range, …)      over all values of its ranges
+           | index                            int64 arithmetic on ranges
+    index  = const | range | add | sub | mul | div | rem | select | load | …
+
+An axis of the kernel is a range that its loops run over, outermost first; a range of
+a reduce is closed by that reduce. Where an expression uses no range of a loop it does
+not change in that loop: `loops.place` computes it outside. Two reduces that share
+their ranges share their loops.
+
+Index arithmetic is on numbers that are not negative where the access is valid, so
+that `div` and `rem` are the floor division and its remainder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.origin import Origin
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Node, constant_value, make_node, toposort
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KernelOp:
+    """An operation that exists in kernels only."""
+
+    name: str
+    family: str = "kernel"
+
+    def render(self, node: Node) -> str:
+        return self.name if node.arg is None else f"{self.name}[{node.arg}]"
+
+    def __call__(self, *src: Node, arg: Hashable = None) -> Node:
+        return make_node(self, src[0].aval, src, arg)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Axis(NamedTuple):
+    """The argument of a range node.
+
+    Attributes:
+      number: tells ranges of one kernel apart; canonical, so that equal kernels are
+        equal objects.
+      size: the range runs over 0 … size - 1.
+      reduced: closed by a reduce; else an axis of the kernel.
+    """
+
+    number: int
+    size: int
+    reduced: bool
+
+
+param_p = KernelOp("param")
+range_p = KernelOp("range")
+load_p = KernelOp("load")
+reduce_p = KernelOp("reduce")
+#: a·b + c, rounded once; made by `lower/math.py` for devices that have it.
+fma_p = KernelOp("fma")
+
+INDEX = dtypes.int64
+INDEX_AVAL = ShapedArray.of((), INDEX)
+
+#: The `arg` of a reduce, and of a store that combines.
+REDUCE_OPS = ("add", "mul", "max", "min")
+
+
+def param(number: int, dtype: np.dtype[Any], size: int) -> Node:
+    """Buffer `number` of the kernel: `size` elements of `dtype`."""
+    return make_node(param_p, ShapedArray.of((size,), dtype), (), number)  # type: ignore[arg-type]
+
+
+def make_range(number: int, size: int, reduced: bool) -> Node:
+    return make_node(range_p, INDEX_AVAL, (), Axis(number, size, reduced))  # type: ignore[arg-type]
+
+
+def load(buffer: Node, index: Node, valid: Node | None = None) -> Node:
+    """The element of a buffer at an index; zero where `valid` is false."""
+    src = (buffer, index) if valid is None else (buffer, index, valid)
+    return make_node(load_p, ShapedArray.of((), buffer.dtype), src)  # type: ignore[arg-type]
+
+
+def reduce(op: str, value: Node, ranges: tuple[Node, ...]) -> Node:
+    """`value` combined over all values of the ranges."""
+    aval = ShapedArray.of((), value.dtype)
+    return make_node(reduce_p, aval, (value, *ranges), op)  # type: ignore[arg-type]
+
+
+def axis_of(node: Node) -> Axis:
+    """The axis of a range node."""
+    axis = node.arg
+    assert isinstance(axis, Axis)
+    return axis
+
+
+@dataclass(frozen=True)
+class Store:
+    """`buffer[index] = value` at every position of the ranges that they use.
+
+    Attributes:
+      buffer: the number of the kernel's buffer.
+      index, value: scalar expressions.
+      valid: where it is false nothing is stored; None is everywhere.
+      combine: "" to set; "add", "mul", "max", "min" to combine with what is there.
+        Such stores may hit one element many times: the kernel's loops over
+        `ordered` axes run one after the other, in order.
+    """
+
+    buffer: int
+    index: Node
+    value: Node
+    valid: Node | None = None
+    combine: str = ""
+
+    @property
+    def expressions(self) -> tuple[Node, ...]:
+        parts = (self.index, self.value)
+        return parts if self.valid is None else (*parts, self.valid)
+
+
+@dataclass(frozen=True)
+class BufferSpec:
+    """A buffer that a kernel takes: `size` elements of `dtype`."""
+
+    dtype: np.dtype[Any]
+    size: int
+    written: bool
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One pass of loops over memory. Equal kernels are compiled once.
+
+    Attributes:
+      axes: the ranges of its loops, outermost first.
+      stores: what is written.
+      buffers: what it reads and writes, in the order of its parameters.
+      ordered: numbers of the axes whose iterations must run in order, on one
+        thread; every other axis may run in any order and in parallel.
+    """
+
+    axes: tuple[Node, ...]
+    stores: tuple[Store, ...]
+    buffers: tuple[BufferSpec, ...]
+    ordered: frozenset[int] = frozenset()
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All expressions, sources first."""
+        return toposort([e for store in self.stores for e in store.expressions])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(axis_of(axis).size for axis in self.axes)
+
+    def __str__(self) -> str:
+        return render_kernel(self)
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """What people are told of a kernel; not part of its identity.
+
+    Attributes:
+      name: made of its outstanding operations and shape: `softmax_512x1000`.
+      origins: the user's lines that it computes, each once.
+      operations: arithmetic operations in one run.
+      bytes: bytes read and written in one run, each buffer once.
+      nodes: names of the graph's operations that were fused.
+    """
+
+    name: str
+    origins: tuple[Origin, ...]
+    operations: int
+    bytes: int
+    nodes: tuple[str, ...] = ()
+
+
+def free_ranges(roots: list[Node]) -> dict[Node, frozenset[Node]]:
+    """For each node below the roots, the ranges on which its value depends."""
+    free: dict[Node, frozenset[Node]] = {}
+    empty: frozenset[Node] = frozenset()
+    for node in toposort(roots):
+        if node.op is range_p:
+            free[node] = frozenset((node,))
+        elif node.op is reduce_p:
+            free[node] = free[node.src[0]].difference(node.src[1:])
+        else:
+            parts = {free[s] for s in node.src}
+            free[node] = next(iter(parts)) if len(parts) == 1 else empty.union(*parts)
+    return free
+
+
+def render_kernel(kernel: Kernel) -> str:
+    """The kernel as text, a line per expression."""
+    names: dict[Node, str] = {}
+    lines: list[str] = []
+    for node in kernel.nodes:
+        if node.op is range_p:
+            axis = axis_of(node)
+            names[node] = f"{'r' if axis.reduced else 'i'}{axis.number}"
+        elif node.op is param_p:
+            names[node] = f"buffer{node.arg}"
+        elif node.op.name == "const":
+            names[node] = str(constant_value(node))
+        else:
+            names[node] = f"v{len(lines)}"
+            operands = " ".join(names[s] for s in node.src)
+            lines.append(f"  {names[node]} = {node.op.render(node)} {operands}")
+    for store in kernel.stores:
+        where = f" where {names[store.valid]}" if store.valid is not None else ""
+        target = f"buffer{store.buffer}[{names[store.index]}]"
+        lines.append(f"  {target} {store.combine}= {names[store.value]}{where}")
+    loops = ", ".join(f"{names.get(a, f'i{axis_of(a).number}')}<{axis_of(a).size}" for a in kernel.axes)
+    return "\n".join([f"kernel ({loops}):", *lines])

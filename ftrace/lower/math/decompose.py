@@ -1,0 +1,92 @@
+"""Rewriting of the functions that a device lacks, until only known ones are left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from ftrace.lower.math import basic, exponential, logarithm
+from ftrace.lower.math.term import Term
+from ftrace.trace.graph import Node, inherited_origin, rebuild
+
+Decomposition = Callable[[Node], Node]
+
+
+def _formula(function: Callable[..., Term]) -> Decomposition:
+    """A function of terms as a function of the node that it replaces."""
+
+    def expand(node: Node) -> Node:
+        return function(*map(Term, node.src)).node
+
+    expand.__name__ = function.__name__
+    expand.__doc__ = function.__doc__
+    return expand
+
+
+_FORMULAS: Final = {
+    "exp": exponential.exp,
+    "exp2": exponential.exp2,
+    "expm1": exponential.expm1,
+    "logistic": exponential.logistic,
+    "sinh": exponential.sinh,
+    "cosh": exponential.cosh,
+    "tanh": exponential.tanh,
+    "log": logarithm.log,
+    "log2": logarithm.log2,
+    "log1p": logarithm.log1p,
+    "asinh": logarithm.asinh,
+    "acosh": logarithm.acosh,
+    "atanh": logarithm.atanh,
+    "ldexp": exponential.scale_by_power,
+    "rsqrt": basic.rsqrt,
+    "sign": basic.sign,
+    "nextafter": basic.nextafter,
+    "is_finite": basic.is_finite,
+    "mul_zero": basic.mul_zero,
+    "popcount": basic.popcount,
+}
+
+#: For each operation that a device may lack, what computes it from simpler ones.
+DECOMPOSITIONS: Final[dict[str, Decomposition]] = {
+    "fma": basic.fused_multiply_add,
+} | {name: _formula(function) for name, function in _FORMULAS.items()}
+
+
+def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
+    """The roots with every operation decomposed that is not in `has`.
+
+    Operations in neither `has` nor `DECOMPOSITIONS` stay. Linear in the number of
+    nodes that result.
+    """
+    finished: dict[Node, Node] = {}
+    expansion: dict[Node, Node] = {}
+    pending = list(roots)
+    with inherited_origin() as take:
+        while pending:
+            node = pending[-1]
+            if node in finished:
+                pending.pop()
+                continue
+            expanded = expansion.get(node)
+            if expanded is not None:
+                if expanded in finished:
+                    finished[node] = finished[expanded]
+                    pending.pop()
+                else:
+                    pending.append(expanded)
+                continue
+            missing = [s for s in node.src if s not in finished]
+            if missing:
+                pending.extend(missing)
+                continue
+            take(node)
+            new = rebuild(node, tuple(finished[s] for s in node.src))
+            name = new.op.name
+            if name in has or name not in DECOMPOSITIONS:
+                finished[node] = finished[new] = new
+                pending.pop()
+                continue
+            for source in new.src:
+                finished[source] = source
+            expansion[node] = DECOMPOSITIONS[name](new)
+    return [finished[root] for root in roots]

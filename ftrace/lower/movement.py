@@ -1,0 +1,2 @@
+from ftrace.trace.rewrite import PatternMatcher
+MOVEMENT = PatternMatcher([])

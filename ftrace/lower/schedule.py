@@ -1,0 +1,477 @@
+"""Which values are stored, and which kernel computes what.
+
+One walk from the outputs to the inputs. Every use of a value is a *context*: a kernel
+and the index at which it needs the value. A value that is needed at one index of one
+kernel is computed there; one that is needed elsewhere, or again and again, is computed
+anew where that is cheap and stored where it is not:
+
+    outputs, copies, scatters                       are stored
+    a reduce whose rows are the kernel's own rows   is computed there (softmax)
+    a product whose elements are used again (matmul)   keeps its epilogue only
+    work under an expand, or used by two kernels    is stored if it costs something
+    values over the same loops                      share a kernel
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, NamedTuple
+
+from ftrace.lower.index import (
+    ALWAYS,
+    ZERO,
+    Atom,
+    Index,
+    Valid,
+    flatten_index,
+    range_index,
+    ranges_of_all,
+    source_index,
+    unflatten_index,
+    value_index,
+)
+from ftrace.trace.avals import Shape
+from ftrace.trace.graph import Node, toposort
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.elementwise import copy, is_reused, mul, mul_zero
+from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.primitives.source import is_variable
+
+CHEAP = 4  # operations that are rather done again than stored and loaded
+RECOMPUTE = 40  # operations that may be done again inside one kernel
+NESTED = 1 << 14  # elements of a reduce that may run inside another one
+KERNEL_LIMIT = 600  # operations in one kernel
+ROOTS = 8  # values that one kernel stores
+
+_COSTLY = frozenset(
+    "exp exp2 expm1 log log2 log1p pow sin cos tan asin acos atan sinh cosh tanh asinh "
+    "acosh atanh atan2 erf erfc erf_inv lgamma digamma logistic cbrt".split()
+)
+_SOURCES = ("const", "iota", "variable")
+
+
+class Context(NamedTuple):
+    """A use of a value: the kernel, the index, and where the index is one."""
+
+    kernel: int
+    indices: tuple[Index, ...]
+    valid: Valid | None
+
+
+@dataclass(eq=False)
+class ReduceRanges:
+    """The ranges of one or more reduces that run in one loop.
+
+    Attributes:
+      atoms: the ranges, outermost first.
+      indices: for each reduced axis its index in terms of the ranges.
+    """
+
+    atoms: list[Atom]
+    indices: list[Index]
+
+
+@dataclass(eq=False)
+class Draft:
+    """A kernel while it is put together.
+
+    Attributes:
+      shape: sizes of the loops that it was made for, none of them 1.
+      atoms: the ranges of its loops, outermost first.
+      indices: for each size of `shape` its index in terms of the ranges.
+      roots: the values that it stores.
+      kind: "map", or "contract" with one contraction and its epilogue, or "scatter".
+      scattered: the scatter whose updates it applies.
+      feeds: kernels that read what it stores.
+      weight: operations per iteration, roughly.
+    """
+
+    number: int
+    shape: Shape
+    atoms: list[Atom] = field(default_factory=list)
+    indices: list[Index] = field(default_factory=list)
+    roots: list[Node] = field(default_factory=list)
+    kind: str = "map"
+    scattered: Node | None = None
+    feeds: set[int] = field(default_factory=set)
+    weight: int = 0
+    reduces: int = 0
+    next_range: int = 0
+    reduce_ranges: dict[Any, ReduceRanges] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for size in self.shape:
+            self.indices.append(self.new_range(size))
+        self.atoms = [index.terms[0][0] for index in self.indices]
+
+    def new_range(self, size: int, reduced: bool = False) -> Index:
+        index = range_index(self.next_range, size, reduced)
+        self.next_range += 1
+        return index
+
+    def root_indices(self, shape: Shape) -> tuple[Index, ...]:
+        """The index of a value of that shape which this kernel stores.
+
+        The value has an element per iteration of all loops, or of the outer ones.
+        """
+        return root_indices(self.indices, self.shape, shape)
+
+    def ranges_for(self, key: Any, sizes: Sequence[int]) -> ReduceRanges:
+        """The ranges of the reduces with that key: the same ones for the same key."""
+        found = self.reduce_ranges.get(key)
+        if found is None:
+            indices = [self.new_range(n, True) for n in sizes]
+            atoms = [a for index in indices for a, _ in index.terms]
+            found = self.reduce_ranges[key] = ReduceRanges(atoms, indices)
+        return found
+
+
+@dataclass(eq=False)
+class Schedule:
+    """What `schedule` decided.
+
+    Attributes:
+      drafts: the kernels; those that are read come after those that read.
+      stored: for each stored value the kernel that stores it.
+      inlined: for each value the kernels that compute it.
+      levels: for each value how many reduces are below it.
+    """
+
+    outputs: list[Node]
+    drafts: list[Draft] = field(default_factory=list)
+    stored: dict[Node, int] = field(default_factory=dict)
+    inlined: dict[Node, set[int]] = field(default_factory=dict)
+    levels: dict[Node, int] = field(default_factory=dict)
+
+
+def root_indices(
+    indices: Sequence[Index], loops: Shape, shape: Shape
+) -> tuple[Index, ...]:
+    """The index of a value of `shape` that has an element per iteration of loops."""
+    depth = 0
+    while prod(loops[:depth]) != prod(shape):
+        depth += 1
+    if squeeze(shape) == loops[:depth]:
+        positions = iter(indices)
+        return tuple(ZERO if n == 1 else next(positions) for n in shape)
+    return unflatten_index(flatten_index(indices[:depth], loops[:depth]), shape)
+
+
+def squeeze(shape: Shape) -> Shape:
+    return tuple(n for n in shape if n != 1)
+
+
+def is_contraction(node: Node) -> bool:
+    """A sum of products of which both factors are used again: matmul, convolution."""
+    if node.op is not reduce_sum_p:
+        return False
+    product = node.src[0]
+    while product.op.name == "cast":
+        product = product.src[0]
+    return product.op in (mul, mul_zero) and all(is_reused(s) for s in product.src)
+
+
+def reduced_axes(node: Node) -> list[int]:
+    axes: Any = node.arg
+    return [a for a in sorted(axes) if node.src[0].shape[a] != 1]
+
+
+def operand_contexts(
+    node: Node, context: Context, draft: Draft, level: int
+) -> list[Context]:
+    """Where a node, computed in a context, needs each of its operands."""
+    kernel, indices, valid = context
+    family = node.op.family
+    if family == "movement":
+        return [Context(kernel, *source_index(node, indices, valid))]
+    if family == "reduction":
+        axes = reduced_axes(node)
+        key = reduce_key(node, context, level)
+        ranges = draft.ranges_for(key, [node.src[0].shape[a] for a in axes])
+        inner = list(indices)
+        for axis, index in zip(axes, ranges.indices, strict=True):
+            inner[axis] = index
+        return [Context(kernel, tuple(inner), valid)]
+    if node.op is gather_p:
+        return _gather_contexts(node, context)
+    return [context] * len(node.src)
+
+
+def reduce_key(node: Node, context: Context, level: int) -> Any:
+    """Reduces with one key share their ranges."""
+    sizes = tuple(node.src[0].shape[a] for a in reduced_axes(node))
+    rows = ranges_of_all(context.indices)
+    alone = node if is_contraction(node) else None
+    return sizes, rows, level, context.valid, alone
+
+
+def value_number(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> int:
+    """A name for the value of an index array at an index."""
+    return hash((node.serial, indices, valid))
+
+
+def _gather_contexts(node: Node, context: Context) -> list[Context]:
+    kernel, indices, valid = context
+    axes: Any = node.arg
+    source, *arrays = node.src
+    depth = arrays[0].ndim
+    at = indices[:depth]
+    rest = iter(indices[depth:])
+    ranges = ranges_of_all(at)
+    found = {
+        axis: value_index(value_number(a, at, valid), source.shape[axis], ranges)
+        for axis, a in zip(axes, arrays, strict=True)
+    }
+    where = tuple(found[a] if a in found else next(rest) for a in range(source.ndim))
+    return [Context(kernel, where, valid)] + [Context(kernel, at, valid)] * len(arrays)
+
+
+def schedule(outputs: Sequence[Node], forced: Iterable[Node] = ()) -> Schedule:
+    """Decides what is stored and by which kernel.
+
+    Args:
+      outputs: nodes without sizes of 0.
+      forced: further values to store, as a limit of the device demands.
+    """
+    return _Scheduler(outputs, frozenset(forced)).run()
+
+
+class _Scheduler:
+    def __init__(self, outputs: Sequence[Node], forced: frozenset[Node]) -> None:
+        self.result = Schedule(list(outputs))
+        self.must_store = forced | {n for n in outputs if not is_variable(n)}
+        self.order = toposort(outputs)
+        # For each value its contexts, with how often each computes it too much and
+        # the ranges of the loops around it, outermost first.
+        self.contexts: dict[Node, dict[Context, tuple[int, tuple[Atom, ...]]]] = {}
+        self.costs: dict[Node, int] = {}
+        self._measure()
+
+    def _measure(self) -> None:
+        """Per node: operations below it down to what is loaded; reduces below it."""
+        levels = self.result.levels
+        for node in self.order:
+            below = [levels[s] for s in node.src]
+            levels[node] = max(below, default=0) + (node.op.family == "reduction")
+            # A reduce is stored or done once per row, whoever uses it.
+            once = node.op.family == "reduction" or node.op.name in _SOURCES
+            if node in self.must_store or once:
+                self.costs[node] = 0
+                continue
+            total = sum(self.costs[s] for s in node.src) + weight(node)
+            self.costs[node] = min(total, 10_000)
+
+    def run(self) -> Schedule:
+        for node in reversed(self.order):
+            if is_variable(node):
+                continue
+            uses = self.contexts.pop(node, {})
+            if node.op in (scatter_p, copy) or node in self.must_store:
+                self._store(node, uses)
+            elif node.op.name in _SOURCES or self._is_inlined(node, uses):
+                self._inline(node, uses)
+            else:
+                self._store(node, uses)
+        return self.result
+
+    # Decisions.
+
+    def _is_inlined(self, node: Node, uses: dict[Context, Any]) -> bool:
+        if node.op.family == "reduction":
+            return self._reduce_is_inlined(node, uses)
+        cost = self.costs[node]
+        if node.op.family == "movement" or cost == 0:
+            return True
+        drafts = self.result.drafts
+        kernels = {context.kernel for context in uses}
+        own = weight(node)
+        if any(drafts[k].weight + own > KERNEL_LIMIT for k in kernels):
+            return False
+        again = max(factor for factor, _ in uses.values()) > 1
+        if again and (cost > CHEAP or any(self._in_product(c) for c in uses)):
+            return False
+        if len(kernels) > 1 and (cost > CHEAP or len(kernels) > 4):
+            return False
+        return cost * (len(uses) - len(kernels)) <= RECOMPUTE
+
+    def _in_product(self, context: Context) -> bool:
+        """Is it an operand of a contraction?"""
+        draft = self.result.drafts[context.kernel]
+        rows = ranges_of_all(context.indices)
+        return draft.kind == "contract" and any(a.reduced for a in rows)
+
+    def _reduce_is_inlined(self, node: Node, uses: dict[Context, Any]) -> bool:
+        if len(uses) != 1:
+            return False
+        ((context, (factor, _)),) = uses.items()
+        draft = self.result.drafts[context.kernel]
+        rows = ranges_of_all(context.indices)
+        if factor != 1 or context.valid != ALWAYS or draft.kind == "scatter":
+            return False
+        if prod(a.size for a in rows) != node.size:
+            return False
+        if is_contraction(node):
+            whole = rows == set(draft.atoms)
+            return whole and draft.reduces == 0
+        if draft.kind == "contract":
+            return False
+        nested = any(a.reduced for a in rows)
+        return not nested or node.src[0].size <= NESTED
+
+    # Consequences.
+
+    def _inline(self, node: Node, uses: dict[Context, Any]) -> None:
+        kernels = self.result.inlined.setdefault(node, set())
+        for context, (_, path) in uses.items():
+            draft = self.result.drafts[context.kernel]
+            kernels.add(context.kernel)
+            draft.weight += weight(node)
+            level = self.result.levels[node]
+            if node.op.family == "reduction":
+                draft.reduces += 1
+                if is_contraction(node):
+                    draft.kind = "contract"
+            for source, inner in zip(
+                node.src, operand_contexts(node, context, draft, level), strict=True
+            ):
+                ranges = ranges_of_all(inner.indices)
+                around = path + tuple(
+                    sorted((a for a in ranges if a not in path and a.reduced))
+                )
+                self._use(source, inner, around)
+
+    def _use(self, node: Node, context: Context, path: tuple[Atom, ...]) -> None:
+        """Notes that a kernel needs `node`; only as far in as its ranges reach."""
+        ranges = ranges_of_all(context.indices)
+        depth = max((k + 1 for k, a in enumerate(path) if a in ranges), default=0)
+        around = path[:depth]
+        factor = prod(a.size for a in around if a not in ranges)
+        known = self.contexts.setdefault(node, {})
+        if context not in known or known[context][0] < factor:
+            known[context] = (factor, around)
+
+    def _store(self, node: Node, uses: dict[Context, Any]) -> None:
+        if node.op is scatter_p:
+            self._store_scatter(node, uses)
+            return
+        draft = self._kernel_that_has_it(node, uses) or self._kernel_alike(node, uses)
+        if draft is None:
+            draft = self._new_draft(squeeze(node.shape))
+        draft.roots.append(node)
+        self.result.stored[node] = draft.number
+        draft.feeds |= {c.kernel for c in uses} - {draft.number}
+        here = {c: v for c, v in uses.items() if c.kernel == draft.number}
+        root = Context(draft.number, draft.root_indices(node.shape), ALWAYS)
+        if not any(self._is_aligned(node, c, draft) for c in here):
+            here[root] = (1, tuple(draft.atoms))
+        self._inline(node, here)
+
+    def _new_draft(self, shape: Shape) -> Draft:
+        draft = Draft(len(self.result.drafts), shape)
+        self.result.drafts.append(draft)
+        return draft
+
+    def _is_aligned(self, node: Node, context: Context, draft: Draft) -> bool:
+        """Does the kernel compute each element of `node` once, at its loops' pace?"""
+        if context.valid != ALWAYS or node.shape == ():
+            return context.valid == ALWAYS and not ranges_of_all(context.indices)
+        position = flatten_index(context.indices, node.shape)
+        depth = len(ranges_of_all(context.indices))
+        outer = [i for i in draft.indices[:depth]]
+        return position == flatten_index(outer, draft.shape[:depth]) and (
+            prod(draft.shape[:depth]) == node.size
+        )
+
+    def _kernel_that_has_it(self, node: Node, uses: dict[Context, Any]) -> Draft | None:
+        """A kernel that computes the value anyway, and can store it as well."""
+        kernels = {context.kernel for context in uses}
+        for number in sorted(kernels):
+            draft = self.result.drafts[number]
+            here = [c for c in uses if c.kernel == number]
+            aligned = [c for c in here if self._is_aligned(node, c, draft)]
+            if len(aligned) != 1 or draft.kind == "scatter":
+                continue
+            if node.op is copy or len(draft.roots) >= ROOTS:
+                continue
+            if node.op.family == "reduction":
+                here_only = {aligned[0]: uses[aligned[0]]}
+                if len(here) > 1 or not self._reduce_is_inlined(node, here_only):
+                    continue
+            elif self.costs_below(node) * (len(here) - 1) > RECOMPUTE:
+                continue
+            elif draft.weight + weight(node) > KERNEL_LIMIT:
+                continue
+            if not self._reaches(kernels - {number}, number):
+                return draft
+        return None
+
+    def costs_below(self, node: Node) -> int:
+        """The cost of a stored value, were it not stored."""
+        return min(sum(self.costs[s] for s in node.src) + weight(node), 10_000)
+
+    def _kernel_alike(self, node: Node, uses: dict[Context, Any]) -> Draft | None:
+        """A kernel over the same loops that may store this value too."""
+        if is_contraction(node) or node.op is copy:
+            return None
+        shape = squeeze(node.shape)
+        kernels = {context.kernel for context in uses}
+        for draft in reversed(self.result.drafts[-32:]):
+            if draft.shape != shape or draft.kind != "map" or draft.number in kernels:
+                continue
+            if len(draft.roots) >= ROOTS or draft.weight + 64 > KERNEL_LIMIT:
+                continue
+            if not self._reaches(kernels, draft.number):
+                return draft
+        return None
+
+    def _reaches(self, starts: set[int], target: int) -> bool:
+        """Does a kernel of `starts` come before `target`, or is it one of them?"""
+        seen = set(starts)
+        pending = list(starts)
+        while pending:
+            number = pending.pop()
+            if number == target:
+                return True
+            for after in self.result.drafts[number].feeds:
+                if after not in seen:
+                    seen.add(after)
+                    pending.append(after)
+        return False
+
+    def _store_scatter(self, node: Node, uses: dict[Context, Any]) -> None:
+        """First a kernel that stores the operand, then one that applies the updates."""
+        x, updates, *arrays = node.src
+        apply = self._new_draft(squeeze(updates.shape))
+        apply.kind = "scatter"
+        apply.scattered = node
+        apply.feeds |= {c.kernel for c in uses}
+        prepare = self._new_draft(squeeze(node.shape))
+        prepare.kind = "scatter"
+        prepare.roots.append(node)
+        prepare.feeds.add(apply.number)
+        self.result.stored[node] = apply.number
+        self.result.inlined[node] = {prepare.number}
+        start = Context(prepare.number, prepare.root_indices(node.shape), ALWAYS)
+        self._use(x, start, tuple(prepare.atoms))
+        at = apply.root_indices(updates.shape)
+        path = tuple(apply.atoms)
+        self._use(updates, Context(apply.number, at, ALWAYS), path)
+        for array in arrays:
+            here = Context(apply.number, at[: array.ndim], ALWAYS)
+            self._use(array, here, path)
+
+
+def weight(node: Node) -> int:
+    """Operations that one element of a node costs, its operands aside."""
+    family = node.op.family
+    if family in ("movement", "source", "identity", "cast"):
+        return 0
+    if family == "reduction":
+        return 2
+    if node.op.name in _COSTLY:
+        return 20 if node.op.name in ("lgamma", "digamma", "erf_inv", "pow") else 10
+    return 3 if family == "indexing" else 1
+
+

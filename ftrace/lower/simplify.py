@@ -1,0 +1,3 @@
+from ftrace.trace.rewrite import PatternMatcher
+SIMPLIFY = PatternMatcher([])
+SPLIT = PatternMatcher([])

@@ -1,0 +1,2 @@
+from ftrace.trace.rewrite import Spec, Pat
+GRAPH_SPEC = Spec("graph", (Pat(),))

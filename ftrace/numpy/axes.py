@@ -1,0 +1,275 @@
+"""Axes and shapes of values: checked arguments, and movement of arrays and tracers.
+
+The functions of the surface are compositions; this is the movement they are made of,
+for anything that can be an operand. Each returns its operand where nothing changes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.array import Array
+from ftrace.errors import ArgumentError, AxisError, ConcretizationTypeError, ShapeError
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.graph import constant_bits
+from ftrace.trace.primitives.broadcast import expand_p
+from ftrace.trace.primitives.elementwise import cast_p, convert, select
+from ftrace.trace.primitives.movement import (
+    pad_p,
+    permute_p,
+    reshape_p,
+    shrink_p,
+    stride_p,
+)
+from ftrace.trace.primitives.source import const, iota_p
+from ftrace.trace.primitives.source import iota as iota_node
+from ftrace.trace.tracer import (
+    Tracer,
+    Value,
+    asarray,
+    aval_of,
+    bind,
+    broadcast_shapes,
+    check_fits,
+    current_scope,
+    scope_of,
+)
+
+Axis = int | Sequence[int] | None
+
+
+# Arguments.
+
+
+def static_int(value: Any, what: str) -> int:
+    """A Python integer; `what` names the argument in the message.
+
+    Raises:
+      ArgumentError: it is no integer.
+    """
+    if type(value) is int:
+        return value
+    try:
+        return operator.index(value)
+    except ConcretizationTypeError:
+        raise
+    except TypeError:
+        raise ArgumentError(f"{what} must be an integer, got {value!r}") from None
+
+
+def canonical_axis(axis: Any, ndim: int, name: str) -> int:
+    """`axis` counted from the front.
+
+    Raises:
+      AxisError: there is no such axis.
+    """
+    index = static_int(axis, f"{name}: axis")
+    if not -ndim <= index < ndim:
+        allowed = f"from {-ndim} to {ndim - 1}" if ndim else "none: it has no axes"
+        raise AxisError(
+            f"{name}: axis {index} is out of bounds for an array of {ndim} "
+            f"dimensions; the axes are {allowed}"
+        )
+    return index % ndim
+
+
+def canonical_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
+    """One axis, several, or None for all, counted from the front, in their order.
+
+    Raises:
+      AxisError: there is no such axis, or it is named twice.
+    """
+    if axis is None:
+        return tuple(range(ndim))
+    if not isinstance(axis, (tuple, list, np.ndarray)) or np.ndim(axis) == 0:
+        return (canonical_axis(axis, ndim, name),)
+    axes = tuple(canonical_axis(a, ndim, name) for a in axis)
+    if len(set(axes)) != len(axes):
+        raise AxisError(f"{name}: duplicate value in 'axis': {tuple(axis)}")
+    return axes
+
+
+def check_shape(shape: Any, name: str) -> Shape:
+    """A shape as a tuple of Python integers; one integer is a shape of one axis.
+
+    Raises:
+      ArgumentError: it is neither.
+    """
+    if not isinstance(shape, (tuple, list, np.ndarray)) or np.ndim(shape) == 0:
+        return (static_int(shape, f"{name}: shape"),)
+    return tuple(static_int(n, f"{name}: each size") for n in shape)
+
+
+def no_out(name: str, out: Any) -> None:
+    """Raises where NumPy's `out=` is given: arrays are immutable."""
+    if out is not None:
+        raise ArgumentError(
+            f"{name}: the argument 'out' is not supported, since arrays are "
+            "immutable; use the result instead"
+        )
+
+
+# Values.
+
+
+def as_value(x: Value) -> Any:
+    """`x` as an Array or a Tracer; inside a trace a scalar is a constant."""
+    if isinstance(x, (Array, Tracer)):
+        return x
+    scope = current_scope()
+    if scope is None or isinstance(x, np.ndarray):
+        return asarray(x)
+    return scope.wrap(scope.lift(x))
+
+
+def shape_of(x: Value) -> Shape:
+    return aval_of(x).shape
+
+
+def full(shape: Shape, value: Any, dtype: np.dtype[Any], weak: bool = False) -> Any:
+    """One Python scalar at every position."""
+    scope = current_scope()
+    if scope is not None:
+        return scope.wrap(const(value, dtype, shape, weak))
+    scalar = np.frombuffer(constant_bits(value, dtype), dtype)[0]
+    return Array.of(np.broadcast_to(scalar, shape), weak)
+
+
+def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Any:
+    """The position along `axis`, at every position of `shape`."""
+    scope = current_scope()
+    if scope is not None:
+        return scope.wrap(iota_node(dtype, shape, axis))
+    return Array.of(iota_p.numpy(ShapedArray.of(shape, dtype), axis))
+
+
+def cast(x: Value, dtype: np.dtype[Any], weak: bool = False) -> Any:
+    """`x` in another dtype."""
+    aval = aval_of(x)
+    if aval.dtype == dtype and aval.weak_type == weak:
+        return as_value(x)
+    return bind(cast_p, as_value(x), arg=(dtype, weak))
+
+
+def strong(x: Value) -> Any:
+    """`x` without the weak type."""
+    return cast(x, aval_of(x).dtype)
+
+
+def choose(mask: Value, x: Value, y: Value) -> Any:
+    """`x` where the mask of bools holds, `y` elsewhere; promoted and broadcast."""
+    operands = (mask, x, y)
+    c, a, b = map(aval_of, operands)
+    dtype, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
+    shape = broadcast_shapes("where", [c.shape, a.shape, b.shape])
+    scope = scope_of(operands)
+    if scope is not None:
+        nodes = [scope.lift_to(v, dtype, shape, weak) for v in (x, y)]
+        chosen = scope.lift_to(mask, dtypes.bool_, shape)
+        return Tracer(select(chosen, *nodes), scope)
+    for v in (x, y):
+        if type(v) is int:
+            check_fits(v, dtype)
+    arrays = [asarray(v) for v in operands]
+    if all(v.memory.host for v in arrays):
+        chosen, *values = [v.numpy() for v in arrays]
+        first, second = [convert(v, dtype) for v in values]
+        return Array.of(np.where(convert(chosen, dtypes.bool_), first, second), weak)
+    first, second = [broadcast_to(cast(v, dtype, weak), shape) for v in (x, y)]
+    return bind(select, broadcast_to(cast(mask, dtypes.bool_), shape), first, second)
+
+
+# Movement.
+
+
+def reshape(x: Value, shape: Shape) -> Any:
+    x = as_value(x)
+    return x if x.shape == shape else bind(reshape_p, x, arg=shape)
+
+
+def permute(x: Value, axes: tuple[int, ...]) -> Any:
+    x = as_value(x)
+    return x if axes == tuple(range(x.ndim)) else bind(permute_p, x, arg=axes)
+
+
+def move_axis(x: Value, source: int, destination: int) -> Any:
+    """Takes out one axis and puts it elsewhere; both count from the front."""
+    axes = [a for a in range(len(shape_of(x))) if a != source]
+    axes.insert(destination, source)
+    return permute(x, tuple(axes))
+
+
+def insert_axes(x: Value, axes: Iterable[int]) -> Any:
+    """Axes of size 1 where the result has the `axes`."""
+    x = as_value(x)
+    added = set(axes)
+    sizes = iter(x.shape)
+    ndim = x.ndim + len(added)
+    return reshape(x, tuple(1 if a in added else next(sizes) for a in range(ndim)))
+
+
+def drop_axes(x: Value, axes: Iterable[int]) -> Any:
+    """`x` without axes that have size 1."""
+    x = as_value(x)
+    dropped = set(axes)
+    return reshape(x, tuple(n for a, n in enumerate(x.shape) if a not in dropped))
+
+
+def expand(x: Value, shape: Shape) -> Any:
+    """`x` repeated along its axes of size 1, to a shape of the same rank."""
+    x = as_value(x)
+    return x if x.shape == shape else bind(expand_p, x, arg=shape)
+
+
+def broadcast_to(x: Value, shape: Shape, name: str = "broadcast_to") -> Any:
+    """`x` to a shape by NumPy's rules.
+
+    Raises:
+      ShapeError: an axis of another size than 1 would have to change.
+    """
+    x = as_value(x)
+    if x.shape == shape:
+        return x
+    missing = len(shape) - x.ndim
+    pairs = zip(x.shape, shape[max(missing, 0) :], strict=False)
+    if missing < 0 or any(n not in (1, m) for n, m in pairs):
+        raise ShapeError(
+            f"{name}: shape {x.shape} does not broadcast to {shape}: aligned at the "
+            "end, each size must be equal or 1; reshape it first"
+        )
+    return expand(reshape(x, (1,) * missing + x.shape), shape)
+
+
+def pad(x: Value, pads: tuple[tuple[int, int, int], ...]) -> Any:
+    """Zeros (before, after, between) per axis; none of them negative."""
+    return bind(pad_p, x, arg=pads) if any(map(any, pads)) else as_value(x)
+
+
+def shrink(x: Value, bounds: tuple[tuple[int, int], ...]) -> Any:
+    """A slice (start, stop) per axis."""
+    x = as_value(x)
+    if all(b == (0, n) for b, n in zip(bounds, x.shape, strict=True)):
+        return x
+    return bind(shrink_p, x, arg=bounds)
+
+
+def shrink_axis(x: Value, axis: int, start: int, stop: int) -> Any:
+    """A slice along one axis."""
+    bounds = [(0, n) for n in shape_of(x)]
+    bounds[axis] = (start, stop)
+    return shrink(x, tuple(bounds))
+
+
+def stride(x: Value, steps: tuple[int, ...]) -> Any:
+    """Every n-th element per axis; a negative n also reverses."""
+    return bind(stride_p, x, arg=steps) if set(steps) - {1} else as_value(x)
+
+
+def flip(x: Value, axes: Sequence[int]) -> Any:
+    """The elements along the axes in reverse order."""
+    return stride(x, tuple(-1 if a in axes else 1 for a in range(len(shape_of(x)))))

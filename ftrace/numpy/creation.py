@@ -1,0 +1,305 @@
+"""Arrays from numbers, from sequences and from other arrays.
+
+Inside a traced function zeros, ones and numbers are constants of the graph, so that
+they are folded into what uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.array import Array, ArrayLike, surface
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.numpy.axes import (
+    as_value,
+    broadcast_to,
+    cast,
+    check_shape,
+    insert_axes,
+    reshape,
+)
+from ftrace.numpy.axes import full as filled
+from ftrace.numpy.joining import stack
+from ftrace.trace.avals import Shape
+from ftrace.trace.primitives.elementwise import bitcast, convert
+from ftrace.trace.tracer import Tracer, Value, aval_of, bind, check_fits, is_value
+
+Dtype = Any
+
+
+def dtype_or(dtype: Dtype, default: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype that is meant, or a default where none is given."""
+    return default if dtype is None else dtypes.as_dtype(dtype)
+
+
+def _placed(x: Any, device: Any) -> Any:
+    return x if device is None else surface["device_put"](x, device)
+
+
+# Conversions.
+
+
+def array(
+    object: Any,  # noqa: A002  (NumPy's name)
+    dtype: Dtype = None,
+    copy: bool = True,
+    order: str | None = "K",
+    ndmin: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """An array of a number, an array, or nested sequences of them.
+
+    Raises:
+      ArgumentError: it holds something that is no number and no array.
+      ShapeError: the sequences are not rectangular.
+    """
+    if order not in (None, "K", "C", "A"):
+        raise ValueRangeError(f"array: arrays are row-major; got order={order!r}")
+    result = _convert(object, dtype, copy)
+    if result.ndim < ndmin:
+        result = insert_axes(result, range(ndmin - result.ndim))
+    return _placed(result, device)
+
+
+def asarray(
+    a: Any,
+    dtype: Dtype = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
+    device: Any = None,
+) -> Any:
+    """As `array`, but sharing the memory of a NumPy array unless `copy` is True."""
+    return array(a, dtype, bool(copy), order, device=device)
+
+
+def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
+    for name in ("__ftrace_array__", "__jax_array__"):
+        if hasattr(value, name):
+            value = getattr(value, name)()
+    if isinstance(value, ArrayLike):
+        return value if dtype is None else cast(value, dtypes.as_dtype(dtype))
+    if isinstance(value, np.generic):
+        value = cast(as_value(value), dtype_or(dtype, aval_of(value).dtype))
+        return value
+    if isinstance(value, np.ndarray):
+        return _from_numpy(value, dtype, copy)
+    if isinstance(value, (bool, int, float, complex)):
+        return _from_number(value, dtype)
+    if isinstance(value, (list, tuple)):
+        return _from_sequence(value, dtype)
+    if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
+        return _from_numpy(np.asarray(value), dtype, copy)
+    if hasattr(value, "__dlpack__"):
+        return _from_numpy(np.from_dlpack(value), dtype, copy)
+    if isinstance(value, (memoryview, bytearray)) or hasattr(value, "__buffer__"):
+        if not isinstance(value, bytes):
+            return _from_numpy(np.asarray(memoryview(value)), dtype, copy)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        return _from_sequence(value, dtype)  # a range, a user's sequence
+    raise ArgumentError(
+        f"array: {value!r:.60} of type {type(value).__name__} is no number, no array "
+        "and no sequence of them"
+    )
+
+
+def _from_number(value: complex, dtype: Dtype) -> Any:
+    if dtype is None:
+        aval = aval_of(value)
+        return filled((), value, aval.dtype, aval.weak_type)
+    target = dtypes.as_dtype(dtype)
+    check_fits(value, target)
+    return filled((), value, target)
+
+
+def _from_numpy(values: np.ndarray[Any, Any], dtype: Dtype, copy: bool) -> Array:
+    if values.dtype.kind in "OSUMm":
+        raise ArgumentError(
+            f"array: a NumPy array of dtype {values.dtype} holds no numbers; convert "
+            "it with .astype, or make its parts one shape"
+        )
+    native = values.dtype.newbyteorder("=")
+    target = dtype_or(dtype, dtypes.canonicalize(native))
+    dtypes.kind(target)
+    if native != target:
+        return Array.of(convert(values.astype(native, copy=False), target))
+    if copy or not values.dtype.isnative:
+        return Array.of(np.array(values, native, order="C"))
+    return Array.of(values)
+
+
+_NUMBERS = {bool, int, float, complex}
+
+
+def _from_sequence(value: Sequence[Any], dtype: Dtype) -> Any:
+    leaves: list[Any] = []
+    shape = _rectangle(value, leaves)
+    types = _leaf_types(leaves)
+    common = dtypes.promote(*types)[0] if types else dtypes.default_dtype("f")
+    target = dtype_or(dtype, common)
+    if any(isinstance(x, Tracer) for x in leaves):
+        return reshape(stack([cast(x, target) for x in leaves]), shape)
+    if all(type(x) in _NUMBERS for x in leaves):
+        for limit in (min, max):
+            integers = [x for x in leaves if type(x) is int]
+            if integers:
+                check_fits(limit(integers), target)
+        wide = np.asarray(leaves, common)
+        return Array.of(convert(wide, target).reshape(shape))
+    rows = [convert(np.asarray(x), target) for x in leaves]
+    return Array.of(np.stack(rows).reshape(shape))
+
+
+def _leaf_types(leaves: Sequence[Any]) -> list[tuple[np.dtype[Any], bool]]:
+    """The distinct (dtype, weak_type) of the leaves; of ints the extremes count."""
+    integers = [x for x in leaves if type(x) is int]
+    found = {type(x): x for x in leaves if type(x) in _NUMBERS and type(x) is not int}
+    chosen = [*found.values(), *(f(integers) for f in (min, max) if integers)]
+    chosen += [x for x in leaves if type(x) not in _NUMBERS]
+    return list({(a.dtype, a.weak_type): None for a in map(aval_of, chosen)})
+
+
+def _rectangle(value: Sequence[Any], leaves: list[Any]) -> Shape:
+    """The shape of nested sequences; their arrays and numbers go into `leaves`."""
+    # The depth is that of the brackets in the user's text.
+    first: Shape | None = None
+    for item in value:
+        if isinstance(item, (list, tuple)):
+            shape = _rectangle(item, leaves)
+        elif type(item) in _NUMBERS:
+            leaves.append(item)
+            shape = ()
+        else:
+            leaf = item if is_value(item) else _convert(item, None, copy=False)
+            leaves.append(leaf)
+            shape = aval_of(leaf).shape
+        if first is None:
+            first = shape
+        elif shape != first:
+            raise ShapeError(
+                f"array: the sequence is not rectangular: parts of shape {first} and "
+                f"{shape} stand beside each other"
+            )
+    return (len(value), *(first or ()))
+
+
+def astype(x: Value, dtype: Dtype, /, *, copy: bool = False, device: Any = None) -> Any:
+    """`x` in another dtype; floats become integers by truncation, saturating."""
+    return _placed(cast(x, dtype_or(dtype, dtypes.default_dtype("f"))), device)
+
+
+def copy(a: Any, order: str | None = None) -> Any:
+    """A copy of an array."""
+    result = array(a, order=order)
+    return result.__deepcopy__({}) if isinstance(a, Array) else result
+
+
+def view(x: Value, dtype: Dtype = None) -> Any:
+    """The same bits as another dtype of the same width.
+
+    Raises:
+      DtypeError: the widths differ.
+    """
+    return as_value(x) if dtype is None else bind(bitcast, x, arg=dtypes.as_dtype(dtype))
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """An array that shares the memory of any array with `__dlpack__`."""
+    return _placed(_from_numpy(np.from_dlpack(x), None, bool(copy)), device)
+
+
+def frombuffer(
+    buffer: Any, dtype: Dtype = float, count: int = -1, offset: int = 0
+) -> Any:
+    """The bytes of a buffer as an array of one axis."""
+    return Array.of(np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset))
+
+
+# One value everywhere.
+
+
+def _shape(name: str, shape: Any) -> Shape:
+    found = check_shape(shape, name)
+    if min(found, default=0) < 0:
+        raise ShapeError(f"{name}: sizes must not be negative, got {found}")
+    return found
+
+
+def zeros(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
+    """Zeros of a shape, float32 by default."""
+    target = dtype_or(dtype, dtypes.default_dtype("f"))
+    return _placed(filled(_shape("zeros", shape), 0, target), device)
+
+
+def ones(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
+    """Ones of a shape, float32 by default."""
+    target = dtype_or(dtype, dtypes.default_dtype("f"))
+    return _placed(filled(_shape("ones", shape), 1, target), device)
+
+
+def empty(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
+    """Zeros of a shape, float32 by default: memory is never left as it was found."""
+    return zeros(shape, dtype, device=device)
+
+
+def full(
+    shape: Any, fill_value: Any, dtype: Dtype = None, *, device: Any = None
+) -> Any:
+    """`fill_value`, a number or an array, broadcast to a shape."""
+    target = _shape("full", shape)
+    if not isinstance(fill_value, (bool, int, float, complex)):
+        value = array(fill_value, dtype, copy=False)
+        return _placed(broadcast_to(value, target, "full"), device)
+    aval = aval_of(fill_value)
+    weak = aval.weak_type and dtype is None
+    chosen = dtype_or(dtype, aval.dtype)
+    check_fits(fill_value, chosen)
+    return _placed(filled(target, fill_value, chosen, weak), device)
+
+
+def _like(name: str, a: Any, value: Any, dtype: Dtype, shape: Any) -> Any:
+    aval = aval_of(a if is_value(a) else array(a))
+    target = aval.shape if shape is None else _shape(name, shape)
+    weak = aval.weak_type and dtype is None
+    return filled(target, value, dtype_or(dtype, aval.dtype), weak)
+
+
+def zeros_like(
+    a: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
+) -> Any:
+    """Zeros of the shape and dtype of `a`, or as given."""
+    return _placed(_like("zeros_like", a, 0, dtype, shape), device)
+
+
+def ones_like(
+    a: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
+) -> Any:
+    """Ones of the shape and dtype of `a`, or as given."""
+    return _placed(_like("ones_like", a, 1, dtype, shape), device)
+
+
+def empty_like(
+    prototype: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
+) -> Any:
+    """Zeros of the shape and dtype of `prototype`, or as given."""
+    return _placed(_like("empty_like", prototype, 0, dtype, shape), device)
+
+
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Dtype = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Any:
+    """`fill_value` in the shape and dtype of `a`, or as given."""
+    aval = aval_of(a if is_value(a) else array(a))
+    target = aval.shape if shape is None else _shape("full_like", shape)
+    value = cast(array(fill_value, copy=False), dtype_or(dtype, aval.dtype))
+    return _placed(broadcast_to(value, target, "full_like"), device)

@@ -1,0 +1,242 @@
+"""Running reductions: cumsum, cumprod and their like, by sliding windows.
+
+One step combines K neighbours at distance d, and so reaches K·d elements back:
+
+    y[i] = x[i] ∘ x[i - d] ∘ … ∘ x[i - (K-1)·d]        d = 1, K, K², …
+
+After log_K(n) steps every element has seen all before it. Each step is one reduction
+over a window (a view, until a kernel reads it); its error grows like that of a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import ValueRangeError
+from ftrace.numpy.axes import (
+    as_value,
+    canonical_axis,
+    cast,
+    choose,
+    drop_axes,
+    expand,
+    full,
+    insert_axes,
+    iota,
+    no_out,
+    pad,
+    reshape,
+)
+from ftrace.numpy.nanreductions import without_nan
+from ftrace.numpy.reductions import chosen_dtype, summed_dtype, widened
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.movement import Shear, shear_p
+from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_prod_p
+from ftrace.trace.tracer import Value, bind, elementwise, run_fused
+
+__all__ = [
+    "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod",
+    "nancumsum",
+]  # fmt: skip
+
+Dtype = Any
+
+#: How many neighbours one step combines.
+RADIX = 8
+
+
+def scan_axis(
+    combine: Callable[[Any], Any], x: Any, axis: int, fill: Any, reverse: bool
+) -> Any:
+    """The running reduction of `x` along `axis`.
+
+    Args:
+      combine: reduces the leading axis of a value, which stays with size 1.
+      x: a value.
+      axis: counted from the front.
+      fill: what changes nothing, before the first element.
+      reverse: from the last element to the first.
+    """
+    size = x.shape[axis]
+    reach = 1
+    while reach < size:
+        count = min(RADIX, -(-size // reach))
+        x = combine(windows(x, axis, count, reach, fill, reverse))
+        x = drop_axes(x, (0,))
+        reach *= count
+    return x
+
+
+def windows(
+    x: Any, axis: int, count: int, dilation: int, fill: Any, reverse: bool
+) -> Any:
+    """(count, *shape): `x` and what stands 1, 2, … times `dilation` before it."""
+    size = x.shape[axis]
+    extra = (count - 1) * dilation
+    pads = [(0, 0, 0)] * x.ndim
+    pads[axis] = (0, extra, 0) if reverse else (extra, 0, 0)
+    z = pad(x, tuple(pads))
+    if fill != 0:
+        position = iota(dtypes.int32, z.shape, axis)
+        edge = full((), size if reverse else extra, dtypes.int32)
+        outside = elementwise(p.ge if reverse else p.lt, position, edge)
+        z = choose(outside, full((), fill, x.dtype), z)
+    z = insert_axes(z, (0,))
+    z = expand(z, (count, *z.shape[1:]))
+    return bind(shear_p, z, arg=Shear(axis + 1, 0, 1, dilation, size))
+
+
+def scan_with(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
+    """The running sum, product, maximum or minimum."""
+    fill = identity(primitive, x.dtype)
+    return scan_axis(
+        lambda z: bind(primitive, z, arg=(0,)), x, axis, fill, reverse
+    )
+
+
+def scan_logsumexp(x: Any, axis: int, reverse: bool) -> Any:
+    """The running log(sum(exp(x)))."""
+    return scan_axis(_log_sum_exp, x, axis, -np.inf, reverse)
+
+
+def _log_sum_exp(z: Any) -> Any:
+    """log(sum(exp(z))) along the leading axis, which stays."""
+    top = bind(p.stop_gradient, bind(reduce_max_p, z, arg=(0,)))
+    top = choose(bind(p.is_finite, top), top, full((), 0, top.dtype))
+    powers = bind(p.exp, elementwise(p.sub, z, top))
+    return elementwise(p.add, bind(p.log, bind(reduce_sum_p, powers, arg=(0,))), top)
+
+
+def cumulate(
+    name: str,
+    primitive: Primitive,
+    a: Value,
+    axis: int | None,
+    dtype: Dtype,
+    promote_integers: bool = False,
+) -> Any:
+    """A running sum or product as NumPy has it."""
+    a = as_value(a)
+    if axis is None or a.ndim == 0:
+        a = reshape(a, (a.size,))
+        axis = 0 if axis is None else axis
+    axis = canonical_axis(axis, a.ndim, name)
+    promote = promote_integers or a.dtype == dtypes.bool_
+    natural = summed_dtype(a.dtype) if promote else a.dtype
+    final = chosen_dtype(dtype, natural)
+    if final == dtypes.bool_:
+        a = cast(a, final)
+    wide = summed_dtype(widened(final))
+    result = run_fused(
+        scan_with, [cast(a, wide)], primitive=primitive, axis=axis, reverse=False
+    )
+    return cast(result, final)
+
+
+def cumsum(
+    a: Value, axis: int | None = None, dtype: Dtype = None, out: None = None
+) -> Any:
+    """The running sum along `axis`.
+
+    Args:
+      a: the array.
+      axis: along which to add; None flattens the array first.
+      dtype: in which to add.
+      out: not supported.
+    """
+    no_out("cumsum", out)
+    return cumulate("cumsum", reduce_sum_p, a, axis, dtype)
+
+
+def cumprod(
+    a: Value, axis: int | None = None, dtype: Dtype = None, out: None = None
+) -> Any:
+    """The running product along `axis`; arguments as in `cumsum`."""
+    no_out("cumprod", out)
+    return cumulate("cumprod", reduce_prod_p, a, axis, dtype)
+
+
+def nancumsum(
+    a: Value, axis: int | None = None, dtype: Dtype = None, out: None = None
+) -> Any:
+    """The running sum with NaN as 0; arguments as in `cumsum`."""
+    no_out("nancumsum", out)
+    return cumulate("nancumsum", reduce_sum_p, without_nan(a, 0), axis, dtype)
+
+
+def nancumprod(
+    a: Value, axis: int | None = None, dtype: Dtype = None, out: None = None
+) -> Any:
+    """The running product with NaN as 1; arguments as in `cumsum`."""
+    no_out("nancumprod", out)
+    return cumulate("nancumprod", reduce_prod_p, without_nan(a, 1), axis, dtype)
+
+
+def cumulative_sum(
+    x: Value,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: Dtype = None,
+    include_initial: bool = False,
+) -> Any:
+    """The running sum along `axis`, as the array API has it.
+
+    Args:
+      x: the array.
+      axis: may be left out only if there is one axis.
+      dtype: in which to add; by default int32 at least.
+      include_initial: begin with 0, and be one longer.
+
+    Raises:
+      ValueRangeError: the axis is not given, or the array has none.
+    """
+    return _array_api("cumulative_sum", reduce_sum_p, x, axis, dtype, include_initial)
+
+
+def cumulative_prod(
+    x: Value,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: Dtype = None,
+    include_initial: bool = False,
+) -> Any:
+    """The running product along `axis`; arguments and errors as in `cumulative_sum`.
+
+    With `include_initial` it begins with 1.
+    """
+    return _array_api("cumulative_prod", reduce_prod_p, x, axis, dtype, include_initial)
+
+
+def _array_api(
+    name: str,
+    primitive: Primitive,
+    x: Value,
+    axis: int | None,
+    dtype: Dtype,
+    include_initial: bool,
+) -> Any:
+    x = as_value(x)
+    if x.ndim == 0 or (axis is None and x.ndim != 1):
+        raise ValueRangeError(
+            f"{name}: an array of shape {x.shape} needs axis=, and at least one axis; "
+            "flatten it first, or choose an axis"
+        )
+    axis = canonical_axis(0 if axis is None else axis, x.ndim, name)
+    if include_initial:
+        pads = [(0, 0, 0)] * x.ndim
+        pads[axis] = (1, 0, 0)
+        first = identity(primitive, x.dtype)
+        padded = pad(x, tuple(pads))
+        if first:
+            start = elementwise(p.eq, iota(dtypes.int32, padded.shape, axis), 0)
+            padded = choose(start, full((), first, x.dtype), padded)
+        x = padded
+    return cumulate(name, primitive, x, axis, dtype, promote_integers=True)

@@ -1,0 +1,272 @@
+"""einsum: any number of arrays, multiplied and added up along named axes.
+
+The subscripts become labels per axis; repeated labels take a diagonal; labels that one
+operand alone has, and that the result has not, are added up first. Then the operands
+are contracted pair by pair, in the order that `opt_einsum` finds (or NumPy's search,
+where it is not installed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.numpy.axes import as_value, no_out, permute, shape_of
+from ftrace.numpy.contraction import contract, finished, promoted
+from ftrace.numpy.linear import diagonal_of
+from ftrace.numpy.reductions import reduced
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.tracer import run_fused
+
+__all__ = ["einsum", "einsum_path"]
+
+Path = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Subscripts:
+    """Labels: one string of single characters per operand, and one of the result."""
+
+    operands: tuple[str, ...]
+    output: str
+
+    def __str__(self) -> str:
+        return f"{','.join(self.operands)}->{self.output}"
+
+
+def einsum(
+    subscripts: Any,
+    /,
+    *operands: Any,
+    out: None = None,
+    optimize: Any = "auto",
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: None = None,
+) -> Any:
+    """The sum of products over named axes, by Einstein's convention.
+
+    Args:
+      subscripts: as in `"ij,jk->ik"`, with `...` for axes without names, and without
+        `->` for the labels that stand once; or the first operand, in the form
+        `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
+      operands: the arrays.
+      out: not supported.
+      optimize: how to find the order of contraction: "auto", "greedy", "optimal",
+        True, a path from `einsum_path`, or False for left to right.
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result, and of the sum if it holds more.
+      out_sharding: accepted, without effect.
+
+    Raises:
+      ValueRangeError: the subscripts are malformed.
+      ShapeError: the shapes do not fit them.
+    """
+    no_out("einsum", out)
+    text, arrays = _normal_form(subscripts, operands)
+    values, final = promoted(*arrays, preferred_element_type=preferred_element_type)
+    parsed = parse(text, [v.shape for v in values])
+    path = find_path(parsed, [v.shape for v in values], optimize)
+    return finished(run_fused(contract_path, values, parsed=parsed, path=path), final)
+
+
+def einsum_path(
+    subscripts: Any, /, *operands: Any, optimize: Any = "auto"
+) -> tuple[list[Any], Any]:
+    """The order in which `einsum` contracts, and a report of its cost.
+
+    Returns:
+      (path, report): the pairs of positions, and an object to print.
+    """
+    text, arrays = _normal_form(subscripts, operands)
+    shapes = [shape_of(x) for x in arrays]
+    parsed = parse(text, shapes)
+    search = _opt_einsum()
+    if search is not None:
+        return search(str(parsed), *shapes, shapes=True, optimize=optimize)
+    dummies = [np.broadcast_to(np.float32(0), shape) for shape in shapes]
+    return np.einsum_path(str(parsed), *dummies, optimize=optimize not in (False,))
+
+
+# Reading.
+
+
+def _normal_form(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[Any]]:
+    """Subscripts as text, and the operands."""
+    if isinstance(subscripts, str):
+        return subscripts.replace(" ", ""), [as_value(x) for x in operands]
+    parts = [subscripts, *operands]
+    arrays = parts[0 : len(parts) - len(parts) % 2 : 2]
+    lists = parts[1 : len(parts) : 2]
+    names = _sublist_names([*lists, *(parts[-1:] if len(parts) % 2 else [])])
+    text = ",".join(_sublist_text(entry, names) for entry in lists)
+    if len(parts) % 2:
+        text += "->" + _sublist_text(parts[-1], names)
+    return text, [as_value(x) for x in arrays]
+
+
+def _sublist_names(lists: Sequence[Any]) -> dict[Any, str]:
+    for entry in lists:
+        if not isinstance(entry, (list, tuple)):
+            raise ArgumentError(
+                "einsum: without a string of subscripts, arrays and lists of labels "
+                "must alternate: einsum(x, [0, 1], y, [1, 2], [0, 2]); got "
+                f"{type(entry).__name__} where a list is expected"
+            )
+    labels = {label for entry in lists for label in entry if label is not Ellipsis}
+    ordered = sorted(labels, key=lambda label: (str(type(label)), label))
+    return {label: _letter(i) for i, label in enumerate(ordered)}
+
+
+def _sublist_text(entry: Any, names: dict[Any, str]) -> str:
+    return "".join("..." if label is Ellipsis else names[label] for label in entry)
+
+
+def _letter(i: int) -> str:
+    """A distinct letter for each number: the alphabets first, then beyond Latin."""
+    alphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    return alphabet[i] if i < len(alphabet) else chr(0x100 + i)
+
+
+def parse(text: str, shapes: Sequence[tuple[int, ...]]) -> Subscripts:
+    """Subscripts with an explicit result and letters in the place of `...`.
+
+    Raises:
+      ValueRangeError: they are malformed, or do not go with the number of operands.
+      ShapeError: an operand has another number of axes than its labels.
+    """
+    inputs, arrow, output = text.partition("->")
+    terms = inputs.split(",")
+    if len(terms) != len(shapes):
+        raise ValueRangeError(
+            f"einsum: {text!r} names {len(terms)} operands, got {len(shapes)}"
+        )
+    for term in (*terms, output):
+        rest = term.replace("...", "", 1)
+        if not rest.isalpha() and rest:
+            raise ValueRangeError(
+                f"einsum: {term!r} in {text!r} must consist of letters and one '...'"
+            )
+    free = (c for i in range(1 << 16) if (c := _letter(i)) not in text)
+    depth = max(
+        (len(s) - len(t) + 3 for t, s in zip(terms, shapes, strict=True) if "..." in t),
+        default=0,
+    )
+    unnamed = "".join(next(free) for _ in range(depth))
+    labels: list[str] = []
+    for term, shape in zip(terms, shapes, strict=True):
+        missing = len(shape) - len(term.replace("...", ""))
+        if missing < 0 or (missing and "..." not in term):
+            raise ShapeError(
+                f"einsum: the labels {term!r} in {text!r} do not fit an operand of "
+                f"shape {shape}"
+            )
+        labels.append(term.replace("...", unnamed[depth - missing :]))
+    if not arrow:
+        joined = "".join(terms).replace("...", "")
+        output = unnamed + "".join(sorted(c for c in set(joined) if joined.count(c) == 1))
+    else:
+        output = output.replace("...", unnamed)
+    repeated = len(set(output)) != len(output)
+    unknown = sorted(set(output) - set("".join(labels)))
+    if repeated or unknown:
+        why = f"{unknown} stand in no operand" if unknown else "a label stands twice"
+        raise ValueRangeError(f"einsum: the result of {text!r} is malformed: {why}")
+    return Subscripts(tuple(labels), output)
+
+
+# The order.
+
+
+def _opt_einsum() -> Any:
+    """The search of opt_einsum, or None where it is not installed."""
+    try:
+        from opt_einsum import contract_path as search
+    except ImportError:
+        return None
+    return search
+
+
+def find_path(
+    parsed: Subscripts, shapes: Sequence[tuple[int, ...]], optimize: Any
+) -> Path:
+    """The positions to contract, step by step; each result is put at the end."""
+    count = len(shapes)
+    if not isinstance(optimize, (bool, str)):
+        steps = [step for step in optimize if not isinstance(step, str)]
+        return tuple(tuple(step) for step in steps)
+    if optimize is False or count <= 2:  # the last result stands at the end
+        return ((0, 1), *((0, count - i) for i in range(2, count)))
+    search = _opt_einsum()
+    if search is not None:
+        method = "auto" if optimize is True else optimize
+        path, _ = search(str(parsed), *shapes, shapes=True, optimize=method)
+    else:
+        dummies = [np.broadcast_to(np.float32(0), shape) for shape in shapes]
+        method = "optimal" if optimize == "optimal" else "greedy"
+        path = np.einsum_path(str(parsed), *dummies, optimize=method)[0][1:]
+    return tuple(tuple(step) for step in path)
+
+
+# The sum.
+
+
+def contract_path(*values: Any, parsed: Subscripts, path: Path) -> Any:
+    """Contracts the operands in the order of the path."""
+    terms = [
+        _without_repeats(value, labels)
+        for value, labels in zip(values, parsed.operands, strict=True)
+    ]
+    if len(terms) > 1:
+        for step in path:
+            chosen = [terms[i] for i in sorted(step)]
+            terms = [t for i, t in enumerate(terms) if i not in step]
+            while len(chosen) > 1:
+                others = [labels for _, labels in (*chosen[2:], *terms)]
+                wanted = "".join([parsed.output, *others])
+                chosen[:2] = [_pair(chosen[0], chosen[1], wanted)]
+            terms.append(chosen[0])
+    value, labels = terms[0]
+    value, labels = _sum_unwanted(value, labels, parsed.output)
+    return permute(value, tuple(labels.index(label) for label in parsed.output))
+
+
+def _without_repeats(value: Any, labels: str) -> tuple[Any, str]:
+    """Takes the diagonal of axes that share a label."""
+    while len(set(labels)) != len(labels):
+        label = next(c for c in labels if labels.count(c) > 1)
+        first = labels.index(label)
+        second = labels.index(label, first + 1)
+        sizes = value.shape[first], value.shape[second]
+        if sizes[0] != sizes[1]:
+            raise ShapeError(
+                f"einsum: label {label!r} stands for sizes {sizes[0]} and {sizes[1]} of "
+                f"an operand of shape {value.shape}"
+            )
+        value = diagonal_of(value, first, second)
+        rest = labels[:first] + labels[first + 1 : second] + labels[second + 1 :]
+        labels = rest + label
+    return value, labels
+
+
+def _sum_unwanted(value: Any, labels: str, wanted: str) -> tuple[Any, str]:
+    """Adds up the axes whose labels nobody needs."""
+    axes = tuple(i for i, label in enumerate(labels) if label not in wanted)
+    kept = "".join(label for label in labels if label in wanted)
+    return reduced(reduce_sum_p, value, axes, False), kept
+
+
+def _pair(
+    first: tuple[Any, str], second: tuple[Any, str], wanted: str
+) -> tuple[Any, str]:
+    """The product of two terms, over the labels that are not wanted."""
+    x, x_labels = _sum_unwanted(*first, wanted + second[1])
+    y, y_labels = _sum_unwanted(*second, wanted + x_labels)
+    shared = [c for c in x_labels if c in y_labels and c in wanted]
+    out = shared + [c for c in x_labels + y_labels if c in wanted and c not in shared]
+    return contract("einsum", x, y, x_labels, y_labels, out), "".join(out)
+

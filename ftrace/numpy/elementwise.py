@@ -1,0 +1,363 @@
+"""Functions of NumPy that are one primitive after promotion, or a line around one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import DtypeError
+from ftrace.numpy.axes import as_value, cast, full, no_out
+from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.tracer import Value, aval_of, bind, elementwise
+
+Unary = Callable[[Value], Any]
+Binary = Callable[[Value, Value], Any]
+
+
+def kind_of(x: Value) -> str:
+    """The kind of a value's dtype: one of "biufc"."""
+    return dtypes.kind(aval_of(x).dtype)
+
+
+def promote_together(*values: Value) -> list[Any]:
+    """The values in their common dtype; their shapes stay."""
+    dtype, weak = common_type(*values)
+    return [cast(x, dtype, weak) for x in values]
+
+
+def promote_inexact(*values: Value) -> list[Any]:
+    """The values in their common float or complex dtype; their shapes stay."""
+    dtype, weak = common_type(*values)
+    return [cast(x, dtypes.to_inexact(dtype), weak) for x in values]
+
+
+def common_type(*values: Value) -> tuple[np.dtype[Any], bool]:
+    """(dtype, weak_type) to which the values promote."""
+    return dtypes.promote(*[(a.dtype, a.weak_type) for a in map(aval_of, values)])
+
+
+def _document(function: Any, name: str, doc: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+def _unary(name: str, op: Primitive, doc: str, inexact: bool = False) -> Unary:
+    def function(x: Value, /) -> Any:
+        return elementwise(op, x, inexact=inexact)
+
+    return _document(function, name, doc)
+
+
+def _float(name: str, op: Primitive, doc: str) -> Unary:
+    """Of floats and complex numbers; integers become the default float."""
+    return _unary(name, op, doc, inexact=True)
+
+
+def _binary(name: str, op: Primitive, doc: str, inexact: bool = False) -> Binary:
+    def function(x1: Value, x2: Value, /) -> Any:
+        return elementwise(op, x1, x2, inexact=inexact)
+
+    return _document(function, name, doc)
+
+
+# Arithmetic.
+
+add = _binary("add", ops.add, "x1 + x2; logical or of bools.")
+subtract = _binary("subtract", ops.sub, "x1 - x2.")
+multiply = _binary("multiply", ops.mul, "x1 · x2; logical and of bools.")
+true_divide = _binary(
+    "true_divide", ops.div, "x1 / x2, of integers too as floats.", inexact=True
+)
+divide = true_divide
+negative = _unary("negative", ops.neg, "-x.")
+
+
+def positive(x: Value, /) -> Any:
+    """`x` itself, as an array."""
+    return as_value(x)
+
+
+def reciprocal(x: Value, /) -> Any:
+    """1 / x."""
+    return true_divide(1, x)
+
+
+def absolute(x: Value, /) -> Any:
+    """|x|; of bools and unsigned integers x itself."""
+    return as_value(x) if kind_of(x) in "bu" else elementwise(ops.absolute, x)
+
+
+abs = absolute  # noqa: A001  (NumPy's name)
+
+
+def fabs(x: Value, /) -> Any:
+    """|x| as a float.
+
+    Raises:
+      DtypeError: x is complex.
+    """
+    if kind_of(x) == "c":
+        raise DtypeError("fabs is not defined for complex numbers; use abs")
+    return elementwise(ops.absolute, x, inexact=True)
+
+
+def square(x: Value, /) -> Any:
+    """x · x."""
+    if kind_of(x) == "b":
+        x = cast(x, dtypes.default_dtype("i"))
+    return elementwise(ops.mul, x, x)
+
+
+sign = _unary("sign", ops.sign, "-1, 0 or 1; of complex numbers x / |x|.")
+
+
+# Exponentials, logarithms, roots.
+
+exp = _float("exp", ops.exp, "e to the power x.")
+exp2 = _float("exp2", ops.exp2, "2 to the power x.")
+expm1 = _float("expm1", ops.expm1, "exp(x) - 1, exact near 0.")
+log = _float("log", ops.log, "The natural logarithm.")
+log2 = _float("log2", ops.log2, "The logarithm to base 2.")
+log1p = _float("log1p", ops.log1p, "log(1 + x), exact near 0.")
+sqrt = _float("sqrt", ops.sqrt, "The square root.")
+
+
+def log10(x: Value, /) -> Any:
+    """The logarithm to base 10."""
+    return true_divide(log(x), math.log(10))
+
+
+def cbrt(x: Value, /) -> Any:
+    """The real cube root.
+
+    Raises:
+      DtypeError: x is complex.
+    """
+    return elementwise(ops.cbrt, x, inexact=True)
+
+
+# Trigonometric and hyperbolic functions.
+
+sin = _float("sin", ops.sin, "The sine of x radians.")
+cos = _float("cos", ops.cos, "The cosine of x radians.")
+tan = _float("tan", ops.tan, "The tangent of x radians.")
+arcsin = _float("arcsin", ops.asin, "The inverse sine, in radians.")
+arccos = _float("arccos", ops.acos, "The inverse cosine, in radians.")
+arctan = _float("arctan", ops.atan, "The inverse tangent, in radians.")
+sinh = _float("sinh", ops.sinh, "The hyperbolic sine.")
+cosh = _float("cosh", ops.cosh, "The hyperbolic cosine.")
+tanh = _float("tanh", ops.tanh, "The hyperbolic tangent.")
+arcsinh = _float("arcsinh", ops.asinh, "The inverse hyperbolic sine.")
+arccosh = _float("arccosh", ops.acosh, "The inverse hyperbolic cosine.")
+arctanh = _float("arctanh", ops.atanh, "The inverse hyperbolic tangent.")
+asin, acos, atan = arcsin, arccos, arctan
+asinh, acosh, atanh = arcsinh, arccosh, arctanh
+arctan2 = _binary(
+    "arctan2", ops.atan2, "The angle of the point (x2, x1), in radians.", inexact=True
+)
+atan2 = arctan2
+
+
+def deg2rad(x: Value, /) -> Any:
+    """Degrees to radians."""
+    return elementwise(ops.mul, x, math.pi / 180)
+
+
+def rad2deg(x: Value, /) -> Any:
+    """Radians to degrees."""
+    return elementwise(ops.mul, x, 180 / math.pi)
+
+
+radians, degrees = deg2rad, rad2deg
+
+
+# Bits.
+
+bitwise_and = _binary("bitwise_and", ops.bit_and, "x1 & x2.")
+bitwise_or = _binary("bitwise_or", ops.bit_or, "x1 | x2.")
+bitwise_xor = _binary("bitwise_xor", ops.bit_xor, "x1 ^ x2.")
+bitwise_not = _unary("bitwise_not", ops.bit_not, "~x; logical not of bools.")
+invert = bitwise_invert = bitwise_not
+left_shift = _binary(
+    "left_shift", ops.shift_left, "x1 << x2; 0 for shifts by the width or more."
+)
+bitwise_left_shift = left_shift
+
+
+def right_shift(x1: Value, x2: Value, /) -> Any:
+    """x1 >> x2, filled with the sign."""
+    signed = dtypes.kind(common_type(x1, x2)[0]) == "i"
+    op = ops.shift_right_arithmetic if signed else ops.shift_right_logical
+    return elementwise(op, x1, x2)
+
+
+bitwise_right_shift = right_shift
+
+
+def bitwise_count(x: Value, /) -> Any:
+    """The number of bits that are set in |x|, as uint8."""
+    return cast(elementwise(ops.popcount, absolute(x)), dtypes.uint8)
+
+
+# Logic.
+
+
+def truth(x: Value) -> Any:
+    """Where x is not zero, as bools."""
+    x = as_value(x)
+    return x if x.dtype == dtypes.bool_ else elementwise(ops.ne, x, 0)
+
+
+def logical_and(x1: Value, x2: Value, /) -> Any:
+    """Where neither is zero."""
+    return elementwise(ops.bit_and, truth(x1), truth(x2))
+
+
+def logical_or(x1: Value, x2: Value, /) -> Any:
+    """Where one is not zero."""
+    return elementwise(ops.bit_or, truth(x1), truth(x2))
+
+
+def logical_xor(x1: Value, x2: Value, /) -> Any:
+    """Where exactly one is zero."""
+    return elementwise(ops.bit_xor, truth(x1), truth(x2))
+
+
+def logical_not(x: Value, /) -> Any:
+    """Where x is zero."""
+    return elementwise(ops.bit_not, truth(x))
+
+
+# Comparisons. Complex numbers are ordered by real part, then by imaginary part.
+
+equal = _binary("equal", ops.eq, "x1 == x2.")
+not_equal = _binary("not_equal", ops.ne, "x1 != x2.")
+
+
+def _order(name: str, op: Primitive, strict: Primitive, doc: str) -> Binary:
+    def function(x1: Value, x2: Value, /) -> Any:
+        if "c" not in (kind_of(x1), kind_of(x2)):
+            return elementwise(op, x1, x2)
+        tie = equal(real(x1), real(x2))
+        by_imaginary = elementwise(op, imag(x1), imag(x2))
+        by_real = elementwise(strict, real(x1), real(x2))
+        return bitwise_or(by_real, bitwise_and(tie, by_imaginary))
+
+    return _document(function, name, doc)
+
+
+less = _order("less", ops.lt, ops.lt, "x1 < x2.")
+less_equal = _order("less_equal", ops.le, ops.lt, "x1 <= x2.")
+greater = _order("greater", ops.gt, ops.gt, "x1 > x2.")
+greater_equal = _order("greater_equal", ops.ge, ops.gt, "x1 >= x2.")
+
+
+# Complex numbers.
+
+
+def real(val: Value, /) -> Any:
+    """The real part; of real numbers x itself."""
+    return elementwise(ops.real, val) if kind_of(val) == "c" else as_value(val)
+
+
+def imag(val: Value, /) -> Any:
+    """The imaginary part; of real numbers zeros."""
+    if kind_of(val) == "c":
+        return elementwise(ops.imag, val)
+    aval = aval_of(val)
+    return full(aval.shape, 0, aval.dtype, aval.weak_type)
+
+
+def conjugate(x: Value, /) -> Any:
+    """The complex conjugate; of real numbers x itself."""
+    return elementwise(ops.conj, x) if kind_of(x) == "c" else as_value(x)
+
+
+conj = conjugate
+
+
+def angle(z: Value, deg: bool = False) -> Any:
+    """The argument of a complex number, in radians or degrees."""
+    result = arctan2(imag(z), real(z))
+    return rad2deg(result) if deg else result
+
+
+# Questions about floats.
+
+
+def isnan(x: Value, /) -> Any:
+    """Where x is not a number."""
+    if kind_of(x) not in "fc":
+        return full(aval_of(x).shape, False, dtypes.bool_)
+    return elementwise(ops.ne, x, x)
+
+
+def isfinite(x: Value, /) -> Any:
+    """Where x is neither infinite nor NaN."""
+    if kind_of(x) not in "fc":
+        return full(aval_of(x).shape, True, dtypes.bool_)
+    return elementwise(ops.is_finite, x)
+
+
+def isinf(x: Value, /) -> Any:
+    """Where x is infinite."""
+    if kind_of(x) == "c":
+        return bitwise_or(isinf(real(x)), isinf(imag(x)))
+    if kind_of(x) != "f":
+        return full(aval_of(x).shape, False, dtypes.bool_)
+    return equal(absolute(x), math.inf)
+
+
+def isposinf(x: Value, /, out: None = None) -> Any:
+    """Where x is positive infinity."""
+    no_out("isposinf", out)
+    return _is_limit("isposinf", x, math.inf)
+
+
+def isneginf(x: Value, /, out: None = None) -> Any:
+    """Where x is negative infinity."""
+    no_out("isneginf", out)
+    return _is_limit("isneginf", x, -math.inf)
+
+
+def _is_limit(name: str, x: Value, limit: float) -> Any:
+    if kind_of(x) == "c":
+        raise DtypeError(f"{name} is not defined for complex numbers")
+    if kind_of(x) != "f":
+        return full(aval_of(x).shape, False, dtypes.bool_)
+    return equal(x, limit)
+
+
+def isreal(x: Value, /) -> Any:
+    """Where the imaginary part is zero."""
+    return equal(imag(x), 0)
+
+
+def iscomplex(x: Value, /) -> Any:
+    """Where the imaginary part is not zero."""
+    return not_equal(imag(x), 0)
+
+
+def signbit(x: Value, /) -> Any:
+    """Where the sign is negative, also of -0.0 and NaN.
+
+    Raises:
+      DtypeError: x is complex.
+    """
+    x = as_value(x)
+    match dtypes.kind(x.dtype):
+        case "c":
+            raise DtypeError("signbit is not defined for complex numbers")
+        case "f":
+            bits = bind(ops.bitcast, x, arg=np.dtype(f"i{x.dtype.itemsize}"))
+            return less(bits, 0)
+        case "i":
+            return less(x, 0)
+        case _:
+            return full(x.shape, False, dtypes.bool_)

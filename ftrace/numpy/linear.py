@@ -1,0 +1,396 @@
+"""Products of vectors and matrices: dot, matmul, tensordot, outer, kron, cross, trace.
+
+All are `contraction.contract` with names for the axes. `precision` is accepted and has
+no effect: products are always computed in full precision. `preferred_element_type` is
+the dtype of the result, and of the sum if it holds more than that of the operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, ShapeError
+from ftrace.numpy.axes import (
+    as_value,
+    canonical_axes,
+    canonical_axis,
+    cast,
+    drop_axes,
+    full,
+    insert_axes,
+    move_axis,
+    no_out,
+    pad,
+    permute,
+    reshape,
+    shrink,
+    shrink_axis,
+    static_int,
+)
+from ftrace.numpy.contraction import contract, dot_axes, finished, promoted
+from ftrace.numpy.reductions import chosen_dtype, reduced, summed_dtype
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.tracer import Value, bind, elementwise
+
+__all__ = [
+    "cross", "dot", "inner", "kron", "matmul", "matrix_transpose",
+    "matvec", "outer", "tensordot", "trace", "vdot", "vecdot", "vecmat",
+]  # fmt: skip
+
+Dtype = Any
+
+
+def conjugated(x: Value) -> Any:
+    """The complex conjugate; a real value is its own."""
+    x = as_value(x)
+    return bind(p.conj, x) if dtypes.is_complex(x.dtype) else x
+
+
+def need_axes(name: str, x: Any, count: int, which: str) -> None:
+    """Raises if a value has fewer axes than the function works on."""
+    if x.ndim < count:
+        raise ShapeError(
+            f"{name}: the {which} operand must have at least {count} "
+            f"{'axis' if count == 1 else 'axes'}, got shape {x.shape}; reshape it, or "
+            "use multiply for scalars"
+        )
+
+
+def dot(
+    a: Value,
+    b: Value,
+    *,
+    precision: Any = None,
+    preferred_element_type: Dtype = None,
+    out_sharding: None = None,
+) -> Any:
+    """The product over the last axis of a and the second to last (or only) one of b.
+
+    Raises:
+      ShapeError: these axes differ in size.
+    """
+    (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
+    if x.ndim == 0 or y.ndim == 0:
+        return finished(elementwise(p.mul, x, y), final)
+    axes = ((x.ndim - 1,), (max(y.ndim - 2, 0),))
+    return finished(dot_axes("dot", x, y, axes), final)
+
+
+def matmul(
+    a: Value,
+    b: Value,
+    *,
+    precision: Any = None,
+    preferred_element_type: Dtype = None,
+    out_sharding: None = None,
+) -> Any:
+    """The matrix product over the last two axes; the axes before them broadcast.
+
+    Args:
+      a: (…, m, k), or (k,).
+      b: (…, k, n), or (k,).
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result.
+      out_sharding: accepted, without effect.
+
+    Returns:
+      (…, m, n), without the axis that an operand of one axis lacks.
+
+    Raises:
+      ShapeError: the sizes k differ, an operand is a scalar, or the other axes do not
+        broadcast.
+    """
+    (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
+    need_axes("matmul", x, 1, "first")
+    need_axes("matmul", y, 1, "second")
+    x_core = "mk" if x.ndim > 1 else "k"
+    y_core = "kn" if y.ndim > 1 else "k"
+    return finished(_batched("matmul", x, y, x_core, y_core), final)
+
+
+def _batched(name: str, x: Any, y: Any, x_core: str, y_core: str) -> Any:
+    """A product over "k" of the last axes; the others broadcast as NumPy's do."""
+    depth = max(x.ndim - len(x_core), y.ndim - len(y_core))
+
+    def labels(ndim: int, core: str) -> list[Any]:
+        return [*range(depth - (ndim - len(core)), depth), *core]
+
+    core = [label for label in x_core + y_core if label != "k"]
+    out = [*range(depth), *core]
+    return contract(name, x, y, labels(x.ndim, x_core), labels(y.ndim, y_core), out)
+
+
+def matvec(x1: Value, x2: Value, /) -> Any:
+    """(…, m, k) times (…, k): matrices and vectors; the axes before broadcast.
+
+    Raises:
+      ShapeError: the shapes do not fit.
+    """
+    (x, y), _ = promoted(x1, x2)
+    need_axes("matvec", x, 2, "first")
+    need_axes("matvec", y, 1, "second")
+    return _batched("matvec", x, y, "mk", "k")
+
+
+def vecmat(x1: Value, x2: Value, /) -> Any:
+    """Conjugated (…, k) times (…, k, n): vectors and matrices; the rest broadcasts.
+
+    Raises:
+      ShapeError: the shapes do not fit.
+    """
+    (x, y), _ = promoted(x1, x2)
+    need_axes("vecmat", x, 1, "first")
+    need_axes("vecmat", y, 2, "second")
+    return _batched("vecmat", conjugated(x), y, "k", "kn")
+
+
+def vecdot(
+    x1: Value,
+    x2: Value,
+    /,
+    *,
+    axis: int = -1,
+    precision: Any = None,
+    preferred_element_type: Dtype = None,
+) -> Any:
+    """The dot product along `axis` of conjugated x1 and x2; the other axes broadcast.
+
+    Raises:
+      ShapeError: the shapes do not fit.
+    """
+    (x, y), final = promoted(x1, x2, preferred_element_type=preferred_element_type)
+    need_axes("vecdot", x, 1, "first")
+    need_axes("vecdot", y, 1, "second")
+    x = move_axis(x, canonical_axis(axis, x.ndim, "vecdot"), x.ndim - 1)
+    y = move_axis(y, canonical_axis(axis, y.ndim, "vecdot"), y.ndim - 1)
+    if x.shape[-1] != y.shape[-1]:
+        raise ShapeError(
+            f"vecdot: the shapes {x.shape} and {y.shape} differ along axis {axis}"
+        )
+    return finished(_batched("vecdot", conjugated(x), y, "k", "k"), final)
+
+
+def vdot(
+    a: Value, b: Value, *, precision: Any = None, preferred_element_type: Dtype = None
+) -> Any:
+    """The dot product of conjugated a and b, both flattened.
+
+    Raises:
+      ShapeError: they differ in their number of elements.
+    """
+    (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
+    x, y = reshape(conjugated(x), (x.size,)), reshape(y, (y.size,))
+    return finished(dot_axes("vdot", x, y, ((0,), (0,))), final)
+
+
+def inner(
+    a: Value, b: Value, *, precision: Any = None, preferred_element_type: Dtype = None
+) -> Any:
+    """The product over the last axis of both.
+
+    Raises:
+      ShapeError: these axes differ in size.
+    """
+    (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
+    if x.ndim == 0 or y.ndim == 0:
+        return finished(elementwise(p.mul, x, y), final)
+    axes = ((x.ndim - 1,), (y.ndim - 1,))
+    return finished(dot_axes("inner", x, y, axes), final)
+
+
+def tensordot(
+    a: Value,
+    b: Value,
+    axes: int | Sequence[Any] = 2,
+    *,
+    precision: Any = None,
+    preferred_element_type: Dtype = None,
+    out_sharding: None = None,
+) -> Any:
+    """The product over pairs of axes; the other axes of a, then those of b, stay.
+
+    Args:
+      a, b: the arrays.
+      axes: how many axes, the last of a with the first of b; or the axes of a and
+        the axes of b.
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result.
+      out_sharding: accepted, without effect.
+
+    Raises:
+      ShapeError: the axes of a pair differ in size, or are not given in pairs.
+    """
+    (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
+    pairs = _tensordot_axes(axes, x.shape, y.shape)
+    return finished(dot_axes("tensordot", x, y, pairs), final)
+
+
+def _tensordot_axes(
+    axes: Any, x_shape: tuple[int, ...], y_shape: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if not isinstance(axes, (tuple, list)):
+        count = static_int(axes, "tensordot: axes")
+        if not 0 <= count <= min(len(x_shape), len(y_shape)):
+            raise ShapeError(
+                f"tensordot: axes={count} is more than the shapes {x_shape} and "
+                f"{y_shape} have"
+            )
+        return tuple(range(len(x_shape) - count, len(x_shape))), tuple(range(count))
+    if len(axes) != 2:
+        raise ArgumentError(
+            "tensordot: axes must be a number, or the axes of a and the axes of b: "
+            f"axes=((1, 2), (0, 1)); got {axes!r}"
+        )
+    of_x = canonical_axes(axes[0], len(x_shape), "tensordot")
+    of_y = canonical_axes(axes[1], len(y_shape), "tensordot")
+    if [x_shape[a] for a in of_x] != [y_shape[a] for a in of_y]:
+        raise ShapeError(
+            f"tensordot: the shapes {x_shape} and {y_shape} differ along the axes "
+            f"{of_x} and {of_y}; each pair must have one size"
+        )
+    return of_x, of_y
+
+
+def outer(a: Value, b: Value, out: None = None) -> Any:
+    """Every element of a times every element of b: (a.size, b.size)."""
+    no_out("outer", out)
+    (x, y), _ = promoted(a, b)
+    return elementwise(p.mul, reshape(x, (x.size, 1)), reshape(y, (1, y.size)))
+
+
+def kron(a: Value, b: Value) -> Any:
+    """The Kronecker product: b scaled by each element of a, as blocks."""
+    (x, y), _ = promoted(a, b)
+    ndim = max(x.ndim, y.ndim)
+    x = insert_axes(x, range(ndim - x.ndim))
+    y = insert_axes(y, range(ndim - y.ndim))
+    shape = tuple(n * m for n, m in zip(x.shape, y.shape, strict=True))
+    blocks = insert_axes(x, range(1, 2 * ndim, 2))
+    inside = insert_axes(y, range(0, 2 * ndim, 2))
+    return reshape(elementwise(p.mul, blocks, inside), shape)
+
+
+def cross(
+    a: Value,
+    b: Value,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> Any:
+    """The cross product of vectors of 2 or 3 components.
+
+    Args:
+      a, b: vectors along `axisa` and `axisb`; the other axes broadcast.
+      axisa, axisb, axisc: the axes of the components of a, b and the result.
+      axis: all three at once.
+
+    Returns:
+      3 components along `axisc`; of two vectors of 2 components, the third alone.
+
+    Raises:
+      ShapeError: there are neither 2 nor 3 components.
+    """
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    (x, y), _ = promoted(a, b)
+    x = move_axis(x, canonical_axis(axisa, x.ndim, "cross"), x.ndim - 1)
+    y = move_axis(y, canonical_axis(axisb, y.ndim, "cross"), y.ndim - 1)
+    if x.shape[-1] not in (2, 3) or y.shape[-1] not in (2, 3):
+        raise ShapeError(
+            "cross: vectors must have 2 or 3 components, got "
+            f"{x.shape[-1]} along axis {axisa} and {y.shape[-1]} along axis {axisb}"
+        )
+    x0, x1, *x2 = _components(x)
+    y0, y1, *y2 = _components(y)
+    third = _minor(x0, x1, y0, y1)
+    if not x2 and not y2:
+        return drop_axes(third, (third.ndim - 1,))
+    z = x2[0] if x2 else full(x0.shape, 0, x0.dtype)
+    w = y2[0] if y2 else full(y0.shape, 0, y0.dtype)
+    parts = [_minor(x1, z, y1, w), _minor(z, x0, w, y0), third]
+    result: Any = None
+    for i, part in enumerate(parts):
+        pads = [(0, 0, 0)] * (part.ndim - 1) + [(i, 2 - i, 0)]
+        placed = pad(part, tuple(pads))
+        result = placed if result is None else bind(p.add, result, placed)
+    return move_axis(
+        result, result.ndim - 1, canonical_axis(axisc, result.ndim, "cross")
+    )
+
+
+def _components(x: Any) -> list[Any]:
+    last = x.ndim - 1
+    return [shrink_axis(x, last, i, i + 1) for i in range(x.shape[last])]
+
+
+def _minor(a: Any, b: Any, c: Any, d: Any) -> Any:
+    """a·d - b·c."""
+    return elementwise(p.sub, elementwise(p.mul, a, d), elementwise(p.mul, b, c))
+
+
+def matrix_transpose(x: Value, /) -> Any:
+    """The last two axes exchanged.
+
+    Raises:
+      ShapeError: there are fewer than two.
+    """
+    x = as_value(x)
+    need_axes("matrix_transpose", x, 2, "only")
+    last = x.ndim - 1
+    return permute(x, (*range(last - 1), last, last - 1))
+
+
+def diagonal_of(x: Any, axis1: int, axis2: int, offset: int = 0) -> Any:
+    """The diagonal of two axes, as a new last axis: movement alone.
+
+    With rows of one element more, the diagonal is the first column.
+    """
+    order = [a for a in range(x.ndim) if a not in (axis1, axis2)]
+    x = permute(x, (*order, axis1, axis2))
+    *rest, rows, columns = x.shape
+    top, left = max(-offset, 0), max(offset, 0)
+    size = max(min(rows - top, columns - left), 0)
+    keep = [(0, n) for n in rest]
+    if size == 0:
+        return reshape(shrink(x, (*keep, (0, 0), (0, 0))), (*rest, 0))
+    x = shrink(x, (*keep, (top, top + size), (left, left + size)))
+    flat = reshape(x, (*rest, size * size))
+    longer = pad(flat, (*[(0, 0, 0)] * len(rest), (0, size, 0)))
+    rows_of_more = reshape(longer, (*rest, size, size + 1))
+    return reshape(shrink(rows_of_more, (*keep, (0, size), (0, 1))), (*rest, size))
+
+
+def trace(
+    a: Value,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: Dtype = None,
+    out: None = None,
+) -> Any:
+    """The sum of a diagonal of two axes.
+
+    Args:
+      a: the array.
+      offset: above (positive) or below (negative) the main diagonal.
+      axis1, axis2: rows and columns.
+      dtype: in which to add.
+      out: not supported.
+
+    Raises:
+      ShapeError: there are fewer than two axes, or axis1 is axis2.
+    """
+    no_out("trace", out)
+    x = as_value(a)
+    need_axes("trace", x, 2, "only")
+    rows = canonical_axis(axis1, x.ndim, "trace")
+    columns = canonical_axis(axis2, x.ndim, "trace")
+    if rows == columns:
+        raise ShapeError(f"trace: axis1 and axis2 are both {rows}; they must differ")
+    wide = chosen_dtype(dtype, summed_dtype(x.dtype))
+    line = diagonal_of(x, rows, columns, static_int(offset, "trace: offset"))
+    return reduced(reduce_sum_p, cast(line, wide), (line.ndim - 1,), False)

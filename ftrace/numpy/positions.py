@@ -1,0 +1,134 @@
+"""Where the extremum stands: argmax and argmin, as reductions of positions.
+
+    m = max(x);  index = min(position where x == m or x is NaN)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.errors import DtypeError, ValueRangeError
+from ftrace.numpy.axes import (
+    as_value,
+    canonical_axis,
+    cast,
+    choose,
+    expand,
+    full,
+    iota,
+    no_out,
+    reshape,
+)
+from ftrace.numpy.reductions import reduced
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
+from ftrace.trace.tracer import Value, bind, run_fused
+
+__all__ = ["argmax", "argmin", "nanargmax", "nanargmin"]
+
+
+def argmax(
+    a: Value, axis: int | None = None, out: None = None, keepdims: bool | None = None
+) -> Any:
+    """The index of the first greatest element; the first NaN where there is one.
+
+    Args:
+      a: the array.
+      axis: along which to look; None counts in the flattened array.
+      out: not supported.
+      keepdims: the axis stays, with size 1.
+
+    Raises:
+      ValueRangeError: the axis has no elements.
+    """
+    no_out("argmax", out)
+    return _position("argmax", reduce_max_p, a, axis, bool(keepdims))
+
+
+def argmin(
+    a: Value, axis: int | None = None, out: None = None, keepdims: bool | None = None
+) -> Any:
+    """The index of the first least element; the first NaN where there is one.
+
+    Arguments and errors are those of `argmax`.
+    """
+    no_out("argmin", out)
+    return _position("argmin", reduce_min_p, a, axis, bool(keepdims))
+
+
+def _position(
+    name: str, primitive: Primitive, a: Value, axis: int | None, keepdims: bool
+) -> Any:
+    a = as_value(a)
+    if dtypes.is_complex(a.dtype):
+        raise DtypeError(f"{name} is not defined for {a.dtype.name}; compare abs(x)")
+    shape = a.shape
+    if axis is None:
+        a, axis, kept = reshape(a, (a.size,)), 0, (1,) * len(shape)
+    else:
+        axis = canonical_axis(axis, a.ndim, name)
+        kept = (*shape[:axis], 1, *shape[axis + 1 :])
+    if a.shape[axis] == 0:
+        raise ValueRangeError(
+            f"{name}: the array of shape {shape} has no elements along its axis {axis}"
+        )
+    result = run_fused(first_position, [a], primitive=primitive, axis=axis)
+    return reshape(result, kept if keepdims else drop_sizes(result.shape, axis))
+
+
+def drop_sizes(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    """A shape without one of its axes."""
+    return (*shape[:axis], *shape[axis + 1 :])
+
+
+def first_position(a: Any, primitive: Primitive, axis: int) -> Any:
+    """Where the extremum stands first along `axis`, which stays with size 1."""
+    size = a.shape[axis]
+    extremum = expand(bind(primitive, a, arg=(axis,)), a.shape)
+    here = bind(p.eq, a, extremum)
+    if dtypes.is_float(a.dtype):
+        here = bind(p.bit_or, here, bind(p.ne, a, a))
+    dtype = dtypes.default_dtype("i")
+    if size > dtypes.limits(dtype)[1]:
+        dtype = dtypes.int64
+    numbers = iota(dtype, a.shape, axis)
+    beyond = full(a.shape, size - 1, dtype)
+    return bind(reduce_min_p, bind(p.select, here, numbers, beyond), arg=(axis,))
+
+
+def nanargmax(
+    a: Value, axis: int | None = None, out: None = None, keepdims: bool | None = None
+) -> Any:
+    """The index of the first greatest element, NaN left out; -1 where all are NaN.
+
+    Arguments and errors are those of `argmax`.
+    """
+    no_out("nanargmax", out)
+    return _nan_position("nanargmax", reduce_max_p, a, axis, bool(keepdims))
+
+
+def nanargmin(
+    a: Value, axis: int | None = None, out: None = None, keepdims: bool | None = None
+) -> Any:
+    """The index of the first least element, NaN left out; -1 where all are NaN.
+
+    Arguments and errors are those of `argmax`.
+    """
+    no_out("nanargmin", out)
+    return _nan_position("nanargmin", reduce_min_p, a, axis, bool(keepdims))
+
+
+def _nan_position(
+    name: str, primitive: Primitive, a: Value, axis: int | None, keepdims: bool
+) -> Any:
+    a = as_value(a)
+    if not dtypes.is_float(a.dtype):
+        return _position(name, primitive, a, axis, keepdims)
+    missing = bind(p.ne, a, a)
+    filled = choose(missing, full((), identity(primitive, a.dtype), a.dtype), a)
+    found = _position(name, primitive, filled, axis, keepdims)
+    axes = tuple(range(a.ndim)) if axis is None else (axis % a.ndim,)
+    nothing = reduced(reduce_min_p, missing, axes, keepdims)
+    return choose(nothing, full((), -1, found.dtype), found)

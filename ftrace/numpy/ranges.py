@@ -1,0 +1,284 @@
+"""Evenly spaced numbers, and the grids made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.array import Array
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.numpy.arithmetic import power
+from ftrace.numpy.axes import (
+    as_value,
+    broadcast_to,
+    canonical_axis,
+    cast,
+    check_shape,
+    choose,
+    full,
+    iota,
+    move_axis,
+    reshape,
+    static_int,
+)
+from ftrace.numpy.creation import Dtype, array, astype, dtype_or
+from ftrace.numpy.elementwise import (
+    add,
+    divide,
+    equal,
+    floor_values,
+    log,
+    multiply,
+    promote_inexact,
+    sign,
+    subtract,
+)
+from ftrace.numpy.joining import concatenate, stack
+from ftrace.trace.primitives.elementwise import convert, real_dtype
+from ftrace.trace.tracer import Value, aval_of, broadcast_shapes, is_value
+
+
+def arange(
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    dtype: Dtype = None,
+    *,
+    device: Any = None,
+) -> Any:
+    """Numbers from `start` (0) up to, without, `stop`, `step` (1) apart.
+
+    Raises:
+      ArgumentError: an argument is no number.
+      ConcretizationTypeError: an argument is traced.
+      ValueRangeError: the step is 0.
+    """
+    if stop is None:
+        start, stop = 0, start
+    bounds = [_known(x) for x in (start, stop, 1 if step is None else step)]
+    target = dtype_or(dtype, dtypes.promote(*[t for _, t in bounds])[0])
+    first, last, gap = [value for value, _ in bounds]
+    if gap == 0:
+        raise ValueRangeError("arange: the step must not be 0")
+    count = max(0, math.ceil((last - first) / gap))
+    whole = first == int(first) and gap == int(gap)
+    if count == 0:
+        return full((0,), 0, target)
+    if (first, gap) == (0, 1) or (whole and dtypes.is_integer(target)):
+        result = iota(target, (count,), 0)
+        result = multiply(result, int(gap)) if gap != 1 else result
+        return add(result, int(first)) if first != 0 else result
+    # Other steps round as in NumPy: the values are data, not a formula of the index.
+    wide = target if target.itemsize > 2 else dtypes.float32
+    return Array.of(convert(np.arange(first, last, gap, wide), target))
+
+
+def _known(x: Any) -> tuple[Any, tuple[np.dtype[Any], bool]]:
+    """A Python number and its (dtype, weak_type)."""
+    if not is_value(x) or aval_of(x).shape != ():
+        raise ArgumentError(f"arange takes numbers, got {x!r:.60}")
+    aval = aval_of(x)
+    number = np.asarray(x).item() if not isinstance(x, (int, float, complex)) else x
+    return number, (aval.dtype, aval.weak_type)
+
+
+def linspace(
+    start: Value,
+    stop: Value,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Dtype = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """`num` evenly spaced numbers from `start` to `stop`, along a new axis.
+
+    Returns:
+      The numbers; with `retstep` a pair, with the distance between them.
+
+    Raises:
+      ValueRangeError: `num` is negative.
+    """
+    num = static_int(num, "linspace: num")
+    if num < 0:
+        raise ValueRangeError(f"linspace: num must not be negative, got {num}")
+    start, stop = promote_inexact(array(start, copy=False), array(stop, copy=False))
+    compute = start.dtype
+    target = dtype_or(dtype, compute)
+    shape = broadcast_shapes("linspace", [start.shape, stop.shape])
+    axis = canonical_axis(axis, len(shape) + 1, "linspace")
+    gaps = num - 1 if endpoint else num
+    start, stop = cast(start, compute), cast(stop, compute)
+    result = _blend(broadcast_to(start, shape), broadcast_to(stop, shape), num, gaps)
+    if dtypes.is_integer(target):
+        result = floor_values(result)
+    result = cast(move_axis(result, 0, axis), target)
+    if not retstep:
+        return result
+    distance = subtract(stop, start)
+    return result, divide(distance, gaps) if gaps > 0 else multiply(distance, math.nan)
+
+
+def _blend(start: Any, stop: Any, num: int, gaps: int) -> Any:
+    """start·(1 - t) + stop·t for t = i/gaps; at the end `stop` itself."""
+    if num == 0:
+        return full((0, *start.shape), 0, start.dtype)
+    if gaps < 1:
+        return reshape(start, (1, *start.shape))
+    real = real_dtype(start.dtype)
+    place = iota(dtypes.int32, (num,) + (1,) * start.ndim, 0)
+    t = cast(divide(cast(place, real), gaps), start.dtype)
+    blended = add(multiply(start, subtract(1, t)), multiply(stop, t))
+    return blended if num == gaps else choose(equal(place, gaps), stop, blended)
+
+
+def logspace(
+    start: Value,
+    stop: Value,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Value = 10.0,
+    dtype: Dtype = None,
+    axis: int = 0,
+) -> Any:
+    """`base` to powers that are evenly spaced from `start` to `stop`."""
+    result = power(base, linspace(start, stop, num, endpoint, axis=axis))
+    return result if dtype is None else astype(result, dtype)
+
+
+def geomspace(
+    start: Value,
+    stop: Value,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: Dtype = None,
+    axis: int = 0,
+) -> Any:
+    """`num` numbers from `start` to `stop`, each the same multiple of the last."""
+    start, stop = promote_inexact(array(start, copy=False), array(stop, copy=False))
+    target = dtype_or(dtype, start.dtype)
+    # The sign is taken out, and given back to the result.
+    factor = sign(start)
+    low, high = divide(start, factor), divide(stop, factor)
+    exponents = linspace(log(low), log(high), num, endpoint)
+    result = multiply(factor, power(math.e, exponents))
+    place = iota(dtypes.int32, (result.shape[0],) + (1,) * (result.ndim - 1), 0)
+    if num > 0:
+        result = choose(equal(place, 0), start, result)
+    if endpoint and num > 1:
+        result = choose(equal(place, num - 1), stop, result)
+    axis = canonical_axis(axis, result.ndim, "geomspace")
+    return cast(move_axis(result, 0, axis), target)
+
+
+# Grids.
+
+
+def meshgrid(
+    *xi: Value, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> list[Any]:
+    """Coordinate arrays of a grid, one per vector; with `sparse` not yet repeated.
+
+    Raises:
+      ShapeError: a vector has more than one axis.
+      ValueRangeError: `indexing` is neither "xy" nor "ij".
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueRangeError(f'meshgrid: indexing is "xy" or "ij", got {indexing!r}')
+    vectors = [as_value(x) for x in xi]
+    if any(v.ndim > 1 for v in vectors):
+        shapes = ", ".join(str(v.shape) for v in vectors)
+        raise ShapeError(f"meshgrid takes vectors, got shapes {shapes}")
+    ndim = len(vectors)
+    places = list(range(ndim))
+    if indexing == "xy" and ndim > 1:
+        places[:2] = [1, 0]
+    lines: list[Any] = []
+    for place, v in zip(places, vectors, strict=True):
+        shape = [1] * ndim
+        shape[place] = v.size
+        lines.append(reshape(v, tuple(shape)))
+    if sparse:
+        return lines
+    full_shape = broadcast_shapes("meshgrid", [x.shape for x in lines]) if lines else ()
+    return [broadcast_to(x, full_shape) for x in lines]
+
+
+def indices(dimensions: Sequence[int], dtype: Dtype = None, sparse: bool = False) -> Any:
+    """The index of every element of a shape, one array per axis."""
+    shape = check_shape(dimensions, "indices")
+    target = dtype_or(dtype, dtypes.default_dtype("i"))
+    if sparse:
+        ones = [tuple(n if a == b else 1 for b, n in enumerate(shape)) for a in range(len(shape))]
+        return tuple(iota(target, one, a) for a, one in enumerate(ones))
+    if not shape:
+        return full((0,), 0, target)
+    return stack([iota(target, shape, a) for a in range(len(shape))])
+
+
+def fromfunction(
+    function: Callable[..., Any], shape: Any, *, dtype: Dtype = float, **kwargs: Any
+) -> Any:
+    """`function` of the index along each axis, as arrays of the whole shape."""
+    sizes = check_shape(shape, "fromfunction")
+    target = dtypes.as_dtype(dtype)
+    places = [iota(target, sizes, a) for a in range(len(sizes))]
+    return array(function(*places, **kwargs), copy=False)
+
+
+def _slice_range(key: slice) -> Any:
+    """a:b:s as arange; a:b:nj as linspace of n numbers, the end included."""
+    start = 0 if key.start is None else key.start
+    if isinstance(key.step, complex):
+        return linspace(start, key.stop, int(abs(key.step)))
+    return arange(start, key.stop, key.step)
+
+
+class _Grid:
+    """`mgrid[a:b, c:d]` and `ogrid[a:b, c:d]`."""
+
+    def __init__(self, sparse: bool) -> None:
+        self.sparse = sparse
+
+    def __getitem__(self, key: slice | tuple[slice, ...]) -> Any:
+        if isinstance(key, slice):
+            return _slice_range(key)
+        lines = [_slice_range(part) for part in key]
+        types = [(a.dtype, a.weak_type) for a in map(aval_of, lines)]
+        dtype = dtypes.promote(*types)[0]
+        grids = meshgrid(
+            *[cast(x, dtype) for x in lines], indexing="ij", sparse=self.sparse
+        )
+        return grids if self.sparse else stack(grids)
+
+
+mgrid = _Grid(sparse=False)
+ogrid = _Grid(sparse=True)
+
+
+class _Joined:
+    """`r_[...]` joins ranges and arrays along the first axis, `c_[...]` as columns."""
+
+    def __init__(self, columns: bool) -> None:
+        self.columns = columns
+
+    def __getitem__(self, key: Any) -> Any:
+        parts = [
+            _slice_range(part) if isinstance(part, slice) else array(part, copy=False)
+            for part in (key if isinstance(key, tuple) else (key,))
+        ]
+        if self.columns:
+            parts = [reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in parts]
+            return concatenate(parts, -1)
+        return concatenate([reshape(x, (1,)) if x.ndim == 0 else x for x in parts])
+
+
+r_ = _Joined(columns=False)
+c_ = _Joined(columns=True)
+

@@ -1,0 +1,338 @@
+"""Reductions that are one primitive: sum, prod, max, min, any, all.
+
+Dtypes are JAX's: bools and small integers are added as int32 or uint32, and 64-bit
+input stays 64-bit. float16 and bfloat16 accumulate in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.numpy.axes import (
+    Axis,
+    as_value,
+    broadcast_to,
+    canonical_axes,
+    cast,
+    choose,
+    drop_axes,
+    full,
+    no_out,
+)
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.reduction import (
+    identity,
+    reduce_max_p,
+    reduce_min_p,
+    reduce_prod_p,
+)
+from ftrace.trace.tracer import Value, bind, elementwise
+
+__all__ = [
+    "all", "amax", "amin", "any", "count_nonzero", "max", "min", "prod", "ptp", "sum",
+]  # fmt: skip
+
+Dtype = Any
+
+# Dtypes.
+
+
+def summed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which values of `dtype` are added: no narrower than int32."""
+    kind = dtypes.kind(dtype)
+    if kind in "fc":
+        return dtype
+    wide = dtypes.default_dtype("u" if kind == "u" else "i")
+    return wide if wide.itemsize > dtype.itemsize else dtype
+
+
+def inexact_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """`dtype` if it is float or complex, else the default float."""
+    return dtype if dtypes.is_inexact(dtype) else dtypes.default_dtype("f")
+
+
+def widened(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """float32 for a float of 16 bits."""
+    is_half = dtype.itemsize == 2 and dtypes.is_float(dtype)
+    return dtypes.float32 if is_half else dtype
+
+
+def chosen_dtype(dtype: Dtype, default: np.dtype[Any]) -> np.dtype[Any]:
+    """A dtype argument; where it is None, the default."""
+    return default if dtype is None else dtypes.canonicalize(dtypes.as_dtype(dtype))
+
+
+# What the reductions share.
+
+
+def check_where(name: str, where: Value | None, shape: tuple[int, ...]) -> Any:
+    """A mask of bools in the shape of the array that it masks; None stays None.
+
+    Raises:
+      ValueRangeError: it is not of bools.
+    """
+    if where is None:
+        return None
+    mask = as_value(where)
+    if mask.dtype != dtypes.bool_:
+        raise ValueRangeError(
+            f"{name}: where must be None or an array of bools, got dtype "
+            f"{mask.dtype.name}; write where=mask.astype(bool)"
+        )
+    return broadcast_to(mask, shape, f"{name}: where")
+
+
+def reduced(primitive: Primitive, x: Value, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """A primitive reduction; without axes it changes nothing."""
+    x = as_value(x)
+    if axes:
+        x = bind(primitive, x, arg=axes)
+    return x if keepdims else drop_axes(x, axes)
+
+
+def masked_reduce(
+    name: str,
+    primitive: Primitive,
+    a: Any,
+    axis: Axis,
+    dtype: np.dtype[Any],
+    keepdims: bool,
+    initial: Value | None,
+    where: Value | None,
+) -> Any:
+    """A reduction of `a`, computed in `dtype`."""
+    axes = canonical_axes(axis, a.ndim, name)
+    mask = check_where(name, where, a.shape)
+    a = cast(a, dtype)
+    combine = _COMBINE[primitive]
+    if dtype == dtypes.bool_ and primitive in _BOOL:
+        primitive, combine = _BOOL[primitive]
+    if mask is not None:
+        a = choose(mask, a, full((), identity(primitive, dtype), dtype))
+    result = reduced(primitive, a, axes, keepdims)
+    if initial is not None:
+        first = cast(initial, dtype)
+        if first.ndim:
+            raise ShapeError(f"{name}: initial must be a scalar, got {first.shape}")
+        result = elementwise(combine, first, result)
+    return result
+
+
+_COMBINE = {
+    reduce_sum_p: p.add,
+    reduce_prod_p: p.mul,
+    reduce_max_p: p.maximum,
+    reduce_min_p: p.minimum,
+}
+#: Sums and products of bools are "or" and "and".
+_BOOL = {
+    reduce_sum_p: (reduce_max_p, p.bit_or),
+    reduce_prod_p: (reduce_min_p, p.bit_and),
+}
+
+
+def _accumulate(
+    name: str,
+    primitive: Primitive,
+    a: Value,
+    axis: Axis,
+    dtype: Dtype,
+    keepdims: bool,
+    initial: Value | None,
+    where: Value | None,
+    promote_integers: bool,
+) -> Any:
+    """sum and prod."""
+    a = as_value(a)
+    promote = promote_integers or a.dtype == dtypes.bool_
+    natural = summed_dtype(a.dtype) if promote else a.dtype
+    final = chosen_dtype(dtype, natural)
+    wide = widened(final) if dtype is None else final
+    result = masked_reduce(name, primitive, a, axis, wide, keepdims, initial, where)
+    return cast(result, final)
+
+
+def sum(
+    a: Value,
+    axis: Axis = None,
+    dtype: Dtype = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+    promote_integers: bool = True,
+) -> Any:
+    """The sum of the elements along `axis`, or of all.
+
+    Args:
+      a: the array.
+      axis: an axis, several, or None for all.
+      dtype: in which to add; by default int32 at least.
+      out: not supported.
+      keepdims: the reduced axes stay, with size 1.
+      initial: a scalar to start from.
+      where: a mask of the elements that count.
+      promote_integers: add narrow integers as int32 or uint32.
+    """
+    no_out("sum", out)
+    return _accumulate(
+        "sum", reduce_sum_p, a, axis, dtype, keepdims, initial, where, promote_integers
+    )
+
+
+def prod(
+    a: Value,
+    axis: Axis = None,
+    dtype: Dtype = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+    promote_integers: bool = True,
+) -> Any:
+    """The product of the elements along `axis`, or of all; arguments as in `sum`."""
+    no_out("prod", out)
+    return _accumulate(
+        "prod", reduce_prod_p, a, axis, dtype, keepdims, initial, where,
+        promote_integers,
+    )  # fmt: skip
+
+
+# Extrema.
+
+
+def _extremum(
+    name: str,
+    primitive: Primitive,
+    a: Value,
+    axis: Axis,
+    keepdims: bool,
+    initial: Value | None,
+    where: Value | None,
+) -> Any:
+    a = as_value(a)
+    axes = canonical_axes(axis, a.ndim, name)
+    if initial is None and where is not None:
+        raise ValueRangeError(
+            f"{name}: to use where=, give initial= as well: the value of nothing"
+        )
+    if initial is None and any_of(a.shape[axis] == 0 for axis in axes):
+        raise ValueRangeError(
+            f"{name}: the array of shape {a.shape} has no elements along the axes "
+            f"{axes}, and {name} has no identity; give initial="
+        )
+    if dtypes.is_complex(a.dtype):
+        if initial is not None:
+            raise DtypeError(f"{name}: initial= is not supported for {a.dtype.name}")
+        return _complex_extremum(primitive, a, axes, keepdims)
+    return masked_reduce(name, primitive, a, axis, a.dtype, keepdims, initial, where)
+
+
+def any_of(conditions: Any) -> bool:
+    """Python's `any`, which the function of that name hides here."""
+    return True in conditions
+
+
+def _complex_extremum(
+    primitive: Primitive, a: Any, axes: tuple[int, ...], keepdims: bool
+) -> Any:
+    """By the real part, then by the imaginary part, as NumPy orders."""
+    x, y = elementwise(p.real, a), elementwise(p.imag, a)
+    first = reduced(primitive, x, axes, True)
+    beyond = full((), identity(primitive, y.dtype), y.dtype)
+    among = choose(elementwise(p.eq, x, first), y, beyond)
+    second = reduced(primitive, among, axes, True)
+    result = elementwise(p.make_complex, first, second)
+    return result if keepdims else drop_axes(result, axes)
+
+
+def max(
+    a: Value,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Any:
+    """The greatest element along `axis`, or of all; NaN wins. Arguments as in `sum`.
+
+    Raises:
+      ValueRangeError: there are no elements, and no `initial`.
+    """
+    no_out("max", out)
+    return _extremum("max", reduce_max_p, a, axis, keepdims, initial, where)
+
+
+def min(
+    a: Value,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Any:
+    """The least element along `axis`, or of all; NaN wins. Arguments as in `sum`.
+
+    Raises:
+      ValueRangeError: there are no elements, and no `initial`.
+    """
+    no_out("min", out)
+    return _extremum("min", reduce_min_p, a, axis, keepdims, initial, where)
+
+
+amax = max
+amin = min
+
+
+def ptp(
+    a: Value, axis: Axis = None, out: None = None, keepdims: bool = False
+) -> Any:
+    """The greatest element less the least, along `axis` or of all."""
+    no_out("ptp", out)
+    high = _extremum("ptp", reduce_max_p, a, axis, keepdims, None, None)
+    low = _extremum("ptp", reduce_min_p, a, axis, keepdims, None, None)
+    return elementwise(p.sub, high, low)
+
+
+# Truth.
+
+
+def any(
+    a: Value,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: Value | None = None,
+) -> Any:
+    """Is an element along `axis`, or of all, not zero?"""
+    no_out("any", out)
+    a = as_value(a)
+    return masked_reduce("any", reduce_max_p, a, axis, dtypes.bool_, keepdims, None, where)
+
+
+def all(
+    a: Value,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: Value | None = None,
+) -> Any:
+    """Are the elements along `axis`, or all of them, not zero?"""
+    no_out("all", out)
+    a = as_value(a)
+    return masked_reduce("all", reduce_min_p, a, axis, dtypes.bool_, keepdims, None, where)
+
+
+def count_nonzero(a: Value, axis: Axis = None, keepdims: bool = False) -> Any:
+    """How many elements along `axis`, or of all, are not zero."""
+    hits = cast(cast(a, dtypes.bool_), dtypes.default_dtype("i"))
+    axes = canonical_axes(axis, hits.ndim, "count_nonzero")
+    return reduced(reduce_sum_p, hits, axes, keepdims)

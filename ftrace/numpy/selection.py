@@ -1,0 +1,201 @@
+"""One value or another: where, select, clip, maximum and their kin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, DtypeError, ValueRangeError
+from ftrace.numpy.axes import as_value, cast, choose
+from ftrace.numpy.elementwise import (
+    absolute,
+    equal,
+    greater,
+    imag,
+    isnan,
+    kind_of,
+    less,
+    logical_or,
+    negative,
+    promote_inexact,
+    real,
+    signbit,
+)
+from ftrace.numpy.searching import nonzero
+from ftrace.numpy.types import finfo
+from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.tracer import Value, aval_of, bind, elementwise
+
+
+def where(
+    condition: Value,
+    x: Value | None = None,
+    y: Value | None = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """`x` where the condition holds, `y` elsewhere; alone, the indices where it does.
+
+    Raises:
+      ArgumentError: only one of x and y is given.
+      NonConcreteBooleanIndexError: the condition alone, traced, and without `size`.
+    """
+    if x is None and y is None:
+        return nonzero(condition, size=size, fill_value=fill_value)
+    if x is None or y is None:
+        raise ArgumentError("where takes the condition alone, or both x and y")
+    return choose(condition, x, y)
+
+
+def select(condlist: Sequence[Value], choicelist: Sequence[Value], default: Value = 0) -> Any:
+    """From `choicelist`, the value whose condition is the first that holds.
+
+    Raises:
+      ValueRangeError: the lists differ in length, or are empty.
+    """
+    if len(condlist) != len(choicelist) or not condlist:
+        raise ValueRangeError(
+            f"select takes as many conditions as choices, and at least one; got "
+            f"{len(condlist)} and {len(choicelist)}"
+        )
+    result = as_value(default)
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        result = choose(condition, choice, result)
+    return result
+
+
+def piecewise(
+    x: Value,
+    condlist: Value | Sequence[Value],
+    funclist: Sequence[Value | Callable[..., Any]],
+    *args: Any,
+    **kw: Any,
+) -> Any:
+    """The function of the first condition that holds, of x; one more is the default.
+
+    Raises:
+      ValueRangeError: the lists do not fit.
+    """
+    x = as_value(x)
+    many = isinstance(condlist, (list, tuple)) or aval_of(condlist).ndim > x.ndim
+    conditions: list[Any] = list(condlist) if many else [condlist]
+    functions = list(funclist)
+    if len(functions) == len(conditions):
+        functions.append(0)
+    if len(functions) != len(conditions) + 1:
+        raise ValueRangeError(
+            f"piecewise: {len(conditions)} conditions take as many functions, or one "
+            f"more for the default; got {len(functions)}"
+        )
+    values = [
+        cast(f(x, *args, **kw) if callable(f) else f, x.dtype) for f in functions
+    ]
+    return select(conditions, values[:-1], values[-1])
+
+
+# The greater and the lesser.
+
+
+def maximum(x1: Value, x2: Value, /) -> Any:
+    """The greater of two; NaN if one is NaN."""
+    if "c" in (kind_of(x1), kind_of(x2)):
+        return choose(logical_or(isnan(x1), greater(x1, x2)), x1, x2)
+    return elementwise(ops.maximum, x1, x2)
+
+
+def minimum(x1: Value, x2: Value, /) -> Any:
+    """The lesser of two; NaN if one is NaN."""
+    if "c" in (kind_of(x1), kind_of(x2)):
+        return choose(logical_or(isnan(x1), less(x1, x2)), x1, x2)
+    return elementwise(ops.minimum, x1, x2)
+
+
+def fmax(x1: Value, x2: Value, /) -> Any:
+    """The greater of two, where NaN yields to a number."""
+    return choose(logical_or(greater(x1, x2), isnan(x2)), x1, x2)
+
+
+def fmin(x1: Value, x2: Value, /) -> Any:
+    """The lesser of two, where NaN yields to a number."""
+    return choose(logical_or(less(x1, x2), isnan(x2)), x1, x2)
+
+
+def clip(
+    arr: Value,
+    /,
+    min: Value | None = None,  # noqa: A002  (NumPy's name)
+    max: Value | None = None,  # noqa: A002
+) -> Any:
+    """`arr`, not less than `min` and not greater than `max`.
+
+    Raises:
+      DtypeError: an operand is complex.
+    """
+    _refuse_complex("clip", *[x for x in (arr, min, max) if x is not None])
+    arr = as_value(arr)
+    if min is not None:
+        arr = maximum(min, arr)
+    if max is not None:
+        arr = minimum(max, arr)
+    return arr
+
+
+# Signs and special values.
+
+
+def copysign(x1: Value, x2: Value, /) -> Any:
+    """|x1| with the sign of x2, as a float.
+
+    Raises:
+      DtypeError: an operand is complex.
+    """
+    _refuse_complex("copysign", x1, x2)
+    x1, x2 = promote_inexact(x1, x2)
+    size = absolute(x1)
+    return choose(signbit(x2), negative(size), size)
+
+
+def heaviside(x1: Value, x2: Value, /) -> Any:
+    """0 for negative x1, 1 for positive, x2 at 0.
+
+    Raises:
+      DtypeError: an operand is complex.
+    """
+    _refuse_complex("heaviside", x1, x2)
+    x1, x2 = promote_inexact(x1, x2)
+    step = choose(less(x1, 0), 0.0, choose(isnan(x1), x1, 1.0))
+    return choose(equal(x1, 0), x2, step)
+
+
+def _refuse_complex(name: str, *values: Value) -> None:
+    if any(kind_of(x) == "c" for x in values):
+        raise DtypeError(f"{name} is not defined for complex numbers")
+
+
+def nan_to_num(
+    x: Value,
+    copy: bool = True,
+    nan: Value = 0.0,
+    posinf: Value | None = None,
+    neginf: Value | None = None,
+) -> Any:
+    """NaN replaced by `nan`, infinities by the greatest finite numbers or as given."""
+    x = as_value(x)
+    match dtypes.kind(x.dtype):
+        case "c":
+            parts = [nan_to_num(p, copy, nan, posinf, neginf) for p in (real(x), imag(x))]
+            return bind(ops.make_complex, *parts)
+        case "f":
+            info = finfo(x.dtype)
+            posinf = float(info.max) if posinf is None else posinf
+            neginf = float(info.min) if neginf is None else neginf
+            x_clean = choose(isnan(x), cast(nan, x.dtype), x)
+            x_clean = choose(equal(x, math.inf), cast(posinf, x.dtype), x_clean)
+            return choose(equal(x, -math.inf), cast(neginf, x.dtype), x_clean)
+        case _:
+            return x
+

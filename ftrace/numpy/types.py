@@ -1,0 +1,163 @@
+"""Questions about dtypes, as NumPy and JAX ask them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.array import Array, ArrayLike
+from ftrace.errors import ArgumentError, ValueRangeError
+from ftrace.trace.tracer import Value, aval_of, is_value
+
+dtype = np.dtype
+generic = np.generic
+number = np.number
+inexact = np.inexact
+floating = np.floating
+complexfloating = np.complexfloating
+integer = np.integer
+signedinteger = np.signedinteger
+unsignedinteger = np.unsignedinteger
+
+#: The categories of `isdtype`, as the kinds of dtype that belong to them.
+_CATEGORIES = {
+    "bool": "b",
+    "signed integer": "i",
+    "unsigned integer": "u",
+    "integral": "iu",
+    "real floating": "f",
+    "complex floating": "c",
+    "numeric": "iufc",
+}
+
+_BFLOAT16_CLASSES = (np.floating, np.inexact, np.number, np.generic)
+
+
+def finfo(dtype: Any) -> Any:
+    """The limits of a float dtype: eps, max, min, tiny, bits …"""
+    found = dtypes.as_dtype(dtype)
+    return ml_dtypes.finfo(found) if found == dtypes.bfloat16 else np.finfo(found)
+
+
+def iinfo(int_type: Any) -> Any:
+    """The limits of an integer dtype: max, min, bits."""
+    return np.iinfo(dtypes.as_dtype(int_type))
+
+
+def issubdtype(arg1: Any, arg2: Any) -> bool:
+    """Is the first dtype the second, or below it in NumPy's hierarchy?"""
+    first, second = _plain(arg1), _plain(arg2)
+    if isinstance(first, np.dtype) and first == dtypes.bfloat16:
+        if isinstance(second, type):
+            return second in _BFLOAT16_CLASSES
+        return second == first
+    return bool(np.issubdtype(first, second))
+
+
+def _plain(kind: Any) -> Any:
+    """A dtype, or one of NumPy's abstract classes."""
+    if isinstance(kind, type) and issubclass(kind, np.generic):
+        abstract = kind in (*_BFLOAT16_CLASSES, np.integer, np.complexfloating)
+        return kind if abstract or kind.__subclasses__() else dtypes.as_dtype(kind)
+    return dtypes.as_dtype(kind) if not isinstance(kind, type) else np.dtype(kind)
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Is it of this kind: a dtype, "bool", "integral", "real floating", …, a tuple?
+
+    Raises:
+      ValueRangeError: there is no kind of that name.
+    """
+    found = dtypes.as_dtype(dtype)
+    for one in kind if isinstance(kind, tuple) else (kind,):
+        if isinstance(one, str) and one not in _CATEGORIES:
+            names = ", ".join(map(repr, _CATEGORIES))
+            raise ValueRangeError(f"isdtype: the kinds are {names}; got {one!r}")
+        if isinstance(one, str):
+            if dtypes.kind(found) in _CATEGORIES[one]:
+                return True
+        elif dtypes.as_dtype(one) == found:
+            return True
+    return False
+
+
+def _type_of(x: Any) -> tuple[np.dtype[Any], bool]:
+    if is_value(x):
+        aval = aval_of(x)
+        return aval.dtype, aval.weak_type
+    return dtypes.as_dtype(x), x in (int, float, complex)
+
+
+def result_type(*args: Any) -> np.dtype[Any]:
+    """The dtype to which arrays, numbers and dtypes promote together.
+
+    Raises:
+      ArgumentError: nothing is given.
+    """
+    if not args:
+        raise ArgumentError("result_type takes at least one array, number or dtype")
+    return dtypes.canonicalize(dtypes.promote(*map(_type_of, args))[0])
+
+
+def promote_types(a: Any, b: Any) -> np.dtype[Any]:
+    """The least dtype to which both can be promoted."""
+    return result_type(a, b)
+
+
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    """May values of one dtype be converted to another under NumPy's casting rule?"""
+    source = _type_of(from_)[0]
+    return bool(np.can_cast(source, dtypes.as_dtype(to), casting))
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Is its dtype complex?"""
+    return dtypes.is_complex(_array_type(x))
+
+
+def isrealobj(x: Any) -> bool:
+    """Is its dtype not complex?"""
+    return not iscomplexobj(x)
+
+
+def _array_type(x: Any) -> np.dtype[Any]:
+    return aval_of(x).dtype if is_value(x) else np.asarray(x).dtype
+
+
+def isscalar(element: Any) -> bool:
+    """Is it a number, or an array without axes?"""
+    if isinstance(element, ArrayLike):
+        return element.ndim == 0
+    return bool(np.isscalar(element))
+
+
+def shape(a: Value) -> tuple[int, ...]:
+    """The sizes of the axes."""
+    return aval_of(a).shape if is_value(a) else np.shape(a)
+
+
+def ndim(a: Value) -> int:
+    """The number of axes."""
+    return len(shape(a))
+
+
+def size(a: Value, axis: int | tuple[int, ...] | None = None) -> int:
+    """The number of elements, or the size of an axis or the product of several."""
+    sizes = shape(a)
+    axes = range(len(sizes)) if axis is None else np.atleast_1d(axis)
+    total = 1
+    for i in axes:
+        if not -len(sizes) <= i < len(sizes):
+            raise ValueRangeError(f"size: axis {i} does not fit the shape {sizes}")
+        total *= sizes[i]
+    return total
+
+
+def concrete_values(x: Any) -> Any:
+    """The NumPy array of a value that is no tracer; None for a tracer."""
+    if isinstance(x, Array):
+        return x.numpy()
+    return None if isinstance(x, ArrayLike) else np.asarray(x)

@@ -1,0 +1,47 @@
+"""Random numbers with explicit keys, bit for bit those of JAX's threefry keys.
+
+    key = ftrace.random.key(0)
+    first, second = ftrace.random.split(key)
+    x = ftrace.random.normal(first, (3, 4))
+"""
+
+from ftrace.random.choice import categorical
+from ftrace.random.distributions import (
+    cauchy,
+    double_sided_maxwell,
+    exponential,
+    geometric,
+    gumbel,
+    laplace,
+    logistic,
+    lognormal,
+    maxwell,
+    normal,
+    pareto,
+    rayleigh,
+    triangular,
+    truncated_normal,
+    wald,
+    weibull_min,
+)
+from ftrace.random.keys import (
+    PRNGKey,
+    clone,
+    fold_in,
+    key,
+    key_data,
+    key_impl,
+    split,
+    wrap_key_data,
+)
+from ftrace.random.uniform import bernoulli, bits, rademacher, randint, uniform
+
+__all__ = [
+    "PRNGKey", "clone", "fold_in", "key", "key_data", "key_impl", "split",
+    "wrap_key_data",
+    "bernoulli", "bits", "rademacher", "randint", "uniform",
+    "categorical",
+    "cauchy", "double_sided_maxwell", "exponential", "geometric", "gumbel", "laplace",
+    "logistic", "lognormal", "maxwell", "normal", "pareto", "rayleigh", "triangular",
+    "truncated_normal", "wald", "weibull_min",
+]  # fmt: skip

@@ -1,0 +1,394 @@
+"""Continuous distributions, each a function of one uniform or normal sample.
+
+Formulas are those of JAX, so that the same key gives the same numbers up to the
+rounding of exp, log, erf_inv, ….
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import DtypeError, ValueRangeError
+from ftrace.random.draw import (
+    as_float,
+    as_shape,
+    broadcast_to,
+    check_key,
+    common_shape,
+    draw,
+    parameter,
+)
+from ftrace.random.uniform import (
+    between,
+    between_numbers,
+    signs,
+    split_pair,
+    unit,
+    unit_pair,
+)
+from ftrace.trace.avals import Shape
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.broadcast import reduce_sum
+from ftrace.trace.primitives.elementwise import (
+    absolute,
+    add,
+    cast,
+    div,
+    eq,
+    erf,
+    erf_inv,
+    exp,
+    floor,
+    ge,
+    le,
+    log,
+    log1p,
+    lt,
+    make_complex,
+    maximum,
+    minimum,
+    mul,
+    neg,
+    nextafter,
+    power,
+    real_dtype,
+    select,
+    sign,
+    sqrt,
+    stop_gradient,
+    sub,
+    tan,
+)
+from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.primitives.source import const_like
+from ftrace.trace.tracer import aval_of
+
+Dtype = np.dtype[Any]
+
+
+# Normal.
+
+
+def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """The standard normal distribution; complex dtypes have variance 1 in all.
+
+    Raises:
+      DtypeError: the dtype is neither float nor complex.
+    """
+    dtype = as_float("normal", dtype, "fc")
+    shape = as_shape("normal", shape)
+    build = _complex_gauss if dtypes.is_complex(dtype) else gauss
+    return draw(build, check_key("normal", key), shape=shape, dtype=dtype)
+
+
+def gauss(key: Node, shape: Shape, dtype: Dtype) -> Node:
+    """√2·erf⁻¹(u), with u uniform in (-1, 1)."""
+    one = np.ones((), dtype)
+    u = between_numbers(key, float(np.nextafter(-one, one)), 1.0, shape, dtype)
+    return mul(const_like(u, math.sqrt(2)), erf_inv(u))
+
+
+def _complex_gauss(key: Node, shape: Shape, dtype: Dtype) -> Node:
+    parts = [gauss(k, shape, real_dtype(dtype)) for k in split_pair(key)]
+    half = const_like(parts[0], math.sqrt(2))
+    return make_complex(*[div(part, half) for part in parts])
+
+
+def truncated_normal(
+    key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None
+) -> Any:
+    """The standard normal distribution between two bounds.
+
+    Args:
+      key: a key.
+      lower, upper: the bounds; they broadcast to `shape`.
+      shape: of the result, by default that of the bounds.
+      dtype: a float dtype.
+    """
+    dtype = as_float("truncated_normal", dtype)
+    shape = common_shape("truncated_normal", shape, lower, upper)
+    lower, upper = parameter(lower, dtype), parameter(upper, dtype)
+    check_key("truncated_normal", key)
+    return draw(_truncated, key, lower, upper, shape=shape, dtype=dtype)
+
+
+def _truncated(
+    key: Node, lower: Node, upper: Node, shape: Shape, dtype: Dtype
+) -> Node:
+    lower, upper = cast(lower, dtype), cast(upper, dtype)
+    low, high = (erf(div(x, const_like(x, math.sqrt(2)))) for x in (lower, upper))
+    u = between(key, low, high, shape, dtype)
+    value = mul(const_like(u, math.sqrt(2)), erf_inv(u))
+    # The bounds themselves are open.
+    inside = [
+        broadcast_to(nextafter(stop_gradient(x), const_like(x, toward)), shape)
+        for x, toward in ((lower, math.inf), (upper, -math.inf))
+    ]
+    return minimum(maximum(value, inside[0]), inside[1])
+
+
+def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
+    """e to the power of a normal sample with standard deviation `sigma`."""
+    dtype = as_float("lognormal", dtype)
+    return _draw_scaled(_lognormal, "lognormal", key, (sigma,), shape, dtype)
+
+
+def _lognormal(key: Node, sigma: Node, shape: Shape, dtype: Dtype) -> Node:
+    return exp(mul(gauss(key, shape, dtype), sigma))
+
+
+def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """The length of a vector of three normal samples."""
+    dtype = as_float("maxwell", dtype)
+    shape = as_shape("maxwell", shape)
+    return draw(_maxwell, check_key("maxwell", key), shape=shape, dtype=dtype)
+
+
+def _maxwell(key: Node, shape: Shape, dtype: Dtype) -> Node:
+    x = gauss(key, (*shape, 3), dtype)
+    return reshape(sqrt(reduce_sum(mul(x, x), (len(shape),))), shape)
+
+
+def double_sided_maxwell(
+    key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None
+) -> Any:
+    """A Maxwell sample with a random sign, times `scale`, plus `loc`.
+
+    The shape of the result is `shape`, followed by that of the parameters.
+    """
+    dtype = as_float("double_sided_maxwell", dtype)
+    own = common_shape("double_sided_maxwell", None, loc, scale)
+    shape = (as_shape("double_sided_maxwell", shape) or own) + own
+    loc, scale = parameter(loc, dtype), parameter(scale, dtype)
+    check_key("double_sided_maxwell", key)
+    return draw(_signed_maxwell, key, loc, scale, shape=shape, dtype=dtype)
+
+
+def _signed_maxwell(
+    key: Node, loc: Node, scale: Node, shape: Shape, dtype: Dtype
+) -> Node:
+    length_key, sign_key = split_pair(key)
+    sample = mul(signs(sign_key, shape, dtype), _maxwell(length_key, shape, dtype))
+    loc, scale = (broadcast_to(cast(x, dtype), shape) for x in (loc, scale))
+    return add(mul(sample, scale), loc)
+
+
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """The inverse Gaussian distribution with scale 1.
+
+    Source: J. Michael, W. Schucany, R. Haas, "Generating random variates using
+    transformations with multiple roots", 1976.
+    """
+    return _draw_scaled(_wald, "wald", key, (mean,), shape, as_float("wald", dtype))
+
+
+def _wald(key: Node, mean: Node, shape: Shape, dtype: Dtype) -> Node:
+    normal_key, uniform_key = split_pair(key)
+    v = gauss(normal_key, shape, dtype)
+    z = unit(uniform_key, shape, dtype)
+    y = mul(v, v)
+    square = mul(mean, mean)
+    four, two = const_like(y, 4), const_like(y, 2)
+    root = sqrt(add(mul(mul(four, mean), y), mul(square, mul(y, y))))
+    x = sub(add(mean, div(mul(square, y), two)), mul(div(mean, two), root))
+    return select(le(z, div(mean, add(mean, x))), x, div(square, x))
+
+
+# Logarithms of a uniform sample.
+
+
+def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """The exponential distribution with rate 1."""
+    return _draw_standard(_exponential, "exponential", key, shape, dtype)
+
+
+def _exponential(key: Node, shape: Shape, dtype: Dtype) -> Node:
+    return neg(log1p(neg(unit(key, shape, dtype))))
+
+
+def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """The Laplace distribution with location 0 and scale 1."""
+    return _draw_standard(_laplace, "laplace", key, shape, dtype)
+
+
+def _laplace(key: Node, shape: Shape, dtype: Dtype) -> Node:
+    low = float(-1.0 + ml_dtypes.finfo(dtype).epsneg)
+    u = between_numbers(key, low, 1.0, shape, dtype)
+    return mul(sign(u), log1p(neg(absolute(u))))
+
+
+def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """The logistic distribution with location 0 and scale 1."""
+    return _draw_standard(_logistic, "logistic", key, shape, dtype)
+
+
+def _logistic(key: Node, shape: Shape, dtype: Dtype) -> Node:
+    u = _positive(key, shape, dtype)
+    return sub(log(u), log1p(neg(u)))
+
+
+def _positive(key: Node, shape: Shape, dtype: Dtype) -> Node:
+    """Uniform in (0, 1): zero becomes the least normal number."""
+    tiny = float(ml_dtypes.finfo(dtype).tiny)
+    return between_numbers(key, tiny, 1.0, shape, dtype)
+
+
+def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: Any = None) -> Any:
+    """The standard Gumbel distribution.
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: a float dtype.
+      mode: "high" draws twice the bits, for tails below 1e-7; by default "low".
+
+    Raises:
+      ValueRangeError: there is no such mode.
+    """
+    if mode not in (None, "low", "high"):
+        raise ValueRangeError(f'random.gumbel: mode is "low" or "high", got {mode!r}')
+    dtype = as_float("gumbel", dtype)
+    shape = as_shape("gumbel", shape)
+    build = extreme_high if mode == "high" else extreme
+    return draw(build, check_key("gumbel", key), shape=shape, dtype=dtype)
+
+
+def extreme(key: Node, shape: Shape, dtype: Dtype) -> Node:
+    """-log(-log(u))."""
+    return neg(log(neg(log(_positive(key, shape, dtype)))))
+
+
+def extreme_high(key: Node, shape: Shape, dtype: Dtype) -> Node:
+    """The same of 1 - u, with more bits where u is small."""
+    info = ml_dtypes.finfo(dtype)
+    upper, lower = unit_pair(key, shape, dtype)
+    more = add(mul(const_like(lower, 2.0**-info.nmant), lower), upper)
+    u = add(more, const_like(more, float(info.tiny)))
+    u = select(ge(upper, const_like(upper, 0.5)), upper, u)
+    return neg(log(neg(log1p(neg(u)))))
+
+
+def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """The Cauchy distribution with location 0 and scale 1."""
+    return _draw_standard(_cauchy, "cauchy", key, shape, dtype)
+
+
+def _cauchy(key: Node, shape: Shape, dtype: Dtype) -> Node:
+    u = between_numbers(key, float(ml_dtypes.finfo(dtype).eps), 1.0, shape, dtype)
+    return tan(mul(const_like(u, math.pi), sub(u, const_like(u, 0.5))))
+
+
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """The Pareto distribution with scale 1 and shape parameter `b`."""
+    return _draw_scaled(_pareto, "pareto", key, (b,), shape, as_float("pareto", dtype))
+
+
+def _pareto(key: Node, b: Node, shape: Shape, dtype: Dtype) -> Node:
+    return exp(div(_exponential(key, shape, dtype), b))
+
+
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """The Rayleigh distribution."""
+    dtype = as_float("rayleigh", dtype)
+    return _draw_scaled(_rayleigh, "rayleigh", key, (scale,), shape, dtype)
+
+
+def _rayleigh(key: Node, scale: Node, shape: Shape, dtype: Dtype) -> Node:
+    logarithm = log(unit(key, shape, dtype))
+    return mul(scale, sqrt(mul(logarithm, const_like(logarithm, -2))))
+
+
+def weibull_min(
+    key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
+) -> Any:
+    """The Weibull distribution; parameters with more axes share a sample."""
+    dtype = as_float("weibull_min", dtype)
+    shape = as_shape("weibull_min", shape)
+    scale, concentration = parameter(scale, dtype), parameter(concentration, dtype)
+    check_key("weibull_min", key)
+    return draw(_weibull, key, scale, concentration, shape=shape, dtype=dtype)
+
+
+def _weibull(
+    key: Node, scale: Node, concentration: Node, shape: Shape, dtype: Dtype
+) -> Node:
+    full = np.broadcast_shapes(shape, scale.shape, concentration.shape)
+    waiting = broadcast_to(_exponential(key, shape, dtype), full)
+    scale, concentration = (
+        broadcast_to(cast(x, dtype), full) for x in (scale, concentration)
+    )
+    return mul(power(waiting, div(const_like(waiting, 1), concentration)), scale)
+
+
+def triangular(
+    key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
+) -> Any:
+    """The triangular distribution on [left, right] with its peak at `mode`."""
+    dtype = as_float("triangular", dtype)
+    parameters = (left, mode, right)
+    return _draw_scaled(_triangular, "triangular", key, parameters, shape, dtype)
+
+
+def _triangular(
+    key: Node, left: Node, mode: Node, right: Node, shape: Shape, dtype: Dtype
+) -> Node:
+    u = unit(key, shape, dtype)
+    width = sub(right, left)
+    rising = add(left, sqrt(mul(mul(u, width), sub(mode, left))))
+    rest = sub(const_like(u, 1), u)
+    falling = sub(right, sqrt(mul(mul(rest, width), sub(right, mode))))
+    return select(lt(u, div(sub(mode, left), width)), rising, falling)
+
+
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """The number of trials with probability `p` until the first success.
+
+    Raises:
+      DtypeError: the dtype is no integer.
+    """
+    wanted = dtypes.as_dtype(int if dtype is None else dtype)
+    if not dtypes.is_integer(wanted):
+        raise DtypeError(f"random.geometric draws integer dtypes, got {wanted}")
+    shape = common_shape("geometric", shape, p)
+    own = aval_of(p).dtype
+    p = parameter(p, own if dtypes.is_float(own) else dtypes.default_dtype("f"))
+    return draw(_geometric, check_key("geometric", key), p, shape=shape, dtype=wanted)
+
+
+def _geometric(key: Node, p: Node, shape: Shape, dtype: Dtype) -> Node:
+    if not dtypes.is_float(p.dtype):
+        p = cast(p, dtypes.default_dtype("f"))
+    u = unit(key, shape, p.dtype)
+    u = select(eq(u, const_like(u, 0)), const_like(u, 1), u)
+    trials = floor(div(log(u), broadcast_to(log1p(neg(p)), shape)))
+    return cast(add(trials, const_like(trials, 1)), dtype)
+
+
+# How they are called.
+
+
+def _draw_standard(build: Any, name: str, key: Any, shape: Any, dtype: Any) -> Any:
+    dtype = as_float(name, dtype)
+    shape = as_shape(name, shape)
+    return draw(build, check_key(name, key), shape=shape, dtype=dtype)
+
+
+def _draw_scaled(
+    build: Any, name: str, key: Any, parameters: Any, shape: Any, dtype: Dtype
+) -> Any:
+    shape = common_shape(name, shape, *parameters)
+    operands = [parameter(x, dtype) for x in parameters]
+    check_key(name, key)
+    return draw(_scaled, key, *operands, sampler=build, shape=shape, dtype=dtype)
+
+
+def _scaled(
+    key: Node, *parameters: Node, sampler: Any, shape: Shape, dtype: Dtype
+) -> Node:
+    full = [broadcast_to(cast(x, dtype), shape) for x in parameters]
+    return sampler(key, *full, shape, dtype)

@@ -1,0 +1,140 @@
+"""How a sampler runs: recorded where something is traced, evaluated where not.
+
+A sampler is written as a function of nodes. The graph of an eager call is kept, by
+the types of the operands and the static arguments.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
+from ftrace.trace.avals import Shape
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.broadcast import expand
+from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.tracer import (
+    aval_of,
+    broadcast_shapes,
+    check_fits,
+    current_scope,
+    run_fused,
+    scope_of,
+)
+
+Build = Callable[..., Node]
+
+
+def draw(build: Build, *operands: Any, **statics: Any) -> Any:
+    """`build(*nodes, **statics)` as a value.
+
+    In a function under a transform it is recorded also where no operand is traced:
+    the numbers belong to the program, and asking for its shapes must not draw them.
+    """
+    scope = scope_of(operands) or current_scope()
+    if scope is not None:
+        return scope.wrap(build(*[scope.lift(x) for x in operands], **statics))
+    return run_fused(_record, operands, build=build, **statics)
+
+
+def _record(*tracers: Any, build: Build, **statics: Any) -> Any:
+    nodes = [tracer.node for tracer in tracers]
+    return tracers[0].scope.wrap(build(*nodes, **statics))
+
+
+# What the samplers ask of their arguments.
+
+
+def check_key(name: str, key: Any) -> Any:
+    """A single raw key.
+
+    Raises:
+      ArgumentError: it is no uint32 array whose last axis has size 2.
+      ValueRangeError: it is an array of several keys.
+    """
+    shape, dtype = check_keys(name, key)
+    if len(shape) != 1:
+        raise ValueRangeError(
+            f"random.{name} takes a single key, got an array of keys of shape {shape}; "
+            "use vmap to draw with each of them"
+        )
+    return key
+
+
+def check_keys(name: str, key: Any) -> tuple[Shape, np.dtype[Any]]:
+    """Shape and dtype of one or more raw keys."""
+    shape, dtype = getattr(key, "shape", None), getattr(key, "dtype", None)
+    if dtype != dtypes.uint32 or not shape or shape[-1] != 2:
+        got = f"{dtype} of shape {shape}" if shape is not None else f"{key!r:.60}"
+        raise ArgumentError(
+            f"random.{name}: a key is a uint32 array whose last axis has size 2, made "
+            f"by random.key(seed) or random.split; got {got}"
+        )
+    return shape, dtype
+
+
+def as_shape(name: str, shape: Any) -> Shape:
+    """A shape as a tuple of Python integers."""
+    try:
+        sizes = [shape] if hasattr(shape, "__index__") else list(shape)
+        result = tuple(operator.index(n) for n in sizes)
+    except TypeError as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(
+            f"random.{name}: a shape is a sequence of integers, got {shape!r}"
+        ) from None
+    if any(n < 0 for n in result):
+        raise ShapeError(f"random.{name}: sizes must not be negative, got {result}")
+    return result
+
+
+def as_float(name: str, dtype: Any, kinds: str = "f") -> np.dtype[Any]:
+    """A dtype of one of the kinds; None is the default float.
+
+    Raises:
+      DtypeError: it is of another kind.
+    """
+    found = dtypes.as_dtype(float if dtype is None else dtype)
+    if dtypes.kind(found) not in kinds:
+        words = "float or complex" if "c" in kinds else "float"
+        raise DtypeError(f"random.{name} draws {words} dtypes, got {found}")
+    return found
+
+
+def parameter(x: Any, dtype: np.dtype[Any]) -> Any:
+    """A Python number in the dtype that is drawn; arrays as they are."""
+    if type(x) in (bool, int, float):
+        check_fits(x, dtype)
+        return np.asarray(x).astype(dtype)[()]
+    aval_of(x)
+    return x
+
+
+def common_shape(name: str, shape: Any, *parameters: Any) -> Shape:
+    """The shape asked for, or by default that of the parameters.
+
+    Raises:
+      ShapeError: the parameters do not broadcast to it.
+    """
+    shapes: Sequence[Shape] = [aval_of(x).shape for x in parameters]
+    if shape is None:
+        return broadcast_shapes(f"random.{name}", shapes)
+    shape = as_shape(name, shape)
+    if broadcast_shapes(f"random.{name}", [shape, *shapes]) != shape:
+        raise ShapeError(
+            f"random.{name}: parameters of shapes {shapes} do not broadcast to shape "
+            f"{shape}"
+        )
+    return shape
+
+
+def broadcast_to(x: Node, shape: Shape) -> Node:
+    """`x` broadcast by NumPy's rules."""
+    missing = len(shape) - x.ndim
+    return expand(reshape(x, (1,) * missing + x.shape), shape)

@@ -1,0 +1,176 @@
+"""Sums of products in NumPy: as matrix products, so that the product is never stored.
+
+    out[…] = sum over `axes` of x[…]·y[…]
+
+The operands have one shape; along some axes an operand only repeats its elements
+(stride 0). Where each operand repeats what the other does not, this is a matrix
+product, and BLAS does it; where one of them never repeats, it is multiply and add.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ftrace import dtypes
+
+Array = np.ndarray[Any, Any]
+
+#: Integers up to this size, and sums of them, are exact in float64.
+_EXACT = 1 << 53
+#: A window that slides over an operand is copied in parts of about so many bytes.
+_PART = 1 << 25
+
+
+class _Layout(NamedTuple):
+    """How an operand becomes a stack of matrices: take, permute, reshape."""
+
+    index: tuple[Any, ...]
+    order: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+class _Recipe(NamedTuple):
+    left: _Layout
+    right: _Layout
+    permuted: tuple[int, ...]  # the shape of the product, an axis per kept axis
+    order: tuple[int, ...]  # of the kept axes
+    rows: int
+
+
+def sum_of_product(x: Array, y: Array, axes: tuple[int, ...], out: Any) -> Array | None:
+    """The sum of x·y over `axes`, which stay with size 1; None if it must be stored.
+
+    Args:
+      x, y: operands of one shape and dtype.
+      axes: the axes to sum over.
+      out: shape and dtype of the result.
+    """
+    recipe = _recipe(x.shape, _repeats(x), _repeats(y), axes)
+    if recipe is None:
+        return None
+    dtype = out.dtype
+    if dtype.itemsize == 2 and dtypes.is_float(dtype):
+        x, y = x.astype(np.float32), y.astype(np.float32)
+    left = _arranged(x, recipe.left)
+    right = _arranged(y, recipe.right)
+    if dtypes.is_integer(dtype):
+        product = _integer_product(left, right, recipe)
+    else:
+        product = _product(left, right, recipe)
+    product = product.reshape(recipe.permuted).transpose(recipe.order)
+    shape = _kept_shape(out.shape, x, y)
+    product = product.reshape(shape)
+    return product if shape == out.shape else np.broadcast_to(product, out.shape)
+
+
+def _kept_shape(shape: tuple[int, ...], x: Array, y: Array) -> tuple[int, ...]:
+    """Axes along which both operands repeat come back by broadcasting."""
+    pairs = zip(shape, x.strides, y.strides, strict=True)
+    return tuple(1 if sx == 0 and sy == 0 else n for n, sx, sy in pairs)
+
+
+def _repeats(x: Array) -> tuple[bool, ...]:
+    return tuple(s == 0 and n != 1 for s, n in zip(x.strides, x.shape, strict=True))
+
+
+@lru_cache(maxsize=1024)
+def _recipe(
+    shape: tuple[int, ...],
+    x_repeats: tuple[bool, ...],
+    y_repeats: tuple[bool, ...],
+    axes: tuple[int, ...],
+) -> _Recipe | None:
+    ndim = range(len(shape))
+    in_x = {a for a in ndim if not x_repeats[a]}
+    in_y = {a for a in ndim if not y_repeats[a]}
+    both = in_x & in_y
+    inner = [a for a in axes if shape[a] != 1]
+    rows = [a for a in ndim if a in in_x and a not in in_y]
+    columns = [a for a in ndim if a in in_y and a not in in_x]
+    if 0 in shape or not (rows or columns) or not both.issuperset(inner):
+        return None  # nothing repeats, or a sum over the axis of one operand alone
+    batch = [a for a in ndim if a in both and a not in axes]
+
+    def layout(groups: list[list[int]]) -> _Layout:
+        used = [a for group in groups for a in group]
+        index = tuple(slice(None) if a in used else 0 for a in ndim)
+        position = {a: i for i, a in enumerate(sorted(used))}
+        order = tuple(position[a] for a in used)
+        sizes = tuple(prod(shape[a] for a in group) for group in groups)
+        return _Layout(index, order, sizes if batch else sizes[1:])
+
+    kept = [*batch, *rows, *columns]
+    return _Recipe(
+        layout([batch, rows, inner]),
+        layout([batch, inner, columns]),
+        tuple(shape[a] for a in kept),
+        tuple(sorted(range(len(kept)), key=kept.__getitem__)),
+        len(rows),
+    )
+
+
+def _arranged(x: Array, layout: _Layout) -> Array:
+    """The operand with its axes in the order of the layout, still one by one."""
+    return x[layout.index].transpose(layout.order)
+
+
+def _product(left: Array, right: Array, recipe: _Recipe) -> Array:
+    right = _blas_ready(right.reshape(recipe.right.shape))
+    copied = left.nbytes > _PART and not _is_viewable(left, recipe.left.shape)
+    if copied and recipe.rows and len(recipe.left.shape) == 2:
+        return _product_in_parts(left, right, recipe)
+    return np.matmul(_blas_ready(left.reshape(recipe.left.shape)), right)
+
+
+def _product_in_parts(left: Array, right: Array, recipe: _Recipe) -> Array:
+    """By slices of the first row axis, so that a sliding window is never copied whole."""
+    count = left.shape[0]
+    rows, inner = recipe.left.shape
+    step = max(1, count * _PART // left.nbytes)
+    result = np.empty((rows, right.shape[1]), left.dtype)
+    for start in range(0, count, step):
+        part = left[start : start + step].reshape(-1, inner)
+        first = start * (rows // count)
+        np.matmul(part, right, out=result[first : first + part.shape[0]])
+    return result
+
+
+def _is_viewable(x: Array, shape: tuple[int, ...]) -> bool:
+    view = x.view()
+    try:
+        view.shape = shape
+    except (AttributeError, ValueError):
+        return False
+    return True
+
+
+def _blas_ready(x: Array) -> Array:
+    """NumPy hands a matrix to BLAS only if its rows or its columns are contiguous."""
+    row, column = x.strides[-2:]
+    height, width = x.shape[-2:]
+    item = x.itemsize
+    if (column == item and row >= width * item) or (
+        row == item and column >= height * item
+    ):
+        return x
+    return np.ascontiguousarray(x)
+
+
+def _integer_product(left: Array, right: Array, recipe: _Recipe) -> Array:
+    """Through BLAS in float64 wherever that is exact: NumPy's own loop is slow."""
+    dtype = left.dtype
+    a, b = left.reshape(recipe.left.shape), right.reshape(recipe.right.shape)
+    if a.size * b.shape[-1] > 4096:
+        reach = _magnitude(a) * _magnitude(b) * a.shape[-1]
+        if reach < _EXACT:
+            exact = np.matmul(a.astype(np.float64), b.astype(np.float64))
+            return exact.astype(np.int64).astype(dtype)
+    return np.matmul(a, b)
+
+
+def _magnitude(x: Array) -> int:
+    return max(abs(int(x.max())), abs(int(x.min())))

@@ -1,0 +1,157 @@
+"""NumPy evaluation of a graph, node by node: the reference, and eager operations.
+
+A `Plan` is made once from nodes and may be run often: the steps in order, the places
+of their operands, and what is let go after each. The product that a sum over expanded
+operands would add up is never made (`contract.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace.trace.contract import sum_of_product
+from ftrace.trace.graph import Graph, Node
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.elementwise import mul
+from ftrace.trace.primitives.movement import shear_p
+from ftrace.trace.primitives.source import const_p
+
+
+def evaluate_graph(graph: Graph, *arguments: Any) -> list[Any]:
+    """The outputs of a graph for NumPy arrays, one per input that is not captured."""
+    captured = [np.asarray(value) for value in graph.captured]
+    return Plan(graph.outputs, graph.inputs)([*arguments, *captured])
+
+
+def evaluate(outputs: Sequence[Node], known: Mapping[Node, Any]) -> list[Any]:
+    """The values of nodes, given those of the variables that they need.
+
+    Args:
+      outputs: what to evaluate.
+      known: values of variables, and of any other nodes that were evaluated before.
+    """
+    return Plan(outputs, tuple(known))(list(known.values()))
+
+
+class Plan:
+    """The steps that lead from the values of some nodes to those of others.
+
+    Args:
+      outputs: the nodes whose values a call returns.
+      given: the nodes whose values a call gets; `Plan(...)(values)`.
+    """
+
+    __slots__ = ("_constants", "_outputs", "_size", "_steps")
+
+    def __init__(self, outputs: Sequence[Node], given: Sequence[Node]) -> None:
+        known = set(given)
+        nodes = _needed(outputs, known)
+        deferred = _products_to_defer(nodes, outputs)
+        slots = {node: i for i, node in enumerate(given)}
+        self._size = len(given)
+        self._constants: list[tuple[int, Any]] = []
+        steps: list[tuple[Node, bool, tuple[int, ...], int]] = []
+        for node in nodes:
+            if node in deferred:
+                continue
+            slots[node] = slot = self._size
+            self._size += 1
+            if node.op is const_p:
+                self._constants.append((slot, apply(node, ())))
+                continue
+            contracts = node.op is reduce_sum_p and node.src[0] in deferred
+            sources = node.src[0].src if contracts else node.src
+            steps.append((node, contracts, tuple(slots[s] for s in sources), slot))
+        self._outputs = [slots[node] for node in outputs]
+        self._steps = _with_releases(steps, {*self._outputs, *range(len(given))})
+
+    def __call__(self, values: Sequence[Any]) -> list[Any]:
+        slots: list[Any] = [*values, *[None] * (self._size - len(values))]
+        for slot, value in self._constants:
+            slots[slot] = value
+        with np.errstate(all="ignore"):
+            for node, contracts, sources, slot, finished in self._steps:
+                operands = [slots[s] for s in sources]
+                if contracts:
+                    slots[slot] = contract(node, *operands)
+                else:
+                    slots[slot] = apply(node, operands)
+                for last in finished:
+                    slots[last] = None
+        return [slots[slot] for slot in self._outputs]
+
+
+def _needed(outputs: Sequence[Node], known: set[Node]) -> list[Node]:
+    """The nodes that must be computed, sources first."""
+    seen: set[Node] = set()
+    pending = [n for n in outputs if n not in known]
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen.add(node)
+            pending.extend(s for s in node.src if s not in known and s not in seen)
+    return sorted(seen, key=lambda n: n.serial)
+
+
+def _products_to_defer(nodes: Sequence[Node], outputs: Sequence[Node]) -> set[Node]:
+    """Products that nothing but one sum uses."""
+    sums = {n.src[0] for n in nodes if n.op is reduce_sum_p and n.src[0].op is mul}
+    found = sums.difference(outputs).intersection(nodes)
+    if not found:
+        return found
+    uses = dict.fromkeys(found, 0)
+    for node in nodes:
+        for source in node.src:
+            if source in uses:
+                uses[source] += 1
+    return {product for product in found if uses[product] == 1}
+
+
+def _with_releases(
+    steps: Sequence[tuple[Node, bool, tuple[int, ...], int]], kept: set[int]
+) -> list[tuple[Node, bool, tuple[int, ...], int, tuple[int, ...]]]:
+    """Adds to each step the slots that no later step reads."""
+    alive_later = set(kept)
+    found: list[Any] = []
+    for node, contracts, sources, slot in reversed(steps):
+        finished = tuple({s for s in (*sources, slot) if s not in alive_later})
+        alive_later.update(sources)
+        found.append((node, contracts, sources, slot, finished))
+    return found[::-1]
+
+
+def apply(node: Node, operands: Sequence[Any]) -> Any:
+    """The value of one node."""
+    if node.op is shear_p and (window := _window_view(node, operands[0])) is not None:
+        return window
+    return settle(node.op.numpy(node.aval, node.arg, *operands), node.aval.dtype)
+
+
+def settle(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A result of NumPy as an array of the dtype that the record promises."""
+    array = np.asarray(value)
+    return array if array.dtype == dtype else array.astype(dtype)
+
+
+def contract(node: Node, x: Any, y: Any) -> Any:
+    """The value of a sum over a product, from the operands of the product."""
+    axes: Any = node.arg
+    result = sum_of_product(x, y, axes, node.aval)
+    if result is None:
+        result = reduce_sum_p.numpy(node.aval, axes, apply(node.src[0], (x, y)))
+    return settle(result, node.aval.dtype)
+
+
+def _window_view(node: Node, z: Any) -> Any:
+    """The sliding window as a view, where every element of it is inside."""
+    axis, window, stride, dilation, size = node.arg  # type: ignore[misc]
+    reach = (size - 1) * stride + (z.shape[window] - 1) * dilation
+    if node.size == 0 or z.strides[window] != 0 or reach >= z.shape[axis]:
+        return None
+    strides = list(z.strides)
+    strides[window] = dilation * strides[axis]
+    strides[axis] *= stride
+    return np.lib.stride_tricks.as_strided(z, node.shape, strides, writeable=False)

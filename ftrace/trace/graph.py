@@ -1,0 +1,298 @@
+"""The graph: immutable, interned nodes.
+
+    Node  = op, aval, src, arg            the same four are the same object
+    Graph = inputs, outputs, captured     closed over nothing
+
+A node's *sources* always exist before it does, so that its serial number orders any
+set of nodes topologically: no walk in this package recurses.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ftrace.errors import GraphError
+from ftrace.origin import Origin, user_origin
+from ftrace.trace.avals import Shape, ShapedArray
+
+if TYPE_CHECKING:
+    from ftrace.trace.primitives.record import Primitive
+
+Aval = ShapedArray
+
+
+class Node:
+    """One operation on arrays: compared by identity, hashed by identity.
+
+    Attributes:
+      op: the primitive.
+      aval: shape and dtype of the result.
+      src: the operands.
+      arg: what else the operation needs; static and hashable.
+      origin: the user's line that made it first. Not part of its identity.
+      serial: greater than that of each source.
+    """
+
+    __slots__ = ("__weakref__", "arg", "aval", "op", "origin", "serial", "src")
+
+    op: Primitive
+    aval: Aval
+    src: tuple[Node, ...]
+    arg: Hashable
+    origin: Origin | None
+    serial: int
+
+    @property
+    def shape(self) -> Shape:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.aval.shape)
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} #{self.serial} {self.aval!r}>"
+
+
+_table: dict[Any, weakref.ref[Node]] = {}
+_table_lock = threading.RLock()
+_serials = itertools.count()
+_by_serial = attrgetter("serial")
+
+
+class _Provenance(threading.local):
+    """The origin that new nodes take; None asks the Python stack."""
+
+    origin: Origin | None = None
+
+
+_provenance = _Provenance()
+
+
+class _Reference(weakref.ref[Node]):
+    __slots__ = ("key",)
+    key: Any
+
+
+def _forget(reference: weakref.ref[Node]) -> None:
+    key = reference.key  # type: ignore[attr-defined]
+    if _table.get(key) is reference:
+        del _table[key]
+
+
+def make_node(
+    op: Primitive, aval: Aval, src: tuple[Node, ...], arg: Hashable = None
+) -> Node:
+    """The one node with these four parts. Shapes are not checked: call the op."""
+    key = (op, aval, src, arg)
+    reference = _table.get(key)
+    node = reference() if reference is not None else None
+    if node is not None:
+        return node
+    with _table_lock:
+        reference = _table.get(key)
+        node = reference() if reference is not None else None
+        if node is None:
+            node = object.__new__(Node)
+            node.op = op
+            node.aval = aval
+            node.src = src
+            node.arg = arg
+            node.origin = _provenance.origin or user_origin()
+            node.serial = next(_serials)
+            reference = _Reference(node, _forget)
+            reference.key = key
+            _table[key] = reference
+    return node
+
+
+def interned_count() -> int:
+    """How many nodes are alive in the process."""
+    return len(_table)
+
+
+def with_origin(node: Node | None, function: Callable[..., Any], *args: Any) -> Any:
+    """Calls `function(*args)`; the nodes that it makes take the origin of `node`."""
+    outer = _provenance.origin
+    _provenance.origin = node.origin if node is not None else None
+    try:
+        return function(*args)
+    finally:
+        _provenance.origin = outer
+
+
+class inherited_origin:  # noqa: N801  (reads as a statement: `with inherited_origin()`)
+    """A block in which `take(node)` sets the origin of the nodes made after it."""
+
+    __slots__ = ("outer",)
+
+    def __enter__(self) -> Callable[[Node], None]:
+        self.outer = _provenance.origin
+        return _take_origin
+
+    def __exit__(self, *_: object) -> None:
+        _provenance.origin = self.outer
+
+
+def _take_origin(node: Node) -> None:
+    _provenance.origin = node.origin
+
+
+# Walks.
+
+
+def toposort(outputs: Iterable[Node]) -> list[Node]:
+    """All nodes that the outputs need, sources first."""
+    seen = set(outputs)
+    pending = list(seen)
+    while pending:
+        for source in pending.pop().src:
+            if source not in seen:
+                seen.add(source)
+                pending.append(source)
+    return sorted(seen, key=_by_serial)
+
+
+def dependents(outputs: Iterable[Node], leaves: Iterable[Node]) -> list[Node]:
+    """Those nodes of `toposort(outputs)` that use one of the leaves, leaves included."""
+    found = set(leaves)
+    ordered: list[Node] = []
+    for node in toposort(outputs):
+        if node in found or not found.isdisjoint(node.src):
+            found.add(node)
+            ordered.append(node)
+    return ordered
+
+
+def substitute(outputs: Sequence[Node], mapping: Mapping[Node, Node]) -> list[Node]:
+    """The outputs with every node of `mapping` replaced by its value, all at once.
+
+    A replacement has the shape and dtype of what it replaces.
+    """
+    replaced: dict[Node, Node] = dict(mapping)
+    with inherited_origin() as take:
+        for node in toposort(outputs):
+            if node in replaced or replaced.keys().isdisjoint(node.src):
+                continue
+            take(node)
+            replaced[node] = rebuild(node, tuple(replaced.get(s, s) for s in node.src))
+    return [replaced.get(node, node) for node in outputs]
+
+
+def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
+    """`node` over other sources of the same shapes and dtypes."""
+    if src == node.src:
+        return node
+    if all(new.aval is old.aval for new, old in zip(src, node.src, strict=True)):
+        return make_node(node.op, node.aval, src, node.arg)
+    return node.op(*src, arg=node.arg)
+
+
+def count_uses(outputs: Sequence[Node]) -> dict[Node, int]:
+    """How many times each node is used as a source or an output."""
+    uses = dict.fromkeys(outputs, 0)
+    for output in outputs:
+        uses[output] += 1
+    for node in toposort(outputs):
+        for source in node.src:
+            uses[source] = uses.get(source, 0) + 1
+    return uses
+
+
+# Constants: keyed by dtype and bits, so that -0.0 and every NaN are themselves.
+
+
+def constant_bits(value: Any, dtype: np.dtype[Any]) -> bytes:
+    """The bytes of a scalar in a dtype."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(value).astype(dtype).tobytes()
+
+
+def constant_value(node: Node) -> Any:
+    """The NumPy scalar of a constant node."""
+    bits = node.arg
+    if not isinstance(bits, bytes):
+        raise GraphError(f"{node!r} is not a constant")
+    return np.frombuffer(bits, node.dtype)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A function of arrays: `outputs` in terms of `inputs`.
+
+    Attributes:
+      inputs: leaf nodes: the arguments, then one per captured array.
+      outputs: what is computed.
+      captured: concrete arrays that the function closed over: the values of the
+        last inputs.
+    """
+
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    captured: tuple[Any, ...] = ()
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes, sources first, unused inputs too."""
+        return toposort((*self.inputs, *self.outputs))
+
+    def __str__(self) -> str:
+        return render_graph(self)
+
+    __repr__ = __str__
+
+
+def render_graph(graph: Graph, source_lines: bool = True) -> str:
+    """The graph as text: a line per node, with shape, dtype and the user's line."""
+    names: dict[Node, str] = {}
+    letters = _names()
+    lines: list[str] = []
+    for node in graph.inputs:
+        names[node] = next(letters)
+    heading = " ".join(f"{names[n]}:{n.aval!r}" for n in graph.inputs)
+    for node in graph.nodes:
+        if node in names:
+            continue
+        if node.op.name == "const" and node.aval.shape == ():
+            names[node] = f"{constant_value(node)}:{node.aval!r}"
+            continue
+        names[node] = next(letters)
+        call = f"const[{constant_value(node)}]" if node.op.name == "const" else node.op.render(node)
+        text = f"  {names[node]}:{node.aval!r} = {call}"
+        operands = " ".join(names[s] for s in node.src)
+        text = f"{text} {operands}" if operands else text
+        if source_lines and node.origin is not None:
+            text = f"{text:<58} # {node.origin}"
+        lines.append(text)
+    result = ", ".join(names[n] for n in graph.outputs)
+    return "\n".join([f"graph ({heading}):", *lines, f"  return {result}"])
+
+
+def _names() -> Iterator[str]:
+    alphabet = "abcdefghijklmnopqrstuvwxyz"
+    for length in itertools.count(1):
+        for letters in itertools.product(alphabet, repeat=length):
+            yield "".join(letters)
+
+
+def is_constant(node: Node, value: Any = None) -> bool:
+    """Is it a constant node, and equal to `value` where one is given?"""
+    if not isinstance(node.arg, bytes) or node.op.name != "const":
+        return False
+    return value is None or bool(constant_value(node) == value)

@@ -1,0 +1,1 @@
+"""The primitives, by family. Each file is one family and one idea."""

@@ -1,0 +1,97 @@
+"""Expand and sum: each is the transpose of the other.
+
+    expand  (3, 1) -> (3, 4)    repeats along axes of size 1
+    sum     (3, 4) -> (3, 1)    adds along axes, which stay with size 1
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import AxisError, DtypeError, ShapeError
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.graph import Node, make_node
+from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.source import const_p
+
+
+def _infer_expand(shape: Any, x: ShapedArray) -> ShapedArray:
+    if len(shape) != x.ndim or any(
+        n not in (1, m) or m < 0 for n, m in zip(x.shape, shape, strict=True)
+    ):
+        raise ShapeError(
+            f"broadcast: cannot broadcast {x!r} to {shape}; only axes of size 1 grow"
+        )
+    return x.with_shape(shape)
+
+
+def _transpose_expand(node: Node, ct: Node, i: int) -> Node:
+    grown = zip(node.src[0].shape, node.shape, strict=True)
+    return reduce_sum(ct, tuple(a for a, (n, m) in enumerate(grown) if n != m))
+
+
+def _batch_expand(node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]) -> Node:
+    return expand(src[0], (src[0].shape[0], *node.shape))
+
+
+expand_p = Primitive(
+    "expand", "movement", _infer_expand,
+    lambda aval, shape, x: np.broadcast_to(x, shape),
+    _batch_expand, transpose=_transpose_expand, linear=True, zero_at_zero=True,
+    doc="repeats along axes of size 1",
+)  # fmt: skip
+
+
+def expand(x: Node, shape: Shape) -> Node:
+    if x.shape == shape:
+        return x
+    if x.op is const_p and len(shape) == x.ndim:
+        return make_node(const_p, _infer_expand(shape, x.aval), (), x.arg)
+    return expand_p(x, arg=shape)
+
+
+def broadcast_leading(x: Node, shape: Shape) -> Node:
+    """`x` with more leading axes, to `shape`."""
+    if x.op is const_p:
+        return make_node(const_p, x.aval.with_shape(shape), (), x.arg)
+    missing = len(shape) - x.ndim
+    return expand(reshape(x, (1,) * missing + x.shape), shape)
+
+
+def infer_reduction(name: str, kinds: str, axes: Any, x: ShapedArray) -> ShapedArray:
+    """Shape rule of every reduction: the reduced axes stay with size 1."""
+    if dtypes.kind(x.dtype) not in kinds:
+        raise DtypeError(f"{name} is not defined for {x!r}")
+    if len(set(axes)) != len(axes) or any(not 0 <= a < x.ndim for a in axes):
+        raise AxisError(f"{name}: axes {axes} do not fit {x!r}")
+    shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
+    return x.with_shape(shape)
+
+
+def batch_reduction(
+    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]
+) -> Node:
+    axes: Any = node.arg
+    return node.op(src[0], arg=tuple(a + 1 for a in axes))
+
+
+def _sum_value(aval: ShapedArray, axes: Any, x: Any) -> Any:
+    wide = np.float32 if aval.dtype.itemsize == 2 and dtypes.is_float(aval.dtype) else None
+    return np.add.reduce(x, axis=axes, keepdims=True, dtype=wide or aval.dtype)
+
+
+reduce_sum_p = Primitive(
+    "reduce_sum", "reduction",
+    lambda axes, x: infer_reduction("sum", "iufc", axes, x),
+    _sum_value, batch_reduction, linear=True, zero_at_zero=True, dtypes="iufc",
+    transpose=lambda node, ct, i: expand(ct, node.src[0].shape),
+    doc="the sum along axes, which stay with size 1",
+)  # fmt: skip
+
+
+def reduce_sum(x: Node, axes: tuple[int, ...]) -> Node:
+    return reduce_sum_p(x, arg=axes) if axes else x

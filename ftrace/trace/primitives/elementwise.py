@@ -1,0 +1,707 @@
+"""Elementwise primitives, a row each: name, meaning, derivative.
+
+All operands have one shape. A derivative is written as the factor of the tangent, in
+terms of the operands and the result; `scale` multiplies, and lets an exact zero win
+over infinity and NaN, so that a branch not taken adds nothing to a gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import DtypeError, ShapeError
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Node, constant_value
+from ftrace.trace.primitives import special
+from ftrace.trace.primitives.broadcast import broadcast_leading, expand_p
+from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.source import const, const_like, const_p, zeros_like
+
+Factor = Callable[..., Node]
+Ufunc = Callable[..., Any]
+
+
+def _check(name: str, kinds: str, avals: tuple[ShapedArray, ...]) -> None:
+    first = avals[0]
+    for aval in avals:
+        if aval.shape != first.shape:
+            shapes = " and ".join(map(repr, avals))
+            raise ShapeError(f"{name}: the operands differ in shape: {shapes}")
+        if aval.dtype != first.dtype:
+            shapes = " and ".join(map(repr, avals))
+            raise DtypeError(f"{name}: the operands differ in dtype: {shapes}")
+    if dtypes.kind(first.dtype) not in kinds:
+        raise DtypeError(f"{name} is not defined for {first!r}; convert with .astype")
+
+
+def batch_elementwise(
+    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]
+) -> Node:
+    """Operands without the batch axis get it by broadcasting."""
+    shape = next(s.shape for s, has in zip(src, batched, strict=True) if has)
+    return node.op(*[broadcast_leading(s, shape) for s in src], arg=node.arg)
+
+
+def _sum_tangents(terms: Sequence[Node | None]) -> Node | None:
+    total: Node | None = None
+    for term in terms:
+        if term is not None:
+            total = term if total is None else add(total, term)
+    return total
+
+
+def _no_tangent(node: Node, tangents: Sequence[Node | None]) -> None:
+    return None
+
+
+def _elementwise(
+    name: str,
+    family: str,
+    kinds: str,
+    numpy: Ufunc,
+    derivatives: Sequence[Factor | None],
+    result: Callable[[ShapedArray], np.dtype[Any]] | None = None,
+    **record: Any,
+) -> Primitive:
+    """A primitive whose derivative is a factor per operand, `f(*operands, result)`.
+
+    No derivatives at all make it constant almost everywhere: its tangent is zero.
+    """
+    arity = {"unary": 1, "compare": 2, "binary": 2}[family]
+
+    def infer(arg: Any, *avals: ShapedArray) -> ShapedArray:
+        if len(avals) != arity:
+            raise ShapeError(f"{name} takes {arity} operands, got {len(avals)}")
+        _check(name, kinds, avals)
+        weak = all(aval.weak_type for aval in avals)
+        dtype = avals[0].dtype if result is None else result(avals[0])
+        return ShapedArray.of(avals[0].shape, dtype, weak and result is None)
+
+    def jvp(node: Node, tangents: Sequence[Node | None]) -> Node | None:
+        return _sum_tangents(
+            [
+                scale(tangent, factor(*node.src, node))
+                for tangent, factor in zip(tangents, derivatives, strict=True)
+                if tangent is not None and factor is not None
+            ]
+        )
+
+    if "transpose" not in record and "jvp" not in record:
+        record["jvp"] = jvp if derivatives else _no_tangent
+    return Primitive(
+        name, family, infer, lambda aval, arg, *xs: numpy(*xs), batch_elementwise,
+        dtypes=kinds, **record,
+    )  # fmt: skip
+
+
+def _unary(
+    name: str, kinds: str, numpy: Ufunc, derivative: Factor | None = None, **record: Any
+) -> Primitive:
+    factors = () if derivative is None else (derivative,)
+    return _elementwise(name, "unary", kinds, numpy, factors, **record)
+
+
+def _binary(
+    name: str, kinds: str, numpy: Ufunc, *derivatives: Factor | None, **record: Any
+) -> Primitive:
+    return _elementwise(name, "binary", kinds, numpy, derivatives, **record)
+
+
+def _to_bool(aval: ShapedArray) -> np.dtype[Any]:
+    return dtypes.bool_
+
+
+def _compare(name: str, kinds: str, numpy: Ufunc) -> Primitive:
+    return _elementwise(name, "compare", kinds, numpy, (), _to_bool)
+
+
+# Multiplication, and what makes zero win.
+
+
+def is_reused(node: Node) -> bool:
+    """Does a movement chain show one element several times (an `expand` below)?"""
+    while node.op.family == "movement":
+        if node.op is expand_p:
+            return True
+        node = node.src[0]
+    return False
+
+
+def scale(tangent: Node, factor: Node) -> Node:
+    """tangent · factor, where an exact zero on either side gives zero.
+
+    In a contraction (both sides repeat their elements) it is a plain product: there
+    the zeros are data, and a select per term would cost more than it tells.
+    """
+    if factor.op is const_p and np.isfinite(constant_value(factor)):
+        if constant_value(factor) == 1:
+            return tangent
+        return mul(tangent, factor)
+    if is_reused(tangent) and is_reused(factor):
+        return mul(tangent, factor)
+    return mul_zero(tangent, factor)
+
+
+def _transpose_product(node: Node, ct: Node, i: int) -> Node:
+    return scale(ct, node.src[1 - i])
+
+
+def _mul_zero(x: Any, y: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return np.where((x == 0) | (y == 0), np.zeros((), x.dtype), x * y)
+
+
+mul = _binary(
+    "mul", "biufc", np.multiply, lambda x, y, z: y, lambda x, y, z: x,
+    transpose=_transpose_product, commutative=True, zero_at_zero=True,
+    jvp=lambda node, t: _product_tangent(node, t), doc="x·y",
+)  # fmt: skip
+mul_zero = _binary(
+    "mul_zero", "iufc", _mul_zero, lambda x, y, z: y, lambda x, y, z: x,
+    transpose=_transpose_product, commutative=True, zero_at_zero=True,
+    jvp=lambda node, t: _product_tangent(node, t),
+    doc="x·y, and zero where either is zero, also beside infinity and NaN",
+)  # fmt: skip
+
+
+def _product_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
+    x, y = node.src
+    t, u = tangents
+    return _sum_tangents(
+        [
+            scale(t, y) if t is not None else None,
+            scale(u, x) if u is not None else None,
+        ]
+    )
+
+
+# Arithmetic.
+
+
+def _same(node: Node, ct: Node, i: int) -> Node:
+    return ct
+
+
+def _transpose_sub(node: Node, ct: Node, i: int) -> Node:
+    return neg(ct) if i else ct
+
+
+def _divide(x: Any, y: Any) -> Any:
+    """Integers truncate; division by zero gives -1, as XLA does."""
+    if not dtypes.is_integer(x.dtype):
+        return np.true_divide(x, y)
+    lowest = np.iinfo(x.dtype).min
+    overflow = (y == -1) & (x == lowest) if lowest else np.False_
+    safe = np.where((y == 0) | overflow, np.ones((), y.dtype), y)
+    quotient = x // safe
+    inexact = (x - quotient * safe != 0) & ((x < 0) != (safe < 0))
+    quotient = quotient + inexact.astype(x.dtype)
+    return np.where(y == 0, np.asarray(-1).astype(x.dtype), quotient)
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """The sign of the dividend; x for a zero integer divisor, as XLA does."""
+    if not dtypes.is_integer(x.dtype):
+        return np.fmod(x, y)
+    overflow = (y == -1) if np.iinfo(x.dtype).min else np.False_
+    safe = np.where((y == 0) | overflow, np.ones((), y.dtype), y)
+    return np.where(y == 0, x, np.fmod(x, safe))
+
+
+def _difference_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
+    t, u = tangents
+    if u is None:
+        return t
+    return neg(u) if t is None else sub(t, u)
+
+
+add = _binary(
+    "add", "biufc", np.add, transpose=_same, linear=True, commutative=True,
+    jvp=lambda node, t: _sum_tangents(t), zero_at_zero=True, doc="x + y",
+)  # fmt: skip
+sub = _binary(
+    "sub", "iufc", np.subtract, transpose=_transpose_sub, linear=True,
+    jvp=_difference_tangent, zero_at_zero=True, doc="x - y",
+)  # fmt: skip
+neg = _unary(
+    "neg", "iufc", np.negative, transpose=lambda node, ct, i: neg(ct), linear=True,
+    zero_at_zero=True, doc="-x",
+)  # fmt: skip
+div = _binary(
+    "div", "iufc", _divide,
+    transpose=lambda node, ct, i: scale(ct, reciprocal(node.src[1])),
+    jvp=lambda node, t: _quotient_tangent(node, t),
+    doc="x/y; integers truncate toward zero, and x/0 is -1",
+)  # fmt: skip
+
+
+def _quotient_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
+    y = node.src[1]
+    t, u = tangents
+    top = scale(t, reciprocal(y)) if t is not None else None
+    if u is None:
+        return top
+    return _sum_tangents([top, neg(scale(u, div(node, y)))])
+
+
+rem = _binary(
+    "rem", "iuf", _remainder, lambda x, y, z: const_like(x, 1),
+    lambda x, y, z: neg(truncate(div(x, y))),
+    doc="the remainder with the sign of x; x for an integer y = 0",
+)  # fmt: skip
+power = _binary(
+    "pow", "fc", np.power,
+    lambda x, y, z: select(
+        eq(y, zeros_like(y)), zeros_like(x), mul(y, power(x, sub(y, one_like(y))))
+    ),
+    lambda x, y, z: mul_zero(
+        log(select(_is_zero_base(x, y), one_like(x), x)), z
+    ),
+    doc="x to the power y",
+)  # fmt: skip
+
+
+def _is_zero_base(x: Node, y: Node) -> Node:
+    """Where log(x) must not be asked: 0 to a power has no slope in the power."""
+    return eq(x, zeros_like(x))
+
+
+def one_like(x: Node) -> Node:
+    return const_like(x, 1)
+
+
+def reciprocal(x: Node) -> Node:
+    return div(one_like(x), x)
+
+
+def _ties(x: Node, y: Node, z: Node) -> Node:
+    """1 where x is the result, 1/2 where y is too, 0 elsewhere: a tie is shared."""
+    half = const_like(x, 0.5)
+    share = select(eq(y, z), half, one_like(x))
+    return select(eq(x, z), share, zeros_like(x))
+
+
+maximum = _binary(
+    "max", "biuf", np.maximum, _ties, lambda x, y, z: _ties(y, x, z),
+    commutative=True, zero_at_zero=True, doc="the greater; NaN wins",
+)  # fmt: skip
+minimum = _binary(
+    "min", "biuf", np.minimum, _ties, lambda x, y, z: _ties(y, x, z),
+    commutative=True, zero_at_zero=True, doc="the lesser; NaN wins",
+)  # fmt: skip
+
+
+def _absolute_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
+    (x,), (t,) = node.src, tangents
+    if t is None:
+        return None
+    if dtypes.is_complex(x.dtype):  # the real part of conj(x)·t / |x|
+        unit = div(conj(x), cast(maximum(node, tiny_like(node)), x.dtype))
+        return real(scale(t, unit))
+    return scale(t, sign(x))
+
+
+def tiny_like(x: Node) -> Node:
+    """The least positive normal number."""
+    return const_like(x, np.finfo(x.dtype).tiny)
+
+
+absolute = _unary(
+    "abs", "iufc", np.absolute, jvp=_absolute_tangent, zero_at_zero=True,
+    result=lambda aval: real_dtype(aval.dtype), doc="|x|",
+)  # fmt: skip
+
+
+def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of the parts of a complex one; a real dtype itself."""
+    return {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(
+        dtype, dtype
+    )
+
+
+def complex_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The complex dtype whose parts have this one."""
+    return dtypes.complex128 if dtype == dtypes.float64 else dtypes.complex64
+
+
+def _sign(x: Any) -> Any:
+    if dtypes.kind(x.dtype) == "f":
+        return np.where(np.isnan(x) | (x == 0), x, np.copysign(np.ones((), x.dtype), x))
+    return np.sign(x)
+
+
+sign = _unary("sign", "iufc", _sign, zero_at_zero=True, doc="-1, 0 or 1; x/|x|")
+floor = _unary("floor", "f", np.floor, zero_at_zero=True, doc="rounded down")
+ceil = _unary("ceil", "f", np.ceil, zero_at_zero=True, doc="rounded up")
+truncate = _unary("trunc", "f", np.trunc, zero_at_zero=True, doc="rounded toward 0")
+round_even = _unary(
+    "round", "f", np.rint, zero_at_zero=True, doc="rounded to the nearest, ties to even"
+)
+
+# Exponential, logarithm, roots.
+
+exp = _unary("exp", "fc", np.exp, lambda x, y: y, doc="e to the power x")
+exp2 = _unary(
+    "exp2", "fc", np.exp2, lambda x, y: mul(y, const_like(y, math.log(2))),
+    doc="2 to the power x",
+)  # fmt: skip
+expm1 = _unary(
+    "expm1", "fc", np.expm1, lambda x, y: add(y, one_like(y)), zero_at_zero=True,
+    doc="exp(x) - 1, exact near 0",
+)  # fmt: skip
+log = _unary("log", "fc", np.log, lambda x, y: reciprocal(x), doc="natural logarithm")
+log2 = _unary(
+    "log2", "fc", np.log2,
+    lambda x, y: div(const_like(x, 1 / math.log(2)), x), doc="logarithm to base 2",
+)  # fmt: skip
+log1p = _unary(
+    "log1p", "fc", np.log1p, lambda x, y: reciprocal(add(x, one_like(x))),
+    zero_at_zero=True, doc="log(1 + x), exact near 0",
+)  # fmt: skip
+sqrt = _unary(
+    "sqrt", "fc", np.sqrt, lambda x, y: div(const_like(y, 0.5), y), zero_at_zero=True,
+    doc="square root",
+)  # fmt: skip
+rsqrt = _unary(
+    "rsqrt", "fc", lambda x: np.reciprocal(np.sqrt(x)),
+    lambda x, y: mul(const_like(y, -0.5), div(y, x)), doc="1/sqrt(x)",
+)  # fmt: skip
+cbrt = _unary(
+    "cbrt", "f", np.cbrt, lambda x, y: div(y, mul(const_like(x, 3), x)),
+    zero_at_zero=True, doc="cube root",
+)  # fmt: skip
+
+
+def _logistic(x: Any) -> Any:
+    with np.errstate(over="ignore"):
+        return np.reciprocal(1 + np.exp(-x))
+
+
+logistic = _unary(
+    "logistic", "fc", _logistic, lambda x, y: mul(y, sub(one_like(y), y)),
+    doc="1/(1 + exp(-x))",
+)  # fmt: skip
+
+# Trigonometric and hyperbolic functions.
+
+
+def _square(x: Node) -> Node:
+    return mul(x, x)
+
+
+sin = _unary("sin", "fc", np.sin, lambda x, y: cos(x), zero_at_zero=True, doc="sine")
+cos = _unary("cos", "fc", np.cos, lambda x, y: neg(sin(x)), doc="cosine")
+tan = _unary(
+    "tan", "fc", np.tan, lambda x, y: add(one_like(y), _square(y)), zero_at_zero=True,
+    doc="tangent",
+)  # fmt: skip
+asin = _unary(
+    "asin", "fc", np.arcsin, lambda x, y: rsqrt(sub(one_like(x), _square(x))),
+    zero_at_zero=True, doc="inverse sine",
+)  # fmt: skip
+acos = _unary(
+    "acos", "fc", np.arccos, lambda x, y: neg(rsqrt(sub(one_like(x), _square(x)))),
+    doc="inverse cosine",
+)  # fmt: skip
+atan = _unary(
+    "atan", "fc", np.arctan, lambda x, y: reciprocal(add(one_like(x), _square(x))),
+    zero_at_zero=True, doc="inverse tangent",
+)  # fmt: skip
+sinh = _unary(
+    "sinh", "fc", np.sinh, lambda x, y: cosh(x), zero_at_zero=True,
+    doc="hyperbolic sine",
+)  # fmt: skip
+cosh = _unary("cosh", "fc", np.cosh, lambda x, y: sinh(x), doc="hyperbolic cosine")
+tanh = _unary(
+    "tanh", "fc", np.tanh, lambda x, y: sub(one_like(y), _square(y)),
+    zero_at_zero=True, doc="hyperbolic tangent",
+)  # fmt: skip
+asinh = _unary(
+    "asinh", "fc", np.arcsinh, lambda x, y: rsqrt(add(_square(x), one_like(x))),
+    zero_at_zero=True, doc="inverse hyperbolic sine",
+)  # fmt: skip
+acosh = _unary(
+    "acosh", "fc", np.arccosh,
+    lambda x, y: mul(rsqrt(sub(x, one_like(x))), rsqrt(add(x, one_like(x)))),
+    doc="inverse hyperbolic cosine",
+)  # fmt: skip
+atanh = _unary(
+    "atanh", "fc", np.arctanh, lambda x, y: reciprocal(sub(one_like(x), _square(x))),
+    zero_at_zero=True, doc="inverse hyperbolic tangent",
+)  # fmt: skip
+
+
+def _atan2_norm(y: Node, x: Node) -> Node:
+    return add(_square(x), _square(y))
+
+
+atan2 = _binary(
+    "atan2", "f", np.arctan2, lambda y, x, z: div(x, _atan2_norm(y, x)),
+    lambda y, x, z: neg(div(y, _atan2_norm(y, x))), doc="the angle of (x, y)",
+)  # fmt: skip
+
+# Special functions.
+
+_ERF_SLOPE = 2 / math.sqrt(math.pi)
+
+
+def _gauss(x: Node, factor: float) -> Node:
+    return mul(const_like(x, factor), exp(neg(_square(x))))
+
+
+erf = _unary(
+    "erf", "f", special.erf, lambda x, y: _gauss(x, _ERF_SLOPE), zero_at_zero=True,
+    doc="error function",
+)  # fmt: skip
+erfc = _unary(
+    "erfc", "f", special.erfc, lambda x, y: _gauss(x, -_ERF_SLOPE), doc="1 - erf(x)"
+)
+erf_inv = _unary(
+    "erf_inv", "f", special.erf_inv,
+    lambda x, y: mul(const_like(y, 1 / _ERF_SLOPE), exp(_square(y))),
+    zero_at_zero=True, doc="inverse of erf",
+)  # fmt: skip
+lgamma = _unary(
+    "lgamma", "f", special.lgamma, lambda x, y: digamma(x), doc="log |gamma(x)|"
+)
+digamma = _unary(
+    "digamma", "f", special.digamma, jvp=_no_tangent,
+    no_derivative="polygamma is a composition; see scipy.special",
+    doc="derivative of lgamma",
+)  # fmt: skip
+
+# Complex numbers. A cotangent pairs with its value without conjugation, as in JAX.
+
+conj = _unary(
+    "conj", "c", np.conjugate, transpose=lambda node, ct, i: conj(ct), linear=True,
+    zero_at_zero=True, doc="complex conjugate",
+)  # fmt: skip
+real = _unary(
+    "real", "c", np.real, result=lambda aval: real_dtype(aval.dtype), linear=True,
+    transpose=lambda node, ct, i: make_complex(ct, zeros_like(ct)), zero_at_zero=True,
+    doc="real part",
+)  # fmt: skip
+imag = _unary(
+    "imag", "c", np.imag, result=lambda aval: real_dtype(aval.dtype), linear=True,
+    transpose=lambda node, ct, i: make_complex(zeros_like(ct), neg(ct)),
+    zero_at_zero=True, doc="imaginary part",
+)  # fmt: skip
+
+
+def _make_complex(x: Any, y: Any) -> Any:
+    result = np.empty(x.shape, complex_dtype(x.dtype))
+    result.real, result.imag = x, y
+    return result
+
+
+make_complex = _binary(
+    "complex", "f", _make_complex, result=lambda aval: complex_dtype(aval.dtype),
+    transpose=lambda node, ct, i: neg(imag(ct)) if i else real(ct), linear=True,
+    zero_at_zero=True, doc="x + iy, of float32 or float64 parts",
+)  # fmt: skip
+
+# Comparisons.
+
+eq = _compare("eq", "biufc", np.equal)
+ne = _compare("ne", "biufc", np.not_equal)
+lt = _compare("lt", "biuf", np.less)
+le = _compare("le", "biuf", np.less_equal)
+gt = _compare("gt", "biuf", np.greater)
+ge = _compare("ge", "biuf", np.greater_equal)
+is_finite = _unary(
+    "is_finite", "fc", np.isfinite, result=_to_bool, doc="neither infinite nor NaN"
+)
+
+# Bits. Shifts by the width or more give 0, or the sign.
+
+
+def _bits(dtype: np.dtype[Any]) -> int:
+    return 8 * dtype.itemsize
+
+
+def _unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(f"u{dtype.itemsize}")
+
+
+def _shifted(
+    shift: Ufunc, x: Any, n: Any, beyond: Any, view: np.dtype[Any]
+) -> Any:
+    width = _bits(x.dtype)
+    if n.size and not any(n.strides):  # one distance: look at it once
+        n = n[(slice(0, 1),) * n.ndim]
+        if 0 <= n.item() < width:
+            return shift(x.view(view), n.view(view)).view(x.dtype)
+    outside = (n < 0) | (n >= width)
+    safe = np.where(outside, np.zeros((), n.dtype), n)
+    result = shift(x.view(view), safe.view(view)).view(x.dtype)
+    return np.where(outside, beyond, result)
+
+
+def _shift_left(x: Any, n: Any) -> Any:
+    x, n = np.asarray(x), np.asarray(n)
+    return _shifted(np.left_shift, x, n, np.zeros((), x.dtype), x.dtype)
+
+
+def _shift_right_logical(x: Any, n: Any) -> Any:
+    x, n = np.asarray(x), np.asarray(n)
+    return _shifted(np.right_shift, x, n, np.zeros((), x.dtype), _unsigned(x.dtype))
+
+
+def _shift_right_arithmetic(x: Any, n: Any) -> Any:
+    x, n = np.asarray(x), np.asarray(n)
+    beyond = np.where(x < 0, np.asarray(-1).astype(x.dtype), np.zeros((), x.dtype))
+    return _shifted(np.right_shift, x, n, beyond, x.dtype)
+
+
+bit_and = _binary(
+    "and", "biu", np.bitwise_and, commutative=True, zero_at_zero=True, doc="x & y"
+)
+bit_or = _binary(
+    "or", "biu", np.bitwise_or, commutative=True, zero_at_zero=True, doc="x | y"
+)
+bit_xor = _binary(
+    "xor", "biu", np.bitwise_xor, commutative=True, zero_at_zero=True, doc="x ^ y"
+)
+bit_not = _unary("not", "biu", np.invert, doc="every bit flipped; logical for bool")
+shift_left = _binary("shl", "iu", _shift_left, zero_at_zero=True, doc="x << y")
+shift_right_logical = _binary(
+    "shr", "iu", _shift_right_logical, zero_at_zero=True, doc="x >> y, filled with 0"
+)
+shift_right_arithmetic = _binary(
+    "sar", "iu", _shift_right_arithmetic, zero_at_zero=True,
+    doc="x >> y, filled with the sign",
+)  # fmt: skip
+popcount = _unary(
+    "popcount", "iu", lambda x: np.bitwise_count(x).astype(x.dtype), zero_at_zero=True,
+    doc="the number of bits that are set",
+)  # fmt: skip
+
+
+def _nextafter(x: Any, y: Any) -> Any:
+    return np.nextafter(x, y)
+
+
+nextafter = _binary("nextafter", "f", _nextafter, doc="the next number toward y")
+
+# Select, casts, identities.
+
+
+def _infer_select(arg: Any, *avals: ShapedArray) -> ShapedArray:
+    chosen, x, y = avals
+    _check("select", "biufc", (x, y))
+    if chosen.dtype != dtypes.bool_ or chosen.shape != x.shape:
+        raise ShapeError(
+            f"select: the predicate must be bool of shape {x.shape}, got {chosen!r}"
+        )
+    return ShapedArray.of(x.shape, x.dtype, x.weak_type and y.weak_type)
+
+
+def _select_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
+    _, t, u = tangents
+    if t is None and u is None:
+        return None
+    zero = zeros_like(node)
+    return select(node.src[0], t or zero, u or zero)
+
+
+def _transpose_select(node: Node, ct: Node, i: int) -> Node:
+    zero = zeros_like(ct)
+    return select(node.src[0], ct, zero) if i == 1 else select(node.src[0], zero, ct)
+
+
+select = Primitive(
+    "select", "select", _infer_select, lambda aval, arg, c, x, y: np.where(c, x, y),
+    batch_elementwise, jvp=_select_tangent, transpose=_transpose_select,
+    doc="x where the predicate holds, y elsewhere",
+)  # fmt: skip
+
+
+def _cast_value(aval: ShapedArray, arg: Any, x: Any) -> Any:
+    return convert(x, aval.dtype)
+
+
+def convert(x: Any, dtype: np.dtype[Any]) -> Any:
+    """`x.astype(dtype)`, with one meaning everywhere.
+
+    Float to integer truncates and saturates, NaN becomes 0; complex to real takes
+    the real part; anything to bool asks whether it is not zero.
+    """
+    x = np.asarray(x)
+    source, target = dtypes.kind(x.dtype), dtypes.kind(dtype)
+    if x.dtype == dtype:
+        return x
+    if target == "b":
+        return x != 0
+    if source == "c" and target != "c":
+        x, source = x.real, "f"
+    with np.errstate(all="ignore"):
+        if source == "f" and target in "iu":
+            low, high = dtypes.limits(dtype)
+            wide = x.astype(np.float64)
+            whole = np.trunc(np.where(np.isnan(wide), 0, wide))
+            inside = (whole >= low) & (whole < float(high))
+            kept = np.where(inside, whole, 0).astype(dtype)
+            return np.where(inside, kept, np.where(whole < low, low, high).astype(dtype))
+        if dtype.itemsize == 2 and target == "f" and x.dtype != np.float32:
+            x = x.astype(np.float32)
+        return x.astype(dtype)
+
+
+def _cast_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
+    (t,) = tangents
+    if t is None or not dtypes.is_inexact(node.dtype):
+        return None
+    return cast(t, node.dtype)
+
+
+cast_p = Primitive(
+    "cast", "cast",
+    lambda arg, x: ShapedArray.of(x.shape, arg[0], arg[1]),
+    _cast_value, batch_elementwise, jvp=_cast_tangent, zero_at_zero=True,
+    transpose=lambda node, ct, i: cast(ct, node.src[0].dtype),
+    show=lambda arg: dtypes.SHORT[arg[0]],
+    doc="to another dtype; float to integer saturates",
+)  # fmt: skip
+
+
+def cast(x: Node, dtype: np.dtype[Any], weak: bool = False) -> Node:
+    """`x` in another dtype; constants are converted at once."""
+    if x.dtype == dtype and x.aval.weak_type == weak:
+        return x
+    if x.op is const_p:
+        return const(convert(constant_value(x), dtype), dtype, x.shape, weak)
+    return cast_p(x, arg=(dtype, weak))
+
+
+def _infer_bitcast(dtype: Any, x: ShapedArray) -> ShapedArray:
+    if x.dtype.itemsize != dtype.itemsize:
+        raise DtypeError(f"bitcast: {x!r} and {dtype} differ in width")
+    return x.with_dtype(dtype)
+
+
+bitcast = Primitive(
+    "bitcast", "unary", _infer_bitcast,
+    lambda aval, dtype, x: np.ascontiguousarray(x).view(dtype).reshape(x.shape),
+    batch_elementwise, jvp=_no_tangent, zero_at_zero=True,
+    show=lambda arg: dtypes.SHORT[arg], doc="the same bits in another dtype",
+)  # fmt: skip
+
+
+def _identity(name: str, doc: str, **record: Any) -> Primitive:
+    return Primitive(
+        name, "identity", lambda arg, x: x, lambda aval, arg, x: x, batch_elementwise,
+        zero_at_zero=True, doc=doc, **record,
+    )  # fmt: skip
+
+
+copy = _identity(
+    "copy", "the same value, stored", linear=True, transpose=lambda node, ct, i: ct
+)
+stop_gradient = _identity(
+    "stop_gradient", "the same value, constant to derivatives", jvp=_no_tangent
+)

@@ -1,0 +1,245 @@
+"""Gather and scatter by integer arrays.
+
+    gather(x, i, j, arg=(1, 2))      y[b…, rest…] = x[…, i[b…], j[b…], …]
+    scatter(x, u, i, arg=((0,), "add"))   x with u[b…, rest…] combined at i[b…]
+
+The indices share one shape `b…`; the axes that are not indexed follow in order. Every
+index of a gather is in bounds (the surface clamps or masks); a scatter drops updates
+whose index is out of bounds, and combines duplicates in row-major order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import DtypeError, ShapeError
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.broadcast import broadcast_leading, expand
+from ftrace.trace.primitives.elementwise import (
+    bit_and,
+    eq,
+    ge,
+    lt,
+    maximum,
+    minimum,
+    select,
+)
+from ftrace.trace.primitives.movement import move_axis, reshape
+from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.source import const, const_like, iota, zeros_like
+
+KINDS = ("set", "add", "mul", "min", "max")
+
+
+def _rest(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    return tuple(n for a, n in enumerate(shape) if a not in axes)
+
+
+def _check_indices(name: str, axes: Any, x: ShapedArray, indices: Any) -> Shape:
+    if len(axes) != len(indices) or list(axes) != sorted(set(axes)):
+        raise ShapeError(f"{name}: {len(indices)} index arrays for the axes {axes}")
+    if any(not 0 <= a < x.ndim for a in axes):
+        raise ShapeError(f"{name}: the axes {axes} do not fit {x!r}")
+    for index in indices:
+        if not dtypes.is_integer(index.dtype):
+            raise DtypeError(f"{name}: indices must be integers, got {index!r}")
+        if index.shape != indices[0].shape:
+            raise ShapeError(f"{name}: the index arrays differ in shape: {indices}")
+    return indices[0].shape
+
+
+def _infer_gather(axes: Any, x: ShapedArray, *indices: ShapedArray) -> ShapedArray:
+    batch = _check_indices("gather", axes, x, indices)
+    return x.with_shape(batch + _rest(x.shape, axes))
+
+
+def _gather_value(aval: ShapedArray, axes: Any, x: Any, *indices: Any) -> Any:
+    return np.moveaxis(x, axes, range(len(axes)))[tuple(indices)]
+
+
+def _gather_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
+    t = tangents[0]
+    return None if t is None else gather(t, node.src[1:], node.arg)
+
+
+def _transpose_gather(node: Node, ct: Node, i: int) -> Node:
+    return scatter(zeros_like(node.src[0]), ct, node.src[1:], node.arg, "add")
+
+
+def _batch_gather(node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]) -> Node:
+    axes: Any = node.arg
+    x, *indices = src
+    shifted = tuple(a + 1 for a in axes)
+    if not any(batched[1:]):
+        depth = indices[0].ndim
+        return move_axis(gather(x, indices, shifted), depth, 0)
+    size = next(s.shape[0] for s, has in zip(src, batched, strict=True) if has)
+    indices = [broadcast_leading(i, (size, *node.src[1].shape)) for i in indices]
+    if not batched[0]:
+        return gather(x, indices, axes)
+    lanes = _lane_index(indices[0])
+    return gather(x, [lanes, *indices], (0, *shifted))
+
+
+def _lane_index(index: Node) -> Node:
+    """For each position of a batched index array, the number of its lane."""
+    return iota(index.dtype if index.dtype.itemsize > 2 else dtypes.int32, index.shape, 0)
+
+
+gather_p = Primitive(
+    "gather", "indexing", _infer_gather, _gather_value, _batch_gather,
+    jvp=_gather_tangent, transpose=_transpose_gather,
+    doc="elements at integer indices, which are in bounds",
+)  # fmt: skip
+
+
+def gather(x: Node, indices: Sequence[Node], axes: tuple[int, ...]) -> Node:
+    """`x` at integer indices along `axes` (sorted); the shape is b… + rest…."""
+    return gather_p(x, *indices, arg=axes)
+
+
+# scatter
+
+
+def _infer_scatter(
+    arg: Any, x: ShapedArray, updates: ShapedArray, *indices: ShapedArray
+) -> ShapedArray:
+    axes, kind = arg
+    if kind not in KINDS:
+        raise ShapeError(f"scatter: the kinds are {KINDS}, got {kind!r}")
+    batch = _check_indices("scatter", axes, x, indices)
+    wanted = batch + _rest(x.shape, axes)
+    if updates.shape != wanted or updates.dtype != x.dtype:
+        raise ShapeError(f"scatter: updates of {x!r} must be {wanted}, got {updates!r}")
+    return x
+
+
+_COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def _scatter_value(
+    aval: ShapedArray, arg: Any, x: Any, updates: Any, *indices: Any
+) -> Any:
+    axes, kind = arg
+    result = np.array(x)
+    view = np.moveaxis(result, axes, range(len(axes)))
+    inside = np.ones(indices[0].shape, bool)
+    for index, size in zip(indices, view.shape, strict=False):
+        inside &= (index >= 0) & (index < size)
+    kept = tuple(index[inside] for index in indices)
+    if kind == "set":
+        view[kept] = updates[inside]
+    else:
+        _COMBINE[kind].at(view, kept, updates[inside])
+    return result
+
+
+def in_bounds(indices: Sequence[Node], sizes: Sequence[int]) -> Node:
+    """Where all indices are inside the axes that they index."""
+    inside: Node | None = None
+    for index, size in zip(indices, sizes, strict=True):
+        here = lt(index, const_like(index, size)) if _can_reach(index, size) else None
+        if dtypes.kind(index.dtype) == "i":
+            positive = ge(index, zeros_like(index))
+            here = positive if here is None else bit_and(here, positive)
+        if here is None:
+            here = eq(index, index)
+        inside = here if inside is None else bit_and(inside, here)
+    assert inside is not None
+    return inside
+
+
+def _can_reach(index: Node, size: int) -> bool:
+    return size <= dtypes.limits(index.dtype)[1]
+
+
+def clamp(index: Node, size: int) -> Node:
+    """The nearest index inside an axis of `size`."""
+    if _can_reach(index, size):
+        index = minimum(index, const_like(index, max(size - 1, 0)))
+    if dtypes.kind(index.dtype) == "i":
+        index = maximum(index, zeros_like(index))
+    return index
+
+
+def trailing(mask: Node, shape: Shape) -> Node:
+    """`mask` with more axes at the end, to `shape`."""
+    return expand(reshape(mask, mask.shape + (1,) * (len(shape) - mask.ndim)), shape)
+
+
+def _read_back(x: Node, indices: Sequence[Node], axes: tuple[int, ...]) -> Node:
+    """What stands at the indices of a scatter; zero for those out of bounds."""
+    sizes = [x.shape[a] for a in axes]
+    if 0 in sizes:
+        return zeros_like(gather(x, indices, axes))
+    safe = [clamp(i, n) for i, n in zip(indices, sizes, strict=True)]
+    found = gather(x, safe, axes)
+    mask = trailing(in_bounds(indices, sizes), found.shape)
+    return select(mask, found, zeros_like(found))
+
+
+def _winners(node: Node) -> Node:
+    """Which updates of a "set" are still there at the end: the last ones."""
+    axes, _ = node.arg  # type: ignore[misc]
+    _, _, *indices = node.src
+    sizes = [node.shape[a] for a in axes]
+    numbers = iota(dtypes.int32, (indices[0].size,), 0)
+    numbers = reshape(numbers, indices[0].shape)
+    board = const(0, dtypes.int32, tuple(sizes))
+    board = scatter(board, numbers, indices, tuple(range(len(sizes))), "set")
+    return eq(_read_back(board, indices, tuple(range(len(sizes)))), numbers)
+
+
+def _scatter_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
+    axes, kind = node.arg  # type: ignore[misc]
+    x, updates, *indices = node.src
+    t, u, *_ = tangents
+    if t is None and u is None:
+        return None
+    t, u = t or zeros_like(x), u or zeros_like(updates)
+    if kind in ("add", "set"):
+        return scatter(t, u, indices, axes, kind)
+    raise DtypeError(f"scatter with {kind!r} has no derivative; use add or set")
+
+
+def _transpose_scatter(node: Node, ct: Node, i: int) -> Node | None:
+    axes, kind = node.arg  # type: ignore[misc]
+    _, updates, *indices = node.src
+    if i == 0:
+        if kind == "add":
+            return ct
+        return scatter(ct, zeros_like(updates), indices, axes, "set")
+    found = _read_back(ct, indices, axes)
+    if kind == "add":
+        return found
+    return select(trailing(_winners(node), found.shape), found, zeros_like(found))
+
+
+def _batch_scatter(node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]) -> Node:
+    axes, kind = node.arg  # type: ignore[misc]
+    size = next(s.shape[0] for s, has in zip(src, batched, strict=True) if has)
+    x, updates, *indices = [
+        broadcast_leading(s, (size, *old.shape))
+        for s, old in zip(src, node.src, strict=True)
+    ]
+    shifted = tuple(a + 1 for a in axes)
+    return scatter(x, updates, [_lane_index(indices[0]), *indices], (0, *shifted), kind)
+
+
+scatter_p = Primitive(
+    "scatter", "indexing", _infer_scatter, _scatter_value, _batch_scatter,
+    jvp=_scatter_tangent, transpose=_transpose_scatter,
+    doc="updates combined at integer indices; out of bounds is dropped",
+)  # fmt: skip
+
+
+def scatter(
+    x: Node, updates: Node, indices: Sequence[Node], axes: tuple[int, ...], kind: str
+) -> Node:
+    """`x` with `updates` (b… + rest…) set, added, … at the indices along `axes`."""
+    return scatter_p(x, updates, *indices, arg=(axes, kind))

@@ -1,0 +1,341 @@
+"""Movement: where elements go. Linear, and free until a kernel's index arithmetic.
+
+    reshape  (2, 3) -> (6,)                 same elements, row-major
+    permute  axes in another order
+    pad      zeros before, after and between, per axis: (before, after, between)
+    shrink   a slice per axis: (start, stop)
+    stride   every n-th element; a negative n also flips
+    shear    y[o, k] = z[o·s + k·d, k]      a window slides: convolution, pooling
+    unshear  z[i, k] = y[(i - k·d)/s, k]    its transpose; zero where there is none
+
+`expand` stands with its adjoint, the sum, in `broadcast.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ftrace.errors import AxisError, ShapeError
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.record import Primitive
+
+Pads = tuple[tuple[int, int, int], ...]
+Bounds = tuple[tuple[int, int], ...]
+
+
+class Shear(NamedTuple):
+    """The argument of shear and unshear.
+
+    Attributes:
+      axis: the axis that slides.
+      window: the axis that holds the position in the window.
+      stride: how far one output moves the window.
+      dilation: how far two elements of the window are apart.
+      size: the size of `axis` in the result.
+    """
+
+    axis: int
+    window: int
+    stride: int
+    dilation: int
+    size: int
+
+
+def _movement(
+    name: str,
+    infer: Callable[[Any, ShapedArray], ShapedArray],
+    numpy: Callable[[ShapedArray, Any, Any], Any],
+    transpose: Callable[[Node, Node], Node],
+    batched_arg: Callable[[Any, int], Hashable],
+    doc: str,
+) -> Primitive:
+    """A linear primitive of one operand; `batched_arg(arg, n)` adds a leading axis."""
+
+    def batch(node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]) -> Node:
+        return record(src[0], arg=batched_arg(node.arg, src[0].shape[0]))
+
+    record = Primitive(
+        name, "movement", infer, numpy, batch, linear=True, zero_at_zero=True,
+        transpose=lambda node, ct, i: transpose(node, ct), doc=doc,
+    )  # fmt: skip
+    return record
+
+
+# reshape
+
+
+def _infer_reshape(shape: Any, x: ShapedArray) -> ShapedArray:
+    if prod(shape) != x.size or min(shape, default=0) < 0:
+        raise ShapeError(
+            f"reshape: cannot reshape {x!r} of {x.size} elements to {shape}, "
+            f"which has {prod(shape)}"
+        )
+    return x.with_shape(shape)
+
+
+reshape_p = _movement(
+    "reshape",
+    _infer_reshape,
+    lambda aval, shape, x: x.reshape(shape),
+    lambda node, ct: reshape(ct, node.src[0].shape),
+    lambda shape, n: (n, *shape),
+    "the same elements, row-major, in another shape",
+)
+
+
+def reshape(x: Node, shape: Shape) -> Node:
+    return x if x.shape == shape else reshape_p(x, arg=shape)
+
+
+# permute
+
+
+def _infer_permute(axes: Any, x: ShapedArray) -> ShapedArray:
+    if sorted(axes) != list(range(x.ndim)):
+        raise AxisError(
+            f"transpose: {axes} is not a permutation of the {x.ndim} axes of {x!r}"
+        )
+    return x.with_shape(tuple(x.shape[a] for a in axes))
+
+
+def _inverse(axes: Any) -> tuple[int, ...]:
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
+
+
+permute_p = _movement(
+    "permute",
+    _infer_permute,
+    lambda aval, axes, x: x.transpose(axes),
+    lambda node, ct: permute(ct, _inverse(node.arg)),
+    lambda axes, n: (0, *(a + 1 for a in axes)),
+    "the axes in another order",
+)
+
+
+def permute(x: Node, axes: tuple[int, ...]) -> Node:
+    return x if axes == tuple(range(x.ndim)) else permute_p(x, arg=axes)
+
+
+def move_axis(x: Node, source: int, destination: int) -> Node:
+    """Takes out one axis and puts it elsewhere."""
+    axes = [a for a in range(x.ndim) if a != source]
+    axes.insert(destination, source)
+    return permute(x, tuple(axes))
+
+
+# pad
+
+
+def padded_size(size: int, before: int, after: int, between: int) -> int:
+    return before + after + size + max(size - 1, 0) * between
+
+
+def _infer_pad(pads: Any, x: ShapedArray) -> ShapedArray:
+    if len(pads) != x.ndim or any(min(p) < 0 for p in pads):
+        raise ShapeError(
+            f"pad: {x!r} takes {x.ndim} triples (before, after, between) of counts "
+            f"that are not negative, got {pads}"
+        )
+    sizes = zip(x.shape, pads, strict=True)
+    return x.with_shape(tuple(padded_size(n, *p) for n, p in sizes))
+
+
+def _pad_value(aval: ShapedArray, pads: Any, x: Any) -> Any:
+    result = np.zeros(aval.shape, aval.dtype)
+    if x.size:
+        result[_inner(aval.shape, pads)] = x
+    return result
+
+
+def _inner(shape: Shape, pads: Pads) -> tuple[slice, ...]:
+    """Where the elements are that were there before the padding."""
+    sizes = zip(shape, pads, strict=True)
+    return tuple(slice(lo, n - hi, gap + 1) for n, (lo, hi, gap) in sizes)
+
+
+def _transpose_pad(node: Node, ct: Node) -> Node:
+    inner = tuple(
+        (before, size - after)
+        for size, (before, after, _) in zip(node.shape, node.arg, strict=True)
+    )
+    if node.src[0].size == 0:
+        return shrink(ct, tuple((0, size) for size in node.src[0].shape))
+    return stride(shrink(ct, inner), tuple(gap + 1 for _, _, gap in node.arg))
+
+
+pad_p = _movement(
+    "pad",
+    _infer_pad,
+    _pad_value,
+    _transpose_pad,
+    lambda pads, n: ((0, 0, 0), *pads),
+    "zeros (before, after, between) per axis",
+)
+
+
+def pad(x: Node, pads: Pads) -> Node:
+    return pad_p(x, arg=pads) if any(map(any, pads)) else x
+
+
+# shrink
+
+
+def _infer_shrink(bounds: Any, x: ShapedArray) -> ShapedArray:
+    sizes = zip(bounds, x.shape, strict=False)
+    if len(bounds) != x.ndim or not all(0 <= lo <= hi <= n for (lo, hi), n in sizes):
+        raise ShapeError(
+            f"slice: {x!r} takes {x.ndim} pairs with 0 <= start <= stop <= size, "
+            f"got {bounds}"
+        )
+    return x.with_shape(tuple(hi - lo for lo, hi in bounds))
+
+
+shrink_p = _movement(
+    "shrink",
+    _infer_shrink,
+    lambda aval, bounds, x: x[tuple(slice(lo, hi) for lo, hi in bounds)],
+    lambda node, ct: pad(
+        ct,
+        tuple(
+            (lo, size - hi, 0)
+            for (lo, hi), size in zip(node.arg, node.src[0].shape, strict=True)
+        ),
+    ),
+    lambda bounds, n: ((0, n), *bounds),
+    "a slice (start, stop) per axis",
+)
+
+
+def shrink(x: Node, bounds: Bounds) -> Node:
+    full = tuple((0, size) for size in x.shape)
+    return x if bounds == full else shrink_p(x, arg=bounds)
+
+
+def shrink_axis(x: Node, axis: int, start: int, stop: int) -> Node:
+    """A slice along one axis."""
+    bounds = [(0, size) for size in x.shape]
+    bounds[axis] = (start, stop)
+    return shrink(x, tuple(bounds))
+
+
+# stride
+
+
+def _infer_stride(steps: Any, x: ShapedArray) -> ShapedArray:
+    if len(steps) != x.ndim or 0 in steps:
+        raise ShapeError(
+            f"slice: {x!r} takes {x.ndim} steps that are not zero, got {steps}"
+        )
+    sizes = zip(x.shape, steps, strict=True)
+    return x.with_shape(tuple(-(-size // abs(step)) for size, step in sizes))
+
+
+def _transpose_stride(node: Node, ct: Node) -> Node:
+    flips = tuple(1 if step > 0 else -1 for step in node.arg)
+    pads: list[tuple[int, int, int]] = []
+    for step, size, full in zip(node.arg, ct.shape, node.src[0].shape, strict=True):
+        after = full - padded_size(size, 0, 0, abs(step) - 1)
+        pads.append((0, after, abs(step) - 1) if step > 0 else (after, 0, -step - 1))
+    return pad(stride(ct, flips), tuple(pads))
+
+
+stride_p = _movement(
+    "stride",
+    _infer_stride,
+    lambda aval, steps, x: x[tuple(slice(None, None, step) for step in steps)],
+    _transpose_stride,
+    lambda steps, n: (1, *steps),
+    "every n-th element per axis; negative flips",
+)
+
+
+def stride(x: Node, steps: tuple[int, ...]) -> Node:
+    useful = tuple(1 if n == 1 else step for n, step in zip(x.shape, steps, strict=True))
+    return x if set(useful) <= {1} else stride_p(x, arg=useful)
+
+
+def flip(x: Node, axes: tuple[int, ...]) -> Node:
+    """The elements along the axes in reverse order."""
+    return stride(x, tuple(-1 if a in axes else 1 for a in range(x.ndim)))
+
+
+# shear and unshear
+
+
+def _infer_shear(arg: Any, x: ShapedArray) -> ShapedArray:
+    axis, window, step, dilation, size = arg
+    if axis == window or not (0 <= axis < x.ndim and 0 <= window < x.ndim):
+        raise AxisError(f"window: axes {axis} and {window} do not fit {x!r}")
+    if step < 1 or dilation < 1 or size < 0:
+        raise ShapeError(f"window: stride and dilation must be positive, got {arg}")
+    return x.with_shape((*x.shape[:axis], size, *x.shape[axis + 1 :]))
+
+
+def _overlap(arg: Shear, outputs: int, inputs: int, k: int) -> tuple[Any, Any]:
+    """(slice of outputs, slice of inputs) that element k of the window connects."""
+    first = k * arg.dilation
+    count = max(0, min(outputs, -(-(inputs - first) // arg.stride)))
+    return slice(0, count), slice(first, first + count * arg.stride, arg.stride)
+
+
+def _shear_value(aval: ShapedArray, arg: Any, z: Any) -> Any:
+    result = np.zeros(aval.shape, aval.dtype)
+    y, z = _sliding_first(result, arg), _sliding_first(z, arg)
+    for k in range(z.shape[1]):
+        outputs, inputs = _overlap(arg, y.shape[0], z.shape[0], k)
+        y[outputs, k] = z[inputs, k]
+    return result
+
+
+def _unshear_value(aval: ShapedArray, arg: Any, y: Any) -> Any:
+    result = np.zeros(aval.shape, aval.dtype)
+    z, y = _sliding_first(result, arg), _sliding_first(y, arg)
+    for k in range(z.shape[1]):
+        outputs, inputs = _overlap(arg, y.shape[0], z.shape[0], k)
+        z[inputs, k] = y[outputs, k]
+    return result
+
+
+def _sliding_first(x: Any, arg: Shear) -> Any:
+    return np.moveaxis(x, (arg.axis, arg.window), (0, 1))
+
+
+def _sized(arg: Any, size: int) -> Shear:
+    return Shear(arg.axis, arg.window, arg.stride, arg.dilation, size)
+
+
+def _batched_shear(arg: Any, n: int) -> Shear:
+    axis, window, step, dilation, size = arg
+    return Shear(axis + 1, window + 1, step, dilation, size)
+
+
+shear_p = _movement(
+    "shear",
+    _infer_shear,
+    _shear_value,
+    lambda node, ct: unshear_p(ct, arg=_sized(node.arg, _slid(node))),
+    _batched_shear,
+    "y[o, k] = z[o·stride + k·dilation, k], zero outside",
+)
+
+unshear_p = _movement(
+    "unshear",
+    _infer_shear,
+    _unshear_value,
+    lambda node, ct: shear_p(ct, arg=_sized(node.arg, _slid(node))),
+    _batched_shear,
+    "z[i, k] = y[(i - k·dilation)/stride, k], zero where that is no index",
+)
+
+
+def _slid(node: Node) -> int:
+    arg: Any = node.arg
+    return node.src[0].shape[arg.axis]
+
+
+MOVEMENT = (reshape_p, permute_p, pad_p, shrink_p, stride_p, shear_p, unshear_p)

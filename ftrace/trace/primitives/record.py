@@ -1,0 +1,96 @@
+"""One record per primitive: everything the system knows about an operation.
+
+    name       what the graph prints
+    family     unary, binary, select, cast, reduction, movement, source, indexing
+    infer      (arg, *avals) -> aval               shape and dtype rule; raises
+    numpy      (aval, arg, *arrays) -> array       the meaning
+    jvp        (node, tangents) -> tangent | None  derivative; None is zero
+    transpose  (node, cotangent, i) -> cotangent of operand i, for a linear one
+    batch      (node, src, batched) -> node        one more leading axis
+
+A record that lacks a rule is refused when it is made. Rules build nodes by calling
+primitives on nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ftrace.errors import PrimitiveError
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Node, make_node
+
+Array = np.ndarray[Any, Any]
+Infer = Callable[..., ShapedArray]
+Meaning = Callable[..., Any]
+Jvp = Callable[[Node, Sequence[Node | None]], Node | None]
+Transpose = Callable[[Node, Node, int], Node | None]
+Batch = Callable[[Node, tuple[Node, ...], tuple[bool, ...]], Node]
+
+#: All primitives by name, in the order in which they were made.
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Primitive:
+    """The record. Call it on nodes: `add(x, y)`, `reshape(x, arg=(2, 3))`.
+
+    Attributes:
+      zero_at_zero: f(0) = 0, so that padding with zeros may move through it.
+      commutative: the operands may be exchanged.
+      linear: the operands in which it is linear, each on its own or all together.
+      no_derivative: why it has neither jvp nor transpose.
+      dtypes: kinds of dtype it takes ("biufc"), for the table in the docs.
+      show: renders `arg` for people.
+    """
+
+    name: str
+    family: str
+    infer: Infer
+    numpy: Meaning
+    batch: Batch
+    jvp: Jvp | None = None
+    transpose: Transpose | None = None
+    linear: bool = False
+    zero_at_zero: bool = False
+    commutative: bool = False
+    no_derivative: str = ""
+    dtypes: str = "biufc"
+    doc: str = ""
+    show: Callable[[Hashable], str] = field(default=lambda arg: f"{arg}")
+
+    def __post_init__(self) -> None:
+        missing = [
+            rule for rule in ("infer", "numpy", "batch") if getattr(self, rule) is None
+        ]
+        if self.linear and self.transpose is None:
+            missing.append("transpose (it is linear)")
+        if not self.linear and self.jvp is None and not self.no_derivative:
+            missing.append("jvp (or no_derivative, saying why)")
+        if missing:
+            raise PrimitiveError(
+                f"the record of primitive {self.name!r} lacks {', '.join(missing)}"
+            )
+        if self.name in PRIMITIVES:
+            raise PrimitiveError(f"there is a primitive named {self.name!r} already")
+        PRIMITIVES[self.name] = self
+
+    def __call__(self, *src: Node, arg: Hashable = None) -> Node:
+        """The node of this primitive over `src`; raises where shapes do not fit."""
+        aval = self.infer(arg, *[node.aval for node in src])
+        return make_node(self, aval, src, arg)
+
+    def render(self, node: Node) -> str:
+        if node.arg is None:
+            return self.name
+        return f"{self.name}[{self.show(node.arg)}]"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PRIMITIVES.__getitem__, (self.name,)

@@ -1,0 +1,677 @@
+"""Tracers: values whose operations are recorded instead of done.
+
+A transform opens a `Scope`, makes a tracer per argument, calls the user's function
+with them, and closes the scope. A tracer is a node and the scope that it belongs to;
+an operation belongs to the innermost scope of its operands, so that tracers of outer
+transforms are simply free variables of the inner ones. Variables are named by the
+depth of their scope and their position: tracing a function twice gives the same nodes.
+
+Un-jitted transforms bind their variables to values: what Python asks of a tracer
+(`if`, `float`, `print`) is then evaluated, and nothing more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ftrace import config, dtypes
+from ftrace.array import Array, ArrayLike, surface
+from ftrace.errors import (
+    ArgumentError,
+    ConcretizationTypeError,
+    DtypeOverflowError,
+    ShapeError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+    UnexpectedTracerError,
+)
+from ftrace.origin import Origin, user_origin
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.evaluate import Plan, evaluate, settle
+from ftrace.trace.graph import Graph, Node, substitute, toposort
+from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives.elementwise import cast, convert
+from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.source import const, is_variable, variable
+
+Value = Any  # Array | Tracer | numpy.ndarray | Python scalar
+Binding = Any  # Array | Tracer | None
+
+
+class _Stack(threading.local):
+    """The open scopes of a thread, outermost first."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = []
+
+
+_stack = _Stack()
+
+
+class Scope:
+    """One run of a user's function under a transform.
+
+    Attributes:
+      transform: what opened it, for messages: "jit", "grad", "vmap".
+      depth: how many scopes are around it.
+      inputs: its variables: the arguments, then one per captured array.
+      bindings: for each input its value, or None where it has none.
+      captured: the concrete arrays that the function used without being given them.
+      closed: the function has returned.
+    """
+
+    def __init__(self, transform: str) -> None:
+        self.transform = transform
+        self.depth = 0
+        self.inputs: list[Node] = []
+        self.bindings: list[Binding] = []
+        self.captured: list[Array] = []
+        self.closed = False
+        self.origin: Origin | None = None
+        self._captured_nodes: dict[int, Node] = {}
+        self._values: dict[Node, Any] = {}
+
+    def __enter__(self) -> Scope:
+        self.depth = len(_stack.scopes)
+        self.origin = user_origin()
+        _stack.scopes.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed = True
+        _stack.scopes.pop()
+        self._values.clear()
+
+    def input(self, aval: ShapedArray, binding: Binding = None) -> Tracer:
+        """A new argument of the function."""
+        node = variable(aval, self.depth, len(self.inputs))
+        self.inputs.append(node)
+        self.bindings.append(binding)
+        return Tracer(node, self)
+
+    def capture(self, array: Array) -> Node:
+        """The variable of a concrete array: the same one for the same array."""
+        node = self._captured_nodes.get(id(array))
+        if node is None:
+            node = self.input(aval_of(array), array).node
+            self.captured.append(array)  # keeps the array, and so its id, alive
+            self._captured_nodes[id(array)] = node
+        return node
+
+    def lift(self, value: Value) -> Node:
+        """The node of any value inside this scope."""
+        if isinstance(value, Tracer):
+            check_open(value)
+            return value.node
+        if isinstance(value, Array):
+            return self.capture(value)
+        if isinstance(value, (np.ndarray, np.generic)):
+            array = asarray(value)
+            if array.shape == () and isinstance(value, np.generic):
+                return const(array.numpy(), array.dtype)
+            return self.capture(array)
+        aval = aval_of(value)
+        return const(value, aval.dtype, (), aval.weak_type)
+
+    def lift_to(
+        self, value: Value, dtype: np.dtype[Any], shape: Shape, weak: bool = False
+    ) -> Node:
+        """The node of a value, converted to a dtype and broadcast to a shape."""
+        if type(value) in (int, float, bool, complex):
+            check_fits(value, dtype)
+            return const(value, dtype, shape, weak)
+        node = cast(self.lift(value), dtype, weak)
+        if node.shape != shape:
+            node = broadcast_leading(node, shape)
+        return node
+
+    def wrap(self, node: Node) -> Tracer:
+        return Tracer(node, self)
+
+
+def current_scope() -> Scope | None:
+    """The innermost open scope of this thread."""
+    return _stack.scopes[-1] if _stack.scopes else None
+
+
+class Tracer(ArrayLike):
+    """Stands for an array while a function is traced."""
+
+    __slots__ = ("__weakref__", "node", "origin", "scope")
+
+    def __init__(self, node: Node, scope: Scope) -> None:
+        self.node = node
+        self.scope = scope
+
+    @property
+    def aval(self) -> ShapedArray:
+        return self.node.aval
+
+    @property
+    def shape(self) -> Shape:
+        return self.node.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.node.aval.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        return self.node.aval.weak_type
+
+    def __repr__(self) -> str:
+        return f"Tracer<{self.node.aval!r}, {self.scope.transform}>"
+
+    def __str__(self) -> str:
+        if not self.scope.closed and unbound_variable(self.node) is None:
+            return str(concrete(self))
+        return repr(self)
+
+    def __bool__(self) -> bool:
+        value = self._python("bool", TracerBoolConversionError)
+        return bool(value)
+
+    def __int__(self) -> int:
+        return int(self._python("int", TracerIntegerConversionError))
+
+    def __index__(self) -> int:
+        value = self._python("index", TracerIntegerConversionError)
+        if not dtypes.is_integer(self.dtype):
+            raise ArgumentError(f"an index must be an integer, got {self.aval!r}")
+        return int(value)
+
+    def __float__(self) -> float:
+        return float(self._python("float", ConcretizationTypeError))
+
+    def __complex__(self) -> complex:
+        return complex(self._python("complex", ConcretizationTypeError))
+
+    def __format__(self, spec: str) -> str:
+        if spec and self.shape == () and unbound_variable(self.node) is None:
+            return format(concrete(self).item(), spec)
+        return format(str(self), spec)
+
+    def item(self) -> Any:
+        """The element as a Python scalar, where the value is known."""
+        return self._python("item", ConcretizationTypeError).item()
+
+    def tolist(self) -> Any:
+        """Nested lists of Python scalars, where the value is known."""
+        _require_concrete(self, "tolist", ConcretizationTypeError)
+        return concrete(self).tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        _require_concrete(self, "numpy.asarray", TracerArrayConversionError)
+        value = np.array(concrete(self))
+        return value if dtype is None else value.astype(dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kw: Any) -> Any:
+        function = surface.get(ufunc.__name__)
+        if method != "__call__" or function is None or kw.get("out") is not None:
+            self._no_numpy(ufunc.__name__ + ("" if method == "__call__" else f".{method}"))
+        return function(*args, **kw)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        function = surface.get(func.__name__)
+        if function is None or not func.__module__ == "numpy":
+            if not self.scope.closed and unbound_variable(self.node) is None:
+                return NotImplemented
+            self._no_numpy(func.__name__)
+        return function(*args, **kwargs)
+
+    def _no_numpy(self, name: str) -> NoReturn:
+        raise TracerArrayConversionError(
+            f"numpy.{name} was called on a traced value of type {self.aval!r}, which "
+            f"has no elements yet; call a function of ftrace.numpy instead"
+        )
+
+    def _python(self, what: str, error: type[ConcretizationTypeError]) -> Any:
+        if self.node.size != 1:
+            raise ArgumentError(
+                f"{what}() takes an array of one element, got {self.aval!r}; use "
+                "any() or all()"
+            )
+        _require_concrete(self, what, error)
+        return concrete(self).reshape(())[()]
+
+    def block_until_ready(self) -> Tracer:
+        return self
+
+    def __copy__(self) -> Tracer:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Tracer:
+        return self
+
+
+def check_open(tracer: Tracer) -> None:
+    """Raises if the function that made the tracer has returned."""
+    if tracer.scope.closed:
+        made = tracer.node.origin
+        where = f"\n  it was made at {made.describe()}" if made else ""
+        raise UnexpectedTracerError(
+            f"a traced value of type {tracer.aval!r} escaped from its function under "
+            f"{tracer.scope.transform} and was used after the function had returned; "
+            f"return it from the function instead of storing it{where}"
+        )
+
+
+# Concrete values of tracers.
+
+
+def unbound_variable(node: Node) -> tuple[Scope, Node] | None:
+    """A variable that `node` needs and that has no value, with its scope."""
+    for leaf in toposort([node]):
+        if is_variable(leaf):
+            depth, index = leaf.arg  # type: ignore[misc]
+            scope = _stack.scopes[depth]
+            binding = scope.bindings[index]
+            if binding is None:
+                return scope, leaf
+            if isinstance(binding, Tracer):
+                outer = unbound_variable(binding.node)
+                if outer is not None:
+                    return outer
+    return None
+
+
+def _require_concrete(
+    tracer: Tracer, what: str, error: type[ConcretizationTypeError]
+) -> None:
+    check_open(tracer)
+    found = unbound_variable(tracer.node)
+    if found is None:
+        return
+    scope, leaf = found
+    advice = {
+        "bool": "Use ftrace.numpy.where or lax.cond, or mark the argument in "
+        "static_argnums if it is a Python value",
+        "int": "Use static_argnums if it is a Python value",
+        "index": "Use static_argnums if it is a Python value",
+        "numpy.asarray": "Call the function of ftrace.numpy instead of NumPy's",
+    }.get(what, "Compute with it through ftrace.numpy, or return it")
+    made = tracer.node.origin
+    chain = f"\n  the value was computed at {made.describe()}" if made else ""
+    why = "is batched" if scope.transform == "vmap" else "is not known while tracing"
+    raise error(
+        f"{what}() needs the value of an array of type {tracer.aval!r}, which {why}: "
+        f"it depends on an argument of type {leaf.aval!r} of a function under "
+        f"{scope.transform}. {advice}.{chain}"
+    )
+
+
+def concrete(tracer: Tracer) -> np.ndarray[Any, Any]:
+    """The value of a tracer all of whose variables are bound."""
+    check_open(tracer)
+    values = tracer.scope._values
+    node = tracer.node
+    if node not in values:
+        known = dict(values)
+        for leaf in toposort([node]):
+            if is_variable(leaf) and leaf not in known:
+                depth, index = leaf.arg  # type: ignore[misc]
+                binding = _stack.scopes[depth].bindings[index]
+                known[leaf] = (
+                    concrete(binding)
+                    if isinstance(binding, Tracer)
+                    else np.asarray(binding)
+                )
+        values[node] = evaluate([node], known)[0]
+    return values[node]
+
+
+# Values and their types.
+
+
+def aval_of(value: Value) -> ShapedArray:
+    """Shape, dtype and weakness of anything that can be an operand.
+
+    Raises:
+      ArgumentError: it is no array and no scalar.
+    """
+    if isinstance(value, Tracer):
+        return value.node.aval
+    if isinstance(value, Array):
+        return ShapedArray.of(value._shape, value._dtype, value.weak_type)
+    if isinstance(value, (np.ndarray, np.generic)):
+        dtype = dtypes.canonicalize(value.dtype)
+        dtypes.kind(dtype)
+        return ShapedArray.of(value.shape, dtype)
+    if isinstance(value, (bool, int, float, complex)):
+        return ShapedArray.of((), *dtypes.scalar_type(value))
+    if hasattr(value, "__ftrace_array__"):
+        return aval_of(value.__ftrace_array__())
+    raise ArgumentError(
+        f"an array or a number is required, got {type(value).__name__}: {value!r:.60}; "
+        "convert it with ftrace.numpy.asarray"
+    )
+
+
+def is_value(value: Any) -> bool:
+    """Can `aval_of` say what it is?"""
+    return isinstance(
+        value,
+        (Tracer, Array, np.ndarray, np.generic, bool, int, float, complex),
+    ) or hasattr(value, "__ftrace_array__")
+
+
+def check_fits(value: complex, dtype: np.dtype[Any]) -> None:
+    """Raises if a Python int does not fit an integer dtype."""
+    if type(value) is int and dtypes.is_integer(dtype):
+        low, high = dtypes.limits(dtype)
+        if not low <= value <= high:
+            raise DtypeOverflowError(
+                f"Python int {value} does not fit {dtype.name}, the dtype of the other "
+                f"operand; convert one of them, or write it as a float"
+            )
+
+
+def asarray(value: Value) -> Array:
+    """An Array that shares memory with a concrete value where it can."""
+    if isinstance(value, Array):
+        return value
+    aval = aval_of(value)
+    if isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+        if array.dtype != aval.dtype:
+            array = convert(array, aval.dtype)
+        return Array.of(array)
+    if hasattr(value, "__ftrace_array__"):
+        return asarray(value.__ftrace_array__())
+    return Array.of(np.asarray(value, aval.dtype), aval.weak_type)
+
+
+def scope_of(values: Sequence[Value]) -> Scope | None:
+    """The innermost scope of the tracers among the values; None if there is none."""
+    found: Scope | None = None
+    for value in values:
+        if isinstance(value, Tracer):
+            scope = value.scope
+            if scope.closed:
+                check_open(value)
+            if found is None or scope.depth > found.depth:
+                found = scope
+            elif scope.depth == found.depth and scope is not found:
+                raise UnexpectedTracerError(
+                    "traced values of two threads meet in one operation; a traced "
+                    "value belongs to the thread that runs its function"
+                )
+    return found
+
+
+# Operations on values.
+
+
+class _Hooks:
+    """Set once by `transforms.jit`: runs a graph on the device of its arguments."""
+
+    run_graph: Callable[[Graph, Sequence[Array]], list[Array]] | None = None
+
+
+hooks = _Hooks()
+
+
+def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
+    """Applies a primitive to values: records it if one is traced, else does it.
+
+    The operands already have the shapes and dtypes that the primitive requires.
+    """
+    scope = scope_of(operands)
+    if scope is not None:
+        return Tracer(op(*[scope.lift(x) for x in operands], arg=arg), scope)
+    arrays = [asarray(x) for x in operands]
+    aval = op.infer(arg, *[aval_of(x) for x in arrays])
+    if any(not x.memory.host for x in arrays):
+        return run_fused(lambda *xs: bind(op, *xs, arg=arg), arrays)
+    with np.errstate(all="ignore"):
+        result = op.numpy(aval, arg, *[x.numpy() for x in arrays])
+    return Array.of(settle(result, aval.dtype), aval.weak_type)
+
+
+def elementwise(
+    op: Primitive,
+    *operands: Value,
+    dtype: np.dtype[Any] | None = None,
+    inexact: bool = False,
+) -> Any:
+    """An elementwise primitive after promotion and broadcasting, as NumPy does it.
+
+    Args:
+      op: the primitive.
+      operands: values of any shapes that broadcast together.
+      dtype: compute in this dtype instead of the promoted one.
+      inexact: integers and bools are promoted to the default float.
+
+    Raises:
+      ShapeError: the shapes do not broadcast.
+      DtypeError: the primitive is not defined for the promoted dtype.
+    """
+    # The common case first: arrays of the host and Python floats, a few µs in all.
+    types: list[Any] = []
+    concrete_array = False
+    for x in operands:
+        cls = type(x)
+        if cls is Array and (x._buffer is None or x._buffer.device.host):
+            types.append((x._dtype, x.weak_type))
+            concrete_array = True
+        elif cls is float or (cls is int and -(2**31) <= x < 2**31):
+            types.append(cls)
+        else:
+            break
+    else:
+        if concrete_array:
+            return _elementwise_now(op, operands, types, dtype, inexact)
+    scope = scope_of(operands)
+    if scope is None and not any(hasattr(x, "dtype") for x in operands):
+        scope = current_scope()  # numbers alone: a constant of the function
+    avals = [aval_of(x) for x in operands]
+    pairs = tuple((a.dtype, a.weak_type) for a in avals)
+    dtype, weak = _compute_type(pairs, dtype, inexact)
+    shape = broadcast_shapes(op.name, [a.shape for a in avals])
+    if scope is not None:
+        nodes = [scope.lift_to(x, dtype, shape, weak) for x in operands]
+        return Tracer(op(*nodes), scope)
+    if any(isinstance(x, Array) and not x.memory.host for x in operands):
+        return run_fused(
+            lambda *xs: elementwise(op, *xs, dtype=dtype, inexact=inexact), operands
+        )
+    for x in operands:
+        if type(x) is int:
+            check_fits(x, dtype)
+    full = ShapedArray.of(shape, dtype, weak)
+    aval = op.infer(None, *[full] * len(operands))
+    with np.errstate(all="ignore"):
+        arrays = [convert(np.asarray(x), dtype) for x in operands]
+        result = op.numpy(aval, None, *arrays)
+    return Array.of(settle(result, aval.dtype), aval.weak_type)
+
+
+def _compute_type(
+    pairs: tuple[tuple[np.dtype[Any], bool], ...],
+    dtype: np.dtype[Any] | None,
+    inexact: bool,
+) -> tuple[np.dtype[Any], bool]:
+    """In which (dtype, weak_type) an elementwise primitive computes."""
+    if dtype is not None:
+        return dtype, False
+    dtype, weak = dtypes.promote(*pairs)
+    return (dtypes.to_inexact(dtype), weak) if inexact else (dtype, weak)
+
+
+@lru_cache(maxsize=4096)
+def _plan(
+    op: Primitive,
+    types: tuple[Any, ...],
+    dtype: np.dtype[Any] | None,
+    inexact: bool,
+    x64: bool | None,  # part of the key: promotion depends on it
+) -> tuple[np.dtype[Any], ShapedArray, bool]:
+    """The dtype to compute in, the type of an element of the result, is it integer?"""
+    scalars = {float: dtypes.default_dtype("f"), int: dtypes.default_dtype("i")}
+    pairs = tuple((scalars[t], True) if t in scalars else t for t in types)
+    compute, weak = _compute_type(pairs, dtype, inexact)
+    operand = ShapedArray.of((), compute, weak)
+    result = op.infer(None, *[operand] * len(types))
+    return compute, result, dtypes.is_integer(compute)
+
+
+def _elementwise_now(
+    op: Primitive,
+    operands: Sequence[Value],
+    types: Sequence[Any],
+    dtype: np.dtype[Any] | None,
+    inexact: bool,
+) -> Array:
+    """`elementwise` of arrays of the host and numbers; NumPy broadcasts them."""
+    x64 = config.current().enable_x64
+    compute, aval, integer = _plan(op, tuple(types), dtype, inexact, x64)
+    arrays: list[Any] = []
+    with np.errstate(all="ignore"):
+        for x in operands:
+            if type(x) is Array:
+                array = x._host if x._host is not None else x.numpy()
+                same = array.dtype == compute
+                arrays.append(array if same else convert(array, compute))
+            else:
+                if integer:
+                    check_fits(x, compute)
+                arrays.append(compute.type(x))
+        try:
+            result = op.numpy(aval, None, *arrays)
+        except ValueError:
+            broadcast_shapes(op.name, [array.shape for array in arrays])
+            raise
+    if type(result) is not np.ndarray or result.dtype != aval.dtype:
+        result = settle(result, aval.dtype)
+    return Array(result.shape, aval.dtype, aval.weak_type, None, result)
+
+
+def broadcast_shapes(name: str, shapes: Sequence[Shape]) -> Shape:
+    """The shape to which all of them broadcast, by NumPy's rules.
+
+    Raises:
+      ShapeError: two sizes of an axis differ and neither is 1.
+    """
+    first = shapes[0]
+    if all(shape == first for shape in shapes):
+        return first
+    ndim = max(map(len, shapes))
+    padded = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
+    result: list[int] = []
+    for sizes in zip(*padded, strict=True):
+        distinct = {n for n in sizes if n != 1}
+        if len(distinct) > 1:
+            listed = " and ".join(map(str, shapes))
+            raise ShapeError(
+                f"{name}: shapes {listed} do not broadcast: sizes "
+                f"{' and '.join(map(str, sorted(distinct)))} meet in one axis; "
+                "reshape or transpose one of them"
+            )
+        result.append(distinct.pop() if distinct else 1)
+    return tuple(result)
+
+
+def trace(
+    transform: str,
+    function: Callable[..., Sequence[Value]],
+    avals: Sequence[ShapedArray],
+    bindings: Sequence[Binding] | None = None,
+) -> Graph:
+    """Runs `function` on tracers, one per aval; its results become a graph.
+
+    Args:
+      transform: for messages.
+      function: returns a flat list of values.
+      avals: the types of the arguments.
+      bindings: their values, where Python may ask for them.
+
+    Returns:
+      The graph. It may use variables of scopes around this one.
+    """
+    with Scope(transform) as scope:
+        values = bindings or [None] * len(avals)
+        tracers = [scope.input(a, v) for a, v in zip(avals, values, strict=True)]
+        outputs = tuple(scope.lift(x) for x in function(*tracers))
+        return Graph(tuple(scope.inputs), outputs, tuple(scope.captured))
+
+
+def outer_scope(graph: Graph, operands: Sequence[Value]) -> Scope | None:
+    """The scope in which a graph is applied: of its operands and free variables."""
+    scope = scope_of(operands)
+    own = set(graph.inputs)
+    for node in graph.nodes:
+        if is_variable(node) and node not in own:
+            depth, _ = node.arg  # type: ignore[misc]
+            if scope is None or depth > scope.depth:
+                scope = _stack.scopes[depth]
+    return scope
+
+
+def has_free_variables(graph: Graph) -> bool:
+    """Does it use tracers of a transform around it?"""
+    own = set(graph.inputs)
+    return any(is_variable(n) and n not in own for n in graph.nodes)
+
+
+def inline(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Tracer]:
+    """The outputs of a graph for these arguments, as tracers of `scope`."""
+    values = [*operands, *graph.captured]
+    mapping = {
+        node: match_aval(scope.lift(value), node.aval)
+        for node, value in zip(graph.inputs, values, strict=True)
+    }
+    return [Tracer(node, scope) for node in substitute(graph.outputs, mapping)]
+
+
+def match_aval(node: Node, aval: ShapedArray) -> Node:
+    """`node`, cast if only dtype or weakness differ from `aval`."""
+    if node.aval is aval:
+        return node
+    return cast(node, aval.dtype, aval.weak_type)
+
+
+def run_fused(
+    function: Callable[..., Any], operands: Sequence[Value], **static: Any
+) -> Any:
+    """`function(*operands, **static)` as one graph: recorded, or run at once.
+
+    For compositions whose intermediate values must not be made one by one, such as
+    matrix products. `function` takes and returns arrays only; the graphs of functions
+    of a module are kept, by the types of the operands and the static arguments.
+    """
+    if scope_of(operands) is not None:
+        return function(*operands, **static)
+    arrays = [asarray(x) for x in operands]
+    avals = tuple([aval_of(x) for x in arrays])
+    key = (function, avals, tuple(static.items()), config.current().enable_x64)
+    fused = _fused.get(key)
+    if fused is None:
+        fused = _fuse(function, avals, static)
+        if function.__closure__ is None and "<" not in function.__qualname__:
+            if len(_fused) >= _FUSED_LIMIT:
+                _fused.clear()
+            _fused[key] = fused
+    graph, plan, captured = fused
+    if hooks.run_graph is not None and any(not x.memory.host for x in arrays):
+        return hooks.run_graph(graph, arrays)[0]
+    (result,) = plan([*[x.numpy() for x in arrays], *captured])
+    return Array.of(result, graph.outputs[0].aval.weak_type)
+
+
+#: Graphs of eager compositions, with their plans and the arrays they captured.
+_fused: dict[Any, tuple[Graph, Plan, list[Any]]] = {}
+_FUSED_LIMIT = 2048
+
+
+def _fuse(
+    function: Callable[..., Any], avals: Sequence[ShapedArray], static: dict[str, Any]
+) -> tuple[Graph, Plan, list[Any]]:
+    graph = trace("eager", lambda *xs: [function(*xs, **static)], avals)
+    captured = [np.asarray(value) for value in graph.captured]
+    return graph, Plan(graph.outputs, graph.inputs), captured

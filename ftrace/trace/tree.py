@@ -1,0 +1,328 @@
+"""Pytrees: nested containers of leaves, on optree.
+
+None is an empty container, as in JAX. Dictionaries are flattened by sorted key.
+Dataclasses and other classes take part once they are registered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import optree
+
+from ftrace.errors import ArgumentError, TreeError
+from ftrace.trace.keypath import GetAttrKey, KeyPath, NamedEntry, key_of, keystr
+
+T = TypeVar("T")
+TreeDef = optree.PyTreeSpec
+IsLeaf = Callable[[Any], bool]
+
+NAMESPACE = "ftrace"
+
+
+# Structures. The keys of dictionaries must have an order, else two equal dictionaries
+# could be flattened differently; each structure is looked at once.
+
+_checked: set[TreeDef] = set()
+_CHECKED_LIMIT = 4096
+
+
+def _check_order(treedef: TreeDef) -> None:
+    try:
+        if treedef in _checked:
+            return
+        if len(_checked) >= _CHECKED_LIMIT:
+            _checked.clear()
+        hashable = True
+    except TypeError:  # static data of a user's container cannot be hashed
+        hashable = False
+    pending = [treedef]
+    while pending:
+        node = pending.pop()
+        if isinstance(node.type, type) and issubclass(node.type, dict):
+            _check_sortable(node)
+        pending.extend(node.children())
+    if hashable:
+        _checked.add(treedef)
+
+
+def _check_sortable(node: TreeDef) -> None:
+    if node.type is OrderedDict:
+        return
+    keys = node.entries()
+    try:
+        sorted(keys)
+    except TypeError:
+        raise TreeError(
+            "the keys of a dictionary in a pytree must be sortable, got "
+            f"{keys!r}; use keys of one type, or an OrderedDict"
+        ) from None
+
+
+def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
+    """The leaves of a tree, and its structure.
+
+    Raises:
+      TreeError: the keys of a dictionary cannot be sorted.
+    """
+    found, treedef = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    _check_order(treedef)
+    return found, treedef
+
+
+def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
+    """The tree of that structure with these leaves.
+
+    Raises:
+      TreeError: their number is not that of the structure.
+    """
+    leaves = list(leaves)
+    if len(leaves) != treedef.num_leaves:
+        raise TreeError(
+            f"tree.unflatten: the structure {treedef} takes {treedef.num_leaves} "
+            f"leaves, got {len(leaves)}"
+        )
+    return optree.tree_unflatten(treedef, leaves)
+
+
+def structure(tree: Any, is_leaf: IsLeaf | None = None) -> TreeDef:
+    """The structure of a tree: compares, hashes, and unflattens leaves."""
+    return flatten(tree, is_leaf)[1]
+
+
+def leaves(tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:
+    """The leaves of a tree, in order."""
+    return flatten(tree, is_leaf)[0]
+
+
+def flatten_up_to(treedef: TreeDef, tree: Any, what: str) -> list[Any]:
+    """The subtrees of `tree` at the places of the leaves of `treedef`.
+
+    Raises:
+      TreeError: `tree` does not begin with that structure.
+    """
+    try:
+        return treedef.flatten_up_to(tree)
+    except (ValueError, TypeError) as error:
+        raise TreeError(
+            f"{what}: the trees differ in structure: {treedef} and "
+            f"{structure(tree)}; {error}"
+        ) from None
+
+
+def map(  # noqa: A001  (the field's name)
+    f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None
+) -> Any:
+    """`f` of each leaf, and of what stands at the same place in `rest`.
+
+    Raises:
+      TreeError: a tree of `rest` does not have the structure of `tree`.
+    """
+    first, treedef = flatten(tree, is_leaf)
+    columns = [first, *(flatten_up_to(treedef, x, "tree.map") for x in rest)]
+    return unflatten(treedef, [f(*column) for column in zip(*columns, strict=True)])
+
+
+def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
+    """One leaf of `prefix` per leaf of `tree`; None in the prefix is a leaf.
+
+    Raises:
+      TreeError: `prefix` is not the beginning of the structure of `tree`.
+    """
+    found: list[Any] = []
+    try:
+        prefix_leaves, prefix_def = optree.tree_flatten(
+            prefix, lambda x: x is None, none_is_leaf=True, namespace=NAMESPACE
+        )
+        subtrees = prefix_def.flatten_up_to(tree)
+    except (ValueError, TypeError) as error:
+        raise TreeError(
+            f"{what}: {prefix!r} is not a prefix of the structure "
+            f"{structure(tree)}; {error}"
+        ) from None
+    for leaf, subtree in zip(prefix_leaves, subtrees, strict=True):
+        found.extend([leaf] * len(leaves(subtree)))
+    return found
+
+
+# Paths.
+
+
+def flatten_with_path(
+    tree: Any, is_leaf: Callable[..., bool] | None = None, takes_path: bool = False
+) -> tuple[list[tuple[KeyPath, Any]], TreeDef]:
+    """(path, leaf) for every leaf, and the structure.
+
+    Args:
+      tree: any tree.
+      is_leaf: stops at what it holds for.
+      takes_path: `is_leaf` is called with the path and the subtree.
+    """
+    if takes_path and is_leaf is not None:
+        verdicts = iter(_verdicts(tree, is_leaf))
+
+        def is_leaf(_: Any) -> bool:
+            return next(verdicts)
+
+    accessors, found, treedef = optree.tree_flatten_with_accessor(
+        tree, is_leaf, namespace=NAMESPACE
+    )
+    _check_order(treedef)
+    paths = [tuple([key_of(entry) for entry in accessor]) for accessor in accessors]
+    return list(zip(paths, found, strict=True)), treedef
+
+
+def _verdicts(tree: Any, is_leaf: Callable[[KeyPath, Any], bool]) -> list[bool]:
+    """What `is_leaf` says of each subtree that is reached, in optree's order."""
+    verdicts: list[bool] = []
+    pending: list[tuple[KeyPath, Any]] = [((), tree)]
+    while pending:
+        path, node = pending.pop()
+        verdicts.append(bool(is_leaf(path, node)))
+        if verdicts[-1] or not is_node(node):
+            continue
+        children, _ = flatten_one_level(node)
+        pending.extend([((*path, key), child) for key, child in children][::-1])
+    return verdicts
+
+
+def is_node(tree: Any) -> bool:
+    """Is it a container (also an empty one), and no leaf?"""
+    return not optree.tree_is_leaf(tree, namespace=NAMESPACE)
+
+
+def flatten_one_level(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """(key, child) for every child of a container, and its static data.
+
+    Raises:
+      TreeError: it is a leaf.
+    """
+    if not is_node(tree):
+        raise TreeError(f"{type(tree).__name__} is no container of a pytree: {tree!r:.60}")
+    children, data, _, _ = optree.tree_flatten_one_level(tree, namespace=NAMESPACE)
+    accessors = optree.tree_accessors(
+        tree, lambda x: x is not tree, none_is_leaf=True, namespace=NAMESPACE
+    )
+    keys = [key_of(accessor[0]) for accessor in accessors if len(accessor)]
+    return list(zip(keys, children, strict=True)), data
+
+
+def path_string(path: KeyPath) -> str:
+    """A path in a tree as a person would write it: `['w'][0]`."""
+    return keystr(path)
+
+
+# Containers of the user.
+
+Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
+
+
+def register_node(
+    cls: type[T],
+    flatten_func: Flatten,
+    unflatten_func: Callable[[Any, Any], T],
+    flatten_with_keys_func: Flatten | None = None,
+) -> type[T]:
+    """Makes a class a container.
+
+    Args:
+      cls: the class; subclasses are not included.
+      flatten_func: `flatten_func(x) -> (children, aux)`.
+      unflatten_func: `unflatten_func(aux, children) -> x`.
+      flatten_with_keys_func: `(x) -> ([(key, child), …], aux)`, to name the children.
+
+    Raises:
+      TreeError: the class is a container already.
+    """
+    entry_type = optree.FlattenedEntry
+    flatten_node: Callable[[T], Any] = flatten_func
+    if flatten_with_keys_func is not None:
+        entry_type = NamedEntry
+
+        def flatten_node(x: T) -> tuple[list[Any], Any, tuple[Any, ...]]:
+            pairs, data = flatten_with_keys_func(x)
+            keys, children = [], []
+            for key, child in pairs:
+                keys.append(key)
+                children.append(child)
+            return children, data, tuple(keys)
+
+    try:
+        optree.register_pytree_node(
+            cls,  # type: ignore[arg-type]
+            flatten_node,  # type: ignore[arg-type]
+            unflatten_func,  # type: ignore[arg-type]
+            path_entry_type=entry_type,
+            namespace=NAMESPACE,
+        )
+    except ValueError as error:
+        raise TreeError(f"{cls!r} cannot be made a container: {error}") from None
+    except TypeError as error:
+        raise ArgumentError(f"{cls!r} cannot be made a container: {error}") from None
+    return cls
+
+
+def register_dataclass(
+    cls: type[T],
+    data_fields: Sequence[str] | None = None,
+    meta_fields: Sequence[str] | None = None,
+    drop_fields: Sequence[str] = (),
+) -> type[T]:
+    """Makes a dataclass a container of its fields, as a decorator or a call.
+
+    Args:
+      cls: the dataclass.
+      data_fields: names of fields that hold arrays or trees; by default all fields
+        that are not in `meta_fields` and not marked `metadata={"static": True}`.
+      meta_fields: names of static fields; hashable, part of the structure.
+      drop_fields: names of fields that are left out, and take their default.
+
+    Raises:
+      ArgumentError: it is no dataclass, or a field is not named once.
+    """
+    if not dataclasses.is_dataclass(cls):
+        raise ArgumentError(f"register_dataclass: {cls} is not a dataclass")
+    fields = [f for f in dataclasses.fields(cls) if f.init and f.name not in drop_fields]
+    names = [f.name for f in fields]
+    if meta_fields is None:
+        meta_fields = [f.name for f in fields if f.metadata.get("static")]
+    if data_fields is None:
+        data_fields = [name for name in names if name not in meta_fields]
+    data, meta = tuple(data_fields), tuple(meta_fields)
+    if sorted(data + meta) != sorted(names):
+        raise ArgumentError(
+            f"register_dataclass: {cls.__name__} has the fields {names}; data_fields "
+            f"{data} and meta_fields {meta} must name each of them once"
+        )
+    keys = tuple([GetAttrKey(name) for name in data])
+
+    def static(x: Any) -> tuple[Hashable, ...]:
+        return tuple([getattr(x, name) for name in meta])
+
+    def flatten_fields(x: Any) -> tuple[list[Any], Any]:
+        return [getattr(x, name) for name in data], static(x)
+
+    def flatten_with_keys(x: Any) -> tuple[list[Any], Any]:
+        return [(key, getattr(x, key.name)) for key in keys], static(x)
+
+    def build(aux: Any, children: Iterable[Any]) -> Any:
+        made = object.__new__(cls)
+        for name in drop_fields:
+            object.__setattr__(made, name, _default(cls, name))
+        for name, value in zip(data, children, strict=True):
+            object.__setattr__(made, name, value)
+        for name, value in zip(meta, aux, strict=True):
+            object.__setattr__(made, name, value)
+        return made
+
+    return register_node(cls, flatten_fields, build, flatten_with_keys)
+
+
+def _default(cls: Any, name: str) -> Any:
+    field = next(f for f in dataclasses.fields(cls) if f.name == name)
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return None if field.default is dataclasses.MISSING else field.default

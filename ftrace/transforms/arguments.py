@@ -1,0 +1,114 @@
+"""The border to user functions: arguments and results as flat lists of values."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ftrace.errors import ArgumentError
+from ftrace.trace import tree
+from ftrace.trace.tracer import Value, is_value
+from ftrace.trace.tree import TreeDef
+
+
+def check_callable(function: Any, transform: str) -> None:
+    if not callable(function):
+        raise ArgumentError(
+            f"{transform} takes a function, got {type(function).__name__}: {function!r}"
+        )
+
+
+def name_of(function: Any) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def flatten_values(value: Any, what: str) -> tuple[list[Value], TreeDef]:
+    """The leaves of a tree all of which are arrays or numbers.
+
+    Raises:
+      ArgumentError: a leaf is something else; the message names its place.
+    """
+    leaves, treedef = tree.flatten(value)
+    for leaf in leaves:
+        if not is_value(leaf):
+            for path, found in tree.flatten_with_path(value):
+                if found is leaf:
+                    raise ArgumentError(
+                        f"{what}{tree.path_string(path)} must be an array or a number, "
+                        f"got {type(leaf).__name__}: {leaf!r:.60}"
+                    )
+    return leaves, treedef
+
+
+def normalize_argnums(argnums: Any, args: Sequence[Any], transform: str) -> list[int]:
+    """Positions of arguments, none of them negative.
+
+    Raises:
+      ArgumentError: no ints, or there are not so many arguments.
+    """
+    listed = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
+    result: list[int] = []
+    for number in listed:
+        try:
+            position = operator.index(number)
+        except TypeError:
+            raise ArgumentError(
+                f"{transform}: argnums must be an int or a tuple of ints, got {argnums!r}"
+            ) from None
+        if not -len(args) <= position < len(args):
+            raise ArgumentError(
+                f"{transform}: argnums={argnums} needs at least "
+                f"{position + 1 if position >= 0 else -position} positional arguments, "
+                f"got {len(args)}"
+            )
+        result.append(position % len(args))
+    return result
+
+
+class Output:
+    """Calls a function and remembers the structure of what it returned.
+
+    Attributes:
+      treedef: the structure of the result, known after the call.
+      aux: the second part of the result under `has_aux`: leaves that are not arrays
+        are kept as they are; the others are outputs of the graph.
+    """
+
+    def __init__(self, function: Callable[..., Any], transform: str, has_aux: bool) -> None:
+        self.function = function
+        self.transform = transform
+        self.has_aux = has_aux
+        self.treedef: TreeDef | None = None
+        self.aux_treedef: TreeDef | None = None
+        self.aux_static: list[Any] = []
+        self.count = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> list[Value]:
+        """The values of the result, then those of aux."""
+        result = self.function(*args, **kwargs)
+        aux_values: list[Value] = []
+        if self.has_aux:
+            if not isinstance(result, (tuple, list)) or len(result) != 2:
+                raise ArgumentError(
+                    f"{self.transform} with has_aux=True: {name_of(self.function)} must "
+                    f"return a pair (output, aux), got {type(result).__name__}"
+                )
+            result, aux = result
+            leaves, self.aux_treedef = tree.flatten(aux)
+            self.aux_static = [None if is_value(x) else (x,) for x in leaves]
+            aux_values = [x for x in leaves if is_value(x)]
+        what = f"the result of {name_of(self.function)}"
+        values, self.treedef = flatten_values(result, what)
+        self.count = len(values)
+        return values + aux_values
+
+    def build(self, values: Sequence[Value]) -> Any:
+        assert self.treedef is not None
+        return tree.unflatten(self.treedef, values)
+
+    def build_aux(self, values: Sequence[Value]) -> Any:
+        assert self.aux_treedef is not None
+        rest = iter(values)
+        leaves = [next(rest) if x is None else x[0] for x in self.aux_static]
+        return tree.unflatten(self.aux_treedef, leaves)

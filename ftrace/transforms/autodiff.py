@@ -1,0 +1,174 @@
+"""Derivatives: two walks over a graph.
+
+    jvp        nodes -> tangents, forwards, by each primitive's rule
+    transpose  cotangents of outputs -> cotangents of leaves, backwards
+
+The gradient is the transpose of the jvp in the tangent: there is no tape. A tracer of
+an outer transform is a leaf like any other; nested derivatives are graphs of graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ftrace import dtypes
+from ftrace.errors import DerivativeError
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Node, dependents, inherited_origin, toposort
+from ftrace.trace.primitives.elementwise import add, cast, div, mul, mul_zero, select
+from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.primitives.source import variable, zeros_like
+
+#: For primitives that are linear in some operands only: which ones these are.
+_LINEAR_OPERANDS = {div: (0,), select: (1, 2), gather_p: (0,), scatter_p: (0, 1)}
+
+
+def jvp_nodes(
+    outputs: Sequence[Node], tangents: dict[Node, Node]
+) -> list[Node | None]:
+    """The tangents of the outputs; None is zero.
+
+    Args:
+      outputs: nodes in terms of the keys of `tangents` and anything else.
+      tangents: for each leaf that varies the node of its tangent.
+    """
+    known: dict[Node, Node | None] = dict(tangents)
+    with inherited_origin() as take:
+        for node in dependents(outputs, tangents):
+            if node in known:
+                continue
+            given = [known.get(s) for s in node.src]
+            if any(t is not None for t in given):
+                take(node)
+                known[node] = _tangent(node, given)
+    return [known.get(node) for node in outputs]
+
+
+def _tangent(node: Node, tangents: list[Node | None]) -> Node | None:
+    op = node.op
+    if op.jvp is not None:
+        return op.jvp(node, tangents)
+    if op.no_derivative:
+        raise DerivativeError(f"{op.name} has no derivative: {op.no_derivative}")
+    full = [
+        t if t is not None else zeros_like(s)
+        for t, s in zip(tangents, node.src, strict=True)
+    ]
+    return op(*full, arg=node.arg)
+
+
+def transpose_nodes(
+    outputs: Sequence[Node], leaves: Sequence[Node], cotangents: Sequence[Node | None]
+) -> list[Node | None]:
+    """The cotangents of the leaves, in which the outputs are linear; None is zero.
+
+    Raises:
+      DerivativeError: the outputs are not linear in the leaves.
+    """
+    total: dict[Node, Node] = {}
+    for node, cotangent in zip(outputs, cotangents, strict=True):
+        if cotangent is not None:
+            _accumulate(total, node, cotangent)
+    linear = dependents(outputs, leaves)
+    varying = set(linear)
+    wanted = set(leaves)
+    with inherited_origin() as take:
+        for node in reversed(linear):
+            if node in wanted or node not in total:
+                continue
+            take(node)
+            cotangent = total.pop(node)
+            _check_linear(node, varying)
+            assert node.op.transpose is not None
+            for i, source in enumerate(node.src):
+                if source in varying:
+                    part = node.op.transpose(node, cotangent, i)
+                    if part is not None:
+                        _accumulate(total, source, part)
+    return [total.get(leaf) for leaf in leaves]
+
+
+def _accumulate(total: dict[Node, Node], node: Node, cotangent: Node) -> None:
+    known = total.get(node)
+    total[node] = cotangent if known is None else add(known, cotangent)
+
+
+def _check_linear(node: Node, varying: set[Node]) -> None:
+    op = node.op
+    positions = [i for i, s in enumerate(node.src) if s in varying]
+    if op.linear:
+        return
+    allowed = _LINEAR_OPERANDS.get(op)
+    if op in (mul, mul_zero):
+        linear = len(positions) == 1
+    elif allowed is not None:
+        linear = all(i in allowed for i in positions)
+    else:
+        linear = op.transpose is not None
+    if not linear:
+        raise DerivativeError(
+            f"linear_transpose: the function is not linear in its argument: it uses "
+            f"{op.name} of it",
+            node.origin,
+        )
+
+
+def tangent_variable(aval: ShapedArray, position: int) -> Node:
+    """A leaf that stands for a tangent while a derivative is built.
+
+    It takes the place of no scope's variable: depth -1 belongs to none.
+    """
+    return variable(aval.strong(), -1, position)
+
+
+def gradient_nodes(
+    outputs: Sequence[Node], leaves: Sequence[Node], cotangents: Sequence[Node | None]
+) -> list[Node]:
+    """The cotangents of the leaves for those of the outputs: Jᵀ·ct.
+
+    Args:
+      outputs: nodes in terms of the leaves.
+      leaves: variables; those of no inexact dtype get zeros.
+      cotangents: one per output, of its shape and dtype; None is zero.
+    """
+    varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
+    tangents = {leaf: tangent_variable(leaf.aval, i) for i, leaf in enumerate(varying)}
+    out_tangents = jvp_nodes(outputs, tangents)
+    pairs = [
+        (t, ct)
+        for t, ct in zip(out_tangents, cotangents, strict=True)
+        if t is not None and ct is not None
+    ]
+    found = transpose_nodes(
+        [t for t, _ in pairs], list(tangents.values()), [ct for _, ct in pairs]
+    )
+    by_leaf = dict(zip(tangents, found, strict=True))
+    return [_settle(by_leaf.get(leaf), leaf) for leaf in leaves]
+
+
+def _settle(cotangent: Node | None, leaf: Node) -> Node:
+    if cotangent is None:
+        return zeros_like(leaf)
+    return cast(cotangent, leaf.dtype)
+
+
+def split_known(
+    outputs: Sequence[Node], unknown: Sequence[Node]
+) -> tuple[list[Node], list[Node]]:
+    """What of the outputs can be computed before the unknown leaves are known.
+
+    Returns:
+      (residuals, free): nodes that do not depend on `unknown` and are needed by those
+      that do, other than constants; and the unknown leaves that are used.
+    """
+    later = set(dependents(outputs, unknown))
+    residuals: dict[Node, None] = {}
+    for node in toposort(outputs):
+        if node in later:
+            for source in node.src:
+                if source not in later and source.op.name not in ("const", "iota"):
+                    residuals[source] = None
+    for node in outputs:
+        if node not in later and node.op.name not in ("const", "iota"):
+            residuals[node] = None
+    return list(residuals), [leaf for leaf in unknown if leaf in later]

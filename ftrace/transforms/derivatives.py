@@ -1,0 +1,593 @@
+"""grad, jvp, vjp and the like: JAX's names, arguments and meanings.
+
+Un-jitted, each of them traces the function with its arguments bound to their values,
+builds the graph of the derivative, and runs that as one program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.array import Array
+from ftrace.errors import ArgumentError, DerivativeError, DtypeError, ShapeError, TreeError
+from ftrace.trace import tree
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Graph, Node
+from ftrace.trace.primitives.source import const_like
+from ftrace.trace.tracer import Value, aval_of, bind, trace
+from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_gradient_p
+from ftrace.transforms.arguments import (
+    Output,
+    check_callable,
+    flatten_values,
+    name_of,
+    normalize_argnums,
+)
+from ftrace.transforms.autodiff import (
+    gradient_nodes,
+    jvp_nodes,
+    split_known,
+    tangent_variable,
+    transpose_nodes,
+)
+from ftrace.transforms.execute import apply_graph
+from ftrace.transforms.vmap import vmap
+
+Function = Callable[..., Any]
+
+
+def value_and_grad(
+    fun: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Function:
+    """A function that returns the value of `fun` and its gradient.
+
+    Args:
+      fun: returns a scalar of float dtype, or a pair (scalar, aux) with `has_aux`.
+      argnums: which positional arguments to differentiate; pytrees of arrays.
+      has_aux: `fun` returns something beside the scalar that is passed through.
+      holomorphic: arguments and result are complex, and `fun` is holomorphic.
+      allow_int: integer arguments are allowed; their gradient has dtype float0.
+
+    Returns:
+      f(*args, **kwargs) -> (value, gradient), or ((value, aux), gradient). The
+      gradient has the structure of the argument, or is a tuple for several argnums.
+
+    Raises:
+      DerivativeError: an argument or the result is not of an inexact dtype.
+      ShapeError: the result is not a scalar.
+    """
+    check_callable(fun, "value_and_grad")
+
+    @wraps(fun)
+    def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
+        positions = normalize_argnums(argnums, args, "grad")
+        chosen = tuple(args[i] for i in positions)
+        values, treedef = flatten_values(chosen, "grad: the argument ")
+        avals = [aval_of(x) for x in values]
+        _check_inputs(avals, holomorphic, allow_int)
+
+        def call(*tracers: Value) -> Any:
+            full = list(args)
+            for i, part in zip(positions, tree.unflatten(treedef, tracers), strict=True):
+                full[i] = part
+            return fun(*full, **kwargs)
+
+        output = Output(call, "grad", has_aux)
+        output.function.__name__ = name_of(fun)
+        graph = trace("grad", output, avals, values)
+        head = _check_scalar(graph.outputs[: output.count], name_of(fun), holomorphic)
+        leaves = graph.inputs[: len(avals)]
+        gradient = gradient_nodes([head], leaves, [const_like(head, 1)])
+        outputs = (*graph.outputs, *gradient)
+        results = apply_graph(Graph(graph.inputs, outputs, graph.captured), values)
+        size = len(graph.outputs)
+        grads = [_float0(g, a) for g, a in zip(results[size:], avals, strict=True)]
+        answer = tree.unflatten(treedef, grads)
+        if not isinstance(argnums, (tuple, list)):
+            (answer,) = answer
+        value = output.build(results[:1])
+        if has_aux:
+            value = (value, output.build_aux(results[1:size]))
+        return value, answer
+
+    return value_and_grad_f
+
+
+def grad(
+    fun: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Function:
+    """A function that returns the gradient of `fun`; see `value_and_grad`.
+
+    Returns:
+      f(*args, **kwargs) -> gradient, or (gradient, aux) with `has_aux`.
+    """
+    check_callable(fun, "grad")
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+
+    @wraps(fun)
+    def grad_f(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return grad_f
+
+
+def _check_inputs(avals: Sequence[ShapedArray], holomorphic: bool, allow_int: bool) -> None:
+    for aval in avals:
+        if holomorphic:
+            if not dtypes.is_complex(aval.dtype):
+                raise DerivativeError(
+                    f"grad with holomorphic=True needs complex inputs, got {aval!r}"
+                )
+        elif dtypes.is_complex(aval.dtype):
+            continue
+        elif not dtypes.is_float(aval.dtype) and not allow_int:
+            raise DerivativeError(
+                f"grad needs inputs of a float dtype, got {aval!r}; convert with "
+                f".astype, choose other argnums, or pass allow_int=True"
+            )
+
+
+def _check_scalar(outputs: Sequence[Node], name: str, holomorphic: bool) -> Node:
+    if len(outputs) != 1:
+        raise ArgumentError(
+            f"grad: {name} must return one scalar, got {len(outputs)} values; return "
+            f"the others as aux with has_aux=True"
+        )
+    (head,) = outputs
+    if head.shape != ():
+        raise ShapeError(
+            f"grad: {name} must return a scalar, got {head.aval!r}; sum it, or use "
+            f"jacrev",
+            head.origin,
+        )
+    fits = dtypes.is_complex if holomorphic else dtypes.is_float
+    if not fits(head.dtype):
+        wanted = "complex" if holomorphic else "real float"
+        raise DerivativeError(
+            f"grad: {name} must return a {wanted} scalar, got {head.aval!r}", head.origin
+        )
+    return head
+
+
+def _float0(gradient: Value, aval: ShapedArray) -> Value:
+    """Gradients of integers hold no bits, as in JAX."""
+    if dtypes.is_inexact(aval.dtype):
+        return gradient
+    return np.zeros(aval.shape, dtypes.float0)
+
+
+def jvp(
+    fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+) -> Any:
+    """The value of `fun` and its directional derivative.
+
+    Args:
+      fun: any function of arrays.
+      primals: tuple of its positional arguments.
+      tangents: tuple of the same structure, shapes and dtypes; float0 for integers.
+      has_aux: `fun` returns a pair (output, aux).
+
+    Returns:
+      (output, tangent of the output), and aux with `has_aux`.
+
+    Raises:
+      TreeError: primals and tangents differ in structure.
+      ShapeError, DtypeError: a tangent does not match its primal.
+    """
+    check_callable(fun, "jvp")
+    values, treedef = _tuple_values("jvp: primals", primals)
+    directions, tangent_def = _tuple_values("jvp: tangents", tangents)
+    if treedef != tangent_def:
+        raise TreeError(
+            f"jvp: primals and tangents differ in structure: {treedef} and {tangent_def}"
+        )
+    avals = [aval_of(x) for x in values]
+    varying = _check_tangents(avals, directions)
+
+    def call(*tracers: Value) -> Any:
+        return fun(*tree.unflatten(treedef, tracers[: len(avals)]))
+
+    output = Output(call, "jvp", has_aux)
+    output.function.__name__ = name_of(fun)
+    kept = [directions[i] for i in varying]
+    types = avals + [avals[i].strong() for i in varying]
+    graph = trace("jvp", output, types, [*values, *kept])
+    leaves = {graph.inputs[i]: graph.inputs[len(avals) + k] for k, i in enumerate(varying)}
+    primal_out = graph.outputs[: output.count]
+    out = [
+        _tangent_or_zero(t, node)
+        for t, node in zip(jvp_nodes(primal_out, leaves), primal_out, strict=True)
+    ]
+    whole = Graph(graph.inputs, (*graph.outputs, *out), graph.captured)
+    results = apply_graph(whole, [*values, *kept])
+    size, total = output.count, len(graph.outputs)
+    answer = (output.build(results[:size]), output.build(results[total:]))
+    return (*answer, output.build_aux(results[size:total])) if has_aux else answer
+
+
+def _tuple_values(what: str, args: Any) -> tuple[list[Value], tree.TreeDef]:
+    if not isinstance(args, (tuple, list)):
+        raise ArgumentError(
+            f"{what} must be a tuple of arguments, got {type(args).__name__}"
+        )
+    leaves, treedef = tree.flatten(tuple(args))
+    kept = [x for x in leaves if getattr(x, "dtype", None) != dtypes.float0]
+    flatten_values(kept, what)
+    return leaves, treedef
+
+
+def _check_tangents(avals: Sequence[ShapedArray], tangents: Sequence[Value]) -> list[int]:
+    """The positions that vary."""
+    varying: list[int] = []
+    for i, (aval, tangent) in enumerate(zip(avals, tangents, strict=True)):
+        if not dtypes.is_inexact(aval.dtype):
+            if getattr(tangent, "dtype", None) != dtypes.float0:
+                raise DtypeError(
+                    f"jvp: the tangent of {aval!r} must have dtype float0, got "
+                    f"{aval_of(tangent)!r}"
+                )
+            continue
+        given = aval_of(tangent)
+        if given.shape != aval.shape:
+            raise ShapeError(f"jvp: primal {aval!r} and tangent {given!r} differ in shape")
+        if given.dtype != aval.dtype and not given.weak_type and not aval.weak_type:
+            raise DtypeError(f"jvp: primal {aval!r} and tangent {given!r} differ in dtype")
+        varying.append(i)
+    return varying
+
+
+def _tangent_or_zero(tangent: Node | None, primal: Node) -> Node:
+    return cast(tangent, primal.dtype) if tangent is not None else const_like(primal, 0)
+
+
+class _Linear:
+    """A function that is linear in its arguments, with what it needs already computed.
+
+    Attributes:
+      graph: of residuals and arguments.
+      residuals: their values.
+    """
+
+    def __init__(
+        self, name: str, graph: Graph, residuals: Sequence[Value],
+        avals: Sequence[ShapedArray], in_tree: tree.TreeDef, out_tree: tree.TreeDef,
+        one_argument: bool,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.graph = graph
+        self.residuals = residuals
+        self.avals = avals
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+        self.one_argument = one_argument
+
+    def __call__(self, *args: Any) -> Any:
+        given = args[0] if self.one_argument and len(args) == 1 else args
+        leaves, treedef = tree.flatten(given)
+        if treedef != self.in_tree:
+            raise TreeError(
+                f"{self.name}: the structure must be {self.in_tree}, got {treedef}"
+            )
+        kept: list[Value] = []
+        for leaf, aval in zip(leaves, self.avals, strict=True):
+            if not dtypes.is_inexact(aval.dtype):
+                continue
+            got = aval_of(leaf)
+            if got.shape != aval.shape or (
+                got.dtype != aval.dtype and not got.weak_type
+            ):
+                raise ShapeError(f"{self.name}: {aval!r} is required, got {got!r}")
+            kept.append(leaf)
+        results = apply_graph(self.graph, [*self.residuals, *kept])
+        return tree.unflatten(self.out_tree, results)
+
+
+def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """The value of `fun`, and the function that pulls cotangents back to its arguments.
+
+    Args:
+      fun: any function of arrays.
+      primals: its positional arguments.
+      has_aux: `fun` returns a pair (output, aux).
+
+    Returns:
+      (output, vjp_fun), and aux with `has_aux`. `vjp_fun(ct)` takes a cotangent of the
+      structure of the output and returns a tuple with a cotangent per primal.
+    """
+    check_callable(fun, "vjp")
+    values, treedef, graph, output = _trace_primals("vjp", fun, primals, has_aux)
+    avals = [aval_of(x) for x in values]
+    heads = graph.outputs[: output.count]
+    out_avals = [n.aval.strong() for n in heads]
+    cts = [
+        tangent_variable(a, 10_000 + i)
+        for i, a in enumerate(out_avals)
+        if dtypes.is_inexact(a.dtype)
+    ]
+    rest = iter(cts)
+    aligned = [next(rest) if dtypes.is_inexact(a.dtype) else None for a in out_avals]
+    grads = gradient_nodes(heads, graph.inputs[: len(avals)], aligned)
+    results, residuals = _forward(graph, grads, cts, values)
+    backward = Graph((*residuals[0], *cts), tuple(grads))
+    assert output.treedef is not None
+    pull = _Linear(
+        "vjp", backward, residuals[1], out_avals, output.treedef, treedef, True
+    )
+    answer = (output.build(results[: output.count]), _with_float0(pull, avals))
+    return (*answer, output.build_aux(results[output.count :])) if has_aux else answer
+
+
+def _with_float0(pull: _Linear, avals: Sequence[ShapedArray]) -> Function:
+    if all(dtypes.is_inexact(a.dtype) for a in avals):
+        return pull
+
+    def pull_back(*args: Any) -> Any:
+        leaves, treedef = tree.flatten(pull(*args))
+        return tree.unflatten(treedef, [_float0(g, a) for g, a in zip(leaves, avals, strict=True)])
+
+    return pull_back
+
+
+def _trace_primals(
+    transform: str, fun: Function, primals: Sequence[Any], has_aux: bool
+) -> tuple[list[Value], tree.TreeDef, Graph, Output]:
+    values, treedef = flatten_values(tuple(primals), f"{transform}: the argument ")
+
+    def call(*tracers: Value) -> Any:
+        return fun(*tree.unflatten(treedef, tracers))
+
+    output = Output(call, transform, has_aux)
+    output.function.__name__ = name_of(fun)
+    graph = trace(transform, output, [aval_of(x) for x in values], values)
+    return values, treedef, graph, output
+
+
+def _forward(
+    graph: Graph, linear: Sequence[Node], unknown: Sequence[Node], values: Sequence[Value]
+) -> tuple[list[Value], tuple[list[Node], list[Value]]]:
+    """Runs what does not depend on the unknown: outputs, and residuals with values."""
+    nodes, _ = split_known(linear, unknown)
+    known = Graph(graph.inputs, (*graph.outputs, *nodes), graph.captured)
+    results = apply_graph(known, values)
+    size = len(graph.outputs)
+    return results[:size], (nodes, results[size:])
+
+
+def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """The value of `fun`, and its derivative at this point as a linear function.
+
+    Returns:
+      (output, f_jvp), and aux with `has_aux`; f_jvp takes tangents like the primals.
+    """
+    check_callable(fun, "linearize")
+    values, treedef, graph, output = _trace_primals("linearize", fun, primals, has_aux)
+    avals = [aval_of(x) for x in values]
+    leaves = {
+        leaf: tangent_variable(leaf.aval, i)
+        for i, leaf in enumerate(graph.inputs[: len(avals)])
+        if dtypes.is_inexact(leaf.dtype)
+    }
+    heads = graph.outputs[: output.count]
+    out = [
+        _tangent_or_zero(t, n)
+        for t, n in zip(jvp_nodes(heads, leaves), heads, strict=True)
+    ]
+    unknown = list(leaves.values())
+    results, (nodes, residuals) = _forward(graph, out, unknown, values)
+    assert output.treedef is not None
+    push = _Linear(
+        "linearize", Graph((*nodes, *unknown), tuple(out)), residuals, avals, treedef,
+        output.treedef, False,
+    )  # fmt: skip
+    answer = (output.build(results[: output.count]), push)
+    return (*answer, output.build_aux(results[output.count :])) if has_aux else answer
+
+
+def linear_transpose(fun: Function, *primals: Any) -> Function:
+    """The transpose of a linear function.
+
+    Args:
+      fun: linear in its arguments.
+      primals: arrays, or anything with shape and dtype, that tell the types.
+
+    Returns:
+      A function from a cotangent of the output to a tuple with one per primal.
+
+    Raises:
+      DerivativeError: `fun` is not linear.
+    """
+    check_callable(fun, "linear_transpose")
+    leaves, treedef = tree.flatten(tuple(primals))
+    avals = [type_of(x) for x in leaves]
+
+    def call(*tracers: Value) -> Any:
+        return fun(*tree.unflatten(treedef, tracers))
+
+    output = Output(call, "linear_transpose", False)
+    output.function.__name__ = name_of(fun)
+    graph = trace("linear_transpose", output, avals)
+    cts = [tangent_variable(n.aval, i) for i, n in enumerate(graph.outputs)]
+    inputs = graph.inputs[: len(avals)]
+    found = transpose_nodes(graph.outputs, inputs, cts)
+    results = [
+        _tangent_or_zero(ct, leaf) for ct, leaf in zip(found, inputs, strict=True)
+    ]
+    captured = graph.inputs[len(avals) :]
+    whole = Graph((*captured, *cts), tuple(results))
+    assert output.treedef is not None
+    types = [n.aval for n in graph.outputs]
+    return _Linear(
+        "linear_transpose", whole, graph.captured, types, output.treedef, treedef, True
+    )
+
+
+def type_of(value: Any) -> ShapedArray:
+    """Shape and dtype of an array, or of anything that has these attributes."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        weak = bool(getattr(value, "weak_type", False))
+        return ShapedArray.of(tuple(value.shape), dtypes.as_dtype(value.dtype), weak)
+    return aval_of(value)
+
+
+# Jacobians.
+
+
+def jacfwd(
+    fun: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Function:
+    """The Jacobian of `fun`, column by column in forward mode.
+
+    Returns:
+      f(*args) -> a tree like the output whose leaves are trees like the argument, of
+      shape output.shape + argument.shape; and aux with `has_aux`.
+    """
+    check_callable(fun, "jacfwd")
+
+    @wraps(fun)
+    def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
+        values, treedef, call = _of_arguments(fun, argnums, args, kwargs, "jacfwd")
+        _check_inputs([aval_of(x) for x in values], holomorphic, False)
+        sizes = [aval_of(x).size for x in values]
+        output, push, *aux = linearize(call, *values, has_aux=has_aux)
+        basis = _basis(values)
+        columns = vmap(push, out_axes=-1)(*basis)
+        outs, out_def = tree.flatten(columns)
+        shapes = [aval_of(x).shape for x in values]
+        rows: list[Any] = []
+        for out in outs:
+            parts = _split_last(out, sizes, shapes)
+            rows.append(_as_argument(treedef, parts, argnums))
+        answer = tree.unflatten(out_def, rows)
+        return (answer, *aux) if has_aux else answer
+
+    return jacfwd_f
+
+
+def jacrev(
+    fun: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Function:
+    """The Jacobian of `fun`, row by row in reverse mode; see `jacfwd`."""
+    check_callable(fun, "jacrev")
+
+    @wraps(fun)
+    def jacrev_f(*args: Any, **kwargs: Any) -> Any:
+        values, treedef, call = _of_arguments(fun, argnums, args, kwargs, "jacrev")
+        _check_inputs([aval_of(x) for x in values], holomorphic, allow_int)
+        output, pull, *aux = vjp(call, *values, has_aux=has_aux)
+        outs, out_def = tree.flatten(output)
+        basis = _basis(outs)
+        cotangents = tree.unflatten(out_def, basis)
+        grads = vmap(pull)(cotangents)
+        shapes = [aval_of(x).shape for x in outs]
+        sizes = [aval_of(x).size for x in outs]
+        per_argument = [_split_first(g, sizes, shapes) for g in grads]
+        rows = [
+            _as_argument(treedef, [parts[i] for parts in per_argument], argnums)
+            for i in range(len(outs))
+        ]
+        answer = tree.unflatten(out_def, rows)
+        return (answer, *aux) if has_aux else answer
+
+    return jacrev_f
+
+
+def hessian(
+    fun: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Function:
+    """The matrix of second derivatives: jacfwd of jacrev."""
+    return jacfwd(
+        jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic
+    )
+
+
+def _of_arguments(
+    fun: Function, argnums: Any, args: Sequence[Any], kwargs: Any, transform: str
+) -> tuple[list[Value], tree.TreeDef, Function]:
+    """The chosen arguments as flat values, and `fun` as a function of these."""
+    positions = normalize_argnums(argnums, args, transform)
+    chosen = tuple(args[i] for i in positions)
+    values, treedef = flatten_values(chosen, f"{transform}: the argument ")
+
+    def call(*flat: Value) -> Any:
+        full = list(args)
+        for i, part in zip(positions, tree.unflatten(treedef, flat), strict=True):
+            full[i] = part
+        return fun(*full, **kwargs)
+
+    call.__name__ = name_of(fun)
+    return values, treedef, call
+
+
+def _as_argument(treedef: tree.TreeDef, parts: Sequence[Value], argnums: Any) -> Any:
+    answer = tree.unflatten(treedef, parts)
+    return answer if isinstance(argnums, (tuple, list)) else answer[0]
+
+
+def _basis(values: Sequence[Value]) -> list[Array]:
+    """For each value its part of the standard basis of all of them together."""
+    avals = [aval_of(x) for x in values]
+    total = sum(a.size for a in avals)
+    parts: list[Array] = []
+    start = 0
+    for aval in avals:
+        part = np.zeros((total, aval.size), aval.dtype)
+        np.fill_diagonal(part[start : start + aval.size], 1)
+        parts.append(Array.of(part.reshape((total, *aval.shape))))
+        start += aval.size
+    return parts
+
+
+def _split_last(x: Value, sizes: Sequence[int], shapes: Sequence[Any]) -> list[Value]:
+    out: list[Value] = []
+    start = 0
+    for size, shape in zip(sizes, shapes, strict=True):
+        part = x[..., start : start + size]
+        out.append(part.reshape((*part.shape[:-1], *shape)))
+        start += size
+    return out
+
+
+def _split_first(x: Value, sizes: Sequence[int], shapes: Sequence[Any]) -> list[Value]:
+    out: list[Value] = []
+    start = 0
+    for size, shape in zip(sizes, shapes, strict=True):
+        part = x[start : start + size]
+        out.append(part.reshape((*shape, *part.shape[1:])))
+        start += size
+    return out
+
+
+def stop_gradient(x: Any) -> Any:
+    """`x`, as a constant to derivatives; a tree of arrays."""
+    return tree.map(lambda v: bind(stop_gradient_p, v) if _varies(v) else v, x)
+
+
+def _varies(value: Value) -> bool:
+    return not isinstance(value, (Array, np.ndarray)) and dtypes.is_inexact(
+        aval_of(value).dtype
+    )
+

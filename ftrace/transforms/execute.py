@@ -1,0 +1,139 @@
+"""Running graphs: compiled once per device and graph, then called.
+
+A graph's nodes are interned and its variables are canonical, so that the same function
+traced again for the same types is the same graph: the cache of compiled graphs is
+keyed by identity.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import config
+from ftrace.array import Array
+from ftrace.devices.base import Device, Executable, get_device, timed
+from ftrace.errors import DeviceError
+from ftrace.lower import Lowered, lower
+from ftrace.trace.evaluate import evaluate_graph
+from ftrace.trace.graph import Graph
+from ftrace.trace.tracer import Value, asarray, hooks, inline, outer_scope
+
+CACHE_SIZE = 4096  # compiled graphs that are kept
+
+
+class CompiledGraph:
+    """A graph compiled for a device: call it on arrays.
+
+    Attributes:
+      lowered: the graph, the program and what is between them.
+      executable: what the device made of the program.
+    """
+
+    __slots__ = ("device", "executable", "lowered", "outputs")
+
+    def __init__(self, graph: Graph, device: Device) -> None:
+        self.device = device
+        with timed(device.counters, "compile_seconds"):
+            self.lowered: Lowered = lower(graph, device.max_buffers)
+        self.executable: Executable = device.compile(self.lowered.program)
+        self.outputs = [(n.shape, n.dtype, n.aval.weak_type) for n in graph.outputs]
+
+    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs for one array per input of the graph, on any device."""
+        buffers = [self.to_device(array) for array in arrays]
+        results = self.executable(buffers)
+        return [
+            Array(shape, dtype, weak, buffer)
+            for (shape, dtype, weak), buffer in zip(self.outputs, results, strict=True)
+        ]
+
+    def to_device(self, array: Array) -> Any:
+        """The array's buffer, copied if it is on another device."""
+        memory = array.memory
+        if memory is self.device or (memory.host and self.device.host):
+            return array.buffer
+        return self.device.copy_in(array.numpy())
+
+
+class _Cache:
+    """Compiled graphs, the least recently used ones go first."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[Any, CompiledGraph] = OrderedDict()
+        self.lock = threading.Lock()
+
+
+_cache = _Cache()
+
+
+def compile_graph(graph: Graph, device: Device) -> CompiledGraph:
+    """The graph compiled for the device: from the cache where it is there."""
+    settings = config.current()
+    key = (graph.inputs, graph.outputs, device.name, settings.disabled_rules)
+    with _cache.lock:
+        found = _cache.entries.get(key)
+        if found is not None:
+            _cache.entries.move_to_end(key)
+            return found
+    compiled = CompiledGraph(graph, device)
+    with _cache.lock:
+        _cache.entries[key] = compiled
+        while len(_cache.entries) > CACHE_SIZE:
+            _cache.entries.popitem(last=False)
+    return compiled
+
+
+def clear_caches() -> None:
+    """Forgets all compiled graphs."""
+    with _cache.lock:
+        _cache.entries.clear()
+
+
+def device_for(arrays: Sequence[Array]) -> Device:
+    """Where a program on these arrays runs.
+
+    That is the device of those that are not in the host's memory, or else the default.
+
+    Raises:
+      DeviceError: they are on several devices.
+    """
+    found: Any = None
+    for array in arrays:
+        memory = array.memory
+        if not memory.host:
+            if found is not None and memory is not found:
+                raise DeviceError(
+                    f"the arguments are on two devices, {found.name} and {memory.name}; "
+                    "move them to one with ftrace.device_put"
+                )
+            found = memory
+    return found if found is not None else get_device()
+
+
+def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    """The outputs of a graph for concrete arguments: `graph.captured` is added."""
+    arrays = [*arrays, *graph.captured]
+    if config.current().disable_jit:
+        own = [np.asarray(a) for a in arrays]
+        values = evaluate_graph(Graph(graph.inputs, graph.outputs), *own)
+        return [
+            Array.of(np.asarray(v), n.aval.weak_type)
+            for v, n in zip(values, graph.outputs, strict=True)
+        ]
+    return compile_graph(graph, device_for(arrays))(arrays)
+
+
+hooks.run_graph = run_graph
+
+
+def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
+    """The outputs of a graph: recorded where a tracer is involved, else computed."""
+    scope = outer_scope(graph, operands)
+    if scope is not None:
+        return list(inline(graph, operands, scope))
+    return list(run_graph(graph, [asarray(x) for x in operands]))

@@ -1,0 +1,373 @@
+"""jit: a function is traced once per shape signature, then runs as one program."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial, update_wrapper
+from typing import Any
+
+from ftrace import config
+from ftrace.array import Array
+from ftrace.devices.base import Device, get_device
+from ftrace.errors import ArgumentError, StaticArgumentError
+from ftrace.trace import tree
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Graph
+from ftrace.trace.tracer import (
+    Tracer,
+    Value,
+    asarray,
+    aval_of,
+    has_free_variables,
+    trace,
+)
+from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
+from ftrace.transforms.derivatives import type_of
+from ftrace.transforms.execute import (
+    CompiledGraph,
+    apply_graph,
+    compile_graph,
+    device_for,
+)
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    /,
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
+    keep_unused: bool = False,
+    device: Any = None,
+    inline: bool = False,
+) -> Any:
+    """Compiles a function: traced once per signature of shapes and dtypes.
+
+    Args:
+      fun: a pure function of pytrees of arrays.
+      static_argnums, static_argnames: arguments that are Python values; hashable, and
+        a new value traces the function again.
+      donate_argnums, donate_argnames: arguments that the caller gives up; accepted.
+      keep_unused, inline: accepted for JAX's sake; nothing to do here.
+      device: name of the device to run on; by default that of the arguments.
+
+    Returns:
+      The compiled function, with `lower(*args)` to see what it became.
+
+    Raises:
+      StaticArgumentError: a static argument cannot be hashed, or does not exist.
+    """
+    if fun is None:
+        return partial(
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+            device=device,
+        )
+    check_callable(fun, "jit")
+    numbers, names = _static_positions(fun, static_argnums, static_argnames)
+    return Jitted(fun, numbers, names, device)
+
+
+def _as_ints(value: Any) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, (tuple, list)):
+        return tuple(operator.index(v) for v in value)
+    return (operator.index(value),)
+
+
+def _static_positions(
+    fun: Any, static_argnums: Any, static_argnames: Any
+) -> tuple[tuple[int, ...], frozenset[str]]:
+    """Positions and names of the static arguments: each names the other."""
+    numbers = list(_as_ints(static_argnums))
+    names = (
+        [static_argnames]
+        if isinstance(static_argnames, str)
+        else list(static_argnames or ())
+    )
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return tuple(numbers), frozenset(names)
+    positional = [
+        p.name
+        for p in parameters
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    known = {p.name for p in parameters}
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    open_names = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    for name in names:
+        if name not in known and not open_names:
+            raise StaticArgumentError(
+                f"jit: static_argnames names {name!r}, but {name_of(fun)} takes "
+                f"{', '.join(sorted(known))}"
+            )
+    for number in numbers:
+        if not variadic and not -len(positional) <= number < len(positional):
+            raise StaticArgumentError(
+                f"jit: static_argnums has {number}, but {name_of(fun)} takes "
+                f"{len(positional)} positional arguments"
+            )
+    numbers = [n % len(positional) if n < 0 else n for n in numbers]
+    from_names = [positional.index(n) for n in names if n in positional]
+    from_numbers = [positional[n] for n in numbers if n < len(positional)]
+    return tuple(sorted({*numbers, *from_names})), frozenset([*names, *from_numbers])
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A function traced for one signature.
+
+    Attributes:
+      graph: what it computes.
+      output: the structure of its result.
+    """
+
+    graph: Graph
+    output: Output
+
+
+class Jitted:
+    """A function under jit. Call it; `lower(*args)` shows what becomes of it.
+
+    Attributes:
+      trace_count: how often the function was traced.
+    """
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        static_argnums: tuple[int, ...],
+        static_argnames: frozenset[str],
+        device: Any,
+    ) -> None:
+        update_wrapper(self, fun)
+        self._fun = fun
+        self._static_argnums = static_argnums
+        self._static_argnames = static_argnames
+        self._device = device
+        self._traced: dict[Any, Traced] = {}
+        self._compiled: dict[Any, tuple[Traced, CompiledGraph]] = {}
+        self._lock = threading.RLock()
+        self.trace_count = 0
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Methods: the instance is the first argument."""
+        return self if instance is None else partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        settings = config.current()
+        if settings.disable_jit:
+            return self._fun(*args, **kwargs)
+        dynamic, static = self._split(args, kwargs)
+        values, treedef = tree.flatten(dynamic)
+        signature = (treedef, static, settings.enable_x64, self._types(values, dynamic))
+        if any(type(x) is Tracer for x in values):
+            return self._apply(self._trace(signature, values), values)
+        arrays = [x if type(x) is Array else asarray(x) for x in values]
+        device = self._choose_device(arrays)
+        key = (signature, device.name, settings.disabled_rules)
+        found = self._compiled.get(key)
+        if found is None:
+            traced = self._trace(signature, values)
+            if has_free_variables(traced.graph):
+                return self._apply(traced, values)
+            with self._lock:
+                found = (traced, compile_graph(traced.graph, device))
+                self._compiled[key] = found
+        traced, compiled = found
+        return traced.output.build(compiled([*arrays, *traced.graph.captured]))
+
+    def _choose_device(self, arrays: Sequence[Array]) -> Device:
+        if self._device is not None:
+            return get_device(self._device)
+        return device_for(arrays)
+
+    def _apply(self, traced: Traced, values: Sequence[Value]) -> Any:
+        return traced.output.build(apply_graph(traced.graph, values))
+
+    def _types(self, values: Sequence[Value], dynamic: Any) -> tuple[ShapedArray, ...]:
+        try:
+            return tuple(aval_of(x) for x in values)
+        except ArgumentError:
+            flatten_values(dynamic, f"jit: the argument of {name_of(self._fun)} ")
+            raise
+
+    def _split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The arguments that are traced, and the static ones as a hashable key."""
+        if not self._static_argnums and not self._static_argnames:
+            return (args, kwargs), None
+        fixed = [(i, args[i]) for i in self._static_argnums if i < len(args)]
+        named = [(n, kwargs[n]) for n in sorted(self._static_argnames) if n in kwargs]
+        for name, value in (*fixed, *named):
+            try:
+                hash(value)
+            except TypeError:
+                raise StaticArgumentError(
+                    f"jit: the static argument {name!r} of {name_of(self._fun)} must be "
+                    f"hashable, got {type(value).__name__}; pass a tuple instead of a "
+                    f"list, or do not make it static"
+                ) from None
+        positions = {i for i, _ in fixed}
+        rest = tuple(x for i, x in enumerate(args) if i not in positions)
+        others = {k: v for k, v in kwargs.items() if k not in self._static_argnames}
+        typed = tuple((k, type(v), v) for k, v in (*fixed, *named))
+        return (rest, others), (len(args), typed)
+
+    def _join(self, dynamic: Any, static: Any) -> tuple[list[Any], dict[str, Any]]:
+        """The inverse of `_split`."""
+        rest, others = dynamic
+        if static is None:
+            return list(rest), dict(others)
+        count, typed = static
+        fixed = {k: v for k, _, v in typed if isinstance(k, int)}
+        named = {k: v for k, _, v in typed if isinstance(k, str)}
+        remaining = iter(rest)
+        args = [fixed[i] if i in fixed else next(remaining) for i in range(count)]
+        return args, {**others, **named}
+
+    def _trace(self, signature: Any, values: Sequence[Value]) -> Traced:
+        """The graph for a signature: from the cache, or traced now."""
+        with self._lock:
+            found = self._traced.get(signature)
+            if found is not None:
+                return found
+            treedef, static, _, avals = signature
+
+            def call(*tracers: Value) -> Any:
+                args, kwargs = self._join(tree.unflatten(treedef, tracers), static)
+                return self._fun(*args, **kwargs)
+
+            output = Output(call, "jit", False)
+            output.function.__name__ = name_of(self._fun)
+            self.trace_count += 1
+            traced = Traced(trace("jit", output, avals), output)
+            # A graph that uses tracers around it is good for this call only.
+            if not has_free_variables(traced.graph):
+                self._traced[signature] = traced
+            return traced
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """The graph for these arguments; arrays or shapes with dtypes."""
+        dynamic, static = self._split(args, kwargs)
+        leaves, treedef = tree.flatten(dynamic)
+        avals = tuple(type_of(x) for x in leaves)
+        x64 = config.current().enable_x64
+        return self._trace((treedef, static, x64, avals), leaves)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Stages:
+        """What becomes of the function for these arguments, stage by stage."""
+        return Stages(self, self.trace(*args, **kwargs))
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Shapes and dtypes of the result, without computing it."""
+        traced = self.trace(*args, **kwargs)
+        types = [ShapeDtypeStruct(n.shape, n.dtype) for n in traced.graph.outputs]
+        return traced.output.build(types)
+
+    def clear_cache(self) -> None:
+        """Forgets all that was traced and compiled for this function."""
+        self._traced.clear()
+        self._compiled.clear()
+
+    def __repr__(self) -> str:
+        return f"<jit of {name_of(self._fun)}>"
+
+
+class Stages:
+    """A jitted function for one signature: graph, kernels, source, program.
+
+    Attributes:
+      graph: as it was traced.
+      simplified: after the rewrites of lowering.
+      program: buffers and steps.
+    """
+
+    def __init__(self, jitted: Jitted, traced: Traced) -> None:
+        self._jitted = jitted
+        self._traced = traced
+        self._compiled = compile_graph(traced.graph, jitted._choose_device(()))
+        self.graph = traced.graph
+        self.simplified = self._compiled.lowered.simplified
+        self.program = self._compiled.lowered.program
+
+    @property
+    def kernels(self) -> list[Any]:
+        """The kernels in the order in which they run."""
+        return [step.kernel for step in self.program.kernels]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The source text of each kernel on its device."""
+        return self._compiled.executable.sources
+
+    def as_text(self) -> str:
+        """The graph, the program, and the kernels, as text."""
+        parts = [str(self.graph), str(self.program), *map(str, self.kernels)]
+        return "\n\n".join(parts)
+
+    def compile(self) -> Callable[..., Any]:
+        """The function for exactly this signature, compiled ahead."""
+        return self._jitted
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+
+@dataclass(frozen=True)
+class ShapeDtypeStruct:
+    """Shape and dtype of an array that need not exist."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        total = 1
+        for n in self.shape:
+            total *= n
+        return total
+
+
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Shapes and dtypes of what `fun` returns, without computing anything."""
+    return Jitted(fun, (), frozenset(), None).eval_shape(*args, **kwargs)
+
+
+def make_graph(
+    fun: Callable[..., Any],
+    static_argnums: int | Sequence[int] = (),
+    return_shape: bool = False,
+) -> Callable[..., Any]:
+    """A function that returns the graph of `fun` for its arguments; print it.
+
+    Args:
+      fun: a function of arrays.
+      static_argnums: arguments that are Python values.
+      return_shape: also return the shapes and dtypes of the result.
+    """
+    check_callable(fun, "make_graph")
+    jitted = Jitted(fun, _as_ints(static_argnums), frozenset(), None)
+
+    def graph_of(*args: Any, **kwargs: Any) -> Any:
+        traced = jitted.trace(*args, **kwargs)
+        if not return_shape:
+            return traced.graph
+        return traced.graph, jitted.eval_shape(*args, **kwargs)
+
+    return graph_of

@@ -1,0 +1,154 @@
+"""vmap: a function of single examples becomes a function of batches."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from ftrace.errors import ArgumentError, AxisError, BatchSizeError
+from ftrace.trace import tree
+from ftrace.trace.graph import Graph, Node
+from ftrace.trace.primitives.movement import move_axis
+from ftrace.trace.primitives.source import variable
+from ftrace.trace.tracer import Value, aval_of, trace
+from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
+from ftrace.transforms.batching import batch_nodes, place_axis
+from ftrace.transforms.execute import apply_graph
+
+
+def vmap(
+    fun: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: Any = None,
+    axis_size: int | None = None,
+    spmd_axis_name: Any = None,
+) -> Callable[..., Any]:
+    """`fun`, mapped over an axis of its arguments.
+
+    Args:
+      fun: a function of arrays without that axis.
+      in_axes: which axis of each positional argument is mapped: an int, None for an
+        argument that all examples share, or a tuple with one such entry (or a pytree
+        of them) per argument. Keyword arguments are mapped over axis 0.
+      out_axes: where the axis is put in each result; None for one that is the same
+        for all examples.
+      axis_name: accepted for JAX's sake; collectives come later.
+      axis_size: the size of the axis, where no argument is mapped.
+      spmd_axis_name: accepted and ignored.
+
+    Raises:
+      BatchSizeError: the mapped axes differ in size, or there is none.
+      TreeError: in_axes or out_axes do not fit the arguments or results.
+    """
+    check_callable(fun, "vmap")
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if not isinstance(in_axes, (int, tuple, type(None))):
+        raise ArgumentError(
+            f"vmap: in_axes must be an int, None or a tuple with an entry per argument, "
+            f"got {in_axes!r}"
+        )
+
+    @wraps(fun)
+    def vmap_f(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ArgumentError(
+                f"vmap: in_axes has {len(in_axes)} entries, but {name_of(fun)} was "
+                f"called with {len(args)} positional arguments"
+            )
+        values, treedef = flatten_values((args, kwargs), "vmap: the argument ")
+        axes = tree.broadcast_prefix(in_axes, args, "vmap: in_axes")
+        axes += [0] * (len(values) - len(axes))
+        axes = [_normal_axis(a, x) for a, x in zip(axes, values, strict=True)]
+        size = _batch_size(fun, axes, values, axis_size)
+
+        def call(*tracers: Value) -> Any:
+            inner_args, inner_kwargs = tree.unflatten(treedef, tracers)
+            return fun(*inner_args, **inner_kwargs)
+
+        output = Output(call, "vmap", False)
+        output.function.__name__ = name_of(fun)
+        avals = [aval_of(x) for x in values]
+        single = [
+            a if axis is None else a.with_shape(a.shape[:axis] + a.shape[axis + 1 :])
+            for a, axis in zip(avals, axes, strict=True)
+        ]
+        graph = trace("vmap", output, single)
+        inputs: list[Node] = []
+        leaves: dict[Node, Node] = {}
+        for node, aval, axis in zip(graph.inputs, avals, axes, strict=False):
+            if axis is None:
+                inputs.append(node)
+                continue
+            depth, index = node.arg  # type: ignore[misc]
+            inputs.append(variable(aval, depth, index))
+            leaves[node] = move_axis(inputs[-1], axis, 0)
+        batched = batch_nodes(graph.outputs, leaves)
+        places = tree.broadcast_prefix(
+            out_axes, output.build([0] * len(batched)), "vmap: out_axes"
+        )
+        results = [
+            _put_axis(node, has, place, size, fun)
+            for (node, has), place in zip(batched, places, strict=True)
+        ]
+        captured = graph.inputs[len(avals) :]
+        whole = Graph((*inputs, *captured), tuple(results), graph.captured)
+        return output.build(apply_graph(whole, values))
+
+    return vmap_f
+
+
+def _normal_axis(axis: Any, value: Value) -> int | None:
+    if axis is None:
+        return None
+    aval = aval_of(value)
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        raise ArgumentError(f"vmap: an axis must be an int or None, got {axis!r}") from None
+    if not -aval.ndim <= number < aval.ndim:
+        raise AxisError(
+            f"vmap: the argument of type {aval!r} has no axis {number} to map over; use "
+            f"None in in_axes for an argument that all examples share"
+        )
+    return number % aval.ndim
+
+
+def _batch_size(fun: Any, axes: Any, values: Any, axis_size: int | None) -> int:
+    sizes = {
+        aval_of(x).shape[axis]: aval_of(x)
+        for axis, x in zip(axes, values, strict=True)
+        if axis is not None
+    }
+    if axis_size is not None:
+        sizes.setdefault(axis_size, None)  # type: ignore[arg-type]
+    if not sizes:
+        raise BatchSizeError(
+            f"vmap of {name_of(fun)}: no argument is mapped; give in_axes an int for one "
+            f"of them, or pass axis_size"
+        )
+    if len(sizes) > 1:
+        listed = ", ".join(
+            f"{n} (axis_size)" if a is None else f"{n} of {a!r}" for n, a in sizes.items()
+        )
+        raise BatchSizeError(
+            f"vmap of {name_of(fun)}: the mapped axes must have one size, got {listed}"
+        )
+    return next(iter(sizes))
+
+
+def _put_axis(node: Node, batched: bool, place: Any, size: int, fun: Any) -> Node:
+    if place is None:
+        if batched:
+            raise ArgumentError(
+                f"vmap of {name_of(fun)}: out_axes is None for a result that depends on "
+                f"a mapped argument; give it an axis"
+            )
+        return node
+    ndim = node.ndim if batched else node.ndim + 1
+    if not -ndim <= place < ndim:
+        raise AxisError(f"vmap: out_axes {place} does not fit a result of {ndim} axes")
+    return place_axis(node, batched, place % ndim, size)
