@@ -56,7 +56,7 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The extras an installation needs, one stamp each; all of them share one .venv.
-$(VENV)/.all: EXTRAS := all
+$(VENV)/.all: EXTRAS := all,demo
 $(VENV)/.test: EXTRAS := all,test
 $(VENV)/.dev: EXTRAS := dev
 

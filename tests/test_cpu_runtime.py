@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import subprocess
 import sys
@@ -11,8 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -109,7 +109,7 @@ def run_kernel(size: int, plus: int, source: int, target: int) -> RunKernel:
 
 
 def chain(size: int, length: int, plus: int = 1) -> Program:
-    """x -> 2 x + plus, `length` times, by way of two halves of the arena."""
+    """A program: x -> 2 x + plus, `length` times, by way of two halves of the arena."""
     slots = [
         Slot(dtypes.int64, (size,), "input", 0),
         Slot(dtypes.int64, (size,), "output", 0),
@@ -117,9 +117,7 @@ def chain(size: int, length: int, plus: int = 1) -> Program:
         Slot(dtypes.int64, (size,), "arena", 8 * size),
     ]
     path = [0, *[2 + k % 2 for k in range(length - 1)], 1]
-    steps = [
-        run_kernel(size, plus, a, b) for a, b in zip(path, path[1:], strict=False)
-    ]
+    steps = [run_kernel(size, plus, a, b) for a, b in pairwise(path)]
     return Program(tuple(slots), tuple(steps), (0,), (1,), 16 * size)
 
 

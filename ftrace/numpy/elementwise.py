@@ -361,3 +361,10 @@ def signbit(x: Value, /) -> Any:
             return less(x, 0)
         case _:
             return full(x.shape, False, dtypes.bool_)
+
+
+# Rounding of floats only; `arithmetic` has NumPy's functions.
+
+floor_values = _unary("floor", ops.floor, "Rounded down.")
+truncate_values = _unary("trunc", ops.truncate, "Rounded toward 0.")
+round_values = _unary("rint", ops.round_even, "Rounded to the nearest, ties to even.")

@@ -52,11 +52,6 @@ def summed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return wide if wide.itemsize > dtype.itemsize else dtype
 
 
-def inexact_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """`dtype` if it is float or complex, else the default float."""
-    return dtype if dtypes.is_inexact(dtype) else dtypes.default_dtype("f")
-
-
 def widened(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """float32 for a float of 16 bits."""
     is_half = dtype.itemsize == 2 and dtypes.is_float(dtype)

@@ -32,7 +32,6 @@ from ftrace.numpy.contraction import dot_axes
 from ftrace.numpy.reductions import (
     check_where,
     chosen_dtype,
-    inexact_dtype,
     masked_reduce,
     reduced,
     widened,
@@ -57,7 +56,7 @@ def mean(
     """The mean of the elements along `axis`, or of all; arguments as in `sum`."""
     no_out("mean", out)
     a = as_value(a)
-    final = chosen_dtype(dtype, inexact_dtype(a.dtype))
+    final = chosen_dtype(dtype, dtypes.to_inexact(a.dtype))
     return cast(_mean("mean", a, axis, widened(final), keepdims, where), final)
 
 
@@ -155,7 +154,7 @@ def variance(
     known_mean: Value | None,
 ) -> Any:
     axes = canonical_axes(axis, a.ndim, name)
-    wanted = chosen_dtype(dtype, inexact_dtype(a.dtype))
+    wanted = chosen_dtype(dtype, dtypes.to_inexact(a.dtype))
     if dtypes.is_complex(a.dtype) and not dtypes.is_complex(wanted):
         raise ValueRangeError(
             f"{name}: an array of {a.dtype.name} with dtype={wanted.name}: take the "
@@ -240,7 +239,7 @@ def average(
     weights = as_value(weights)
     avals = [aval_of(a), aval_of(weights)]
     dtype, _ = dtypes.promote(*[(v.dtype, v.weak_type) for v in avals])
-    dtype = inexact_dtype(dtype)
+    dtype = dtypes.to_inexact(dtype)
     if weights.shape != a.shape:
         weights = _weights_along(a.shape, weights, axes, axis is None)
     a, weights = cast(a, dtype), broadcast_to(cast(weights, dtype), a.shape)
@@ -302,7 +301,7 @@ def cov(
         variables.append(_variables("cov", y, rowvar))
     avals = [aval_of(x) for x in variables]
     computed, _ = dtypes.promote(*[(v.dtype, v.weak_type) for v in avals])
-    computed = _inexact_argument("cov", dtype, inexact_dtype(computed))
+    computed = _inexact_argument("cov", dtype, dtypes.to_inexact(computed))
     samples = variables[0].shape[1]
     if variables[-1].shape[1] != samples:
         raise ShapeError(

@@ -3,6 +3,8 @@
     key = ftrace.random.key(0)
     first, second = ftrace.random.split(key)
     x = ftrace.random.normal(first, (3, 4))
+
+A key is a uint32 array of shape (2,); `split` and `fold_in` make new ones.
 """
 
 from ftrace.random.choice import categorical

@@ -51,8 +51,8 @@ def categorical(
         raise AxisError(f"random.categorical: axis {axis} is out of range for {aval!r}")
     if not replace:
         raise ValueRangeError(
-            "random.categorical: replace=False needs a sort, which ftrace does not have "
-            "yet; draw with replace=True"
+            "random.categorical: replace=False needs a sort, which ftrace does not "
+            "have yet; draw with replace=True"
         )
     if mode not in (None, "low", "high"):
         raise ValueRangeError(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes
@@ -21,6 +20,7 @@ from ftrace.random.draw import (
     check_key,
     common_shape,
     draw,
+    float_info,
     parameter,
 )
 from ftrace.random.uniform import (
@@ -117,9 +117,7 @@ def truncated_normal(
     return draw(_truncated, key, lower, upper, shape=shape, dtype=dtype)
 
 
-def _truncated(
-    key: Node, lower: Node, upper: Node, shape: Shape, dtype: Dtype
-) -> Node:
+def _truncated(key: Node, lower: Node, upper: Node, shape: Shape, dtype: Dtype) -> Node:
     lower, upper = cast(lower, dtype), cast(upper, dtype)
     low, high = (erf(div(x, const_like(x, math.sqrt(2)))) for x in (lower, upper))
     u = between(key, low, high, shape, dtype)
@@ -133,7 +131,7 @@ def _truncated(
 
 
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
-    """e to the power of a normal sample with standard deviation `sigma`."""
+    """The exponential of a normal sample with standard deviation `sigma`."""
     dtype = as_float("lognormal", dtype)
     return _draw_scaled(_lognormal, "lognormal", key, (sigma,), shape, dtype)
 
@@ -217,7 +215,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 def _laplace(key: Node, shape: Shape, dtype: Dtype) -> Node:
-    low = float(-1.0 + ml_dtypes.finfo(dtype).epsneg)
+    low = float(-1.0 + float_info(dtype).epsneg)
     u = between_numbers(key, low, 1.0, shape, dtype)
     return mul(sign(u), log1p(neg(absolute(u))))
 
@@ -234,7 +232,7 @@ def _logistic(key: Node, shape: Shape, dtype: Dtype) -> Node:
 
 def _positive(key: Node, shape: Shape, dtype: Dtype) -> Node:
     """Uniform in (0, 1): zero becomes the least normal number."""
-    tiny = float(ml_dtypes.finfo(dtype).tiny)
+    tiny = float(float_info(dtype).tiny)
     return between_numbers(key, tiny, 1.0, shape, dtype)
 
 
@@ -265,7 +263,7 @@ def extreme(key: Node, shape: Shape, dtype: Dtype) -> Node:
 
 def extreme_high(key: Node, shape: Shape, dtype: Dtype) -> Node:
     """The same of 1 - u, with more bits where u is small."""
-    info = ml_dtypes.finfo(dtype)
+    info = float_info(dtype)
     upper, lower = unit_pair(key, shape, dtype)
     more = add(mul(const_like(lower, 2.0**-info.nmant), lower), upper)
     u = add(more, const_like(more, float(info.tiny)))
@@ -279,7 +277,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 def _cauchy(key: Node, shape: Shape, dtype: Dtype) -> Node:
-    u = between_numbers(key, float(ml_dtypes.finfo(dtype).eps), 1.0, shape, dtype)
+    u = between_numbers(key, float(float_info(dtype).eps), 1.0, shape, dtype)
     return tan(mul(const_like(u, math.pi), sub(u, const_like(u, 0.5))))
 
 

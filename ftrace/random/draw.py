@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes
@@ -57,7 +58,7 @@ def check_key(name: str, key: Any) -> Any:
       ArgumentError: it is no uint32 array whose last axis has size 2.
       ValueRangeError: it is an array of several keys.
     """
-    shape, dtype = check_keys(name, key)
+    shape = check_keys(name, key)
     if len(shape) != 1:
         raise ValueRangeError(
             f"random.{name} takes a single key, got an array of keys of shape {shape}; "
@@ -66,8 +67,12 @@ def check_key(name: str, key: Any) -> Any:
     return key
 
 
-def check_keys(name: str, key: Any) -> tuple[Shape, np.dtype[Any]]:
-    """Shape and dtype of one or more raw keys."""
+def check_keys(name: str, key: Any) -> Shape:
+    """The shape of one or more raw keys.
+
+    Raises:
+      ArgumentError: it is no uint32 array whose last axis has size 2.
+    """
     shape, dtype = getattr(key, "shape", None), getattr(key, "dtype", None)
     if dtype != dtypes.uint32 or not shape or shape[-1] != 2:
         got = f"{dtype} of shape {shape}" if shape is not None else f"{key!r:.60}"
@@ -75,7 +80,7 @@ def check_keys(name: str, key: Any) -> tuple[Shape, np.dtype[Any]]:
             f"random.{name}: a key is a uint32 array whose last axis has size 2, made "
             f"by random.key(seed) or random.split; got {got}"
         )
-    return shape, dtype
+    return shape
 
 
 def as_shape(name: str, shape: Any) -> Shape:
@@ -105,6 +110,12 @@ def as_float(name: str, dtype: Any, kinds: str = "f") -> np.dtype[Any]:
         words = "float or complex" if "c" in kinds else "float"
         raise DtypeError(f"random.{name} draws {words} dtypes, got {found}")
     return found
+
+
+def float_info(dtype: np.dtype[Any]) -> Any:
+    """Bits and limits of a float dtype, as `numpy.finfo` has them."""
+    info: Any = ml_dtypes
+    return info.finfo(dtype)
 
 
 def parameter(x: Any, dtype: np.dtype[Any]) -> Any:

@@ -29,7 +29,7 @@ def _check_implementation(impl: Any, dtype: Any = None) -> None:
             )
 
 
-def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802  (JAX's name)
+def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
     """A key from an integer seed: its 64 bits, high word first.
 
     Args:
@@ -53,7 +53,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802  (JAX's name)
     return draw(seed_key, seed)
 
 
-def _as_integer(seed: int) -> np.generic:
+def _as_integer(seed: int) -> Any:
     """A Python integer in the first of the allowed dtypes that holds it."""
     for dtype in (dtypes.default_dtype("i"), dtypes.int64, dtypes.uint64):
         info = np.iinfo(dtype)
@@ -92,7 +92,8 @@ def fold_in(key: Any, data: Any) -> Any:
         data = np.uint32(data)
     if aval_of(data).shape:
         raise ValueRangeError(
-            f"random.fold_in takes a scalar, got {aval_of(data)!r}; use vmap for several"
+            f"random.fold_in takes a scalar, got {aval_of(data)!r}; use vmap for "
+            "several"
         )
     return draw(fold_key, check_key("fold_in", key), data)
 

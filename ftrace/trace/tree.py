@@ -7,8 +7,9 @@ Dataclasses and other classes take part once they are registered.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import optree
@@ -21,6 +22,7 @@ TreeDef = optree.PyTreeSpec
 IsLeaf = Callable[[Any], bool]
 
 NAMESPACE = "ftrace"
+_optree: Any = optree  # of these functions the stubs do not say enough
 
 
 # Structures. The keys of dictionaries must have an order, else two equal dictionaries
@@ -113,7 +115,7 @@ def flatten_up_to(treedef: TreeDef, tree: Any, what: str) -> list[Any]:
         ) from None
 
 
-def map(  # noqa: A001  (the field's name)
+def map(
     f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None
 ) -> Any:
     """`f` of each leaf, and of what stands at the same place in `rest`.
@@ -151,7 +153,12 @@ def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
 # Paths.
 
 
-def flatten_with_path(
+def flatten_with_path(tree: Any) -> list[tuple[KeyPath, Any]]:
+    """(path, leaf) for every leaf."""
+    return flatten_paths(tree)[0]
+
+
+def flatten_paths(
     tree: Any, is_leaf: Callable[..., bool] | None = None, takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], TreeDef]:
     """(path, leaf) for every leaf, and the structure.
@@ -163,16 +170,17 @@ def flatten_with_path(
     """
     if takes_path and is_leaf is not None:
         verdicts = iter(_verdicts(tree, is_leaf))
-
-        def is_leaf(_: Any) -> bool:
-            return next(verdicts)
-
+        is_leaf = functools.partial(_next, verdicts)
     accessors, found, treedef = optree.tree_flatten_with_accessor(
         tree, is_leaf, namespace=NAMESPACE
     )
     _check_order(treedef)
     paths = [tuple([key_of(entry) for entry in accessor]) for accessor in accessors]
     return list(zip(paths, found, strict=True)), treedef
+
+
+def _next(verdicts: Iterator[bool], _: Any) -> bool:
+    return next(verdicts)
 
 
 def _verdicts(tree: Any, is_leaf: Callable[[KeyPath, Any], bool]) -> list[bool]:
@@ -194,6 +202,11 @@ def is_node(tree: Any) -> bool:
     return not optree.tree_is_leaf(tree, namespace=NAMESPACE)
 
 
+def is_registered(cls: type) -> bool:
+    """Are the instances of this class containers?"""
+    return _optree.register_pytree_node.get(cls, namespace=NAMESPACE) is not None
+
+
 def flatten_one_level(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
     """(key, child) for every child of a container, and its static data.
 
@@ -201,7 +214,9 @@ def flatten_one_level(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
       TreeError: it is a leaf.
     """
     if not is_node(tree):
-        raise TreeError(f"{type(tree).__name__} is no container of a pytree: {tree!r:.60}")
+        raise TreeError(
+            f"{type(tree).__name__} is no container of a pytree: {tree!r:.60}"
+        )
     children, data, _, _ = optree.tree_flatten_one_level(tree, namespace=NAMESPACE)
     accessors = optree.tree_accessors(
         tree, lambda x: x is not tree, none_is_leaf=True, namespace=NAMESPACE
@@ -237,25 +252,20 @@ def register_node(
     Raises:
       TreeError: the class is a container already.
     """
-    entry_type = optree.FlattenedEntry
-    flatten_node: Callable[[T], Any] = flatten_func
-    if flatten_with_keys_func is not None:
-        entry_type = NamedEntry
 
-        def flatten_node(x: T) -> tuple[list[Any], Any, tuple[Any, ...]]:
-            pairs, data = flatten_with_keys_func(x)
-            keys, children = [], []
-            for key, child in pairs:
-                keys.append(key)
-                children.append(child)
-            return children, data, tuple(keys)
+    def flatten_named(x: T) -> tuple[list[Any], Any, tuple[Any, ...]]:
+        assert flatten_with_keys_func is not None
+        pairs, data = flatten_with_keys_func(x)
+        pairs = list(pairs)
+        return [child for _, child in pairs], data, tuple([key for key, _ in pairs])
 
+    named = flatten_with_keys_func is not None
     try:
-        optree.register_pytree_node(
-            cls,  # type: ignore[arg-type]
-            flatten_node,  # type: ignore[arg-type]
-            unflatten_func,  # type: ignore[arg-type]
-            path_entry_type=entry_type,
+        _optree.register_pytree_node(
+            cls,
+            flatten_named if named else flatten_func,
+            unflatten_func,
+            path_entry_type=NamedEntry if named else optree.FlattenedEntry,
             namespace=NAMESPACE,
         )
     except ValueError as error:
@@ -285,7 +295,9 @@ def register_dataclass(
     """
     if not dataclasses.is_dataclass(cls):
         raise ArgumentError(f"register_dataclass: {cls} is not a dataclass")
-    fields = [f for f in dataclasses.fields(cls) if f.init and f.name not in drop_fields]
+    fields = [
+        f for f in dataclasses.fields(cls) if f.init and f.name not in drop_fields
+    ]
     names = [f.name for f in fields]
     if meta_fields is None:
         meta_fields = [f.name for f in fields if f.metadata.get("static")]

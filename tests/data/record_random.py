@@ -60,7 +60,14 @@ def draws(random: Any) -> dict[str, Draw]:
         add(f"close/gumbel/{x64}{name}", "gumbel", (21,), dtype)
         add(f"close/exponential/{x64}{name}", "exponential", (21,), dtype)
         add(f"close/laplace/{x64}{name}", "laplace", (21,), dtype)
-        add(f"close/truncated_normal/{x64}{name}", "truncated_normal", -2, 2.0, (21,), dtype)
+        add(
+            f"close/truncated_normal/{x64}{name}",
+            "truncated_normal",
+            -2,
+            2.0,
+            (21,),
+            dtype,
+        )
     for name, low, high in (("rounded", 0.1, 0.7), ("shifted", -3.0, 10.0)):
         add(f"exact/uniform/{name}", "uniform", (200,), minval=low, maxval=high)
         add(f"close/uniform/x64/{name}", "uniform", (40,), "float64", low, high)

@@ -93,8 +93,8 @@ class ObjectCache:
         """Removes the files read longest ago until the rest fits the limit."""
         files: list[tuple[float, int, str]] = []
         now = time.time()
-        with suppress(OSError, ValueError, RuntimeError), os.scandir(self.folder) as all:
-            for entry in all:
+        with suppress(OSError, ValueError, RuntimeError), os.scandir(self.folder) as it:
+            for entry in it:
                 with suppress(OSError):  # another process may have removed it
                     facts = entry.stat()
                     if entry.name.endswith(_SUFFIX):

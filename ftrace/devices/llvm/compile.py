@@ -13,10 +13,11 @@ import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import Any
 
 from ftrace.devices.llvm.cache import ObjectCache
+from ftrace.devices.llvm.target import Target, host_target
 from ftrace.errors import DeviceError
 
 #: 0 … 3; 1 gives code as fast as 3 for loops that are already in vectors.
@@ -39,56 +40,45 @@ class Code:
 
 
 class _Compiler:
-    """LLVM's objects of this process: a just-in-time linker, and what names it.
+    """LLVM's objects of this process.
 
     Attributes:
       jit: loads object code.
-      key: what, beside the text, determines the object code.
+      version: of everything that turns text into object code.
     """
 
     def __init__(self) -> None:
-        import llvmlite
-        import llvmlite.binding as llvm
-
+        llvmlite: Any = import_module("llvmlite")
+        llvm: Any = import_module("llvmlite.binding")
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        self.llvm = llvm
-        self.cpu: str = llvm.get_host_cpu_name()
-        self.features: str = llvm.get_host_cpu_features().flatten()
-        self.triple: str = llvm.get_process_triple()
-        self.jit = llvm.create_lljit_compiler(self._target_machine())
+        self.llvm: Any = llvm
+        self.jit: Any = llvm.create_lljit_compiler(self._machine(host_target()))
         self.numbers = itertools.count()
-        version = ".".join(map(str, llvm.llvm_version_info))
-        self.key = (
-            _own_version(),
-            llvmlite.__version__,
-            version,
-            self.triple,
-            self.cpu,
-            self.features,
-            str(CODEGEN_LEVEL),
-        )
+        llvm_version = ".".join(map(str, llvm.llvm_version_info))
+        parts = (_own_version(), llvmlite.__version__, llvm_version, CODEGEN_LEVEL)
+        self.version = " ".join(map(str, parts))
         # A context and a machine serve one thread at a time; they are kept for reuse.
-        self._benches: list[tuple[Any, Any]] = []
+        self._benches: dict[Target, list[tuple[Any, Any]]] = {}
 
-    def _target_machine(self) -> Any:
-        target = self.llvm.Target.from_triple(self.triple)
-        return target.create_target_machine(
-            cpu=self.cpu, features=self.features, opt=CODEGEN_LEVEL, jit=True
+    def _machine(self, target: Target) -> Any:
+        return self.llvm.Target.from_triple(target.triple).create_target_machine(
+            cpu=target.cpu, features=target.features, opt=CODEGEN_LEVEL, jit=True
         )
 
-    def emit(self, text: str) -> bytes:
+    def emit(self, text: str, target: Target) -> bytes:
+        benches = self._benches.setdefault(target, [])
         try:
-            bench = self._benches.pop()
+            bench = benches.pop()
         except IndexError:
-            bench = self.llvm.create_context(), self._target_machine()
+            bench = self.llvm.create_context(), self._machine(target)
         context, machine = bench
         module = self.llvm.parse_assembly(text, context)
         module.verify()
         try:
             return _emit_unlocked(machine, module)
         finally:
-            self._benches.append(bench)
+            benches.append(bench)
 
 
 def _own_version() -> str:
@@ -109,8 +99,7 @@ def _emit_unlocked(machine: Any, module: Any) -> bytes:
     Nothing of what is touched here is shared between threads, so they may run at the
     same time. Where llvmlite has no such inside the public way does as well.
     """
-    from llvmlite.binding import ffi
-
+    ffi: Any = import_module("llvmlite.binding.ffi")
     emit = getattr(ffi.lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)
     if emit is None:
         return bytes(machine.emit_object(module))
@@ -125,21 +114,27 @@ def _emit_unlocked(machine: Any, module: Any) -> bytes:
         ffi.lib.LLVMPY_DisposeMemoryBuffer(memory)
 
 
-def emit_object(text: str) -> bytes:
+def emit_object(text: str, target: Target | None = None) -> bytes:
     """The object code of a module of IR, from the disk cache where it is there.
+
+    Args:
+      text: LLVM IR.
+      target: the processor to generate code for; by default this one.
 
     Raises:
       DeviceError: LLVM does not take the text: a fault of a renderer.
     """
     compiler = _compiler()
-    code = object_cache.load(text, *compiler.key)
+    target = target or host_target()
+    key = (text, target.triple, target.cpu, target.features, compiler.version)
+    code = object_cache.load(*key)
     if code is None:
         try:
-            code = compiler.emit(text)
+            code = compiler.emit(text, target)
         except RuntimeError as error:
             message = f"LLVM does not take this code: {error}\n{text}"
             raise DeviceError(message) from error
-        object_cache.store(code, text, *compiler.key)
+        object_cache.store(code, *key)
     return code
 
 

@@ -62,14 +62,18 @@ def render_kernel(kernel: Kernel) -> Any:
 
 
 class CPU(Device):
-    """The host's cores, through LLVM."""
+    """The host's cores, through LLVM.
+
+    Attributes:
+      memory: the allocator.
+    """
 
     name = "cpu"
     host = True
 
     def __init__(self) -> None:
         super().__init__()
-        self.allocator: WarmAllocator = WarmAllocator(self)
+        self.memory = self.allocator = WarmAllocator(self)
         self._kernels: OrderedDict[Kernel, CompiledKernel] = OrderedDict()
         self._lock = threading.RLock()
         self._cores = available_cores()
@@ -88,16 +92,15 @@ class CPU(Device):
 
     def copy_in(self, array: np.ndarray[Any, Any]) -> Buffer:
         if array.flags.c_contiguous and array.flags.aligned:
-            memory = array.reshape(-1)
+            memory: Any = array.reshape(-1)
             return Buffer(self, memory, memory.nbytes)
         buffer = self.allocate(array.nbytes)
-        self.copy_out(buffer, array.dtype, array.size).reshape(array.shape)[...] = array
+        memory = self.copy_out(buffer, array.dtype, array.size)
+        memory.reshape(array.shape)[...] = array
         return buffer
 
-    def copy_out(
-        self, buffer: Buffer, dtype: np.dtype[Any], size: int
-    ) -> np.ndarray[Any, Any]:
-        memory: np.ndarray[Any, Any] = buffer.memory
+    def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Any:
+        memory = buffer.memory
         return memory.view(np.uint8)[: size * dtype.itemsize].view(dtype)
 
     def compile(self, program: Program) -> CPUExecutable:
@@ -144,10 +147,10 @@ class CPU(Device):
 
     def _hold(self) -> None:
         self._lock.acquire()
-        self.allocator.lock.acquire()
+        self.memory.lock.acquire()
 
     def _let_go(self) -> None:
-        self.allocator.lock.release()
+        self.memory.lock.release()
         self._lock.release()
 
 
@@ -175,7 +178,7 @@ class CPUExecutable(Executable):
         if temporary:
             number_of.update(dict.fromkeys(temporary, len(number_of)))
             made.append(program.arena)
-        size_class = device.allocator.size_class
+        size_class = device.memory.size_class
         self._made = [(nbytes, size_class(nbytes)) for nbytes in made]
         self._pack = struct.Struct(f"{len(program.inputs) + len(made)}P").pack
         self._steps = _native_steps(program, kernels, number_of, self._runtime)
@@ -190,7 +193,7 @@ class CPUExecutable(Executable):
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         device = self.device
         settings = config.current()
-        buffers = [*inputs, *device.allocator.allocate_all(self._made)]
+        buffers = [*inputs, *device.memory.allocate_all(self._made)]
         objects = self._pack(*[id(buffer.memory) for buffer in buffers])
         threads = settings.threads or device.threads
         start = time.perf_counter()

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,6 @@ def machine_memory() -> int:
     sizes = [4 << 30]
     if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
         sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    try:
+    with suppress(OSError, ValueError):  # no container, or "max"
         sizes.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    except (OSError, ValueError):  # no container, or "max"
-        pass
     return min(sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -118,33 +119,32 @@ class Nest:
         total = sum(part.count for part in parts)
         chunks = -(-total // self.tiling.chunk)
         unit = writer.open_loop("%begin", "%end", 1, guarded=True)
-        rest = unit.index
-        chunk = self._digit(rest, chunks)
-        units = chunks
-        opened: list[Opened] = []
-        for loop in loops[:-1][::-1]:
-            rest = self._rest(rest, chunks if units == chunks else size)
-            size = axis_of(loop.axis).size
-            units *= size
-            base = rest if loop is loops[0] else self._digit(rest, size)
-            opened.append(Opened(loop.axis, base, writer.level))
+        outer = loops[:-1]
+        sizes = [*[axis_of(loop.axis).size for loop in outer], chunks]
+        *places, chunk = self._digits(unit.index, sizes)
+        opened = [
+            Opened(loop.axis, place, writer.level)
+            for loop, place in zip(outer, places, strict=True)
+        ]
         for o in opened:
             self.values.open(o)
         self._chunk(last, steps, parts, chunk, chunks)
         for o in reversed(opened):
             self.values.close(o)
         writer.close_loop(unit)
-        return units
+        return prod(sizes)
 
-    def _digit(self, number: str, size: int) -> str:
-        if size == 1:
-            return "0"
-        return self.writer.pure(f"urem i64 {number}, {size}", number)
-
-    def _rest(self, number: str, size: int) -> str:
-        if size == 1:
-            return number
-        return self.writer.pure(f"udiv i64 {number}, {size}", number)
+    def _digits(self, number: str, sizes: Sequence[int]) -> list[str]:
+        """The number in mixed radix."""
+        digits: list[str] = []
+        pure = self.writer.pure
+        for size in reversed(sizes[1:]):
+            if size == 1:
+                digits.append("0")
+                continue
+            digits.append(pure(f"urem i64 {number}, {size}", number))
+            number = pure(f"udiv i64 {number}, {size}", number)
+        return [number, *reversed(digits)]
 
     def _chunk(
         self, loop: Loop, steps: Steps, parts: list[Tiles], chunk: str, chunks: int
@@ -168,7 +168,7 @@ class Nest:
             first += part.count
 
     def _scale(self, tile: str, width: int, shift: int) -> str:
-        return self.values.memory.sum_terms([(width, tile)], shift)
+        return self.values.access.sum_terms([(width, tile)], shift)
 
     # Reduces.
 
@@ -280,20 +280,29 @@ class Nest:
         self.block(loop.body)
         state = list(state)
         for number, total in enumerate(lines.sums):
-            for copy in range(opened.copies):
-                at = (*total.at, copy) if opened.slot >= 0 else total.at
-                place = number
-                if opened.lanes:
-                    place += len(lines.sums) * copy
-                mask = opened.masks[copy] if opened.lanes else None
-                state[place] = self._add(total, at, state[place], mask)
+            ats = [total.at]
+            if opened.slot >= 0:
+                ats = [(*total.at, copy) for copy in range(opened.copies)]
+            if opened.lanes:
+                for copy, at in enumerate(ats):
+                    place = number + len(lines.sums) * copy
+                    mask = opened.masks[copy]
+                    state[place] = self._add(total, at, state[place], mask)
+            elif total.node.src[0] in self.fused:
+                for at in ats:
+                    state[number] = self._add(total, at, state[number], None)
+            else:
+                lanes = total.type.lanes
+                parts = [self.values.plain(total.node.src[0], lanes, at) for at in ats]
+                part = self._pairwise(total, parts)
+                state[number] = self._combine(total, state[number], part)
         return state
 
     def _add(self, total: Sum, at: At, old: str, mask: str | None) -> str:
         """`old` combined with the value that the reduce has now."""
         values, t = self.values, total.type
         value = total.node.src[0]
-        if value in self.fused and total.rounds:
+        if value in self.fused:
             a, b = (values.plain(s, t.lanes, at) for s in value.src)
             new = values.ops.call("fma", t, a, b, old)
         else:
@@ -336,7 +345,7 @@ class _Lines:
 
 def _first_lanes(lanes: int, count: int) -> str:
     """A mask with the first `count` lanes on."""
-    return mask_type(lanes).lanewise_bools([lane < count for lane in range(lanes)])
+    return mask_type(lanes).lanewise([lane < count for lane in range(lanes)])
 
 
 def _declare_extremum(writer: Any, name: str) -> str:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from string import Template
+from typing import Any
 
 import numpy as np
 
@@ -127,8 +128,10 @@ class Table:
     def __init__(self, steps: Sequence[NativeStep]) -> None:
         references = [pair for step in steps for pair in step.references]
         most = max((len(step.references) for step in steps), default=0)
-        self._references = np.array(references, np.int64).reshape(-1, 2)
+        self._references = np.zeros((len(references), 2), np.int64)
         self._steps = np.zeros((len(steps), 5), np.int64)
+        if references:
+            self._references[:] = references
         at = self._references.ctypes.data
         for row, step in zip(self._steps, steps, strict=True):
             count = len(step.references)
@@ -138,11 +141,11 @@ class Table:
         self._header = self._make_header(0, len(steps))
         self.address: int = self._header.ctypes.data
 
-    def _make_header(self, start: int, count: int) -> np.ndarray:
+    def _make_header(self, start: int, count: int) -> np.ndarray[Any, Any]:
         first = self._steps.ctypes.data + start * _STEP_BYTES
         return np.array([count, first, self._most], np.int64)
 
-    def only(self, step: int) -> np.ndarray:
+    def only(self, step: int) -> np.ndarray[Any, Any]:
         """A table that runs this step alone; for profiles."""
         return self._make_header(step, 1)
 
@@ -167,7 +170,7 @@ class Runtime:
         self._code = link(emit_object(text), names)
         address = self._code.address
 
-        def function(name: str, result: type | None, *arguments: type) -> Callable:
+        def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
             return ctypes.CFUNCTYPE(result, *arguments)(address(name))
 
         run = (None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from ftrace import dtypes
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.kernel import INDEX, Kernel, axis_of, load_p, param_p, range_p, reduce_p
+from ftrace.lower.kernel import (
+    INDEX,
+    Kernel,
+    Store,
+    axis_of,
+    load_p,
+    param_p,
+    range_p,
+    reduce_p,
+)
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
-from ftrace.lower.kernel import Store
 from ftrace.trace.graph import Node
 
 
@@ -89,16 +97,277 @@ class Tiling:
       steps: how each range runs; one by one where it is not named.
       parallel: the loops, outermost first, whose iterations are the units.
       chunk: tiles of the last parallel loop that make a unit.
-      work: operations in one unit, roughly.
+      operations: of the whole kernel, element by element.
     """
 
     steps: dict[Node, Steps] = field(default_factory=dict[Node, Steps])
     parallel: list[Loop] = field(default_factory=list[Loop])
     chunk: int = 1
-    work: int = 1
+    operations: int = 1
 
     def of(self, node: Node) -> Steps:
         return self.steps.get(node, _ONE_BY_ONE)
 
 
 _ONE_BY_ONE = Steps()
+
+Vector = tuple[Node, int]  # the vector range and its lanes
+
+#: What an operation costs beside an addition.
+_COST = {"div": 4.0, "rem": 8.0, "sqrt": 6.0, "mul_zero": 3.0, "max": 3.0, "min": 3.0}
+#: Adding up the lanes of a vector.
+_ACROSS = 8.0
+#: Operations worth a unit of the parallel domain, and units beyond which more are idle.
+_UNIT = 16_000
+_UNITS = 256
+
+
+class Chooser:
+    """Decides the tiling of one kernel."""
+
+    def __init__(
+        self, kernel: Kernel, block: list[Statement], facts: Facts, target: Target
+    ) -> None:
+        self.kernel = kernel
+        self.top = block
+        self.facts = facts
+        self.target = target
+        self._costs: dict[tuple[Node | Store, Vector | None], float] = {}
+        self._lanes: dict[Node, int] = {}
+        self._own: dict[tuple[ReduceLoop, float], tuple[float, Vector | None]] = {}
+
+    def choose(self) -> Tiling:
+        tiling = Tiling()
+        axes = [a for a in self.kernel.axes if self._may_move(a)]
+        candidates: list[Vector | None] = [(a, self._lanes_of(a)) for a in axes]
+        candidates = [c for c in candidates if c is not None and c[1] > 1]
+        candidates.append(None)
+        best = min(candidates, key=lambda c: self._block_cost(self.top, c, None))
+        if best is not None:
+            tiling.steps[best[0]] = Steps(best[1])
+        self._unroll(self.top, best, None, tiling)
+        tiling.operations = int(self._operations(self.top, 1))
+        self._share(tiling)
+        return tiling
+
+    def _may_move(self, axis: Node) -> bool:
+        a = axis_of(axis)
+        return a.size > 1 and a.number not in self.kernel.ordered
+
+    # How many lanes.
+
+    def _lanes_of(self, node: Node) -> int:
+        """Lanes that fill a register with the widest elements that vary with it."""
+        found = self._lanes.get(node)
+        if found is None:
+            widest = 0
+            for n, free in self.facts.free.items():
+                if node in free and n.dtype is not INDEX and n.op is not reduce_p:
+                    if n.dtype != dtypes.bool_ or n.op is load_p:
+                        widest = max(widest, n.dtype.itemsize)
+            for store in self.kernel.stores:
+                if any(node in self.facts.free[e] for e in store.expressions):
+                    widest = max(widest, store.value.dtype.itemsize)
+            found = self.target.vector_bytes // max(widest, 1)
+            size = axis_of(node).size
+            while found >= 2 * size and found > 1:
+                found //= 2
+            self._lanes[node] = found
+        return found
+
+    # Costs: in vector instructions.
+
+    def _block_cost(
+        self, block: Sequence[Statement], chosen: Vector | None, active: Vector | None
+    ) -> float:
+        """Of running a block once. `chosen`: the vector axis; `active`: it is open."""
+        total = 0.0
+        for statement in block:
+            if isinstance(statement, Let):
+                total += self._node_cost(statement.node, active)
+            elif isinstance(statement, Store):
+                total += self._store_cost(statement, active)
+            elif isinstance(statement, Loop):
+                axis = statement.axis
+                inner, trips = active, float(axis_of(axis).size)
+                if chosen is not None and axis is chosen[0]:
+                    inner, trips = chosen, -(-trips // chosen[1])
+                total += trips * self._block_cost(statement.body, chosen, inner)
+            else:
+                total += self._reduce_cost(statement, chosen, active)
+        return total
+
+    def _reduce_cost(
+        self, loop: ReduceLoop, chosen: Vector | None, active: Vector | None
+    ) -> float:
+        if active is not None:
+            body = self._block_cost(loop.body, chosen, active) + len(loop.reduces)
+            return body * prod(axis_of(r).size for r in loop.ranges)
+        return self._best_vector(loop)[0]
+
+    def _best_vector(self, loop: ReduceLoop) -> tuple[float, Vector | None]:
+        """The cheapest vector range of a reduce loop that is not inside a vector."""
+        found = self._own.get((loop, 0.0))
+        if found is None:
+            trips = prod(axis_of(r).size for r in loop.ranges)
+            cost = self._block_cost(loop.body, None, None) + len(loop.reduces)
+            found = (cost * trips, None)
+            for r in loop.ranges:
+                lanes = self._lanes_of(r)
+                size = axis_of(r).size
+                if lanes < 2 or size < 2:
+                    continue
+                cost = self._block_cost(loop.body, None, (r, lanes)) + len(loop.reduces)
+                cost *= trips // size * -(-size // lanes)
+                cost += _ACROSS * len(loop.reduces)
+                if cost < found[0]:
+                    found = (cost, (r, lanes))
+            self._own[loop, 0.0] = found
+        return found
+
+    def _node_cost(self, node: Node, active: Vector | None) -> float:
+        key = (node, active)
+        found = self._costs.get(key)
+        if found is None:
+            found = self._costs[key] = self._cost_of(node, active)
+        return found
+
+    def _cost_of(self, node: Node, active: Vector | None) -> float:
+        if node.op is load_p:
+            cost = self._access_cost(node.src[1], active)
+            if len(node.src) > 2 and active and active[0] in self.facts.free[node.src[2]]:
+                cost += 0.5
+            return cost
+        if node.dtype is INDEX or node.op in (param_p, range_p) or not node.src:
+            return 0.0
+        return _COST.get(node.op.name, 1.0)
+
+    def _access_cost(self, index: Node, active: Vector | None) -> float:
+        if active is None:
+            return 1.0
+        stride = self.facts.stride(index, *active)
+        if stride in (0, 1):
+            return 1.0
+        return 2.0 if stride == -1 else 2.0 + active[1]
+
+    def _store_cost(self, store: Store, active: Vector | None) -> float:
+        if active is None or not any(
+            active[0] in self.facts.free[e] for e in store.expressions
+        ):
+            return 1.0
+        stride = self.facts.stride(store.index, *active)
+        return 1.5 if stride in (1, -1) else 2.0 + 1.5 * active[1]
+
+    def _operations(self, block: Sequence[Statement], trips: int) -> float:
+        """Element by element, without vectors."""
+        total = 0.0
+        for statement in block:
+            if isinstance(statement, Let):
+                total += trips * self._node_cost(statement.node, None)
+            elif isinstance(statement, Store):
+                total += trips
+            elif isinstance(statement, Loop):
+                inner = trips * axis_of(statement.axis).size
+                total += self._operations(statement.body, inner)
+            else:
+                inner = trips * prod(axis_of(r).size for r in statement.ranges)
+                total += inner * len(statement.reduces)
+                total += self._operations(statement.body, inner)
+        return total
+
+    # Unrolling.
+
+    def _unroll(
+        self,
+        block: Sequence[Statement],
+        chosen: Vector | None,
+        active: Vector | None,
+        tiling: Tiling,
+    ) -> None:
+        for statement in block:
+            if isinstance(statement, Loop):
+                inner = active
+                if chosen is not None and statement.axis is chosen[0]:
+                    inner = chosen
+                    if not has_reduce(statement.body):
+                        self._unroll_vector(statement, chosen, tiling)
+                self._unroll(statement.body, chosen, inner, tiling)
+            elif isinstance(statement, ReduceLoop):
+                if active is None:
+                    self._unroll_reduce(statement, tiling)
+                else:
+                    self._unroll(statement.body, chosen, active, tiling)
+
+    def _unroll_vector(self, loop: Loop, vector: Vector, tiling: Tiling) -> None:
+        """A light body runs on several vectors at once."""
+        weight = count_values(loop.body)
+        copies = 4 if weight <= 6 else 2 if weight <= 16 else 1
+        whole = max(axis_of(loop.axis).size // vector[1], 1)
+        tiling.steps[loop.axis] = Steps(vector[1], min(copies, whole))
+
+    def _unroll_reduce(self, loop: ReduceLoop, tiling: Tiling) -> None:
+        _, vector = self._best_vector(loop)
+        if vector is None:
+            self._unroll(loop.body, None, None, tiling)
+            return
+        node, lanes = vector
+        weight = count_values(loop.body)
+        copies = 8 if weight <= 4 else 4 if weight <= 24 else 2
+        copies = max(copies // len(loop.reduces), 2)
+        whole = max(axis_of(node).size // lanes, 1)
+        tiling.steps[node] = Steps(lanes, min(copies, whole))
+
+    # Units of work.
+
+    def _share(self, tiling: Tiling) -> None:
+        """Which loops the threads share, and how much of them makes a unit."""
+        block: Sequence[Statement] = self.top
+        outer = 1
+        while True:
+            inner = [s for s in block if not isinstance(s, Let)]
+            if len(inner) != 1 or not isinstance(inner[0], Loop):
+                break
+            loop = inner[0]
+            if axis_of(loop.axis).number in self.kernel.ordered:
+                break
+            if tiling.parallel:
+                outer *= axis_of(tiling.parallel[-1].axis).size
+            tiling.parallel.append(loop)
+            steps = tiling.of(loop.axis)
+            block = loop.body
+            if steps.width > 1 or outer * axis_of(loop.axis).size >= _UNITS:
+                break
+        if not tiling.parallel:
+            return
+        last = tiling.parallel[-1].axis
+        tiles = sum(p.count for p in cut(axis_of(last).size, tiling.of(last)))
+        each = max(tiling.operations // (outer * tiles), 1)
+        worth = -(-_UNIT // each)
+        few = -(-outer * tiles // _UNITS)
+        tiling.chunk = min(max(worth, few), tiles)
+
+
+def has_reduce(block: Sequence[Statement]) -> bool:
+    """Is there a reduce in a block, or in the loops of its axes?"""
+    pending = list(block)
+    while pending:
+        statement = pending.pop()
+        if isinstance(statement, ReduceLoop):
+            return True
+        if isinstance(statement, Loop):
+            pending += statement.body
+    return False
+
+
+def count_values(block: Sequence[Statement]) -> int:
+    """How many operations on values there are in a block and its loops."""
+    total = 0
+    pending = list(block)
+    while pending:
+        statement = pending.pop()
+        if isinstance(statement, Let):
+            node = statement.node
+            total += node.dtype is not INDEX and bool(node.src)
+        elif not isinstance(statement, Store):
+            pending += statement.body
+    return total

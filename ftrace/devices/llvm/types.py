@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -53,9 +54,10 @@ class Type:
         literal = _literal(self.element, value)
         return f"splat ({self.element} {literal})" if self.lanes else literal
 
-    def lanewise(self, values: list[int]) -> str:
-        """The text of a vector constant with these integers in its lanes."""
-        return "<" + ", ".join(f"{self.element} {v}" for v in values) + ">"
+    def lanewise(self, values: Sequence[Any]) -> str:
+        """The text of a vector constant with these values in its lanes."""
+        element = self.element
+        return f"<{', '.join([f'{element} {_literal(element, v)}' for v in values])}>"
 
     @property
     def zero(self) -> str:
@@ -96,6 +98,10 @@ def index_type(lanes: int, narrow: bool) -> Type:
 
 def mask_type(lanes: int) -> Type:
     return _make("i1", lanes, "b", 1)
+
+
+def byte_type(lanes: int) -> Type:
+    return _make("i8", lanes, "u", 8)
 
 
 def _literal(element: str, value: Any) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ftrace.devices.llvm.facts import Affine, Facts
-from ftrace.devices.llvm.memory import Memory, Term
+from ftrace.devices.llvm.access import Access, Term
 from ftrace.devices.llvm.scalar import COMPARISONS, Operations, and_masks
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.types import Type, index_type, mask_type
@@ -64,7 +64,7 @@ class Values:
         self.writer = writer
         self.facts = facts
         self.ops = Operations(writer, target)
-        self.memory = Memory(writer, self.ops)
+        self.access = Access(writer, self.ops)
         self.vector: Opened | None = None
         self.slots = 0
         self._open: dict[Node, Opened] = {}
@@ -240,7 +240,7 @@ class Values:
             if first or not self.varies(node):
                 if op is range_p or node not in form.terms:
                     terms, constant = self._terms(form, at)
-                    return self.memory.sum_terms(terms, constant)
+                    return self.access.sum_terms(terms, constant)
             else:
                 stride = self._stride(node)
                 if stride is not None:
@@ -364,13 +364,13 @@ class Values:
         fixed = number in self._fixed
         base = self.buffer(number)
         size = buffer.dtype.itemsize
-        memory = self.memory
+        access = self.access
         if not self.varies(node):
             terms, constant = self._terms(self.facts.affine[index], at)
-            p = memory.pointer(base, terms, constant, size)
+            p = access.pointer(base, terms, constant, size)
             if valid is not None:
-                p = memory.or_zeros(p, self.value(valid, at))
-            return memory.load(Type.of(node.dtype, 0), p, fixed)
+                p = access.or_zeros(p, self.value(valid, at))
+            return access.load(Type.of(node.dtype, 0), p, fixed)
         t = Type.of(node.dtype, self.lanes)
         mask = self.mask(at)
         uniform: str | None = None
@@ -385,18 +385,18 @@ class Values:
                 constant -= t.lanes - 1
                 if mask is not None:
                     mask = self.ops.reverse(mask_type(t.lanes), mask)
-            p = memory.or_zeros(memory.pointer(base, terms, constant, size), uniform)
+            p = access.or_zeros(access.pointer(base, terms, constant, size), uniform)
             if mask is None:
-                found = memory.load(t, p, fixed)
+                found = access.load(t, p, fixed)
             else:
-                found = memory.load_masked(t, p, mask, fixed)
+                found = access.load_masked(t, p, mask, fixed)
             return self.ops.reverse(t, found) if stride < 0 else found
         p, offsets, offset_type = self._scattered(index, base, size, number, at)
         if uniform is not None:
             mask = and_masks(
                 self.ops, t.lanes, self.ops.splat(uniform, mask_type(t.lanes)), mask
             )
-        return memory.gather(t, p, offsets, offset_type, mask, fixed)
+        return access.gather(t, p, offsets, offset_type, mask, fixed)
 
     def _scattered(
         self, index: Node, base: str, size: int, number: int, at: At
@@ -408,7 +408,7 @@ class Values:
         t = index_type(self.lanes, small)
         if stride is not None:
             terms, constant = self._terms(form, at)
-            p = self.memory.pointer(base, terms, constant, size)
+            p = self.access.pointer(base, terms, constant, size)
             return p, t.lanewise([stride * lane for lane in range(t.lanes)]), t
         # The sum is an element's number where the access is valid: 32 bits hold it
         # even if they do not hold a part of it.
@@ -424,8 +424,8 @@ class Values:
                 total = self.ops.binary("add", t, total, part) if total else part
         terms, constant = self._terms(uniform, at)
         if not terms:
-            return self.memory.pointer(base, [], 0, size), self._shift(total, t, constant), t
-        start = self.memory.sum_terms(terms, constant)
+            return self.access.pointer(base, [], 0, size), self._shift(total, t, constant), t
+        start = self.access.sum_terms(terms, constant)
         if t.bits == 32:
             start = self.writer.pure(f"trunc i64 {start} to i32", start)
         total = self.ops.binary("add", t, total, self.ops.splat(start, t))
@@ -444,9 +444,9 @@ class Values:
         form = self.facts.affine[store.index]
         if v is None or not any(self.varies(e) for e in store.expressions):
             terms, constant = self._terms(form, at)
-            p = self.memory.pointer(base, terms, constant, size)
+            p = self.access.pointer(base, terms, constant, size)
             if store.valid is not None:
-                p = self.memory.or_sink(p, self.value(store.valid, at))
+                p = self.access.or_sink(p, self.value(store.valid, at))
             t = Type.of(store.value.dtype, 0)
             self._store_value(store, t, self.plain(store.value, 0, at), p, at, None)
             return
@@ -464,14 +464,14 @@ class Values:
                 value = self.ops.reverse(t, value)
                 if mask is not None:
                     mask = self.ops.reverse(mask_type(v.lanes), mask)
-            p = self.memory.pointer(base, terms, constant, size)
+            p = self.access.pointer(base, terms, constant, size)
             self._store_value(store, t, value, p, at, mask)
             return
         p, index, kind = self._scattered_store(store, base, size, at)
         if store.combine:
-            old = self.memory.gather(t, p, index, kind, mask, True)
+            old = self.access.gather(t, p, index, kind, mask, True)
             value = self.ops.apply(store.combine, t, old, value)
-        self.memory.scatter(t, value, p, index, kind, mask)
+        self.access.scatter(t, value, p, index, kind, mask)
 
     def _scattered_store(
         self, store: Store, base: str, size: int, at: At
@@ -480,7 +480,7 @@ class Values:
             return self._scattered(store.index, base, size, store.buffer, at)
         terms, constant = self._terms(self.facts.affine[store.index], at)
         t = index_type(self.lanes, True)
-        return self.memory.pointer(base, terms, constant, size), t.zero, t
+        return self.access.pointer(base, terms, constant, size), t.zero, t
 
     def plain(self, node: Node, lanes: int, at: At) -> str:
         """A value in `lanes` lanes as it is stored: an index in all its 64 bits."""
@@ -495,11 +495,11 @@ class Values:
     ) -> None:
         if store.combine:
             if mask is None:
-                old = self.memory.load(t, p, True)
+                old = self.access.load(t, p, True)
             else:
-                old = self.memory.load_masked(t, p, mask, True)
+                old = self.access.load_masked(t, p, mask, True)
             value = self.ops.apply(store.combine, t, old, value)
         if mask is None:
-            self.memory.store(t, value, p)
+            self.access.store(t, value, p)
         else:
-            self.memory.store_masked(t, value, p, mask)
+            self.access.store_masked(t, value, p, mask)

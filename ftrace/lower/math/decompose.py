@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from ftrace.lower.math import basic, exponential, logarithm
+from ftrace.lower.math import basic, exponential, logarithm, trigonometry
 from ftrace.lower.math.term import Term
 from ftrace.trace.graph import Node, inherited_origin, rebuild
 
@@ -37,6 +37,9 @@ _FORMULAS: Final = {
     "asinh": logarithm.asinh,
     "acosh": logarithm.acosh,
     "atanh": logarithm.atanh,
+    "sin": trigonometry.sin,
+    "cos": trigonometry.cos,
+    "tan": trigonometry.tan,
     "ldexp": exponential.scale_by_power,
     "rsqrt": basic.rsqrt,
     "sign": basic.sign,

@@ -138,10 +138,12 @@ def scale(tangent: Node, factor: Node) -> Node:
     In a contraction (both sides repeat their elements) it is a plain product: there
     the zeros are data, and a select per term would cost more than it tells.
     """
-    if factor.op is const_p and np.isfinite(constant_value(factor)):
-        if constant_value(factor) == 1:
-            return tangent
-        return mul(tangent, factor)
+    for known, other in ((factor, tangent), (tangent, factor)):
+        if known.op is const_p and np.isfinite(constant_value(known)):
+            value = constant_value(known)
+            if value == 1:
+                return other
+            return mul(tangent, factor) if value != 0 else zeros_like(other)
     if is_reused(tangent) and is_reused(factor):
         return mul(tangent, factor)
     return mul_zero(tangent, factor)

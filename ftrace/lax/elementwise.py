@@ -1,0 +1,411 @@
+"""Elementwise operations under JAX's `lax` names, and with the strictness of `lax`.
+
+Operands have one dtype. They have one shape, or are scalars, or have axes of size 1
+where the others are longer; their number of axes is not changed implicitly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.lax.options import RoundingMethod
+from ftrace.numpy.axes import (
+    as_value,
+    cast,
+    choose,
+    drop_axes,
+    expand,
+    full,
+    insert_axes,
+    iota,
+    reshape,
+    static_int,
+)
+from ftrace.trace import tree
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.tracer import Value, aval_of, bind
+from ftrace.trace.tracer import elementwise as apply_elementwise
+
+__all__ = [
+    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh",
+    "bitcast_convert_type", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
+    "cbrt", "ceil", "clamp", "clz", "complex", "conj", "convert_element_type", "cos",
+    "cosh", "digamma", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1",
+    "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le", "lgamma", "log",
+    "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter",
+    "population_count", "pow", "real", "reciprocal", "rem", "round", "rsqrt", "select",
+    "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign",
+    "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh",
+]  # fmt: skip
+
+
+def check_dtypes(name: str, *operands: Value) -> np.dtype[Any]:
+    """The one dtype of the operands.
+
+    Raises:
+      DtypeError: they have several.
+    """
+    found = [aval_of(x).dtype for x in operands]
+    if any(dtype != found[0] for dtype in found):
+        names = ", ".join(dtype.name for dtype in found)
+        raise DtypeError(
+            f"lax.{name} requires operands of one dtype, got {names}; convert one of "
+            "them, or use the function of ftrace.numpy, which promotes"
+        )
+    return found[0]
+
+
+def _check_ranks(name: str, *operands: Value) -> None:
+    shapes = [aval_of(x).shape for x in operands]
+    ranks = {len(shape) for shape in shapes if shape}
+    if len(ranks) > 1:
+        listed = " and ".join(map(str, shapes))
+        raise ShapeError(
+            f"lax.{name} requires operands with the same number of axes, or scalars, "
+            f"got the shapes {listed}; use lax.broadcast_in_dim or reshape"
+        )
+
+
+def _strict(name: str, op: Primitive, *operands: Value) -> Any:
+    check_dtypes(name, *operands)
+    _check_ranks(name, *operands)
+    return apply_elementwise(op, *operands)
+
+
+def _unary(name: str, op: Primitive) -> Callable[..., Any]:
+    def function(x: Value, *, accuracy: Any = None) -> Any:
+        return apply_elementwise(op, x)
+
+    return _named(function, name, op.doc)
+
+
+def _binary(name: str, op: Primitive, kinds: str = "") -> Callable[[Value, Value], Any]:
+    """`kinds` restricts the dtypes that the primitive takes."""
+
+    def function(x: Value, y: Value) -> Any:
+        dtype = check_dtypes(name, x, y)
+        if kinds and dtypes.kind(dtype) not in kinds:
+            raise DtypeError(
+                f"lax.{name} is not defined for {dtype.name}; convert the operands"
+            )
+        _check_ranks(name, x, y)
+        return apply_elementwise(op, x, y)
+
+    return _named(function, name, op.doc)
+
+
+def _named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Elementwise {doc}."
+    return function
+
+
+# One primitive each.
+
+acos = _unary("acos", p.acos)
+acosh = _unary("acosh", p.acosh)
+asin = _unary("asin", p.asin)
+asinh = _unary("asinh", p.asinh)
+atan = _unary("atan", p.atan)
+atanh = _unary("atanh", p.atanh)
+bitwise_not = _unary("bitwise_not", p.bit_not)
+cbrt = _unary("cbrt", p.cbrt)
+ceil = _unary("ceil", p.ceil)
+cos = _unary("cos", p.cos)
+cosh = _unary("cosh", p.cosh)
+digamma = _unary("digamma", p.digamma)
+erf = _unary("erf", p.erf)
+erf_inv = _unary("erf_inv", p.erf_inv)
+erfc = _unary("erfc", p.erfc)
+exp = _unary("exp", p.exp)
+exp2 = _unary("exp2", p.exp2)
+expm1 = _unary("expm1", p.expm1)
+floor = _unary("floor", p.floor)
+imag = _unary("imag", p.imag)
+is_finite = _unary("is_finite", p.is_finite)
+lgamma = _unary("lgamma", p.lgamma)
+log = _unary("log", p.log)
+log1p = _unary("log1p", p.log1p)
+logistic = _unary("logistic", p.logistic)
+neg = _unary("neg", p.neg)
+population_count = _unary("population_count", p.popcount)
+real = _unary("real", p.real)
+rsqrt = _unary("rsqrt", p.rsqrt)
+sign = _unary("sign", p.sign)
+sin = _unary("sin", p.sin)
+sinh = _unary("sinh", p.sinh)
+sqrt = _unary("sqrt", p.sqrt)
+tan = _unary("tan", p.tan)
+tanh = _unary("tanh", p.tanh)
+
+add = _binary("add", p.add, "iufc")
+atan2 = _binary("atan2", p.atan2)
+bitwise_and = _binary("bitwise_and", p.bit_and)
+bitwise_or = _binary("bitwise_or", p.bit_or)
+bitwise_xor = _binary("bitwise_xor", p.bit_xor)
+complex = _binary("complex", p.make_complex)
+div = _binary("div", p.div)
+eq = _binary("eq", p.eq)
+ge = _binary("ge", p.ge)
+gt = _binary("gt", p.gt)
+le = _binary("le", p.le)
+lt = _binary("lt", p.lt)
+max = _binary("max", p.maximum)
+min = _binary("min", p.minimum)
+mul = _binary("mul", p.mul, "iufc")
+ne = _binary("ne", p.ne)
+nextafter = _binary("nextafter", p.nextafter)
+rem = _binary("rem", p.rem)
+shift_left = _binary("shift_left", p.shift_left)
+shift_right_arithmetic = _binary("shift_right_arithmetic", p.shift_right_arithmetic)
+shift_right_logical = _binary("shift_right_logical", p.shift_right_logical)
+sub = _binary("sub", p.sub)
+
+
+# Compositions.
+
+
+def abs(x: Value) -> Any:
+    """Elementwise |x|; an unsigned value is its own."""
+    unsigned = dtypes.kind(aval_of(x).dtype) == "u"
+    return as_value(x) if unsigned else apply_elementwise(p.absolute, x)
+
+
+def conj(x: Value) -> Any:
+    """Elementwise complex conjugate, of a complex dtype also for real x."""
+    x = as_value(x)
+    if not dtypes.is_complex(x.dtype):
+        return cast(x, p.complex_dtype(x.dtype))
+    return bind(p.conj, x)
+
+
+def square(x: Value) -> Any:
+    """Elementwise x·x."""
+    return apply_elementwise(p.mul, x, x)
+
+
+def reciprocal(x: Value) -> Any:
+    """Elementwise 1/x, of floats."""
+    return integer_pow(x, -1)
+
+
+def integer_pow(x: Value, y: int) -> Any:
+    """Elementwise x to the power of a Python integer, by repeated squaring.
+
+    Raises:
+      DtypeError: y is negative and x an integer.
+    """
+    x = as_value(x)
+    power = static_int(y, "lax.integer_pow: y")
+    if power < 0 and not dtypes.is_inexact(x.dtype):
+        raise DtypeError(
+            f"lax.integer_pow: integers of {x.dtype.name} have no negative power "
+            f"{power}; convert to a float first"
+        )
+    one = full((), 1, x.dtype, x.weak_type)
+    if power == 0:
+        return expand(reshape(one, (1,) * x.ndim), x.shape)
+    result: Any = None
+    remaining, square_ = -power if power < 0 else power, x
+    while remaining:
+        if remaining & 1:
+            result = square_ if result is None else bind(p.mul, result, square_)
+        remaining >>= 1
+        if remaining:
+            square_ = bind(p.mul, square_, square_)
+    return apply_elementwise(p.div, one, result) if power < 0 else result
+
+
+def pow(x: Value, y: Value) -> Any:
+    """Elementwise x to the power y; x float or complex, y of its dtype or an integer.
+
+    Raises:
+      DtypeError: the dtypes do not fit.
+    """
+    base, exponent = aval_of(x), aval_of(y)
+    if not dtypes.is_inexact(base.dtype):
+        raise DtypeError(
+            f"lax.pow requires a float or complex base, got {base.dtype.name}; convert "
+            "it, or use ftrace.numpy.power"
+        )
+    if dtypes.is_integer(exponent.dtype):
+        y = cast(y, base.dtype, exponent.weak_type)
+    return _strict("pow", p.power, x, y)
+
+
+def round(
+    x: Value, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO
+) -> Any:
+    """Elementwise the nearest integer; the method decides at one half.
+
+    Raises:
+      ValueRangeError: there is no such method.
+    """
+    if rounding_method == RoundingMethod.TO_NEAREST_EVEN:
+        return apply_elementwise(p.round_even, x)
+    if rounding_method != RoundingMethod.AWAY_FROM_ZERO:
+        raise ValueRangeError(
+            f"lax.round: rounding_method must be a RoundingMethod: {rounding_method!r}"
+        )
+    x = as_value(x)
+    whole = apply_elementwise(p.truncate, x)
+    rest = apply_elementwise(p.absolute, bind(p.sub, x, whole))
+    further = apply_elementwise(p.ge, rest, 0.5)
+    away = bind(p.add, whole, bind(p.sign, x))
+    return choose(further, away, whole)
+
+
+def clz(x: Value) -> Any:
+    """Elementwise the number of leading bits that are zero."""
+    x = as_value(x)
+    if not dtypes.is_integer(x.dtype):
+        raise DtypeError(f"lax.clz requires integers, got {x.dtype.name}")
+    width = 8 * x.dtype.itemsize
+    filled, shift = x, 1
+    while shift < width:  # every bit below the highest one is set
+        below = shift_right_logical(filled, full((), shift, x.dtype))
+        filled, shift = bind(p.bit_or, filled, below), 2 * shift
+    return bind(p.popcount, bind(p.bit_not, filled))
+
+
+def clamp(min: Value, x: Value, max: Value) -> Any:
+    """Elementwise x, not less than `min` and not more than `max`.
+
+    The bounds are scalars or have the shape of x. At a bound the derivative is 0.
+
+    Raises:
+      ShapeError: a bound has another shape.
+      DtypeError: the dtypes differ.
+    """
+    check_dtypes("clamp", min, x, max)
+    x = as_value(x)
+    for name, bound in (("min", min), ("max", max)):
+        if aval_of(bound).shape not in ((), x.shape):
+            raise ShapeError(
+                f"lax.clamp: {name} must be a scalar or have the shape {x.shape} of x, "
+                f"got {aval_of(bound).shape}"
+            )
+    capped = choose(apply_elementwise(p.ge, x, max), max, x)
+    return choose(apply_elementwise(p.le, x, min), min, capped)
+
+
+def select(pred: Value, on_true: Value, on_false: Value) -> Any:
+    """Elementwise `on_true` where the predicate holds, `on_false` elsewhere.
+
+    Raises:
+      ShapeError: the shapes differ; the predicate may be a scalar.
+      DtypeError: the dtypes of the cases differ, or the predicate is not bool.
+    """
+    return select_n(pred, on_false, on_true)
+
+
+def select_n(which: Value, *cases: Value) -> Any:
+    """Elementwise the case whose number `which` holds; of two cases, also by bool.
+
+    Raises:
+      ShapeError: the shapes of the cases differ, or that of `which` from them.
+      DtypeError: the dtypes of the cases differ, or `which` is neither bool nor int32.
+    """
+    if not cases:
+        raise ValueRangeError("lax.select_n requires at least one case")
+    check_dtypes("select", *cases)
+    number = as_value(which)
+    shapes = [aval_of(case).shape for case in cases]
+    if any(shape != shapes[0] for shape in shapes):
+        raise ShapeError(f"lax.select: cases must have one shape, got {shapes}")
+    if number.shape not in ((), shapes[0]):
+        raise ShapeError(
+            f"lax.select: the predicate must be a scalar or have the shape {shapes[0]} "
+            f"of the cases, got {number.shape}"
+        )
+    if number.dtype == dtypes.bool_ and len(cases) <= 2:
+        return choose(number, cases[-1], cases[0]) if cases[1:] else as_value(cases[0])
+    if number.dtype != dtypes.int32:
+        raise DtypeError(
+            f"lax.select: with {len(cases)} cases the selector must be int32"
+            f"{' or bool' * (len(cases) <= 2)}, got {number.dtype.name}"
+        )
+    result = as_value(cases[0])
+    for i, case in enumerate(cases[1:], 1):
+        result = choose(apply_elementwise(p.eq, number, i), case, result)
+    return result
+
+
+def stop_gradient(x: Any) -> Any:
+    """The same values, constant to derivatives; x is an array or a tree of arrays."""
+
+    def stop(leaf: Any) -> Any:
+        inexact = dtypes.is_inexact(aval_of(leaf).dtype)
+        return bind(p.stop_gradient, as_value(leaf)) if inexact else leaf
+
+    return tree.map(stop, x)
+
+
+# Conversions.
+
+
+def convert_element_type(operand: Value, new_dtype: Any) -> Any:
+    """The operand in another dtype; float to integer truncates toward zero."""
+    return cast(operand, dtypes.canonicalize(dtypes.as_dtype(new_dtype)))
+
+
+def bitcast_convert_type(operand: Value, new_dtype: Any) -> Any:
+    """The same bits read as another dtype.
+
+    A narrower dtype adds a last axis for the parts, lowest first; a wider one takes
+    the parts from the last axis, which must have their number.
+
+    Raises:
+      ShapeError: the last axis does not hold the parts of a wider dtype.
+      DtypeError: a dtype is bool or complex, and they differ.
+    """
+    x = as_value(operand)
+    target = dtypes.canonicalize(dtypes.as_dtype(new_dtype))
+    if target == x.dtype:
+        return x
+    for dtype in (x.dtype, target):
+        if dtypes.kind(dtype) in "bc":
+            raise DtypeError(
+                f"lax.bitcast_convert_type is not defined between {x.dtype.name} and "
+                f"{target.name}"
+            )
+    old, new = x.dtype.itemsize, target.itemsize
+    if old > new:
+        x = _split_bits(x, old // new, np.dtype(f"u{new}"))
+    elif old < new:
+        x = _join_bits(x, new // old, np.dtype(f"u{new}"))
+    return x if x.dtype == target else bind(p.bitcast, x, arg=target)
+
+
+def _split_bits(x: Any, count: int, part: np.dtype[Any]) -> Any:
+    whole = np.dtype(f"u{x.dtype.itemsize}")
+    bits = x if x.dtype == whole else bind(p.bitcast, x, arg=whole)
+    shape = (*x.shape, count)
+    bits = expand(insert_axes(bits, (x.ndim,)), shape)
+    shifts = apply_elementwise(
+        p.mul, iota(whole, shape, x.ndim), full((), 8 * part.itemsize, whole)
+    )
+    return cast(bind(p.shift_right_logical, bits, shifts), part)
+
+
+def _join_bits(x: Any, count: int, whole: np.dtype[Any]) -> Any:
+    if not x.ndim or x.shape[-1] != count:
+        raise ShapeError(
+            f"lax.bitcast_convert_type: {count} elements of {x.dtype.name} make one "
+            f"wider element, so the last axis must have size {count}; got {x.shape}"
+        )
+    width = x.dtype.itemsize
+    part = np.dtype(f"u{width}")
+    bits = x if x.dtype == part else bind(p.bitcast, x, arg=part)
+    bits = cast(bits, whole)
+    last = x.ndim - 1
+    shifts = apply_elementwise(p.mul, iota(whole, x.shape, last), full((), 8 * width, whole))
+    placed = bind(p.shift_left, bits, shifts)
+    return drop_axes(bind(reduce_sum_p, placed, arg=(last,)), (last,))

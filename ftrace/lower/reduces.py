@@ -1,0 +1,178 @@
+"""Rules on reductions: fewer, smaller, and, where there is much to add up, parallel."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.lower.schedule import is_contraction
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
+from ftrace.trace.primitives.elementwise import (
+    cast,
+    imag,
+    make_complex,
+    mul,
+    real,
+)
+from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.primitives.reduction import (
+    REDUCTIONS,
+    reduce,
+    reduce_max_p,
+    reduce_min_p,
+)
+from ftrace.trace.primitives.source import const_like
+from ftrace.trace.rewrite import Pat, Rule
+
+
+def axes_of(node: Node) -> tuple[int, ...]:
+    axes: Any = node.arg
+    return axes
+
+
+def _drop_unit_axes(x: Node) -> Node | None:
+    source = x.src[0]
+    axes = tuple(a for a in axes_of(x) if source.shape[a] != 1)
+    return reduce(x.op, source, axes) if axes != x.arg else None
+
+
+def _merge_reduces(x: Node, inner: Node) -> Node | None:
+    if x.op is not inner.op:
+        return None
+    axes = tuple(sorted({*axes_of(x), *axes_of(inner)}))
+    return reduce(x.op, inner.src[0], axes)
+
+
+def _repeated_axes(x: Node, view: Node) -> tuple[int, ...]:
+    """The reduced axes along which the operand only repeats its elements."""
+    sizes = view.src[0].shape
+    return tuple(a for a in axes_of(x) if sizes[a] == 1 and view.shape[a] > 1)
+
+
+def _without_repeats(x: Node, view: Node, repeated: tuple[int, ...]) -> Node:
+    shape = tuple(1 if a in repeated else n for a, n in enumerate(view.shape))
+    axes = tuple(a for a in axes_of(x) if a not in repeated)
+    return reduce(x.op, expand(view.src[0], shape), axes)
+
+
+def _sum_of_expand(x: Node, view: Node) -> Node | None:
+    repeated = _repeated_axes(x, view)
+    if not repeated:
+        return None
+    count = prod(view.shape[a] for a in repeated)
+    return times_count(_without_repeats(x, view, repeated), count)
+
+
+def times_count(x: Node, count: int) -> Node:
+    """`count` times x, as the sum of so many would give it."""
+    if dtypes.is_complex(x.dtype):
+        # Part by part: infinity times (n + 0i) would be NaN.
+        return make_complex(times_count(real(x), count), times_count(imag(x), count))
+    if dtypes.is_float(x.dtype) and x.dtype.itemsize == 2:
+        # The count may not fit 16 bits; sums of such floats are wide as well.
+        wide = cast(x, dtypes.float32)
+        return cast(mul(wide, const_like(wide, count)), x.dtype, x.aval.weak_type)
+    factor = np.array(count).astype(x.dtype)
+    return mul(x, const_like(x, factor))
+
+
+def _extremum_of_expand(x: Node, view: Node) -> Node | None:
+    repeated = _repeated_axes(x, view)
+    return _without_repeats(x, view, repeated) if repeated else None
+
+
+REDUCES: Final = (
+    Rule(  # reduce[axes](x) -> reduce[axes without those of size 1](x)
+        "drop_reduced_axes_of_size_1",
+        Pat(REDUCTIONS, Pat(), name="x"),
+        _drop_unit_axes,
+    ),
+    Rule(  # reduce[a](reduce[b](x)) -> reduce[a + b](x), of one kind
+        "merge_reduces",
+        Pat(REDUCTIONS, Pat(REDUCTIONS, name="inner"), name="x"),
+        _merge_reduces,
+        single_use="inner",
+    ),
+    Rule(  # sum[a](expand[a: n](x)) -> x·n
+        "sum_of_expand_is_multiply",
+        Pat(reduce_sum_p, Pat(expand_p, name="view"), name="x"),
+        _sum_of_expand,
+    ),
+    Rule(  # max[a](expand[a: n](x)) -> x
+        "extremum_of_expand_is_operand",
+        Pat((reduce_max_p, reduce_min_p), Pat(expand_p, name="view"), name="x"),
+        _extremum_of_expand,
+    ),
+)
+
+
+# Large reduces with small outputs, in two steps that run in parallel.
+
+LARGE = 1 << 16  # elements per result
+SMALL = 1 << 12  # results that are too few to keep a machine busy …
+FEW = 64  # … and that are so few that one axis is worth cutting
+BLOCKS = (64, 1024)  # how many parts an axis is cut into
+
+
+def _reduced(x: Node) -> tuple[int, ...]:
+    sizes = x.src[0].shape
+    return tuple(a for a in sorted(axes_of(x)) if sizes[a] > 1)
+
+
+def _is_large(x: Node) -> bool:
+    return (
+        0 < x.size <= SMALL
+        and x.src[0].size >= LARGE * x.size
+        and not is_contraction(x)
+    )
+
+
+def _split_axes(x: Node) -> Node | None:
+    axes = _reduced(x)
+    source = x.src[0]
+    if len(axes) < 2 or source.shape[axes[0]] > BLOCKS[1]:
+        return None
+    return reduce(x.op, reduce(x.op, source, axes[1:]), axes[:1])
+
+
+def block_count(size: int) -> int | None:
+    """A divisor of an axis near the middle of BLOCKS: so many parts it is cut into."""
+    low, high = BLOCKS
+    divisors = [n for n in range(low, high + 1) if size % n == 0]
+    middle = int((low * high) ** 0.5)
+    return min(divisors, key=lambda n: max(n / middle, middle / n), default=None)
+
+
+def _split_axis(x: Node) -> Node | None:
+    axes = _reduced(x)
+    if not axes or x.size > FEW:
+        return None
+    source, axis = x.src[0], axes[0]
+    size = source.shape[axis]
+    blocks = block_count(size) if size >= LARGE or len(axes) > 1 else None
+    if blocks is None or blocks == size:
+        return None
+    shape = source.shape
+    cut = reshape(source, (*shape[:axis], blocks, size // blocks, *shape[axis + 1 :]))
+    inner = (axis + 1, *[a + 1 for a in axes[1:]])
+    parts = reduce(x.op, cut, inner)
+    return reshape(reduce(x.op, parts, (axis,)), x.shape)
+
+
+SPLITS: Final = (
+    Rule(  # reduce[a, b, …](x) -> reduce[a](reduce[b, …](x)), for few results of many
+        "split_reduce_by_axes",
+        Pat(REDUCTIONS, Pat(), name="x", where=_is_large),
+        _split_axes,
+    ),
+    Rule(  # reduce[a](x) -> reduce[a₁](reduce[a₂](x)) with a cut into blocks a₁ × a₂
+        "split_reduce_by_blocks",
+        Pat(REDUCTIONS, Pat(), name="x", where=_is_large),
+        _split_axis,
+    ),
+)
+

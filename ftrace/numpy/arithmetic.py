@@ -1,0 +1,313 @@
+"""Division with remainder, powers, rounding, and the whole numbers' gcd and lcm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.array import Array
+from ftrace.errors import DtypeError, ValueRangeError
+from ftrace.numpy.axes import as_value, cast, choose, full, no_out, static_int
+from ftrace.numpy.elementwise import (
+    absolute,
+    add,
+    bitwise_and,
+    common_type,
+    divide,
+    equal,
+    floor_values,
+    imag,
+    isinf,
+    kind_of,
+    left_shift,
+    less,
+    logical_and,
+    multiply,
+    not_equal,
+    promote_inexact,
+    promote_together,
+    real,
+    right_shift,
+    round_values,
+    sign,
+    subtract,
+    truncate_values,
+)
+from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.tracer import Tracer, Value, asarray, bind, elementwise
+
+# Division with remainder.
+
+
+def _divisible(name: str, x1: Value, x2: Value) -> list[Any]:
+    """Two real operands in their common dtype, which is not bool."""
+    if "c" in (kind_of(x1), kind_of(x2)):
+        raise DtypeError(f"{name} is not defined for complex numbers")
+    x1, x2 = promote_together(x1, x2)
+    if x1.dtype == dtypes.bool_:
+        return [cast(x, dtypes.default_dtype("i")) for x in (x1, x2)]
+    return [x1, x2]
+
+
+def fmod(x1: Value, x2: Value, /) -> Any:
+    """The remainder with the sign of x1; 0 for a whole x2 = 0.
+
+    Raises:
+      DtypeError: an operand is complex.
+    """
+    x1, x2 = _divisible("fmod", x1, x2)
+    return _remainder(x1, x2)
+
+
+def _remainder(x1: Any, x2: Any) -> Any:
+    result = elementwise(ops.rem, x1, x2)
+    return result if dtypes.is_float(x1.dtype) else choose(equal(x2, 0), 0, result)
+
+
+def remainder(x1: Value, x2: Value, /) -> Any:
+    """The remainder with the sign of x2; 0 for a whole x2 = 0.
+
+    Raises:
+      DtypeError: an operand is complex.
+    """
+    x1, x2 = _divisible("remainder", x1, x2)
+    return _floor_remainder(x1, x2)
+
+
+mod = remainder
+
+
+def _floor_remainder(x1: Any, x2: Any) -> Any:
+    rest = _remainder(x1, x2)
+    if dtypes.kind(rest.dtype) == "u":
+        return rest
+    return choose(_differs(rest, x2), add(rest, x2), rest)
+
+
+def _differs(rest: Any, x2: Any) -> Any:
+    """Where the remainder is not zero and has not the sign of x2."""
+    return logical_and(not_equal(rest, 0), not_equal(less(rest, 0), less(x2, 0)))
+
+
+def floor_divide(x1: Value, x2: Value, /) -> Any:
+    """x1 / x2 rounded down, in the dtype of the operands.
+
+    Raises:
+      DtypeError: an operand is complex.
+    """
+    x1, x2 = _divisible("floor_divide", x1, x2)
+    if dtypes.is_float(x1.dtype):
+        return _floor_quotient(x1, x2)
+    quotient = elementwise(ops.div, x1, x2)
+    if dtypes.kind(x1.dtype) == "u":
+        return quotient
+    rest = elementwise(ops.rem, x1, x2)
+    inexact = logical_and(not_equal(rest, 0), not_equal(sign(x1), sign(x2)))
+    return subtract(quotient, cast(inexact, quotient.dtype))
+
+
+def _floor_quotient(x1: Any, x2: Any) -> Any:
+    rest = elementwise(ops.rem, x1, x2)
+    quotient = divide(subtract(x1, rest), x2)
+    down = subtract(quotient, 1)
+    return round_values(choose(_differs(rest, x2), down, quotient))
+
+
+def divmod(x1: Value, x2: Value, /) -> tuple[Any, Any]:  # noqa: A001  (NumPy's name)
+    """The pair (floor_divide, remainder)."""
+    return floor_divide(x1, x2), remainder(x1, x2)
+
+
+# Powers.
+
+
+def power(x1: Value, x2: Value, /) -> Any:
+    """x1 to the power x2; by multiplication where x2 is one whole number.
+
+    Raises:
+      DtypeError: integers to a negative power that is known.
+    """
+    exponent = _known_integer(x2)
+    dtype, weak = common_type(x1, x2)
+    if dtype == dtypes.bool_:
+        dtype = dtypes.default_dtype("i")
+    if exponent is not None:
+        return integer_power(cast(x1, dtype, weak), exponent)
+    if dtypes.is_integer(dtype):
+        return _integer_powers(x1, cast(x1, dtype, weak), cast(x2, dtype, weak))
+    return elementwise(ops.power, x1, x2)
+
+
+pow = power  # noqa: A001  (NumPy's name)
+
+
+def _known_integer(x: Value) -> int | None:
+    if type(x) is int:
+        return x
+    if isinstance(x, (np.integer, Array)) and np.ndim(x) == 0 and kind_of(x) in "iu":
+        return int(np.asarray(x))
+    return None
+
+
+def integer_power(x: Any, exponent: int) -> Any:
+    """`x` multiplied by itself: in 2·log2(exponent) multiplications.
+
+    Raises:
+      DtypeError: integers to a negative power.
+    """
+    if exponent < 0:
+        if dtypes.is_integer(x.dtype):
+            raise DtypeError(
+                f"integers cannot be raised to a negative power: power of "
+                f"{x.dtype.name} and {exponent}; write a float, x ** {exponent}.0"
+            )
+        return divide(1, integer_power(x, -exponent))
+    if exponent == 0:
+        return full(x.shape, 1, x.dtype, x.weak_type)
+    result = None
+    while True:
+        if exponent & 1:
+            result = x if result is None else multiply(result, x)
+        exponent >>= 1
+        if not exponent:
+            return result
+        x = multiply(x, x)
+
+
+def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
+    """Integers to integer powers, by squaring; 0 for negative powers, but of ±1."""
+    if type(original) is int and original == 2:
+        return left_shift(x, exponents)
+    bits = 8 * exponents.dtype.itemsize - (dtypes.kind(exponents.dtype) == "i")
+    if not isinstance(exponents, Tracer):
+        bits = min(bits, int(asarray(exponents).numpy().max(initial=1)).bit_length())
+    result = full((), 1, x.dtype)
+    square, rest = x, exponents
+    for bit in range(bits):
+        odd = not_equal(bitwise_and(rest, 1), 0)
+        result = multiply(result, choose(odd, square, 1))
+        if bit + 1 < bits:
+            rest = right_shift(rest, 1)
+            square = multiply(square, square)
+    if dtypes.kind(exponents.dtype) == "u":
+        return result
+    odd = not_equal(bitwise_and(exponents, 1), 0)
+    inverse = choose(equal(absolute(x), 1), choose(odd, x, 1), 0)
+    return choose(less(exponents, 0), inverse, result)
+
+
+def float_power(x1: Value, x2: Value, /) -> Any:
+    """x1 to the power x2, as floats."""
+    return power(*promote_inexact(x1, x2))
+
+
+# Rounding.
+
+
+def _rounding(name: str, by: Callable[[Any], Any], doc: str) -> Callable[[Value], Any]:
+    def function(x: Value, /) -> Any:
+        return as_value(x) if kind_of(x) in "biu" else by(x)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+floor = _rounding("floor", floor_values, "Rounded down; integers stay.")
+ceil = _rounding("ceil", lambda x: elementwise(ops.ceil, x), "Rounded up; integers stay.")
+trunc = _rounding("trunc", truncate_values, "Rounded toward 0; integers stay.")
+fix = trunc
+
+
+def rint(x: Value, /) -> Any:
+    """Rounded to the nearest whole number, ties to even, as a float."""
+    (x,) = promote_inexact(x)
+    return _round_parts(x)
+
+
+def _round_parts(x: Any) -> Any:
+    if kind_of(x) != "c":
+        return round_values(x)
+    return bind(ops.make_complex, round_values(real(x)), round_values(imag(x)))
+
+
+def round(a: Value, decimals: int = 0, out: None = None) -> Any:  # noqa: A001
+    """Rounded to decimals, ties to even; negative ones are places before the point.
+
+    Raises:
+      DtypeError: bools, or integers to negative decimals.
+    """
+    no_out("round", out)
+    a = as_value(a)
+    decimals = static_int(decimals, "round: decimals")
+    if dtypes.kind(a.dtype) in "biu":
+        if decimals < 0:
+            raise DtypeError(
+                f"round: {a.dtype.name} cannot be rounded to {decimals} decimals; "
+                "convert it to a float first"
+            )
+        return a
+    if decimals == 0:
+        return _round_parts(a)
+    # 16-bit floats would overflow or lose the decimals on the way.
+    wide = cast(a, dtypes.float32) if a.dtype.itemsize == 2 else a
+    factor = 10.0 ** abs(decimals)
+    if decimals > 0:
+        rounded = divide(_round_parts(multiply(wide, factor)), factor)
+    else:
+        rounded = multiply(_round_parts(divide(wide, factor)), factor)
+    return cast(rounded, a.dtype, a.weak_type)
+
+
+around = round
+
+
+def modf(x: Value, /) -> tuple[Any, Any]:
+    """The fraction and the whole part of x, both with its sign."""
+    (x,) = promote_inexact(x)
+    whole = truncate_values(x)
+    fraction = choose(isinf(x), 0.0, subtract(x, whole))
+    return choose(less(x, 0), multiply(absolute(fraction), -1), fraction), whole
+
+
+# Divisors and multiples.
+
+
+def _whole(name: str, x1: Value, x2: Value) -> list[Any]:
+    x1, x2 = promote_together(x1, x2)
+    if not dtypes.is_integer(x1.dtype):
+        raise ValueRangeError(f"{name} takes integers, got {x1.dtype.name}")
+    return [x1, x2]
+
+
+def gcd(x1: Value, x2: Value, /) -> Any:
+    """The greatest common divisor.
+
+    Raises:
+      ValueRangeError: an operand is no integer.
+    """
+    x1, x2 = (absolute(x) for x in _whole("gcd", x1, x2))
+    # Euclid's steps are bounded by the Fibonacci numbers that fit the dtype.
+    golden = (1 + math.sqrt(5)) / 2
+    for _ in range(math.ceil(8 * x1.dtype.itemsize / math.log2(golden)) + 1):
+        if isinstance(x2, Array) and not np.any(x2.numpy()):
+            break
+        done = equal(x2, 0)
+        x1, x2 = choose(done, x1, x2), choose(done, 0, elementwise(ops.rem, x1, x2))
+    return x1
+
+
+def lcm(x1: Value, x2: Value, /) -> Any:
+    """The least common multiple.
+
+    Raises:
+      ValueRangeError: an operand is no integer.
+    """
+    x1, x2 = (absolute(x) for x in _whole("lcm", x1, x2))
+    divisor = gcd(x1, x2)
+    safe = choose(equal(divisor, 0), 1, divisor)
+    return multiply(elementwise(ops.div, x1, safe), x2)

@@ -1,0 +1,266 @@
+"""Arrays put together: concatenate, stack, repeat, insert and delete.
+
+    concatenate(x, y) = where(position < len(x), x padded behind, y padded before)
+
+pairwise, as a tree, so that many parts cost the logarithm of their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.array import Array, ArrayLike
+from ftrace.errors import ArgumentError, IndexBoundsError, ShapeError, ValueRangeError
+from ftrace.numpy import axes
+from ftrace.numpy.axes import (
+    as_value,
+    broadcast_to,
+    canonical_axis,
+    cast,
+    check_shape,
+    choose,
+    insert_axes,
+    iota,
+    move_axis,
+    no_out,
+    reshape,
+    shape_of,
+    static_int,
+)
+from ftrace.numpy.elementwise import common_type, less
+from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
+from ftrace.numpy.types import concrete_values
+from ftrace.trace.tracer import Tracer, Value, is_value
+
+
+def concatenate(
+    arrays: Sequence[Value] | Value, axis: int | None = 0, dtype: Any = None
+) -> Any:
+    """The arrays one after the other along an axis; with None flattened first.
+
+    Raises:
+      ShapeError: they differ in another size or in rank, or have no axes.
+      ValueRangeError: there are none.
+    """
+    parts = _parts("concatenate", arrays)
+    if axis is None:
+        parts, axis = [ravel(x) for x in parts], 0
+    first = parts[0]
+    if first.ndim == 0:
+        raise ShapeError("concatenate: arrays without axes cannot be joined; use stack")
+    axis = canonical_axis(axis, first.ndim, "concatenate")
+    for other in parts[1:]:
+        rest = [(x.shape[:axis], x.shape[axis + 1 :]) for x in (first, other)]
+        if other.ndim != first.ndim or rest[0] != rest[1]:
+            raise ShapeError(
+                f"concatenate: shapes {first.shape} and {other.shape} may differ only "
+                f"along axis {axis}"
+            )
+    target, weak = common_type(*parts)
+    if dtype is not None:
+        target, weak = dtypes.as_dtype(dtype), False
+    return _joined([cast(x, target, weak) for x in parts], axis)
+
+
+def _parts(name: str, arrays: Any) -> list[Any]:
+    if isinstance(arrays, (ArrayLike, np.ndarray)):
+        parts = list(unstack(arrays))
+    elif is_value(arrays) or not isinstance(arrays, (list, tuple)):
+        if not hasattr(arrays, "__iter__"):
+            raise ArgumentError(f"{name} takes a sequence of arrays, got {arrays!r:.60}")
+        parts = list(arrays)
+    else:
+        parts = list(arrays)
+    if not parts:
+        raise ValueRangeError(f"{name} takes at least one array, got none")
+    return [as_value(x) for x in parts]
+
+
+def _joined(parts: list[Any], axis: int) -> Any:
+    """Parts of one dtype that fit together."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(x, Array) and x.memory.host for x in parts):
+        joined = np.concatenate([x.numpy() for x in parts], axis)
+        return Array.of(joined, parts[0].weak_type)
+    parts = [x for x in parts if x.shape[axis]] or parts[:1]
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=False)
+        last = parts[-1:] if len(parts) % 2 else []
+        parts = [_join_two(x, y, axis) for x, y in pairs] + last
+    return parts[0]
+
+
+def _join_two(x: Any, y: Any, axis: int) -> Any:
+    left, right = x.shape[axis], y.shape[axis]
+
+    def padded(value: Any, before: int, after: int) -> Any:
+        pads = [(0, 0, 0)] * value.ndim
+        pads[axis] = (before, after, 0)
+        return axes.pad(value, tuple(pads))
+
+    line = [1] * x.ndim
+    line[axis] = left + right
+    first = less(iota(dtypes.int32, tuple(line), axis), left)
+    return choose(first, padded(x, 0, right), padded(y, left, 0))
+
+
+def concat(arrays: Sequence[Value], /, *, axis: int | None = 0) -> Any:
+    """As `concatenate`."""
+    return concatenate(arrays, axis)
+
+
+def stack(
+    arrays: Sequence[Value] | Value, axis: int = 0, out: None = None, dtype: Any = None
+) -> Any:
+    """The arrays, all of one shape, along a new axis.
+
+    Raises:
+      ShapeError: their shapes differ.
+    """
+    no_out("stack", out)
+    parts = _parts("stack", arrays)
+    for x in parts:
+        if x.shape != parts[0].shape:
+            raise ShapeError(
+                f"stack: all shapes must be equal, got {parts[0].shape} and {x.shape}"
+            )
+    place = canonical_axis(axis, parts[0].ndim + 1, "stack")
+    return concatenate([insert_axes(x, (place,)) for x in parts], place, dtype)
+
+
+def vstack(tup: Sequence[Value] | Value, dtype: Any = None) -> Any:
+    """The arrays below each other; vectors are rows."""
+    return concatenate([atleast_2d(x) for x in _parts("vstack", tup)], 0, dtype)
+
+
+def hstack(tup: Sequence[Value] | Value, dtype: Any = None) -> Any:
+    """The arrays beside each other: along the second axis, vectors along the first."""
+    parts = [atleast_1d(x) for x in _parts("hstack", tup)]
+    return concatenate(parts, 0 if parts[0].ndim == 1 else 1, dtype)
+
+
+def dstack(tup: Sequence[Value] | Value, dtype: Any = None) -> Any:
+    """The arrays behind each other, along the third axis."""
+    return concatenate([atleast_3d(x) for x in _parts("dstack", tup)], 2, dtype)
+
+
+def column_stack(tup: Sequence[Value] | Value) -> Any:
+    """Vectors as columns, matrices beside each other."""
+    parts = _parts("column_stack", tup)
+    return concatenate([reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in parts], 1)
+
+
+def block(arrays: Any) -> Any:
+    """Nested lists of blocks: the innermost along the last axis, and so on outward.
+
+    Raises:
+      ShapeError: the lists differ in depth, or the blocks do not fit.
+    """
+    depth = _block_depth(arrays)
+    leaves = _block_leaves(arrays)
+    ndim = max([depth, *(len(shape_of(x)) for x in leaves)])
+    return _block(arrays, depth, ndim)
+
+
+def _block_leaves(arrays: Any) -> list[Any]:
+    if not isinstance(arrays, list):
+        return [arrays]
+    return [leaf for item in arrays for leaf in _block_leaves(item)]
+
+
+def _block_depth(arrays: Any) -> int:
+    if not isinstance(arrays, list):
+        return 0
+    depths = {_block_depth(item) for item in arrays}
+    if len(depths) != 1:
+        raise ShapeError(
+            "block: the lists must not be empty and must have one depth, got the "
+            f"depths {sorted(depths)}"
+        )
+    return depths.pop() + 1
+
+
+def _block(arrays: Any, depth: int, ndim: int) -> Any:
+    if not isinstance(arrays, list):
+        value = as_value(arrays)
+        return insert_axes(value, range(ndim - value.ndim))
+    return concatenate([_block(item, depth - 1, ndim) for item in arrays], ndim - depth)
+
+
+# The same again.
+
+
+def tile(A: Value, reps: int | Sequence[int]) -> Any:  # noqa: N803  (NumPy's name)
+    """`A` laid out side by side, as often along each axis as `reps` says."""
+    value = as_value(A)
+    counts = check_shape(reps, "tile")
+    if min(counts, default=0) < 0:
+        raise ValueRangeError(f"tile: repetitions must not be negative, got {counts}")
+    ndim = max(value.ndim, len(counts))
+    counts = (1,) * (ndim - len(counts)) + counts
+    value = insert_axes(value, range(ndim - value.ndim))
+    spread = insert_axes(value, range(0, 2 * ndim, 2))
+    pairs = list(zip(counts, value.shape, strict=True))
+    repeated = axes.expand(spread, tuple(n for pair in pairs for n in pair))
+    return reshape(repeated, tuple(count * size for count, size in pairs))
+
+
+def repeat(
+    a: Value,
+    repeats: Value | Sequence[int],
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+) -> Any:
+    """Each element as often as `repeats` says, along an axis or flattened.
+
+    Args:
+      a: the array.
+      repeats: one number, or one per element.
+      axis: along which to repeat; None flattens first.
+      total_repeat_length: the size of the result; required where `repeats` is traced.
+        What is longer is cut off, what is shorter repeats the last element.
+
+    Raises:
+      ShapeError: there are not as many repeats as elements.
+      ConcretizationTypeError: `repeats` is traced, and the length is not given.
+    """
+    a = as_value(a)
+    if axis is None:
+        a, axis = ravel(a), 0
+    axis = canonical_axis(axis, a.ndim, "repeat")
+    size = a.shape[axis]
+    if isinstance(repeats, Tracer) and total_repeat_length is not None:
+        raise ArgumentError(
+            "repeat: repeats must be known while tracing; pass them as a static "
+            "argument, or repeat by a number"
+        )
+    counts = np.asarray(concrete_values(repeats) if is_value(repeats) else repeats)
+    if isinstance(repeats, Tracer):
+        counts = np.asarray(repeats)
+    if not np.issubdtype(counts.dtype, np.integer) or counts.min(initial=0) < 0:
+        raise ValueRangeError("repeat: repeats must be integers that are not negative")
+    if counts.ndim == 0 or counts.size == 1:
+        result = _repeat_evenly(a, int(counts.reshape(())), axis)
+    elif counts.shape != (size,):
+        raise ShapeError(
+            f"repeat: {counts.size} repeats for axis {axis} of size {size}"
+        )
+    else:
+        result = axes.take_along(a, np.repeat(np.arange(size), counts), axis)
+    return result if total_repeat_length is None else _fit(result, axis, total_repeat_length)
+
+
+def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
+    spread = insert_axes(a, (axis + 1,))
+    shape = [*a.shape[: axis + 1], count, *a.shape[axis + 1 :]]
+    merged = [*a.shape[:axis], a.shape[axis] * count, *a.shape[axis + 1 :]]
+    return reshape(axes.expand(spread, tuple(shape)), tuple(merged))
+
+
+__all__ = ["IndexBoundsError", "broadcast_to", "move_axis", "static_int"]

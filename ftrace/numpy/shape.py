@@ -1,0 +1,368 @@
+"""Shapes: reshape, transpose, broadcast, axes of size 1, flips and turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ftrace.errors import AxisError, ShapeError, ValueRangeError
+from ftrace.numpy.axes import (
+    as_value,
+    canonical_axes,
+    canonical_axis,
+    check_shape,
+    drop_axes,
+    insert_axes,
+    permute,
+    shape_of,
+    shrink_axis,
+    static_int,
+)
+from ftrace.numpy.axes import broadcast_to as broadcast_value
+from ftrace.numpy.axes import flip as flip_axes
+from ftrace.numpy.axes import reshape as reshape_value
+from ftrace.trace.avals import Shape
+from ftrace.trace.tracer import Value
+from ftrace.trace.tracer import broadcast_shapes as common_shape
+
+
+def reshape(
+    a: Value, shape: Any, order: str = "C", *, copy: bool | None = None
+) -> Any:
+    """The same elements in another shape; one size may be -1: what is left.
+
+    Raises:
+      ShapeError: the number of elements differs.
+      ValueRangeError: the order is neither "C" nor "F".
+    """
+    a = as_value(a)
+    target = _resolved(a.shape, check_shape(shape, "reshape"), a.size)
+    if order == "F":
+        return transpose(reshape_value(transpose(a), target[::-1]))
+    _check_order("reshape", order)
+    return reshape_value(a, target)
+
+
+def _check_order(name: str, order: str) -> None:
+    if order not in ("C", "K", "A"):
+        raise ValueRangeError(f'{name}: the order is "C" or "F", got {order!r}')
+
+
+def _resolved(shape: Shape, target: Shape, size: int) -> Shape:
+    """The target with -1 replaced by what the other sizes leave."""
+    unknown = [a for a, n in enumerate(target) if n == -1]
+    known = 1
+    for n in target:
+        known *= 1 if n == -1 else n
+    if len(unknown) > 1:
+        raise ShapeError(f"reshape: at most one size may be -1, got {target}")
+    if min(target, default=0) < -1:
+        raise ShapeError(f"reshape: sizes must not be negative, got {target}")
+    if unknown and known and size % known == 0:
+        target = tuple(size // known if n == -1 else n for n in target)
+    elif unknown or known != size:
+        raise ShapeError(
+            f"reshape: an array of shape {shape} has {size} elements and does not fit "
+            f"the shape {target}" + (f" with {known}" if not unknown else "")
+        )
+    return target
+
+
+def ravel(a: Value, order: str = "C") -> Any:
+    """All elements along one axis."""
+    return reshape(a, (-1,) if shape_size(a) else (0,), order)
+
+
+def shape_size(a: Value) -> int:
+    """The number of elements."""
+    total = 1
+    for n in shape_of(a):
+        total *= n
+    return total
+
+
+def transpose(a: Value, axes: Sequence[int] | None = None) -> Any:
+    """The axes in another order, by default reversed.
+
+    Raises:
+      AxisError: `axes` is not a permutation.
+    """
+    a = as_value(a)
+    if axes is None:
+        return permute(a, tuple(reversed(range(a.ndim))))
+    order = canonical_axes(axes if not isinstance(axes, int) else (axes,), a.ndim, "transpose")
+    if len(order) != a.ndim:
+        raise AxisError(
+            f"transpose: {tuple(axes)} is not a permutation of the {a.ndim} axes of "
+            f"an array of shape {a.shape}"
+        )
+    return permute(a, order)
+
+
+def permute_dims(a: Value, /, axes: Sequence[int]) -> Any:
+    """The axes in another order."""
+    return transpose(a, axes)
+
+
+def matrix_transpose(x: Value, /) -> Any:
+    """The last two axes exchanged.
+
+    Raises:
+      ShapeError: there are fewer than two.
+    """
+    if len(shape_of(x)) < 2:
+        raise ShapeError(
+            f"matrix_transpose takes at least two axes, got shape {shape_of(x)}"
+        )
+    return swapaxes(x, -1, -2)
+
+
+def swapaxes(a: Value, axis1: int, axis2: int) -> Any:
+    """Two axes exchanged."""
+    ndim = len(shape_of(a))
+    i, j = canonical_axis(axis1, ndim, "swapaxes"), canonical_axis(axis2, ndim, "swapaxes")
+    order = list(range(ndim))
+    order[i], order[j] = j, i
+    return permute(a, tuple(order))
+
+
+def moveaxis(
+    a: Value, source: int | Sequence[int], destination: int | Sequence[int]
+) -> Any:
+    """Axes moved to other places; the rest keep their order.
+
+    Raises:
+      AxisError: there are not as many sources as destinations.
+    """
+    ndim = len(shape_of(a))
+    sources = canonical_axes(source, ndim, "moveaxis")
+    destinations = canonical_axes(destination, ndim, "moveaxis")
+    if len(sources) != len(destinations):
+        raise AxisError(
+            f"moveaxis: {len(sources)} sources and {len(destinations)} destinations"
+        )
+    order = [axis for axis in range(ndim) if axis not in sources]
+    for place, axis in sorted(zip(destinations, sources, strict=True)):
+        order.insert(place, axis)
+    return permute(a, tuple(order))
+
+
+def rollaxis(a: Value, axis: int, start: int = 0) -> Any:
+    """One axis moved to stand before the axis `start`."""
+    ndim = len(shape_of(a))
+    source = canonical_axis(axis, ndim, "rollaxis")
+    if not -ndim <= start <= ndim:
+        raise AxisError(f"rollaxis: start {start} does not fit {ndim} axes")
+    place = start + ndim if start < 0 else start
+    return moveaxis(a, source, place - 1 if source < place else place)
+
+
+def expand_dims(a: Value, axis: int | Sequence[int]) -> Any:
+    """New axes of size 1, where the result has them."""
+    ndim = len(shape_of(a))
+    count = len(axis) if isinstance(axis, (tuple, list)) else 1
+    return insert_axes(a, canonical_axes(axis, ndim + count, "expand_dims"))
+
+
+def squeeze(a: Value, axis: int | Sequence[int] | None = None) -> Any:
+    """Without axes of size 1: all of them, or those named.
+
+    Raises:
+      ShapeError: an axis that is named has another size.
+    """
+    a = as_value(a)
+    if axis is None:
+        return drop_axes(a, [i for i, n in enumerate(a.shape) if n == 1])
+    axes = canonical_axes(axis, a.ndim, "squeeze")
+    if any(a.shape[i] != 1 for i in axes):
+        raise ShapeError(
+            f"squeeze: only axes of size 1 can be dropped; axes {axes} of an array of "
+            f"shape {a.shape}"
+        )
+    return drop_axes(a, axes)
+
+
+def atleast_1d(*arys: Value) -> Any:
+    """The arrays with at least one axis; a list of them where several are given."""
+    return _each(arys, lambda x: x if x.ndim else reshape_value(x, (1,)))
+
+
+def atleast_2d(*arys: Value) -> Any:
+    """The arrays with at least two axes, new ones in front."""
+    return _each(arys, lambda x: insert_axes(x, range(max(0, 2 - x.ndim))))
+
+
+def atleast_3d(*arys: Value) -> Any:
+    """The arrays with at least three axes: (N,) becomes (1, N, 1)."""
+    new = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}
+    return _each(arys, lambda x: insert_axes(x, new.get(x.ndim, ())))
+
+
+def _each(arys: Sequence[Value], function: Any) -> Any:
+    results = [function(as_value(x)) for x in arys]
+    return results[0] if len(results) == 1 else results
+
+
+# Broadcasting.
+
+
+def broadcast_to(array: Value, shape: Any) -> Any:
+    """`array` repeated to a shape by NumPy's rules.
+
+    Raises:
+      ShapeError: it does not broadcast to the shape.
+    """
+    return broadcast_value(array, check_shape(shape, "broadcast_to"))
+
+
+def broadcast_shapes(*shapes: Any) -> Shape:
+    """The shape to which all the shapes broadcast.
+
+    Raises:
+      ShapeError: they do not.
+    """
+    if not shapes:
+        return ()
+    return common_shape(
+        "broadcast_shapes", [check_shape(s, "broadcast_shapes") for s in shapes]
+    )
+
+
+def broadcast_arrays(*args: Value) -> list[Any]:
+    """The arrays broadcast to one shape.
+
+    Raises:
+      ShapeError: their shapes do not broadcast together.
+    """
+    arrays = [as_value(x) for x in args]
+    if not arrays:
+        return []
+    shape = common_shape("broadcast_arrays", [x.shape for x in arrays])
+    return [broadcast_value(x, shape) for x in arrays]
+
+
+# Flips and turns.
+
+
+def flip(m: Value, axis: int | Sequence[int] | None = None) -> Any:
+    """The elements in reverse order along the axes, by default all."""
+    return flip_axes(m, canonical_axes(axis, len(shape_of(m)), "flip"))
+
+
+def fliplr(m: Value) -> Any:
+    """The columns in reverse order."""
+    _at_least("fliplr", m, 2)
+    return flip(m, 1)
+
+
+def flipud(m: Value) -> Any:
+    """The rows in reverse order."""
+    _at_least("flipud", m, 1)
+    return flip(m, 0)
+
+
+def _at_least(name: str, m: Value, ndim: int) -> None:
+    if len(shape_of(m)) < ndim:
+        raise ShapeError(f"{name} takes at least {ndim} axes, got shape {shape_of(m)}")
+
+
+def rot90(m: Value, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+    """Turned by 90° k times, from the first axis toward the second."""
+    first, second = canonical_axes(axes, len(shape_of(m)), "rot90")
+    match static_int(k, "rot90: k") % 4:
+        case 0:
+            return as_value(m)
+        case 1:
+            return swapaxes(flip(m, second), first, second)
+        case 2:
+            return flip(m, (first, second))
+        case _:
+            return flip(swapaxes(m, first, second), second)
+
+
+# Taking apart.
+
+
+def unstack(x: Value, /, *, axis: int = 0) -> tuple[Any, ...]:
+    """The parts along an axis, without it.
+
+    Raises:
+      ShapeError: the array has no axes.
+    """
+    x = as_value(x)
+    if x.ndim == 0:
+        raise ShapeError("unstack takes at least one axis, got an array without axes")
+    axis = canonical_axis(axis, x.ndim, "unstack")
+    parts = [shrink_axis(x, axis, i, i + 1) for i in range(x.shape[axis])]
+    return tuple(drop_axes(part, (axis,)) for part in parts)
+
+
+def array_split(
+    ary: Value, indices_or_sections: int | Sequence[int], axis: int = 0
+) -> list[Any]:
+    """Parts along an axis: at indices, or a number of nearly equal ones."""
+    ary, axis, size = _sized("array_split", ary, axis)
+    if not _is_count(indices_or_sections):
+        return _split_at(ary, axis, size, indices_or_sections)
+    count = static_int(indices_or_sections, "array_split: sections")
+    if count < 1:
+        raise ValueRangeError(f"array_split: at least one section, got {count}")
+    small, more = divmod(size, count)
+    bounds = [min(i, more) + i * small for i in range(1, count)]
+    return _split_at(ary, axis, size, bounds)
+
+
+def split(
+    ary: Value, indices_or_sections: int | Sequence[int], axis: int = 0
+) -> list[Any]:
+    """Parts along an axis: at indices, or a number of equal ones.
+
+    Raises:
+      ShapeError: the size is no multiple of the number of sections.
+    """
+    value, place, size = _sized("split", ary, axis)
+    if _is_count(indices_or_sections):
+        count = static_int(indices_or_sections, "split: sections")
+        if count < 1 or size % count:
+            raise ShapeError(
+                f"split: axis {place} of an array of shape {value.shape} cannot be "
+                f"divided into {count} equal parts; use array_split"
+            )
+    return array_split(value, indices_or_sections, place)
+
+
+def hsplit(ary: Value, indices_or_sections: Any) -> list[Any]:
+    """Parts along the second axis, or the only one."""
+    return split(ary, indices_or_sections, 1 if len(shape_of(ary)) > 1 else 0)
+
+
+def vsplit(ary: Value, indices_or_sections: Any) -> list[Any]:
+    """Parts along the first axis."""
+    return split(ary, indices_or_sections, 0)
+
+
+def dsplit(ary: Value, indices_or_sections: Any) -> list[Any]:
+    """Parts along the third axis."""
+    return split(ary, indices_or_sections, 2)
+
+
+def _sized(name: str, ary: Value, axis: int) -> tuple[Any, int, int]:
+    ary = as_value(ary)
+    axis = canonical_axis(axis, ary.ndim, name)
+    return ary, axis, ary.shape[axis]
+
+
+def _is_count(sections: Any) -> bool:
+    return isinstance(sections, int) or len(getattr(sections, "shape", (0,))) == 0
+
+
+def _split_at(ary: Any, axis: int, size: int, indices: Any) -> list[Any]:
+    places = [static_int(i, "split: each index") for i in indices]
+    bounds = [slice(None, i).indices(size)[1] for i in places]
+    starts, stops = [0, *bounds], [*bounds, size]
+    return [
+        shrink_axis(ary, axis, start, max(start, stop))
+        for start, stop in zip(starts, stops, strict=True)
+    ]
+
+

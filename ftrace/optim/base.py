@@ -1,0 +1,179 @@
+"""What an optimizer is: a pair of pure functions from gradients to updates.
+
+    optimizer = chain(clip_by_global_norm(1.0), adam(1e-3))
+    state = optimizer.init(params)
+    updates, state = optimizer.update(grads, state, params)
+    params = apply_updates(params, updates)
+
+The interface is that of optax: transformations of gradients that chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import ftrace.numpy as fnp
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, TreeError
+from ftrace.trace import tree
+
+Tree = Any  # of arrays: parameters, gradients, updates, states
+Schedule = Callable[[Any], Any]  # from the number of steps done to a value
+ScalarOrSchedule = Any  # a number, a scalar array, or a Schedule
+
+
+class Update(Protocol):
+    """`update(updates, state, params=None) -> (updates, state)`."""
+
+    def __call__(
+        self, updates: Tree, state: Tree, params: Tree | None = None, /
+    ) -> tuple[Tree, Tree]: ...
+
+
+class GradientTransformation(NamedTuple):
+    """Two pure functions.
+
+    Attributes:
+      init: `init(params) -> state`.
+      update: `update(updates, state, params=None) -> (updates, state)`; `updates` are
+        the gradients, or what the transformation before this one made of them.
+    """
+
+    init: Callable[[Tree], Tree]
+    update: Update
+
+
+class EmptyState(NamedTuple):
+    """The state of a transformation that has none."""
+
+
+def init_empty(params: Tree) -> EmptyState:
+    """The `init` of transformations without state."""
+    return EmptyState()
+
+
+def stateless(function: Callable[[Any], Any]) -> GradientTransformation:
+    """Applies `function` to each array of the updates."""
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        return each(function, updates), state
+
+    return GradientTransformation(init_empty, update)
+
+
+def identity() -> GradientTransformation:
+    """Leaves the updates as they are."""
+    return stateless(lambda update: update)
+
+
+def chain(*transformations: GradientTransformation) -> GradientTransformation:
+    """Applies transformations one after the other; the state is a tuple of theirs.
+
+    Raises:
+      ArgumentError: an argument is no pair of functions.
+      TreeError: `update` is called with the state of another optimizer.
+    """
+    for transformation in transformations:
+        if not (isinstance(transformation, tuple) and len(transformation) == 2):
+            raise ArgumentError(
+                "chain takes pairs (init, update), such as sgd(0.1), got "
+                f"{transformation!r:.60}"
+            )
+
+    def init(params: Tree) -> tuple[Tree, ...]:
+        return tuple([t.init(params) for t in transformations])
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        if len(state) != len(transformations):
+            raise TreeError(
+                f"chain: the state has {len(state)} parts, the chain "
+                f"{len(transformations)}; make it with init(params) of this optimizer"
+            )
+        states: list[Tree] = []
+        for transformation, own in zip(transformations, state, strict=True):
+            updates, own = transformation.update(updates, own, params)
+            states.append(own)
+        return updates, tuple(states)
+
+    return GradientTransformation(init, update)
+
+
+def apply_updates(params: Tree, updates: Tree) -> Tree:
+    """The parameters plus the updates, each in its own dtype.
+
+    Raises:
+      TreeError: the two differ in structure.
+    """
+
+    def add(param: Any, update: Any) -> Any:
+        if update is None:
+            return param
+        return fnp.asarray(param + update, dtype=fnp.asarray(param).dtype)
+
+    return each(add, params, updates)
+
+
+def each(function: Callable[..., Any], first: Tree, *rest: Tree) -> Tree:
+    """`tree.map`, where None in the first tree stands for no update: it stays None."""
+
+    def apply(x: Any, *others: Any) -> Any:
+        return None if x is None else function(x, *others)
+
+    return tree.map(apply, first, *rest, is_leaf=lambda x: x is None)
+
+
+def filled(params: Tree, value: Any = 0, dtype: Any = None) -> Tree:
+    """A tree like the parameters, full of one value."""
+    return tree.map(lambda p: fnp.full_like(p, value, dtype=dtype), params)
+
+
+def zero_count() -> Any:
+    """The number of steps done, before the first."""
+    return fnp.zeros((), dtypes.int32)
+
+
+def increment(count: Any) -> Any:
+    """The count plus one; it stays at the greatest integer."""
+    return fnp.minimum(count, dtypes.limits(dtypes.int32)[1] - 1) + 1
+
+
+# Masks.
+
+
+class MaskedState(NamedTuple):
+    """The state of a transformation of a part of the parameters."""
+
+    inner_state: Tree
+
+
+class MaskedNode(NamedTuple):
+    """Stands for what a mask leaves out; it has no leaves."""
+
+
+def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
+    """Applies a transformation where a mask is true; elsewhere updates stay.
+
+    Args:
+      inner: the transformation.
+      mask: a tree of bools, a prefix of the parameters' structure, or a function that
+        makes one from the parameters.
+    """
+
+    def mask_of(params: Tree) -> Tree:
+        return mask(params) if callable(mask) else mask
+
+    def select(flags: Tree, values: Tree) -> Tree:
+        return tree.map(lambda flag, x: x if flag else MaskedNode(), flags, values)
+
+    def init(params: Tree) -> MaskedState:
+        return MaskedState(inner.init(select(mask_of(params), params)))
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        flags = mask_of(updates)
+        part = None if params is None else select(flags, params)
+        made, own = inner.update(select(flags, updates), state.inner_state, part)
+        merged = tree.map(lambda f, new, old: new if f else old, flags, made, updates)
+        return merged, MaskedState(own)
+
+    return GradientTransformation(init, update)

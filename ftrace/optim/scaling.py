@@ -1,0 +1,334 @@
+"""Transformations that scale updates: by a number, a schedule, or running moments.
+
+Each is one formula; the optimizers are chains of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import ftrace.numpy as fnp
+from ftrace.errors import ArgumentError
+from ftrace.optim.base import (
+    EmptyState,
+    GradientTransformation,
+    ScalarOrSchedule,
+    Schedule,
+    Tree,
+    each,
+    filled,
+    identity,
+    increment,
+    masked,
+    stateless,
+    zero_count,
+)
+from ftrace.trace import tree
+
+
+class CountState(NamedTuple):
+    """The number of steps done."""
+
+    count: Any
+
+
+class TraceState(NamedTuple):
+    """The sum of past updates, each decayed by its age."""
+
+    trace: Tree
+
+
+class AdamState(NamedTuple):
+    """The number of steps, and running means of updates and of their squares."""
+
+    count: Any
+    mu: Tree
+    nu: Tree
+
+
+class RmsState(NamedTuple):
+    """The running mean of the squares of updates."""
+
+    nu: Tree
+
+
+class CountedRmsState(NamedTuple):
+    """The same with the number of steps, for the correction of its bias."""
+
+    count: Any
+    nu: Tree
+
+
+class StddevState(NamedTuple):
+    """Running means of updates and of their squares; `count` may be None."""
+
+    count: Any
+    mu: Tree
+    nu: Tree
+
+
+class RssState(NamedTuple):
+    """The sum of the squares of all updates."""
+
+    sum_of_squares: Tree
+
+
+class LionState(NamedTuple):
+    """The number of steps, and the running mean of updates."""
+
+    count: Any
+    mu: Tree
+
+
+# Numbers and schedules.
+
+
+def scale(step_size: Any) -> GradientTransformation:
+    """Updates times a number."""
+    return stateless(lambda update: step_size * update)
+
+
+def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
+    """Updates times `step_size_fn(number of steps done)`."""
+
+    def init(params: Tree) -> CountState:
+        return CountState(zero_count())
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        step = fnp.asarray(step_size_fn(state.count))
+        scaled = each(lambda u: step.astype(fnp.asarray(u).dtype) * u, updates)
+        return scaled, CountState(increment(state.count))
+
+    return GradientTransformation(init, update)
+
+
+def scale_by_learning_rate(
+    learning_rate: ScalarOrSchedule | None = None, *, flip_sign: bool = True
+) -> GradientTransformation:
+    """Updates times minus the learning rate: a number or a schedule; None is 1."""
+    if learning_rate is None:
+        return identity()
+    sign = -1 if flip_sign else 1
+    if callable(learning_rate):
+        return scale_by_schedule(lambda count: sign * learning_rate(count))
+    return scale(sign * learning_rate)
+
+
+def add_decayed_weights(
+    weight_decay: ScalarOrSchedule = 0.0, mask: Any = None
+) -> GradientTransformation:
+    """Updates plus the parameters times `weight_decay`, a number or a schedule.
+
+    Args:
+      weight_decay: a number or a schedule.
+      mask: which parameters decay: a tree of bools, or a function that makes one.
+
+    Raises:
+      ArgumentError: `update` is called without the parameters.
+    """
+    scheduled = callable(weight_decay)
+
+    def init(params: Tree) -> Any:
+        return CountState(zero_count()) if scheduled else EmptyState()
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        if params is None:
+            raise ArgumentError(
+                "weight decay needs the parameters: call update(grads, state, params)"
+            )
+        decay = weight_decay(state.count) if scheduled else weight_decay
+        decayed = each(lambda u, p: u + decay * p, updates, params)
+        return decayed, CountState(increment(state.count)) if scheduled else state
+
+    transformation = GradientTransformation(init, update)
+    return transformation if mask is None else masked(transformation, mask)
+
+
+# Moments.
+
+
+def _square(x: Any) -> Any:
+    """|x|²."""
+    return fnp.real(fnp.conj(x) * x) if fnp.iscomplexobj(x) else fnp.square(x)
+
+
+def _running_mean(updates: Tree, means: Tree, decay: Any) -> Tree:
+    return each(lambda u, m: (1 - decay) * u + decay * m, updates, means)
+
+
+def _running_square(updates: Tree, means: Tree, decay: Any) -> Tree:
+    return each(lambda u, m: (1 - decay) * _square(u) + decay * m, updates, means)
+
+
+def _unbiased(means: Tree, decay: Any, count: Any) -> Tree:
+    """Running means that began at zero, as if they had begun at the first value."""
+    weight = 1 - decay**count
+    return each(lambda m: m / weight.astype(m.dtype), means)
+
+
+def _as_dtype(values: Tree, dtype: Any) -> Tree:
+    return values if dtype is None else each(lambda x: x.astype(dtype), values)
+
+
+def _like(values: Tree, others: Tree) -> Tree:
+    return each(lambda x, other: x.astype(other.dtype), values, others)
+
+
+def trace(
+    decay: Any, nesterov: bool = False, accumulator_dtype: Any = None
+) -> GradientTransformation:
+    """The sum of past updates, decayed by `decay` per step: momentum.
+
+    Args:
+      decay: the factor per step.
+      nesterov: look one step ahead (Nesterov, 1983; Sutskever et al., 2013).
+      accumulator_dtype: of the sum, by default that of the parameters.
+    """
+
+    def init(params: Tree) -> TraceState:
+        return TraceState(filled(params, dtype=accumulator_dtype))
+
+    def add(update: Any, total: Any) -> Any:
+        return update + decay * total
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        total = each(add, updates, state.trace)
+        made = each(add, updates, total) if nesterov else total
+        return made, TraceState(_as_dtype(total, accumulator_dtype))
+
+    return GradientTransformation(init, update)
+
+
+def scale_by_adam(
+    b1: Any = 0.9,
+    b2: Any = 0.999,
+    eps: Any = 1e-8,
+    eps_root: Any = 0.0,
+    mu_dtype: Any = None,
+    *,
+    nesterov: bool = False,
+) -> GradientTransformation:
+    """Mean over root mean square of past updates (Kingma, Ba: Adam, 2015).
+
+    Args:
+      b1, b2: decays of the means of updates and of their squares.
+      eps, eps_root: added outside and inside the root.
+      mu_dtype: of the mean of updates, by default that of the parameters.
+      nesterov: look one step ahead (Dozat, 2016).
+    """
+
+    def init(params: Tree) -> AdamState:
+        return AdamState(zero_count(), filled(params, dtype=mu_dtype), filled(params))
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        count = increment(state.count)
+        mu = _running_mean(updates, state.mu, b1)
+        nu = _running_square(updates, state.nu, b2)
+        if nesterov:
+            ahead = _unbiased(mu, b1, increment(count))
+            now = _unbiased(updates, b1, count)
+            mean = _running_mean(now, ahead, b1)
+        else:
+            mean = _unbiased(mu, b1, count)
+        square = _unbiased(nu, b2, count)
+        made = each(lambda m, v: m / (fnp.sqrt(v + eps_root) + eps), mean, square)
+        return made, AdamState(count, _as_dtype(mu, mu_dtype), _like(nu, state.nu))
+
+    return GradientTransformation(init, update)
+
+
+def scale_by_rms(
+    decay: Any = 0.9,
+    eps: Any = 1e-8,
+    initial_scale: Any = 0.0,
+    eps_in_sqrt: bool = True,
+    bias_correction: bool = False,
+) -> GradientTransformation:
+    """Updates over the root of the running mean of their squares (Hinton, 2012)."""
+
+    def init(params: Tree) -> Any:
+        nu = filled(params, initial_scale)
+        return CountedRmsState(zero_count(), nu) if bias_correction else RmsState(nu)
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        nu = _running_square(updates, state.nu, decay)
+        made: Any = RmsState(nu)
+        square = nu
+        if bias_correction:
+            made = CountedRmsState(increment(state.count), nu)
+            square = _unbiased(nu, decay, made.count)
+        return _over_root(updates, square, eps, eps_in_sqrt), made
+
+    return GradientTransformation(init, update)
+
+
+def scale_by_stddev(
+    decay: Any = 0.9,
+    eps: Any = 1e-8,
+    initial_scale: Any = 0.0,
+    eps_in_sqrt: bool = True,
+    bias_correction: bool = False,
+) -> GradientTransformation:
+    """Updates over their running standard deviation (Graves, 2013)."""
+
+    def init(params: Tree) -> StddevState:
+        count = zero_count() if bias_correction else None
+        return StddevState(count, filled(params), filled(params, initial_scale))
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        mu = mean = _running_mean(updates, state.mu, decay)
+        nu = square = _running_square(updates, state.nu, decay)
+        count = None
+        if bias_correction:
+            count = increment(state.count)
+            mean, square = _unbiased(mu, decay, count), _unbiased(nu, decay, count)
+        variance = each(lambda m, v: v - _square(m), mean, square)
+        made = _over_root(updates, variance, eps, eps_in_sqrt)
+        return made, StddevState(count, mu, nu)
+
+    return GradientTransformation(init, update)
+
+
+def _over_root(updates: Tree, squares: Tree, eps: Any, inside: bool) -> Tree:
+    def divide(update: Any, square: Any) -> Any:
+        root = fnp.sqrt(square + eps) if inside else fnp.sqrt(square) + eps
+        return update / root
+
+    return each(divide, updates, squares)
+
+
+def scale_by_rss(
+    initial_accumulator_value: Any = 0.1, eps: Any = 1e-7
+) -> GradientTransformation:
+    """Updates over the root of the sum of all their squares (Duchi et al., 2011)."""
+
+    def init(params: Tree) -> RssState:
+        return RssState(filled(params, initial_accumulator_value))
+
+    def divide(update: Any, total: Any) -> Any:
+        known = total > 0
+        root = fnp.sqrt(fnp.where(known, total + eps, 1))
+        return fnp.where(known, update / root, 0)
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        total = each(lambda u, s: _square(u) + s, updates, state.sum_of_squares)
+        return each(divide, updates, total), RssState(total)
+
+    return GradientTransformation(init, update)
+
+
+def scale_by_lion(
+    b1: Any = 0.9, b2: Any = 0.99, mu_dtype: Any = None
+) -> GradientTransformation:
+    """The sign of the update mixed with the mean of past ones (Chen et al., 2023)."""
+
+    def init(params: Tree) -> LionState:
+        return LionState(zero_count(), filled(params, dtype=mu_dtype))
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        mixed = _running_mean(updates, state.mu, b1)
+        mu = _as_dtype(_running_mean(updates, state.mu, b2), mu_dtype)
+        signs = tree.map(fnp.sign, mixed)
+        return signs, LionState(increment(state.count), mu)
+
+    return GradientTransformation(init, update)

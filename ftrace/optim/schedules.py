@@ -1,0 +1,187 @@
+"""Schedules: a value as a function of the number of steps done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import ftrace.numpy as fnp
+from ftrace.errors import ValueRangeError
+from ftrace.optim.base import Schedule
+
+
+def constant_schedule(value: Any) -> Schedule:
+    """Always the same value."""
+    return lambda count: value
+
+
+def polynomial_schedule(
+    init_value: Any,
+    end_value: Any,
+    power: Any,
+    transition_steps: int,
+    transition_begin: int = 0,
+) -> Schedule:
+    """From one value to another along a power of the part that is left.
+
+    Args:
+      init_value, end_value: the values before and after.
+      power: 1 is a straight line.
+      transition_steps: how many steps it takes; without any it stays `init_value`.
+      transition_begin: how many steps to wait.
+    """
+    if transition_steps <= 0:
+        return constant_schedule(init_value)
+    begin = max(transition_begin, 0)
+
+    def schedule(count: Any) -> Any:
+        left = 1 - fnp.clip(count - begin, 0, transition_steps) / transition_steps
+        return (init_value - end_value) * left**power + end_value
+
+    return schedule
+
+
+def linear_schedule(
+    init_value: Any, end_value: Any, transition_steps: int, transition_begin: int = 0
+) -> Schedule:
+    """From one value to another in a straight line."""
+    return polynomial_schedule(
+        init_value, end_value, 1, transition_steps, transition_begin
+    )
+
+
+def piecewise_constant_schedule(
+    init_value: Any, boundaries_and_scales: dict[int, float] | None = None
+) -> Schedule:
+    """A value that is multiplied by a factor at each of some numbers of steps.
+
+    Args:
+      init_value: before the first of them.
+      boundaries_and_scales: number of steps -> factor.
+
+    Raises:
+      ValueRangeError: a factor is negative.
+    """
+    table = sorted((boundaries_and_scales or {}).items())
+    if any(factor < 0 for _, factor in table):
+        raise ValueRangeError(
+            f"piecewise_constant_schedule: factors must not be negative, got {table}"
+        )
+
+    def schedule(count: Any) -> Any:
+        value: Any = init_value
+        for boundary, factor in table:
+            value = fnp.where(count < boundary, value, factor * value)
+        return value
+
+    return schedule
+
+
+def exponential_decay(
+    init_value: Any,
+    transition_steps: int,
+    decay_rate: float,
+    transition_begin: int = 0,
+    staircase: bool = False,
+    end_value: Any = None,
+) -> Schedule:
+    """A value that is multiplied by `decay_rate` every `transition_steps` steps.
+
+    Args:
+      init_value: at the begin.
+      transition_steps: without any it stays `init_value`; so for a rate of 0.
+      decay_rate: the factor.
+      transition_begin: how many steps to wait.
+      staircase: change only at whole multiples of `transition_steps`.
+      end_value: where to stop; for a rate below 1 the least, else the greatest value.
+    """
+    if transition_steps <= 0 or decay_rate == 0:
+        return constant_schedule(init_value)
+    begin = max(transition_begin, 0)
+    bound = fnp.maximum if decay_rate < 1.0 else fnp.minimum
+
+    def schedule(count: Any) -> Any:
+        elapsed = count - begin
+        periods = fnp.asarray(elapsed / transition_steps)
+        if staircase:
+            periods = fnp.floor(periods)
+        value = init_value * fnp.power(decay_rate, periods)
+        value = fnp.where(elapsed <= 0, init_value, value)
+        return value if end_value is None else bound(value, end_value)
+
+    return schedule
+
+
+def cosine_decay_schedule(
+    init_value: Any, decay_steps: int, alpha: Any = 0.0, exponent: Any = 1.0
+) -> Schedule:
+    """Half a cosine wave, from `init_value` to `alpha * init_value`.
+
+    Source: I. Loshchilov, F. Hutter, "SGDR", 2017.
+
+    Raises:
+      ValueRangeError: `decay_steps` is not positive.
+    """
+    if not decay_steps > 0:
+        raise ValueRangeError(
+            f"cosine_decay_schedule: decay_steps must be positive, got {decay_steps}"
+        )
+
+    def schedule(count: Any) -> Any:
+        part = fnp.minimum(count, decay_steps) / float(decay_steps)
+        wave = 0.5 * (1 + fnp.cos(math.pi * part))
+        return init_value * ((1 - alpha) * wave**exponent + alpha)
+
+    return schedule
+
+
+def join_schedules(
+    schedules: Sequence[Schedule], boundaries: Sequence[int]
+) -> Schedule:
+    """Schedules one after the other; each counts from where it begins.
+
+    Args:
+      schedules: one more than there are boundaries.
+      boundaries: the numbers of steps at which the next one begins.
+
+    Raises:
+      ValueRangeError: the numbers of schedules and boundaries do not fit.
+    """
+    if len(schedules) != len(boundaries) + 1:
+        raise ValueRangeError(
+            f"join_schedules: {len(schedules)} schedules take {len(schedules) - 1} "
+            f"boundaries, got {len(boundaries)}"
+        )
+
+    def joined(step: Any) -> Any:
+        value = schedules[0](step)
+        for boundary, schedule in zip(boundaries, schedules[1:], strict=True):
+            value = fnp.where(step < boundary, value, schedule(step - boundary))
+        return value
+
+    return joined
+
+
+def warmup_cosine_decay_schedule(
+    init_value: Any,
+    peak_value: Any,
+    warmup_steps: int,
+    decay_steps: int,
+    end_value: Any = 0.0,
+    exponent: Any = 1.0,
+) -> Schedule:
+    """A straight line up to `peak_value`, then half a cosine wave down.
+
+    Args:
+      init_value, peak_value, end_value: at the begin, after the warmup, at the end.
+      warmup_steps: of the line.
+      decay_steps: of both together.
+      exponent: of the wave.
+    """
+    alpha = 0.0 if peak_value == 0.0 else end_value / peak_value
+    warmup = linear_schedule(init_value, peak_value, warmup_steps)
+    decay = cosine_decay_schedule(
+        peak_value, decay_steps - warmup_steps, alpha, exponent
+    )
+    return join_schedules([warmup, decay], [warmup_steps])

@@ -1,0 +1,329 @@
+"""Pytrees under JAX's long names: `tree_map`, `tree_flatten`, `register_…`, paths."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import optree
+
+from ftrace.errors import ArgumentError, TreeError
+from ftrace.trace import tree as _tree
+from ftrace.trace.keypath import (
+    DictKey,
+    FlattenedIndexKey,
+    GetAttrKey,
+    KeyEntry,
+    KeyPath,
+    SequenceKey,
+    keystr,
+)
+from ftrace.trace.tree import TreeDef as PyTreeDef
+from ftrace.trace.tree import register_dataclass as _register_dataclass
+
+T = TypeVar("T")
+IsLeaf = Callable[[Any], bool]
+
+__all__ = [
+    "all_leaves", "flatten_one_level", "flatten_one_level_with_keys", "is_tree_node",
+    "tree_all", "tree_broadcast", "tree_flatten", "tree_leaves", "tree_map",
+    "tree_reduce", "tree_reduce_associative", "tree_structure", "tree_transpose",
+    "tree_unflatten",
+    "tree_flatten_with_path", "tree_leaves_with_path", "tree_map_with_path",
+    "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "SequenceKey",
+    "keystr",
+    "PyTreeDef", "treedef_children", "treedef_is_leaf", "treedef_tuple",
+    "Partial", "register_dataclass", "register_pytree_node",
+    "register_pytree_node_class", "register_pytree_with_keys",
+    "register_pytree_with_keys_class", "register_static",
+]  # fmt: skip
+
+tree_flatten = _tree.flatten
+tree_leaves = _tree.leaves
+tree_map = _tree.map
+tree_structure = _tree.structure
+tree_unflatten = _tree.unflatten
+
+
+def tree_all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
+    """Are all leaves true?"""
+    return all(tree_leaves(tree, is_leaf))
+
+
+_NOTHING: Any = object()
+
+
+def tree_reduce(
+    function: Callable[[T, Any], T],
+    tree: Any,
+    initializer: T = _NOTHING,
+    is_leaf: IsLeaf | None = None,
+) -> T:
+    """The leaves combined from left to right, as by `functools.reduce`.
+
+    Raises:
+      ArgumentError: there are no leaves and no initializer.
+    """
+    found = tree_leaves(tree, is_leaf)
+    if initializer is not _NOTHING:
+        return functools.reduce(function, found, initializer)
+    if not found:
+        raise ArgumentError("tree.reduce: a tree without leaves needs an initializer")
+    return functools.reduce(function, found)
+
+
+def tree_reduce_associative(
+    operation: Callable[[T, T], T],
+    tree: Any,
+    *,
+    identity: T = _NOTHING,
+    is_leaf: IsLeaf | None = None,
+) -> T:
+    """The leaves combined in pairs, the pairs in pairs, and so on.
+
+    Raises:
+      ArgumentError: there are no leaves and no identity.
+    """
+    found = tree_leaves(tree, is_leaf)
+    if not found:
+        if identity is _NOTHING:
+            raise ArgumentError("tree.reduce_associative: no leaves, and no identity")
+        return identity
+    while len(found) > 1:
+        odd = found[-1:] if len(found) % 2 else []
+        pairs = zip(found[::2], found[1::2], strict=False)
+        found = [operation(x, y) for x, y in pairs] + odd
+    return found[0]
+
+
+def tree_transpose(
+    outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
+) -> Any:
+    """A tree of trees, with the inner structure outside.
+
+    Args:
+      outer_treedef: the structure of the given tree down to the inner trees.
+      inner_treedef: that of each inner tree; None takes the first one's.
+      pytree_to_transpose: the tree.
+
+    Raises:
+      TreeError: the tree is not of the outer structure composed with the inner.
+    """
+    rows = _tree.flatten_up_to(outer_treedef, pytree_to_transpose, "tree.transpose")
+    inner = tree_structure(rows[0]) if inner_treedef is None and rows else inner_treedef
+    if inner is None:
+        raise TreeError("tree.transpose: an empty tree needs the inner structure")
+    table: list[list[Any]] = []
+    for row in rows:
+        found, treedef = tree_flatten(row)
+        if treedef != inner:
+            raise TreeError(
+                f"tree.transpose: an inner tree has the structure {treedef}, required "
+                f"is {inner}"
+            )
+        table.append(found)
+    columns = zip(*table, strict=True) if table else [()] * inner.num_leaves
+    return tree_unflatten(inner, [tree_unflatten(outer_treedef, c) for c in columns])
+
+
+def tree_broadcast(
+    prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf | None = None
+) -> Any:
+    """`full_tree` with each leaf replaced by the leaf of `prefix_tree` above it.
+
+    Raises:
+      TreeError: `prefix_tree` is not the beginning of the structure of `full_tree`.
+    """
+    found, prefix = tree_flatten(prefix_tree, is_leaf)
+    subtrees = _tree.flatten_up_to(prefix, full_tree, "tree.broadcast")
+    spread: list[Any] = []
+    for leaf, subtree in zip(found, subtrees, strict=True):
+        spread.extend([leaf] * len(tree_leaves(subtree)))
+    return tree_unflatten(tree_structure(full_tree), spread)
+
+
+def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:
+    """Is each element a leaf?"""
+    return all(
+        not _tree.is_node(x) or (is_leaf is not None and is_leaf(x)) for x in iterable
+    )
+
+
+def is_tree_node(typ: type) -> bool:
+    """Are the instances of this class containers?"""
+    return _tree.is_registered(typ)
+
+
+def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
+    """The children of a container, and its static data.
+
+    Raises:
+      TreeError: it is a leaf.
+    """
+    pairs, data = _tree.flatten_one_level(tree)
+    return [child for _, child in pairs], data
+
+
+flatten_one_level_with_keys = _tree.flatten_one_level
+
+
+# Paths.
+
+
+def tree_flatten_with_path(
+    tree: Any,
+    is_leaf: Callable[..., bool] | None = None,
+    is_leaf_takes_path: bool = False,
+) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
+    """(path, leaf) for every leaf, and the structure."""
+    return _tree.flatten_paths(tree, is_leaf, is_leaf_takes_path)
+
+
+def tree_leaves_with_path(
+    tree: Any,
+    is_leaf: Callable[..., bool] | None = None,
+    is_leaf_takes_path: bool = False,
+) -> list[tuple[KeyPath, Any]]:
+    """(path, leaf) for every leaf."""
+    return _tree.flatten_paths(tree, is_leaf, is_leaf_takes_path)[0]
+
+
+def tree_map_with_path(
+    f: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: Callable[..., bool] | None = None,
+    is_leaf_takes_path: bool = False,
+) -> Any:
+    """`f(path, leaf, *others)` of each leaf and what stands there in `rest`.
+
+    Raises:
+      TreeError: a tree of `rest` does not have the structure of `tree`.
+    """
+    pairs, treedef = _tree.flatten_paths(tree, is_leaf, is_leaf_takes_path)
+    others = [_tree.flatten_up_to(treedef, x, "tree.map_with_path") for x in rest]
+    rows = zip(pairs, *others, strict=True)
+    return tree_unflatten(treedef, [f(*pair, *row) for pair, *row in rows])
+
+
+# Structures.
+
+
+def treedef_is_leaf(treedef: PyTreeDef) -> bool:
+    """Is it the structure of a leaf?"""
+    return treedef.num_nodes == 1 and treedef.num_leaves == 1
+
+
+def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
+    """The structures of the immediate children."""
+    return list(treedef.children())
+
+
+def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
+    """The structure of a tuple of trees of these structures."""
+    return optree.treespec_tuple(treedefs, namespace=_tree.NAMESPACE)
+
+
+# Containers of the user.
+
+
+def register_pytree_node(
+    nodetype: type[Any],
+    flatten_func: _tree.Flatten,
+    unflatten_func: Callable[[Any, Any], Any],
+    flatten_with_keys_func: _tree.Flatten | None = None,
+) -> None:
+    """Makes a class a container.
+
+    Args:
+      nodetype: the class; subclasses are not included.
+      flatten_func: `flatten_func(x) -> (children, aux)`, with `aux` hashable.
+      unflatten_func: `unflatten_func(aux, children) -> x`.
+      flatten_with_keys_func: `(x) -> ([(key, child), …], aux)`, to name the children.
+
+    Raises:
+      TreeError: the class is a container already.
+    """
+    _tree.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
+
+
+def register_pytree_with_keys(
+    nodetype: type[Any],
+    flatten_with_keys: _tree.Flatten,
+    unflatten_func: Callable[[Any, Any], Any],
+    flatten_func: _tree.Flatten | None = None,
+) -> None:
+    """Makes a class a container that names its children.
+
+    Raises:
+      TreeError: the class is a container already.
+    """
+    del flatten_func  # one way to flatten is enough
+    _tree.register_node(nodetype, flatten_with_keys, unflatten_func, flatten_with_keys)
+
+
+def register_pytree_node_class(cls: type[T]) -> type[T]:
+    """Makes a class with `tree_flatten` and `tree_unflatten` a container."""
+    made: Any = cls
+    return _tree.register_node(cls, made.tree_flatten, made.tree_unflatten)
+
+
+def register_pytree_with_keys_class(cls: type[T]) -> type[T]:
+    """Makes a class with `tree_flatten_with_keys` and `tree_unflatten` a container."""
+    made: Any = cls
+    flatten = made.tree_flatten_with_keys
+    return _tree.register_node(cls, flatten, made.tree_unflatten, flatten)
+
+
+def register_dataclass(
+    nodetype: type[T],
+    data_fields: Sequence[str] | None = None,
+    meta_fields: Sequence[str] | None = None,
+    drop_fields: Sequence[str] = (),
+) -> type[T]:
+    """Makes a dataclass a container of its fields: a decorator, or a call.
+
+    Args:
+      nodetype: the dataclass.
+      data_fields: names of fields that hold arrays or trees; by default all that are
+        neither in `meta_fields` nor marked `metadata={"static": True}`.
+      meta_fields: names of static fields; hashable, part of the structure.
+      drop_fields: names of fields that are left out, and take their default.
+
+    Raises:
+      ArgumentError: it is no dataclass, or a field is not named once.
+    """
+    return _register_dataclass(nodetype, data_fields, meta_fields, drop_fields)
+
+
+def register_static(cls: type[T]) -> type[T]:
+    """Makes a class a container without leaves: its instances are static."""
+    return _tree.register_node(cls, lambda x: ((), x), lambda x, _: x)
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """Hides that a function is a partial, so that Python does not merge the two."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        return self.function(*args, **keywords)
+
+
+class Partial(functools.partial[Any]):
+    """`functools.partial` as a container: the arguments are leaves, `func` static."""
+
+    def __new__(cls, func: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
+        if issubclass(type(func), functools.partial):
+            func = _Whole(func)
+        return super().__new__(cls, func, *args, **keywords)
+
+
+_tree.register_node(
+    Partial,
+    lambda p: ((p.args, p.keywords), p.func),
+    lambda func, children: Partial(func, *children[0], **children[1]),
+)

@@ -1,0 +1,552 @@
+"""The LLVM renderer: hand-built kernels against NumPy, in every shape of loop."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ftrace import config, dtypes
+from ftrace.devices.llvm.compile import emit_object, link
+from ftrace.devices.llvm.render import render
+from ftrace.devices.llvm.target import Target, host_target
+from ftrace.lower.kernel import (
+    INDEX,
+    BufferSpec,
+    Kernel,
+    Store,
+    load,
+    make_range,
+    param,
+    reduce,
+)
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives.source import const
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with config.config(cache_dir=str(tmp_path_factory.mktemp("cache"))):
+        yield
+
+
+def at(*terms: tuple[Node, int], offset: int = 0) -> Node:
+    """offset + the sum of range · coefficient."""
+    total = const(offset, INDEX)
+    for axis, coefficient in terms:
+        total = ew.add(total, ew.mul(axis, const(coefficient, INDEX)))
+    return total
+
+
+def axes(*sizes: int) -> tuple[Node, ...]:
+    return tuple(make_range(n, size, False) for n, size in enumerate(sizes))
+
+
+def reduced(*sizes: int, first: int = 10) -> tuple[Node, ...]:
+    return tuple(make_range(first + n, size, True) for n, size in enumerate(sizes))
+
+
+def buffer(number: int, array: Array) -> Node:
+    return param(number, array.dtype, array.size)
+
+
+def make_kernel(
+    kernel_axes: Sequence[Node],
+    stores: Sequence[Store],
+    arrays: Sequence[Array],
+    ordered: frozenset[int] = frozenset(),
+) -> Kernel:
+    written = {s.buffer for s in stores}
+    specs = [BufferSpec(a.dtype, a.size, n in written) for n, a in enumerate(arrays)]
+    return Kernel(tuple(kernel_axes), tuple(stores), tuple(specs), ordered)
+
+
+def run(kernel: Kernel, arrays: Sequence[Array], pieces: int = 1) -> None:
+    """Runs a kernel on arrays, in place, its domain cut in so many pieces."""
+    rendered = render(kernel, host_target(), "kernel")
+    code = link(emit_object(rendered.text), ("kernel",))
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+        code.address("kernel")
+    )
+    pointers = (ctypes.c_void_p * len(arrays))(*[a.ctypes.data for a in arrays])
+    units = rendered.parallel
+    assert units >= 1
+    assert rendered.grain >= 1
+    pieces = min(pieces, units)
+    for n in range(pieces):
+        function(pointers, units * n // pieces, units * (n + 1) // pieces)
+
+
+def guarded(array: Array) -> Array:
+    """A copy between bytes that must not change: see `assert_guarded`."""
+    size = array.nbytes
+    raw = np.full(size + 256, 0xA5, np.uint8)
+    start = 128 + (-(raw.ctypes.data + 128)) % max(array.itemsize, 1)
+    inside = raw[start : start + size].view(array.dtype).reshape(array.shape)
+    inside[...] = array
+    return inside
+
+
+def assert_guarded(array: Array) -> None:
+    raw = array
+    while isinstance(raw.base, np.ndarray):
+        raw = raw.base
+    start = array.ctypes.data - raw.ctypes.data
+    assert (raw[:start] == 0xA5).all()
+    assert (raw[start + array.nbytes :] == 0xA5).all()
+
+
+def floats(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def apply(
+    function: Callable[..., Node], inputs: Sequence[Array], result: np.dtype[Any]
+) -> Array:
+    """`function` of the elements of arrays of one size, through the renderer."""
+    (i,) = axes(inputs[0].size)
+    values = [load(buffer(n, x), i) for n, x in enumerate(inputs)]
+    arrays = [*[guarded(x) for x in inputs], guarded(np.zeros(inputs[0].size, result))]
+    store = Store(len(inputs), i, function(*values))
+    run(make_kernel((i,), (store,), arrays), arrays)
+    for array in arrays:
+        assert_guarded(array)
+    return arrays[-1]
+
+
+# Operations.
+
+_SPECIAL = {
+    "f": [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.7, -3.7, np.inf, -np.inf,
+          np.nan, 1e-40, -1e-40, 1e30, -1e30, 255.0, 256.0, -129.0, 2.0**31, -(2.0**31),
+          2.0**32, 2.0**63, -(2.0**63), 2.0**64, 1e-6, 7.0, -7.0],
+    "i": [0, 1, -1, 2, -2, 3, 7, -7, 31, 32, 63, 64, 100, -100],
+    "u": [0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 64, 100],
+    "b": [False, True],
+}  # fmt: skip
+
+
+def samples(dtype: np.dtype[Any]) -> Array:
+    kind = dtypes.kind(dtype)
+    values = list(_SPECIAL[kind])
+    if kind in "iu":
+        info = np.iinfo(dtype)
+        values += [info.max, info.min, info.max - 1, info.min + 1]
+    with np.errstate(all="ignore"):
+        return np.array(values).astype(dtype)
+
+
+def pairs(dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    x = samples(dtype)
+    a, b = np.meshgrid(x, x)
+    return a.ravel().copy(), b.ravel().copy()
+
+
+def assert_same(got: Array, wanted: Array, zeros_differ: bool = False) -> None:
+    wanted = np.asarray(wanted)
+    assert got.dtype == wanted.dtype
+    if dtypes.kind(got.dtype) == "f":
+        nan = np.isnan(wanted.astype(np.float64))
+        np.testing.assert_array_equal(np.isnan(got.astype(np.float64)), nan)
+        got, wanted = got[~nan], wanted[~nan]
+        if not zeros_differ:
+            np.testing.assert_array_equal(
+                np.signbit(got.astype(np.float64)), np.signbit(wanted.astype(np.float64))
+            )
+    np.testing.assert_array_equal(got, wanted)
+
+
+_UNARY = {
+    "f": [ew.neg, ew.absolute, ew.sign, ew.floor, ew.ceil, ew.truncate, ew.round_even,
+          ew.sqrt, ew.is_finite, ew.copy, ew.stop_gradient],
+    "i": [ew.neg, ew.absolute, ew.sign, ew.bit_not, ew.popcount],
+    "u": [ew.neg, ew.absolute, ew.sign, ew.bit_not, ew.popcount],
+    "b": [ew.bit_not],
+}  # fmt: skip
+_COMPARE = [ew.eq, ew.ne, ew.lt, ew.le, ew.gt, ew.ge]
+_BINARY = {
+    "f": [ew.add, ew.sub, ew.mul, ew.div, ew.rem, ew.maximum, ew.minimum, ew.mul_zero,
+          ew.nextafter, *_COMPARE],
+    "i": [ew.add, ew.sub, ew.mul, ew.div, ew.rem, ew.maximum, ew.minimum, ew.mul_zero,
+          ew.bit_and, ew.bit_or, ew.bit_xor, ew.shift_left, ew.shift_right_logical,
+          ew.shift_right_arithmetic, *_COMPARE],
+    "b": [ew.add, ew.mul, ew.maximum, ew.minimum, ew.bit_and, ew.bit_or, ew.bit_xor,
+          *_COMPARE],
+}  # fmt: skip
+_BINARY["u"] = _BINARY["i"]
+_ARITHMETIC = [
+    d for d in dtypes.ALL if dtypes.kind(d) in "biu" or d in (dtypes.float32, dtypes.float64)
+]
+_STORED = [d for d in dtypes.ALL if dtypes.kind(d) in "biuf"]
+
+
+def _names(value: Any) -> str:
+    return getattr(value, "name", str(value))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", _ARITHMETIC, ids=_names)
+def test_unary_operations_have_the_primitives_meaning(dtype: np.dtype[Any]) -> None:
+    x = samples(dtype)
+    for op in _UNARY[dtypes.kind(dtype)]:
+        wanted = op.numpy(None, None, x)
+        assert_same(apply(op, [x], wanted.dtype), wanted)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", _ARITHMETIC, ids=_names)
+def test_binary_operations_have_the_primitives_meaning(dtype: np.dtype[Any]) -> None:
+    x, y = pairs(dtype)
+    for op in _BINARY[dtypes.kind(dtype)]:
+        wanted = op.numpy(None, None, x, y)
+        got = apply(op, [x, y], wanted.dtype)
+        assert_same(got, wanted, zeros_differ=op in (ew.maximum, ew.minimum, ew.mul_zero))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", [d for d in _ARITHMETIC if dtypes.is_integer(d)], ids=_names)
+@pytest.mark.parametrize("op", [ew.div, ew.rem, ew.shift_left, ew.shift_right_arithmetic])
+def test_operations_with_a_constant_are_the_same(op: Any, dtype: np.dtype[Any]) -> None:
+    x = samples(dtype)
+    for y in (0, 1, 3, 7, *([-1, -3] if dtypes.kind(dtype) == "i" else [])):
+        wanted = op.numpy(None, None, x, np.full_like(x, y))
+        got = apply(lambda a, y=y: op(a, const(y, dtype)), [x], dtype)
+        assert_same(got, wanted)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("source", _STORED, ids=_names)
+def test_casts_saturate_and_round_as_the_primitive(source: np.dtype[Any]) -> None:
+    x = samples(source)
+    for target in _STORED:
+        wanted = ew.convert(x, target)
+        got = apply(lambda a, target=target: ew.cast(a, target), [x], target)
+        assert_same(got, wanted)
+
+
+@pytest.mark.parametrize("target", [dtypes.float16, dtypes.bfloat16], ids=_names)
+def test_rounding_to_half_precision_is_exact(target: np.dtype[Any]) -> None:
+    bits = np.random.default_rng(0).integers(0, 1 << 32, 200_000, np.uint32)
+    x = np.concatenate([bits, (np.arange(1 << 16, dtype=np.uint32) << 16) | 0x8000])
+    x = x.view(np.float32)
+    with np.errstate(all="ignore"):
+        wanted = x.astype(target)
+        assert_same(apply(lambda a: ew.cast(a, target), [x], target), wanted)
+        half = np.arange(1 << 16, dtype=np.uint16).view(target)
+        wide = half.astype(np.float32)
+        got = apply(lambda a: ew.cast(a, dtypes.float32), [half], dtypes.float32)
+    assert_same(got, wide)
+
+
+def test_bitcast_keeps_the_bits() -> None:
+    x = floats(37)
+    got = apply(lambda a: ew.bitcast(a, arg=dtypes.uint32), [x], dtypes.uint32)
+    np.testing.assert_array_equal(got, x.view(np.uint32))
+    y = np.arange(40, dtype=np.int64) - 20
+    got = apply(lambda a: ew.bitcast(a, arg=dtypes.float64), [y], dtypes.float64)
+    np.testing.assert_array_equal(got.view(np.int64), y)
+
+
+@pytest.mark.parametrize("dtype", _STORED, ids=_names)
+def test_select_takes_every_dtype(dtype: np.dtype[Any]) -> None:
+    x = samples(dtype)
+    c = np.arange(x.size) % 3 == 0
+    got = apply(ew.select, [c, x, x[::-1].copy()], dtype)
+    assert_same(got, np.where(c, x, x[::-1]))
+
+
+def test_no_algebra_is_done_on_floats() -> None:
+    a = np.array([1.0, -0.0, 3.14159, 1e8], np.float32)
+    big = const(1e8, dtypes.float32)
+    got = apply(lambda x: ew.sub(ew.add(x, big), big), [a], dtypes.float32)
+    np.testing.assert_array_equal(got, (a + np.float32(1e8)) - np.float32(1e8))
+    zero = const(0.0, dtypes.float32)
+    got = apply(lambda x: ew.add(x, zero), [a], dtypes.float32)
+    assert not np.signbit(got[1])
+    got = apply(lambda x, y: ew.add(ew.mul(x, x), y), [a, -a * a], dtypes.float32)
+    np.testing.assert_array_equal(got, a * a + -a * a)
+
+
+# Elementwise kernels.
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.bool_])
+def test_every_length_has_its_tail(dtype: Any) -> None:
+    for size in range(1, 71):
+        x = (floats(size) > 0).astype(dtype)
+        got = apply(lambda a: ew.maximum(a, a), [x], np.dtype(dtype))
+        np.testing.assert_array_equal(got, x)
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 7])
+def test_the_domain_can_be_split_anywhere(pieces: int) -> None:
+    x = floats(1_000_003)
+    out = guarded(np.zeros_like(x))
+    (i,) = axes(x.size)
+    store = Store(1, i, ew.add(load(buffer(0, x), i), const(1, x.dtype)))
+    run(make_kernel((i,), (store,), [x, out]), [x, out], pieces)
+    np.testing.assert_array_equal(out, x + 1)
+    assert_guarded(out)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (17, 16), (16, 17), (40, 50), (7, 130)])
+def test_loads_may_be_broadcast_transposed_and_reversed(shape: tuple[int, int]) -> None:
+    m, n = shape
+    row, column, turned, back = floats(n), floats(m), floats(n, m), floats(m, n)
+    out = guarded(np.zeros(shape, np.float32))
+    arrays = [row, column, turned, back, out]
+    i, j = axes(m, n)
+    parts = [
+        load(buffer(0, row), j),
+        load(buffer(1, column), i),
+        load(buffer(2, turned), at((j, m), (i, 1))),
+        load(buffer(3, back), at((i, -n), (j, -1), offset=m * n - 1)),
+    ]
+    value = ew.add(ew.add(parts[0], parts[1]), ew.add(parts[2], parts[3]))
+    run(make_kernel((i, j), (Store(4, at((i, n), (j, 1)), value),), arrays), arrays)
+    wanted = (row + column[:, None]) + (turned.T + back[::-1, ::-1])
+    np.testing.assert_array_equal(out, wanted)
+    assert_guarded(out)
+
+
+@pytest.mark.parametrize("size", [5, 16, 33, 70])
+@pytest.mark.parametrize("step", [-3, -2, 2, 3, 4])
+def test_strided_loads_and_stores(size: int, step: int) -> None:
+    span = abs(step) * (size - 1) + 1
+    x, out = guarded(floats(span)), guarded(np.zeros(span, np.float32))
+    (i,) = axes(size)
+    place = at((i, step), offset=0 if step > 0 else span - 1)
+    run(make_kernel((i,), (Store(1, place, load(buffer(0, x), place)),), [x, out]), [x, out])
+    wanted = np.zeros_like(x)
+    wanted[::step] = x[::step]
+    np.testing.assert_array_equal(out, wanted)
+    assert_guarded(out)
+
+
+@pytest.mark.parametrize("size", [4, 30, 100])
+def test_masked_loads_touch_nothing_outside(size: int) -> None:
+    """A pad, along an axis that is in vectors and along one that is not."""
+    x = guarded(floats(size, size))
+    out = guarded(np.ones((size + 5, size + 7), np.float32))
+    i, j = axes(size + 5, size + 7)
+
+    def inside(axis: Node, low: int) -> Node:
+        return ew.bit_and(
+            ew.ge(axis, const(low, INDEX)), ew.lt(axis, const(low + size, INDEX))
+        )
+
+    valid = ew.bit_and(inside(i, 2), inside(j, 3))
+    place = at((ew.sub(i, const(2, INDEX)), size), (ew.sub(j, const(3, INDEX)), 1))
+    value = load(buffer(0, x), place, valid)
+    store = Store(1, at((i, size + 7), (j, 1)), value)
+    run(make_kernel((i, j), (store,), [x, out]), [x, out])
+    np.testing.assert_array_equal(out, np.pad(x, ((2, 3), (3, 4))))
+    assert_guarded(out)
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (5, 16), (3, 48), (9, 7)])
+def test_division_in_an_index(shape: tuple[int, int]) -> None:
+    """A reshape that did not merge: out[i] = x[i % m, i // m]."""
+    m, n = shape
+    x, out = floats(m, n), np.zeros(m * n, np.float32)
+    (i,) = axes(m * n)
+    row, column = ew.rem(i, const(m, INDEX)), ew.div(i, const(m, INDEX))
+    store = Store(1, i, load(buffer(0, x), at((row, n), (column, 1))))
+    run(make_kernel((i,), (store,), [x, out]), [x, out])
+    np.testing.assert_array_equal(out, x.T.ravel())
+    row, column = ew.div(i, const(n, INDEX)), ew.rem(i, const(n, INDEX))
+    store = Store(1, i, load(buffer(0, x), at((row, n), (column, 1))))
+    run(make_kernel((i,), (store,), [x, out]), [x, out])
+    np.testing.assert_array_equal(out, x.ravel())
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint64])
+def test_gather_by_an_index_array(dtype: Any) -> None:
+    x = floats(50, 3)
+    index = np.random.default_rng(1).integers(0, 50, 77).astype(dtype)
+    out = guarded(np.zeros((77, 3), np.float32))
+    i, j = axes(77, 3)
+    row = ew.cast(load(buffer(1, index), i), INDEX)
+    value = load(buffer(0, x), at((row, 3), (j, 1)))
+    run(make_kernel((i, j), (Store(2, at((i, 3), (j, 1)), value),), [x, index, out]),
+        [x, index, out])  # fmt: skip
+    np.testing.assert_array_equal(out, x[index])
+    assert_guarded(out)
+
+
+def test_positions_as_values() -> None:
+    out, shown = np.zeros(100, np.int64), np.zeros(100, np.float32)
+    (i,) = axes(100)
+    square = ew.mul(i, i)
+    stores = (Store(0, i, square), Store(1, i, ew.cast(square, dtypes.float32)))
+    run(make_kernel((i,), stores, [out, shown]), [out, shown])
+    np.testing.assert_array_equal(out, np.arange(100) ** 2)
+    np.testing.assert_array_equal(shown, np.arange(100, dtype=np.float32) ** 2)
+
+
+def test_large_integers_are_not_indices() -> None:
+    x = np.array([2**62, -(2**63), 2**63 - 1, 5], np.int64).repeat(5)
+    got = apply(lambda a: ew.mul(ew.add(a, a), const(3, INDEX)), [x], INDEX)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(got, (x + x) * 3)
+
+
+def test_a_kernel_without_axes_runs_once() -> None:
+    x, out = floats(1), np.zeros(1, np.float32)
+    zero = const(0, INDEX)
+    store = Store(1, zero, ew.add(load(buffer(0, x), zero), const(1, x.dtype)))
+    run(make_kernel((), (store,), [x, out]), [x, out])
+    np.testing.assert_array_equal(out, x + 1)
+
+
+# Reductions.
+
+_NUMPY = {"add": np.sum, "mul": np.prod, "max": np.max, "min": np.min}
+
+
+@pytest.mark.parametrize("op", list(_NUMPY))
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (5, 64), (2, 1000), (130, 17), (9, 70)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_reduce_along_either_axis(op: str, shape: tuple[int, int], axis: int) -> None:
+    m, n = shape
+    for dtype in (np.float32, np.int32, np.float64):
+        x = (np.random.default_rng(0).integers(1, 3, shape)).astype(dtype)
+        if op == "mul":
+            x = np.where(np.arange(x.size).reshape(shape) % 50 == 0, 2, 1).astype(dtype)
+        out = guarded(np.zeros(shape[1 - axis], dtype))
+        (i,), (r,) = axes(shape[1 - axis]), reduced(shape[axis])
+        index = at((r, n), (i, 1)) if axis == 0 else at((i, n), (r, 1))
+        store = Store(1, i, reduce(op, load(buffer(0, x), index), (r,)))
+        run(make_kernel((i,), (store,), [x, out]), [x, out], 3)
+        np.testing.assert_array_equal(out, _NUMPY[op](x, axis).astype(dtype))
+        assert_guarded(out)
+
+
+@pytest.mark.parametrize("size", [1, 5, 100, 4097])
+def test_nan_wins_in_an_extremum(size: int) -> None:
+    x = floats(size)
+    for place in {0, size // 2, size - 1}:
+        for op in ("max", "min"):
+            y, out = x.copy(), np.zeros(1, np.float32)
+            y[place] = np.nan
+            (r,) = reduced(size)
+            store = Store(1, const(0, INDEX), reduce(op, load(buffer(0, y), r), (r,)))
+            run(make_kernel((), (store,), [y, out]), [y, out])
+            assert np.isnan(out[0])
+
+
+@pytest.mark.parametrize("size", [1, 63, 1000, 4096, 100_000, 3_000_001])
+def test_long_sums_are_as_accurate_as_pairwise(size: int) -> None:
+    x = np.random.default_rng(0).random(size).astype(np.float32)
+    out = np.zeros(1, np.float32)
+    (r,) = reduced(size)
+    store = Store(1, const(0, INDEX), reduce("add", load(buffer(0, x), r), (r,)))
+    run(make_kernel((), (store,), [x, out]), [x, out])
+    exact = x.sum(dtype=np.float64)
+    assert abs(out[0] - exact) <= max(2 * abs(float(x.sum()) - exact), exact * 2e-7)
+
+
+def test_reduce_over_two_ranges_in_any_order() -> None:
+    x = floats(13, 9, 21)
+    for kept in (0, 1, 2):
+        others = [a for a in range(3) if a != kept]
+        out = guarded(np.zeros(x.shape[kept], np.float32))
+        (i,), (r, s) = axes(x.shape[kept]), reduced(*[x.shape[a] for a in others])
+        strides = (9 * 21, 21, 1)
+        place = at((i, strides[kept]), (r, strides[others[0]]), (s, strides[others[1]]))
+        store = Store(1, i, reduce("add", load(buffer(0, x), place), (r, s)))
+        run(make_kernel((i,), (store,), [x, out]), [x, out])
+        np.testing.assert_allclose(out, x.sum(tuple(others)), rtol=1e-5, atol=1e-5)
+        assert_guarded(out)
+
+
+@pytest.mark.parametrize("columns", [1, 7, 64, 200])
+def test_a_row_kernel_keeps_its_passes_apart(columns: int) -> None:
+    """Normalisation: maximum, sum of squares about it, and the row again."""
+    rows = 19
+    x, out = floats(rows, columns), guarded(np.zeros((rows, columns), np.float32))
+    i, j = axes(rows, columns)
+    r, s = reduced(columns, columns)
+
+    def element(column: Node) -> Node:
+        return load(buffer(0, x), at((i, columns), (column, 1)))
+
+    top = reduce("max", element(r), (r,))
+    shifted = ew.sub(element(s), top)
+    total = reduce("add", ew.mul(shifted, shifted), (s,))
+    value = ew.div(ew.sub(element(j), top), ew.add(total, const(1, x.dtype)))
+    store = Store(1, at((i, columns), (j, 1)), value)
+    run(make_kernel((i, j), (store,), [x, out]), [x, out], 4)
+    high = x.max(1, keepdims=True)
+    wanted = (x - high) / (((x - high) ** 2).sum(1, keepdims=True) + 1)
+    np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-6)
+    assert_guarded(out)
+
+
+# Scatters.
+
+
+@pytest.mark.parametrize("combine", ["", "add", "mul", "max", "min"])
+@pytest.mark.parametrize("columns", [1, 3, 40])
+def test_scatter_combines_in_order(combine: str, columns: int) -> None:
+    index = np.array([1, 4, 1, -1, 0, 4, 9, 4, 4, 1], np.int64)
+    x, out = floats(10, columns), guarded(np.full((5, columns), 0.5, np.float32))
+    wanted = np.array(out)
+    arrays = [x, index, out]
+    i, j = axes(10, columns)
+    row = load(buffer(1, index), i)
+    valid = ew.bit_and(ew.ge(row, const(0, INDEX)), ew.lt(row, const(5, INDEX)))
+    value = load(buffer(0, x), at((i, columns), (j, 1)))
+    store = Store(2, at((row, columns), (j, 1)), value, valid, combine)
+    run(make_kernel((i, j), (store,), arrays, frozenset((0,))), arrays)
+    meaning: Any = {"": lambda a, b: b, "add": np.add, "mul": np.multiply,
+                    "max": np.maximum, "min": np.minimum}[combine]  # fmt: skip
+    for n, target in enumerate(index):
+        if 0 <= target < 5:
+            wanted[target] = meaning(wanted[target], x[n])
+    np.testing.assert_array_equal(out, wanted)
+    assert_guarded(out)
+
+
+# Contractions.
+
+
+def _product(a: Array, b: Array) -> Array:
+    return (a.astype(np.float64) @ b.astype(np.float64)).astype(a.dtype)
+
+
+_SHAPES = [
+    (1, 1, 1), (2, 3, 4), (8, 48, 16), (17, 33, 65), (64, 64, 64), (5, 100, 7),
+    (100, 5, 300), (33, 10, 129), (70, 130, 600), (3, 1, 500), (1, 200, 50),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", _SHAPES)
+@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+def test_matrix_product(shape: tuple[int, int, int], turned: str) -> None:
+    m, n, k = shape
+    for dtype in (np.float32, np.float64, np.int32):
+        rng = np.random.default_rng(0)
+        a, b = rng.standard_normal((m, k)) * 4, rng.standard_normal((k, n)) * 4
+        a, b = np.trunc(a).astype(dtype), np.trunc(b).astype(dtype)
+        x = np.ascontiguousarray(a.T) if "a" in turned else a
+        y = np.ascontiguousarray(b.T) if "b" in turned else b
+        out = guarded(np.zeros((m, n), dtype))
+        arrays = [x, y, out]
+        i, j = axes(m, n)
+        (r,) = reduced(k)
+        left = at((r, m), (i, 1)) if "a" in turned else at((i, k), (r, 1))
+        right = at((j, k), (r, 1)) if "b" in turned else at((r, n), (j, 1))
+        product = ew.mul(load(buffer(0, x), left), load(buffer(1, y), right))
+        total = reduce("add", product, (r,))
+        value = ew.maximum(total, const(-3, total.dtype))
+        store = Store(2, at((i, n), (j, 1)), value)
+        run(make_kernel((i, j), (store,), arrays), arrays, 3)
+        np.testing.assert_array_equal(out, np.maximum(a @ b, -3))
+        assert_guarded(out)
