@@ -25,6 +25,7 @@ from ftrace.lower.kernel import (
 from ftrace.lower.program import CopySlot, Program, RunKernel, Slot
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives.record import PRIMITIVES, Primitive
 from ftrace.trace.primitives.source import const
 
 Array = np.ndarray[Any, Any]
@@ -51,7 +52,7 @@ class Case:
 
 
 def index(*terms: tuple[Node, int], offset: int = 0) -> Node:
-    """offset + the sum of range · coefficient."""
+    """Offset + the sum of range · coefficient."""
     total = None
     for axis, coefficient in terms:
         term = axis if coefficient == 1 else ew.mul(axis, integer(coefficient))
@@ -99,13 +100,13 @@ def make_program(kernel: Kernel, initial: bool = True) -> Program:
     if initial:
         for target in outputs:
             slot = slots[target]
-            slots.append(Slot(slot.dtype, slot.shape, "input", len(inputs) + len(later)))
+            slots.append(
+                Slot(slot.dtype, slot.shape, "input", len(inputs) + len(later))
+            )
             later.append(len(slots) - 1)
             steps.append(CopySlot(len(slots) - 1, target))
     steps.append(RunKernel(kernel, tuple(arguments), KernelInfo("test", (), 1, 1)))
-    return Program(
-        tuple(slots), tuple(steps), tuple(inputs + later), tuple(outputs), 0
-    )
+    return Program(tuple(slots), tuple(steps), tuple(inputs + later), tuple(outputs), 0)
 
 
 def run(
@@ -191,7 +192,9 @@ def gather_case() -> Case:
     i, j = axes(4, 3)
     row = ew.cast(load(param(1, at.dtype, 4), i), INDEX)
     value = load(param(0, x.dtype, 18), ew.add(ew.mul(row, integer(3)), j))
-    kernel = Kernel((i, j), (Store(2, index((i, 3), (j, 1)), value),), specs([x, at], [out]))
+    kernel = Kernel(
+        (i, j), (Store(2, index((i, 3), (j, 1)), value),), specs([x, at], [out])
+    )
     return Case("gather", kernel, [x, at], [out], [x[at]])
 
 
@@ -260,14 +263,16 @@ def softmax_case(rows: int = 5, columns: int = 50) -> Case:
     top = reduce("max", at(r), (r,))
     total = reduce("add", ew.exp(ew.sub(at(s), top)), (s,))
     value = ew.div(ew.exp(ew.sub(at(j), top)), total)
-    kernel = Kernel((i, j), (Store(1, index((i, columns), (j, 1)), value),), specs([x], [out]))
+    kernel = Kernel(
+        (i, j), (Store(1, index((i, columns), (j, 1)), value),), specs([x], [out])
+    )
     shifted = np.exp(x - x.max(1, keepdims=True))
     expected = shifted / shifted.sum(1, keepdims=True)
     return Case("softmax", kernel, [x], [out], [expected], 1e-6)
 
 
 def matmul_case(m: int = 33, n: int = 29, k: int = 70, dtype: Any = np.float32) -> Case:
-    """a @ b, with a bias and a rectifier on the result."""
+    """A @ b, with a bias and a rectifier on the result."""
     a, b, c = _floats(m, k), _floats(k, n), _floats(n)
     if np.dtype(dtype).kind in "iu":
         a, b, c = [np.round(5 * x) for x in (a, b, c)]
@@ -280,12 +285,21 @@ def matmul_case(m: int = 33, n: int = 29, k: int = 70, dtype: Any = np.float32) 
     total = reduce("add", ew.mul(x, y), (r,))
     value = ew.add(total, load(param(2, c.dtype, n), j))
     value = ew.maximum(value, const(0, a.dtype))
-    kernel = Kernel((i, j), (Store(3, index((i, n), (j, 1)), value),), specs([a, b, c], [out]))
+    kernel = Kernel(
+        (i, j), (Store(3, index((i, n), (j, 1)), value),), specs([a, b, c], [out])
+    )
     wide = np.float64 if np.dtype(dtype).kind not in "iuc" else dtype
     product = a.astype(wide) @ b.astype(wide) + c.astype(wide)
     expected = np.maximum(product, 0).astype(dtype)
     tolerance = {2: 0.04, 4: 1e-5, 8: 1e-12}[np.dtype(dtype).itemsize]
-    return Case(f"matmul_{np.dtype(dtype).name}", kernel, [a, b, c], [out], [expected], tolerance)
+    return Case(
+        f"matmul_{np.dtype(dtype).name}",
+        kernel,
+        [a, b, c],
+        [out],
+        [expected],
+        tolerance,
+    )
 
 
 def batched_matmul_case(batch: int = 3, m: int = 9, n: int = 20, k: int = 17) -> Case:
@@ -299,7 +313,9 @@ def batched_matmul_case(batch: int = 3, m: int = 9, n: int = 20, k: int = 17) ->
     total = reduce("add", ew.mul(x, y), (r,))
     at = index((h, m * n), (i, n), (j, 1))
     kernel = Kernel((h, i, j), (Store(2, at, total),), specs([a, t], [out]))
-    return Case("batched_matmul", kernel, [a, t], [out], [a @ t.transpose(0, 2, 1)], 1e-5)
+    return Case(
+        "batched_matmul", kernel, [a, t], [out], [a @ t.transpose(0, 2, 1)], 1e-5
+    )
 
 
 def convolution_case(
@@ -318,7 +334,9 @@ def convolution_case(
         valid = inside if valid is None else ew.bit_and(valid, inside)
     at = index((b, c * h * w), (s, h * w), (row, w), (column, 1))
     pixel = load(param(0, x.dtype, x.size), at, valid)
-    weight = load(param(1, f.dtype, f.size), index((q, c * k * k), (s, k * k), (u, k), (v, 1)))
+    weight = load(
+        param(1, f.dtype, f.size), index((q, c * k * k), (s, k * k), (u, k), (v, 1))
+    )
     total = reduce("add", ew.mul(pixel, weight), (s, u, v))
     store = Store(2, index((b, o * h * w), (q, h * w), (y, w), (z, 1)), total)
     kernel = Kernel((b, q, y, z), (store,), specs([x, f], [out]))
@@ -362,7 +380,9 @@ def repeated_scatter_case() -> Case:
 def complex_case() -> Case:
     """out[i] = the sum over j of conj(x[i, j])·y[j]"""
     rng = _rng()
-    x = (rng.standard_normal((4, 6)) + 1j * rng.standard_normal((4, 6))).astype(np.complex64)
+    x = (rng.standard_normal((4, 6)) + 1j * rng.standard_normal((4, 6))).astype(
+        np.complex64
+    )
     y = (rng.standard_normal(6) + 1j * rng.standard_normal(6)).astype(np.complex64)
     out = np.zeros(4, np.complex64)
     (i,), (r,) = axes(4), reduced(6)
@@ -401,7 +421,9 @@ def mean_shift_case() -> Case:
     square = ew.mul(centred(s), centred(s))
     variance = ew.mul(reduce("add", square, (s,)), share)
     value = ew.mul(centred(j), ew.rsqrt(ew.add(variance, const(1e-5, x.dtype))))
-    kernel = Kernel((i, j), (Store(1, index((i, columns), (j, 1)), value),), specs([x], [out]))
+    kernel = Kernel(
+        (i, j), (Store(1, index((i, columns), (j, 1)), value),), specs([x], [out])
+    )
     mu = x.mean(1, keepdims=True)
     expected = (x - mu) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
     return Case("layer_norm", kernel, [x], [out], [expected], 1e-5)
@@ -435,3 +457,15 @@ def assert_close(got: Array, wanted: Array, tolerance: float) -> None:
     np.testing.assert_allclose(
         got.astype(wide), wanted.astype(wide), rtol=tolerance, atol=tolerance * scale
     )
+
+
+def elementwise_records() -> list[Primitive]:
+    """The primitives that compute one element of one or more."""
+    families = ("unary", "binary", "compare", "select", "identity")
+    return [record for record in PRIMITIVES.values() if record.family in families]
+
+
+def arity(record: Primitive) -> int:
+    return {"unary": 1, "identity": 1, "binary": 2, "compare": 2, "select": 3}[
+        record.family
+    ]

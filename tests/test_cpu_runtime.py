@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import textwrap
@@ -17,13 +18,18 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import ftrace.devices  # noqa: F401  (registers the devices)
 from ftrace import config, dtypes
+from ftrace.devices.base import device_names, get_device
 from ftrace.devices.llvm import device as device_module
+from ftrace.devices.llvm import pool
 from ftrace.devices.llvm.cache import ObjectCache
 from ftrace.devices.llvm.compile import Code, emit_object, link, object_cache
 from ftrace.devices.llvm.device import CPU, CPUExecutable
 from ftrace.devices.llvm.memory import HUGE_PAGE
-from ftrace.devices.llvm.runtime import runtime
+from ftrace.devices.llvm.render import render
+from ftrace.devices.llvm.runtime import Runtime, runtime
+from ftrace.devices.llvm.target import host_target
 from ftrace.errors import DeviceError
 from ftrace.lower.kernel import (
     BufferSpec,
@@ -33,6 +39,7 @@ from ftrace.lower.kernel import (
     load,
     make_range,
     param,
+    reduce,
 )
 from ftrace.lower.program import CopySlot, Program, RunKernel, Slot
 from ftrace.trace.primitives.elementwise import add, mul
@@ -86,6 +93,24 @@ def double_and_add(size: int, plus: int) -> Kernel:
             BufferSpec(dtypes.int64, size, True),
         ),
     )
+
+
+def products(n: int) -> Kernel:
+    """The matrix product of two squares of n × n."""
+    i, j, k = (make_range(m, n, m == 2) for m in range(3))
+    width = const(n, dtypes.int64)
+    f32 = dtypes.float32
+    left = load(param(0, f32, n * n), add(mul(i, width), k))
+    right = load(param(1, f32, n * n), add(mul(k, width), j))
+    total = reduce("add", mul(left, right), (k,))
+    operand, result = BufferSpec(f32, n * n, False), BufferSpec(f32, n * n, True)
+    store = Store(2, add(mul(i, width), j), total)
+    return Kernel((i, j), (store,), (operand, operand, result))
+
+
+def rendered() -> str:
+    kernels = [double_and_add(1000, 3), products(64)]
+    return "".join(render(k, host_target(), "kernel").text for k in kernels)
 
 
 def plain_render(kernel: Kernel) -> Rendered:
@@ -306,6 +331,29 @@ def test_process_ends_while_workers_sleep_and_run() -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("machine", ["x86_64", "arm64", "AMD64", "riscv64"])
+def test_pool_is_valid_code_for_every_machine(
+    machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emit_object(pool.pool_ir())  # LLVM is ready after this
+    llvm = pytest.importorskip("llvmlite.binding")
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    llvm.parse_assembly(pool.pool_ir()).verify()
+
+
+def test_without_threads_jobs_run_on_the_caller(
+    doubling: Code, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "has_threads", lambda: False)
+    alone = Runtime()
+    x = np.arange(100)
+    y = np.zeros_like(x)
+    pointers = np.array([x.ctypes.data, y.ctypes.data])
+    alone.parallel(doubling.address("kernel"), pointers.ctypes.data, 100, 1, 4)
+    np.testing.assert_array_equal(y, 2 * x + 1)
+    assert alone.workers() == 0
+
+
 # Executables
 
 
@@ -430,6 +478,16 @@ def test_debug_levels_print(cpu: CPU, capsys: pytest.CaptureFixture[str]) -> Non
     np.testing.assert_array_equal(y, expected(x, 2, 3))
 
 
+def test_devices_are_found_by_name() -> None:
+    assert {"cpu", "interpreter", "opencl"} <= set(device_names())
+    device = get_device("cpu")
+    assert isinstance(device, CPU)
+    assert get_device("cpu") is device
+    assert device.host
+    with pytest.raises(DeviceError, match="there is no device 'gpu'"):
+        get_device("gpu")
+
+
 def test_code_that_llvm_does_not_take_is_a_device_error() -> None:
     with pytest.raises(DeviceError, match="does not take"):
         emit_object("define void @kernel(")
@@ -523,6 +581,46 @@ def test_cache_serves_the_next_process(tmp_path: Path) -> None:
     assert run() == "0 2"  # the runner and the kernel
     assert len(files_in(tmp_path / "a" / "b")) == 2
     assert run() == "2 0"
+
+
+def test_rendered_text_is_the_same_in_every_process() -> None:
+    program = """
+        import sys
+        from tests.test_cpu_runtime import rendered
+        sys.stdout.write(rendered())
+    """
+
+    def run(seed: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program)],
+            capture_output=True, text=True, timeout=60, check=True,
+            cwd=Path(__file__).parents[1],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout  # fmt: skip
+
+    first = run("1")
+    assert "define void @kernel" in first
+    assert run("2") == first
+
+
+def test_kernels_of_a_program_are_compiled_in_parallel(
+    cpu: CPU, tmp_path: Path
+) -> None:
+    size = 100
+    slots = (
+        Slot(dtypes.int64, (size,), "input", 0),
+        *[Slot(dtypes.int64, (size,), "output", k) for k in range(8)],
+    )
+    steps = tuple(run_kernel(size, k + 1, k, k + 1) for k in range(8))
+    program = Program(slots, steps, (0,), tuple(range(1, 9)), 0)
+    with config.config(threads=3):
+        results = call(cpu.compile(program), np.arange(size))
+    x = np.arange(size)
+    for k, y in enumerate(results):
+        x = 2 * x + k + 1
+        np.testing.assert_array_equal(y, x)
+    kept = len(files_in(tmp_path / "cache"))
+    assert kept in (8, 9)  # the kernels; the runner if this is the first test
 
 
 def test_cache_returns_what_was_stored(tmp_path: Path) -> None:

@@ -43,7 +43,12 @@ def test_save_keeps_every_bit_of_every_dtype(
     tmp_path: Path, suffix: str, dtype: np.dtype[Any]
 ) -> None:
     path = tmp_path / f"x{suffix}"
-    for array in (sample(dtype), sample(dtype).T, sample(dtype)[0, 1], sample(dtype)[:0]):
+    for array in (
+        sample(dtype),
+        sample(dtype).T,
+        sample(dtype)[0, 1],
+        sample(dtype)[:0],
+    ):
         save(path, np.asarray(array))
         assert_same_bits(load(path), np.asarray(array))
 

@@ -151,6 +151,11 @@ def pairs(dtype: np.dtype[Any]) -> tuple[Array, Array]:
 def assert_same(got: Array, wanted: Array, zeros_differ: bool = False) -> None:
     wanted = np.asarray(wanted)
     assert got.dtype == wanted.dtype
+    with np.errstate(all="ignore"):
+        _assert_same(got, wanted, zeros_differ)
+
+
+def _assert_same(got: Array, wanted: Array, zeros_differ: bool) -> None:
     if dtypes.kind(got.dtype) == "f":
         nan = np.isnan(wanted.astype(np.float64))
         np.testing.assert_array_equal(np.isnan(got.astype(np.float64)), nan)
@@ -165,7 +170,7 @@ def assert_same(got: Array, wanted: Array, zeros_differ: bool = False) -> None:
 _UNARY = {
     "f": [ew.neg, ew.absolute, ew.sign, ew.floor, ew.ceil, ew.truncate, ew.round_even,
           ew.sqrt, ew.is_finite, ew.copy, ew.stop_gradient],
-    "i": [ew.neg, ew.absolute, ew.sign, ew.bit_not, ew.popcount],
+    "i": [ew.neg, ew.absolute, ew.sign, ew.bit_not],
     "u": [ew.neg, ew.absolute, ew.sign, ew.bit_not, ew.popcount],
     "b": [ew.bit_not],
 }  # fmt: skip

@@ -19,7 +19,7 @@ class Affine:
     terms: dict[Node, int]
 
     def plus(self, other: Affine, factor: int) -> Affine:
-        """self + factor · other"""
+        """Self + factor · other"""
         terms = dict(self.terms)
         for axis, coefficient in other.terms.items():
             terms[axis] = terms.get(axis, 0) + factor * coefficient

@@ -56,9 +56,11 @@ class KernelPlan:
       block: the kernel's statements (see `lower/place.py`).
       ranges: for each value its ranges, which are the axes of its array.
       affine: the indices that are affine.
+      views: the loads and stores that are strided views of their buffers.
       contractions: the reduces that are done as matrix products.
-      skipped: the products that only they use.
+      needed: what is computed: no index of a view, no product of a contraction.
       extents: how much of each range one block takes.
+      released: the values that nothing needs after a statement.
     """
 
     def __init__(self, kernel: Kernel, limit: int = BLOCK_BYTES) -> None:
@@ -73,12 +75,20 @@ class KernelPlan:
             store: _store_ranges(kernel, store, self.ranges) for store in kernel.stores
         }
         self.contractions = {n for n in nodes if self._is_contraction(n)}
-        self.skipped = self._only_contracted(nodes)
+        self.views: set[Node | Store] = {
+            n
+            for n in nodes
+            if n.op is load_p and len(n.src) == 2 and n.src[1] in self.affine
+        }
+        self.views |= {store for store in kernel.stores if self._is_view(store)}
+        self.needed = self._find_needed()
         self.extents = self._choose_extents(nodes, order, limit)
         self.blocked = {
             r for r, extent in self.extents.items() if extent < axis_of(r).size
         }
         self.written = frozenset(store.buffer for store in kernel.stores)
+        self.released: dict[Statement, list[Node]] = {}
+        self._find_last_uses(self.block, set())
 
     def _is_contraction(self, node: Node) -> bool:
         """Is it a sum of a product that is larger than both of its operands?"""
@@ -92,10 +102,70 @@ class KernelPlan:
         closed_alone = [r for r in node.src[1:] if r not in covered]
         return not closed_alone and all(len(self.ranges[s]) < size for s in value.src)
 
-    def _only_contracted(self, nodes: Sequence[Node]) -> set[Node]:
-        needed = {s for n in nodes if n not in self.contractions for s in n.src}
-        needed |= {e for store in self.kernel.stores for e in store.expressions}
-        return {n.src[0] for n in self.contractions} - needed
+    def _is_view(self, store: Store) -> bool:
+        """Does it hit every element once, at an affine index?"""
+        form = self.affine.get(store.index)
+        if form is None or store.valid is not None or store.combine:
+            return False
+        low, high = form.bounds()
+        inside = 0 <= low <= high < self.kernel.buffers[store.buffer].size
+        return inside and _each_once(form, self.store_ranges[store])
+
+    def _find_needed(self) -> set[Node]:
+        pending: list[Node] = []
+        for store in self.kernel.stores:
+            viewed = store in self.views
+            pending += [store.value] if viewed else store.expressions
+        needed: set[Node] = set()
+        while pending:
+            node = pending.pop()
+            if node in needed or node.op is param_p:
+                continue
+            needed.add(node)
+            if node in self.contractions:
+                pending += [*node.src[0].src, *node.src[1:]]
+            elif node not in self.views:
+                pending += node.src
+        return needed
+
+    def _find_last_uses(self, block: Sequence[Statement], kept: set[Node]) -> set[Node]:
+        """Fills `released` for a block and those inside; the values that it uses.
+
+        Values of the block that are `kept` are used by the loop around it.
+        """
+        last: dict[Node, Statement] = {}
+        for statement in block:
+            own = self._operands(statement)
+            used = set(own)
+            if isinstance(statement, (Loop, ReduceLoop)):
+                used |= self._find_last_uses(statement.body, own)
+                for node in own.intersection(_defined(statement.body)):
+                    self._release(node, statement)
+            last.update(dict.fromkeys(used, statement))
+        for node in _defined(block):
+            if node in last and node not in kept:
+                self._release(node, last[node])
+        return set(last)
+
+    def _release(self, node: Node, after: Statement) -> None:
+        # What does not vary with a blocked range is kept for its next block.
+        if self.blocked <= set(self.ranges[node]):
+            self.released.setdefault(after, []).append(node)
+
+    def _operands(self, statement: Statement) -> set[Node]:
+        """The values that a statement itself uses."""
+        if isinstance(statement, Let):
+            node = statement.node
+            unused = node not in self.needed or node in self.views
+            return set() if unused else set(node.src)
+        if isinstance(statement, Store):
+            viewed = statement in self.views
+            return {statement.value} if viewed else set(statement.expressions)
+        used: set[Node] = set()
+        for node in statement.reduces if isinstance(statement, ReduceLoop) else ():
+            value = node.src[0]
+            used.update(value.src if node in self.contractions else (value,))
+        return used
 
     def _choose_extents(
         self, nodes: Sequence[Node], order: dict[Node, int], limit: int
@@ -103,12 +173,12 @@ class KernelPlan:
         """The largest value gives up its outermost range first, until all fit."""
         extents = {r: max(axis_of(r).size, 1) for r in order}
         axes = self.kernel.axes
-        values = {
-            (self.ranges[n], n.dtype.itemsize)
-            for n in nodes
-            if n.op is not param_p and n not in self.skipped
+        values = {(self.ranges[n], n.dtype.itemsize) for n in nodes if n in self.needed}
+        values |= {
+            (ranges, INDEX.itemsize)
+            for store, ranges in self.store_ranges.items()
+            if store not in self.views
         }
-        values |= {(ranges, 8) for ranges in self.store_ranges.values()}
         while True:
             sizes = [
                 (prod(extents[r] for r in ranges) * item, ranges)
@@ -125,6 +195,17 @@ class KernelPlan:
             if cut is None:
                 return extents
             extents[cut] = max(extents[cut] * limit // size, 1)
+
+
+def _defined(block: Sequence[Statement]) -> list[Node]:
+    """The values that are computed in a block itself."""
+    found: list[Node] = []
+    for statement in block:
+        if isinstance(statement, Let):
+            found.append(statement.node)
+        elif isinstance(statement, ReduceLoop):
+            found += statement.reduces
+    return found
 
 
 def _loop_order(kernel: Kernel, nodes: Sequence[Node]) -> dict[Node, int]:
@@ -185,6 +266,9 @@ class Evaluation:
                     self._run_block(statement.body)
             else:
                 self._run_reduce(statement)
+            for node in self.plan.released.get(statement, ()):
+                self.values.pop(node, None)
+                self.computed_at.pop(node, None)
 
     def _blocks(self, ranges: Ranges) -> Iterable[None]:
         """Sets `start` and `extent` to each block of the ranges in turn."""
@@ -201,7 +285,7 @@ class Evaluation:
     # Values.
 
     def _compute(self, node: Node) -> None:
-        if node in self.plan.skipped:
+        if node not in self.plan.needed:
             return
         if self.plan.blocked:
             # Computed already, for this same block of the ranges that it depends on?
@@ -248,8 +332,8 @@ class Evaluation:
         index = node.src[1]
         ranges = self.plan.ranges[node]
         buffer = self.buffers[number]
-        form = self.plan.affine.get(index)
-        if form is not None and len(node.src) == 2:
+        if node in self.plan.views:
+            form = self.plan.affine[index]
             self._check_bounds(node, form, buffer.size)
             view = self._view(number, form, ranges)
             copied = self.aliased or number in self.plan.written
@@ -282,7 +366,8 @@ class Evaluation:
         low, high = form.bounds()
         if low < 0 or high >= size:
             raise GraphError(
-                f"a load reads {low} … {high} of a buffer of {size} elements", node.origin
+                f"a load reads {low} … {high} of a buffer of {size} elements",
+                node.origin,
             )
 
     def _checked(self, node: Node, index: Array, size: int) -> Array:
@@ -297,12 +382,10 @@ class Evaluation:
     def _store(self, store: Store) -> None:
         ranges = self.plan.store_ranges[store]
         value = self._value(store.value, ranges)
-        form = self.plan.affine.get(store.index)
-        if form is not None and store.valid is None and not store.combine:
-            low, high = form.bounds()
-            if _each_once(form, ranges) and 0 <= low <= high < self.buffers[store.buffer].size:
-                self._view(store.buffer, form, ranges)[...] = value
-                return
+        if store in self.plan.views:
+            form = self.plan.affine[store.index]
+            self._view(store.buffer, form, ranges)[...] = value
+            return
         shape = self._shape(ranges)
         index = np.broadcast_to(self._value(store.index, ranges), shape).ravel()
         value = np.broadcast_to(value, shape).ravel()

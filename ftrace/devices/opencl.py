@@ -25,7 +25,7 @@ from ftrace.devices.pocl import name_processor
 from ftrace.errors import DeviceError, MissingExtraError, OutOfMemoryError
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.legalize import legalize
-from ftrace.lower.program import CopySlot, Program, RunKernel, Slot
+from ftrace.lower.program import CopySlot, Program
 
 Array = np.ndarray[Any, Any]
 
@@ -74,6 +74,7 @@ def _traits(cl: Any, device: Any) -> Traits:
         max_group=device.max_work_group_size,
         vector=device.native_vector_width_float,
         doubles="cl_khr_fp64" in device.extensions,
+        clang="PoCL" in device.version,
     )
 
 
@@ -103,7 +104,9 @@ class DeviceAllocator(LRUAllocator):
 
     def _obtain(self, nbytes: int) -> Any:
         try:
-            return Memory(self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, nbytes))
+            return Memory(
+                self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, nbytes)
+            )
         except (self.cl.MemoryError, self.cl.LogicError) as error:
             # LogicError: larger than the largest buffer that the device allows.
             raise MemoryError(str(error)) from None
@@ -149,7 +152,9 @@ class OpenCL(Device):
         try:
             yield
         except self.cl.MemoryError as error:
-            raise OutOfMemoryError(f"{self.name} has no memory left: {error}") from error
+            raise OutOfMemoryError(
+                f"{self.name} has no memory left: {error}"
+            ) from error
         except self.cl.Error as error:
             raise DeviceError(f"{self.name} failed: {error}") from error
 
@@ -206,7 +211,7 @@ class OpenCL(Device):
         if not kernels:
             return
         rendered = [render(legalize(k, SUPPORTED), self.traits) for k in kernels]
-        source = program_source(rendered)
+        source = program_source(rendered, self.traits)
         with self.errors():
             built = self.cl.Program(self.context, source).build(
                 options=self.options, cache_dir=False
@@ -235,7 +240,9 @@ class CompiledProgram(Executable):
         self.device = device
         self.program = program
         self.kernels = kernels
-        self.sources = tuple(kernel.rendered.source for kernel in kernels)
+        self.sources = tuple(
+            program_source([kernel.rendered], device.traits) for kernel in kernels
+        )
         self.temporaries = [
             number for number, slot in enumerate(program.slots) if slot.place == "arena"
         ]

@@ -20,7 +20,7 @@ from math import prod
 from ftrace import dtypes
 from ftrace.devices.affine import Affine
 from ftrace.devices.opencl_launch import Traits
-from ftrace.devices.opencl_scalars import C_TYPES, literal
+from ftrace.devices.opencl_types import C_TYPES, literal
 from ftrace.devices.opencl_writer import Sizes, Writer
 from ftrace.lower.kernel import Kernel, axis_of, free_ranges, load_p
 from ftrace.lower.place import Loop, ReduceLoop, Statement
@@ -61,7 +61,10 @@ class Contraction:
 
 
 def find_contraction(
-    kernel: Kernel, block: Sequence[Statement], forms: dict[Node, Affine], traits: Traits
+    kernel: Kernel,
+    block: Sequence[Statement],
+    forms: dict[Node, Affine],
+    traits: Traits,
 ) -> Contraction | None:
     """The kernel as a contraction, if it is one that is worth blocking."""
     loop = _only_reduce(kernel, block)
@@ -147,25 +150,32 @@ def _block_shape(
 def write_contraction(writer: Writer, plan: Contraction) -> Sizes:
     """Writes the kernel; the result is its launch."""
     sizes = _open_blocks(writer, plan)
-    c_type = C_TYPES[plan.total.dtype]
-    vector = f"{c_type}{plan.lanes}" if plan.lanes > 1 else c_type
-    zero = literal(0, plan.total.dtype)
-    cells = [(i, v) for i in range(plan.height) for v in range(plan.vectors)]
-    for i, v in cells:
-        writer.line(f"{vector} c{i}_{v} = {zero};")
+    vector = _vector(plan)
+    for i, v in _cells(plan):
+        writer.line(f"{vector} c{i}_{v} = {literal(0, plan.total.dtype)};")
     loops = [writer.for_loop(r) for r in plan.total.src[1:]]
     writer.open_loops(loops)
     ranges = dict(writer.names)
     columns = _column_vectors(writer, plan, ranges, vector)
     rows = _row_values(writer, plan, ranges)
     writer.used.add(multiply_add := f"multiply_add_{vector}")
-    for i, v in cells:
+    for i, v in _cells(plan):
         cell = f"c{i}_{v}"
         factor = f"({vector})({rows[i]})" if plan.lanes > 1 else rows[i]
         writer.line(f"{cell} = {multiply_add}({factor}, {columns[v]}, {cell});")
     writer.close_loops(len(loops))
     _write_results(writer, plan)
     return sizes
+
+
+def _vector(plan: Contraction) -> str:
+    c_type = C_TYPES[plan.total.dtype]
+    return f"{c_type}{plan.lanes}" if plan.lanes > 1 else c_type
+
+
+def _cells(plan: Contraction) -> list[tuple[int, int]]:
+    """The vectors of a block: (row, number in the row)."""
+    return [(i, v) for i in range(plan.height) for v in range(plan.vectors)]
 
 
 def _open_blocks(writer: Writer, plan: Contraction) -> Sizes:
@@ -181,7 +191,9 @@ def _open_blocks(writer: Writer, plan: Contraction) -> Sizes:
         writer.line(f"const int {letter}_from = get_global_id({dimension}) * {extent};")
         if not cpu:
             writer.line(f"if ({letter}_from >= {size}) return;")
-        writer.line(f"const int {letter}_at = min({letter}_from, {size - extent});")
+        last = size - extent
+        at = f"{letter}_from < {last} ? {letter}_from : {last}"
+        writer.line(f"const int {letter}_at = {at};")
         counts.append(-(-size // extent))
     counts.append(prod(axis_of(axis).size for axis in others))
     writer.unflatten("get_global_id(2)", others)
@@ -205,20 +217,22 @@ def _column_vectors(
         for v in range(plan.vectors):
             names.append(writer.fresh("y"))
             offset = f"{at} + {v * plan.lanes}" if v else at
-            load = f"vload{plan.lanes}(0, b{y.src[0].arg} + {offset})"
+            load = f"load_{vector}(b{y.src[0].arg} + {offset})"
             writer.line(f"const {vector} {names[-1]} = {load};")
+        writer.used.add(f"load_{vector}")
         return names
     array = writer.fresh("y")
-    _fill(writer, y, plan.columns, "n_at", plan.width, array, given)
-    if plan.lanes == 1:
-        return [f"{array}[{v}]" for v in range(plan.vectors)]
-    return [f"vload{plan.lanes}({v}, {array})" for v in range(plan.vectors)]
+    writer.line(f"{vector} {array}[{plan.vectors}];")
+    elements = f"((__private {C_TYPES[y.dtype]} *){array})"
+    _fill(writer, y, plan.columns, "n_at", plan.width, elements, given)
+    return [f"{array}[{v}]" for v in range(plan.vectors)]
 
 
 def _row_values(writer: Writer, plan: Contraction, given: dict[Node, str]) -> list[str]:
     """The elements of x in the block, as scalars."""
     if len(toposort([plan.x])) > UNROLLED:
         array = writer.fresh("x")
+        writer.line(f"{C_TYPES[plan.x.dtype]} {array}[{plan.height}];")
         _fill(writer, plan.x, plan.rows, "m_at", plan.height, array, given)
         return [f"{array}[{i}]" for i in range(plan.height)]
     values: list[str] = []
@@ -237,8 +251,7 @@ def _fill(
     array: str,
     given: dict[Node, str],
 ) -> None:
-    """Computes `value` at `count` positions of an axis into a private array."""
-    writer.line(f"{C_TYPES[value.dtype]} {array}[{count}];")
+    """Computes `value` at `count` positions of an axis into an array."""
     j = writer.fresh("j")
     writer.line("#pragma unroll")
     with writer.braces(f"for (int {j} = 0; {j} < {count}; ++{j})"):
@@ -251,21 +264,16 @@ def _fill(
 def _write_results(writer: Writer, plan: Contraction) -> None:
     """What follows the sum, and the stores, for each result of the block."""
     c_type = C_TYPES[plan.total.dtype]
-    writer.line(f"{c_type} out[{plan.height * plan.width}];")
-    for i in range(plan.height):
-        for v in range(plan.vectors):
-            position = i * plan.vectors + v
-            if plan.lanes > 1:
-                writer.line(f"vstore{plan.lanes}(c{i}_{v}, {position}, out);")
-            else:
-                writer.line(f"out[{position}] = c{i}_{v};")
+    cells = ", ".join(f"c{i}_{v}" for i, v in _cells(plan))
+    writer.line(f"{_vector(plan)} out[{plan.height * plan.vectors}] = {{{cells}}};")
     m, n = writer.range_name(plan.rows), writer.range_name(plan.columns)
     with (
         writer.braces(f"for (int i = m_from - m_at; i < {plan.height}; ++i)"),
         writer.braces(f"for (int j = n_from - n_at; j < {plan.width}; ++j)"),
     ):
         writer.line(f"const int {m} = m_at + i, {n} = n_at + j;")
-        writer.line(f"const {c_type} sum = out[i * {plan.width} + j];")
+        element = f"((__private {c_type} *)out)[i * {plan.width} + j]"
+        writer.line(f"const {c_type} sum = {element};")
         given = {**writer.names, plan.total: "sum"}
         stores = writer.kernel.stores
         roots = [e for store in stores for e in store.expressions]

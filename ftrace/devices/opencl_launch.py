@@ -35,6 +35,7 @@ class Traits:
       max_group: the most work-items of a group.
       vector: how many floats an instruction takes.
       doubles: it computes in float64.
+      clang: its compiler is clang, and vectorises only what clang's builtins say.
     """
 
     cpu: bool
@@ -42,11 +43,12 @@ class Traits:
     max_group: int
     vector: int
     doubles: bool
+    clang: bool
 
     @property
     def group(self) -> int:
         """Work-items of a group that works on one row."""
-        return min(32 if self.cpu else 128, self.max_group)
+        return min(2 * self.vector if self.cpu else 128, self.max_group)
 
     @property
     def enough(self) -> int:
@@ -56,17 +58,28 @@ class Traits:
 
 @dataclass(frozen=True)
 class Launch:
-    """The role of each axis, and how many lanes a group has (0 without groups)."""
+    """How a kernel is spread.
+
+    Attributes:
+      roles: of each axis.
+      lanes: work-items of a group that works on a row; 0 without groups.
+      barriers: loops in the work-items get a barrier, for a compiler that vectorises
+        over work-items.
+    """
 
     roles: dict[Node, str]
     lanes: int = 0
+    barriers: bool = False
 
     def axes(self, role: str) -> tuple[Node, ...]:
         return tuple(axis for axis, given in self.roles.items() if given == role)
 
 
 def choose_launch(
-    kernel: Kernel, block: Sequence[Statement], forms: dict[Node, Affine], traits: Traits
+    kernel: Kernel,
+    block: Sequence[Statement],
+    forms: dict[Node, Affine],
+    traits: Traits,
 ) -> Launch:
     """The roles of the axes of a kernel whose statements are `block`."""
     axes = kernel.axes
@@ -83,8 +96,10 @@ def choose_launch(
     longest = max((_count(loop) for _, loop in loops), default=0)
     along = any(_runs_along_memory(loop, axes, forms) for _, loop in loops)
     if longest >= SHORT_ROW and (points < traits.enough or along):
-        return Launch(dict.fromkeys(axes, "group"), _lanes(longest, traits))
-    return Launch(dict.fromkeys(axes, "item"))
+        roles = dict.fromkeys(axes, "group")
+        return Launch(roles, _lanes(longest, traits), barriers=traits.clang)
+    barriers = traits.clang and bool(loops) and not along
+    return Launch(dict.fromkeys(axes, "item"), barriers=barriers)
 
 
 def _launch_rows(kernel: Kernel, depth: int, traits: Traits) -> Launch:
@@ -95,7 +110,7 @@ def _launch_rows(kernel: Kernel, depth: int, traits: Traits) -> Launch:
         roles = dict.fromkeys(rows, "item") | dict.fromkeys(inside, "serial")
         return Launch(roles)
     roles = dict.fromkeys(rows, "group") | dict.fromkeys(inside, "lane")
-    return Launch(roles, _lanes(length, traits))
+    return Launch(roles, _lanes(length, traits), barriers=traits.clang)
 
 
 def _lanes(length: int, traits: Traits) -> int:

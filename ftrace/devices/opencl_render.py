@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from ftrace import dtypes
 from ftrace.devices.opencl_contract import find_contraction, write_contraction
+from ftrace.devices.opencl_helpers import helper_source
 from ftrace.devices.opencl_launch import Traits
-from ftrace.devices.opencl_scalars import C_TYPES, helper_source
+from ftrace.devices.opencl_loops import write_loops
+from ftrace.devices.opencl_types import C_TYPES
 from ftrace.devices.opencl_writer import Writer
 from ftrace.errors import DeviceError
 from ftrace.lower.kernel import Kernel
@@ -32,15 +34,12 @@ class Rendered:
     global_size: tuple[int, ...]
     local_size: tuple[int, ...]
 
-    @property
-    def source(self) -> str:
-        return program_source([self])
 
-
-def program_source(kernels: Sequence[Rendered]) -> str:
+def program_source(kernels: Sequence[Rendered], traits: Traits) -> str:
     """One source text with several kernels and the helpers of all of them."""
     helpers = sorted({name for kernel in kernels for name in kernel.helpers})
-    parts = ["#pragma OPENCL FP_CONTRACT OFF\n", *map(helper_source, helpers)]
+    functions = [helper_source(name, traits.clang) for name in helpers]
+    parts = ["#pragma OPENCL FP_CONTRACT OFF\n", *functions]
     return "\n".join([*parts, *dict.fromkeys(kernel.function for kernel in kernels)])
 
 
@@ -64,7 +63,7 @@ def render(kernel: Kernel, traits: Traits) -> Rendered:
     if contraction is not None:
         sizes = write_contraction(writer, contraction)
     else:
-        sizes = writer.write_loops()
+        sizes = write_loops(writer)
     return _finish(writer, *sizes)
 
 
@@ -81,5 +80,9 @@ def _finish(
     digest = hashlib.sha256(f"{text}{global_size}{local_size}".encode()).hexdigest()
     name = f"k{digest[:12]}"
     return Rendered(
-        name, f"__kernel void {name}{text}", frozenset(writer.used), global_size, local_size
+        name,
+        f"__kernel void {name}{text}",
+        frozenset(writer.used),
+        global_size,
+        local_size,
     )

@@ -1,188 +1,72 @@
-"""OpenCL C for scalars: types, literals, and one row per operation.
+"""OpenCL C for scalars: one row per operation.
 
-Bool is a uchar of 0 or 1. A 16-bit float is its bits, a ushort; it is computed in
-float, so that no device needs cl_khr_fp16. Signed integers wrap around: they are added
-and multiplied as unsigned ones. Functions that OpenCL C lacks, or defines otherwise,
-are in `HELPERS`; a kernel's source holds those that it uses.
+A 16-bit float is computed in float, so that no device needs cl_khr_fp16. Signed
+integers wrap around: they are added and multiplied as unsigned ones. Functions are
+those of `opencl_helpers.py`; the names of those that are called are collected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.devices.opencl_types import (
+    C_TYPES,
+    Dtype,
+    is_short_float,
+    literal,
+    wrapping,
+)
 from ftrace.errors import GraphError
 from ftrace.lower.kernel import fma_p
 from ftrace.lower.math.term import RELAXED
 from ftrace.trace.graph import Node, constant_value, is_constant
 
-Dtype = np.dtype[Any]
-
-C_TYPES: dict[Dtype, str] = {
-    dtypes.bool_: "uchar",
-    dtypes.int8: "char", dtypes.int16: "short",
-    dtypes.int32: "int", dtypes.int64: "long",
-    dtypes.uint8: "uchar", dtypes.uint16: "ushort",
-    dtypes.uint32: "uint", dtypes.uint64: "ulong",
-    dtypes.float16: "ushort", dtypes.bfloat16: "ushort",
-    dtypes.float32: "float", dtypes.float64: "double",
-}  # fmt: skip
-
 #: The operations with a row here; `legalize` decomposes every other one.
 SUPPORTED = frozenset(
-    """add sub mul mul_zero div rem neg abs max min sign floor ceil trunc round sqrt
-    eq ne lt le gt ge is_finite and or xor not shl shr sar popcount select cast bitcast
-    copy stop_gradient fma const""".split()
+    [
+        "add",
+        "sub",
+        "mul",
+        "mul_zero",
+        "div",
+        "rem",
+        "neg",
+        "abs",
+        "max",
+        "min",
+        "sign",
+        "floor",
+        "ceil",
+        "trunc",
+        "round",
+        "sqrt",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "is_finite",
+        "and",
+        "or",
+        "xor",
+        "not",
+        "shl",
+        "shr",
+        "sar",
+        "select",
+        "cast",
+        "bitcast",
+        "copy",
+        "stop_gradient",
+        "fma",
+        "const",
+    ]
 )
 
-
-def is_short_float(dtype: Dtype) -> bool:
-    """Is it stored in 16 bits and computed in 32?"""
-    return dtype in (dtypes.float16, dtypes.bfloat16)
-
-
-def _wrapping(dtype: Dtype) -> str:
-    """The unsigned type in which an integer type is added and multiplied."""
-    return "ulong" if dtype.itemsize == 8 else "uint"
-
-
-# Literals.
-
-
-def literal(value: Any, dtype: Dtype) -> str:
-    """A constant of a dtype, to the bit."""
-    scalar = np.asarray(value).astype(dtype)
-    category = dtypes.kind(dtype)
-    if is_short_float(dtype):
-        return f"(ushort){int(scalar.view(np.uint16)):#x}"
-    if category == "f":
-        return _float_literal(scalar, dtype)
-    number = int(scalar)
-    if category == "b" or dtype.itemsize < 4:
-        return f"({C_TYPES[dtype]}){number}"
-    suffix = {"int": "", "long": "L", "uint": "u", "ulong": "UL"}[C_TYPES[dtype]]
-    if category == "i" and number == np.iinfo(dtype).min:
-        return f"({number + 1}{suffix} - 1)"
-    return f"{number}{suffix}" if number >= 0 else f"({number}{suffix})"
-
-
-def _float_literal(scalar: Any, dtype: Dtype) -> str:
-    single = dtype == dtypes.float32
-    if not np.isfinite(scalar):
-        bits = int(scalar.view(np.uint32 if single else np.uint64))
-        return f"as_float({bits:#x}u)" if single else f"as_double({bits:#x}UL)"
-    text = float(scalar).hex() + ("f" if single else "")
-    return f"({text})" if text.startswith("-") else text
-
-
-# Functions.
-
-_HELPER_TEXT = """
-float float_of_half(ushort h) {
-  uint m = h & 0x7fffu;
-  uint normal = (m << 13) + (m < 0x7c00u ? 0x38000000u : 0x70000000u);
-  uint bits = m < 0x400u ? as_uint((float)m * 0x1p-24f) : normal;
-  return as_float(bits | (uint)(h & 0x8000u) << 16);
-}
-ushort half_of_float(float x) {
-  uint bits = as_uint(x), m = bits & 0x7fffffffu;
-  uint rounded = (m + 0xfffu + (m >> 13 & 1u) - 0x38000000u) >> 13;
-  uint h = rounded > 0x7c00u ? 0x7c00u : rounded;
-  h = m < 0x38800000u ? as_uint(as_float(m) + 0.5f) - 0x3f000000u : h;
-  h = m > 0x7f800000u ? 0x7e00u : h;
-  return (ushort)(h | (bits >> 16 & 0x8000u));
-}
-float float_of_bfloat(ushort h) { return as_float((uint)h << 16); }
-ushort bfloat_of_float(float x) {
-  uint bits = as_uint(x), quiet = bits >> 16 | 0x40u;
-  uint rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  return (ushort)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
-}
-"""
-
-
-def _parse_helpers(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for part in text.strip().split("\n}\n"):
-        for line in part.split("\n"):
-            if line and not line.startswith(" ") and "(" in line:
-                name = line.split("(")[0].split()[-1]
-                found[name] = ""
-                current = name
-            found[current] += line + "\n"
-        if not found[current].rstrip().endswith("}"):
-            found[current] += "}\n"
-    return found
-
-
-_HELPERS = _parse_helpers(_HELPER_TEXT)
-
-
-def helper_source(name: str) -> str:
-    """The source of a helper function."""
-    if name in _HELPERS:
-        return _HELPERS[name]
-    kind, _, types = name.partition("_")
-    return {"quotient": _quotient, "remainder": _remainder, "saturate": _saturate,
-            "multiply": _multiply_add}[kind](name, types)  # fmt: skip
-
-
-def _quotient(name: str, c_type: str) -> str:
-    """x/0 is -1, and the least number over -1 wraps around."""
-    unsigned = c_type.startswith("u")
-    negated = "" if unsigned else f"y == -1 ? ({c_type})(0 - (u{c_type})x) : "
-    unsafe = "y == 0" if unsigned else "y == 0 || y == -1"
-    return (
-        f"{c_type} {name}({c_type} x, {c_type} y) {{\n"
-        f"  {c_type} q = x / (({unsafe}) ? ({c_type})1 : y);\n"
-        f"  return y == 0 ? ({c_type})-1 : {negated}q;\n}}\n"
-    )
-
-
-def _remainder(name: str, c_type: str) -> str:
-    """x rem 0 is x."""
-    unsafe = "y == 0" if c_type.startswith("u") else "y == 0 || y == -1"
-    return (
-        f"{c_type} {name}({c_type} x, {c_type} y) {{\n"
-        f"  {c_type} r = x % (({unsafe}) ? ({c_type})1 : y);\n"
-        f"  return y == 0 ? x : r;\n}}\n"
-    )
-
-
-def _saturate(name: str, types: str) -> str:
-    """Float to integer: truncated and clamped; NaN is 0."""
-    source, target = types.split("_")
-    dtype = next(d for d in dtypes.INTEGER if C_TYPES[d] == target)
-    info = np.iinfo(dtype)
-    low, high = literal(info.min, dtype), literal(info.max, dtype)
-    suffix = "f" if source == "float" else ""
-    above = f"{float(int(info.max) + 1).hex()}{suffix}"
-    below = f"{float(info.min).hex()}{suffix}"
-    return (
-        f"{target} {name}({source} x) {{\n"
-        f"  bool inside = x > {below} && x < {above};\n"
-        f"  {target} cut = ({target})(inside ? x : 0);\n"
-        f"  return x >= {above} ? {high} : x <= {below} ? {low} : cut;\n}}\n"
-    )
-
-
-def _multiply_add(name: str, types: str) -> str:
-    """a·b + c, rounded once where that is fast and twice elsewhere; also of vectors."""
-    c_type = types.removeprefix("add_")
-    value = "a * b + c"
-    if c_type.startswith(("int", "long")):
-        a, b, c = (f"as_u{c_type}({x})" for x in "abc")
-        value = f"as_{c_type}({a} * {b} + {c})"
-    return (
-        f"{c_type} {name}({c_type} a, {c_type} b, {c_type} c) {{\n"
-        f"  #pragma OPENCL FP_CONTRACT ON\n  return {value};\n}}\n"
-    )
-
-
-# Rows.
 
 Row = Callable[[Dtype, list[str], set[str]], str]
 
@@ -190,7 +74,7 @@ Row = Callable[[Dtype, list[str], set[str]], str]
 def _infix(symbol: str) -> Row:
     def row(dtype: Dtype, x: list[str], used: set[str]) -> str:
         if dtypes.kind(dtype) in "iu":
-            wide = _wrapping(dtype)
+            wide = wrapping(dtype)
             return f"({C_TYPES[dtype]})(({wide}){x[0]} {symbol} ({wide}){x[1]})"
         return f"{x[0]} {symbol} {x[1]}"
 
@@ -214,30 +98,28 @@ def _row_mul_zero(dtype: Dtype, x: list[str], used: set[str]) -> str:
 def _row_neg(dtype: Dtype, x: list[str], used: set[str]) -> str:
     if dtypes.kind(dtype) == "f":
         return f"-{x[0]}"
-    return f"({C_TYPES[dtype]})(0 - ({_wrapping(dtype)}){x[0]})"
+    return f"({C_TYPES[dtype]})(0 - ({wrapping(dtype)}){x[0]})"
 
 
 def _row_abs(dtype: Dtype, x: list[str], used: set[str]) -> str:
     category = dtypes.kind(dtype)
     if category == "f":
-        return f"fabs({x[0]})"
+        return _helper("fabs")(dtype, x, used)
     if category == "u":
         return x[0]
-    return f"({C_TYPES[dtype]})({x[0]} < 0 ? 0 - ({_wrapping(dtype)}){x[0]} : {x[0]})"
+    return f"({C_TYPES[dtype]})({x[0]} < 0 ? 0 - ({wrapping(dtype)}){x[0]} : {x[0]})"
 
 
 def _row_div(dtype: Dtype, x: list[str], used: set[str]) -> str:
     if dtypes.kind(dtype) == "f":
         return f"{x[0]} / {x[1]}"
-    used.add(name := f"quotient_{C_TYPES[dtype]}")
-    return f"{name}({x[0]}, {x[1]})"
+    return _helper("quotient")(dtype, x, used)
 
 
 def _row_rem(dtype: Dtype, x: list[str], used: set[str]) -> str:
     if dtypes.kind(dtype) == "f":
         return f"fmod({x[0]}, {x[1]})"
-    used.add(name := f"remainder_{C_TYPES[dtype]}")
-    return f"{name}({x[0]}, {x[1]})"
+    return _helper("remainder")(dtype, x, used)
 
 
 def _extremum(symbol: str) -> Row:
@@ -255,8 +137,18 @@ def _row_sign(dtype: Dtype, x: list[str], used: set[str]) -> str:
     return f"{x[0]} > 0 ? {one} : {x[0]} < 0 ? ({c_type})-1 : {x[0]}"
 
 
-def _call(function: str) -> Row:
-    return lambda dtype, x, used: f"{function}({', '.join(x)})"
+def _helper(function: str) -> Row:
+    """A call of a function of `opencl_helpers.py`, made for the type."""
+
+    def row(dtype: Dtype, x: list[str], used: set[str]) -> str:
+        used.add(name := f"{function}_{C_TYPES[dtype]}")
+        return f"{name}({', '.join(x)})"
+
+    return row
+
+
+def _row_is_finite(dtype: Dtype, x: list[str], used: set[str]) -> str:
+    return f"{_row_abs(dtype, x, used)} < {literal(np.inf, dtype)}"
 
 
 def _compare(symbol: str) -> Row:
@@ -272,20 +164,20 @@ def _row_not(dtype: Dtype, x: list[str], used: set[str]) -> str:
 
 
 def _row_shl(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    wide, bits = _wrapping(dtype), 8 * dtype.itemsize
+    wide, bits = wrapping(dtype), 8 * dtype.itemsize
     shifted = f"({C_TYPES[dtype]})(({wide}){x[0]} << {x[1]})"
     return f"({wide}){x[1]} < {bits} ? {shifted} : ({C_TYPES[dtype]})0"
 
 
 def _row_shr(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    wide, bits = _wrapping(dtype), 8 * dtype.itemsize
+    wide, bits = wrapping(dtype), 8 * dtype.itemsize
     unsigned = C_TYPES[np.dtype(f"u{dtype.itemsize}")]
     shifted = f"({C_TYPES[dtype]})(({unsigned}){x[0]} >> {x[1]})"
     return f"({wide}){x[1]} < {bits} ? {shifted} : ({C_TYPES[dtype]})0"
 
 
 def _row_sar(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    wide, last = _wrapping(dtype), 8 * dtype.itemsize - 1
+    wide, last = wrapping(dtype), 8 * dtype.itemsize - 1
     if dtypes.kind(dtype) == "u":
         return _row_shr(dtype, x, used)
     return f"({C_TYPES[dtype]})({x[0]} >> (({wide}){x[1]} > {last} ? {last} : {x[1]}))"
@@ -295,12 +187,13 @@ _ROWS: dict[str, Row] = {
     "add": _row_add, "sub": _infix("-"), "mul": _row_mul, "mul_zero": _row_mul_zero,
     "div": _row_div, "rem": _row_rem, "neg": _row_neg, "abs": _row_abs,
     "max": _extremum(">"), "min": _extremum("<"), "sign": _row_sign,
-    "floor": _call("floor"), "ceil": _call("ceil"), "trunc": _call("trunc"),
-    "round": _call("rint"), "sqrt": _call("sqrt"), "is_finite": _call("isfinite"),
+    "floor": _helper("floor"), "ceil": _helper("ceil"), "trunc": _helper("trunc"),
+    "round": _helper("rint"), "sqrt": _helper("sqrt"), "is_finite": _row_is_finite,
+    "fma": _helper("fma"),
     "eq": _compare("=="), "ne": _compare("!="), "lt": _compare("<"),
     "le": _compare("<="), "gt": _compare(">"), "ge": _compare(">="),
     "and": _bitwise("&"), "or": _bitwise("|"), "xor": _bitwise("^"), "not": _row_not,
-    "shl": _row_shl, "shr": _row_shr, "sar": _row_sar, "popcount": _call("popcount"),
+    "shl": _row_shl, "shr": _row_shr, "sar": _row_sar,
     "copy": lambda dtype, x, used: x[0],
     "stop_gradient": lambda dtype, x, used: x[0],
 }  # fmt: skip
@@ -310,7 +203,9 @@ def combine(op: str, dtype: Dtype, x: str, y: str, used: set[str]) -> str:
     """The expression of a reduce's or a store's operation."""
     if is_short_float(dtype):
         wide = [widen(v, dtype, used) for v in (x, y)]
-        return narrow(_ROWS[op](dtypes.float32, [f"({w})" for w in wide], used), dtype, used)
+        return narrow(
+            _ROWS[op](dtypes.float32, [f"({w})" for w in wide], used), dtype, used
+        )
     return _ROWS[op](dtype, [x, y], used)
 
 
@@ -341,11 +236,8 @@ def expression(node: Node, operands: Sequence[str], used: set[str]) -> str:
 
 
 def _arithmetic(node: Node, dtype: Dtype, x: list[str], used: set[str]) -> str:
-    if node.op is fma_p or node.op.name == "fma":
-        if node.arg != RELAXED:
-            return f"fma({', '.join(x)})"
-        used.add(name := f"multiply_add_{C_TYPES[dtype]}")
-        return f"{name}({', '.join(x)})"
+    if node.op is fma_p and node.arg == RELAXED:
+        return _helper("multiply_add")(dtype, x, used)
     row = _ROWS.get(node.op.name)
     if row is None:
         raise GraphError(f"OpenCL has no row for {node!r}", node.origin)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array, ArrayLike
-from ftrace.errors import AxisError, DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import DtypeError, ShapeError
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as moves
 from ftrace.numpy.axes import (
@@ -20,14 +19,376 @@ from ftrace.numpy.axes import (
     cast,
     check_shape,
     choose,
-    full as filled,
     static_int,
 )
-from ftrace.trace.tracer import Value, asarray, aval_of
+from ftrace.numpy.joining import concatenate as joined
+from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.tracer import broadcast_shapes as common_shape
 
 __all__ = [
     "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank",
     "broadcasted_iota", "collapse", "concatenate", "dtype", "empty", "expand_dims",
-    "full", "full_like", "iota", "ones_like", "pad", "reshape", "rev", "split",
-    "squeeze", "stack", "tile", "transpose", "unstack", "zeros_like",
+    "full", "full_like", "iota", "pad", "reshape", "rev", "split", "squeeze", "stack",
+    "tile", "transpose", "unstack", "zeros_like_array",
 ]  # fmt: skip
+
+Dtype = Any
+
+# Shapes.
+
+
+def dtype(x: Any) -> np.dtype[Any]:
+    """The dtype of a value, or the dtype that a name stands for."""
+    if isinstance(x, (str, type, np.dtype)):
+        return dtypes.canonicalize(dtypes.as_dtype(x))
+    return aval_of(x).dtype
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape to which all of them broadcast, by NumPy's rules.
+
+    Raises:
+      ShapeError: there is none.
+    """
+    checked = [check_shape(shape, "lax.broadcast_shapes") for shape in shapes]
+    return common_shape("lax.broadcast_shapes", checked) if checked else ()
+
+
+def broadcast(operand: Value, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
+    """The operand repeated along new leading axes of these sizes."""
+    shape = check_shape(sizes, "lax.broadcast") + aval_of(operand).shape
+    return moves.broadcast_to(operand, shape, "lax.broadcast")
+
+
+def broadcast_in_dim(
+    operand: Value,
+    shape: Sequence[int],
+    broadcast_dimensions: Sequence[int],
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """The operand in a larger shape.
+
+    Args:
+      operand: the array.
+      shape: of the result.
+      broadcast_dimensions: for each axis of the operand, the axis of the result;
+        ascending.
+      out_sharding: accepted, without effect.
+
+    Raises:
+      ShapeError: a size is neither 1 nor that of its axis in `shape`.
+    """
+    x = as_value(operand)
+    target = check_shape(shape, "lax.broadcast_in_dim")
+    places = canonical_axes(tuple(broadcast_dimensions), len(target), "broadcast_in_dim")
+    if len(places) != x.ndim or list(places) != sorted(places):
+        raise ShapeError(
+            f"lax.broadcast_in_dim: broadcast_dimensions {places} must name an axis of "
+            f"{target} for each axis of {x.shape}, ascending"
+        )
+    if any(n not in (1, target[a]) for n, a in zip(x.shape, places, strict=True)):
+        raise ShapeError(
+            f"lax.broadcast_in_dim: {x.shape} does not fit {target} at the axes "
+            f"{places}: each size must be equal or 1"
+        )
+    missing = [a for a in range(len(target)) if a not in places]
+    return moves.expand(moves.insert_axes(x, missing), target)
+
+
+def broadcast_to_rank(x: Value, rank: int) -> Any:
+    """`x` with leading axes of size 1, up to `rank` axes."""
+    value = as_value(x)
+    return moves.insert_axes(value, range(max(rank - value.ndim, 0)))
+
+
+def reshape(
+    operand: Value,
+    new_sizes: Sequence[int],
+    dimensions: Sequence[int] | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """The same elements in another shape; `dimensions` are permuted first.
+
+    Raises:
+      ShapeError: the shape has another number of elements, or a negative size.
+    """
+    x = as_value(operand)
+    shape = check_shape(new_sizes, "lax.reshape")
+    if any(n < 0 for n in shape):
+        raise ShapeError(
+            f"lax.reshape: the sizes must be given in full, got {shape}; "
+            "ftrace.numpy.reshape takes -1"
+        )
+    if prod(shape) != x.size:
+        raise ShapeError(
+            f"lax.reshape: cannot reshape {x.shape}, which has {x.size} elements, to "
+            f"{shape}, which has {prod(shape)}"
+        )
+    if dimensions is not None:
+        x = transpose(x, dimensions)
+    return moves.reshape(x, shape)
+
+
+def collapse(
+    operand: Value, start_dimension: int, stop_dimension: int | None = None
+) -> Any:
+    """The axes from `start_dimension` up to `stop_dimension` as one."""
+    x = as_value(operand)
+    low, high, _ = slice(start_dimension, stop_dimension).indices(x.ndim)
+    if low >= high:
+        raise ShapeError(
+            f"lax.collapse: axes {start_dimension} to {stop_dimension} of {x.shape} are "
+            "none"
+        )
+    merged = prod(x.shape[low:high])
+    return moves.reshape(x, (*x.shape[:low], merged, *x.shape[high:]))
+
+
+def squeeze(array: Value, dimensions: Sequence[int]) -> Any:
+    """The array without these axes, which have size 1.
+
+    Raises:
+      ShapeError: one has another size.
+    """
+    x = as_value(array)
+    axes = canonical_axes(tuple(dimensions), x.ndim, "lax.squeeze")
+    if any(x.shape[a] != 1 for a in axes):
+        raise ShapeError(
+            f"lax.squeeze: the axes {axes} of {x.shape} must have size 1; use an index "
+            "to choose from a longer one"
+        )
+    return moves.drop_axes(x, axes)
+
+
+def expand_dims(array: Value, dimensions: Sequence[int]) -> Any:
+    """The array with axes of size 1 where the result has the axes `dimensions`."""
+    x = as_value(array)
+    wanted = tuple(dimensions)
+    axes = canonical_axes(wanted, x.ndim + len(wanted), "lax.expand_dims")
+    return moves.insert_axes(x, axes)
+
+
+def transpose(operand: Value, permutation: Sequence[int]) -> Any:
+    """The axes in another order.
+
+    Raises:
+      ShapeError: it is no permutation of them.
+    """
+    x = as_value(operand)
+    axes = tuple(static_int(a, "lax.transpose: permutation") for a in permutation)
+    if sorted(axes) != list(range(x.ndim)):
+        raise ShapeError(
+            f"lax.transpose: {axes} is not a permutation of the axes of {x.shape}"
+        )
+    return moves.permute(x, axes)
+
+
+def rev(operand: Value, dimensions: Sequence[int]) -> Any:
+    """The elements in reverse order along these axes."""
+    x = as_value(operand)
+    return moves.flip(x, canonical_axes(tuple(dimensions), x.ndim, "lax.rev"))
+
+
+def tile(operand: Value, reps: Sequence[int]) -> Any:
+    """The operand repeated as a whole, as often along each axis as `reps` says.
+
+    Raises:
+      ShapeError: there is not one count per axis.
+    """
+    x = as_value(operand)
+    counts = check_shape(reps, "lax.tile")
+    if len(counts) != x.ndim or any(n < 0 for n in counts):
+        raise ShapeError(
+            f"lax.tile: reps {counts} must hold a count for each axis of {x.shape}"
+        )
+    blocks = moves.insert_axes(x, range(0, 2 * x.ndim, 2))
+    pairs = tuple(zip(counts, x.shape, strict=True))
+    blocks = moves.expand(blocks, tuple(n for pair in pairs for n in pair))
+    return moves.reshape(blocks, tuple(n * m for n, m in pairs))
+
+
+# Joining and dividing.
+
+
+def concatenate(operands: Sequence[Value], dimension: int) -> Any:
+    """The operands after each other along one axis.
+
+    Raises:
+      DtypeError: their dtypes differ.
+      ShapeError: they differ in size along another axis.
+    """
+    check_dtypes("concatenate", *operands)
+    return joined(list(operands), axis=dimension)
+
+
+def stack(operands: Sequence[Value], axis: int = 0) -> Any:
+    """The operands, of one shape, along a new axis.
+
+    Raises:
+      ShapeError: their shapes differ.
+    """
+    values = [as_value(x) for x in operands]
+    if any(v.shape != values[0].shape for v in values):
+        raise ShapeError(f"lax.stack: the shapes differ: {[v.shape for v in values]}")
+    place = canonical_axis(axis, values[0].ndim + 1, "lax.stack")
+    return concatenate([moves.insert_axes(v, (place,)) for v in values], place)
+
+
+def unstack(x: Value, axis: int = 0) -> tuple[Any, ...]:
+    """The slices along one axis, without it."""
+    value = as_value(x)
+    place = canonical_axis(axis, value.ndim, "lax.unstack")
+    slices = split(value, [1] * value.shape[place], place)
+    return tuple(moves.drop_axes(part, (place,)) for part in slices)
+
+
+def split(operand: Value, sizes: Sequence[int], axis: int = 0) -> list[Any]:
+    """Consecutive parts of these sizes along one axis.
+
+    Raises:
+      ShapeError: the sizes do not add up to the size of the axis.
+    """
+    x = as_value(operand)
+    place = canonical_axis(axis, x.ndim, "lax.split")
+    parts = check_shape(sizes, "lax.split")
+    if sum(parts) != x.shape[place] or any(n < 0 for n in parts):
+        raise ShapeError(
+            f"lax.split: the sizes {parts} must add up to {x.shape[place]}, the size of "
+            f"axis {place} of {x.shape}"
+        )
+    found: list[Any] = []
+    start = 0
+    for n in parts:
+        found.append(moves.shrink_axis(x, place, start, start + n))
+        start += n
+    return found
+
+
+# Padding.
+
+
+def pad(
+    operand: Value, padding_value: Value, padding_config: Sequence[Sequence[int]]
+) -> Any:
+    """The operand with a value before, after and between its elements.
+
+    Args:
+      operand: the array.
+      padding_value: a scalar of the same dtype.
+      padding_config: for each axis (before, after, between); a negative count before
+        or after takes elements away.
+
+    Raises:
+      ShapeError: there is not one such triple per axis.
+      DtypeError: the dtypes differ.
+    """
+    x = as_value(operand)
+    check_dtypes("pad", x, padding_value)
+    if aval_of(padding_value).shape != ():
+        raise ShapeError(
+            f"lax.pad: padding_value must be a scalar, got {aval_of(padding_value)!r}"
+        )
+    config = [tuple(static_int(n, "lax.pad: each count") for n in c) for c in padding_config]
+    if len(config) != x.ndim or any(len(c) != 3 or c[2] < 0 for c in config):
+        raise ShapeError(
+            f"lax.pad: padding_config must hold for each axis of {x.shape} a triple "
+            f"(before, after, between) with between >= 0, got {config}"
+        )
+    grown = tuple((max(lo, 0), max(hi, 0), gap) for lo, hi, gap in config)
+    result = moves.pad(x, grown)
+    if not _is_zero(padding_value) and any(map(any, grown)):
+        everywhere = moves.full(x.shape, True, dtypes.bool_)
+        result = choose(moves.pad(everywhere, grown), result, padding_value)
+    bounds = [
+        (max(-lo, 0), n - max(-hi, 0))
+        for n, (lo, hi, _) in zip(result.shape, config, strict=True)
+    ]
+    if any(lo > hi for lo, hi in bounds):
+        raise ShapeError(
+            f"lax.pad: {config} takes away more elements than {x.shape} has"
+        )
+    return moves.shrink(result, tuple(bounds))
+
+
+def _is_zero(value: Value) -> bool:
+    """Is it a Python or NumPy number that equals positive zero?"""
+    if not isinstance(value, (bool, int, float, complex, np.generic)):
+        return False
+    return not np.asarray(value).tobytes().strip(b"\0")
+
+
+# New arrays.
+
+
+def full(
+    shape: Sequence[int], fill_value: Value, dtype: Dtype = None, *, sharding: Any = None
+) -> Any:
+    """A scalar at every position.
+
+    Raises:
+      ShapeError: the value is not a scalar.
+    """
+    aval = aval_of(fill_value)
+    if aval.shape != ():
+        raise ShapeError(f"lax.full: fill_value must be a scalar, got {aval!r}")
+    weak = aval.weak_type and dtype is None
+    wanted = aval.dtype if dtype is None else dtypes.canonicalize(dtypes.as_dtype(dtype))
+    target = check_shape(shape, "lax.full")
+    if isinstance(fill_value, (bool, int, float, complex, np.generic)):
+        value = fill_value.item() if isinstance(fill_value, np.generic) else fill_value
+        if wanted != aval.dtype:
+            value = cast(value, wanted)
+        else:
+            return moves.full(target, value, wanted, weak)
+        return moves.broadcast_to(value, target, "lax.full")
+    return moves.broadcast_to(cast(fill_value, wanted, weak), target, "lax.full")
+
+
+def full_like(
+    x: Any,
+    fill_value: Value,
+    dtype: Dtype = None,
+    shape: Sequence[int] | None = None,
+    sharding: Any = None,
+) -> Any:
+    """A scalar at every position of the shape of `x`, in its dtype."""
+    target = x.shape if shape is None and hasattr(x, "shape") else shape
+    known = getattr(x, "dtype", None)
+    if target is None or known is None:
+        aval = aval_of(x)
+        target = aval.shape if target is None else target
+        known = aval.dtype
+    return full(target, fill_value, known if dtype is None else dtype)
+
+
+def zeros_like_array(x: Value) -> Any:
+    """Zeros in the shape and dtype of `x`."""
+    return full_like(x, 0)
+
+
+def empty(shape: Sequence[int], dtype: Dtype, *, out_sharding: Any = None) -> Any:
+    """An array whose elements do not matter; they are zero."""
+    return full(shape, 0, dtype)
+
+
+def iota(dtype: Dtype, size: int) -> Any:
+    """0, 1, 2, … in a dtype."""
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(
+    dtype: Dtype, shape: Sequence[int], dimension: int, *, out_sharding: Any = None
+) -> Any:
+    """The position along one axis, at every position of a shape.
+
+    Raises:
+      DtypeError: the dtype is bool.
+    """
+    wanted = dtypes.canonicalize(dtypes.as_dtype(dtype))
+    if wanted == dtypes.bool_:
+        raise DtypeError("lax.iota: the dtype must be numeric, got bool")
+    sizes = check_shape(shape, "lax.broadcasted_iota")
+    axis = canonical_axis(dimension, len(sizes), "lax.broadcasted_iota")
+    return moves.iota(wanted, sizes, axis)

@@ -103,6 +103,10 @@ def _ones(dtype: np.dtype[Any]) -> bytes:
     return b"\xff" * dtype.itemsize
 
 
+def _zero_like(x: Node) -> Node:
+    return zeros_like(x)
+
+
 def _true_like(x: Node) -> Node:
     return const(True, dtypes.bool_, x.shape)
 
@@ -126,6 +130,10 @@ def _power_of_two(node: Node) -> bool:
     least, greatest = math.frexp(float(info.tiny))[1], math.frexp(float(info.max))[1]
     fraction, exponent = math.frexp(value)  # ±0.5·2ᵉ, whose inverse is ±0.5·2²⁻ᵉ
     return abs(fraction) == 0.5 and least <= 2 - exponent <= greatest
+
+
+def _real(x: Node) -> bool:
+    return not dtypes.is_complex(x.dtype)
 
 
 _ARITHMETIC: Final = (
@@ -162,10 +170,10 @@ _ARITHMETIC: Final = (
     Rule(  # x·0 -> 0, for integers
         "fold_mul_by_zero",
         Pat(mul, X, Pat(const_p, where=is_zero), commutes=True, where=_exact),
-        zeros_like,
+        _zero_like,
     ),
     Rule(  # x - x -> 0, for integers
-        "fold_sub_itself", Pat(sub, X, X, where=_exact), zeros_like
+        "fold_sub_itself", Pat(sub, X, X, where=_exact), _zero_like
     ),
     Rule(  # -(-x) -> x
         "fold_neg_neg", Pat(neg, Pat(neg, X)), lambda x: x
@@ -173,10 +181,10 @@ _ARITHMETIC: Final = (
     Rule(  # x + (-y) -> x - y
         "fold_add_neg",
         Pat(add, X, Pat(neg, Y), commutes=True, where=_kinds("iuf")),
-        sub,
+        lambda x, y: sub(x, y),
     ),
     Rule(  # x - (-y) -> x + y
-        "fold_sub_neg", Pat(sub, X, Pat(neg, Y), where=_kinds("iuf")), add
+        "fold_sub_neg", Pat(sub, X, Pat(neg, Y), where=_kinds("iuf")), lambda x, y: add(x, y)
     ),
     Rule(  # (-x)·c -> x·(-c)
         "fold_mul_neg",
@@ -196,7 +204,7 @@ _ARITHMETIC: Final = (
     Rule(  # (-x)·(-y) -> x·y
         "fold_mul_of_negs",
         Pat(mul, Pat(neg, X), Pat(neg, Y), where=_kinds("iuf")),
-        mul,
+        lambda x, y: mul(x, y),
     ),
     Rule(  # |-x|, ||x|| -> |x|
         "fold_abs",
@@ -237,10 +245,6 @@ _ARITHMETIC: Final = (
 )
 
 
-def _real(x: Node) -> bool:
-    return not dtypes.is_complex(x.dtype)
-
-
 def _select_by_mask(x: Node, mask: Node) -> Node:
     return select(mask, x, zeros_like(x))
 
@@ -249,7 +253,7 @@ _MUL_ZERO: Final = (
     Rule(  # mul_zero(x, 0) -> 0
         "fold_mul_zero_by_zero",
         Pat(mul_zero, X, Pat(const_p, where=lambda n: constant_value(n) == 0), commutes=True),
-        zeros_like,
+        _zero_like,
     ),
     Rule(  # mul_zero(x, c) -> x·c, for c finite and not 0
         "fold_mul_zero_by_constant",
@@ -273,9 +277,19 @@ _MUL_ZERO: Final = (
     Rule(  # mul_zero(x, y) -> x·y, for integers
         "fold_mul_zero_of_integers",
         Pat(mul_zero, X, Y, where=_exact),
-        mul,
+        lambda x, y: mul(x, y),
     ),
 )  # fmt: skip
+
+def _select_of_bools(p: Node, x: Any, y: Any) -> Node | None:
+    return None if x == y else p if x else bit_not(p)
+
+
+def _flat_select(p: Node, x: Node, y: Node) -> Node | None:
+    new_x = x.src[1] if x.op is select and x.src[0] is p else x
+    new_y = y.src[2] if y.op is select and y.src[0] is p else y
+    return None if (new_x, new_y) == (x, y) else select(p, new_x, new_y)
+
 
 _SELECT: Final = (
     Rule(  # select(true, x, y) -> x; select(false, x, y) -> y
@@ -307,21 +321,11 @@ _SELECT: Final = (
 )  # fmt: skip
 
 
-def _select_of_bools(p: Node, x: Any, y: Any) -> Node | None:
-    return None if x == y else p if x else bit_not(p)
-
-
-def _flat_select(p: Node, x: Node, y: Node) -> Node | None:
-    new_x = x.src[1] if x.op is select and x.src[0] is p else x
-    new_y = y.src[2] if y.op is select and y.src[0] is p else y
-    return None if (new_x, new_y) == (x, y) else select(p, new_x, new_y)
-
-
 _BITS: Final = (
     Rule(  # x & 0 -> 0
         "fold_and_zero",
         Pat(bit_and, X, Pat(const_p, where=is_zero), commutes=True),
-        zeros_like,
+        _zero_like,
     ),
     Rule(  # x & ~0 -> x
         "fold_and_ones",
@@ -341,13 +345,13 @@ _BITS: Final = (
     Rule(  # x ^ ~0 -> ~x
         "fold_xor_ones",
         Pat(bit_xor, X, Pat(const_p, where=_all_ones), commutes=True),
-        bit_not,
+        lambda x: bit_not(x),
     ),
     Rule(  # x & x, x | x -> x
         "fold_bits_of_itself", Pat((bit_and, bit_or), X, X), lambda x: x
     ),
     Rule(  # x ^ x -> 0
-        "fold_xor_itself", Pat(bit_xor, X, X), zeros_like
+        "fold_xor_itself", Pat(bit_xor, X, X), _zero_like
     ),
     Rule(  # ~~x -> x
         "fold_not_not", Pat(bit_not, Pat(bit_not, X)), lambda x: x
@@ -469,7 +473,7 @@ _COMPLEX: Final = (
         "fold_conj_conj", Pat(conj, Pat(conj, X)), lambda x: x
     ),
     Rule(  # real(conj(z)) -> real(z)
-        "fold_real_of_conj", Pat(real, Pat(conj, X)), real
+        "fold_real_of_conj", Pat(real, Pat(conj, X)), lambda x: real(x)
     ),
     Rule(  # imag(conj(z)) -> -imag(z)
         "fold_imag_of_conj", Pat(imag, Pat(conj, X)), lambda x: neg(imag(x))

@@ -7,6 +7,7 @@ says which.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 from typing import Any, Final
@@ -43,6 +44,14 @@ ELEMENTWISE: Final[tuple[Primitive, ...]] = tuple(
     if p.family in ("unary", "binary", "compare", "select", "cast")
 )
 
+
+
+_EVERYWHERE = (reshape_p, permute_p, shrink_p, stride_p, expand_p)
+
+
+def of_any_arity(pattern: Callable[[int], Pat]) -> tuple[Pat, ...]:
+    """A pattern for each number of operands that an elementwise primitive has."""
+    return tuple(pattern(n) for n in (1, 2, 3))
 
 
 @lru_cache(maxsize=None, typed=True)
@@ -82,10 +91,6 @@ def evaluate_scalar(node: Node) -> Any:
     with np.errstate(all="ignore"):
         value = node.op.numpy(node.aval.with_shape((1,)), node.arg, *operands)
     return np.asarray(value)[0]
-
-
-def _fold_movement(x: Node) -> Node | None:
-    return move_constant(x.src[0], x.shape) if is_const(x.src[0]) else None
 
 
 def _reduce_constant(x: Node) -> Node | None:
@@ -136,7 +141,7 @@ def _reduces_nothing(node: Node) -> bool:
 CONSTANTS: Final = (
     Rule(  # any value without elements -> constant
         "fold_empty",
-        Pat(name="x", where=_has_no_elements),
+        Pat(name="node", where=_has_no_elements),
         zeros_like,
     ),
     Rule(  # reduce(value without elements) -> the reduction's identity
@@ -151,17 +156,22 @@ CONSTANTS: Final = (
     ),
     Rule(  # op(constants) -> constant
         "fold_constants",
-        Pat(ELEMENTWISE, name="x", every=Pat(const_p)),
+        of_any_arity(lambda n: Pat(ELEMENTWISE, *[Pat(const_p)] * n, name="x")),
         lambda x: const_like(x, evaluate_scalar(x)),
     ),
-    Rule(  # movement(c) -> c; gather(c, …) -> c
+    Rule(  # movement(c) -> c
         "fold_movement_of_constant",
-        Pat((reshape_p, permute_p, shrink_p, stride_p, expand_p, gather_p), name="x"),
-        _fold_movement,
+        Pat(_EVERYWHERE, Pat(const_p, name="c"), name="x"),
+        lambda x, c: move_constant(c, x.shape),
+    ),
+    Rule(  # gather(c, …) -> c
+        "fold_gather_of_constant",
+        Pat(gather_p, name="x", where=lambda n: n.src[0].op is const_p),
+        lambda x: move_constant(x.src[0], x.shape),
     ),
     Rule(  # pad(0) -> 0; shear(0) -> 0
         "fold_padding_of_zero",
-        Pat((pad_p, shear_p, unshear_p), Pat(const_p, where=is_zero), name="x"),
+        Pat((pad_p, shear_p, unshear_p), Pat(const_p, where=is_zero), name="node"),
         zeros_like,
     ),
     Rule(  # sum(c) -> n·c; prod(c) -> cⁿ; max(c), min(c) -> c

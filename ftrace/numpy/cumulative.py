@@ -23,9 +23,7 @@ from ftrace.numpy.axes import (
     cast,
     choose,
     drop_axes,
-    expand,
     full,
-    insert_axes,
     iota,
     no_out,
     pad,
@@ -33,9 +31,9 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.nanreductions import without_nan
 from ftrace.numpy.reductions import chosen_dtype, summed_dtype, widened
+from ftrace.numpy.windows import Window, slide_all
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.movement import Shear, shear_p
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_prod_p
 from ftrace.trace.tracer import Value, bind, elementwise, run_fused
@@ -67,29 +65,18 @@ def scan_axis(
     reach = 1
     while reach < size:
         count = min(RADIX, -(-size // reach))
-        x = combine(windows(x, axis, count, reach, fill, reverse))
-        x = drop_axes(x, (0,))
+        window = _window(count, reach, reverse)
+        around = [window if a == axis else Window(1) for a in range(x.ndim)]
+        x = drop_axes(combine(slide_all(x, around, fill)), (0,))
         reach *= count
     return x
 
 
-def windows(
-    x: Any, axis: int, count: int, dilation: int, fill: Any, reverse: bool
-) -> Any:
-    """(count, *shape): `x` and what stands 1, 2, … times `dilation` before it."""
-    size = x.shape[axis]
+def _window(count: int, dilation: int, reverse: bool) -> Window:
+    """An element and the `count` - 1 before it (after it), `dilation` apart."""
     extra = (count - 1) * dilation
-    pads = [(0, 0, 0)] * x.ndim
-    pads[axis] = (0, extra, 0) if reverse else (extra, 0, 0)
-    z = pad(x, tuple(pads))
-    if fill != 0:
-        position = iota(dtypes.int32, z.shape, axis)
-        edge = full((), size if reverse else extra, dtypes.int32)
-        outside = elementwise(p.ge if reverse else p.lt, position, edge)
-        z = choose(outside, full((), fill, x.dtype), z)
-    z = insert_axes(z, (0,))
-    z = expand(z, (count, *z.shape[1:]))
-    return bind(shear_p, z, arg=Shear(axis + 1, 0, 1, dilation, size))
+    before, after = (0, extra) if reverse else (extra, 0)
+    return Window(count, 1, dilation, before, after)
 
 
 def scan_with(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:

@@ -14,27 +14,23 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.array import Array, ArrayLike
-from ftrace.errors import ArgumentError, IndexBoundsError, ShapeError, ValueRangeError
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.numpy import axes
 from ftrace.numpy.axes import (
     as_value,
-    broadcast_to,
     canonical_axis,
     cast,
     check_shape,
     choose,
     insert_axes,
     iota,
-    move_axis,
     no_out,
     reshape,
     shape_of,
-    static_int,
 )
 from ftrace.numpy.elementwise import common_type, less
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
-from ftrace.numpy.types import concrete_values
-from ftrace.trace.tracer import Tracer, Value, is_value
+from ftrace.trace.tracer import Value, is_value
 
 
 def concatenate(
@@ -208,59 +204,3 @@ def tile(A: Value, reps: int | Sequence[int]) -> Any:  # noqa: N803  (NumPy's na
     pairs = list(zip(counts, value.shape, strict=True))
     repeated = axes.expand(spread, tuple(n for pair in pairs for n in pair))
     return reshape(repeated, tuple(count * size for count, size in pairs))
-
-
-def repeat(
-    a: Value,
-    repeats: Value | Sequence[int],
-    axis: int | None = None,
-    *,
-    total_repeat_length: int | None = None,
-) -> Any:
-    """Each element as often as `repeats` says, along an axis or flattened.
-
-    Args:
-      a: the array.
-      repeats: one number, or one per element.
-      axis: along which to repeat; None flattens first.
-      total_repeat_length: the size of the result; required where `repeats` is traced.
-        What is longer is cut off, what is shorter repeats the last element.
-
-    Raises:
-      ShapeError: there are not as many repeats as elements.
-      ConcretizationTypeError: `repeats` is traced, and the length is not given.
-    """
-    a = as_value(a)
-    if axis is None:
-        a, axis = ravel(a), 0
-    axis = canonical_axis(axis, a.ndim, "repeat")
-    size = a.shape[axis]
-    if isinstance(repeats, Tracer) and total_repeat_length is not None:
-        raise ArgumentError(
-            "repeat: repeats must be known while tracing; pass them as a static "
-            "argument, or repeat by a number"
-        )
-    counts = np.asarray(concrete_values(repeats) if is_value(repeats) else repeats)
-    if isinstance(repeats, Tracer):
-        counts = np.asarray(repeats)
-    if not np.issubdtype(counts.dtype, np.integer) or counts.min(initial=0) < 0:
-        raise ValueRangeError("repeat: repeats must be integers that are not negative")
-    if counts.ndim == 0 or counts.size == 1:
-        result = _repeat_evenly(a, int(counts.reshape(())), axis)
-    elif counts.shape != (size,):
-        raise ShapeError(
-            f"repeat: {counts.size} repeats for axis {axis} of size {size}"
-        )
-    else:
-        result = axes.take_along(a, np.repeat(np.arange(size), counts), axis)
-    return result if total_repeat_length is None else _fit(result, axis, total_repeat_length)
-
-
-def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
-    spread = insert_axes(a, (axis + 1,))
-    shape = [*a.shape[: axis + 1], count, *a.shape[axis + 1 :]]
-    merged = [*a.shape[:axis], a.shape[axis] * count, *a.shape[axis + 1 :]]
-    return reshape(axes.expand(spread, tuple(shape)), tuple(merged))
-
-
-__all__ = ["IndexBoundsError", "broadcast_to", "move_axis", "static_int"]

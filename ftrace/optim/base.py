@@ -107,25 +107,36 @@ def apply_updates(params: Tree, updates: Tree) -> Tree:
     """
 
     def add(param: Any, update: Any) -> Any:
-        if update is None:
+        if param is None or update is None:
             return param
-        return fnp.asarray(param + update, dtype=fnp.asarray(param).dtype)
+        param = fnp.asarray(param)
+        return (param + update).astype(param.dtype)
 
-    return each(add, params, updates)
+    return tree.map(add, params, updates, is_leaf=_is_none)
 
 
 def each(function: Callable[..., Any], first: Tree, *rest: Tree) -> Tree:
-    """`tree.map`, where None in the first tree stands for no update: it stays None."""
+    """`tree.map` over arrays; None in the first tree, for no update, stays None."""
 
-    def apply(x: Any, *others: Any) -> Any:
-        return None if x is None else function(x, *others)
+    def apply(*values: Any) -> Any:
+        if values[0] is None:
+            return None
+        return function(*[fnp.asarray(x) for x in values])
 
-    return tree.map(apply, first, *rest, is_leaf=lambda x: x is None)
+    return tree.map(apply, first, *rest, is_leaf=_is_none)
+
+
+def _is_none(x: Any) -> bool:
+    return x is None
 
 
 def filled(params: Tree, value: Any = 0, dtype: Any = None) -> Tree:
     """A tree like the parameters, full of one value."""
-    return tree.map(lambda p: fnp.full_like(p, value, dtype=dtype), params)
+
+    def fill(param: Any) -> Any:
+        return fnp.full_like(param, value, dtype=dtype)
+
+    return tree.map(fill, params)
 
 
 def zero_count() -> Any:
@@ -163,17 +174,26 @@ def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
     def mask_of(params: Tree) -> Tree:
         return mask(params) if callable(mask) else mask
 
-    def select(flags: Tree, values: Tree) -> Tree:
-        return tree.map(lambda flag, x: x if flag else MaskedNode(), flags, values)
-
     def init(params: Tree) -> MaskedState:
-        return MaskedState(inner.init(select(mask_of(params), params)))
+        return MaskedState(inner.init(_masked_part(mask_of(params), params)))
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
         flags = mask_of(updates)
-        part = None if params is None else select(flags, params)
-        made, own = inner.update(select(flags, updates), state.inner_state, part)
-        merged = tree.map(lambda f, new, old: new if f else old, flags, made, updates)
-        return merged, MaskedState(own)
+        part = None if params is None else _masked_part(flags, params)
+        chosen = _masked_part(flags, updates)
+        made, own = inner.update(chosen, state.inner_state, part)
+        return tree.map(_choose, flags, made, updates), MaskedState(own)
 
     return GradientTransformation(init, update)
+
+
+def _masked_part(flags: Tree, values: Tree) -> Tree:
+    return tree.map(_keep, flags, values)
+
+
+def _keep(flag: Any, value: Tree) -> Tree:
+    return value if flag else MaskedNode()
+
+
+def _choose(flag: Any, new: Tree, old: Tree) -> Tree:
+    return new if flag else old

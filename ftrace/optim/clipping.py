@@ -40,7 +40,6 @@ def clip_by_global_norm(max_norm: Any) -> GradientTransformation:
         small = norm < max_norm
 
         def shorten(x: Any) -> Any:
-            x = fnp.asarray(x)
             return fnp.where(small, x, x / norm.astype(x.dtype) * max_norm)
 
         return each(shorten, updates), state

@@ -23,7 +23,6 @@ from ftrace.optim.base import (
     stateless,
     zero_count,
 )
-from ftrace.trace import tree
 
 
 class CountState(NamedTuple):
@@ -96,8 +95,11 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
         step = fnp.asarray(step_size_fn(state.count))
-        scaled = each(lambda u: step.astype(fnp.asarray(u).dtype) * u, updates)
-        return scaled, CountState(increment(state.count))
+
+        def multiply(update: Any) -> Any:
+            return step.astype(update.dtype) * update
+
+        return each(multiply, updates), CountState(increment(state.count))
 
     return GradientTransformation(init, update)
 
@@ -110,7 +112,8 @@ def scale_by_learning_rate(
         return identity()
     sign = -1 if flip_sign else 1
     if callable(learning_rate):
-        return scale_by_schedule(lambda count: sign * learning_rate(count))
+        schedule: Schedule = learning_rate
+        return scale_by_schedule(lambda count: sign * schedule(count))
     return scale(sign * learning_rate)
 
 
@@ -137,8 +140,12 @@ def add_decayed_weights(
                 "weight decay needs the parameters: call update(grads, state, params)"
             )
         decay = weight_decay(state.count) if scheduled else weight_decay
-        decayed = each(lambda u, p: u + decay * p, updates, params)
-        return decayed, CountState(increment(state.count)) if scheduled else state
+
+        def add(update: Any, param: Any) -> Any:
+            return update + decay * param
+
+        state = CountState(increment(state.count)) if scheduled else state
+        return each(add, updates, params), state
 
     transformation = GradientTransformation(init, update)
     return transformation if mask is None else masked(transformation, mask)
@@ -153,25 +160,41 @@ def _square(x: Any) -> Any:
 
 
 def _running_mean(updates: Tree, means: Tree, decay: Any) -> Tree:
-    return each(lambda u, m: (1 - decay) * u + decay * m, updates, means)
+    def mix(update: Any, mean: Any) -> Any:
+        return (1 - decay) * update + decay * mean
+
+    return each(mix, updates, means)
 
 
 def _running_square(updates: Tree, means: Tree, decay: Any) -> Tree:
-    return each(lambda u, m: (1 - decay) * _square(u) + decay * m, updates, means)
+    def mix(update: Any, mean: Any) -> Any:
+        return (1 - decay) * _square(update) + decay * mean
+
+    return each(mix, updates, means)
 
 
 def _unbiased(means: Tree, decay: Any, count: Any) -> Tree:
     """Running means that began at zero, as if they had begun at the first value."""
     weight = 1 - decay**count
-    return each(lambda m: m / weight.astype(m.dtype), means)
+
+    def divide(mean: Any) -> Any:
+        return mean / weight.astype(mean.dtype)
+
+    return each(divide, means)
 
 
 def _as_dtype(values: Tree, dtype: Any) -> Tree:
-    return values if dtype is None else each(lambda x: x.astype(dtype), values)
+    def convert(x: Any) -> Any:
+        return x.astype(dtype)
+
+    return values if dtype is None else each(convert, values)
 
 
 def _like(values: Tree, others: Tree) -> Tree:
-    return each(lambda x, other: x.astype(other.dtype), values, others)
+    def convert(x: Any, other: Any) -> Any:
+        return x.astype(other.dtype)
+
+    return each(convert, values, others)
 
 
 def trace(
@@ -220,6 +243,9 @@ def scale_by_adam(
     def init(params: Tree) -> AdamState:
         return AdamState(zero_count(), filled(params, dtype=mu_dtype), filled(params))
 
+    def divide(mean: Any, square: Any) -> Any:
+        return mean / (fnp.sqrt(square + eps_root) + eps)
+
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
         count = increment(state.count)
         mu = _running_mean(updates, state.mu, b1)
@@ -231,8 +257,8 @@ def scale_by_adam(
         else:
             mean = _unbiased(mu, b1, count)
         square = _unbiased(nu, b2, count)
-        made = each(lambda m, v: m / (fnp.sqrt(v + eps_root) + eps), mean, square)
-        return made, AdamState(count, _as_dtype(mu, mu_dtype), _like(nu, state.nu))
+        state = AdamState(count, _as_dtype(mu, mu_dtype), _like(nu, state.nu))
+        return each(divide, mean, square), state
 
     return GradientTransformation(init, update)
 
@@ -275,6 +301,9 @@ def scale_by_stddev(
         count = zero_count() if bias_correction else None
         return StddevState(count, filled(params), filled(params, initial_scale))
 
+    def subtract(mean: Any, square: Any) -> Any:
+        return square - _square(mean)
+
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
         mu = mean = _running_mean(updates, state.mu, decay)
         nu = square = _running_square(updates, state.nu, decay)
@@ -282,7 +311,7 @@ def scale_by_stddev(
         if bias_correction:
             count = increment(state.count)
             mean, square = _unbiased(mu, decay, count), _unbiased(nu, decay, count)
-        variance = each(lambda m, v: v - _square(m), mean, square)
+        variance = each(subtract, mean, square)
         made = _over_root(updates, variance, eps, eps_in_sqrt)
         return made, StddevState(count, mu, nu)
 
@@ -305,13 +334,16 @@ def scale_by_rss(
     def init(params: Tree) -> RssState:
         return RssState(filled(params, initial_accumulator_value))
 
+    def add(update: Any, total: Any) -> Any:
+        return _square(update) + total
+
     def divide(update: Any, total: Any) -> Any:
         known = total > 0
         root = fnp.sqrt(fnp.where(known, total + eps, 1))
         return fnp.where(known, update / root, 0)
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        total = each(lambda u, s: _square(u) + s, updates, state.sum_of_squares)
+        total = each(add, updates, state.sum_of_squares)
         return each(divide, updates, total), RssState(total)
 
     return GradientTransformation(init, update)
@@ -328,7 +360,6 @@ def scale_by_lion(
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
         mixed = _running_mean(updates, state.mu, b1)
         mu = _as_dtype(_running_mean(updates, state.mu, b2), mu_dtype)
-        signs = tree.map(fnp.sign, mixed)
-        return signs, LionState(increment(state.count), mu)
+        return each(fnp.sign, mixed), LionState(increment(state.count), mu)
 
     return GradientTransformation(init, update)

@@ -7,7 +7,7 @@
 A key is a uint32 array of shape (2,); `split` and `fold_in` make new ones.
 """
 
-from ftrace.random.choice import categorical
+from ftrace.random.choice import categorical, choice
 from ftrace.random.distributions import (
     cauchy,
     double_sided_maxwell,
@@ -42,7 +42,7 @@ __all__ = [
     "PRNGKey", "clone", "fold_in", "key", "key_data", "key_impl", "split",
     "wrap_key_data",
     "bernoulli", "bits", "rademacher", "randint", "uniform",
-    "categorical",
+    "categorical", "choice",
     "cauchy", "double_sided_maxwell", "exponential", "geometric", "gumbel", "laplace",
     "logistic", "lognormal", "maxwell", "normal", "pareto", "rayleigh", "triangular",
     "truncated_normal", "wald", "weibull_min",

@@ -23,11 +23,11 @@ from ftrace.random.draw import (
     float_info,
     parameter,
 )
+from ftrace.random.threefry import Key, split_in_two
 from ftrace.random.uniform import (
     between,
     between_numbers,
     signs,
-    split_pair,
     unit,
     unit_pair,
 )
@@ -86,15 +86,15 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     return draw(build, check_key("normal", key), shape=shape, dtype=dtype)
 
 
-def gauss(key: Node, shape: Shape, dtype: Dtype) -> Node:
+def gauss(key: Key, shape: Shape, dtype: Dtype) -> Node:
     """√2·erf⁻¹(u), with u uniform in (-1, 1)."""
     one = np.ones((), dtype)
     u = between_numbers(key, float(np.nextafter(-one, one)), 1.0, shape, dtype)
     return mul(const_like(u, math.sqrt(2)), erf_inv(u))
 
 
-def _complex_gauss(key: Node, shape: Shape, dtype: Dtype) -> Node:
-    parts = [gauss(k, shape, real_dtype(dtype)) for k in split_pair(key)]
+def _complex_gauss(key: Key, shape: Shape, dtype: Dtype) -> Node:
+    parts = [gauss(k, shape, real_dtype(dtype)) for k in split_in_two(key)]
     half = const_like(parts[0], math.sqrt(2))
     return make_complex(*[div(part, half) for part in parts])
 
@@ -117,7 +117,7 @@ def truncated_normal(
     return draw(_truncated, key, lower, upper, shape=shape, dtype=dtype)
 
 
-def _truncated(key: Node, lower: Node, upper: Node, shape: Shape, dtype: Dtype) -> Node:
+def _truncated(key: Key, lower: Node, upper: Node, shape: Shape, dtype: Dtype) -> Node:
     lower, upper = cast(lower, dtype), cast(upper, dtype)
     low, high = (erf(div(x, const_like(x, math.sqrt(2)))) for x in (lower, upper))
     u = between(key, low, high, shape, dtype)
@@ -136,7 +136,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) 
     return _draw_scaled(_lognormal, "lognormal", key, (sigma,), shape, dtype)
 
 
-def _lognormal(key: Node, sigma: Node, shape: Shape, dtype: Dtype) -> Node:
+def _lognormal(key: Key, sigma: Node, shape: Shape, dtype: Dtype) -> Node:
     return exp(mul(gauss(key, shape, dtype), sigma))
 
 
@@ -147,7 +147,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     return draw(_maxwell, check_key("maxwell", key), shape=shape, dtype=dtype)
 
 
-def _maxwell(key: Node, shape: Shape, dtype: Dtype) -> Node:
+def _maxwell(key: Key, shape: Shape, dtype: Dtype) -> Node:
     x = gauss(key, (*shape, 3), dtype)
     return reshape(sqrt(reduce_sum(mul(x, x), (len(shape),))), shape)
 
@@ -168,9 +168,9 @@ def double_sided_maxwell(
 
 
 def _signed_maxwell(
-    key: Node, loc: Node, scale: Node, shape: Shape, dtype: Dtype
+    key: Key, loc: Node, scale: Node, shape: Shape, dtype: Dtype
 ) -> Node:
-    length_key, sign_key = split_pair(key)
+    length_key, sign_key = split_in_two(key)
     sample = mul(signs(sign_key, shape, dtype), _maxwell(length_key, shape, dtype))
     loc, scale = (broadcast_to(cast(x, dtype), shape) for x in (loc, scale))
     return add(mul(sample, scale), loc)
@@ -185,8 +185,8 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
     return _draw_scaled(_wald, "wald", key, (mean,), shape, as_float("wald", dtype))
 
 
-def _wald(key: Node, mean: Node, shape: Shape, dtype: Dtype) -> Node:
-    normal_key, uniform_key = split_pair(key)
+def _wald(key: Key, mean: Node, shape: Shape, dtype: Dtype) -> Node:
+    normal_key, uniform_key = split_in_two(key)
     v = gauss(normal_key, shape, dtype)
     z = unit(uniform_key, shape, dtype)
     y = mul(v, v)
@@ -205,7 +205,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     return _draw_standard(_exponential, "exponential", key, shape, dtype)
 
 
-def _exponential(key: Node, shape: Shape, dtype: Dtype) -> Node:
+def _exponential(key: Key, shape: Shape, dtype: Dtype) -> Node:
     return neg(log1p(neg(unit(key, shape, dtype))))
 
 
@@ -214,7 +214,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     return _draw_standard(_laplace, "laplace", key, shape, dtype)
 
 
-def _laplace(key: Node, shape: Shape, dtype: Dtype) -> Node:
+def _laplace(key: Key, shape: Shape, dtype: Dtype) -> Node:
     low = float(-1.0 + float_info(dtype).epsneg)
     u = between_numbers(key, low, 1.0, shape, dtype)
     return mul(sign(u), log1p(neg(absolute(u))))
@@ -225,12 +225,12 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     return _draw_standard(_logistic, "logistic", key, shape, dtype)
 
 
-def _logistic(key: Node, shape: Shape, dtype: Dtype) -> Node:
+def _logistic(key: Key, shape: Shape, dtype: Dtype) -> Node:
     u = _positive(key, shape, dtype)
     return sub(log(u), log1p(neg(u)))
 
 
-def _positive(key: Node, shape: Shape, dtype: Dtype) -> Node:
+def _positive(key: Key, shape: Shape, dtype: Dtype) -> Node:
     """Uniform in (0, 1): zero becomes the least normal number."""
     tiny = float(float_info(dtype).tiny)
     return between_numbers(key, tiny, 1.0, shape, dtype)
@@ -256,12 +256,12 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: Any = None) -> An
     return draw(build, check_key("gumbel", key), shape=shape, dtype=dtype)
 
 
-def extreme(key: Node, shape: Shape, dtype: Dtype) -> Node:
+def extreme(key: Key, shape: Shape, dtype: Dtype) -> Node:
     """-log(-log(u))."""
     return neg(log(neg(log(_positive(key, shape, dtype)))))
 
 
-def extreme_high(key: Node, shape: Shape, dtype: Dtype) -> Node:
+def extreme_high(key: Key, shape: Shape, dtype: Dtype) -> Node:
     """The same of 1 - u, with more bits where u is small."""
     info = float_info(dtype)
     upper, lower = unit_pair(key, shape, dtype)
@@ -276,7 +276,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     return _draw_standard(_cauchy, "cauchy", key, shape, dtype)
 
 
-def _cauchy(key: Node, shape: Shape, dtype: Dtype) -> Node:
+def _cauchy(key: Key, shape: Shape, dtype: Dtype) -> Node:
     u = between_numbers(key, float(float_info(dtype).eps), 1.0, shape, dtype)
     return tan(mul(const_like(u, math.pi), sub(u, const_like(u, 0.5))))
 
@@ -286,7 +286,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
     return _draw_scaled(_pareto, "pareto", key, (b,), shape, as_float("pareto", dtype))
 
 
-def _pareto(key: Node, b: Node, shape: Shape, dtype: Dtype) -> Node:
+def _pareto(key: Key, b: Node, shape: Shape, dtype: Dtype) -> Node:
     return exp(div(_exponential(key, shape, dtype), b))
 
 
@@ -296,7 +296,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
     return _draw_scaled(_rayleigh, "rayleigh", key, (scale,), shape, dtype)
 
 
-def _rayleigh(key: Node, scale: Node, shape: Shape, dtype: Dtype) -> Node:
+def _rayleigh(key: Key, scale: Node, shape: Shape, dtype: Dtype) -> Node:
     logarithm = log(unit(key, shape, dtype))
     return mul(scale, sqrt(mul(logarithm, const_like(logarithm, -2))))
 
@@ -313,7 +313,7 @@ def weibull_min(
 
 
 def _weibull(
-    key: Node, scale: Node, concentration: Node, shape: Shape, dtype: Dtype
+    key: Key, scale: Node, concentration: Node, shape: Shape, dtype: Dtype
 ) -> Node:
     full = np.broadcast_shapes(shape, scale.shape, concentration.shape)
     waiting = broadcast_to(_exponential(key, shape, dtype), full)
@@ -333,7 +333,7 @@ def triangular(
 
 
 def _triangular(
-    key: Node, left: Node, mode: Node, right: Node, shape: Shape, dtype: Dtype
+    key: Key, left: Node, mode: Node, right: Node, shape: Shape, dtype: Dtype
 ) -> Node:
     u = unit(key, shape, dtype)
     width = sub(right, left)
@@ -358,7 +358,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     return draw(_geometric, check_key("geometric", key), p, shape=shape, dtype=wanted)
 
 
-def _geometric(key: Node, p: Node, shape: Shape, dtype: Dtype) -> Node:
+def _geometric(key: Key, p: Node, shape: Shape, dtype: Dtype) -> Node:
     if not dtypes.is_float(p.dtype):
         p = cast(p, dtypes.default_dtype("f"))
     u = unit(key, shape, p.dtype)
@@ -386,7 +386,7 @@ def _draw_scaled(
 
 
 def _scaled(
-    key: Node, *parameters: Node, sampler: Any, shape: Shape, dtype: Dtype
+    key: Key, *parameters: Node, sampler: Any, shape: Shape, dtype: Dtype
 ) -> Node:
     full = [broadcast_to(cast(x, dtype), shape) for x in parameters]
     return sampler(key, *full, shape, dtype)

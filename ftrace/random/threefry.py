@@ -5,7 +5,8 @@ Source: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as eas
 JAX with `jax_threefry_partitionable`: element number i of an array hashes the 64-bit
 counter i, whatever the shape, so that every bit agrees with JAX.
 
-Everything here takes and returns nodes. A raw key is a uint32 array of shape (2,).
+Everything here takes and returns nodes. A key is a uint32 array of shape (2,), or,
+between the steps of one sampler, its two words as scalars.
 """
 
 from __future__ import annotations
@@ -19,19 +20,22 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives.broadcast import broadcast_leading, expand
 from ftrace.trace.primitives.elementwise import (
     add,
     bit_or,
     bit_xor,
     cast,
+    eq,
+    select,
     shift_left,
     shift_right_logical,
 )
-from ftrace.trace.primitives.movement import pad, reshape, shrink_axis
+from ftrace.trace.primitives.movement import reshape, shrink_axis
 from ftrace.trace.primitives.source import const, const_like, iota
 
 Pair = tuple[Node, Node]
+Key = Node | Pair
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA  # the key schedule's constant, from the paper
@@ -60,18 +64,24 @@ def _rotate_left(x: Node, distance: int) -> Node:
     return bit_or(left, shift_right_logical(x, const_like(x, 32 - distance)))
 
 
-def words(key: Node) -> Pair:
-    """The two words of a raw key."""
-    first, second = shrink_axis(key, 0, 0, 1), shrink_axis(key, 0, 1, 2)
-    return reshape(first, ()), reshape(second, ())
+def words(key: Key) -> Pair:
+    """The two words of a key."""
+    if isinstance(key, tuple):
+        return key
+    return element(key, 0), element(key, 1)
+
+
+def element(x: Node, index: int) -> Node:
+    """`x[index]`."""
+    return reshape(shrink_axis(x, 0, index, index + 1), x.shape[1:])
 
 
 def pair(x: Node, y: Node) -> Node:
     """Two arrays side by side along a new last axis."""
-    sides = [(0, 0, 0)] * x.ndim
-    left = pad(reshape(x, (*x.shape, 1)), (*sides, (0, 1, 0)))
-    right = pad(reshape(y, (*y.shape, 1)), (*sides, (1, 0, 0)))
-    return bit_or(left, right)
+    shape = (*x.shape, 2)
+    side = iota(dtypes.uint32, shape, x.ndim)
+    left, right = (expand(reshape(z, (*z.shape, 1)), shape) for z in (x, y))
+    return select(eq(side, const_like(side, 0)), left, right)
 
 
 def _counters(shape: Shape) -> Pair:
@@ -86,7 +96,7 @@ def _counters(shape: Shape) -> Pair:
 
 
 def seed_key(seed: Node) -> Node:
-    """The raw key of a scalar integer: its bits, high word first."""
+    """The key of a scalar integer: its bits, high word first."""
     if seed.dtype.itemsize == 8:
         high = cast(shift_right_logical(seed, const_like(seed, 32)), dtypes.uint32)
     else:
@@ -94,18 +104,24 @@ def seed_key(seed: Node) -> Node:
     return pair(high, cast(seed, dtypes.uint32))
 
 
-def split_key(key: Node, shape: Shape) -> Node:
-    """Raw keys of shape `shape + (2,)`."""
+def split_key(key: Key, shape: Shape) -> Node:
+    """New keys: an array of shape `shape + (2,)`."""
     return pair(*hash_counters(words(key), *_counters(shape)))
 
 
-def fold_key(key: Node, data: Node) -> Node:
-    """A raw key that depends on a key and a scalar integer."""
+def split_in_two(key: Key) -> tuple[Key, Key]:
+    """Two new keys, by their words."""
+    x, y = hash_counters(words(key), *_counters((2,)))
+    return (element(x, 0), element(y, 0)), (element(x, 1), element(y, 1))
+
+
+def fold_key(key: Key, data: Node) -> Node:
+    """A key that depends on a key and a scalar integer."""
     low = cast(data, dtypes.uint32)
     return pair(*hash_counters(words(key), const(0, dtypes.uint32), low))
 
 
-def random_bits(key: Node, width: int, shape: Shape) -> Node:
+def random_bits(key: Key, width: int, shape: Shape) -> Node:
     """Unsigned integers of 8, 16, 32 or 64 random bits."""
     x, y = hash_counters(words(key), *_counters(shape))
     if width == 64:

@@ -23,7 +23,13 @@ from ftrace.random.draw import (
     float_info,
     parameter,
 )
-from ftrace.random.threefry import random_bits, split_key, unsigned
+from ftrace.random.threefry import (
+    Key,
+    element,
+    random_bits,
+    split_in_two,
+    unsigned,
+)
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import (
@@ -43,7 +49,6 @@ from ftrace.trace.primitives.elementwise import (
     shift_right_logical,
     sub,
 )
-from ftrace.trace.primitives.movement import reshape, shrink_axis
 from ftrace.trace.primitives.source import const, const_like
 from ftrace.trace.tracer import aval_of
 
@@ -67,7 +72,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 # Floats in [0, 1): the bits become the fraction of a number in [1, 2).
 
 
-def unit(key: Node, shape: Shape, dtype: Dtype) -> Node:
+def unit(key: Key, shape: Shape, dtype: Dtype) -> Node:
     """Floats in [0, 1), as many as the dtype's fraction has bits."""
     info = float_info(dtype)
     width = 8 if info.nmant < 8 else info.bits
@@ -80,12 +85,12 @@ def unit(key: Node, shape: Shape, dtype: Dtype) -> Node:
 
 
 def between(
-    key: Node, low: Node, high: Node, shape: Shape, dtype: Dtype, exact: bool = False
+    key: Key, low: Node, high: Node, shape: Shape, dtype: Dtype, exact: bool = False
 ) -> Node:
     """Floats in [low, high).
 
     Args:
-      key: a raw key.
+      key: a key, or its two words.
       low, high: scalars or arrays that broadcast to `shape`.
       shape: of the result.
       dtype: of the result.
@@ -109,7 +114,7 @@ def _scale_exactly(x: Node, width: Node, low: Node) -> Node:
 
 
 def between_numbers(
-    key: Node, low: float, high: float, shape: Shape, dtype: Dtype
+    key: Key, low: float, high: float, shape: Shape, dtype: Dtype
 ) -> Node:
     """Floats in [low, high), for two Python numbers."""
     exact = is_exact_range(low, high, dtype)
@@ -188,17 +193,17 @@ def _integer_bound(x: Any) -> Any:
     return x
 
 
-def _integers(key: Node, low: Node, high: Node, shape: Shape, dtype: Dtype) -> Node:
+def _integers(key: Key, low: Node, high: Node, shape: Shape, dtype: Dtype) -> Node:
     if dtype.itemsize < 4:  # 32 bits have less bias than 8 or 16
         least, greatest = dtypes.limits(dtype)
         low = _clip(cast(low, dtypes.int32), least, greatest)
         high = _clip(cast(high, dtypes.int32), least, greatest + 1)
-        return cast(_offset(key, low, high, shape, dtypes.int32), dtype)
-    return _offset(key, low, high, shape, dtype)
+        return cast(offset_between(key, low, high, shape, dtypes.int32), dtype)
+    return offset_between(key, low, high, shape, dtype)
 
 
-def _offset(key: Node, low: Node, high: Node, shape: Shape, dtype: Dtype) -> Node:
-    """The sum low + (twice `width` random bits) mod (high - low)."""
+def offset_between(key: Key, low: Node, high: Node, shape: Shape, dtype: Dtype) -> Node:
+    """Integers in [low, high): low + (twice as many random bits) mod (high - low)."""
     width = 8 * dtype.itemsize
     low, high = _as_integers(low), _as_integers(high)
     beyond = gt(high, const_like(high, min(dtypes.limits(dtype)[1], _top(high))))
@@ -215,16 +220,9 @@ def _offset(key: Node, low: Node, high: Node, shape: Shape, dtype: Dtype) -> Nod
     multiplier = rem(const_like(span, 1 << (width // 2)), span)
     multiplier = rem(mul(multiplier, multiplier), span)
     span, multiplier = broadcast_to(span, shape), broadcast_to(multiplier, shape)
-    upper, lower = (random_bits(k, width, shape) for k in split_pair(key))
+    upper, lower = (random_bits(k, width, shape) for k in split_in_two(key))
     offset = add(mul(rem(upper, span), multiplier), rem(lower, span))
     return add(broadcast_to(low, shape), cast(rem(offset, span), dtype))
-
-
-def split_pair(key: Node) -> tuple[Node, Node]:
-    """Two new keys."""
-    keys = split_key(key, (2,))
-    first, second = shrink_axis(keys, 0, 0, 1), shrink_axis(keys, 0, 1, 2)
-    return reshape(first, (2,)), reshape(second, (2,))
 
 
 def _top(x: Node) -> int:
@@ -275,7 +273,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
     return draw(_flips, check_key("bernoulli", key), p, shape=shape, mode=mode)
 
 
-def _flips(key: Node, p: Node, shape: Shape, mode: str) -> Node:
+def _flips(key: Key, p: Node, shape: Shape, mode: str) -> Node:
     p = broadcast_to(p, shape)
     if mode == "low":
         return lt(unit(key, shape, p.dtype), p)
@@ -284,11 +282,10 @@ def _flips(key: Node, p: Node, shape: Shape, mode: str) -> Node:
     return lt(mul(lower, step), sub(p, upper))
 
 
-def unit_pair(key: Node, shape: Shape, dtype: Dtype) -> tuple[Node, Node]:
+def unit_pair(key: Key, shape: Shape, dtype: Dtype) -> tuple[Node, Node]:
     """Two arrays of floats in [0, 1)."""
     both = unit(key, (2, *shape), dtype)
-    first, second = shrink_axis(both, 0, 0, 1), shrink_axis(both, 0, 1, 2)
-    return reshape(first, shape), reshape(second, shape)
+    return element(both, 0), element(both, 1)
 
 
 def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
@@ -298,7 +295,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     return draw(signs, check_key("rademacher", key), shape=shape, dtype=wanted)
 
 
-def signs(key: Node, shape: Shape, dtype: Dtype) -> Node:
+def signs(key: Key, shape: Shape, dtype: Dtype) -> Node:
     """-1 or 1."""
     drawn = unit(key, shape, dtypes.default_dtype("f"))
     up = lt(drawn, const_like(drawn, 0.5))

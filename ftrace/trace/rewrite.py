@@ -8,23 +8,23 @@
 
 Patterns are compiled to closures once. Which rules can match at all is looked up by
 the op of a node and the ops of its sources; most nodes have none. A node is looked at
-before its sources (a movement runs down a chain of 50,000 nodes in as many steps) and
-once more if one of them changed.
+before its sources (so that a movement runs down a chain of 50,000 nodes in as many
+steps) and once more if one of them changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ftrace import config
 from ftrace.errors import GraphError
 from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
 
 Captures = dict[str, Node]
-Match = Callable[[Node, Captures], bool]
-MatchSources = Callable[[tuple[Node, ...], Captures], bool]
+Test = Callable[[Node], bool]
+Path = tuple[int, ...]
 
 
 class Pat:
@@ -37,21 +37,17 @@ class Pat:
         with one name match the same node.
       where: a further condition on the node.
       commutes: two sources may also stand the other way round.
-      every: what each source must match, however many there are.
-      some: what one source at least must match; it is the first that does.
     """
 
-    __slots__ = ("commutes", "every", "name", "ops", "some", "src", "where")
+    __slots__ = ("commutes", "name", "ops", "src", "where")
 
     def __init__(
         self,
         op: Any = None,
         *src: Pat,
         name: str | None = None,
-        where: Callable[[Node], bool] | None = None,
+        where: Test | None = None,
         commutes: bool = False,
-        every: Pat | None = None,
-        some: Pat | None = None,
     ) -> None:
         several = isinstance(op, (tuple, list, set, frozenset))
         listed: Iterable[Any] = op if several else (op,)  # type: ignore[assignment]
@@ -60,96 +56,111 @@ class Pat:
         self.name = name
         self.where = where
         self.commutes = commutes and len(src) == 2
-        self.every = every
-        self.some = some
-
-    @property
-    def orders(self) -> tuple[tuple[Pat, ...], ...]:
-        """The patterns of the sources, in each order in which they may stand."""
-        return (self.src, self.src[::-1]) if self.commutes else (self.src,)
-
-    def allows(self, op: Any, source_ops: Sequence[Any]) -> bool:
-        """Can a node of that op over sources of those ops match?"""
-        if not self.takes(op):
-            return False
-        every, some = self.every, self.some
-        if every is not None and not all(every.takes(s) for s in source_ops):
-            return False
-        if some is not None and not any(some.takes(s) for s in source_ops):
-            return False
-        if not self.src:
-            return True
-        return len(self.src) == len(source_ops) and any(
-            all(p.takes(s) for p, s in zip(order, source_ops, strict=True))
-            for order in self.orders
-        )
 
     def takes(self, op: Any) -> bool:
         return self.ops is None or op in self.ops
 
-    def compile(self) -> Match:
-        """A function that says whether a node matches, and fills in the names."""
-        ops, where, name = self.ops, self.where, self.name
-        match_sources = self._compile_sources()
 
-        def match(node: Node, found: Captures) -> bool:
-            if ops is not None and node.op not in ops:
-                return False
-            if name is not None and found.setdefault(name, node) is not node:
-                return False
-            if match_sources is not None and not match_sources(node.src, found):
-                return False
-            return where is None or where(node)
+# A pattern becomes variants, one per order of the sources: plain tests in a row.
 
-        return match
 
-    def _compile_sources(self) -> MatchSources | None:
-        if self.every is not None:
-            return _all_of(self.every.compile())
-        if self.some is not None:
-            return _first_of(self.some.compile())
+class _Variant(NamedTuple):
+    """A pattern in which nothing commutes any more.
+
+    Attributes:
+      root: its root, whose op and number of sources the table has checked.
+      src: the sources of the root; the table has checked their ops.
+      tests: conditions on the root that remain.
+      captures: names, and how to get at the node from the root.
+    """
+
+    root: Pat
+    src: tuple[Pat, ...]
+    tests: tuple[Test, ...]
+    captures: tuple[tuple[str, Callable[[Node], Node]], ...]
+
+    def allows(self, op: Any, source_ops: Sequence[Any]) -> bool:
+        """Can a node of that op over sources of those ops match?"""
+        if not self.root.takes(op):
+            return False
         if not self.src:
-            return None
-        first, *others = [tuple(p.compile() for p in order) for order in self.orders]
-        arity = len(first)
-
-        def match_in_order(src: tuple[Node, ...], found: Captures) -> bool:
-            if len(src) != arity:
-                return False
-            for part, source in zip(first, src, strict=True):
-                if not part(source, found):
-                    return False
             return True
+        return len(self.src) == len(source_ops) and all(
+            p.takes(s) for p, s in zip(self.src, source_ops, strict=True)
+        )
 
-        if not others:
-            return match_in_order
-        left, right = others[0]
-
-        def match_either_way(src: tuple[Node, ...], found: Captures) -> bool:
-            before = found.copy()
-            if match_in_order(src, found):
-                return True
-            found.clear()
-            found.update(before)
-            return len(src) == 2 and left(src[0], found) and right(src[1], found)
-
-        return match_either_way
+    def match(self, node: Node) -> Captures | None:
+        for holds in self.tests:
+            if not holds(node):
+                return None
+        return {name: get(node) for name, get in self.captures}
 
 
-def _all_of(match: Match) -> MatchSources:
-    return lambda src, found: all(match(source, found) for source in src)
+def _variants(pattern: Pat) -> list[_Variant]:
+    return [_variant(parts) for parts in _ordered(pattern, ())]
 
 
-def _first_of(match: Match) -> MatchSources:
-    def match_first(src: tuple[Node, ...], found: Captures) -> bool:
-        for source in src:
-            trial = found.copy()
-            if match(source, trial):
-                found.update(trial)
-                return True
-        return False
+def _ordered(pattern: Pat, path: Path) -> list[dict[Path, Pat]]:
+    """The parts of a pattern by where they stand, root first, for every order."""
+    orders = [pattern.src, pattern.src[::-1]] if pattern.commutes else [pattern.src]
+    found: list[dict[Path, Pat]] = []
+    for order in orders:
+        alternatives = [{path: pattern}]
+        for i, part in enumerate(order):
+            below = _ordered(part, (*path, i))
+            alternatives = [above | more for above in alternatives for more in below]
+        found += alternatives
+    return found
 
-    return match_first
+
+def _variant(parts: Mapping[Path, Pat]) -> _Variant:
+    shape: list[Test] = []
+    conditions: list[Test] = []
+    captures: dict[str, Callable[[Node], Node]] = {}
+    for path, part in parts.items():
+        if len(path) > 1 and part.ops is not None:
+            shape.append(_at(path, _has_op(part.ops)))
+        if len(path) > 0 and part.src:
+            shape.append(_at(path, _has_sources(len(part.src))))
+        if part.where is not None:
+            conditions.append(_at(path, part.where))
+        if part.name is not None:
+            get = _getter(path)
+            if part.name in captures:
+                shape.append(_is_same(captures[part.name], get))
+            captures.setdefault(part.name, get)
+    root = parts[()]
+    src = tuple(parts[(i,)] for i in range(len(root.src)))
+    return _Variant(root, src, (*shape, *conditions), tuple(captures.items()))
+
+
+def _getter(path: Path) -> Callable[[Node], Node]:
+    if not path:
+        return lambda node: node
+    if len(path) == 1:
+        (i,) = path
+        return lambda node: node.src[i]
+    outer, last = _getter(path[:-1]), path[-1]
+    return lambda node: outer(node).src[last]
+
+
+def _at(path: Path, test: Test) -> Test:
+    if not path:
+        return test
+    get = _getter(path)
+    return lambda node: test(get(node))
+
+
+def _has_op(ops: frozenset[Any]) -> Test:
+    return lambda node: node.op in ops
+
+
+def _has_sources(count: int) -> Test:
+    return lambda node: len(node.src) == count
+
+
+def _is_same(x: Callable[[Node], Node], y: Callable[[Node], Node]) -> Test:
+    return lambda node: x(node) is y(node)
 
 
 @dataclass(frozen=True)
@@ -160,17 +171,42 @@ class Rule:
     shape and dtype of what it replaces.
 
     Attributes:
+      pattern: one, or alternatives of which the first that matches counts.
       single_use: the name of a capture that nothing but the match may use, so that
         the rule does not double its work.
     """
 
     name: str
-    pattern: Pat
+    pattern: Pat | tuple[Pat, ...]
     function: Callable[..., Node | None]
     single_use: str | None = None
 
+    @property
+    def patterns(self) -> tuple[Pat, ...]:
+        return self.pattern if isinstance(self.pattern, tuple) else (self.pattern,)
 
-_Candidates = tuple[tuple[Rule, Match], ...]
+
+class _Candidate(NamedTuple):
+    rule: Rule
+    match: Callable[[Node], Captures | None]
+
+
+class _Table(dict[tuple[Any, ...], "list[_Candidate]"]):
+    """(op, ops of the sources) -> the rules that may match; filled as it is asked."""
+
+    def __init__(self, rules: Iterable[tuple[Rule, list[_Variant]]]) -> None:
+        super().__init__()
+        self._rules = list(rules)
+
+    def __missing__(self, key: tuple[Any, ...]) -> list[_Candidate]:
+        op, *source_ops = key
+        self[key] = found = [
+            _Candidate(rule, variant.match)
+            for rule, variants in self._rules
+            for variant in variants
+            if variant.allows(op, source_ops)
+        ]
+        return found
 
 
 class PatternMatcher:
@@ -183,9 +219,10 @@ class PatternMatcher:
             raise GraphError(f"several rules share a name: {', '.join(twice)}")
         self.rules = tuple(rules)
         self.counts_uses = any(rule.single_use for rule in rules)
-        self._compiled = tuple((rule, rule.pattern.compile()) for rule in rules)
-        # For each set of disabled rules: (op, ops of the sources) -> the rules.
-        self._tables: dict[frozenset[str], dict[tuple[Any, ...], _Candidates]] = {}
+        self._variants = [
+            (rule, [v for p in rule.patterns for v in _variants(p)]) for rule in rules
+        ]
+        self._tables: dict[frozenset[str], _Table] = {}
 
     def __add__(self, other: PatternMatcher) -> PatternMatcher:
         return PatternMatcher(self.rules + other.rules)
@@ -196,20 +233,13 @@ class PatternMatcher:
     def __len__(self) -> int:
         return len(self.rules)
 
-    def candidates(self, node: Node, disabled: frozenset[str]) -> _Candidates:
-        """The rules that the ops of a node and of its sources allow."""
+    def candidates(self, disabled: frozenset[str] = frozenset()) -> _Table:
+        """By the ops of a node and of its sources, the rules that may match it."""
         table = self._tables.get(disabled)
         if table is None:
-            table = self._tables.setdefault(disabled, {})
-        key = (node.op, *[source.op for source in node.src])
-        found = table.get(key)
-        if found is None:
-            found = table[key] = tuple(
-                (rule, match)
-                for rule, match in self._compiled
-                if rule.name not in disabled and rule.pattern.allows(key[0], key[1:])
-            )
-        return found
+            enabled = [v for v in self._variants if v[0].name not in disabled]
+            table = self._tables.setdefault(disabled, _Table(enabled))
+        return table
 
     def apply(
         self,
@@ -218,19 +248,26 @@ class PatternMatcher:
         uses: Mapping[Node, int] | None = None,
     ) -> Node | None:
         """The first replacement that a rule gives, or None."""
-        for rule, match in self.candidates(node, disabled):
-            found: Captures = {}
-            if not match(node, found):
-                continue
-            if rule.single_use and uses and uses.get(found[rule.single_use], 1) > 1:
-                continue
-            new = rule.function(**found)
-            if new is None or new is node:
-                continue
-            if new.aval.shape != node.aval.shape or new.dtype != node.dtype:
-                raise GraphError(f"rule {rule.name} turned {node!r} into {new!r}")
-            return new
-        return None
+        key = (node.op, *[source.op for source in node.src])
+        return _first_replacement(node, self.candidates(disabled)[key], uses or {})
+
+
+def _first_replacement(
+    node: Node, candidates: Iterable[_Candidate], uses: Mapping[Node, int]
+) -> Node | None:
+    for rule, match in candidates:
+        found = match(node)
+        if found is None:
+            continue
+        if rule.single_use is not None and uses.get(found[rule.single_use], 1) > 1:
+            continue
+        new = rule.function(**found)
+        if new is None or new is node:
+            continue
+        if new.aval.shape != node.aval.shape or new.dtype != node.dtype:
+            raise GraphError(f"rule {rule.name} turned {node!r} into {new!r}")
+        return new
+    return None
 
 
 _LIMIT = 1000  # replacements per node of the graph, after which rules do not end
@@ -242,12 +279,11 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
     Raises:
       GraphError: the rules do not come to an end.
     """
-    disabled = config.current().disabled_rules
-    users = _Users(outputs) if matcher.counts_uses else None
-    counts = None if users is None else users.counts
-    candidates, apply = matcher.candidates, matcher.apply
+    table = matcher.candidates(config.current().disabled_rules)
     done: dict[Node, Node] = {}
     became: dict[Node, Node | None] = {}  # None: it waits for its sources
+    users = _Users(outputs, became) if matcher.counts_uses else None
+    uses = {} if users is None else users.counts
     limit = _LIMIT * len(toposort(outputs))
     pending = list(outputs)
     with inherited_origin() as take:
@@ -260,14 +296,15 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                 target = became[node]
             else:
                 target = None
-                if candidates(node, disabled):
+                candidates = table[(node.op, *[s.op for s in node.src])]
+                if candidates:
                     take(node)
-                    target = apply(node, disabled, counts)
+                    target = _first_replacement(node, candidates, uses)
+                    if target is not None:
+                        limit -= 1
+                        if users is not None:
+                            users.replaced(node, target)
                 became[node] = target
-                if target is not None:
-                    limit -= 1
-                    if users is not None:
-                        users.replace(node, target, became)
             if target is None:
                 missing = [s for s in node.src if s not in done]
                 if missing:
@@ -280,9 +317,10 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                     pending.pop()
                     continue
                 take(node)
-                became[node] = target = rebuild(node, sources)
+                target = rebuild(node, sources)
                 if users is not None:
-                    users.move(node, target)
+                    users.rebuilt(node, target)
+                became[node] = target
             if target in done:
                 done[node] = done[target]
                 pending.pop()
@@ -304,50 +342,60 @@ def _check_ends(
 
 
 class _Users:
-    """How many nodes use each node, outputs counted too, while a graph is rewritten."""
+    """How many nodes use each node, outputs counted too, while a graph is rewritten.
 
-    def __init__(self, outputs: Sequence[Node]) -> None:
-        self.counts: dict[Node, int] = {}
-        for node in outputs:
-            self.counts[node] = self.counts.get(node, 0) + 1
-        for node in toposort(outputs):
-            self._acquire(node)
+    Two ways in which one node uses another count once.
+    """
 
-    def _acquire(self, node: Node) -> None:
-        self.counts.setdefault(node, 0)
-        for source in set(node.src):
-            self.counts[source] = self.counts.get(source, 0) + 1
-
-    def move(self, node: Node, target: Node) -> None:
-        """`target` takes the place of `node`."""
-        self.counts[target] = self.counts.get(target, 0) + self.counts.get(node, 1)
-        self.counts[node] = 0
-
-    def replace(
-        self, node: Node, target: Node, became: Mapping[Node, Node | None]
+    def __init__(
+        self, outputs: Sequence[Node], became: Mapping[Node, Node | None]
     ) -> None:
-        """The same, where nodes of `target` are new and sources of `node` go."""
-        fresh = [target]
-        while fresh:
-            new = fresh.pop()
-            if new not in self.counts:
-                fresh.extend(s for s in new.src if s not in self.counts)
-                self._acquire(new)
-        self.move(node, target)
-        gone = [node]
-        while gone:
-            for source in set(gone.pop().src):
-                left = _current(source, became)
-                self.counts[left] = self.counts.get(left, 1) - 1
-                if self.counts[left] == 0:
-                    gone.append(left)
+        self.counts: dict[Node, int] = {}
+        self._became = became
+        for node in outputs:
+            self._retain(node)
 
+    def _retain(self, node: Node) -> None:
+        """One more user; a node without any was not there, nor what it uses."""
+        pending = [node]
+        while pending:
+            used = self._current(pending.pop())
+            before = self.counts.get(used, 0)
+            self.counts[used] = before + 1
+            if before == 0:
+                pending.extend(set(used.src))
 
-def _current(node: Node, became: Mapping[Node, Node | None]) -> Node:
-    """What a node became so far."""
-    while (target := became.get(node)) is not None:
-        node = target
-    return node
+    def _release(self, node: Node) -> None:
+        pending = [node]
+        while pending:
+            used = self._current(pending.pop())
+            self.counts[used] = left = self.counts.get(used, 1) - 1
+            if left == 0:
+                pending.extend(set(used.src))
+
+    def _current(self, node: Node) -> Node:
+        """What a node became so far."""
+        while (target := self._became.get(node)) is not None:
+            node = target
+        return node
+
+    def replaced(self, node: Node, target: Node) -> None:
+        """`target` stands where `node` stood; call it before `became` knows."""
+        users = self.counts.pop(node, 0)
+        if users:
+            self._retain(target)
+            self.counts[self._current(target)] += users - 1
+            for source in set(node.src):
+                self._release(source)
+
+    def rebuilt(self, node: Node, target: Node) -> None:
+        """`target` is `node` over what its sources became."""
+        users = self.counts.pop(node, 0)
+        known = self.counts.get(target, 0)
+        self.counts[target] = known + users
+        if known:
+            for source in set(node.src):
+                self._release(source)
 
 
 @dataclass(frozen=True)
@@ -359,14 +407,9 @@ class Spec:
 
     def check(self, outputs: Iterable[Node]) -> None:
         """Raises GraphError naming the first node that no pattern allows."""
-        matcher = PatternMatcher(
-            [Rule(str(i), pattern, _itself) for i, pattern in enumerate(self.patterns)]
-        )
+        rule = Rule(self.name, self.patterns, lambda: None)
+        table = PatternMatcher([rule]).candidates()
         for node in toposort(outputs):
-            candidates = matcher.candidates(node, frozenset())
-            if not any(match(node, {}) for _, match in candidates):
+            candidates = table[(node.op, *[s.op for s in node.src])]
+            if all(match(node) is None for _, match in candidates):
                 raise GraphError(f"{self.name}: {node!r} is not allowed")
-
-
-def _itself(**captures: Node) -> None:
-    return None

@@ -112,6 +112,14 @@ def draws(random: Any) -> dict[str, Draw]:
     add("exact/categorical/vector", "categorical", logits[0], shape=(17,))
     add("exact/categorical/high", "categorical", logits, shape=(2, 3), mode="high")
 
+    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
+    chances = np.array([0.1, 0.0, 0.5, 0.4], np.float32)
+    add("exact/choice", "choice", 10, (3, 4))
+    add("exact/choice/rows", "choice", rows, (2, 2))
+    add("exact/choice/axis", "choice", rows, (5,), axis=1)
+    add("exact/choice/weighted", "choice", rows, (30,), p=chances)
+    add("exact/choice/one", "choice", rows[:, 0])
+
     add("close/normal/complex64", "normal", (9,), "complex64")
     add("close/normal/default", "normal", (2, 3))
     add("close/normal/large", "normal", (300,))

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,7 +92,8 @@ class CPU(Device):
 
     def copy_in(self, array: np.ndarray[Any, Any]) -> Buffer:
         if array.flags.c_contiguous and array.flags.aligned:
-            memory: Any = array.reshape(-1)
+            source: Any = array
+            memory = source.reshape(-1)
             return Buffer(self, memory, memory.nbytes)
         buffer = self.allocate(array.nbytes)
         memory = self.copy_out(buffer, array.dtype, array.size)
@@ -104,33 +105,38 @@ class CPU(Device):
         return memory.view(np.uint8)[: size * dtype.itemsize].view(dtype)
 
     def compile(self, program: Program) -> CPUExecutable:
-        with timed(self.counters, "compile_seconds"):
+        with timed(self.counters, "compile_seconds"), self._lock:
             kernels = self._compile_kernels(program.kernels)
             return CPUExecutable(self, program, kernels)
 
     def _compile_kernels(self, steps: Sequence[RunKernel]) -> list[CompiledKernel]:
-        """The code of each step's kernel; one thread compiles at a time."""
-        with self._lock:
-            missing: dict[Kernel, KernelInfo] = {}
-            for step in steps:
-                if step.kernel in self._kernels:
-                    self._kernels.move_to_end(step.kernel)
-                else:
-                    missing.setdefault(step.kernel, step.info)
-            self._kernels.update(self._compile_missing(missing))
-            self.counters.kernels_compiled += len(missing)
-            self.counters.kernels_cached += len(steps) - len(missing)
-            compiled = [self._kernels[step.kernel] for step in steps]
-            while len(self._kernels) > KERNELS_KEPT:
-                self._kernels.popitem(last=False)
+        """The code of each step's kernel, as kept or as compiled now."""
+        missing: dict[Kernel, KernelInfo] = {}
+        for step in steps:
+            if step.kernel in self._kernels:
+                self._kernels.move_to_end(step.kernel)
+            else:
+                missing.setdefault(step.kernel, step.info)
+        self._kernels.update(self._compile_missing(missing))
+        self.counters.kernels_compiled += len(missing)
+        self.counters.kernels_cached += len(steps) - len(missing)
+        compiled = [self._kernels[step.kernel] for step in steps]
+        while len(self._kernels) > KERNELS_KEPT:
+            self._kernels.popitem(last=False)
         return compiled
 
     def _compile_missing(
         self, missing: dict[Kernel, KernelInfo]
     ) -> dict[Kernel, CompiledKernel]:
         start = time.perf_counter()
-        rendered = [render_kernel(kernel) for kernel in missing]
-        objects = emit_objects([r.text for r in rendered], self.threads)
+        rendered: list[Any] = []
+
+        def texts() -> Iterator[str]:
+            for kernel in missing:
+                rendered.append(render_kernel(kernel))
+                yield rendered[-1].text
+
+        objects = emit_objects(texts(), min(self.threads, len(missing)))
         compiled: dict[Kernel, CompiledKernel] = {}
         for kernel, source, code in zip(missing, rendered, objects, strict=True):
             loaded = link(code, (FUNCTION,))
@@ -176,7 +182,8 @@ class CPUExecutable(Executable):
         self._results = [number_of[slot] for slot in program.outputs]
         temporary = [i for i, slot in enumerate(program.slots) if slot.place == "arena"]
         if temporary:
-            number_of.update(dict.fromkeys(temporary, len(number_of)))
+            arena = len(program.inputs) + len(made)
+            number_of.update(dict.fromkeys(temporary, arena))
             made.append(program.arena)
         size_class = device.memory.size_class
         self._made = [(nbytes, size_class(nbytes)) for nbytes in made]

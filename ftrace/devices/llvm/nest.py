@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling, cut
 from ftrace.devices.llvm.types import Type, mask_type
 from ftrace.devices.llvm.values import At, Opened, Values
-from ftrace.lower.kernel import Store, axis_of
-from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
+from ftrace.devices.llvm.writer import Writer
+from ftrace.lower.kernel import Kernel, Store, axis_of, reduce_p
+from ftrace.lower.place import Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node
 
 #: Iterations whose floats are added one after the other; longer sums are made of
@@ -47,14 +50,39 @@ def identity(op: str, dtype: np.dtype[Any]) -> Any:
     return {"add": 0, "mul": 1, "max": low, "min": high}[op]
 
 
-class Nest:
-    """Emits loops."""
+@dataclass(frozen=True)
+class Span:
+    """A part of a range: its tiles `first` … `last` - 1, in the order of `cut`."""
 
-    def __init__(self, values: Values, tiling: Tiling, fused: frozenset[Node]) -> None:
+    first: str
+    last: str
+
+
+class Nest:
+    """Emits loops.
+
+    Args:
+      values: emits the expressions in them.
+      tiling: how each range runs.
+      fused: products that a sum takes in without rounding them.
+      spans: ranges of which a part runs.
+      single: ranges of which one tile runs: where it begins.
+    """
+
+    def __init__(
+        self,
+        values: Values,
+        tiling: Tiling,
+        fused: frozenset[Node],
+        spans: Mapping[Node, Span] = MappingProxyType({}),
+        single: Mapping[Node, tuple[str, Tiles]] = MappingProxyType({}),
+    ) -> None:
         self.values = values
         self.writer = values.writer
         self.tiling = tiling
-        self.fused = fused  # products that a sum takes in without rounding them
+        self.fused = fused
+        self.spans = spans
+        self.single = single
 
     def block(self, statements: Sequence[Statement]) -> None:
         """Emits the statements in order; a value is made when it is asked for."""
@@ -78,17 +106,43 @@ class Nest:
             masks[-1] = _first_lanes(steps.lanes, tiles.tail)
         opened = Opened(
             node, base, self.writer.level, tiles.copies, max(steps.lanes, 1),
-            lanes=steps.lanes, masks=masks,
+            lanes=steps.lanes, masks=masks, existing=tiles.tail,
         )  # fmt: skip
         self.values.open(opened)
         return opened
 
     def axis(self, loop: Loop) -> None:
-        """All of an axis."""
+        """An axis, or the part of it that was asked for."""
+        if self.values.is_open(loop.axis):
+            self.block(loop.body)
+            return
         steps = self.tiling.of(loop.axis)
-        for tiles in cut(axis_of(loop.axis).size, steps):
+        parts = cut(axis_of(loop.axis).size, steps)
+        span = self.spans.get(loop.axis)
+        if span is not None:
+            self._span(loop, steps, parts, span)
+            return
+        for tiles in parts:
             stop = tiles.start + tiles.count * tiles.width
             self.tiles(loop, steps, tiles, str(tiles.start), str(stop), False)
+
+    def _span(
+        self, loop: Loop, steps: Steps, parts: Sequence[Tiles], span: Span
+    ) -> None:
+        """Those tiles of an axis that are in a span: each part has a loop."""
+        first, writer = 0, self.writer
+        for part in parts:
+            begin = highest(writer, span.first, first) if first else span.first
+            end = span.last
+            if part is not parts[-1]:
+                end = lowest(writer, end, first + part.count)
+            shift = part.start - first * part.width
+            start, stop = (self._scale(t, part.width, shift) for t in (begin, end))
+            self.tiles(loop, steps, part, start, stop, True)
+            first += part.count
+
+    def _scale(self, tile: str, width: int, shift: int) -> str:
+        return self.values.access.sum_terms([(width, tile)], shift)
 
     def tiles(
         self, loop: Loop, steps: Steps, tiles: Tiles, start: str, stop: str, guarded: bool
@@ -121,54 +175,24 @@ class Nest:
         unit = writer.open_loop("%begin", "%end", 1, guarded=True)
         outer = loops[:-1]
         sizes = [*[axis_of(loop.axis).size for loop in outer], chunks]
-        *places, chunk = self._digits(unit.index, sizes)
+        *places, chunk = digits(writer, unit.index, sizes)
         opened = [
             Opened(loop.axis, place, writer.level)
             for loop, place in zip(outer, places, strict=True)
         ]
         for o in opened:
             self.values.open(o)
-        self._chunk(last, steps, parts, chunk, chunks)
+        if chunks == 1:
+            self.axis(last)
+        else:
+            size = self.tiling.chunk
+            first = self._scale(chunk, size, 0)
+            end = lowest(writer, self._scale(chunk, size, size), total)
+            self._span(last, steps, parts, Span(first, end))
         for o in reversed(opened):
             self.values.close(o)
         writer.close_loop(unit)
         return prod(sizes)
-
-    def _digits(self, number: str, sizes: Sequence[int]) -> list[str]:
-        """The number in mixed radix."""
-        digits: list[str] = []
-        pure = self.writer.pure
-        for size in reversed(sizes[1:]):
-            if size == 1:
-                digits.append("0")
-                continue
-            digits.append(pure(f"urem i64 {number}, {size}", number))
-            number = pure(f"udiv i64 {number}, {size}", number)
-        return [number, *reversed(digits)]
-
-    def _chunk(
-        self, loop: Loop, steps: Steps, parts: list[Tiles], chunk: str, chunks: int
-    ) -> None:
-        """The tiles of an axis that make one unit."""
-        if chunks == 1:
-            self.axis(loop)
-            return
-        first, writer, pure = 0, self.writer, self.writer.pure
-        size = self.tiling.chunk
-        low = pure(f"mul i64 {chunk}, {size}", chunk) if size > 1 else chunk
-        for part in parts:
-            name = _declare_extremum(writer, "smax")
-            begin = pure(f"call i64 {name}(i64 {low}, i64 {first})", low)
-            high = pure(f"add i64 {low}, {size}", low)
-            name = _declare_extremum(writer, "smin")
-            end = pure(f"call i64 {name}(i64 {high}, i64 {first + part.count})", high)
-            shift = part.start - first * part.width
-            start, stop = (self._scale(t, part.width, shift) for t in (begin, end))
-            self.tiles(loop, steps, part, start, stop, True)
-            first += part.count
-
-    def _scale(self, tile: str, width: int, shift: int) -> str:
-        return self.values.access.sum_terms([(width, tile)], shift)
 
     # Reduces.
 
@@ -210,6 +234,14 @@ class Nest:
         """Runs over the first of the ranges, and inside over the others."""
         node, *others = ranges
         steps = Steps() if others else self.tiling.of(node)
+        if node in self.single:
+            base, tiles = self.single[node]
+            self.writer.open_scope()
+            opened = self.open(node, base, Steps(0, tiles.copies), tiles)
+            state = self._inside(loop, others, lines, state, opened)
+            self.values.close(opened)
+            self.writer.close_scope()
+            return state
         inner = 1
         for other in others:
             inner *= -(-axis_of(other).size // self.tiling.of(other).width)
@@ -217,19 +249,33 @@ class Nest:
 
             def body(base: str, carried: list[str], tiles: Tiles = tiles) -> list[str]:
                 opened = self.open(node, base, steps, tiles)
-                if not others:
-                    found = self._accumulate(loop, opened, lines, carried)
-                elif lines.rounds and inner >= BLOCK // 4:
+                if others and lines.rounds and inner >= BLOCK // 4:
                     fresh = self._over(loop, others, lines, lines.identities())
                     found = lines.merge(self, carried, fresh)
                 else:
-                    found = self._over(loop, others, lines, carried)
+                    found = self._inside(loop, others, lines, carried, opened)
                 self.values.close(opened)
                 return found
 
+            span = self.spans.get(node)
+            if span is not None:
+                one = Tiles(0, 0, 1, 1)
+                return self._plain_loop(lines, one, span.first, span.last, state, body)
             stop = tiles.start + tiles.count * tiles.width
             state = self._loop(lines, tiles, tiles.start, stop, state, body)
         return state
+
+    def _inside(
+        self,
+        loop: ReduceLoop,
+        others: list[Node],
+        lines: _Lines,
+        state: list[str],
+        opened: Opened,
+    ) -> list[str]:
+        if others:
+            return self._over(loop, others, lines, state)
+        return self._accumulate(loop, opened, lines, state)
 
     def _loop(
         self,
@@ -252,8 +298,7 @@ class Nest:
         width = block * tiles.width
         outer = writer.open_loop(str(start), str(stop), width, lines.carried(state))
         end = writer.pure(f"add i64 {outer.index}, {width}", outer.index)
-        name = _declare_extremum(writer, "smin")
-        end = writer.pure(f"call i64 {name}(i64 {end}, i64 {stop})", end)
+        end = lowest(writer, end, stop)
         fresh = lines.identities()
         fresh = self._plain_loop(lines, tiles, outer.index, end, fresh, body)
         carried = [name for _, _, name in outer.carried]
@@ -348,6 +393,51 @@ def _first_lanes(lanes: int, count: int) -> str:
     return mask_type(lanes).lanewise([lane < count for lane in range(lanes)])
 
 
-def _declare_extremum(writer: Any, name: str) -> str:
+def lowest(writer: Writer, a: str, b: int) -> str:
+    """The lesser of two indices."""
+    return _extremum(writer, "smin", a, b)
+
+
+def highest(writer: Writer, a: str, b: int) -> str:
+    """The greater of two indices."""
+    return _extremum(writer, "smax", a, b)
+
+
+def _extremum(writer: Writer, name: str, a: str, b: int) -> str:
     writer.declare(f"declare i64 @llvm.{name}.i64(i64, i64)")
-    return f"@llvm.{name}.i64"
+    return writer.pure(f"call i64 @llvm.{name}.i64(i64 {a}, i64 {b})", a)
+
+
+def digits(writer: Writer, number: str, sizes: Sequence[int]) -> list[str]:
+    """A number in mixed radix, its highest digit first."""
+    found: list[str] = []
+    for size in reversed(sizes[1:]):
+        if size == 1:
+            found.append("0")
+            continue
+        found.append(writer.pure(f"urem i64 {number}, {size}", number))
+        number = writer.pure(f"udiv i64 {number}, {size}", number)
+    return [number, *reversed(found)] if sizes else []
+
+
+def fused_products(kernel: Kernel, target: Target) -> frozenset[Node]:
+    """Products that only a sum takes: it need not round them."""
+    if not target.fma:
+        return frozenset()
+    nodes = kernel.nodes
+    uses: dict[Node, int] = {}
+    for node in nodes:
+        for source in node.src:
+            uses[source] = uses.get(source, 0) + 1
+    for store in kernel.stores:
+        for root in store.expressions:
+            uses[root] = uses.get(root, 0) + 1
+    return frozenset(
+        node.src[0]
+        for node in nodes
+        if node.op is reduce_p
+        and node.arg == "add"
+        and node.src[0].op.name == "mul"
+        and dtypes.kind(node.dtype) == "f"
+        and uses[node.src[0]] == 1
+    )

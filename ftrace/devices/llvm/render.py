@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ftrace import dtypes
 from ftrace.devices.llvm.facts import Facts
-from ftrace.devices.llvm.nest import Nest
+from ftrace.devices.llvm.nest import Nest, fused_products
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Chooser
 from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
-from ftrace.lower.kernel import Kernel, reduce_p
+from ftrace.lower.kernel import Kernel
 from ftrace.lower.place import place
-from ftrace.trace.graph import Node
 
 #: Operations of elements that pay for waking another thread.
 _WORTH_A_THREAD = 40_000
@@ -49,7 +47,7 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     tiling = Chooser(kernel, block, facts, target).choose()
     writer = Writer()
     values = Values(writer, facts, target, kernel.buffers)
-    nest = Nest(values, tiling, _fused_products(kernel, target))
+    nest = Nest(values, tiling, fused_products(kernel, target))
     units = 1
     if tiling.parallel:
         units = nest.parallel()
@@ -59,25 +57,3 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     head = f'target triple = "{target.triple}"\n'
     return Rendered(head + writer.function(name), units, max(grain, 1))
 
-
-def _fused_products(kernel: Kernel, target: Target) -> frozenset[Node]:
-    """Products that only a sum takes: it need not round them."""
-    if not target.fma:
-        return frozenset()
-    nodes = kernel.nodes
-    uses: dict[Node, int] = {}
-    for node in nodes:
-        for source in node.src:
-            uses[source] = uses.get(source, 0) + 1
-    for store in kernel.stores:
-        for root in store.expressions:
-            uses[root] = uses.get(root, 0) + 1
-    return frozenset(
-        node.src[0]
-        for node in nodes
-        if node.op is reduce_p
-        and node.arg == "add"
-        and node.src[0].op.name == "mul"
-        and dtypes.kind(node.dtype) == "f"
-        and uses[node.src[0]] == 1
-    )

@@ -31,6 +31,7 @@ from ftrace.devices.llvm.pool import pool_ir
 COPY_GRAIN = 1 << 18
 
 _STEP_BYTES = 5 * 8
+_REFERENCE_BYTES = 2 * 8
 
 _RUN = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -127,17 +128,19 @@ class Table:
 
     def __init__(self, steps: Sequence[NativeStep]) -> None:
         references = [pair for step in steps for pair in step.references]
-        most = max((len(step.references) for step in steps), default=0)
         self._references = np.zeros((len(references), 2), np.int64)
-        self._steps = np.zeros((len(steps), 5), np.int64)
         if references:
             self._references[:] = references
-        at = self._references.ctypes.data
-        for row, step in zip(self._steps, steps, strict=True):
+        at: int = self._references.ctypes.data
+        rows: list[tuple[int, ...]] = []
+        for step in steps:
             count = len(step.references)
-            row[:] = (step.kernel, at, count, step.units, step.grain)
-            at += count * 16
-        self._most = most
+            rows.append((step.kernel, at, count, step.units, step.grain))
+            at += count * _REFERENCE_BYTES
+        self._steps = np.zeros((len(steps), 5), np.int64)
+        if rows:
+            self._steps[:] = rows
+        self._most = max((len(step.references) for step in steps), default=0)
         self._header = self._make_header(0, len(steps))
         self.address: int = self._header.ctypes.data
 
@@ -164,7 +167,11 @@ class Runtime:
     """
 
     def __init__(self) -> None:
-        head = object.__basicsize__  # an ndarray's data pointer comes right after it
+        head = object.__basicsize__
+        probe = np.zeros(1)
+        # The data pointer stands first in NumPy's array, after the object's head: part
+        # of NumPy's C interface since its beginning.
+        assert ctypes.c_size_t.from_address(id(probe) + head).value == probe.ctypes.data
         text = pool_ir() + Template(_RUN).substitute(data=head)
         names = ("run", "copy", "parallel", "pool_reset", "pool_workers")
         self._code = link(emit_object(text), names)
@@ -182,7 +189,10 @@ class Runtime:
         self.workers = function("pool_workers", i64)
         self.copy: int = address("copy")
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.reset)
+            os.register_at_fork(after_in_child=self._begin_anew)
+
+    def _begin_anew(self) -> None:  # as a method it keeps the code in memory
+        self.reset()
 
 
 @lru_cache(maxsize=1)

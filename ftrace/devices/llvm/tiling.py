@@ -111,6 +111,9 @@ class Tiling:
 
 _ONE_BY_ONE = Steps()
 
+#: Rows of a tile: more of them, a power of two apart, would push each other out of L1.
+_ROWS = 14
+
 Vector = tuple[Node, int]  # the vector range and its lanes
 
 #: What an operation costs beside an addition.
@@ -289,7 +292,9 @@ class Chooser:
                 inner = active
                 if chosen is not None and statement.axis is chosen[0]:
                     inner = chosen
-                    if not has_reduce(statement.body):
+                    if has_reduce(statement.body):
+                        self._unroll_tile(chosen, tiling)
+                    else:
                         self._unroll_vector(statement, chosen, tiling)
                 self._unroll(statement.body, chosen, inner, tiling)
             elif isinstance(statement, ReduceLoop):
@@ -304,6 +309,41 @@ class Chooser:
         copies = 4 if weight <= 6 else 2 if weight <= 16 else 1
         whole = max(axis_of(loop.axis).size // vector[1], 1)
         tiling.steps[loop.axis] = Steps(vector[1], min(copies, whole))
+
+    def _unroll_tile(self, vector: Vector, tiling: Tiling) -> None:
+        """Reduces inside a vector axis: accumulators for several rows and vectors."""
+        node, lanes = vector
+        rows = self._row_axis(node)
+        height = axis_of(rows).size if rows is not None else 1
+        vectors = -(-axis_of(node).size // lanes)
+        widest = max(r.dtype.itemsize for r in self._reduces())
+        registers = max(widest * lanes // self.target.vector_bytes, 1)
+        m, n = register_tile(height, vectors, self.target, registers)
+        tiling.steps[node] = Steps(lanes, n)
+        if rows is not None:
+            tiling.steps[rows] = Steps(0, m)
+
+    def _reduces(self) -> list[Node]:
+        return [n for n in self.facts.free if n.op is reduce_p]
+
+    def _row_axis(self, vector: Node) -> Node | None:
+        """The axis whose iterations can share most of what a reduce loads."""
+        free = self.facts.free
+        reduces = self._reduces()
+        inside = [
+            n for n in free if n.op is load_p and any(axis_of(r).reduced for r in free[n])
+        ]
+        best, most = None, 0
+        for axis in self.kernel.axes:
+            if axis is vector or not self._may_move(axis):
+                continue
+            if not all(axis in free[r] for r in reduces):
+                continue
+            shared = [n for n in inside if axis not in free[n]]
+            gain = sum(2 if vector in free[n] else 1 for n in shared)
+            if gain > most:
+                best, most = axis, gain
+        return best
 
     def _unroll_reduce(self, loop: ReduceLoop, tiling: Tiling) -> None:
         _, vector = self._best_vector(loop)
@@ -345,6 +385,33 @@ class Chooser:
         worth = -(-_UNIT // each)
         few = -(-outer * tiles // _UNITS)
         tiling.chunk = min(max(worth, few), tiles)
+
+
+def register_tile(
+    rows: int, vectors: int, target: Target, registers: int = 1
+) -> tuple[int, int]:
+    """Rows and vectors of a tile of accumulators that stays in registers.
+
+    A step of the loop over the tile multiplies its rows × vectors, loads each vector
+    and spreads one number per row. Two of either fit in a cycle, and a chain of
+    additions takes four cycles per link: the tile with the fewest cycles in all wins.
+
+    Args:
+      rows, vectors: how many there are to be tiled.
+      registers: that one vector takes.
+    """
+    best = (1, 1)
+    fewest = float("inf")
+    for n in range(1, 5):
+        if n > vectors:
+            break
+        room = (target.registers - 2 - n * registers) // (n * registers)
+        for m in range(1, max(min(room, rows, _ROWS), 1) + 1):
+            steps = -(-rows // m) * -(-vectors // n)
+            cycles = steps * max(m * n * registers, m + n * registers, 8) * 0.5
+            if cycles < fewest * 0.999:
+                best, fewest = (m, n), cycles
+    return best
 
 
 def has_reduce(block: Sequence[Statement]) -> bool:

@@ -43,6 +43,7 @@ class Opened:
       slot: its place in `at`; -1 where it has one copy.
       lanes: of the vector; 0 where it is not the vector range.
       masks: for each copy, the lanes that exist; None is all.
+      existing: how many lanes of the last copy exist; 0 is all.
     """
 
     node: Node
@@ -53,6 +54,7 @@ class Opened:
     slot: int = -1
     lanes: int = 0
     masks: Sequence[str | None] = (None,)
+    existing: int = 0
 
 
 class Values:
@@ -96,6 +98,9 @@ class Values:
             self.vector = None
         del self._open[opened.node]
         self._homes = self._saved.pop()
+
+    def is_open(self, node: Node) -> bool:
+        return node in self._open
 
     def add_buffer(self, number: int, pointer: str, size: int) -> None:
         """Scratch memory, as a buffer that loads can name."""
@@ -239,7 +244,7 @@ class Values:
         if form is not None:
             if first or not self.varies(node):
                 if op is range_p or node not in form.terms:
-                    terms, constant = self._terms(form, at)
+                    terms, constant = self.terms(form, at)
                     return self.access.sum_terms(terms, constant)
             else:
                 stride = self._stride(node)
@@ -249,7 +254,7 @@ class Values:
 
     # Index arithmetic.
 
-    def _terms(self, form: Affine, at: At) -> tuple[list[Term], int]:
+    def terms(self, form: Affine, at: At) -> tuple[list[Term], int]:
         """An index in the first lane: terms that are not constant, and what is."""
         terms: list[Term] = []
         constant = form.constant
@@ -366,7 +371,7 @@ class Values:
         size = buffer.dtype.itemsize
         access = self.access
         if not self.varies(node):
-            terms, constant = self._terms(self.facts.affine[index], at)
+            terms, constant = self.terms(self.facts.affine[index], at)
             p = access.pointer(base, terms, constant, size)
             if valid is not None:
                 p = access.or_zeros(p, self.value(valid, at))
@@ -380,7 +385,7 @@ class Values:
             uniform = self.value(valid, at)
         stride = self._stride(index)
         if stride in (1, -1):
-            terms, constant = self._terms(self.facts.affine[index], at)
+            terms, constant = self.terms(self.facts.affine[index], at)
             if stride < 0:
                 constant -= t.lanes - 1
                 if mask is not None:
@@ -407,7 +412,7 @@ class Values:
         small = self._sizes[number] < 1 << 31
         t = index_type(self.lanes, small)
         if stride is not None:
-            terms, constant = self._terms(form, at)
+            terms, constant = self.terms(form, at)
             p = self.access.pointer(base, terms, constant, size)
             return p, t.lanewise([stride * lane for lane in range(t.lanes)]), t
         # The sum is an element's number where the access is valid: 32 bits hold it
@@ -422,7 +427,7 @@ class Values:
                 if coefficient != 1:
                     part = self.ops.binary("mul", t, part, t.constant(coefficient))
                 total = self.ops.binary("add", t, total, part) if total else part
-        terms, constant = self._terms(uniform, at)
+        terms, constant = self.terms(uniform, at)
         if not terms:
             return self.access.pointer(base, [], 0, size), self._shift(total, t, constant), t
         start = self.access.sum_terms(terms, constant)
@@ -443,7 +448,7 @@ class Values:
         size = store.value.dtype.itemsize
         form = self.facts.affine[store.index]
         if v is None or not any(self.varies(e) for e in store.expressions):
-            terms, constant = self._terms(form, at)
+            terms, constant = self.terms(form, at)
             p = self.access.pointer(base, terms, constant, size)
             if store.valid is not None:
                 p = self.access.or_sink(p, self.value(store.valid, at))
@@ -458,7 +463,7 @@ class Values:
             mask = and_masks(self.ops, v.lanes, valid, mask)
         stride = self._stride(store.index)
         if stride in (1, -1):
-            terms, constant = self._terms(form, at)
+            terms, constant = self.terms(form, at)
             if stride < 0:
                 constant -= v.lanes - 1
                 value = self.ops.reverse(t, value)
@@ -478,7 +483,7 @@ class Values:
     ) -> tuple[str, str, Type]:
         if self.varies(store.index):
             return self._scattered(store.index, base, size, store.buffer, at)
-        terms, constant = self._terms(self.facts.affine[store.index], at)
+        terms, constant = self.terms(self.facts.affine[store.index], at)
         t = index_type(self.lanes, True)
         return self.access.pointer(base, terms, constant, size), t.zero, t
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from ftrace.lower.math import basic, exponential, logarithm, trigonometry
+from ftrace.lower.math import (
+    basic,
+    error,
+    exponential,
+    gamma,
+    inverse,
+    logarithm,
+    power,
+    trigonometry,
+)
 from ftrace.lower.math.term import Term
 from ftrace.trace.graph import Node, inherited_origin, rebuild
 
@@ -40,6 +49,17 @@ _FORMULAS: Final = {
     "sin": trigonometry.sin,
     "cos": trigonometry.cos,
     "tan": trigonometry.tan,
+    "asin": inverse.asin,
+    "acos": inverse.acos,
+    "atan": inverse.atan,
+    "atan2": inverse.atan2,
+    "cbrt": power.cbrt,
+    "pow": power.power,
+    "erf": error.erf,
+    "erfc": error.erfc,
+    "erf_inv": error.erf_inv,
+    "lgamma": gamma.lgamma,
+    "digamma": gamma.digamma,
     "ldexp": exponential.scale_by_power,
     "rsqrt": basic.rsqrt,
     "sign": basic.sign,

@@ -83,7 +83,7 @@ _SINH_DOUBLE: Final = (
 def scale_by_power(y: Term, n: Term) -> Term:
     """y·2ⁿ for an integral |n| ≤ 2·bias, where no `ldexp` exists: y·2^⌊n/2⌋·2^⌈n/2⌉.
 
-    Rounded once, also where the result is denormal, for 1/4 ≤ |y| ≤ 4.
+    Rounded once, also where the result is denormal, for 2^-16 ≤ |y| ≤ 2^16.
     """
     layout = format_of(y)
     exponents = bits_of(n + (layout.magic + 2 * layout.bias))
@@ -94,14 +94,14 @@ def scale_by_power(y: Term, n: Term) -> Term:
 
 
 def _reduce(x: Term) -> tuple[Term, Term, Term]:
-    """r = x - n·ln 2, the integer n, and n + magic."""
+    """r = x - n·ln 2, the integer n, and n + magic, for |x| < 2^(fraction - 3)."""
     high, low = _LN2_SINGLE if x.single else _LN2_DOUBLE
     n, shifted = nearest(x, _LOG2E)
     return fma(n, -low, fma(n, -high, x)), n, shifted
 
 
 def exp_parts(x: Term) -> Pair:
-    """(y, n) with eˣ = y·2ⁿ and y in [0.7, 1.5], for |x| < 2^(fraction - 3)."""
+    """(y, n) with eˣ = y·2ⁿ and y in [0.7, 1.5]."""
     r, n, _ = _reduce(x)
     return polynomial(r, _EXP_SINGLE if x.single else _EXP_DOUBLE), n
 
@@ -121,10 +121,16 @@ def exp(x: Term) -> Term:
 
 def exp2(x: Term) -> Term:
     """2ˣ = 2ⁿ·2ʳ with n = round(x), exact for integers. Degree 6 or 11."""
+    return ldexp(*exp2_parts(x))
+
+
+def exp2_parts(x: Term, rest: Term | None = None) -> Pair:
+    """(y, n) with 2^(x + rest) = y·2ⁿ, for any x and a small rest."""
     low, high = (-151.0, 129.0) if x.single else (-1076.0, 1025.0)
     x = clamp(x, low, high)
     n, _ = nearest(x)
-    return ldexp(polynomial(x - n, _EXP2_SINGLE if x.single else _EXP2_DOUBLE), n)
+    r = x - n if rest is None else x - n + rest
+    return polynomial(r, _EXP2_SINGLE if x.single else _EXP2_DOUBLE), n
 
 
 def expm1(x: Term) -> Term:
@@ -137,6 +143,12 @@ def expm1(x: Term) -> Term:
     whole = fma(part, half, half - 0.5)
     tiny = 2.0**-26 if x.single else 2.0**-55
     return select(abs(x) < tiny, x, whole + whole)
+
+
+def expm1_parts(x: Term, rest: Term) -> Pair:
+    """(p, n) with e^(x + rest) = (1 + p)·2ⁿ, for a small rest."""
+    r, n, _ = _reduce(x)
+    return expm1_polynomial(r + rest), n
 
 
 def expm1_polynomial(r: Term) -> Term:

@@ -35,7 +35,7 @@ _LN2: Final = math.log(2)
 # Where the fraction of x is cut. At 3/4 f is short, which log1p needs; log2 has the
 # least to cancel against k when it is cut at sqrt(1/2).
 _CUT: Final = 0.75
-_CUT_LOG2: Final = math.sqrt(0.5)
+CUT_LOG2: Final = math.sqrt(0.5)
 
 # (log(1 + f) - f + f²/2)/f³ for f in [-1/4, 1/2]: 2^-29.0 of log(1 + f).
 _LOG_SINGLE: Final = (
@@ -105,7 +105,7 @@ def log2(x: Term) -> Term:
 
     The product with 1/ln 2 is carried in two numbers.
     """
-    f, k = split_exponent(x, _CUT_LOG2)
+    f, k = split_exponent(x, CUT_LOG2)
     if x.single:
         return _outside(x, k + fma(f, _LOG2E_SINGLE, f * polynomial(f, _LOG2_SINGLE)))
     half_square, odd = _log_series(f)

@@ -5,11 +5,12 @@ The polynomials are fitted as in `exponential.py`, for |r| ≤ 0.8.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
-from ftrace.lower.math.floats import Pair, bits_of, fast_two_sum, float_of
+from ftrace.lower.math.floats import Pair, bits_of, copy_sign, fast_two_sum, float_of
 from ftrace.lower.math.reduction import reduce_angle, reduce_angle_single
-from ftrace.lower.math.term import Term, eq, fma, mul_add, polynomial, select
+from ftrace.lower.math.term import Term, eq, fma, mul_add, polynomial, round_even, select
 
 # (sin(r) - r)/r³ in r²: 2^-27.7 and 2^-57.5 of sin(r).
 _SIN_SINGLE: Final = (-0.0001950554, 0.00833209511, -0.166666538)
@@ -40,6 +41,24 @@ def sin_cos_parts(x: Term) -> tuple[Term, Pair, Pair]:
     sin_rest = mul_add(square * r, sin_series, mul_add(-half, rest, rest))
     cos_rest = mul_add(square * square, cos_series, lost - r * rest)
     return quadrant, (r, sin_rest), (whole, cos_rest)
+
+
+def sin_cos_pi(x: Term) -> Pair:
+    """sin and cos of π·x, up to one common sign."""
+    r = x - round_even(x)
+    a = abs(r)
+    steep = a > 0.25
+    angle = select(steep, 0.5 - a, a) * math.pi
+    square = angle * angle
+    sin_series = polynomial(square, _SIN_SINGLE if x.single else _SIN_DOUBLE)
+    cos_series = polynomial(
+        square, (*(_COS_SINGLE if x.single else _COS_DOUBLE), -0.5, 1.0)
+    )
+    sine = fma(square * angle, sin_series, angle)
+    return (
+        copy_sign(select(steep, cos_series, sine), r),
+        select(steep, sine, cos_series),
+    )
 
 
 def _negated_if(odd_bit: Term, y: Term) -> Term:

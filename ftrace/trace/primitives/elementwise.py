@@ -578,9 +578,16 @@ shift_right_arithmetic = _binary(
     "sar", "iu", _shift_right_arithmetic, zero_at_zero=True,
     doc="x >> y, filled with the sign",
 )  # fmt: skip
+
+
+def _popcount(x: Any) -> Any:
+    """NumPy counts the bits of |x|."""
+    x = np.asarray(x)
+    return np.bitwise_count(x.view(_unsigned(x.dtype))).astype(x.dtype)
+
+
 popcount = _unary(
-    "popcount", "iu", lambda x: np.bitwise_count(x).astype(x.dtype), zero_at_zero=True,
-    doc="the number of bits that are set",
+    "popcount", "iu", _popcount, zero_at_zero=True, doc="the number of bits that are set",
 )  # fmt: skip
 
 

@@ -1,0 +1,257 @@
+"""Parts of a kernel that run one after the other on a block that fits in the cache.
+
+What a part leaves for the next stands in scratch memory, in a *panel*: rows of columns
+side by side. Each part is a small kernel of its own over ranges of the big one, with
+the panels among its buffers; ranges of the blocks around it are open already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.nest import Nest, Span, fused_products
+from ftrace.devices.llvm.scalar import Operations
+from ftrace.devices.llvm.target import Target
+from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling
+from ftrace.devices.llvm.types import Type, mask_type
+from ftrace.devices.llvm.values import Opened, Values
+from ftrace.devices.llvm.writer import Writer
+from ftrace.lower.kernel import (
+    INDEX,
+    Kernel,
+    Store,
+    load,
+    make_range,
+    param,
+)
+from ftrace.lower.place import place
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.elementwise import add, mul, sub
+from ftrace.trace.primitives.source import const
+
+#: Scratch beyond this is taken from the heap: a thread may have a small stack.
+_STACK = 64 << 10
+#: Ranges that name where blocks begin are numbered from here.
+_FIRST_NUMBER = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Dim:
+    """A range as a dimension of a panel.
+
+    Attributes:
+      node: the range.
+      start: where the block begins in it; None is 0.
+      weight: elements from one position to the next.
+    """
+
+    node: Node
+    start: Node | None
+    weight: int
+
+    def term(self) -> Node:
+        position = self.node if self.start is None else sub(self.node, self.start)
+        return mul(position, const(self.weight, INDEX))
+
+
+def sum_of(terms: Sequence[Node]) -> Node:
+    total = const(0, INDEX)
+    for term in terms:
+        total = add(total, term)
+    return total
+
+
+@dataclass(eq=False)
+class Panel:
+    """Scratch memory: rows of `pitch` elements."""
+
+    number: int
+    dtype: np.dtype[Any]
+    rows: int
+    pitch: int
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.pitch
+
+    def load(self, index: Node) -> Node:
+        return load(param(self.number, self.dtype, self.size), index)
+
+
+@dataclass(eq=False)
+class Stage:
+    """The function of a kernel that runs in parts.
+
+    Attributes:
+      opened: the ranges that are open around the parts.
+    """
+
+    kernel: Kernel
+    target: Target
+    facts: Facts
+    values: Values
+    opened: list[Opened] = field(default_factory=list[Opened])
+    heap: list[str] = field(default_factory=list[str])
+    _ranges: int = _FIRST_NUMBER
+    _buffers: int = 0
+
+    @property
+    def writer(self) -> Writer:
+        return self.values.writer
+
+    def new_range(self, size: int) -> Node:
+        """A range that is not the kernel's."""
+        self._ranges += 1
+        node = make_range(self._ranges, size, False)
+        self.facts.learn([node])
+        return node
+
+    def new_panel(self, dtype: np.dtype[Any], rows: int, pitch: int) -> Panel:
+        number = len(self.kernel.buffers) + self._buffers
+        self._buffers += 1
+        panel = Panel(number, dtype, rows, pitch)
+        # Vectors at the end of a row may reach beyond the last one.
+        nbytes = panel.size * dtype.itemsize + 2 * self.target.vector_bytes
+        self.values.add_buffer(number, self._allocate(nbytes), panel.size)
+        return panel
+
+    def _allocate(self, nbytes: int) -> str:
+        writer = self.writer
+        assert writer.level.depth == 0
+        if nbytes <= _STACK:
+            return writer.here(f"alloca [{nbytes} x i8], align 64")
+        writer.declare("declare ptr @malloc(i64)")
+        writer.declare("declare void @free(ptr)")
+        block = writer.here(f"call ptr @malloc(i64 {nbytes + 64})")
+        self.heap.append(block)
+        address = writer.here(f"ptrtoint ptr {block} to i64")
+        address = writer.here(f"add i64 {address}, 63")
+        address = writer.here(f"and i64 {address}, -64")
+        return writer.here(f"inttoptr i64 {address} to ptr")
+
+    def release(self) -> None:
+        """Gives back what came from the heap: the last thing in the function."""
+        for block in self.heap:
+            self.writer.effect(f"call void @free(ptr {block})")
+
+    # Ranges around the parts.
+
+    def open(self, node: Node, base: str) -> Opened:
+        """From now on the range has one value."""
+        opened = Opened(node, base, self.writer.level)
+        self.values.open(opened)
+        self.opened.append(opened)
+        return opened
+
+    def close(self, opened: Opened) -> None:
+        assert self.opened.pop() is opened
+        self.values.close(opened)
+
+    # Parts.
+
+    def run(
+        self,
+        axes: Sequence[Node],
+        stores: Sequence[Store],
+        steps: Mapping[Node, Steps],
+        spans: Mapping[Node, Span],
+        single: Mapping[Node, tuple[str, Tiles]] | None = None,
+    ) -> None:
+        """A part: loops over `axes`, of which `spans` run in part, and stores."""
+        self._emit(Nest, axes, stores, steps, spans, single or {})
+
+    def turn(
+        self,
+        axes: Sequence[Node],
+        store: Store,
+        steps: Mapping[Node, Steps],
+        spans: Mapping[Node, Span],
+    ) -> None:
+        """A part that fills a panel: evaluated in vectors along one of the axes, and
+        stored in vectors along another, which is unrolled as often as there are lanes.
+        """
+        self._emit(_TurningNest, axes, [store], steps, spans, {})
+
+    def _emit(
+        self,
+        nest: type[Nest],
+        axes: Sequence[Node],
+        stores: Sequence[Store],
+        steps: Mapping[Node, Steps],
+        spans: Mapping[Node, Span],
+        single: Mapping[Node, tuple[str, Tiles]],
+    ) -> None:
+        around = [o.node for o in self.opened]
+        kernel = Kernel((*around, *axes), tuple(stores), self.kernel.buffers)
+        self.facts.learn([e for s in stores for e in s.expressions])
+        fused = fused_products(kernel, self.target)
+        loops = nest(self.values, Tiling(dict(steps)), fused, spans, single)
+        loops.block(place(kernel))
+
+    def fill(self, panel: Panel, value: Any, first: int = 0) -> None:
+        """Sets the columns of a panel from `first` to the end of the row."""
+        lanes = self.target.vector_bytes // panel.dtype.itemsize
+        t = Type.of(panel.dtype, lanes)
+        writer, access = self.writer, self.values.access
+        base = self.values.buffer(panel.number)
+        start = first // lanes * lanes
+        if start >= panel.pitch:
+            return
+        row = writer.open_loop("0", str(panel.rows), 1)
+        column = writer.open_loop(str(start), str(panel.pitch), lanes)
+        terms = [(panel.pitch, row.index), (1, column.index)]
+        p = access.pointer(base, terms, 0, panel.dtype.itemsize)
+        access.store(t, t.constant(value), p)
+        writer.close_loop(column)
+        writer.close_loop(row)
+
+
+class _TurningNest(Nest):
+    """Stores squares of registers with lanes and copies exchanged."""
+
+    def store(self, store: Store) -> None:
+        values = self.values
+        vector = values.vector
+        assert vector is not None
+        lanes = vector.lanes
+        t = Type.of(store.value.dtype, lanes)
+        ats = values.assignments(store.expressions)
+        rows = [values.plain(store.value, lanes, at) for at in ats]
+        columns = transpose(values.ops, t, rows + [t.zero] * (lanes - len(rows)))
+        stride = values.facts.stride(store.index, vector.node, lanes)
+        assert stride is not None
+        base, size = values.buffer(store.buffer), store.value.dtype.itemsize
+        form = values.facts.affine[store.index]
+        mask: str | None = None
+        if len(rows) < lanes:
+            mask = mask_type(lanes).lanewise([n < len(rows) for n in range(lanes)])
+        for lane in range(vector.existing or lanes):
+            terms, constant = values.terms(form.shifted(stride * lane), ats[0])
+            p = values.access.pointer(base, terms, constant, size)
+            if mask is None:
+                values.access.store(t, columns[lane], p)
+            else:
+                values.access.store_masked(t, columns[lane], p, mask)
+
+
+def transpose(ops: Operations, t: Type, rows: Sequence[str]) -> list[str]:
+    """A square of vectors with rows and lanes exchanged: blocks, then within blocks."""
+    found = list(rows)
+    lanes = t.lanes
+    step = lanes // 2
+    while step:
+        for n in range(lanes):
+            if n & step:
+                continue
+            a, b = found[n], found[n | step]
+            low = [e if not e & step else (e ^ step) + lanes for e in range(lanes)]
+            high = [e | step if not e & step else e + lanes for e in range(lanes)]
+            found[n] = ops.shuffle(t, a, b, low)
+            found[n | step] = ops.shuffle(t, a, b, high)
+        step //= 2
+    return found

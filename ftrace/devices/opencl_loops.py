@@ -1,0 +1,298 @@
+"""The loops of a kernel in OpenCL C, with each axis in the role of its launch.
+
+    const int i0 = get_group_id(0);                  a group per row
+    float s2 = -INFINITY;                            its lanes reduce it together
+    for (int t3 = 0; t3 < 8; ++t3) { … }
+    …
+    for (int t9 = 0; t9 < 8; ++t9) { … }             and share the axis inside
+
+All work-items of a group run each loop equally often. PoCL, which runs a group as a
+loop over its work-items, vectorises that loop only where it is the innermost one; a
+barrier in a loop of ours makes it so (ten times faster).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.devices.opencl_launch import Traits, choose_launch
+from ftrace.devices.opencl_scalars import combine, narrow, widen
+from ftrace.devices.opencl_types import C_TYPES, is_short_float, literal
+from ftrace.devices.opencl_writer import Sizes, Writer
+from ftrace.lower.kernel import Store, axis_of
+from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
+from ftrace.trace.graph import Node
+
+#: A sum longer than this is added up in blocks of `SUM_BLOCK`, for its rounding error.
+LONG_SUM = 1024
+SUM_BLOCK = 256
+
+
+def write_loops(writer: Writer) -> Sizes:
+    """Writes the kernel; the result is its launch."""
+    return _Loops(writer).write()
+
+
+class _Loops:
+    """The state of one call of `write_loops`.
+
+    Attributes:
+      equal: all work-items of the group are here, so that a barrier may stand.
+      alone: inside a reduce that the lanes share: those inside are each lane's own.
+      padding: conditions that a work-item beyond the end does not fulfil.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.axes = writer.kernel.axes
+        self.launch = choose_launch(
+            writer.kernel, writer.block, writer.forms, writer.traits
+        )
+        self.roles = self.launch.roles
+        self.equal = self.launch.barriers
+        self.alone = False
+        self.padding: list[str] = []
+
+    def write(self) -> Sizes:
+        sizes = self._open_group() if self.launch.lanes else self._open_items()
+        self._write(self.writer.block, 0)
+        return sizes
+
+    def _open_group(self) -> Sizes:
+        lanes = self.launch.lanes
+        axes = self.launch.axes("group")
+        self.writer.line("const int lid = get_local_id(0);")
+        self.writer.unflatten("get_group_id(0)", axes)
+        count = prod(axis_of(axis).size for axis in axes)
+        return (count * lanes,), (lanes,)
+
+    def _open_items(self) -> Sizes:
+        """Defines the axes by the global ids: the innermost first, then all others."""
+        writer, axes = self.writer, self.launch.axes("item")
+        sizes = [axis_of(axis).size for axis in axes]
+        if len(axes) > 1 and sizes[-1] >= 8:
+            counts = [sizes[-1], prod(sizes[:-1])]
+            groups = [axes[-1:], axes[:-1]]
+        else:
+            counts, groups = [prod(sizes)], [axes]
+        local = _local_sizes(counts, writer.traits, self.launch.barriers)
+        padded: list[int] = []
+        for dimension, (count, part) in enumerate(zip(counts, groups, strict=True)):
+            width = local[dimension]
+            padded.append(-(-count // width) * width)
+            position = f"get_global_id({dimension})"
+            if padded[-1] != count:
+                # Work-items beyond the end compute the last element once more.
+                self.padding.append(f"{position} < {count}")
+                position = f"{position} < {count} ? {position} : {count - 1}"
+            writer.unflatten(position, part)
+        return tuple(padded), local
+
+    def _write(self, block: Sequence[Statement], depth: int) -> None:
+        """Statements in order; `depth` axes are around them."""
+        for statement in block:
+            if isinstance(statement, Let):
+                self.writer.let(statement.node)
+            elif isinstance(statement, Store):
+                self._write_store(statement, depth)
+            elif isinstance(statement, ReduceLoop):
+                self._write_reduce(statement, depth)
+            else:
+                self._write_axis(statement, depth)
+
+    # Axes.
+
+    def _write_axis(self, loop: Loop, depth: int) -> None:
+        role = self.roles[loop.axis]
+        if role in ("item", "group"):
+            self._write(loop.body, depth + 1)
+            return
+        if role == "lane":
+            axes, body = _nested(loop)
+            if axes[-1] is self.axes[-1]:
+                self._share(axes, lambda: self._write(body, depth + len(axes)))
+                return
+        with self.writer.braces(self.writer.for_loop(loop.axis)):
+            self._write(loop.body, depth + 1)
+
+    def _share(self, ranges: Sequence[Node], body: Callable[[], None]) -> None:
+        """Runs the body for all values of the ranges: each lane takes every n-th."""
+        writer, lanes = self.writer, self.launch.lanes
+        whole, rest = divmod(prod(axis_of(r).size for r in ranges), lanes)
+        if whole:
+            at = writer.fresh("t")
+            with writer.braces(f"for (int {at} = 0; {at} < {whole}; ++{at})"):
+                writer.unflatten(f"{at} * {lanes} + lid", ranges)
+                body()
+                self._meet()
+        if rest:
+            equal, self.equal = self.equal, False
+            with writer.braces(f"if (lid < {rest})"):
+                writer.unflatten(f"{whole * lanes} + lid", ranges)
+                body()
+            self.equal = equal
+
+    def _meet(self) -> None:
+        if self.equal:
+            self.writer.line("barrier(CLK_LOCAL_MEM_FENCE);")
+
+    def _write_store(self, store: Store, depth: int) -> None:
+        """A store outside some axes: one of the work-items that share it does it."""
+        roles, names = self.roles, self.writer.names
+        outside = self.axes[depth:]
+        guards = list(self.padding)
+        guards += [f"{names[axis]} == 0" for axis in outside if roles[axis] == "item"]
+        if self.launch.lanes and not self._is_shared(depth):
+            guards.append("lid == 0")
+        if guards:
+            with self.writer.braces(f"if ({' && '.join(guards)})"):
+                self.writer.store(store)
+        else:
+            self.writer.store(store)
+
+    def _is_shared(self, depth: int) -> bool:
+        """Do the lanes stand at different elements here?"""
+        return any(self.roles[axis] == "lane" for axis in self.axes[:depth])
+
+    # Reduces.
+
+    def _write_reduce(self, loop: ReduceLoop, depth: int) -> None:
+        totals = [self._open_total(node) for node in loop.reduces]
+        if self.launch.lanes and not self.alone and not self._is_shared(depth):
+            self.alone = True
+            self._reduce_together(loop, totals, depth)
+            self.alone = False
+        else:
+            self._reduce_alone(loop, totals, depth)
+        for node, total in zip(loop.reduces, totals, strict=True):
+            self._close_total(node, total)
+
+    def _open_total(self, node: Node) -> str:
+        name = self.writer.fresh("s")
+        dtype = accumulator(node)
+        start = literal(_identity(node, dtype), dtype)
+        self.writer.line(f"{C_TYPES[dtype]} {name} = {start};")
+        return name
+
+    def _close_total(self, node: Node, total: str) -> None:
+        if is_short_float(node.dtype):
+            name = self.writer.fresh()
+            value = narrow(total, node.dtype, self.writer.used)
+            self.writer.line(f"const ushort {name} = {value};")
+            total = name
+        self.writer.names[node] = total
+
+    def _add_to(self, node: Node, total: str, value: str) -> None:
+        dtype = accumulator(node)
+        text = combine(str(node.arg), dtype, total, value, self.writer.used)
+        self.writer.line(f"{total} = {text};")
+
+    def _reduce_body(self, loop: ReduceLoop, totals: Sequence[str], depth: int) -> None:
+        self._write(loop.body, depth)
+        for node, total in zip(loop.reduces, totals, strict=True):
+            value = self.writer.names[node.src[0]]
+            if is_short_float(node.dtype):
+                value = widen(value, node.dtype, self.writer.used)
+            self._add_to(node, total, value)
+
+    def _reduce_alone(self, loop: ReduceLoop, totals: list[str], depth: int) -> None:
+        """Nested loops; a long sum of floats in blocks."""
+        writer = self.writer
+        *outer, last = loop.ranges
+        size = axis_of(last).size
+        writer.open_loops([writer.for_loop(r) for r in outer])
+        sums = any(n.arg == "add" and dtypes.is_inexact(n.dtype) for n in loop.reduces)
+        if sums and size > LONG_SUM:
+            first, stop = writer.fresh("t"), writer.fresh("t")
+            head = f"for (int {first} = 0; {first} < {size}; {first} += {SUM_BLOCK})"
+            with writer.braces(head):
+                inside = (
+                    f"{first} < {size - SUM_BLOCK} ? {first} + {SUM_BLOCK} : {size}"
+                )
+                writer.line(f"const int {stop} = {inside};")
+                parts = [self._open_total(node) for node in loop.reduces]
+                with writer.braces(writer.for_loop(last, first, stop)):
+                    self._reduce_body(loop, parts, depth)
+                    self._meet()
+                for node, total, part in zip(loop.reduces, totals, parts, strict=True):
+                    self._add_to(node, total, part)
+        else:
+            with writer.braces(writer.for_loop(last)):
+                self._reduce_body(loop, totals, depth)
+                self._meet()
+        writer.close_loops(len(outer))
+
+    def _reduce_together(self, loop: ReduceLoop, totals: list[str], depth: int) -> None:
+        """Each lane reduces its share; then a tree in local memory."""
+        ranges = loop.ranges
+        outer = ranges[:-1] if axis_of(ranges[-1]).size >= self.launch.lanes else ()
+        heads = [self.writer.for_loop(r) for r in outer]
+        self.writer.open_loops(heads)
+        self._share(
+            ranges[len(outer) :], lambda: self._reduce_body(loop, totals, depth)
+        )
+        self.writer.close_loops(len(outer))
+        for node, total in zip(loop.reduces, totals, strict=True):
+            self._reduce_lanes(node, total)
+
+    def _reduce_lanes(self, node: Node, total: str) -> None:
+        writer, lanes = self.writer, self.launch.lanes
+        if lanes == 1:
+            return
+        shared, step = writer.fresh("w"), writer.fresh("t")
+        writer.local.append(f"__local {C_TYPES[accumulator(node)]} {shared}[{lanes}];")
+        writer.line(f"{shared}[lid] = {total};")
+        writer.line("barrier(CLK_LOCAL_MEM_FENCE);")
+        with writer.braces(
+            f"for (int {step} = {lanes // 2}; {step} > 0; {step} >>= 1)"
+        ):
+            with writer.braces(f"if (lid < {step})"):
+                self._add_to(node, f"{shared}[lid]", f"{shared}[lid + {step}]")
+            writer.line("barrier(CLK_LOCAL_MEM_FENCE);")
+        writer.line(f"{total} = {shared}[0];")
+
+
+def accumulator(node: Node) -> np.dtype[np.generic]:
+    """16-bit floats are accumulated in 32 bits."""
+    return dtypes.float32 if is_short_float(node.dtype) else node.dtype
+
+
+def _identity(node: Node, dtype: np.dtype[np.generic]) -> object:
+    low, high = dtypes.limits(dtype)
+    return {"add": 0, "mul": 1, "max": low, "min": high}[str(node.arg)]
+
+
+def _nested(loop: Loop) -> tuple[list[Node], Sequence[Statement]]:
+    """The axes of loops that hold nothing but each other, and what is inside them."""
+    axes = [loop.axis]
+    body: Sequence[Statement] = loop.body
+    while len(body) == 1 and isinstance(body[0], Loop):
+        axes.append(body[0].axis)
+        body = body[0].body
+    return axes, body
+
+
+def _local_sizes(
+    counts: Sequence[int], traits: Traits, barriers: bool
+) -> tuple[int, ...]:
+    """Work-items of a group in each dimension: divisors of the counts if possible."""
+    if barriers:  # one vector: values that live across a barrier stay in registers
+        return (min(counts[0], traits.vector), *[1] * (len(counts) - 1))
+    budget = min(256 if traits.cpu else 128, traits.max_group)
+    sizes: list[int] = []
+    for count in counts:
+        sizes.append(_divisor(count, budget))
+        budget = max(budget // sizes[-1], 1)
+    return tuple(sizes)
+
+
+def _divisor(count: int, limit: int) -> int:
+    """The largest divisor of `count` up to a limit, unless it is much smaller."""
+    if count <= limit:
+        return max(count, 1)
+    found = next(width for width in range(limit, 0, -1) if count % width == 0)
+    return found if found * 4 >= limit else limit

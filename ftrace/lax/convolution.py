@@ -1,0 +1,376 @@
+"""Convolutions: a window that slides, a product, a sum.
+
+    out[n, o, p…] = sum over i, k… of  in[n, i, p·stride + k·dilation …] · w[o, i, k…]
+
+Padding and the spreading of the input are `pad`, the window is a view of the padded
+input, and the rest is a contraction: nothing like "im2col" is stored on a device.
+Groups are one more axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.lax.options import (
+    ConvDimensionNumbers,
+    ConvGeneralDilatedDimensionNumbers,
+    PrecisionLike,
+)
+from ftrace.lax.windows import Padding, check_counts, check_padding, padtype_to_pads
+from ftrace.numpy.axes import as_value, flip, permute, reshape
+from ftrace.numpy.contraction import contract, finished, promoted
+from ftrace.numpy.windows import Window, slide_all
+from ftrace.trace.tracer import Value, run_fused
+
+__all__ = [
+    "conv", "conv_dimension_numbers", "conv_general_dilated",
+    "conv_general_dilated_patches", "conv_general_permutations", "conv_transpose",
+    "conv_with_general_padding",
+]  # fmt: skip
+
+# Which axis is what.
+
+
+def conv_general_permutations(
+    dimension_numbers: Sequence[str],
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The axes of each operand in the order batch (or out), feature (or in), space.
+
+    Args:
+      dimension_numbers: three strings such as ("NCHW", "OIHW", "NCHW").
+
+    Raises:
+      ValueRangeError: a letter is missing or stands twice, or the spatial letters differ.
+    """
+    lhs, rhs, out = dimension_numbers
+    roles = (("N", "C"), ("O", "I"), ("N", "C"))
+    for spec, pair in zip((lhs, rhs, out), roles, strict=True):
+        if len(set(spec)) != len(spec) or not set(pair) <= set(spec):
+            raise ValueRangeError(
+                f"convolution: {spec!r} must hold {pair[0]!r} and {pair[1]!r} and a "
+                "letter for each spatial axis, each once"
+            )
+    space = [c for c in rhs if c not in "OI"]
+    for spec in (lhs, out):
+        if set(spec) - {"N", "C"} != set(space):
+            raise ValueRangeError(
+                f"convolution: {lhs!r}, {rhs!r} and {out!r} must name the same spatial "
+                "axes"
+            )
+    return tuple(
+        tuple(spec.index(c) for c in (*pair, *space))
+        for spec, pair in zip((lhs, rhs, out), roles, strict=True)
+    )  # type: ignore[return-value]
+
+
+def conv_dimension_numbers(
+    lhs_shape: Sequence[int],
+    rhs_shape: Sequence[int],
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers,
+) -> ConvDimensionNumbers:
+    """The axes of a convolution; None stands for "NC…", "OI…", "NC…".
+
+    Raises:
+      ShapeError: the operands differ in their number of axes, or from the strings.
+      ArgumentError: `dimension_numbers` is neither three strings nor axes.
+    """
+    if isinstance(dimension_numbers, ConvDimensionNumbers):
+        return dimension_numbers
+    ndim = len(lhs_shape)
+    if ndim != len(rhs_shape):
+        raise ShapeError(
+            f"convolution: lhs and rhs must have as many axes, got the shapes "
+            f"{tuple(lhs_shape)} and {tuple(rhs_shape)}"
+        )
+    if dimension_numbers is None:
+        order = tuple(range(ndim))
+        return ConvDimensionNumbers(order, order, order)
+    specs = tuple(dimension_numbers)
+    if len(specs) != 3 or not all(isinstance(spec, str) for spec in specs):
+        raise ArgumentError(
+            "convolution: dimension_numbers must be three strings such as ('NHWC', "
+            f"'HWIO', 'NHWC'), ConvDimensionNumbers or None; got {dimension_numbers!r}"
+        )
+    if any(len(spec) != ndim for spec in specs):
+        raise ShapeError(
+            f"convolution: each of {specs} must have a letter for each axis of "
+            f"{tuple(lhs_shape)}"
+        )
+    return ConvDimensionNumbers(*conv_general_permutations(specs))
+
+
+# Convolution.
+
+
+def conv_general_dilated(
+    lhs: Value,
+    rhs: Value,
+    window_strides: Sequence[int],
+    padding: Padding,
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: PrecisionLike = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """The convolution of an input with a kernel, over any number of spatial axes.
+
+    Args:
+      lhs: the input; by default (batch, feature, space…).
+      rhs: the kernel; by default (output feature, input feature, space…).
+      window_strides: how far each output moves the window, per spatial axis.
+      padding: "SAME", "SAME_LOWER", "VALID", or (before, after) per spatial axis.
+      lhs_dilation: how far the elements of the input are spread.
+      rhs_dilation: how far the elements of the kernel are apart.
+      dimension_numbers: the axes, as in ("NHWC", "HWIO", "NHWC").
+      feature_group_count: so many groups of features that do not mix.
+      batch_group_count: so many groups of the batch, each with its output features.
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result, and of the sum if it holds more.
+      out_sharding: accepted, without effect.
+
+    Raises:
+      ShapeError: the shapes do not fit each other.
+      ValueRangeError: the padding is malformed, or a string for a spread input.
+    """
+    name = "lax.conv_general_dilated"
+    (x, w), final = promoted(lhs, rhs, preferred_element_type=preferred_element_type)
+    axes = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
+    x, w = permute(x, tuple(axes.lhs_spec)), permute(w, tuple(axes.rhs_spec))
+    ndim = x.ndim - 2
+    strides = check_counts(name, "window_strides", window_strides, ndim)
+    spread = check_counts(name, "lhs_dilation", lhs_dilation, ndim)
+    dilation = check_counts(name, "rhs_dilation", rhs_dilation, ndim)
+    space, sizes = x.shape[2:], w.shape[2:]
+    if isinstance(padding, str):
+        if set(spread) - {1}:
+            raise ValueRangeError(
+                f"{name}: with lhs_dilation, write the padding in numbers, or use "
+                "lax.conv_transpose"
+            )
+        reaches = [(k - 1) * d + 1 for k, d in zip(sizes, dilation, strict=True)]
+        pads = padtype_to_pads(space, reaches, strides, padding)
+    else:
+        pads = check_padding(name, padding, ndim)
+    groups = (feature_group_count, batch_group_count)
+    _check_channels(name, x.shape, w.shape, groups)
+    rows = zip(sizes, strides, dilation, pads, spread, strict=True)
+    windows = tuple(Window(k, s, d, lo, hi, gap - 1) for k, s, d, (lo, hi), gap in rows)
+    result = run_fused(_convolve, [x, w], windows=windows, groups=groups)
+    order = sorted(range(x.ndim), key=tuple(axes.out_spec).__getitem__)
+    return finished(permute(result, tuple(order)), final)
+
+
+def _check_channels(
+    name: str, x: tuple[int, ...], w: tuple[int, ...], groups: tuple[int, int]
+) -> None:
+    features, batches = groups
+    if min(groups) < 1 or (features > 1 and batches > 1):
+        raise ShapeError(
+            f"{name}: feature_group_count and batch_group_count must be positive, and "
+            f"one of them 1; got {groups}"
+        )
+    if x[1] != w[1] * features:
+        raise ShapeError(
+            f"{name}: the input has {x[1]} features; the kernel takes {w[1]} in each "
+            f"of {features} groups"
+        )
+    if w[0] % features or w[0] % batches or x[0] % batches:
+        raise ShapeError(
+            f"{name}: {w[0]} output features and a batch of {x[0]} cannot be divided "
+            f"into {features} groups of features and {batches} of the batch"
+        )
+
+
+def _convolve(
+    x: Any, w: Any, windows: tuple[Window, ...], groups: tuple[int, int]
+) -> Any:
+    """(batch, feature, space…) with (out, in, space…): (batch, out, space…)."""
+    features, batches = groups
+    batch, channels, *space = x.shape
+    out = w.shape[0]
+    places = [window.outputs(n) for window, n in zip(windows, space, strict=True)]
+    if 0 in places or 0 in x.shape or 0 in w.shape:
+        return as_value(np.zeros((batch // batches, out, *places), x.dtype))
+    names = [f"p{i}" for i in range(len(space))]
+    taps = [f"k{i}" for i in range(len(space))]
+    seen = slide_all(x, (Window(1), Window(1), *windows))
+    wide = [k for k, window in zip(taps, windows, strict=True) if window.size > 1]
+    x_labels = [*wide, "n", "i", *names]
+    w_labels = ["o", "i", *taps]
+    if features > 1:
+        at = len(wide) + 1
+        shape = (features, channels // features)
+        seen = reshape(seen, (*seen.shape[:at], *shape, *seen.shape[at + 1 :]))
+        x_labels.insert(at, "g")
+    if batches > 1:
+        at = len(wide)
+        shape = (batches, batch // batches)
+        seen = reshape(seen, (*seen.shape[:at], *shape, *seen.shape[at + 1 :]))
+        x_labels.insert(at, "g")
+    count = max(groups)
+    if count > 1:
+        w = reshape(w, (count, out // count, *w.shape[1:]))
+        w_labels.insert(0, "g")
+    result_labels = ["n", *(["g"] if count > 1 else []), "o", *names]
+    result = contract("convolution", seen, w, x_labels, w_labels, result_labels)
+    return reshape(result, (batch // batches, out, *places))
+
+
+def conv(
+    lhs: Value,
+    rhs: Value,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: PrecisionLike = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """`conv_general_dilated` of (batch, feature, space…) and (out, in, space…)."""
+    return conv_general_dilated(
+        lhs, rhs, window_strides, padding, precision=precision,
+        preferred_element_type=preferred_element_type,
+    )  # fmt: skip
+
+
+def conv_with_general_padding(
+    lhs: Value,
+    rhs: Value,
+    window_strides: Sequence[int],
+    padding: Padding,
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: PrecisionLike = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """`conv_general_dilated` with the default axes and without groups."""
+    return conv_general_dilated(
+        lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation,
+        precision=precision, preferred_element_type=preferred_element_type,
+    )  # fmt: skip
+
+
+_TRANSPOSED_DEFAULTS = {
+    2: ("NC", "IO", "NC"),
+    3: ("NHC", "HIO", "NHC"),
+    4: ("NHWC", "HWIO", "NHWC"),
+    5: ("NHWDC", "HWDIO", "NHWDC"),
+}
+
+
+def conv_transpose(
+    lhs: Value,
+    rhs: Value,
+    strides: Sequence[int],
+    padding: Padding,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    transpose_kernel: bool = False,
+    precision: PrecisionLike = None,
+    preferred_element_type: Any = None,
+    use_consistent_padding: bool = False,
+) -> Any:
+    """A convolution whose strides make the result larger.
+
+    Args:
+      lhs: the input; by default (batch, space…, feature).
+      rhs: the kernel; by default (space…, input feature, output feature).
+      strides: how far the elements of the input are spread.
+      padding: "SAME" (size·stride), "VALID", or (before, after) per spatial axis of
+        the spread input.
+      rhs_dilation: how far the elements of the kernel are apart.
+      dimension_numbers: the axes, as in ("NHWC", "HWIO", "NHWC").
+      transpose_kernel: flip the kernel in space and exchange its features, so that it
+        is the gradient of the convolution with that kernel.
+      precision: accepted, without effect.
+      preferred_element_type: dtype of the result.
+      use_consistent_padding: pairs of padding are those of the convolution whose
+        gradient this is.
+
+    Raises:
+      ShapeError: the shapes do not fit each other.
+      ValueRangeError: the padding is malformed.
+    """
+    x, w = as_value(lhs), as_value(rhs)
+    numbers = dimension_numbers
+    if numbers is None:
+        numbers = _TRANSPOSED_DEFAULTS.get(x.ndim)
+        if numbers is None:
+            raise ShapeError(
+                f"lax.conv_transpose: give dimension_numbers for {x.ndim} axes"
+            )
+    axes = conv_dimension_numbers(x.shape, w.shape, numbers)
+    space = tuple(axes.rhs_spec)[2:]
+    name = "lax.conv_transpose"
+    steps = check_counts(name, "strides", strides, len(space))
+    dilation = check_counts(name, "rhs_dilation", rhs_dilation, len(space))
+    reaches = [(w.shape[a] - 1) * d + 1 for a, d in zip(space, dilation, strict=True)]
+    if isinstance(padding, str):
+        rows = zip(reaches, steps, strict=True)
+        pads = [_transposed_padding(k, s, padding) for k, s in rows]
+    else:
+        pads = check_padding(name, padding, len(space))
+        if use_consistent_padding:
+            rows = zip(reaches, pads, strict=True)
+            pads = [(k - lo - 1, k - hi - 1) for k, (lo, hi) in rows]
+    if transpose_kernel:
+        order = list(range(w.ndim))
+        out, into = axes.rhs_spec[0], axes.rhs_spec[1]
+        order[out], order[into] = into, out
+        w = permute(flip(w, space), tuple(order))
+    return conv_general_dilated(
+        x, w, (1,) * len(space), pads, steps, dilation, axes, precision=precision,
+        preferred_element_type=preferred_element_type,
+    )  # fmt: skip
+
+
+def _transposed_padding(reach: int, step: int, padding: str) -> tuple[int, int]:
+    """So that the result has size·step elements ("SAME"), or all that there are."""
+    if padding.upper() == "SAME":
+        total = reach + step - 2
+        before = reach - 1 if step > reach - 1 else -(-total // 2)
+    elif padding.upper() == "VALID":
+        total = reach + step - 2 + max(reach - step, 0)
+        before = reach - 1
+    else:
+        raise ValueRangeError(
+            f"lax.conv_transpose: padding must be 'SAME', 'VALID' or pairs of counts, "
+            f"got {padding!r}"
+        )
+    return before, total - before
+
+
+def conv_general_dilated_patches(
+    lhs: Value,
+    filter_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Padding,
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    precision: PrecisionLike = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """The patches that a convolution sees, as features: input feature first, then space.
+
+    Arguments are those of `conv_general_dilated`; `filter_shape` is the kernel's space.
+    """
+    x = as_value(lhs)
+    shape = tuple(filter_shape)
+    axes = conv_dimension_numbers(x.shape, (1, 1, *shape), dimension_numbers)
+    count = int(np.prod(shape))
+    channels = x.shape[axes.lhs_spec[1]]
+    # A kernel that is an identity picks each element of the window.
+    identity = np.eye(count, dtype=x.dtype).reshape((count, 1, *shape))
+    kernel = np.tile(identity, (channels, *[1] * (len(shape) + 1)))
+    places = np.argsort(axes.rhs_spec)
+    return conv_general_dilated(
+        x, kernel.transpose(places), window_strides, padding, lhs_dilation,
+        rhs_dilation, axes, channels, 1, precision, preferred_element_type,
+    )  # fmt: skip

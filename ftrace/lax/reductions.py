@@ -1,0 +1,252 @@
+"""Reductions under JAX's `lax` names: reduce, reduce_sum, argmax, cumsum, …"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import DtypeError, ValueRangeError
+from ftrace.lax.elementwise import check_dtypes
+from ftrace.lax.monoids import MAXIMUM, MINIMUM, PRODUCT, SUM, Monoid, recognise
+from ftrace.numpy.axes import (
+    as_value,
+    canonical_axes,
+    canonical_axis,
+    cast,
+    drop_axes,
+    permute,
+    reshape,
+    shrink_axis,
+)
+from ftrace.numpy.cumulative import scan_logsumexp, scan_with
+from ftrace.numpy.positions import first_position
+from ftrace.numpy.reductions import reduced
+from ftrace.trace import tree
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
+from ftrace.trace.tracer import Value, aval_of, elementwise, run_fused
+
+__all__ = [
+    "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum",
+    "reduce", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod",
+    "reduce_sum", "reduce_xor",
+]  # fmt: skip
+
+# Of one kind.
+
+
+def _reduce_with(name: str, monoid: Monoid, operand: Value, axes: Sequence[int]) -> Any:
+    x = as_value(operand)
+    places = canonical_axes(tuple(axes), x.ndim, f"lax.{name}")
+    return reduced(monoid.reduction, x, places, False)
+
+
+def reduce_sum(operand: Value, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
+    """The sum along these axes, in the dtype of the operand."""
+    return _reduce_with("reduce_sum", SUM, operand, axes)
+
+
+def reduce_prod(operand: Value, axes: Sequence[int]) -> Any:
+    """The product along these axes, in the dtype of the operand."""
+    return _reduce_with("reduce_prod", PRODUCT, operand, axes)
+
+
+def reduce_max(operand: Value, axes: Sequence[int]) -> Any:
+    """The greatest along these axes; NaN wins."""
+    return _reduce_with("reduce_max", MAXIMUM, operand, axes)
+
+
+def reduce_min(operand: Value, axes: Sequence[int]) -> Any:
+    """The least along these axes; NaN wins."""
+    return _reduce_with("reduce_min", MINIMUM, operand, axes)
+
+
+def reduce_and(operand: Value, axes: Sequence[int]) -> Any:
+    """All of bools, or the bits that all integers have, along these axes."""
+    return _reduce_bits("reduce_and", p.bit_and, -1, operand, axes)
+
+
+def reduce_or(operand: Value, axes: Sequence[int]) -> Any:
+    """Any of bools, or the bits that some integer has, along these axes."""
+    return _reduce_bits("reduce_or", p.bit_or, 0, operand, axes)
+
+
+def reduce_xor(operand: Value, axes: Sequence[int]) -> Any:
+    """The bits that an odd number of integers has, along these axes."""
+    return _reduce_bits("reduce_xor", p.bit_xor, 0, operand, axes)
+
+
+def _reduce_bits(
+    name: str, op: Primitive, start: int, operand: Value, axes: Sequence[int]
+) -> Any:
+    x = as_value(operand)
+    if dtypes.is_inexact(x.dtype):
+        raise DtypeError(f"lax.{name} requires bools or integers, got {x.dtype.name}")
+    if x.dtype == dtypes.bool_ and op is not p.bit_xor:
+        monoid = MINIMUM if op is p.bit_and else MAXIMUM
+        return _reduce_with(name, monoid, x, axes)
+    first = cast(np.asarray(start), x.dtype)
+    return reduce(x, first, lambda a, b: elementwise(op, a, b), axes)
+
+
+# Of any function.
+
+
+def reduce(
+    operands: Any,
+    init_values: Any,
+    computation: Callable[[Any, Any], Any],
+    dimensions: Sequence[int],
+    out_sharding: Any = None,
+) -> Any:
+    """Combines the elements along axes by an associative function of two values.
+
+    Sums, products, maxima and minima are recognised; any other function is applied to
+    halves, so that it must be elementwise.
+
+    Args:
+      operands: an array, or a tree of arrays of one shape.
+      init_values: for each of them what changes nothing: a scalar of its dtype.
+      computation: of two values, or of two trees of them, as `operands` is one.
+      dimensions: the axes.
+      out_sharding: accepted, without effect.
+    """
+    leaves, treedef = tree.flatten(operands)
+    starts = tree.leaves(init_values)
+    if len(starts) != len(leaves) or not leaves:
+        raise ValueRangeError(
+            f"lax.reduce: {len(leaves)} operands need as many init_values, got "
+            f"{len(starts)}"
+        )
+    values = [as_value(x) for x in leaves]
+    for value, start in zip(values, starts, strict=True):
+        check_dtypes("reduce", value, start)
+    axes = canonical_axes(tuple(dimensions), values[0].ndim, "lax.reduce")
+    if len(values) == 1 and treedef == tree.structure(0):
+        monoid = recognise(computation, values[0].dtype)
+        if monoid is not None:
+            result = reduced(monoid.reduction, values[0], axes, False)
+            if is_identity(monoid, starts[0], result.dtype):
+                return result
+            return elementwise(monoid.combine, starts[0], result)
+
+    def combine(x: Sequence[Any], y: Sequence[Any]) -> list[Any]:
+        pair = tree.unflatten(treedef, x), tree.unflatten(treedef, y)
+        return tree.leaves(computation(*pair))
+
+    totals = _fold([_leading(v, axes) for v in values], combine)
+    if totals is None:
+        kept = [n for a, n in enumerate(values[0].shape) if a not in axes]
+        nothing = [elementwise(p.add, _zeros(kept, v.dtype), s) for v, s in zip(values, starts, strict=True)]
+        return tree.unflatten(treedef, nothing)
+    return tree.unflatten(treedef, combine([as_value(s) for s in starts], totals))
+
+
+def is_identity(monoid: Monoid, start: Value, dtype: np.dtype[Any]) -> bool:
+    """Is it a known number that the reduction begins with anyway?"""
+    if not isinstance(start, (bool, int, float, np.generic)):
+        return False
+    return bool(start == identity(monoid.reduction, dtype))
+
+
+def _zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+    return as_value(np.zeros(tuple(shape), dtype))
+
+
+def _leading(x: Any, axes: tuple[int, ...]) -> Any:
+    """`x` with the axes merged into one, in front."""
+    rest = tuple(a for a in range(x.ndim) if a not in axes)
+    merged = prod(x.shape[a] for a in axes)
+    return reshape(permute(x, axes + rest), (merged, *[x.shape[a] for a in rest]))
+
+
+def _fold(
+    values: list[Any], combine: Callable[[list[Any], list[Any]], list[Any]]
+) -> list[Any] | None:
+    """Combines the leading axis by halves; None where it is empty."""
+    if values[0].shape[0] == 0:
+        return None
+    left_over: list[list[Any]] = []
+    while (size := values[0].shape[0]) > 1:
+        half = size // 2
+        if size % 2:
+            left_over.append([shrink_axis(v, 0, size - 1, size) for v in values])
+        values = combine(
+            [shrink_axis(v, 0, 0, half) for v in values],
+            [shrink_axis(v, 0, half, 2 * half) for v in values],
+        )
+    for rest in reversed(left_over):
+        values = combine(values, rest)
+    return [drop_axes(v, (0,)) for v in values]
+
+
+# Positions.
+
+
+def argmax(operand: Value, axis: int, index_dtype: Any) -> Any:
+    """The index of the first greatest element along `axis`; the first NaN if any.
+
+    Raises:
+      ValueRangeError: the axis has no elements.
+    """
+    return _position("argmax", reduce_max_p, operand, axis, index_dtype)
+
+
+def argmin(operand: Value, axis: int, index_dtype: Any) -> Any:
+    """The index of the first least element along `axis`; the first NaN if any.
+
+    Raises:
+      ValueRangeError: the axis has no elements.
+    """
+    return _position("argmin", reduce_min_p, operand, axis, index_dtype)
+
+
+def _position(
+    name: str, primitive: Primitive, operand: Value, axis: int, index_dtype: Any
+) -> Any:
+    x = as_value(operand)
+    dtype = dtypes.canonicalize(dtypes.as_dtype(index_dtype))
+    if dtypes.is_complex(x.dtype) or not dtypes.is_integer(dtype):
+        raise DtypeError(
+            f"lax.{name} requires a real operand and an integer index_dtype, got "
+            f"{aval_of(x)!r} and {dtype.name}"
+        )
+    place = canonical_axis(axis, x.ndim, f"lax.{name}")
+    if x.shape[place] == 0:
+        raise ValueRangeError(f"lax.{name}: axis {place} of {x.shape} has no elements")
+    found = run_fused(first_position, [x], primitive=primitive, axis=place)
+    return cast(drop_axes(found, (place,)), dtype)
+
+
+# Running reductions.
+
+
+def _cumulative(name: str, monoid: Monoid, doc: str) -> Callable[..., Any]:
+    def function(operand: Value, axis: int = 0, reverse: bool = False) -> Any:
+        x = as_value(operand)
+        place = canonical_axis(axis, x.ndim, f"lax.{name}")
+        return run_fused(
+            scan_with, [x], primitive=monoid.reduction, axis=place, reverse=bool(reverse)
+        )
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The running {doc} along `axis`, from the end if `reverse`."
+    return function
+
+
+cumsum = _cumulative("cumsum", SUM, "sum")
+cumprod = _cumulative("cumprod", PRODUCT, "product")
+cummax = _cumulative("cummax", MAXIMUM, "maximum")
+cummin = _cumulative("cummin", MINIMUM, "minimum")
+
+
+def cumlogsumexp(operand: Value, axis: int = 0, reverse: bool = False) -> Any:
+    """The running log(sum(exp(x))) along `axis`, from the end if `reverse`."""
+    x = as_value(operand)
+    place = canonical_axis(axis, x.ndim, "lax.cumlogsumexp")
+    return run_fused(scan_logsumexp, [x], axis=place, reverse=bool(reverse))

@@ -1,0 +1,324 @@
+"""Parts of arrays under JAX's `lax` names, at positions known or computed.
+
+Computed starts follow JAX: a negative one counts from the end, and a slice that would
+reach beyond the array is moved inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.array import Array
+from ftrace.errors import DtypeError, IndexBoundsError, ShapeError
+from ftrace.lax.elementwise import check_dtypes
+from ftrace.numpy import axes as moves
+from ftrace.numpy.axes import (
+    as_value,
+    canonical_axis,
+    cast,
+    check_shape,
+    choose,
+    iota,
+    static_int,
+)
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.tracer import Value, aval_of, bind, current_scope, elementwise
+
+__all__ = [
+    "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim",
+    "dynamic_update_index_in_dim", "dynamic_update_slice",
+    "dynamic_update_slice_in_dim", "index_in_dim", "slice", "slice_in_dim",
+]  # fmt: skip
+
+# Known positions.
+
+
+def slice(
+    operand: Value,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> Any:
+    """The elements from start to limit, per axis, every n-th of them.
+
+    Raises:
+      ShapeError: the bounds or strides do not fit the shape.
+    """
+    x = as_value(operand)
+    starts = check_shape(tuple(start_indices), "lax.slice")
+    limits = check_shape(tuple(limit_indices), "lax.slice")
+    steps = (1,) * x.ndim if strides is None else check_shape(tuple(strides), "lax.slice")
+    if not len(starts) == len(limits) == len(steps) == x.ndim:
+        raise ShapeError(
+            f"lax.slice: one start, limit and stride per axis of {x.shape} are "
+            f"required, got {starts}, {limits} and {steps}"
+        )
+    if any(not 0 <= lo <= hi for lo, hi in zip(starts, limits, strict=True)):
+        raise ShapeError(f"lax.slice: starts {starts} must not exceed limits {limits}")
+    if any(hi > n for hi, n in zip(limits, x.shape, strict=True)):
+        raise ShapeError(f"lax.slice: limits {limits} exceed the shape {x.shape}")
+    if any(step < 1 for step in steps):
+        raise ShapeError(f"lax.slice: strides must be positive, got {steps}")
+    return moves.stride(moves.shrink(x, tuple(zip(starts, limits, strict=True))), steps)
+
+
+def slice_in_dim(
+    operand: Value,
+    start_index: int | None,
+    limit_index: int | None,
+    stride: int = 1,
+    axis: int = 0,
+) -> Any:
+    """A slice along one axis; negative bounds count from the end."""
+    x = as_value(operand)
+    place = canonical_axis(axis, x.ndim, "lax.slice_in_dim")
+    size = x.shape[place]
+    start = 0 if start_index is None else static_int(start_index, "lax.slice_in_dim")
+    limit = size if limit_index is None else static_int(limit_index, "lax.slice_in_dim")
+    starts, limits, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    starts[place] = start + size if start < 0 else start
+    limits[place] = limit + size if limit < 0 else limit
+    steps[place] = static_int(stride, "lax.slice_in_dim: stride")
+    return slice(x, starts, limits, steps)
+
+
+def index_in_dim(operand: Value, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+    """One position along one axis.
+
+    Raises:
+      IndexBoundsError: there is no such position.
+    """
+    x = as_value(operand)
+    place = canonical_axis(axis, x.ndim, "lax.index_in_dim")
+    size = x.shape[place]
+    position = static_int(index, "lax.index_in_dim: index")
+    if not -size <= position < size:
+        raise IndexBoundsError(
+            f"lax.index_in_dim: index {position} is out of bounds for axis {place} of "
+            f"{x.shape}"
+        )
+    start = position % size
+    part = moves.shrink_axis(x, place, start, start + 1)
+    return part if keepdims else moves.drop_axes(part, (place,))
+
+
+# Computed positions.
+
+
+def _starts(
+    name: str,
+    start_indices: Any,
+    shape: tuple[int, ...],
+    sizes: tuple[int, ...],
+    negative: bool | Sequence[bool],
+) -> list[Any]:
+    """Per axis the first position as a Python int where it is known, else a scalar."""
+    if isinstance(start_indices, (list, tuple)):
+        parts = list(start_indices)
+    else:
+        vector = as_value(start_indices)
+        if vector.ndim != 1:
+            raise ShapeError(
+                f"{name}: start_indices must be a sequence of scalars or a vector, got "
+                f"{aval_of(vector)!r}"
+            )
+        parts = [index_in_dim(vector, i, 0, False) for i in range(vector.shape[0])]
+    if len(parts) != len(shape):
+        raise ShapeError(
+            f"{name}: one start per axis of {shape} is required, got {len(parts)}"
+        )
+    wraps = [negative] * len(shape) if isinstance(negative, bool) else negative
+    rows = zip(parts, shape, sizes, wraps, strict=True)
+    return [_start(name, part, n, size, wrap) for part, n, size, wrap in rows]
+
+
+def _start(name: str, start: Any, size: int, length: int, wrap: bool) -> Any:
+    last = size - length
+    if isinstance(start, np.integer) or (current_scope() is None and _on_host(start)):
+        start = int(start)  # eager code: a slice is a view
+    if type(start) is int:
+        start = start + size if wrap and start < 0 else start
+        return min(max(start, 0), last)
+    value = as_value(start)
+    if value.ndim or not dtypes.is_integer(value.dtype):
+        raise DtypeError(
+            f"{name}: each start must be an integer scalar, got {aval_of(value)!r}"
+        )
+    if last == 0:
+        return 0
+    if value.dtype.itemsize < 4:  # so that the size fits
+        value = cast(value, dtypes.int32)
+    if dtypes.kind(value.dtype) == "i":
+        if wrap:
+            behind = elementwise(p.lt, value, 0)
+            value = choose(behind, elementwise(p.add, value, size), value)
+        value = elementwise(p.maximum, value, 0)
+    return elementwise(p.minimum, value, last)
+
+
+def _on_host(value: Any) -> bool:
+    """Is it an integer scalar that can be read without waiting?"""
+    scalar = isinstance(value, Array) and value.shape == () and value.memory.host
+    return scalar and dtypes.is_integer(value.dtype)
+
+
+def dynamic_slice(
+    operand: Value,
+    start_indices: Any,
+    slice_sizes: Sequence[int],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Any:
+    """A slice of known sizes at a computed position.
+
+    Args:
+      operand: the array.
+      start_indices: integer scalars, one per axis, or a vector of them.
+      slice_sizes: the shape of the result.
+      allow_negative_indices: a negative start counts from the end.
+
+    Raises:
+      ShapeError: the sizes exceed the shape, or a start is missing.
+    """
+    x = as_value(operand)
+    sizes = _checked_sizes("lax.dynamic_slice", x, slice_sizes)
+    starts = _starts(
+        "lax.dynamic_slice", start_indices, x.shape, sizes, allow_negative_indices
+    )
+    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        if type(start) is int:
+            x = moves.shrink_axis(x, axis, start, start + size)
+        else:
+            found = bind(gather_p, x, _positions(start, (size,), 0), arg=(axis,))
+            x = moves.move_axis(found, 0, axis)
+    return x
+
+
+def _checked_sizes(name: str, x: Any, slice_sizes: Sequence[int]) -> tuple[int, ...]:
+    sizes = check_shape(tuple(slice_sizes), name)
+    fits = len(sizes) == x.ndim and all(
+        0 <= n <= m for n, m in zip(sizes, x.shape, strict=True)
+    )
+    if not fits:
+        raise ShapeError(
+            f"{name}: the sizes {sizes} must not exceed the shape {x.shape}, and have "
+            "as many axes"
+        )
+    return sizes
+
+
+def _positions(start: Any, shape: tuple[int, ...], axis: int) -> Any:
+    """start, start + 1, … along one axis of a shape."""
+    dtype = dtypes.int32 if type(start) is int else start.dtype
+    return elementwise(p.add, iota(dtype, shape, axis), start)
+
+
+def dynamic_slice_in_dim(
+    operand: Value,
+    start_index: Value,
+    slice_size: int,
+    axis: int = 0,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """A slice of known size at a computed position of one axis; else whole."""
+    x = as_value(operand)
+    place = canonical_axis(axis, x.ndim, "lax.dynamic_slice_in_dim")
+    starts: list[Any] = [0] * x.ndim
+    sizes = list(x.shape)
+    starts[place], sizes[place] = start_index, slice_size
+    return dynamic_slice(
+        x, starts, sizes, allow_negative_indices=allow_negative_indices
+    )
+
+
+def dynamic_index_in_dim(
+    operand: Value,
+    index: Value,
+    axis: int = 0,
+    keepdims: bool = True,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """One computed position along one axis."""
+    x = as_value(operand)
+    place = canonical_axis(axis, x.ndim, "lax.dynamic_index_in_dim")
+    part = dynamic_slice_in_dim(
+        x, index, 1, place, allow_negative_indices=allow_negative_indices
+    )
+    return part if keepdims else moves.drop_axes(part, (place,))
+
+
+def dynamic_update_slice(
+    operand: Value,
+    update: Value,
+    start_indices: Any,
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Any:
+    """The operand with `update` in the place of its elements at a computed position.
+
+    Raises:
+      ShapeError: the update has another number of axes, or is larger.
+      DtypeError: the dtypes differ.
+    """
+    x, part = as_value(operand), as_value(update)
+    check_dtypes("dynamic_update_slice", x, part)
+    sizes = _checked_sizes("lax.dynamic_update_slice: update", x, part.shape)
+    starts = _starts(
+        "lax.dynamic_update_slice", start_indices, x.shape, sizes, allow_negative_indices
+    )
+    pairs = enumerate(zip(sizes, x.shape, strict=True))
+    axes = tuple(a for a, (n, m) in pairs if n != m)
+    if not axes:
+        return part
+    if part.size == 0:
+        return x
+    block = tuple(sizes[a] for a in axes)
+    indices = [
+        _positions(starts[a], block, i) for i, a in enumerate(axes)
+    ]
+    rest = tuple(a for a in range(x.ndim) if a not in axes)
+    part = moves.permute(part, axes + rest)
+    return bind(scatter_p, x, part, *indices, arg=(axes, "set"))
+
+
+def dynamic_update_slice_in_dim(
+    operand: Value,
+    update: Value,
+    start_index: Value,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """`dynamic_update_slice` at a computed position of one axis."""
+    x, part = as_value(operand), as_value(update)
+    place = canonical_axis(axis, x.ndim, "lax.dynamic_update_slice_in_dim")
+    starts: list[Any] = [0] * x.ndim
+    starts[place] = start_index
+    return dynamic_update_slice(
+        x, part, starts, allow_negative_indices=allow_negative_indices
+    )
+
+
+def dynamic_update_index_in_dim(
+    operand: Value,
+    update: Value,
+    index: Value,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """One computed position along one axis replaced; the update may lack the axis."""
+    x, part = as_value(operand), as_value(update)
+    place = canonical_axis(axis, x.ndim, "lax.dynamic_update_index_in_dim")
+    if part.ndim != x.ndim:
+        part = moves.insert_axes(part, (place,))
+    return dynamic_update_slice_in_dim(
+        x, part, index, place, allow_negative_indices=allow_negative_indices
+    )

@@ -1,0 +1,169 @@
+"""Powers and roots: pow and cbrt.
+
+pow is 2^(y·log2|x|) with the logarithm in two numbers: an error of one unit in the last
+place of it would be one of y·log2|x| units in the result. Polynomials are fitted as in
+`exponential.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ftrace.lower.math.exponential import exp2_parts
+from ftrace.lower.math.floats import (
+    INFINITY,
+    NAN,
+    Pair,
+    bits_of,
+    clamp,
+    copy_sign,
+    fast_two_sum,
+    float_of,
+    format_of,
+    integer_to_float,
+    sign_bit,
+    two_product,
+)
+from ftrace.lower.math.logarithm import CUT_LOG2, split_exponent
+from ftrace.lower.math.term import (
+    Term,
+    eq,
+    fma,
+    ldexp,
+    mul_add,
+    ne,
+    number,
+    polynomial,
+    select,
+    sqrt,
+    trunc,
+)
+from ftrace.trace.graph import constant_value
+from ftrace.trace.primitives.source import const_p
+
+# 2/ln 2 and 2/(3·ln 2) in two numbers each.
+_FIRST_SINGLE: Final = (2.88539004, 3.85192605e-08)
+_FIRST_DOUBLE: Final = (2.8853900817779268, 4.0710547481862066e-17)
+_THIRD_SINGLE: Final = (0.961796701, -7.02846181e-09)
+_THIRD_DOUBLE: Final = (0.9617966939259756, 5.0577616648125907e-17)
+# (2·atanh(s)/(s·ln 2) - first - third·s²)/s⁴ in s² for |s| ≤ 0.1717.
+_LOG2_SINGLE: Final = (0.337934643, 0.411844581, 0.57708025)
+_LOG2_DOUBLE: Final = (
+    0.19041525559474326, 0.19125203445395525, 0.22198412811935964, 0.2623076983831811,
+    0.3205989023038865, 0.41219858309177565, 0.5770780163556183,
+)  # fmt: skip
+
+
+def _log2_pair(x: Term) -> Pair:
+    """log2(x) in two numbers, to 2^-35 or 2^-64 of it; x = 2ᵏ(1 + f), s = f/(2 + f)."""
+    f, k = split_exponent(x, CUT_LOG2)
+    below, below_low = fast_two_sum(number(2.0, x), f)
+    inverse = 1.0 / below
+    s = f * inverse
+    s_low = inverse * mul_add(-s, below_low, fma(-s, below, f))
+    square, square_low = two_product(s, s)
+    square_low = mul_add(s + s, s_low, square_low)
+    tail = square * polynomial(square, _LOG2_SINGLE if x.single else _LOG2_DOUBLE)
+    third, third_low = _THIRD_SINGLE if x.single else _THIRD_DOUBLE
+    first, first_low = _FIRST_SINGLE if x.single else _FIRST_DOUBLE
+    inner, inner_low = fast_two_sum(number(third, x), tail)
+    product, product_low = _product(square, square_low, inner, inner_low + third_low)
+    outer, outer_low = fast_two_sum(number(first, x), product)
+    result, low = _product(s, s_low, outer, outer_low + (product_low + first_low))
+    high, carry = fast_two_sum(k, result)
+    return fast_two_sum(high, carry + low)
+
+
+def _product(a: Term, a_low: Term, b: Term, b_low: Term) -> Pair:
+    """(a + a_low)·(b + b_low) in two numbers."""
+    product, error = two_product(a, b)
+    return product, mul_add(a, b_low, mul_add(a_low, b, error))
+
+
+def power(x: Term, y: Term) -> Term:
+    """x to the power y, with the special values of C99 (annex F.9.4.4).
+
+    Small constant powers are products and roots.
+    """
+    if y.node.op is const_p:
+        simple = _simple_power(x, float(constant_value(y.node)))
+        if simple is not None:
+            return simple
+    a = abs(x)
+    negative = x < 0.0
+    whole = eq(trunc(y), y)
+    half = y * 0.5
+    odd = whole & ne(trunc(half), half)
+    value = _positive_power(a, y)
+    limit = select((a < 1.0) ^ (y < 0.0), number(0.0, x), INFINITY)
+    at_end = eq(a, 0.0) | eq(a, INFINITY)
+    value = select(negative & ~whole, NAN, value)
+    value = select(at_end, limit, value)
+    value = float_of(bits_of(value) ^ select(odd, sign_bit(x), 0))
+    value = select(ne(x, x) | ne(y, y), x + y, value)
+    return select(eq(x, 1.0) | eq(y, 0.0), 1.0, value)
+
+
+def _positive_power(a: Term, y: Term) -> Term:
+    """aʸ for 0 < a < ∞."""
+    log_high, log_low = _log2_pair(a)
+    # Beyond these bounds every power but 1 is 0 or ∞, and products stay finite.
+    bound = 2.0**40 if a.single else 2.0**70
+    y = clamp(y, -bound, bound)
+    product, error = two_product(y, log_high)
+    high, low = fast_two_sum(product, fma(y, log_low, error))
+    within = abs(high) < 4.0 * format_of(a).bias
+    value, n = exp2_parts(high, select(within, low, 0.0))
+    return ldexp(value, n)
+
+
+def _simple_power(x: Term, y: float) -> Term | None:
+    """x to a constant power that needs no logarithm."""
+    if y == 0.0:
+        return number(1.0, x)
+    if y == 0.5:  # its value at -0 and -∞ is not that of sqrt
+        return select(eq(x, -INFINITY), INFINITY, sqrt(x) + 0.0)
+    if y == -0.5:
+        return select(eq(x, -INFINITY), 0.0, 1.0 / (sqrt(x) + 0.0))
+    if y == -1.0:
+        return 1.0 / x
+    if y not in (1.0, 2.0, 3.0, 4.0):
+        return None
+    if y == 1.0:
+        return x
+    square = x * x
+    return {2.0: square, 3.0: square * x, 4.0: square * square}[y]
+
+
+#: The guess at x^(-1/3): its bits are those of this number less a third of x's.
+_CBRT_BITS_SINGLE: Final = 0x54A1F600
+_CBRT_BITS_DOUBLE: Final = 0x553EE96AC0000000
+
+
+def cbrt(x: Term) -> Term:
+    """x·y² with y = x^(-1/3), and a step of Newton for x = c³.
+
+    y is a guess from the bits, right to 3 %, and a step (float64: two) of order four
+    with e = 1 - x·y³: (1 - e)^(-1/3) = 1 + e/3 + 2e²/9 + 14e³/81 + ….
+    """
+    layout = format_of(x)
+    a = abs(x)
+    small = a < layout.tiny
+    lift = 24 if x.single else 54
+    scaled = select(small, a * 2.0**lift, a)
+    # A third of the bits: shifted right until they are a float exactly, and back.
+    shift = 9 if x.single else 13
+    first = (_CBRT_BITS_SINGLE if x.single else _CBRT_BITS_DOUBLE) >> shift
+    third = integer_to_float(bits_of(scaled) >> shift) * (-1 / 3)
+    guess = third + (2.0**layout.fraction + first)
+    y = float_of(bits_of(guess) << shift)
+    for _ in range(1 if x.single else 2):
+        e = fma(-(scaled * y), y * y, 1.0)
+        y = mul_add(y, e * polynomial(e, (14 / 81, 2 / 9, 1 / 3)), y)
+    square = y * y
+    root = scaled * square
+    error = fma(-(root * root), root, scaled)
+    root = fma(error, square * (1 / 3), root)
+    root = root * select(small, number(2.0 ** (-lift // 3), x), 1.0)
+    plain = eq(x, 0.0) | eq(a, INFINITY)
+    return select(plain, x, copy_sign(root, x))

@@ -1,0 +1,292 @@
+"""`x.at[index].set(y)` and the like: copies of an array with some elements changed.
+
+    region = the part that slices and integers reach
+    new    = the region itself, or scattered into where arrays index
+    result = where(in the region, new put back by padding, x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.array import Array
+from ftrace.errors import ShapeError
+from ftrace.numpy import axes
+from ftrace.numpy.arithmetic import power
+from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, reshape
+from ftrace.numpy.elementwise import add, common_type, divide, multiply, negative
+from ftrace.numpy.indexing import (
+    Index,
+    Position,
+    check_mode,
+    parse_and_check,
+    parse_index,
+    read_at,
+    sliced,
+)
+from ftrace.numpy.selection import maximum, minimum
+from ftrace.trace.primitives.elementwise import convert
+from ftrace.trace.primitives.indexing import scatter_p
+from ftrace.trace.tracer import Tracer, Value, asarray, bind, unbound_variable
+
+#: How the kinds of scatter combine what stands in the array with an update.
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "set": lambda x, y: y,
+    "add": add,
+    "mul": multiply,
+    "min": minimum,
+    "max": maximum,
+}
+_UFUNCS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+class At:
+    """What `x.at` is: indexing it names the place to change."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Value) -> None:
+        self.array = as_value(array)
+
+    def __getitem__(self, index: Any) -> Place:
+        return Place(self.array, index)
+
+
+class Place:
+    """A place in an array. Every method returns a changed copy of the array.
+
+    All methods take `mode`, for traced indices out of bounds: "drop" (the default of
+    updates), "clip" (the default of `get`), "fill" or "promise_in_bounds".
+    `indices_are_sorted` and `unique_indices` are accepted, and change nothing.
+    """
+
+    __slots__ = ("array", "index")
+
+    def __init__(self, array: Any, index: Any) -> None:
+        self.array = array
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"x.at[{self.index!r}] of an array of shape {self.array.shape}"
+
+    def get(
+        self,
+        *,
+        mode: Any = None,
+        fill_value: Any = None,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
+        """The elements at the place, as `x[index]`, with a mode."""
+        mode = check_mode("at.get", mode)
+        return read_at(self.array, self.index, mode, fill_value, wrap_negative_indices)
+
+    def set(self, values: Value, **options: Any) -> Any:
+        """`values` at the place."""
+        return self._update("set", values, **options)
+
+    def add(self, values: Value, **options: Any) -> Any:
+        """`values` added at the place, as often as an index is repeated."""
+        return self._update("add", values, **options)
+
+    def subtract(self, values: Value, **options: Any) -> Any:
+        """`values` subtracted at the place, as often as an index is repeated."""
+        return self._update("add", negative(values), **options)
+
+    def multiply(self, values: Value, **options: Any) -> Any:
+        """Multiplied by `values` at the place, as often as an index is repeated."""
+        return self._update("mul", values, **options)
+
+    mul = multiply
+
+    def divide(self, values: Value, **options: Any) -> Any:
+        """Divided by `values` at the place, as often as an index is repeated."""
+        return divide(self.array, self._factors(values, **options))
+
+    def power(self, values: Value, **options: Any) -> Any:
+        """Raised to the power of `values` at the place."""
+        return power(self.array, self._factors(values, **options))
+
+    def _factors(self, values: Value, **options: Any) -> Any:
+        """One everywhere, times `values` at the place."""
+        values = as_value(values)
+        dtype, _ = common_type(self.array, values)
+        ones = axes.full(self.array.shape, 1, dtype)
+        return Place(ones, self.index)._update("mul", values, **options)
+
+    def min(self, values: Value, **options: Any) -> Any:
+        """The lesser of what is there and `values`, at the place."""
+        return self._update("min", values, **options)
+
+    def max(self, values: Value, **options: Any) -> Any:
+        """The greater of what is there and `values`, at the place."""
+        return self._update("max", values, **options)
+
+    def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
+        """`func` of the elements at the place; once for an index that is repeated."""
+        return self._update("set", func(self.get()), **options)
+
+    def _update(
+        self,
+        kind: str,
+        values: Value,
+        *,
+        mode: Any = None,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
+        checked = check_mode("at", mode)
+        values = as_value(values)
+        return update(
+            self.array, self.index, values, kind, checked, wrap_negative_indices
+        )
+
+
+def update(
+    x: Any, index: Any, values: Any, kind: str, mode: str | None, wrap: bool = True
+) -> Any:
+    """`x` with values set, added, … at an index.
+
+    Raises:
+      ShapeError: the values do not broadcast to the place.
+      IndexBoundsError: an index that is known is out of bounds.
+    """
+    dtype, weak = common_type(x, values)
+    if dtype != x.dtype:  # computed in the common dtype, as without an index
+        wide = update(cast(x, dtype), index, values, kind, mode, wrap)
+        return cast(wide, x.dtype, x.weak_type)
+    if (masked := _masked(x, index, values, kind)) is not None:
+        return masked
+    parts = index if isinstance(index, tuple) else (index,)
+    unknown = any(isinstance(p, Tracer) for p in parts)
+    eager = isinstance(x, Array) and isinstance(values, Array) and not unknown
+    parse = parse_and_check if eager and mode is None else parse_index
+    parsed = parse(x.shape, index)
+    values = fitted(values, parsed.result_shape, f"at.{kind}")
+    if eager and mode is None and x.memory.host:
+        return _update_now(x, parsed, values, kind)
+    values = cast(values, x.dtype)
+    region = sliced(x, parsed)
+    if parsed.batch is None:
+        new = _COMBINE[kind](region, reshape(values, region.shape))
+    elif not parsed.gathered:
+        if 0 in parsed.batch:
+            return x
+        new = _COMBINE[kind](region, reshape(values, region.shape))
+    else:
+        new = _scattered(region, parsed, values, kind, mode, wrap)
+    return put_back(x, cast(new, x.dtype), parsed)
+
+
+def fitted(values: Any, shape: tuple[int, ...], name: str) -> Any:
+    """Values broadcast to a place; leading axes of size 1 are dropped as in NumPy."""
+    extra = values.ndim - len(shape)
+    if extra > 0 and set(values.shape[:extra]) == {1}:
+        values = reshape(values, values.shape[extra:])
+    try:
+        return broadcast_to(values, shape)
+    except ShapeError:
+        raise ShapeError(
+            f"{name}: values of shape {values.shape} do not broadcast to the place, "
+            f"which has shape {shape}"
+        ) from None
+
+
+def _masked(x: Any, index: Any, values: Any, kind: str) -> Any:
+    """The update through a traced mask, where the values do not depend on its count."""
+    mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
+    if not isinstance(mask, Tracer) or mask.dtype != dtypes.bool_:
+        return None
+    covered, rest = x.shape[: mask.ndim], x.shape[mask.ndim :]
+    if unbound_variable(mask.node) is None or mask.shape != covered:
+        return None
+    if values.ndim > len(rest):
+        return None
+    values = fitted(values, rest, f"at.{kind}")
+    here = reshape(mask, mask.shape + (1,) * len(rest))
+    return choose(here, cast(_COMBINE[kind](x, values), x.dtype), x)
+
+
+def _update_now(x: Array, index: Index, values: Any, kind: str) -> Array:
+    """The update of a concrete array on the host, in NumPy."""
+    result = np.array(x.numpy())
+    region = result[tuple(_region_slices(index))]
+    new = convert(asarray(values).numpy(), x.dtype)
+    with np.errstate(all="ignore"):
+        if index.batch is None or not index.gathered:
+            if index.batch is not None and 0 in index.batch:
+                return x
+            new = new.reshape(region.shape)
+            region[...] = new if kind == "set" else _UFUNCS[kind](region, new)
+            return Array.of(result, x.weak_type)
+        new = _batch_first(new, index, lambda v, p: v.transpose(p), np.reshape)
+        view = np.moveaxis(region, index.gathered, range(len(index.gathered)))
+        if kind == "set":
+            view[index.arrays] = new
+        else:
+            _UFUNCS[kind].at(view, index.arrays, new)
+    return Array.of(result, x.weak_type)
+
+
+def _region_slices(index: Index) -> list[slice]:
+    found: list[slice] = []
+    for (low, high), step in zip(index.bounds, index.steps, strict=True):
+        last = None if low == 0 else low - 1
+        found.append(slice(low, high, step) if step > 0 else slice(high - 1, last, step))
+    return found
+
+
+def _batch_first(values: Any, index: Index, permute: Any, reshaped: Any) -> Any:
+    """Values of the result's shape as batch + rest, which a scatter takes."""
+    assert index.batch is not None
+    count = len(index.batch)
+    batch = range(index.place, index.place + count)
+    others = [a for a in range(len(index.result_shape)) if a not in batch]
+    return reshaped(permute(values, (*batch, *others)), (*index.batch, *index.rest))
+
+
+def _scattered(
+    region: Any, index: Index, values: Any, kind: str, mode: str | None, wrap: bool
+) -> Any:
+    assert index.batch is not None
+    values = _batch_first(values, index, axes.permute, reshape)
+    if 0 in values.shape or 0 in region.shape:
+        return region
+    indices: list[Any] = []
+    for array, axis in zip(index.arrays, index.gathered, strict=True):
+        where = Position.of(array, index.shape[axis], wrap)
+        at = where.clamped() if mode == "clip" else where.values
+        indices.append(broadcast_to(at, index.batch))
+    common = max((i.dtype for i in indices), key=lambda d: d.itemsize)
+    indices = [cast(i, common) for i in indices]
+    strong = cast(region, region.dtype)
+    return bind(scatter_p, strong, values, *indices, arg=(index.gathered, kind))
+
+
+def put_back(x: Any, new: Any, index: Index) -> Any:
+    """`x` with its region (see `sliced`) replaced."""
+    pads: list[tuple[int, int, int]] = []
+    flipped: list[int] = []
+    for axis, ((low, high), step) in enumerate(zip(index.bounds, index.steps, strict=True)):
+        gap = abs(step) - 1
+        reached = low + max(new.shape[axis] - 1, 0) * abs(step) + 1 if high > low else low
+        pads.append((low, x.shape[axis] - reached, gap))
+        if step < 0:
+            flipped.append(axis)
+    if 0 in new.shape:
+        return x
+    if not any(map(any, pads)):
+        return cast(axes.flip(new, flipped), x.dtype, x.weak_type)
+    inside = axes.pad(axes.full(new.shape, True, dtypes.bool_), tuple(pads))
+    return choose(inside, axes.pad(axes.flip(new, flipped), tuple(pads)), x)
+
+
+def at(x: Value) -> At:
+    """`at(x)[index].set(y)`: what `x.at` calls."""
+    return At(x)

@@ -1,0 +1,239 @@
+"""Elements repeated, put in and taken out, at places that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, IndexBoundsError, ShapeError, ValueRangeError
+from ftrace.numpy import axes
+from ftrace.numpy.axes import (
+    as_value,
+    broadcast_to,
+    canonical_axis,
+    cast,
+    check_shape,
+    full,
+    insert_axes,
+    iota,
+    reshape,
+    shrink_axis,
+)
+from ftrace.numpy.cumulative import cumsum
+from ftrace.numpy.elementwise import common_type
+from ftrace.numpy.indexing import read_at
+from ftrace.numpy.joining import concatenate, tile
+from ftrace.numpy.searching import searchsorted
+from ftrace.numpy.shape import ravel
+from ftrace.trace.tracer import Tracer, Value, unbound_variable
+
+
+def _flattened(a: Value, axis: int | None, name: str) -> tuple[Any, int]:
+    """The array and the axis; flattened where the axis is None."""
+    a = as_value(a)
+    if axis is None:
+        return ravel(a), 0
+    return a, canonical_axis(axis, a.ndim, name)
+
+
+def along(a: Any, positions: Any, axis: int) -> Any:
+    """The elements of `a` at positions along one axis."""
+    return read_at(a, (slice(None),) * axis + (positions,))
+
+
+# Repeat.
+
+
+def repeat(
+    a: Value,
+    repeats: Value | Sequence[int],
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+) -> Any:
+    """Each element as often as `repeats` says, along an axis or flattened.
+
+    Args:
+      a: the array.
+      repeats: one number, or one per element.
+      axis: along which to repeat; None flattens first.
+      total_repeat_length: the size of the result, required where `repeats` is traced:
+        what is longer is cut off, what is shorter repeats the last element.
+
+    Raises:
+      ShapeError: there are not as many repeats as elements.
+      ValueRangeError: repeats are no integers, or negative.
+    """
+    a, axis = _flattened(a, axis, "repeat")
+    size = a.shape[axis]
+    if isinstance(repeats, Tracer) and unbound_variable(repeats.node) is not None:
+        return _repeat_traced(a, repeats, axis, total_repeat_length)
+    counts = np.asarray(repeats)
+    if counts.dtype.kind not in "biu" or counts.min(initial=0) < 0:
+        raise ValueRangeError(f"repeat: repeats must be integers from 0, got {repeats!r}")
+    if counts.size == 1 and total_repeat_length is None:
+        return _repeat_evenly(a, int(counts.reshape(())), axis)
+    if counts.shape not in ((), (1,), (size,)):
+        raise ShapeError(f"repeat: {counts.shape} repeats for an axis of size {size}")
+    positions = np.repeat(np.arange(size), np.broadcast_to(counts, (size,)))
+    if total_repeat_length is not None:
+        last = positions[-1:] if positions.size else np.zeros(1, int)
+        missing = max(0, total_repeat_length - positions.size)
+        positions = np.concatenate([positions, last.repeat(missing)])
+        positions = positions[:total_repeat_length]
+    return along(a, positions, axis)
+
+
+def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
+    spread = insert_axes(a, (axis + 1,))
+    shape = (*a.shape[: axis + 1], count, *a.shape[axis + 1 :])
+    merged = (*a.shape[:axis], a.shape[axis] * count, *a.shape[axis + 1 :])
+    return reshape(axes.expand(spread, shape), merged)
+
+
+def _repeat_traced(a: Any, repeats: Tracer, axis: int, total: int | None) -> Any:
+    if total is None:
+        raise ArgumentError(
+            "repeat: the size of the result depends on traced repeats; give "
+            "total_repeat_length=n"
+        )
+    counts = broadcast_to(repeats, (a.shape[axis],), "repeat")
+    ends = cumsum(counts)
+    positions = searchsorted(ends, iota(dtypes.int32, (total,), 0), side="right")
+    return along(a, positions, axis)
+
+
+def resize(a: Value, new_shape: Any) -> Any:
+    """The elements of `a`, repeated or cut off, in another shape.
+
+    Raises:
+      ValueRangeError: a size is negative.
+    """
+    shape = check_shape(new_shape, "resize")
+    if min(shape, default=0) < 0:
+        raise ValueRangeError(f"resize: sizes must not be negative, got {shape}")
+    flat = ravel(a)
+    total = int(np.prod(shape, dtype=np.int64))
+    if flat.size == 0 or total == 0:
+        return full(shape, 0, flat.dtype)
+    repeated = tile(flat, -(-total // flat.size))
+    return reshape(shrink_axis(repeated, 0, 0, total), shape)
+
+
+# Put in and take out.
+
+
+def append(arr: Value, values: Value, axis: int | None = None) -> Any:
+    """`values` behind `arr` along an axis; without an axis both are flattened."""
+    if axis is None:
+        return concatenate([ravel(arr), ravel(values)])
+    return concatenate([arr, values], axis)
+
+
+def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
+    """`values` before the positions `obj`, which refer to `arr` as it is.
+
+    Raises:
+      IndexBoundsError: a position is out of bounds.
+      ConcretizationTypeError: the positions are traced.
+    """
+    arr, axis = _flattened(arr, axis, "insert")
+    size = arr.shape[axis]
+    positions = _positions("insert", obj, size, size)
+    dtype, weak = arr.dtype, arr.weak_type and common_type(arr, values)[1]
+    values = cast(values, dtype)
+    if positions.ndim == 0:
+        values = _one_block(values, arr, axis)
+        at = int(positions)
+        parts = [shrink_axis(arr, axis, 0, at), values, shrink_axis(arr, axis, at, size)]
+        return concatenate([cast(p, dtype, weak) for p in parts], axis)
+    count = positions.size
+    shape = (*arr.shape[:axis], count, *arr.shape[axis + 1 :])
+    values = broadcast_to(values, shape, "insert")
+    # Where each new element stands in the result, in the order of the positions.
+    order = np.argsort(positions, kind="stable")
+    places = np.empty(count, np.int64)
+    places[order] = positions[order] + np.arange(count)
+    old = np.setdiff1d(np.arange(size + count), places)
+    source = np.empty(size + count, np.int64)
+    source[places] = size + np.arange(count)
+    source[old] = np.arange(size)
+    return along(concatenate([arr, values], axis), source, axis)
+
+
+def _one_block(values: Any, arr: Any, axis: int) -> Any:
+    """Values for one position: moved to the axis as NumPy does for an integer."""
+    values = insert_axes(values, range(arr.ndim - values.ndim))
+    values = axes.move_axis(values, 0, axis)
+    shape = (*arr.shape[:axis], values.shape[axis], *arr.shape[axis + 1 :])
+    return broadcast_to(values, shape, "insert")
+
+
+def delete(
+    arr: Value,
+    obj: Any,
+    axis: int | None = None,
+    *,
+    assume_unique_indices: bool = False,
+) -> Any:
+    """`arr` without the positions `obj`: an integer, a slice, integers or a mask.
+
+    Raises:
+      IndexBoundsError: a position is out of bounds.
+      ConcretizationTypeError: the positions are traced.
+    """
+    arr, axis = _flattened(arr, axis, "delete")
+    size = arr.shape[axis]
+    mask = np.asarray(obj) if not isinstance(obj, slice) else None
+    if mask is not None and mask.dtype == np.bool_:
+        if mask.shape != (size,):
+            raise IndexBoundsError(
+                f"delete: a mask of shape {mask.shape} for an axis of size {size}"
+            )
+        kept = np.nonzero(~mask)[0]
+    else:
+        removed = _positions("delete", obj, size, size - 1).reshape(-1)
+        kept = np.setdiff1d(np.arange(size), removed)
+    if kept.size and np.array_equal(kept, np.arange(kept[0], kept[-1] + 1)):
+        return shrink_axis(arr, axis, int(kept[0]), int(kept[-1]) + 1)
+    if len(kept) + 1 == size and len(kept) > 1:  # one element: no gather is needed
+        gap = int(np.setdiff1d(np.arange(size), kept)[0])
+        parts = [shrink_axis(arr, axis, 0, gap), shrink_axis(arr, axis, gap + 1, size)]
+        return concatenate(parts, axis)
+    return along(arr, kept, axis)
+
+
+def _positions(name: str, obj: Any, size: int, last: int) -> np.ndarray[Any, Any]:
+    """Known positions along an axis, counted from the front."""
+    if isinstance(obj, slice):
+        return np.arange(*obj.indices(size))
+    found = np.asarray(obj)
+    if found.dtype == np.bool_:
+        return np.nonzero(found)[0]
+    if found.size == 0:
+        return np.zeros(found.shape, np.int64)
+    if found.dtype.kind not in "iu":
+        raise ArgumentError(f"{name}: positions must be integers, got {obj!r:.60}")
+    if found.min() < -size or found.max() > last:
+        raise IndexBoundsError(
+            f"{name}: positions {found.tolist()} do not fit an axis of size {size}"
+        )
+    return np.where(found < 0, found + size, found).astype(np.int64)
+
+
+def trim_zeros(filt: Value, trim: str = "fb") -> Any:
+    """A vector whose values are known, without zeros in front ("f") and behind ("b").
+
+    Raises:
+      ConcretizationTypeError: the vector is traced.
+    """
+    filt = as_value(filt)
+    (places,) = np.nonzero(np.asarray(filt))
+    if places.size == 0:
+        return shrink_axis(filt, 0, 0, 0)
+    start = int(places[0]) if "f" in trim.lower() else 0
+    stop = int(places[-1]) + 1 if "b" in trim.lower() else filt.shape[0]
+    return shrink_axis(filt, 0, start, stop)

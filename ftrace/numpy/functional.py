@@ -1,0 +1,211 @@
+"""Functions of slices: vectorize, apply_along_axis, apply_over_axes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from ftrace.array import surface
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.numpy.axes import (
+    as_value,
+    canonical_axis,
+    insert_axes,
+    move_axis,
+    reshape,
+)
+from ftrace.trace import tree
+from ftrace.trace.avals import Shape
+from ftrace.trace.tracer import Value, broadcast_shapes
+
+# `vmap` stands above this floor; it enters itself into the table of the surface.
+
+
+def _vmap(function: Callable[..., Any], *, out_axes: Any = 0) -> Callable[..., Any]:
+    return surface["vmap"](function, 0, out_axes)
+
+
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: int, arr: Value, *args: Any, **kwargs: Any
+) -> Any:
+    """`func1d(vector, *args, **kwargs)` of every vector along an axis."""
+    x = as_value(arr)
+    axis = canonical_axis(axis, x.ndim, "apply_along_axis")
+    lanes = move_axis(x, axis, x.ndim - 1)
+    outer = lanes.shape[:-1]
+    size = 1
+    for n in outer:
+        size *= n
+    flat = reshape(lanes, (size, lanes.shape[-1]))
+    results = _vmap(lambda v: func1d(v, *args, **kwargs))(flat)
+
+    def placed(result: Any) -> Any:
+        inner = result.ndim - 1
+        result = reshape(result, (*outer, *result.shape[1:]))
+        for i in range(inner):  # the axes of one result stand where the axis was
+            result = move_axis(result, len(outer) + i, axis + i)
+        return result
+
+    return tree.map(placed, results)
+
+
+def apply_over_axes(
+    func: Callable[[Any, int], Any], a: Value, axes: int | Sequence[int]
+) -> Any:
+    """`func(a, axis)` over one axis after the other; axes it drops stay with size 1.
+
+    Raises:
+      ShapeError: `func` changes the number of axes by more than one.
+    """
+    x = as_value(a)
+    for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
+        place = canonical_axis(axis, x.ndim, "apply_over_axes")
+        result = func(x, place)
+        if result.ndim == x.ndim - 1:
+            result = insert_axes(result, (place,))
+        if result.ndim != x.ndim:
+            raise ShapeError(
+                f"apply_over_axes: the function made shape {result.shape} of {x.shape}; "
+                "it must keep the number of axes or drop one"
+            )
+        x = result
+    return x
+
+
+# vectorize
+
+
+def vectorize(
+    pyfunc: Callable[..., Any],
+    *,
+    excluded: Sequence[int | str] | set[int | str] = frozenset(),  # type: ignore[assignment]
+    signature: str | None = None,
+) -> Callable[..., Any]:
+    """`pyfunc` of scalars, or of arrays as the signature says, for arrays of them.
+
+    Args:
+      pyfunc: the function.
+      excluded: positions and names of arguments that are passed as they are.
+      signature: core shapes such as "(m,n),(n)->(m)"; without one all are scalars.
+
+    Raises:
+      ValueRangeError: the signature cannot be read.
+      ShapeError: the arguments do not fit the signature.
+    """
+    cores = _parse_signature(signature) if signature is not None else None
+    left_out = set(excluded)
+
+    @wraps(pyfunc, updated=())
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        places = [i for i in range(len(args)) if i not in left_out]
+        names = [name for name in kwargs if name not in left_out]
+
+        def call(*values: Any) -> Any:
+            full = list(args)
+            for i, value in zip(places, values, strict=False):
+                full[i] = value
+            named = dict(zip(names, values[len(places) :], strict=True))
+            return pyfunc(*full, **{**kwargs, **named})
+
+        operands = [as_value(args[i]) for i in places]
+        operands += [as_value(kwargs[name]) for name in names]
+        return _map_cores(call, operands, cores)
+
+    return mapped
+
+
+def _map_cores(
+    function: Callable[..., Any], operands: list[Any], cores: Any
+) -> Any:
+    inputs, outputs = cores or ([()] * len(operands), None)
+    if len(inputs) != len(operands):
+        raise ArgumentError(
+            f"vectorize: the signature has {len(inputs)} arguments, got {len(operands)}"
+        )
+    sizes: dict[str, int] = {}
+    loops: list[Shape] = []
+    for operand, core in zip(operands, inputs, strict=True):
+        loops.append(_check_core(operand.shape, core, sizes))
+    loop = broadcast_shapes("vectorize", loops) if loops else ()
+    ndim = len(loop)
+    padded = [
+        insert_axes(x, range(ndim - len(shape)))
+        for x, shape in zip(operands, loops, strict=True)
+    ]
+    mapped = _checked(function, outputs, sizes)
+    for depth in reversed(range(ndim)):
+        mapped = _map_axis(mapped, [x.shape[depth] for x in padded], loop[depth])
+    return mapped(*padded)
+
+
+def _map_axis(
+    function: Callable[..., Any], sizes: list[int], size: int
+) -> Callable[..., Any]:
+    """Maps the leading axis; operands of size 1 are passed whole, without it."""
+    axes = tuple(None if n == 1 and size != 1 else 0 for n in sizes)
+
+    def mapped(*values: Any) -> Any:
+        ready = [
+            reshape(v, v.shape[1:]) if axis is None else v
+            for v, axis in zip(values, axes, strict=True)
+        ]
+        if all(axis is None for axis in axes):
+            return function(*ready)
+        return surface["vmap"](function, axes, 0)(*ready)
+
+    return mapped
+
+
+def _checked(
+    function: Callable[..., Any], outputs: Any, sizes: dict[str, int]
+) -> Callable[..., Any]:
+    """The function; its results are held to the signature."""
+
+    def call(*values: Any) -> Any:
+        results = function(*values)
+        if outputs is None:
+            return tree.map(as_value, results)
+        many = results if isinstance(results, tuple) else (results,)
+        if len(many) != len(outputs):
+            raise ArgumentError(
+                f"vectorize: the signature has {len(outputs)} results, got {len(many)}"
+            )
+        many = tuple(as_value(r) for r in many)
+        for result, core in zip(many, outputs, strict=True):
+            if _check_core(result.shape, core, sizes) != ():
+                raise ShapeError(f"vectorize: a result of shape {result.shape} for {core}")
+        return many if isinstance(results, tuple) else many[0]
+
+    return call
+
+
+def _check_core(shape: Shape, core: tuple[str, ...], sizes: dict[str, int]) -> Shape:
+    """The loop axes of a shape; its last axes are the core."""
+    if len(shape) < len(core):
+        raise ShapeError(f"vectorize: an array of shape {shape} has no core {core}")
+    split = len(shape) - len(core)
+    for name, n in zip(core, shape[split:], strict=True):
+        wanted = int(name) if name.isdigit() else sizes.setdefault(name, n)
+        if wanted != n:
+            raise ShapeError(
+                f"vectorize: the axis {name} of the signature has the sizes {wanted} "
+                f"and {n}"
+            )
+    return shape[:split]
+
+
+_CORE = r"\(\s*(?:\w+\s*(?:,\s*\w+\s*)*)?\)"
+_SIGNATURE = re.compile(rf"^\s*({_CORE}(?:\s*,\s*{_CORE})*)?\s*->\s*({_CORE}(?:\s*,\s*{_CORE})*)\s*$")
+
+
+def _parse_signature(text: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    found = _SIGNATURE.match(text)
+    if found is None:
+        raise ValueRangeError(
+            f'vectorize: a signature reads like "(m,n),(n)->(m)", got {text!r}'
+        )
+    sides = [[tuple(re.findall(r"\w+", core)) for core in re.findall(_CORE, side or "")] for side in found.groups()]
+    return sides[0], sides[1]
+

@@ -1,0 +1,512 @@
+"""Indexing: from what stands in the brackets to slices, gathers and fills.
+
+    x[1:, None, i]  =  slices, then a gather, then axes in NumPy's places
+
+An index is parsed once into an `Index`; reading uses it here, `at.py` for updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.array import Array
+from ftrace.errors import (
+    ConcretizationTypeError,
+    DtypeError,
+    IndexBoundsError,
+    NonConcreteBooleanIndexError,
+    ValueRangeError,
+)
+from ftrace.numpy import axes
+from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, reshape
+from ftrace.numpy.elementwise import (
+    add,
+    bitwise_and,
+    greater_equal,
+    less,
+)
+from ftrace.numpy.selection import maximum, minimum
+from ftrace.trace.avals import Shape
+from ftrace.trace.evaluate import evaluate
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.indexing import gather_p
+from ftrace.trace.primitives.source import is_variable
+from ftrace.trace.tracer import (
+    Tracer,
+    Value,
+    bind,
+    broadcast_shapes,
+    concrete,
+    unbound_variable,
+)
+
+MODES = ("fill", "drop", "clip", "promise_in_bounds")
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """An index of an array of one shape, taken apart.
+
+    Attributes:
+      shape: the shape that is indexed.
+      bounds: the part of each axis that the slices and integers reach.
+      steps: the step of each slice.
+      gathered: the axes that arrays index, in order.
+      arrays: their indices: NumPy arrays where known, else tracers.
+      batch: the shape that the arrays have together; None without arrays.
+      rest: the sizes of the axes that are not gathered; those of integers are 1.
+      laid: the same without the integers' axes and with those that None adds.
+      place: where in `laid` the axes of the arrays stand.
+    """
+
+    shape: Shape
+    bounds: tuple[tuple[int, int], ...]
+    steps: tuple[int, ...]
+    gathered: tuple[int, ...]
+    arrays: tuple[Any, ...]
+    batch: Shape | None
+    rest: Shape
+    laid: Shape
+    place: int
+
+    @property
+    def result_shape(self) -> Shape:
+        return (*self.laid[: self.place], *(self.batch or ()), *self.laid[self.place :])
+
+
+def parse_index(shape: Shape, index: Any) -> Index:
+    """Takes an index apart.
+
+    Raises:
+      IndexBoundsError: it has too many parts, or an integer is out of bounds.
+      DtypeError: a part is neither integer nor bool.
+      NonConcreteBooleanIndexError: a mask is traced.
+    """
+    parts = [_plain(part) for part in (index if isinstance(index, tuple) else (index,))]
+    parts = _without_ellipsis(shape, parts)
+    bounds = [(0, n) for n in shape]
+    steps = [1] * len(shape)
+    kept = [True] * len(shape)
+    gathered: list[int] = []
+    arrays: list[Any] = []
+    batch_shapes: list[Shape] = []
+    order: list[Any] = []  # axes of the result in order; "array" where arrays stand
+    axis = 0
+    for part in parts:
+        if part is None:
+            order.append(None)
+        elif part is Ellipsis:
+            order.append(Ellipsis)
+        elif isinstance(part, slice):
+            bounds[axis], steps[axis] = _slice_bounds(part, shape[axis])
+            order.append(axis)
+            axis += 1
+        elif type(part) is int:
+            at = _checked_integer(part, axis, shape)
+            bounds[axis] = (at, at + 1)
+            kept[axis] = False
+            order.append("integer")
+            axis += 1
+        else:
+            found = _mask_positions(part, axis, shape)
+            if found is None:
+                found = [part]
+            for one in found:
+                gathered.append(axis)
+                arrays.append(one)
+                axis += 1
+            count = int(np.sum(part)) if len(found) == 0 else 0
+            batch_shapes += [(count,)] if len(found) == 0 else [v.shape for v in found]
+            order.append("array")
+    batch = broadcast_shapes("index", batch_shapes) if batch_shapes else None
+    place = _array_place(order, bool(batch))
+    sizes = [len(range(lo, hi, abs(s))) for (lo, hi), s in zip(bounds, steps, strict=True)]
+    laid = tuple(
+        1 if part is None else sizes[part]
+        for part in order
+        if not isinstance(part, str) and part is not Ellipsis
+    )
+    rest = tuple(n for a, n in enumerate(sizes) if a not in gathered)
+    return Index(
+        shape, tuple(bounds), tuple(steps), tuple(gathered), tuple(arrays), batch,
+        rest, laid, place,
+    )  # fmt: skip
+
+
+def _plain(part: Any) -> Any:
+    """A part of an index: None, Ellipsis, slice, int, NumPy array or tracer."""
+    if part is None or part is Ellipsis or type(part) is int:
+        return part
+    if isinstance(part, slice):
+        return part
+    if isinstance(part, Tracer):
+        if dtypes.kind(part.dtype) not in "biu":
+            raise DtypeError(f"an index must be an integer or bool, got {part.aval!r}")
+        return _plain_tracer(part)
+    if isinstance(part, str):
+        raise DtypeError(f"an index must be an integer or bool, got {part!r}")
+    values = np.asarray(part)
+    if values.size == 0 and isinstance(part, (list, tuple)):
+        values = values.astype(np.int32)
+    if values.dtype.kind not in "biu":
+        if values.dtype == object and any(isinstance(p, Tracer) for p in part):
+            raise DtypeError(
+                "a list of traced integers is no index; write x[fnp.stack([i, j])]"
+            )
+        raise DtypeError(
+            f"an index must be an integer or bool, got {part!r:.60} of dtype "
+            f"{values.dtype}; convert it with .astype(int)"
+        )
+    return int(values) if values.ndim == 0 and values.dtype.kind in "iu" else values
+
+
+def _plain_tracer(part: Tracer) -> Any:
+    if part.dtype != dtypes.bool_:
+        return part
+    if unbound_variable(part.node) is not None:
+        raise NonConcreteBooleanIndexError(
+            f"the shape of x[mask] depends on the values of the mask, a traced value "
+            f"of type {part.aval!r}; write where(mask, x, other) instead, or "
+            "x.at[mask].set(value), or nonzero(mask, size=n)"
+        )
+    return concrete(part)
+
+
+def _without_ellipsis(shape: Shape, parts: list[Any]) -> list[Any]:
+    """The parts with a slice for every axis that the index does not name."""
+    used = 0
+    for part in parts:
+        if isinstance(part, np.ndarray) and part.dtype == np.bool_:
+            used += part.ndim
+        elif part is not None and part is not Ellipsis:
+            used += 1
+    places = [i for i, part in enumerate(parts) if part is Ellipsis]
+    if len(places) > 1:
+        raise IndexBoundsError("an index can hold only one Ellipsis (...)")
+    if used > len(shape):
+        raise IndexBoundsError(
+            f"too many indices: an array of shape {shape} has {len(shape)} axes, "
+            f"but {used} were indexed"
+        )
+    missing: list[Any] = [slice(None)] * (len(shape) - used)
+    if not places:
+        return parts + missing
+    # An Ellipsis of no axes stays, since it parts the arrays on its sides.
+    missing = missing or [Ellipsis]
+    return parts[: places[0]] + missing + parts[places[0] + 1 :]
+
+
+def _slice_bounds(part: slice, size: int) -> tuple[tuple[int, int], int]:
+    """((start, stop), step) of a slice; the stop is next to the last element."""
+    try:
+        start, stop, step = part.indices(size)
+    except ConcretizationTypeError as error:
+        raise IndexBoundsError(
+            f"the bounds of a slice must be known while tracing, got {part}; write "
+            "lax.dynamic_slice(x, starts, sizes), or mark them in static_argnums"
+        ) from error
+    except ValueError:
+        raise ValueRangeError("the step of a slice must not be 0") from None
+    except TypeError:
+        raise DtypeError(f"the bounds of a slice must be integers, got {part}") from None
+    reached = range(start, stop, step)
+    if not reached:
+        return (0, 0), 1
+    low, high = sorted((reached[0], reached[-1]))
+    return (low, high + 1), step if len(reached) > 1 else 1
+
+
+def _checked_integer(value: int, axis: int, shape: Shape) -> int:
+    size = shape[axis]
+    if not -size <= value < size:
+        raise IndexBoundsError(
+            f"index {value} is out of bounds for axis {axis} of size {size} of an "
+            f"array of shape {shape}"
+        )
+    return value % size
+
+
+def _mask_positions(part: Any, axis: int, shape: Shape) -> list[Any] | None:
+    """The positions that a mask holds, per axis; None if it is no mask."""
+    if not isinstance(part, np.ndarray) or part.dtype != np.bool_:
+        return None
+    covered = shape[axis : axis + part.ndim]
+    if part.shape != covered:
+        raise IndexBoundsError(
+            f"a mask of shape {part.shape} does not fit the axes of sizes {covered} of "
+            f"an array of shape {shape}"
+        )
+    return [p.astype(np.int32) for p in np.nonzero(part)] if part.ndim else []
+
+
+def _array_place(order: Sequence[Any], batched: bool) -> int:
+    """NumPy's rule: where the arrays stand if they stand together, else in front."""
+    found = [i for i, part in enumerate(order) if isinstance(part, str)]
+    if not found or not batched:
+        return 0
+    if found[-1] - found[0] + 1 != len(found):
+        return 0
+    return sum(part is not Ellipsis for part in order[: found[0]])
+
+
+# Reading.
+
+
+def getitem(x: Value, index: Any) -> Any:
+    """`x[index]`, as NumPy has it. Traced indices are clamped to the array.
+
+    Raises:
+      IndexBoundsError: an index that is known is out of bounds.
+      NonConcreteBooleanIndexError: a mask is traced.
+    """
+    if isinstance(x, Array) and x.memory.host:
+        found = _numpy_index(index)
+        if found is not None:
+            return _read_now(x, found[0])
+    return read(x, parse_index(x.shape, index))
+
+
+def _numpy_index(index: Any) -> tuple[Any] | None:
+    """A concrete index as NumPy takes it, in a tuple; None if a part is traced."""
+    if type(index) in (int, slice):
+        return (index,)
+    if not isinstance(index, tuple):
+        return None if isinstance(index, Tracer) else (_numpy_part(index),)
+    if any(isinstance(part, Tracer) for part in index):
+        return None
+    return (tuple([_numpy_part(part) for part in index]),)
+
+
+def _numpy_part(part: Any) -> Any:
+    if part is None or part is Ellipsis or type(part) in (int, slice, bool):
+        return part
+    plain = _plain(part)
+    return plain
+
+
+def _read_now(x: Array, index: Any) -> Array:
+    try:
+        result = x.numpy()[index]
+    except IndexError:
+        parse_and_check(x.shape, index)  # says what is wrong in our words
+        raise
+    except (TypeError, ValueError):
+        parse_index(x.shape, index)
+        raise
+    return Array.of(np.asarray(result), x.weak_type)
+
+
+def parse_and_check(shape: Shape, index: Any) -> Index:
+    """`parse_index`; indices of arrays that are known must be in bounds, too."""
+    parsed = parse_index(shape, index)
+    for axis, values in zip(parsed.gathered, parsed.arrays, strict=True):
+        if isinstance(values, np.ndarray):
+            size = shape[axis]
+            outside = (values < -size) | (values >= size)
+            if outside.any():
+                first = int(values[outside].flat[0])
+                raise IndexBoundsError(
+                    f"index {first} is out of bounds for axis {axis} of size {size} "
+                    f"of an array of shape {shape}; give a mode to clip, drop or fill"
+                )
+    return parsed
+
+
+def read(
+    x: Value,
+    index: Index,
+    mode: str | None = None,
+    fill_value: Any = None,
+    wrap: bool = True,
+) -> Any:
+    """The elements at an index.
+
+    Args:
+      x: the array.
+      index: parsed for its shape.
+      mode: what traced indices out of bounds read: "clip" (the default) the nearest
+        element, "fill" or "drop" the fill value.
+      fill_value: by default NaN, or the least integer (the greatest if unsigned).
+      wrap: negative indices count from the end.
+    """
+    region = sliced(x, index)
+    if index.batch is None:
+        return reshape(region, index.laid)
+    if not index.gathered:
+        found = broadcast_to(region, (*index.batch, *index.rest))
+    else:
+        found = _gathered(region, index, mode, fill_value, wrap)
+    found = reshape(found, (*index.batch, *index.laid))
+    return axes.permute(found, _placement(index))
+
+
+def _placement(index: Index) -> tuple[int, ...]:
+    """The permutation that takes the leading axes of the arrays to their place."""
+    assert index.batch is not None
+    front = len(index.batch)
+    before = range(front, front + index.place)
+    after = range(front + index.place, front + len(index.laid))
+    return (*before, *range(front), *after)
+
+
+def sliced(x: Value, index: Index) -> Any:
+    """The part of x that the slices and integers of an index reach."""
+    return axes.stride(axes.shrink(x, index.bounds), index.steps)
+
+
+def _gathered(
+    region: Any, index: Index, mode: str | None, fill_value: Any, wrap: bool
+) -> Any:
+    """The elements that the arrays of an index point at: batch, then the rest."""
+    assert index.batch is not None
+    sizes = [index.shape[a] for a in index.gathered]
+    shape = (*index.batch, *index.rest)
+    if 0 in shape:
+        return axes.full(shape, 0, region.dtype)
+    if 0 in sizes:
+        raise IndexBoundsError(
+            f"an axis of size 0 has no elements to index: array of shape {index.shape}"
+        )
+    filled = check_mode("gather", mode) in ("fill", "drop")
+    safe: list[Any] = []
+    inside: Any = None
+    for values, size in zip(index.arrays, sizes, strict=True):
+        where = Position.of(values, size, wrap)
+        if filled and not where.known:
+            here = where.inside()
+            inside = here if inside is None else bitwise_and(inside, here)
+        safe.append(broadcast_to(where.clamped(), index.batch))
+    common = max((i.dtype for i in safe), key=lambda d: d.itemsize)
+    safe = [cast(i, common) for i in safe]
+    found = bind(gather_p, region, *safe, arg=index.gathered)
+    if inside is None:
+        return found
+    mask = broadcast_to(inside, index.batch)
+    mask = reshape(mask, (*index.batch, *(1 for _ in index.rest)))
+    value = default_fill(region.dtype) if fill_value is None else fill_value
+    return choose(mask, found, cast(as_value(value), region.dtype))
+
+
+def check_mode(name: str, mode: Any) -> str | None:
+    """A mode as a string.
+
+    Raises:
+      ValueRangeError: there is no such mode.
+    """
+    if mode is None:
+        return None
+    text = str(getattr(mode, "name", mode)).lower()
+    text = {"fill_or_drop": "fill"}.get(text, text)
+    if text not in MODES:
+        raise ValueRangeError(f"{name}: the modes are {', '.join(MODES)}; got {mode!r}")
+    return text
+
+
+def default_fill(dtype: np.dtype[Any]) -> Any:
+    """What is read out of bounds: NaN, the least integer, the greatest, or True."""
+    kind = dtypes.kind(dtype)
+    low, high = dtypes.limits(dtype)
+    return np.nan if kind in "fc" else low if kind == "i" else high
+
+
+@dataclass(frozen=True)
+class Position:
+    """Indices along one axis, negative ones counted from the front.
+
+    Attributes:
+      values: the indices.
+      size: the size of the axis.
+      known: all of them are in bounds, so that nothing has to be done.
+    """
+
+    values: Any
+    size: int
+    known: bool
+
+    @staticmethod
+    def of(values: Any, size: int, wrap: bool = True) -> Position:
+        found = values if isinstance(values, np.ndarray) else _constant_values(values)
+        if found is not None:
+            wrapped = np.where(found < 0, found + size, found) if wrap else found
+            known = bool(((wrapped >= 0) & (wrapped < size)).all())
+            if isinstance(values, Tracer) and np.array_equal(wrapped, found):
+                return Position(values, size, known)
+            return Position(as_value(_index_array(wrapped, size)), size, known)
+        values = _widened(values, size)
+        if wrap and dtypes.kind(values.dtype) == "i":
+            values = choose(less(values, 0), add(values, size), values)
+        return Position(values, size, False)
+
+    def inside(self) -> Any:
+        below = less(self.values, self.size)
+        if dtypes.kind(self.values.dtype) == "u":
+            return below
+        return bitwise_and(below, greater_equal(self.values, 0))
+
+    def clamped(self) -> Any:
+        if self.known:
+            return self.values
+        low = minimum(self.values, self.size - 1)
+        return low if dtypes.kind(self.values.dtype) == "u" else maximum(low, 0)
+
+
+def _widened(values: Any, size: int) -> Any:
+    """Index values in a dtype that holds the size of the axis."""
+    if dtypes.limits(values.dtype)[1] > size:
+        return cast(values, values.dtype)
+    return cast(values, dtypes.int32 if size < 2**31 else dtypes.int64)
+
+
+def _index_array(values: np.ndarray[Any, Any], size: int) -> Any:
+    limits = np.iinfo(np.int32)
+    fits = values.size == 0 or (values.min() >= limits.min and values.max() <= limits.max)
+    return values.astype(np.int32) if fits and size < 2**31 else values.astype(np.int64)
+
+
+#: How large an index without variables may be for its values to be computed at once.
+_CONSTANT_NODES = 32
+_CONSTANT_SIZE = 65536
+
+
+def _constant_values(tracer: Tracer) -> Any:
+    """The values of a small traced index that depends on no argument, else None."""
+    if tracer.node.size > _CONSTANT_SIZE:
+        return None
+    seen: set[Node] = {tracer.node}
+    pending = [tracer.node]
+    while pending:
+        node = pending.pop()
+        if is_variable(node) or len(seen) > _CONSTANT_NODES:
+            return None
+        for source in node.src:
+            if source not in seen:
+                seen.add(source)
+                pending.append(source)
+    return evaluate([tracer.node], {})[0]
+
+
+def read_at(
+    x: Value,
+    index: Any,
+    mode: str | None = None,
+    fill_value: Any = None,
+    wrap: bool = True,
+) -> Any:
+    """`x[index]` with a mode for indices out of bounds.
+
+    Raises:
+      IndexBoundsError: no mode is given, and all is known, and it is out of bounds.
+    """
+    x = as_value(x)
+    parts = index if isinstance(index, tuple) else (index,)
+    concrete_index = not any(isinstance(p, Tracer) for p in parts)
+    if mode is None and isinstance(x, Array) and concrete_index:
+        return read(x, parse_and_check(x.shape, index))
+    return read(x, parse_index(x.shape, index), mode, fill_value, wrap)
+
+

@@ -1,0 +1,151 @@
+"""Matrices of a pattern: identity, triangles, diagonals, powers. All are movement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.numpy.axes import (
+    as_value,
+    canonical_axis,
+    cast,
+    choose,
+    full,
+    iota,
+    pad,
+    reshape,
+    shrink,
+    static_int,
+)
+from ftrace.numpy.creation import Dtype, dtype_or
+from ftrace.numpy.elementwise import add, equal, greater_equal
+from ftrace.numpy.joining import stack
+from ftrace.numpy.linear import diagonal_of
+from ftrace.numpy.arithmetic import integer_power
+from ftrace.numpy.shape import ravel
+from ftrace.trace.tracer import Value
+
+
+def eye(
+    N: int,  # noqa: N803  (NumPy's name)
+    M: int | None = None,  # noqa: N803
+    k: Value = 0,
+    dtype: Dtype = None,
+    *,
+    device: Any = None,
+) -> Any:
+    """N × M with ones on the diagonal k columns to the right, zeros elsewhere."""
+    rows, columns = _sizes("eye", N, M)
+    target = dtype_or(dtype, dtypes.default_dtype("f"))
+    row, column = _grid(rows, columns)
+    return cast(equal(add(row, k), column), target)
+
+
+def identity(n: int, dtype: Dtype = None) -> Any:
+    """The n × n identity matrix."""
+    return eye(n, dtype=dtype)
+
+
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Dtype = None) -> Any:  # noqa: N803
+    """N × M with ones on and below the diagonal k columns to the right."""
+    rows, columns = _sizes("tri", N, M)
+    target = dtype_or(dtype, dtypes.default_dtype("f"))
+    return cast(_below(rows, columns, k), target)
+
+
+def _sizes(name: str, rows: Any, columns: Any) -> tuple[int, int]:
+    n = static_int(rows, f"{name}: N")
+    m = n if columns is None else static_int(columns, f"{name}: M")
+    if min(n, m) < 0:
+        raise ValueRangeError(f"{name}: sizes must not be negative, got {n} and {m}")
+    return n, m
+
+
+def _grid(rows: int, columns: int) -> tuple[Any, Any]:
+    shape = (rows, columns)
+    if 0 in shape:
+        return full(shape, 0, dtypes.int32), full(shape, 0, dtypes.int32)
+    return iota(dtypes.int32, shape, 0), iota(dtypes.int32, shape, 1)
+
+
+def _below(rows: int, columns: int, k: Value) -> Any:
+    row, column = _grid(rows, columns)
+    return greater_equal(add(row, k), column)
+
+
+def tril(m: Value, k: int = 0) -> Any:
+    """Matrices with zeros above the diagonal k columns to the right."""
+    m = _matrices("tril", m)
+    return choose(_below(*m.shape[-2:], k), m, 0)
+
+
+def triu(m: Value, k: int = 0) -> Any:
+    """Matrices with zeros below the diagonal k columns to the right."""
+    m = _matrices("triu", m)
+    return choose(_below(*m.shape[-2:], k - 1), 0, m)
+
+
+def _matrices(name: str, m: Value) -> Any:
+    m = as_value(m)
+    if m.ndim < 2:
+        raise ShapeError(f"{name} takes at least two axes, got shape {m.shape}")
+    return m
+
+
+def vander(x: Value, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
+    """The powers of a vector as columns, N of them, descending by default.
+
+    Raises:
+      ShapeError: `x` is no vector.
+    """
+    x = as_value(x)
+    if x.ndim != 1:
+        raise ShapeError(f"vander takes a vector, got shape {x.shape}")
+    count = x.shape[0] if N is None else static_int(N, "vander: N")
+    if count == 0:
+        return full((x.shape[0], 0), 0, x.dtype)
+    powers = range(count) if increasing else reversed(range(count))
+    return stack([integer_power(x, n) for n in powers], axis=1)
+
+
+# Diagonals.
+
+
+def diag(v: Value, k: int = 0) -> Any:
+    """The diagonal of a matrix; or the matrix with a vector as its diagonal.
+
+    Raises:
+      ShapeError: `v` is neither a vector nor a matrix.
+    """
+    v = as_value(v)
+    if v.ndim == 2:
+        return diagonal(v, k)
+    if v.ndim != 1:
+        raise ShapeError(f"diag takes a vector or a matrix, got shape {v.shape}")
+    n = v.shape[0]
+    # Rows of one element more than columns: each row's element moves one on.
+    longer = reshape(pad(reshape(v, (n, 1)), ((0, 0, 0), (0, n, 0))), (n * (n + 1),))
+    square = reshape(shrink(longer, ((0, n * n),)), (n, n))
+    right, down = max(k, 0), max(-k, 0)
+    return pad(square, ((down, right, 0), (right, down, 0)))
+
+
+def diagflat(v: Value, k: int = 0) -> Any:
+    """The matrix with all elements of `v` on its diagonal."""
+    return diag(ravel(v), k)
+
+
+def diagonal(a: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The diagonal of two axes, along a new last axis.
+
+    Raises:
+      ShapeError: there are fewer than two axes.
+      AxisError: the two axes are one.
+    """
+    a = _matrices("diagonal", a)
+    first = canonical_axis(axis1, a.ndim, "diagonal")
+    second = canonical_axis(axis2, a.ndim, "diagonal")
+    if first == second:
+        raise ShapeError(f"diagonal: axis1 and axis2 must differ, got {axis1}, {axis2}")
+    return diagonal_of(a, first, second, static_int(offset, "diagonal: offset"))

@@ -1,0 +1,365 @@
+"""Pad in every mode, and roll.
+
+The modes that repeat elements (edge, reflect, symmetric, wrap) are runs of positions:
+each run is a slice, a reversed slice or one element repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.numpy import axes
+from ftrace.numpy.arithmetic import remainder
+from ftrace.numpy.arithmetic import round as rounded
+from ftrace.numpy.axes import (
+    as_value,
+    canonical_axes,
+    cast,
+    choose,
+    iota,
+    reshape,
+    shrink_axis,
+    static_int,
+)
+from ftrace.numpy.editing import along
+from ftrace.numpy.elementwise import (
+    add,
+    equal,
+    less,
+    logical_or,
+    multiply,
+    subtract,
+)
+from ftrace.numpy.functional import apply_along_axis
+from ftrace.numpy.joining import concatenate
+from ftrace.numpy.ranges import linspace
+from ftrace.numpy.reductions import max as greatest
+from ftrace.numpy.reductions import min as least
+from ftrace.numpy.reductions import sum as total
+from ftrace.numpy.shape import ravel
+from ftrace.numpy.statistics import mean
+from ftrace.trace.tracer import Tracer, Value, is_value
+
+Pairs = list[tuple[Any, Any]]
+
+_OPTIONS = {
+    "constant": {"constant_values"},
+    "edge": set[str](),
+    "empty": set[str](),
+    "linear_ramp": {"end_values"},
+    "maximum": {"stat_length"},
+    "mean": {"stat_length"},
+    "median": {"stat_length"},
+    "minimum": {"stat_length"},
+    "reflect": {"reflect_type"},
+    "symmetric": {"reflect_type"},
+    "wrap": set[str](),
+}
+
+
+def pad(
+    array: Value,
+    pad_width: Any,
+    mode: str | Callable[..., Any] = "constant",
+    **kwargs: Any,
+) -> Any:
+    """More elements around an array.
+
+    Args:
+      array: the array.
+      pad_width: how many before and after: a number, a pair, a pair per axis, or a
+        dictionary from axes to numbers or pairs.
+      mode: "constant", "edge", "empty" (zeros), "linear_ramp", "maximum", "mean",
+        "median", "minimum", "reflect", "symmetric", "wrap", or a function
+        `f(vector, (before, after), axis, kwargs)` that returns the padded vector.
+      **kwargs: `constant_values`, `end_values`, `stat_length`, `reflect_type`, as the
+        mode has them.
+
+    Raises:
+      ShapeError: the widths do not fit the axes, or an empty axis is to be extended.
+      ValueRangeError: there is no such mode, or a width is negative.
+      ArgumentError: the mode has no such option.
+    """
+    x = as_value(array)
+    widths = _widths(pad_width, x.ndim)
+    if callable(mode):
+        return _pad_by(x, widths, mode, kwargs)
+    if mode not in _OPTIONS:
+        raise ValueRangeError(f"pad: the modes are {', '.join(_OPTIONS)}; got {mode!r}")
+    if unknown := sorted(kwargs.keys() - _OPTIONS[mode]):
+        raise ArgumentError(f"pad: mode {mode!r} has no option {', '.join(unknown)}")
+    if mode == "constant":
+        return _pad_constant(x, widths, kwargs.get("constant_values", 0))
+    if mode == "empty":
+        return _pad_constant(x, widths, 0)
+    for axis, (before, after) in enumerate(widths):
+        if before + after and x.shape[axis] == 0:
+            raise ShapeError(
+                f"pad: axis {axis} of an array of shape {x.shape} has no elements to "
+                f"extend by mode {mode!r}; use mode='constant'"
+            )
+    if mode == "linear_ramp":
+        return _pad_ramp(x, widths, kwargs.get("end_values", 0))
+    if mode in _STATISTICS:
+        return _pad_statistic(x, widths, mode, kwargs.get("stat_length"))
+    odd = kwargs.get("reflect_type", "even")
+    if odd not in ("even", "odd"):
+        raise ValueRangeError(f'pad: reflect_type is "even" or "odd", got {odd!r}')
+    for axis, (before, after) in enumerate(widths):
+        if odd == "odd":
+            x = _pad_odd(x, axis, before, after, int(mode == "reflect"))
+        elif before + after:
+            line = np.arange(x.shape[axis])
+            positions = np.pad(line, (before, after), mode)  # type: ignore[arg-type]
+            x = _runs(x, axis, positions)
+    return x
+
+
+# Arguments.
+
+
+def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
+    if isinstance(pad_width, Mapping):
+        found = [(0, 0)] * ndim
+        for axis, width in pad_width.items():
+            (place,) = canonical_axes(axis, ndim, "pad")
+            found[place] = _pairs("pad_width", width, 1)[0]
+        pairs = found
+    else:
+        pairs = _pairs("pad_width", pad_width, ndim)
+    widths = [
+        (static_int(lo, "pad: pad_width"), static_int(hi, "pad: pad_width"))
+        for lo, hi in pairs
+    ]
+    if any(min(pair) < 0 for pair in widths):
+        raise ValueRangeError(f"pad: widths must not be negative, got {pad_width}")
+    return widths
+
+
+def _pairs(what: str, value: Any, ndim: int) -> Pairs:
+    """A number, a pair, or a pair per axis, as a pair per axis."""
+    nested = _listed(value)
+    if not isinstance(nested, list):
+        return [(nested, nested)] * ndim
+    if not any(isinstance(item, list) for item in nested):
+        if len(nested) == 1:
+            return [(nested[0], nested[0])] * ndim
+        if len(nested) == 2:
+            return [(nested[0], nested[1])] * ndim
+    rows = [item if isinstance(item, list) else [item] for item in nested]
+    if any(len(row) not in (1, 2) for row in rows) or len(rows) not in (1, ndim):
+        raise ShapeError(
+            f"pad: {what} {value} does not fit {ndim} axes; give a number, a pair, or "
+            "a pair per axis"
+        )
+    pairs = [(row[0], row[-1]) for row in rows]
+    return pairs * ndim if len(pairs) == 1 else pairs
+
+
+def _listed(value: Any) -> Any:
+    """Sequences as lists, arrays with axes too; numbers and scalars as they are."""
+    if isinstance(value, (list, tuple)):
+        return [_listed(item) for item in value]
+    if is_value(value) and not isinstance(value, Tracer) and np.ndim(value):
+        return np.asarray(value).tolist()
+    return value
+
+
+# Modes.
+
+
+def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any:
+    pairs = _pairs("constant_values", values, x.ndim)
+    if all(type(v) in (int, float, bool) and v == 0 for pair in pairs for v in pair):
+        return axes.pad(x, tuple((lo, hi, 0) for lo, hi in widths))
+    for axis, ((before, after), ends) in enumerate(zip(widths, pairs, strict=True)):
+        if not before + after:
+            continue
+        size = x.shape[axis]
+        width = [(0, 0, 0)] * x.ndim
+        width[axis] = (before, after, 0)
+        line = [1] * x.ndim
+        line[axis] = before + size + after
+        place = iota(dtypes.int32, tuple(line), axis)
+        low, high = [cast(as_value(v), x.dtype) for v in ends]
+        x = axes.pad(x, tuple(width))
+        x = choose(less(place, before), low, x) if before else x
+        x = choose(less(place, before + size), x, high) if after else x
+    return x
+
+
+def _runs(x: Any, axis: int, positions: Any) -> Any:
+    """The elements at positions along an axis, by runs of equal steps."""
+    parts: list[Any] = []
+    start = 0
+    while start < len(positions):
+        stop = start + 1
+        step = 0
+        if stop < len(positions):
+            step = int(positions[stop] - positions[start])
+            step = step if step in (-1, 1) else 0
+            while stop < len(positions) and positions[stop] - positions[stop - 1] == step:
+                stop += 1
+        low, high = sorted((int(positions[start]), int(positions[stop - 1])))
+        part = shrink_axis(x, axis, low, high + 1)
+        if step < 0:
+            part = axes.flip(part, (axis,))
+        if step == 0:
+            part = axes.expand(part, _resized(part.shape, axis, stop - start))
+        parts.append(part)
+        start = stop
+    return concatenate(parts, axis)
+
+
+def _resized(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def _pad_odd(x: Any, axis: int, before: int, after: int, skip: int) -> Any:
+    """Reflection through the edge element: 2·edge - mirrored; `skip` omits the edge."""
+    while before or after:
+        size = x.shape[axis]
+        if size == 1:  # nothing to mirror: the edge itself
+            return _runs(x, axis, np.zeros(1 + before + after, int))
+        reach = size - skip
+        low, high = min(before, reach), min(after, reach)
+        parts = [x]
+        if low:
+            mirrored = axes.flip(shrink_axis(x, axis, skip, skip + low), (axis,))
+            edge = shrink_axis(x, axis, 0, 1)
+            parts.insert(0, subtract(multiply(edge, 2), mirrored))
+        if high:
+            mirrored = shrink_axis(x, axis, size - skip - high, size - skip)
+            edge = shrink_axis(x, axis, size - 1, size)
+            parts.append(subtract(multiply(edge, 2), axes.flip(mirrored, (axis,))))
+        x = concatenate(parts, axis)
+        before, after = before - low, after - high
+    return x
+
+
+def _pad_ramp(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any:
+    pairs = _pairs("end_values", values, x.ndim)
+    for axis, ((before, after), (low, high)) in enumerate(zip(widths, pairs, strict=True)):
+        size = x.shape[axis]
+        parts = [x]
+        if before:
+            parts.insert(0, _ramp(low, shrink_axis(x, axis, 0, 1), axis, before))
+        if after:
+            ramp = _ramp(high, shrink_axis(x, axis, size - 1, size), axis, after)
+            parts.append(axes.flip(ramp, (axis,)))
+        x = concatenate(parts, axis)
+    return x
+
+
+def _ramp(end: Any, edge: Any, axis: int, count: int) -> Any:
+    inner = axes.drop_axes(edge, (axis,))
+    return linspace(end, inner, count, endpoint=False, dtype=edge.dtype, axis=axis)
+
+
+def _median(x: Any, axis: int) -> Any:
+    """The median by ranks: how many elements stand before each, ties by position."""
+    size = x.shape[axis]
+    ours, others = axes.insert_axes(x, (axis + 1,)), axes.insert_axes(x, (axis,))
+    shape = (*x.shape[:axis], size, size, *x.shape[axis + 1 :])
+    line = (1,) * axis + (size, size) + (1,) * (x.ndim - axis - 1)
+    earlier = less(iota(dtypes.int32, line, axis + 1), iota(dtypes.int32, line, axis))
+    smaller = less(others, ours)
+    before = choose(earlier, logical_or(smaller, equal(others, ours)), smaller)
+    rank = total(axes.broadcast_to(before, shape), axis + 1)
+    middle = [(size - 1) // 2, size // 2]
+    picked = [total(choose(equal(rank, m), x, 0), axis, keepdims=True) for m in middle]
+    return multiply(add(*picked), 0.5)
+
+
+_STATISTICS: dict[str, Callable[[Any, int], Any]] = {
+    "maximum": lambda x, axis: greatest(x, axis, keepdims=True),
+    "minimum": lambda x, axis: least(x, axis, keepdims=True),
+    "mean": lambda x, axis: mean(x, axis, keepdims=True),
+    "median": _median,
+}
+
+
+def _pad_statistic(
+    x: Any, widths: Sequence[tuple[int, int]], mode: str, stat_length: Any
+) -> Any:
+    lengths = _pairs("stat_length", stat_length, x.ndim)
+    for axis, ((before, after), (low, high)) in enumerate(zip(widths, lengths, strict=True)):
+        first = _statistic(x, axis, mode, low, before, at_end=False)
+        last = _statistic(x, axis, mode, high, after, at_end=True)
+        x = concatenate([first, x, last], axis)
+    return x
+
+
+def _statistic(
+    x: Any, axis: int, mode: str, length: Any, count: int, at_end: bool
+) -> Any:
+    """The statistic of `length` elements at an end, `count` times."""
+    size = x.shape[axis]
+    reach = size if length is None else min(static_int(length, "pad: stat_length"), size)
+    if reach < 1:
+        raise ValueRangeError(f"pad: stat_length must be positive, got {length}")
+    start = size - reach if at_end else 0
+    value = _STATISTICS[mode](shrink_axis(x, axis, start, start + reach), axis)
+    if dtypes.is_integer(x.dtype) and mode in ("mean", "median"):
+        value = rounded(value)
+    return axes.expand(cast(value, x.dtype), _resized(x.shape, axis, count))
+
+
+def _pad_by(
+    x: Any, widths: Sequence[tuple[int, int]], function: Any, kwargs: Any
+) -> Any:
+    x = _pad_constant(x, widths, 0)
+    for axis, width in enumerate(widths):
+        x = apply_along_axis(function, axis, x, width, axis, kwargs)
+    return x
+
+
+# Roll.
+
+
+def roll(a: Value, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
+    """The elements moved along the axes; what leaves at one end enters at the other.
+
+    Args:
+      a: the array.
+      shift: how far, or how far along each axis; it may be traced.
+      axis: the axes; None rolls the flattened array.
+
+    Raises:
+      ShapeError: there are not as many shifts as axes.
+    """
+    x = as_value(a)
+    if axis is None:
+        return reshape(roll(ravel(x), shift, 0), x.shape)
+    places = axis if isinstance(axis, (tuple, list)) else [axis]
+    shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift]
+    if len(shifts) == 1 and is_value(shifts[0]) and len(getattr(shifts[0], "shape", ())) == 1:
+        shifts = [shifts[0][i] for i in range(shifts[0].shape[0])]
+    if len(shifts) != len(places):
+        if 1 not in (len(shifts), len(places)):
+            raise ShapeError(f"roll: {len(shifts)} shifts for {len(places)} axes")
+        count = max(len(shifts), len(places))
+        shifts, places = (v * count if len(v) == 1 else v for v in (shifts, list(places)))
+    for distance, place in zip(shifts, places, strict=True):
+        x = _roll_axis(x, distance, axes.canonical_axis(place, x.ndim, "roll"))
+    return x
+
+
+def _roll_axis(x: Any, shift: Any, axis: int) -> Any:
+    size = x.shape[axis]
+    if size == 0:
+        return x
+    if isinstance(shift, Tracer):
+        source = remainder(subtract(iota(dtypes.int32, (size,), 0), shift), size)
+        return along(x, source, axis)
+    cut = -static_int(shift, "roll: shift") % size
+    if cut == 0:
+        return x
+    parts = [shrink_axis(x, axis, cut, size), shrink_axis(x, axis, 0, cut)]
+    return concatenate(parts, axis)
+

@@ -1,0 +1,195 @@
+"""Where something is: nonzero and its kin, and places in sorted arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.array import Array
+from ftrace.errors import NonConcreteBooleanIndexError, ShapeError, ValueRangeError
+from ftrace.numpy.axes import (
+    as_value,
+    cast,
+    choose,
+    flip,
+    full,
+    iota,
+    reshape,
+    shrink_axis,
+)
+from ftrace.numpy.cumulative import cumsum
+from ftrace.numpy.elementwise import (
+    add,
+    equal,
+    greater,
+    isnan,
+    less,
+    logical_and,
+    logical_not,
+    logical_or,
+    promote_together,
+    subtract,
+    truth,
+)
+from ftrace.numpy.joining import stack
+from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.tracer import (
+    Tracer,
+    Value,
+    bind,
+    concrete,
+    elementwise,
+    unbound_variable,
+)
+
+
+def nonzero(a: Value, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+    """The indices of the elements that are not zero, an array per axis.
+
+    Args:
+      a: the array.
+      size: how many indices are returned: more are cut off, fewer are filled up.
+        Required where `a` is traced.
+      fill_value: an integer, or one per axis; 0 by default.
+
+    Raises:
+      NonConcreteBooleanIndexError: `a` is traced, and `size` is not given.
+    """
+    a = as_value(a)
+    if a.ndim == 0:
+        a = reshape(a, (1,))
+    known = a
+    if isinstance(a, Tracer) and unbound_variable(a.node) is None:
+        known = Array.of(concrete(a))
+    if isinstance(known, Array):
+        found = [p.astype(np.int32) for p in np.nonzero(known.numpy())]
+        if size is None:
+            return tuple(Array.of(p) for p in found)
+        fills = _fills(fill_value, len(found))
+        return tuple(
+            Array.of(np.concatenate([p[:size], np.full(max(size - len(p), 0), f, np.int32)]))
+            for p, f in zip(found, fills, strict=True)
+        )
+    if size is None:
+        raise NonConcreteBooleanIndexError(
+            f"nonzero: how many elements of a traced array of type {a.aval!r} are not "
+            "zero is not known; give size=n, or use where(condition, x, y)"
+        )
+    return _traced_nonzero(a, size, _fills(fill_value, a.ndim))
+
+
+def _fills(fill_value: Any, ndim: int) -> list[int]:
+    if isinstance(fill_value, tuple):
+        if len(fill_value) != ndim:
+            raise ShapeError(f"nonzero: {len(fill_value)} fill values for {ndim} axes")
+        return [int(f) for f in fill_value]
+    return [0 if fill_value is None else int(fill_value)] * ndim
+
+
+def _traced_nonzero(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
+    """Each element that is not zero writes its indices at its rank among them."""
+    flat = reshape(truth(a), (a.size,))
+    rank = subtract(cumsum(cast(flat, dtypes.int32)), 1)
+    target = choose(flat, rank, size)  # out of bounds: the scatter drops it
+    results: list[Any] = []
+    for axis, fill in enumerate(fills):
+        place = reshape(iota(dtypes.int32, a.shape, axis), (a.size,))
+        board = full((size,), fill, dtypes.int32)
+        results.append(bind(scatter_p, board, place, target, arg=((0,), "set")))
+    return tuple(results)
+
+
+def flatnonzero(a: Value, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The indices of the elements that are not zero, in the flattened array."""
+    a = as_value(a)
+    return nonzero(reshape(a, (a.size,)), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(a: Value, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The indices of the elements that are not zero, a row per element."""
+    a = as_value(a)
+    found = nonzero(a, size=size, fill_value=fill_value)
+    columns = stack(found, axis=1)
+    return columns if a.ndim else reshape(columns, (columns.shape[0], 0))
+
+
+def searchsorted(
+    a: Value,
+    v: Value,
+    side: str = "left",
+    sorter: Value | None = None,
+    *,
+    method: str = "scan",
+) -> Any:
+    """Where values would stand in a sorted vector; NaN stands last.
+
+    Args:
+      a: a vector in ascending order.
+      v: the values.
+      side: "left" before equal elements, "right" behind them.
+      sorter: indices that bring `a` into order.
+      method: accepted; the search is always binary.
+
+    Raises:
+      ShapeError: `a` is no vector.
+      ValueRangeError: the side is neither "left" nor "right".
+    """
+    if side not in ("left", "right"):
+        raise ValueRangeError(f'searchsorted: side is "left" or "right", got {side!r}')
+    a, v = promote_together(a, v)
+    if a.ndim != 1:
+        raise ShapeError(f"searchsorted takes a sorted vector, got shape {a.shape}")
+    if sorter is not None:
+        a = bind(gather_p, a, as_value(sorter), arg=(0,))
+    return _bisect(a, v, side == "right")
+
+
+def _bisect(a: Any, v: Any, right: bool) -> Any:
+    """Binary search, all values at once: log2(n) gathers."""
+    size = a.shape[0]
+    low, high = full(v.shape, 0, dtypes.int32), full(v.shape, size, dtypes.int32)
+    for _ in range(size.bit_length()):
+        middle = elementwise(ops.div, add(low, high), 2)
+        # A lane that is done stands at low == high, which may be behind the end.
+        element = bind(gather_p, a, minimum_index(middle, size - 1), arg=(0,))
+        behind = logical_or(less(element, v), equal(element, v)) if right else less(element, v)
+        if dtypes.is_inexact(a.dtype):
+            behind = logical_or(behind, _nan_behind(element, v, right))
+        open_ = less(low, high)
+        low = choose(logical_and(open_, behind), add(middle, 1), low)
+        high = choose(logical_and(open_, logical_not(behind)), middle, high)
+    return low
+
+
+def minimum_index(index: Any, last: int) -> Any:
+    """An index that is not negative, kept at the last one at most."""
+    return elementwise(ops.minimum, index, last)
+
+
+def _nan_behind(element: Any, v: Any, right: bool) -> Any:
+    """Is the place of a NaN behind this element? NaN equals NaN and ends the order."""
+    return isnan(v) if right else logical_and(isnan(v), logical_not(isnan(element)))
+
+
+def digitize(
+    x: Value, bins: Value, right: bool = False, *, method: str | None = None
+) -> Any:
+    """In which bin each value is; the bins ascend or descend.
+
+    Raises:
+      ShapeError: `bins` is no vector.
+    """
+    x, bins = as_value(x), as_value(bins)
+    if bins.ndim != 1:
+        raise ShapeError(f"digitize: bins must be a vector, got shape {bins.shape}")
+    if bins.shape[0] == 0:
+        return full(x.shape, 0, dtypes.int32)
+    side = "left" if right else "right"
+    ascending = searchsorted(bins, x, side)
+    other = "right" if right else "left"
+    descending = subtract(bins.shape[0], searchsorted(flip(bins, (0,)), x, other))
+    ends = [reshape(shrink_axis(bins, 0, i, i + 1), ()) for i in (0, bins.shape[0] - 1)]
+    return choose(greater(ends[0], ends[1]), descending, ascending)

@@ -1,0 +1,43 @@
+"""What all tests share: hypothesis profiles, and the devices."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Compilation takes long at the first example and no time after it: no deadlines.
+settings.register_profile(
+    "local",
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.register_profile(
+    "ci", settings.get_profile("local"), derandomize=True, print_blob=True
+)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+DEVICES = ("cpu", "interpreter", "opencl")
+
+
+def require_device(name: str) -> Any:
+    """The device, or a skip where its driver's package is not installed."""
+    from ftrace.devices.base import get_device  # lower floors are tested without it
+
+    if name == "opencl" and importlib.util.find_spec("pyopencl") is None:
+        pytest.skip("pyopencl is not installed")
+    return get_device(name)
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> Any:
+    """Each device in turn, as the default one of the test."""
+    from ftrace.config import config
+
+    found = require_device(request.param)
+    with config(device=found.name):
+        yield found

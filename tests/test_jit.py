@@ -1,0 +1,260 @@
+"""jit traces once per signature, and is the same function."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace.errors import (
+    ArgumentError,
+    ConcretizationTypeError,
+    StaticArgumentError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+    UnexpectedTracerError,
+)
+
+
+def close(got: Any, want: Any) -> None:
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-6)
+
+
+def test_traces_once_per_signature() -> None:
+    f = ft.jit(lambda x, y: x * y + 1)
+    for x in (1.0, 2.0, 3.5):
+        close(f(x, np.float32(2)), x * 2 + 1)
+    assert f.trace_count == 1
+    f(np.ones(3, np.float32), 2.0)
+    f(2 * np.ones(3, np.float32), 5.0)
+    assert f.trace_count == 2
+    f(np.ones(4, np.float32), 2.0)
+    f(np.ones(3), 2.0)
+    assert f.trace_count == 4
+
+
+def test_does_not_trace_again_inside_other_transforms() -> None:
+    f = ft.jit(lambda x: fnp.sin(x) * x)
+    g, v = ft.grad(f), ft.vmap(f)
+    for x in (1.0, 2.0):
+        close(g(x), np.cos(x) * x + np.sin(x))
+    for _ in range(3):
+        v(np.arange(3.0, dtype=np.float32))
+    assert f.trace_count == 2  # a weak scalar, and a float32 scalar in vmap
+
+
+def test_static_arguments() -> None:
+    @partial(ft.jit, static_argnums=1, static_argnames=("mode",))
+    def f(x: Any, n: int, mode: str = "sum") -> Any:
+        x = x * fnp.ones(n)
+        return fnp.sum(x) if mode == "sum" else fnp.max(x)
+
+    assert float(f(2.0, 3)) == 6.0
+    assert float(f(2.0, 4)) == 8.0
+    assert float(f(3.0, n=4)) == 12.0
+    assert float(f(2.0, 3, mode="max")) == 2.0
+    assert f.trace_count == 4
+    with pytest.raises(StaticArgumentError, match="must be hashable.*list"):
+        f(2.0, [3])
+    with pytest.raises(StaticArgumentError, match="static_argnames names 'nope'"):
+        ft.jit(lambda x: x, static_argnames="nope")
+    with pytest.raises(StaticArgumentError, match="takes 1 positional"):
+        ft.jit(lambda x: x, static_argnums=3)
+
+
+def test_trees_methods_and_keywords() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.scale = 3.0
+
+        @partial(ft.jit, static_argnums=0)
+        def apply(self, tree: Any, *, shift: Any) -> Any:
+            return {"out": (tree["x"] * self.scale + shift, None)}
+
+    out = Model().apply({"x": np.arange(3.0)}, shift=1.0)
+    close(out["out"][0], np.arange(3.0) * 3 + 1)
+    assert out["out"][1] is None
+
+
+def test_nested_jits_and_closures() -> None:
+    w = fnp.arange(3.0)
+    inner = ft.jit(lambda x: x * w)
+
+    @ft.jit
+    def outer(x: Any) -> Any:
+        near = ft.jit(lambda y: inner(y) + x)
+        return near(x) + near(2 * x)
+
+    close(outer(np.ones(3)), np.arange(3.0) * 3 + 2)
+    close(ft.grad(lambda x: fnp.sum(outer(x)))(np.ones(3)), np.arange(3.0) * 3 + 2)
+    assert inner.trace_count <= 2
+
+
+def test_a_closed_over_array_is_a_hidden_input() -> None:
+    w = fnp.arange(1000.0)
+    stages = ft.jit(lambda x: x + w).lower(fnp.ones(1000))
+    assert len(stages.graph.inputs) == 2
+    assert stages.graph.captured[0] is w
+
+
+def test_no_unsafe_algebra_on_floats() -> None:
+    f = ft.jit(lambda a: ((a + 1e8) - 1e8, a + 0.0, a * 0.0, a - a, a / a))
+    with np.errstate(all="ignore"):
+        for a in np.float32([1.25, -0.0, np.inf, np.nan]):
+            want = (
+                (a + np.float32(1e8)) - np.float32(1e8), a + np.float32(0),
+                a * np.float32(0), a - a, a / a,
+            )  # fmt: skip
+            for got, value in zip(f(a), want, strict=True):
+                assert np.array_equal(np.asarray(got), value, equal_nan=True)
+                assert np.signbit(np.asarray(got)) == np.signbit(value) or np.isnan(value)
+
+
+def test_python_needs_values_that_jit_does_not_have() -> None:
+    def branch(x: Any) -> Any:
+        if x > 0:  # the branch
+            return x
+        return -x
+
+    with pytest.raises(TracerBoolConversionError, match="if x > 0:  # the branch"):
+        ft.jit(branch)(1.0)
+    with pytest.raises(TracerIntegerConversionError, match="static_argnums"):
+        ft.jit(lambda n: fnp.zeros(range(n)[-1]))(3)
+    with pytest.raises(ConcretizationTypeError, match="float"):
+        ft.jit(lambda x: float(x))(3.0)
+    with pytest.raises(TracerArrayConversionError, match="ftrace.numpy"):
+        ft.jit(lambda x: np.asarray(x))(np.ones(3))
+    with pytest.raises(TracerArrayConversionError, match="ftrace.numpy"):
+        ft.jit(lambda x: np.linalg.svd(x))(np.ones((3, 3)))
+
+
+def test_numpy_on_tracers() -> None:
+    x = np.arange(3.0)
+    f = ft.jit(lambda t: np.float64(2) * np.sin(t) + x * t + np.sum(t))
+    close(f(x), 2 * np.sin(x) + x * x + np.sum(x))
+
+
+def test_a_tracer_that_escapes_says_where_it_was_made() -> None:
+    kept: list[Any] = []
+
+    @ft.jit
+    def f(x: Any) -> Any:
+        kept.append(fnp.sin(x) * 2)  # made here
+        return x
+
+    f(1.0)
+    with pytest.raises(UnexpectedTracerError, match="# made here"):
+        kept[0] + 1
+    with pytest.raises(UnexpectedTracerError, match="escaped"):
+        ft.jit(lambda y: y + kept[0])(1.0)
+    close(f(2.0), 2.0)
+
+
+def test_works_after_an_exception_while_tracing() -> None:
+    @ft.jit
+    def f(x: Any, fail: Any) -> Any:
+        if fail.shape == (2,):
+            raise KeyError("mine")
+        return x + 1
+
+    with pytest.raises(KeyError, match="mine"):
+        f(1.0, np.ones(2))
+    assert float(f(1.0, np.ones(3))) == 2.0
+    assert float(fnp.sum(fnp.ones(3))) == 3.0
+
+
+def test_results_that_are_no_arrays_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="must be an array or a number, got str"):
+        ft.jit(lambda x: {"a": "text"})(1.0)
+    with pytest.raises(ArgumentError, match="must be an array or a number, got str"):
+        ft.jit(lambda x: x)("text")
+
+
+def test_lower_shows_every_stage() -> None:
+    stages = ft.jit(lambda x: fnp.sum(fnp.exp(x) * 2)).lower(np.ones((4, 5), np.float32))
+    text = stages.as_text()
+    assert "exp" in str(stages.graph)
+    assert "test_jit.py" in str(stages.graph)
+    assert "reduce[add]" in text
+    assert len(stages.kernels) == 1
+    assert len(stages.sources) == 1
+    assert float(stages.compile()(np.zeros((4, 5), np.float32))) == 40.0
+
+
+def test_lower_takes_shapes_alone() -> None:
+    stages = ft.jit(lambda x: x @ x).lower(ft.ShapeDtypeStruct((8, 8), np.float32))
+    assert stages.graph.outputs[0].shape == (8, 8)
+
+
+def test_eval_shape_computes_nothing() -> None:
+    big = ft.ShapeDtypeStruct((1 << 20, 1 << 20), np.float32)
+    out = ft.eval_shape(lambda x: {"s": fnp.sum(x, 0), "t": x.T}, big)
+    assert out["s"].shape == (1 << 20,)
+    assert out["t"].dtype == np.float32
+
+
+def test_disable_jit_runs_operation_by_operation() -> None:
+    f = ft.jit(lambda x: x if x > 0 else -x)
+    with ft.disable_jit():
+        assert float(f(-2.0)) == 2.0
+
+
+def test_threads_trace_and_run_side_by_side() -> None:
+    errors: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            x = np.full(100, seed, np.float32)
+            for i in range(10):
+                f = ft.jit(lambda v, i=i: fnp.sum(fnp.sin(v) * i))
+                close(f(x), np.sum(np.sin(x) * i))
+                close(ft.grad(f)(x), np.cos(x) * i)
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_outputs_that_are_inputs_or_constants() -> None:
+    x = fnp.arange(6.0)
+    same, shaped, one, again = ft.jit(
+        lambda x: (x, x.reshape(2, 3), fnp.ones(3), x.reshape(3, 2))
+    )(x)
+    close(same, np.arange(6.0))
+    close(shaped, np.arange(6.0).reshape(2, 3))
+    close(one, np.ones(3))
+    close(again, np.arange(6.0).reshape(3, 2))
+
+
+def test_sizes_of_zero() -> None:
+    f = ft.jit(lambda x: (fnp.sum(x, 1), x + 1, fnp.sum(x), fnp.max(x, 1, initial=3.0)))
+    sums, more, total, greatest = f(np.ones((2, 0), np.float32))
+    close(sums, np.zeros(2))
+    assert more.shape == (2, 0)
+    close(total, 0.0)
+    close(greatest, np.full(2, 3.0))
+
+
+def test_long_programs_are_compiled_in_linear_time() -> None:
+    @ft.jit
+    def f(x: Any) -> Any:
+        for i in range(1700):
+            x = fnp.sin(x) * 1.01 + fnp.flip(x) / (i + 2)
+        return x
+
+    x = np.linspace(-1, 1, 8, dtype=np.float32)
+    want = x
+    for i in range(1700):
+        want = np.sin(want) * np.float32(1.01) + want[::-1] / np.float32(i + 2)
+    np.testing.assert_allclose(np.asarray(f(x)), want, rtol=2e-2, atol=2e-3)

@@ -1,0 +1,178 @@
+"""The floors of the house: no import runs upward, and none runs in a circle.
+
+    ground <- buffer <- array <- trace <- lower <- devices <- transforms <- top
+                                       <- surface <---------/
+
+`surface` is numpy, random, optim and the like: compositions of primitives.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "ftrace"
+
+#: Floor -> the files and folders of ftrace/ that stand on it.
+FLOORS = {
+    "ground": ("origin", "errors", "config", "dtypes"),
+    "buffer": ("buffer",),
+    "array": ("array",),
+    "trace": ("trace",),
+    "surface": ("numpy", "random", "optim", "tree", "tree_util", "flatten_util"),
+    "lower": ("lower",),
+    "devices": ("devices",),
+    "transforms": ("transforms",),
+    "top": (
+        "lax", "nn", "scipy", "testing", "ops", "debug", "test_util", "storage",
+    ),
+    "package": ("__init__", "__main__", "pytest_plugin"),
+}  # fmt: skip
+
+#: Floor -> the floors that it may import, besides itself.
+BELOW = {
+    "ground": "",
+    "buffer": "ground",
+    "array": "ground buffer",
+    "trace": "ground buffer array",
+    "surface": "ground buffer array trace",
+    "lower": "ground buffer array trace",
+    "devices": "ground buffer array trace lower",
+    "transforms": "ground buffer array trace lower devices surface",
+    "top": "ground buffer array trace lower devices surface transforms",
+    "package": "ground buffer array trace lower devices surface transforms top",
+}
+
+#: What a function may import when it runs: the extras of pyproject.toml, and the
+#: drivers of devices.
+OPTIONAL = {
+    "hypothesis", "opt_einsum", "platformdirs", "pyopencl", "pytest",
+    "rich", "safetensors", "scipy",
+}  # fmt: skip
+
+#: Here devices are loaded at their first use, by functions that import them.
+FACTORIES = "ftrace.devices"
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+MODULES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path
+    for path in FILES
+}
+MODULES = {name.removesuffix(".__init__"): path for name, path in MODULES.items()}
+
+
+def module_of(path: Path) -> str:
+    return next(name for name, found in MODULES.items() if found == path)
+
+
+def floor_of(module: str) -> str:
+    part = module.split(".")[1] if "." in module else "__init__"
+    for floor, parts in FLOORS.items():
+        if part in parts:
+            return floor
+    pytest.fail(f"{module} stands on no floor; add {part!r} to FLOORS in {__file__}")
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    if not isinstance(node, ast.If):
+        return False
+    test = node.test
+    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
+    return name == "TYPE_CHECKING"
+
+
+def imports(path: Path) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """(statement, inside a function) for every import that runs."""
+    pending: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text()), False)]
+    while pending:
+        node, inside = pending.pop()
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node, inside
+        elif isinstance(node, ast.If) and is_type_checking(node):
+            pending.extend((child, inside) for child in node.orelse)
+        else:
+            function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+            inside = inside or isinstance(node, function)
+            pending.extend((child, inside) for child in ast.iter_child_nodes(node))
+
+
+def names(path: Path, statement: ast.Import | ast.ImportFrom) -> list[str]:
+    """The modules that a statement imports, by their full names."""
+    if isinstance(statement, ast.Import):
+        return [alias.name for alias in statement.names]
+    base = statement.module or ""
+    if statement.level:
+        package = module_of(path).split(".")
+        if path.name != "__init__.py":
+            package = package[:-1]
+        package = package[: len(package) - statement.level + 1]
+        base = ".".join([*package, base]).rstrip(".")
+    found: list[str] = []
+    for alias in statement.names:
+        full = f"{base}.{alias.name}"
+        found.append(full if full in MODULES else base)
+    return found
+
+
+def own_imports(path: Path) -> list[tuple[str, int]]:
+    """(module of ftrace, line) for every import of `path` from the package."""
+    found = [
+        (name, statement.lineno)
+        for statement, _ in imports(path)
+        for name in names(path, statement)
+        if name.split(".")[0] == "ftrace"
+    ]
+    for name, line in found:
+        assert name in MODULES, f"{path}:{line} imports {name}, which does not exist"
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_import_runs_upward(path: Path) -> None:
+    floor = floor_of(module_of(path))
+    allowed = {floor, *BELOW[floor].split()}
+    for name, line in own_imports(path):
+        other = floor_of(name)
+        assert other in allowed, (
+            f"{path}:{line}: the floor {floor!r} must not import {name}, which stands "
+            f"on {other!r}; it may import {sorted(allowed)}"
+        )
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    edges = {
+        module: {name for name, _ in own_imports(path)} - {module}
+        for module, path in MODULES.items()
+    }
+    # Modules that import nothing that is left are taken away, until none is.
+    while ready := {m for m, others in edges.items() if not others & edges.keys()}:
+        for module in ready:
+            del edges[module]
+    circle = {
+        module: sorted(others & edges.keys())
+        for module, others in edges.items()
+        if any(module in edges.get(other, ()) for other in edges)
+    }
+    assert not edges, f"these files import each other in a circle: {circle}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_functions_import_only_optional_packages(path: Path) -> None:
+    factories = module_of(path) == FACTORIES
+    for statement, inside in imports(path):
+        for name in names(path, statement):
+            if factories and name.startswith(FACTORIES):
+                continue
+            assert not inside or name.split(".")[0] in OPTIONAL, (
+                f"{path}:{statement.lineno}: {name} is imported inside a function; "
+                "import it at the top of the file"
+            )
+
+
+def test_every_floor_names_only_floors_below() -> None:
+    order = list(FLOORS)
+    for floor, below in BELOW.items():
+        assert all(order.index(b) < order.index(floor) for b in below.split())

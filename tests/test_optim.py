@@ -1,0 +1,210 @@
+"""Optimizers: the trajectories of optax, under jit too, and clear errors."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import errors, optim, tree
+
+_PATH = Path(__file__).parent / "data" / "record_optim.py"
+_SPEC = importlib.util.spec_from_file_location("record_optim", _PATH)
+assert _SPEC is not None
+assert _SPEC.loader is not None
+record: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(record)
+
+RECORDED = np.load(record.PATH)
+OPTIMIZERS = record.optimizers(optim)
+SCHEDULES = record.schedules(optim)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_walk_as_in_optax(name: str) -> None:
+    walked = record.steps(optim, OPTIMIZERS[name])
+    assert walked.dtype == np.float32
+    np.testing.assert_allclose(
+        walked, RECORDED[f"optimizer/{name}"], rtol=2e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["sgd/nesterov", "adam/schedule", "adamw/mask", "clip"]
+)
+def test_jit_walks_the_same(name: str, device: Any) -> None:
+    optimizer = OPTIMIZERS[name]
+    walked = record.steps(optim, optimizer, ft.jit(optimizer.update))
+    np.testing.assert_allclose(
+        walked, RECORDED[f"optimizer/{name}"], rtol=2e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_states_keep_their_types(name: str) -> None:
+    """So that a step under jit is traced once, and fits a scan."""
+    optimizer = OPTIMIZERS[name]
+    params = record.parameters()
+    grads = record.gradients(params, 0)
+    state = optimizer.init(params)
+    updates, after = ft.eval_shape(optimizer.update, grads, state, params)
+
+    def kinds(values: Any) -> Any:
+        return tree.map(lambda x: (np.shape(x), np.dtype(x.dtype)), values)
+
+    assert tree.structure(state) == tree.structure(after)
+    assert kinds(state) == kinds(after)
+    assert kinds(updates) == kinds(tree.map(np.asarray, grads))
+
+
+def test_every_recorded_walk_is_compared() -> None:
+    names = [f"optimizer/{n}" for n in OPTIMIZERS] + [
+        f"schedule/{n}" for n in SCHEDULES
+    ]
+    assert set(RECORDED) == set(names)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_are_those_of_optax(name: str) -> None:
+    schedule = SCHEDULES[name]
+    expected = RECORDED[f"schedule/{name}"]
+    np.testing.assert_allclose(record.values(schedule), expected, rtol=1e-5, atol=1e-7)
+    traced = record.values(ft.jit(schedule))
+    np.testing.assert_allclose(traced, expected, rtol=1e-5, atol=1e-7)
+    python = [float(fnp.asarray(schedule(n))) for n in record.COUNTS]
+    np.testing.assert_allclose(python, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_momentum_is_sgd_with_momentum() -> None:
+    walked = record.steps(optim, optim.momentum(0.1))
+    np.testing.assert_allclose(walked, RECORDED["optimizer/sgd/momentum"], rtol=2e-5)
+
+
+def test_a_loss_goes_down() -> None:
+    def loss(params: Any) -> Any:
+        return fnp.sum((params["w"] @ params["w"].T - fnp.eye(3)) ** 2)
+
+    optimizer = optim.chain(optim.clip_by_global_norm(1.0), optim.adam(0.1))
+
+    @ft.jit
+    def step(params: Any, state: Any) -> Any:
+        value, grads = ft.value_and_grad(loss)(params)
+        updates, state = optimizer.update(grads, state, params)
+        return optim.apply_updates(params, updates), state, value
+
+    params = {"w": np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3)}
+    state = optimizer.init(params)
+    values: list[float] = []
+    for _ in range(60):
+        params, state, value = step(params, state)
+        values.append(float(value))
+    assert values[-1] < 0.01 * values[0]
+
+
+# Types.
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, np.float64])
+def test_parameters_keep_their_dtype(dtype: Any) -> None:
+    params = [np.ones(3, dtype)]
+    optimizer = optim.adamw(1e-2)
+    updates, _ = optimizer.update([np.ones(3, dtype)], optimizer.init(params), params)
+    assert updates[0].dtype == dtype
+    assert optim.apply_updates(params, updates)[0].dtype == dtype
+
+
+def test_moments_take_the_dtype_asked_for() -> None:
+    params = [np.ones(3, np.float32)]
+    for optimizer in (
+        optim.adam(0.1, mu_dtype="bfloat16"),
+        optim.lion(0.1, mu_dtype="bfloat16"),
+    ):
+        state = optimizer.init(params)
+        for _ in range(2):
+            assert state[0].mu[0].dtype == ml_dtypes.bfloat16
+            _, state = optimizer.update([np.ones(3, np.float32)], state, params)
+    state = optim.sgd(0.1, 0.9, accumulator_dtype="float16").init(params)
+    assert state[0].trace[0].dtype == np.float16
+
+
+def test_no_update_leaves_a_parameter() -> None:
+    params = {"a": np.ones(2, np.float32), "b": np.ones(2, np.float32)}
+    grads = {"a": np.ones(2, np.float32), "b": None}
+    for optimizer in (optim.sgd(0.1), optim.adamw(0.1), optim.clip_by_global_norm(1.0)):
+        updates, _ = optimizer.update(grads, optimizer.init(params), params)
+        assert updates["b"] is None
+        np.testing.assert_array_equal(
+            np.asarray(optim.apply_updates(params, updates)["b"]), 1
+        )
+
+
+def test_masked_parameters_have_no_state() -> None:
+    params = {"a": np.ones(2, np.float32), "b": np.ones(2, np.float32)}
+    optimizer = optim.masked(optim.adam(0.1), {"a": True, "b": False})
+    state = optimizer.init(params)
+    assert len(tree.leaves(state)) == 3
+    updates, _ = optimizer.update(params, state)
+    np.testing.assert_array_equal(np.asarray(updates["b"]), 1)
+    np.testing.assert_allclose(np.asarray(updates["a"]), -0.1, rtol=1e-5)
+
+
+# Clipping.
+
+
+def test_clipping_keeps_what_is_small() -> None:
+    grads = {"a": np.float32([3.0, 0.0]), "b": np.float32([[4.0]])}
+    assert float(optim.global_norm(grads)) == 5.0
+    for limit, factor in ((10.0, 1.0), (1.0, 0.2)):
+        clipped, _ = optim.clip_by_global_norm(limit).update(grads, optim.EmptyState())
+        for key, expected in grads.items():
+            np.testing.assert_allclose(
+                np.asarray(clipped[key]), factor * expected, rtol=1e-6
+            )
+
+
+def test_the_norm_of_complex_numbers() -> None:
+    assert float(optim.global_norm([np.complex64([3 + 4j])])) == 5.0
+
+
+# Bad input.
+
+
+def test_weight_decay_needs_the_parameters() -> None:
+    params = [np.ones(2, np.float32)]
+    optimizer = optim.adamw(0.1)
+    with pytest.raises(errors.ArgumentError, match=r"update\(grads, state, params\)"):
+        optimizer.update(params, optimizer.init(params))
+
+
+def test_a_chain_is_of_transformations() -> None:
+    with pytest.raises(errors.ArgumentError, match="takes pairs"):
+        optim.chain(0.1)
+
+
+def test_the_state_is_of_the_same_optimizer() -> None:
+    params = [np.ones(2, np.float32)]
+    state = optim.adam(0.1).init(params)
+    with pytest.raises(errors.TreeError, match="make it with init"):
+        optim.adamw(0.1).update(params, state, params)
+
+
+def test_gradients_are_of_the_parameters() -> None:
+    params = [np.ones(2, np.float32)]
+    optimizer = optim.adam(0.1)
+    with pytest.raises(errors.TreeError, match="differ in structure"):
+        optimizer.update({"w": params[0]}, optimizer.init(params), params)
+
+
+def test_schedules_check_their_arguments() -> None:
+    with pytest.raises(errors.ValueRangeError, match="must be positive, got 0"):
+        optim.cosine_decay_schedule(0.1, 0)
+    with pytest.raises(errors.ValueRangeError, match="must not be negative"):
+        optim.piecewise_constant_schedule(0.1, {3: -1.0})
+    with pytest.raises(errors.ValueRangeError, match="take 1 boundaries, got 2"):
+        optim.join_schedules([float, float], [1, 2])
