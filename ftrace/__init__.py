@@ -1,0 +1,100 @@
+"""ftrace: pure Python functions over arrays become fast programs.
+
+    import ftrace as ft
+    import ftrace.numpy as fnp
+
+    @ft.jit
+    def step(params, x, y):
+        return ft.value_and_grad(loss)(params, x, y)
+
+A function is traced into an immutable graph; `grad`, `vmap`, `jvp` and `jit` rewrite
+that graph; lowering fuses it into kernels for the CPU, for OpenCL, or for NumPy.
+Names, arguments and meanings are JAX's.
+"""
+
+from ftrace import errors, lax, numpy, optim, random, tree, tree_util
+from ftrace.array import Array
+from ftrace.settings import Config, config
+from ftrace.dtypes import float0
+from ftrace.storage import load, save
+from ftrace.transforms.derivatives import (
+    grad,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    linear_transpose,
+    linearize,
+    value_and_grad,
+    vjp,
+)
+from ftrace.transforms.derivatives import jacrev as jacobian
+from ftrace.transforms.execute import clear_caches
+from ftrace.transforms.jit import (
+    ShapeDtypeStruct,
+    eval_shape,
+    jit,
+    make_graph,
+)
+from ftrace.transforms.jit import make_graph as make_jaxpr
+from ftrace.transforms.placement import (
+    all_counters,
+    block_until_ready,
+    counters,
+    default_device,
+    device_count,
+    device_get,
+    device_put,
+    devices,
+)
+from ftrace.transforms.scoping import disable_jit, named_call, named_scope
+from ftrace.transforms.vmap import vmap
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Array",
+    "Config",
+    "ShapeDtypeStruct",
+    "all_counters",
+    "block_until_ready",
+    "clear_caches",
+    "config",
+    "counters",
+    "default_device",
+    "device_count",
+    "device_get",
+    "device_put",
+    "devices",
+    "disable_jit",
+    "errors",
+    "eval_shape",
+    "float0",
+    "grad",
+    "hessian",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jit",
+    "jvp",
+    "lax",
+    "linear_transpose",
+    "linearize",
+    "load",
+    "make_graph",
+    "make_jaxpr",
+    "named_call",
+    "named_scope",
+
+    "numpy",
+
+    "optim",
+    "random",
+    "save",
+
+    "tree",
+    "tree_util",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]

@@ -17,7 +17,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from ftrace import config
+from ftrace import settings
 from ftrace.errors import ArgumentError, DtypeError, DtypeOverflowError
 
 bool_: Final = np.dtype(np.bool_)
@@ -127,7 +127,7 @@ def _join(points: frozenset[_Point]) -> _Point:
 
 def default_dtype(category: str, x64: bool | None = None) -> np.dtype[Any]:
     """The dtype of a Python scalar or of a created array, by kind."""
-    wide = (config.current().enable_x64 if x64 is None else x64) is True
+    wide = (settings.current().enable_x64 if x64 is None else x64) is True
     return {
         "b": bool_,
         "i": int64 if wide else int32,
@@ -144,7 +144,7 @@ def promote(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bool]:
       (dtype, weak_type) of the result. Weak results take the default dtype of their
       kind, or the widest of the weak dtypes given (a large Python int is int64).
     """
-    return _promote(types, config.current().enable_x64)
+    return _promote(types, settings.current().enable_x64)
 
 
 @lru_cache(maxsize=4096)
@@ -176,14 +176,14 @@ def to_inexact(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """
     if is_inexact(dtype):
         return dtype
-    if dtype.itemsize == 8 and config.current().enable_x64 is True:
+    if dtype.itemsize == 8 and settings.current().enable_x64 is True:
         return float64
     return float32
 
 
 def canonicalize(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """`dtype`, narrowed to 32 bits when JAX's 32-bit behaviour is switched on."""
-    if config.current().enable_x64 is False:
+    if settings.current().enable_x64 is False:
         return _NARROW.get(dtype, dtype)
     return dtype
 
@@ -211,8 +211,9 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
     elif isinstance(dtype, str) and dtype in ("bfloat16", "bf16"):
         found = bfloat16
     else:
+        own = getattr(dtype, "dtype", None)
         try:
-            found = np.dtype(getattr(dtype, "dtype", dtype))
+            found = own if isinstance(own, np.dtype) else np.dtype(dtype)
         except TypeError:
             raise ArgumentError(f"{dtype!r} is not a dtype") from None
     kind(found)
@@ -243,7 +244,7 @@ def _category(value: complex) -> str:
 
 def _fitting(value: int, default: np.dtype[Any]) -> np.dtype[Any]:
     allowed = (default,)
-    if config.current().enable_x64 is None:
+    if settings.current().enable_x64 is None:
         allowed = (int32, int64, uint64)
     for dtype in allowed:
         info = np.iinfo(dtype)

@@ -36,7 +36,7 @@ def require_device(name: str) -> Any:
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> Any:
     """Each device in turn, as the default one of the test."""
-    from ftrace.config import config
+    from ftrace.settings import config
 
     found = require_device(request.param)
     with config(device=found.name):

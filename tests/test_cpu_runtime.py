@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import ftrace.devices  # noqa: F401  (registers the devices)
-from ftrace import config, dtypes
+from ftrace import dtypes, settings
 from ftrace.devices.base import device_names, get_device
 from ftrace.devices.llvm import device as device_module
 from ftrace.devices.llvm import pool
@@ -31,6 +31,7 @@ from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.runtime import Runtime, runtime
 from ftrace.devices.llvm.target import host_target
 from ftrace.errors import DeviceError
+from ftrace.lower import lower
 from ftrace.lower.kernel import (
     BufferSpec,
     Kernel,
@@ -42,8 +43,11 @@ from ftrace.lower.kernel import (
     reduce,
 )
 from ftrace.lower.program import CopySlot, Program, RunKernel, Slot
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Graph
+from ftrace.trace.primitives import elementwise
 from ftrace.trace.primitives.elementwise import add, mul
-from ftrace.trace.primitives.source import const
+from ftrace.trace.primitives.source import const, variable
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 needs_threads = pytest.mark.skipif(os.name != "posix", reason="needs POSIX threads")
@@ -124,7 +128,7 @@ def plain_render(kernel: Kernel) -> Rendered:
 @pytest.fixture
 def cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CPU]:
     monkeypatch.setattr(device_module, "render_kernel", plain_render)
-    with config.config(cache_dir=str(tmp_path / "cache")):
+    with settings.config(cache_dir=str(tmp_path / "cache")):
         yield CPU()
 
 
@@ -251,7 +255,7 @@ def test_pool_starts_no_more_workers_than_asked_for(doubling: Code) -> None:
 def test_pool_works_in_a_forked_child(cpu: CPU) -> None:
     x = np.arange(100_000)
     executable = cpu.compile(chain(len(x), 3))
-    with config.config(threads=3):
+    with settings.config(threads=3):
         call(executable, x)
 
         def child() -> bool:
@@ -276,7 +280,7 @@ def test_fork_while_other_threads_run_and_compile(cpu: CPU) -> None:
     stop = threading.Event()
 
     def run() -> None:
-        with config.config(threads=2):
+        with settings.config(threads=2):
             while not stop.is_set():
                 call(executable, x)
 
@@ -317,7 +321,7 @@ def test_process_ends_while_workers_sleep_and_run() -> None:
         def forever():
             while True:
                 call(executable, x)
-        config.config.update("threads", 3)
+        settings.config.update("threads", 3)
         for _ in range(2):
             threading.Thread(target=forever, daemon=True).start()
         call(executable, x)
@@ -364,7 +368,7 @@ def test_executable_runs_its_steps_in_order(
 ) -> None:
     x = np.arange(5000)
     executable = cpu.compile(chain(len(x), length))
-    with config.config(threads=threads):
+    with settings.config(threads=threads):
         (y,) = call(executable, x)
     np.testing.assert_array_equal(y, expected(x, length))
 
@@ -373,7 +377,7 @@ def test_thread_count_changes_from_call_to_call(cpu: CPU) -> None:
     x = np.arange(50_000)
     executable = cpu.compile(chain(len(x), 2))
     for threads in (1, 4, 2, 0, 7, 1, 3):
-        with config.config(threads=threads):
+        with settings.config(threads=threads):
             assert cpu.threads == (threads or cpu.threads)
             (y,) = call(executable, x)
         np.testing.assert_array_equal(y, expected(x, 2))
@@ -404,7 +408,7 @@ def test_calls_of_one_executable_may_overlap(cpu: CPU) -> None:
 
     def work(number: int) -> bool:
         x = np.arange(3000) + number
-        with config.config(threads=1 + number % 3):
+        with settings.config(threads=1 + number % 3):
             return all(
                 (call(executable, x)[0] == expected(x, 4)).all() for _ in range(100)
             )
@@ -435,7 +439,7 @@ def test_copies_are_steps(cpu: CPU) -> None:
     steps = (CopySlot(0, 2), CopySlot(2, 1))
     program = Program(slots, steps, (0,), (1,), 64 + 8 * size)
     x = np.arange(size)
-    with config.config(threads=3):
+    with settings.config(threads=3):
         (y,) = call(cpu.compile(program), x)
     np.testing.assert_array_equal(y, x)
 
@@ -462,15 +466,15 @@ def test_counters_count_what_ran(cpu: CPU) -> None:
 
 def test_debug_levels_print(cpu: CPU, capsys: pytest.CaptureFixture[str]) -> None:
     x = np.arange(64)
-    with config.config(debug=0):
+    with settings.config(debug=0):
         call(cpu.compile(chain(64, 2, 1)), x)
     assert capsys.readouterr().err == ""
-    with config.config(debug=1):
+    with settings.config(debug=1):
         (y,) = call(cpu.compile(chain(64, 2, 2)), x)
     text = capsys.readouterr().err
     assert text.count("compiled double_64") == 1
     assert "ran" not in text
-    with config.config(debug=3):
+    with settings.config(debug=3):
         (y,) = call(cpu.compile(chain(64, 2, 3)), x)
     text = capsys.readouterr().err
     assert text.count("ran double_64") == 2
@@ -486,6 +490,21 @@ def test_devices_are_found_by_name() -> None:
     assert device.host
     with pytest.raises(DeviceError, match="there is no device 'gpu'"):
         get_device("gpu")
+
+
+def test_cpu_agrees_with_the_interpreter() -> None:
+    aval = ShapedArray.of((33, 70), dtypes.float32)
+    a, b = variable(aval, 0, 0), variable(aval, 0, 1)
+    outputs = (elementwise.tanh(mul(a, b)), a, add(elementwise.exp(a), b))
+    program = lower(Graph((a, b), outputs)).program
+    values = np.random.default_rng(0).standard_normal((2, 33, 70), np.float32)
+    results: list[list[np.ndarray]] = []
+    for name in ("cpu", "interpreter"):
+        device = get_device(name)
+        buffers = device.compile(program)([device.copy_in(v) for v in values])
+        results.append([device.copy_out(r, dtypes.float32, 2310) for r in buffers])
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 def test_code_that_llvm_does_not_take_is_a_device_error() -> None:
@@ -613,7 +632,7 @@ def test_kernels_of_a_program_are_compiled_in_parallel(
     )
     steps = tuple(run_kernel(size, k + 1, k, k + 1) for k in range(8))
     program = Program(slots, steps, (0,), tuple(range(1, 9)), 0)
-    with config.config(threads=3):
+    with settings.config(threads=3):
         results = call(cpu.compile(program), np.arange(size))
     x = np.arange(size)
     for k, y in enumerate(results):
@@ -663,13 +682,13 @@ def test_folder_that_cannot_be_used_is_no_cache(tmp_path: Path) -> None:
     file.write_text("not a folder")
     (tmp_path / "cache" / "deeper").mkdir(parents=True)
     for folder in (str(file), str(file / "below"), "/dev/null/x", "with\0null"):
-        with config.config(cache_dir=folder):
+        with settings.config(cache_dir=folder):
             assert emit_object(text_of(32))
     assert file.read_text() == "not a folder"
 
 
 def test_folder_in_place_of_a_file_is_a_miss(tmp_path: Path) -> None:
-    with config.config(cache_dir=str(tmp_path)):
+    with settings.config(cache_dir=str(tmp_path)):
         code = emit_object(text_of(33))
         (file,) = files_in(tmp_path)
         file.unlink()
@@ -681,7 +700,7 @@ def test_folder_in_place_of_a_file_is_a_miss(tmp_path: Path) -> None:
 def test_read_only_folder_is_no_cache(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o500)
-    with config.config(cache_dir=str(folder)):
+    with settings.config(cache_dir=str(folder)):
         assert emit_object(text_of(34))
     folder.chmod(0o700)
     if os.geteuid() != 0:  # root writes anywhere

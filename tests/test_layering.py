@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parent.parent / "ftrace"
 
 #: Floor -> the files and folders of ftrace/ that stand on it.
 FLOORS = {
-    "ground": ("origin", "errors", "config", "dtypes"),
+    "ground": ("origin", "errors", "settings", "dtypes"),
     "buffer": ("buffer",),
     "array": ("array",),
     "trace": ("trace",),
@@ -170,6 +170,21 @@ def test_functions_import_only_optional_packages(path: Path) -> None:
                 f"{path}:{statement.lineno}: {name} is imported inside a function; "
                 "import it at the top of the file"
             )
+
+
+def test_imports_for_type_checkers_are_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "sample.py"
+    path.write_text(
+        "import typing\n"
+        "if typing.TYPE_CHECKING:\n"
+        "    import left_out\n"
+        "else:\n"
+        "    import first\n"
+        "def function():\n"
+        "    from second import name\n"
+    )
+    found = {names(path, statement)[0]: inside for statement, inside in imports(path)}
+    assert found == {"typing": False, "first": False, "second": True}
 
 
 def test_every_floor_names_only_floors_below() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ftrace import config, dtypes
+from ftrace import dtypes, settings
 from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.target import Target, host_target
@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 
 @pytest.fixture(autouse=True, scope="module")
 def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with config.config(cache_dir=str(tmp_path_factory.mktemp("cache"))):
+    with settings.config(cache_dir=str(tmp_path_factory.mktemp("cache"))):
         yield
 
 

@@ -55,6 +55,16 @@ def as_floats(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
 
 
+def assert_same(name: str, drawn: Any, expected: Any) -> None:
+    """The same bits; the same up to the rounding of log and the like."""
+    drawn, expected = np.asarray(drawn), np.asarray(expected)
+    assert drawn.dtype == expected.dtype
+    if expected.dtype.kind in "iub" or name.startswith("uniform"):
+        np.testing.assert_array_equal(drawn, expected)
+    else:
+        np.testing.assert_allclose(drawn, expected, rtol=2e-6, atol=2e-6)
+
+
 # What JAX draws.
 
 
@@ -89,22 +99,15 @@ def test_every_recorded_value_is_compared() -> None:
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_jit_draws_the_same(name: str, device: Any) -> None:
     sampler = SAMPLERS[name]
-    expected = np.asarray(sampler(KEY))
-    drawn = np.asarray(ft.jit(sampler)(KEY))
-    assert drawn.dtype == expected.dtype
-    if expected.dtype.kind in "iub" or name.startswith("uniform"):
-        np.testing.assert_array_equal(drawn, expected)
-    else:
-        np.testing.assert_allclose(drawn, expected, rtol=2e-6, atol=2e-6)
+    assert_same(name, ft.jit(sampler)(KEY), sampler(KEY))
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_vmap_over_keys_is_a_loop(name: str) -> None:
     sampler = SAMPLERS[name]
     keys = random.split(KEY, 4)
-    drawn = np.asarray(ft.vmap(sampler)(keys))
     expected = np.stack([np.asarray(sampler(key)) for key in keys])
-    np.testing.assert_array_equal(drawn, expected)
+    assert_same(name, ft.vmap(sampler)(keys), expected)
 
 
 def test_vmap_over_bounds_keeps_the_bits_of_the_key() -> None:
@@ -112,6 +115,14 @@ def test_vmap_over_bounds_keeps_the_bits_of_the_key() -> None:
     drawn = ft.vmap(lambda high: random.uniform(KEY, (5,), maxval=high))(highs)
     expected = np.asarray(random.uniform(KEY, (5,))) * highs[:, None]
     np.testing.assert_array_equal(np.asarray(drawn), expected)
+
+
+def test_large_draws_are_the_same() -> None:
+    for sampler in (random.bits, random.uniform, random.normal):
+        large, small = sampler(KEY, (1 << 19,)), sampler(KEY, (1000,))
+        np.testing.assert_allclose(
+            np.asarray(large)[:1000], np.asarray(small), rtol=2e-6, atol=2e-6
+        )
 
 
 def test_a_function_that_is_traced_draws_nothing() -> None:
@@ -199,6 +210,36 @@ def test_choice_draws_by_probability() -> None:
     np.testing.assert_allclose(
         np.bincount(drawn, minlength=3) / drawn.size, p, atol=0.02
     )
+
+
+# Shapes and seeds.
+
+
+@pytest.mark.parametrize(
+    "shape", [3, (3,), [3], np.int64(3), np.array([3]), range(3, 4)]
+)
+def test_shapes_are_sequences_of_integers(shape: Any) -> None:
+    assert random.normal(KEY, shape).shape == (3,)
+
+
+def test_seeds_may_be_traced() -> None:
+    seeds = np.arange(4, dtype=np.int32)
+    expected = np.stack([np.asarray(random.key(int(s))) for s in seeds])
+    np.testing.assert_array_equal(np.asarray(ft.vmap(random.key)(seeds)), expected)
+    np.testing.assert_array_equal(np.asarray(ft.jit(random.key)(3)), expected[3])
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_64_bit_switch_is_that_of_jax(enabled: bool) -> None:
+    with ft.config(enable_x64=enabled):
+        assert random.normal(KEY, (2,)).dtype == ("float64" if enabled else "float32")
+        assert random.randint(KEY, (2,), 0, 5).dtype == (
+            "int64" if enabled else "int32"
+        )
+        high = (1 << 40) >> 32 if enabled else 0
+        assert np.asarray(random.PRNGKey(1 << 40)).tolist() == [high, 0]
+        high = (1 << 32) - 1 if enabled else 0
+        assert np.asarray(random.PRNGKey(-1)).tolist() == [high, (1 << 32) - 1]
 
 
 # Bad input.

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import config
+from ftrace import settings
 from ftrace.buffer import Allocator, Buffer
 from ftrace.errors import DeviceError
 from ftrace.lower.program import Program
@@ -137,7 +137,7 @@ def get_device(name: str | Device | None = None) -> Device:
     """
     if isinstance(name, Device):
         return name
-    name = name or config.current().device
+    name = name or settings.current().device
     found = _registry.devices.get(name)
     if found is not None:
         return found

@@ -30,7 +30,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DtypeError, FileFormatError, TreeError, ValueRangeError
 
-Array = np.ndarray[Any, Any]
+Array = Any  # of NumPy, whose stubs leave too much unknown
 Dtype = np.dtype[Any]
 PathLike = str | os.PathLike[str]
 

@@ -9,6 +9,8 @@ differs from this device's is a fault of a renderer.
 from __future__ import annotations
 
 import threading
+import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,11 +18,16 @@ import numpy as np
 
 from ftrace.buffer import Buffer, HostAllocator
 from ftrace.devices.base import Device, Executable, timed
-from ftrace.devices.interpreter_kernel import Evaluation, KernelPlan
+from ftrace.devices.interpreter_kernel import Evaluation
+from ftrace.devices.interpreter_plan import KernelPlan
+from ftrace.devices.report import report_compiled, report_run
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.program import CopySlot, Program, RunKernel, Slot
 
-Array = np.ndarray[Any, Any]
+Array = Any  # of NumPy, whose stubs leave too much unknown
+
+#: Plans that are kept for the next program with the same kernel.
+PLANS_KEPT = 4096
 
 
 class Interpreter(Device):
@@ -32,7 +39,7 @@ class Interpreter(Device):
     def __init__(self) -> None:
         super().__init__()
         self.allocator = HostAllocator(self)
-        self._plans: dict[Kernel, KernelPlan] = {}
+        self._plans: OrderedDict[Kernel, KernelPlan] = OrderedDict()
         self._lock = threading.Lock()
 
     def copy_in(self, array: Array) -> Buffer:
@@ -43,19 +50,23 @@ class Interpreter(Device):
         return _bytes(buffer)[: size * dtype.itemsize].view(dtype)
 
     def compile(self, program: Program) -> Executable:
-        with timed(self.counters, "compile_seconds"):
-            plans = [self._plan(step.kernel) for step in program.kernels]
+        with timed(self.counters, "compile_seconds"), self._lock:
+            plans = [self._plan(step) for step in program.kernels]
+            while len(self._plans) > PLANS_KEPT:
+                self._plans.popitem(last=False)
         return InterpretedProgram(self, program, plans)
 
-    def _plan(self, kernel: Kernel) -> KernelPlan:
-        with self._lock:
-            plan = self._plans.get(kernel)
-            if plan is not None:
-                self.counters.kernels_cached += 1
-                return plan
-            plan = self._plans[kernel] = KernelPlan(kernel)
-            self.counters.kernels_compiled += 1
+    def _plan(self, step: RunKernel) -> KernelPlan:
+        plan = self._plans.get(step.kernel)
+        if plan is not None:
+            self._plans.move_to_end(step.kernel)
+            self.counters.kernels_cached += 1
             return plan
+        start = time.perf_counter()
+        plan = self._plans[step.kernel] = KernelPlan(step.kernel)
+        self.counters.kernels_compiled += 1
+        report_compiled(self.name, step, time.perf_counter() - start, "")
+        return plan
 
 
 class InterpretedProgram(Executable):
@@ -66,11 +77,11 @@ class InterpretedProgram(Executable):
     ) -> None:
         self.device = device
         self.program = program
-        self.plans = plans
-        self.aliased = [_is_aliased(program, step) for step in program.kernels]
+        self._plans = plans
+        self._aliased = [_is_aliased(program, step) for step in program.kernels]
 
     @property
-    def sources(self) -> tuple[str, ...]:  # type: ignore[override]
+    def sources(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return tuple(str(step.kernel) for step in self.program.kernels)
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
@@ -90,21 +101,22 @@ class InterpretedProgram(Executable):
 
     def _run_steps(self, memories: list[Array]) -> None:
         counters = self.device.counters
-        kernels = zip(self.plans, self.aliased, strict=True)
+        kernels = zip(self._plans, self._aliased, strict=True)
         for step in self.program.steps:
+            start = time.perf_counter()
             if isinstance(step, CopySlot):
                 memories[step.target][:] = memories[step.source]
-                continue
-            plan, aliased = next(kernels)
-            Evaluation(plan, [memories[s] for s in step.slots], aliased).run()
-            counters.kernels_run += 1
-            counters.operations += step.info.operations
-            counters.bytes += step.info.bytes
+            else:
+                plan, aliased = next(kernels)
+                Evaluation(plan, [memories[s] for s in step.slots], aliased).run()
+                counters.kernels_run += 1
+                counters.operations += step.info.operations
+                counters.bytes += step.info.bytes
+            report_run(self.device.name, step, time.perf_counter() - start)
 
 
 def _bytes(buffer: Buffer) -> Array:
-    memory: Array = buffer.memory
-    return memory.view(np.uint8)
+    return buffer.memory.view(np.uint8)
 
 
 def _slot_bytes(slot: Slot, buffer: Buffer) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ftrace import dtypes
 
-Array = np.ndarray[Any, Any]
+Array = Any  # of NumPy, whose stubs leave too much unknown
 Ranges = Sequence[Hashable]
 
 #: Integers up to this size, and sums of them, are exact in float64.

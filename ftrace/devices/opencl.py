@@ -27,7 +27,7 @@ from ftrace.lower.kernel import Kernel
 from ftrace.lower.legalize import legalize
 from ftrace.lower.program import CopySlot, Program
 
-Array = np.ndarray[Any, Any]
+Array = Any  # of NumPy, whose stubs leave too much unknown
 
 #: Smaller arrays are copied on the host first, so that the caller need not wait.
 _QUEUED_COPY = 1 << 20

@@ -22,7 +22,8 @@ from typing import Any
 from ftrace.errors import DeviceError
 
 _RECORD_BYTES = 4096
-_NAMES: list[Any] = []  # PoCL keeps pointers to them as long as the process runs
+#: The name given to each device, by its handle. PoCL keeps pointers to these texts.
+_names: dict[int, Any] = {}
 
 
 def name_processor(device: Any) -> bool:
@@ -39,13 +40,15 @@ def name_processor(device: Any) -> bool:
     """
     if "PoCL" not in device.version or not device.version.endswith("-generic"):
         return False
+    if device.int_ptr in _names:
+        return False
     if platform.machine() != "x86_64" or not os.path.exists("/proc/self/mem"):
         raise _refused(device)
     field = _find_name(device.int_ptr)
     if field is None:
         raise _refused(device)
     name = ctypes.create_string_buffer(_instruction_set().encode())
-    _NAMES.append(name)
+    _names[device.int_ptr] = name
     ctypes.c_void_p.from_address(field).value = ctypes.addressof(name)
     return True
 

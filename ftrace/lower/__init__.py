@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ftrace import config
+from ftrace import settings
 from ftrace.errors import DeviceError, GraphError
 from ftrace.lower.build import BuiltKernel, build_kernel
 from ftrace.lower.memory import Lifetime, plan_memory
@@ -76,7 +76,7 @@ def lower(graph: Graph, max_buffers: int = 0) -> Lowered:
 
 def simplify_graph(outputs: Sequence[Node]) -> list[Node]:
     """The outputs after all rewrites."""
-    check = config.current().check_specs
+    check = settings.current().check_specs
     if check:
         GRAPH_SPEC.check(outputs)
     nodes = list(outputs)

@@ -40,6 +40,12 @@ from ftrace.numpy.elementwise import (
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.tracer import Tracer, Value, asarray, bind, elementwise
 
+__all__ = [
+    "around", "ceil", "divmod", "fix", "float_power", "floor", "floor_divide",
+    "fmod", "gcd", "lcm", "mod", "modf", "pow", "power", "remainder", "rint",
+    "round", "trunc",
+]  # fmt: skip
+
 # Division with remainder.
 
 
@@ -117,7 +123,7 @@ def _floor_quotient(x1: Any, x2: Any) -> Any:
     return round_values(choose(_differs(rest, x2), down, quotient))
 
 
-def divmod(x1: Value, x2: Value, /) -> tuple[Any, Any]:  # noqa: A001  (NumPy's name)
+def divmod(x1: Value, x2: Value, /) -> tuple[Any, Any]:
     """The pair (floor_divide, remainder)."""
     return floor_divide(x1, x2), remainder(x1, x2)
 
@@ -142,7 +148,7 @@ def power(x1: Value, x2: Value, /) -> Any:
     return elementwise(ops.power, x1, x2)
 
 
-pow = power  # noqa: A001  (NumPy's name)
+pow = power
 
 
 def _known_integer(x: Value) -> int | None:
@@ -235,7 +241,7 @@ def _round_parts(x: Any) -> Any:
     return bind(ops.make_complex, round_values(real(x)), round_values(imag(x)))
 
 
-def round(a: Value, decimals: int = 0, out: None = None) -> Any:  # noqa: A001
+def round(a: Value, decimals: int = 0, out: None = None) -> Any:
     """Rounded to decimals, ties to even; negative ones are places before the point.
 
     Raises:

@@ -1,8 +1,8 @@
 """`x.at[index].set(y)` and the like: copies of an array with some elements changed.
 
-    region = the part that slices and integers reach
-    new    = the region itself, or scattered into where arrays index
-    result = where(in the region, new put back by padding, x)
+region = the part that slices and integers reach
+new    = the region itself, or scattered into where arrays index
+result = where(in the region, new put back by padding, x)
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.primitives.elementwise import convert
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.tracer import Tracer, Value, asarray, bind, unbound_variable
+
+__all__ = ["at"]
 
 #: How the kinds of scatter combine what stands in the array with an update.
 _COMBINE: dict[str, Callable[[Any, Any], Any]] = {

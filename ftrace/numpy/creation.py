@@ -28,6 +28,12 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.primitives.elementwise import bitcast, convert
 from ftrace.trace.tracer import Tracer, Value, aval_of, bind, check_fits, is_value
 
+__all__ = [
+    "array", "asarray", "astype", "copy", "empty", "empty_like", "from_dlpack",
+    "frombuffer", "full", "full_like", "ones", "ones_like", "view", "zeros",
+    "zeros_like",
+]  # fmt: skip
+
 Dtype = Any
 
 
@@ -44,7 +50,7 @@ def _placed(x: Any, device: Any) -> Any:
 
 
 def array(
-    object: Any,  # noqa: A002  (NumPy's name)
+    object: Any,
     dtype: Dtype = None,
     copy: bool = True,
     order: str | None = "K",

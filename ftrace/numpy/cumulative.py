@@ -31,11 +31,12 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.nanreductions import without_nan
 from ftrace.numpy.reductions import chosen_dtype, summed_dtype, widened
+from ftrace.numpy.softmax import log_sum_exp
 from ftrace.numpy.windows import Window, slide_all
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.record import Primitive
-from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_prod_p
+from ftrace.trace.primitives.reduction import identity, reduce_prod_p
 from ftrace.trace.tracer import Value, bind, elementwise, run_fused
 
 __all__ = [
@@ -89,15 +90,7 @@ def scan_with(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
 
 def scan_logsumexp(x: Any, axis: int, reverse: bool) -> Any:
     """The running log(sum(exp(x)))."""
-    return scan_axis(_log_sum_exp, x, axis, -np.inf, reverse)
-
-
-def _log_sum_exp(z: Any) -> Any:
-    """log(sum(exp(z))) along the leading axis, which stays."""
-    top = bind(p.stop_gradient, bind(reduce_max_p, z, arg=(0,)))
-    top = choose(bind(p.is_finite, top), top, full((), 0, top.dtype))
-    powers = bind(p.exp, elementwise(p.sub, z, top))
-    return elementwise(p.add, bind(p.log, bind(reduce_sum_p, powers, arg=(0,))), top)
+    return scan_axis(lambda z: log_sum_exp(z, (0,)), x, axis, -np.inf, reverse)
 
 
 def cumulate(

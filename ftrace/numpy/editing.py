@@ -30,6 +30,8 @@ from ftrace.numpy.searching import searchsorted
 from ftrace.numpy.shape import ravel
 from ftrace.trace.tracer import Tracer, Value, unbound_variable
 
+__all__ = ["append", "delete", "insert", "repeat", "resize", "trim_zeros"]
+
 
 def _flattened(a: Value, axis: int | None, name: str) -> tuple[Any, int]:
     """The array and the axis; flattened where the axis is None."""

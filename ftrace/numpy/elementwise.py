@@ -15,6 +15,21 @@ from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.tracer import Value, aval_of, bind, elementwise
 
+__all__ = [
+    "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh",
+    "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan",
+    "atan2", "atanh", "bitwise_and", "bitwise_count", "bitwise_invert",
+    "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
+    "bitwise_xor", "cbrt", "conj", "conjugate", "cos", "cosh", "deg2rad", "degrees",
+    "divide", "equal", "exp", "exp2", "expm1", "fabs", "greater", "greater_equal",
+    "imag", "invert", "iscomplex", "isfinite", "isinf", "isnan", "isneginf",
+    "isposinf", "isreal", "left_shift", "less", "less_equal", "log", "log10",
+    "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "multiply", "negative", "not_equal", "positive", "rad2deg", "radians", "real",
+    "reciprocal", "right_shift", "sign", "signbit", "sin", "sinh", "sqrt", "square",
+    "subtract", "tan", "tanh", "true_divide",
+]  # fmt: skip
+
 Unary = Callable[[Value], Any]
 Binary = Callable[[Value, Value], Any]
 
@@ -93,7 +108,7 @@ def absolute(x: Value, /) -> Any:
     return as_value(x) if kind_of(x) in "bu" else elementwise(ops.absolute, x)
 
 
-abs = absolute  # noqa: A001  (NumPy's name)
+abs = absolute
 
 
 def fabs(x: Value, /) -> Any:
@@ -108,7 +123,7 @@ def fabs(x: Value, /) -> Any:
 
 
 def square(x: Value, /) -> Any:
-    """x · x."""
+    """X · x."""
     if kind_of(x) == "b":
         x = cast(x, dtypes.default_dtype("i"))
     return elementwise(ops.mul, x, x)

@@ -36,6 +36,11 @@ from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.tracer import Value, bind, elementwise
 
+__all__ = [
+    "frexp", "hypot", "i0", "ldexp", "logaddexp", "logaddexp2", "nextafter", "sinc",
+    "spacing",
+]  # fmt: skip
+
 # Logarithms of sums.
 
 

@@ -20,6 +20,8 @@ from ftrace.trace import tree
 from ftrace.trace.avals import Shape
 from ftrace.trace.tracer import Value, broadcast_shapes
 
+__all__ = ["apply_along_axis", "apply_over_axes", "vectorize"]
+
 # `vmap` stands above this floor; it enters itself into the table of the surface.
 
 

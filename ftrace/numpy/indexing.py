@@ -45,6 +45,8 @@ from ftrace.trace.tracer import (
     unbound_variable,
 )
 
+__all__ = ["getitem"]
+
 MODES = ("fill", "drop", "clip", "promise_in_bounds")
 
 

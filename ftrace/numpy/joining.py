@@ -32,6 +32,11 @@ from ftrace.numpy.elementwise import common_type, less
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
 from ftrace.trace.tracer import Value, is_value
 
+__all__ = [
+    "block", "column_stack", "concat", "concatenate", "dstack", "hstack", "stack",
+    "tile", "vstack",
+]  # fmt: skip
+
 
 def concatenate(
     arrays: Sequence[Value] | Value, axis: int | None = 0, dtype: Any = None
@@ -191,7 +196,7 @@ def _block(arrays: Any, depth: int, ndim: int) -> Any:
 # The same again.
 
 
-def tile(A: Value, reps: int | Sequence[int]) -> Any:  # noqa: N803  (NumPy's name)
+def tile(A: Value, reps: int | Sequence[int]) -> Any:
     """`A` laid out side by side, as often along each axis as `reps` says."""
     value = as_value(A)
     counts = check_shape(reps, "tile")

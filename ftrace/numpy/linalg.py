@@ -1,7 +1,7 @@
 """Linear algebra without factorisations: norms, powers and chains of matrices.
 
-    import ftrace.numpy as fnp
-    fnp.linalg.norm(x, axis=-1)
+import ftrace.numpy as fnp
+fnp.linalg.norm(x, axis=-1)
 """
 
 from __future__ import annotations

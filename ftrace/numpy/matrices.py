@@ -6,6 +6,7 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.numpy.arithmetic import integer_power
 from ftrace.numpy.axes import (
     as_value,
     canonical_axis,
@@ -22,14 +23,18 @@ from ftrace.numpy.creation import Dtype, dtype_or
 from ftrace.numpy.elementwise import add, equal, greater_equal
 from ftrace.numpy.joining import stack
 from ftrace.numpy.linear import diagonal_of
-from ftrace.numpy.arithmetic import integer_power
 from ftrace.numpy.shape import ravel
 from ftrace.trace.tracer import Value
 
+__all__ = [
+    "diag", "diagflat", "diagonal", "eye", "identity", "tri", "tril", "triu",
+    "vander",
+]  # fmt: skip
+
 
 def eye(
-    N: int,  # noqa: N803  (NumPy's name)
-    M: int | None = None,  # noqa: N803
+    N: int,
+    M: int | None = None,
     k: Value = 0,
     dtype: Dtype = None,
     *,
@@ -47,7 +52,7 @@ def identity(n: int, dtype: Dtype = None) -> Any:
     return eye(n, dtype=dtype)
 
 
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Dtype = None) -> Any:  # noqa: N803
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Dtype = None) -> Any:
     """N × M with ones on and below the diagonal k columns to the right."""
     rows, columns = _sizes("tri", N, M)
     target = dtype_or(dtype, dtypes.default_dtype("f"))
@@ -93,7 +98,7 @@ def _matrices(name: str, m: Value) -> Any:
     return m
 
 
-def vander(x: Value, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
+def vander(x: Value, N: int | None = None, increasing: bool = False) -> Any:
     """The powers of a vector as columns, N of them, descending by default.
 
     Raises:

@@ -15,9 +15,7 @@ from ftrace.numpy import reductions
 from ftrace.numpy.axes import (
     Axis,
     as_value,
-    broadcast_to,
     canonical_axes,
-    cast,
     choose,
     full,
     no_out,

@@ -45,6 +45,8 @@ from ftrace.numpy.shape import ravel
 from ftrace.numpy.statistics import mean
 from ftrace.trace.tracer import Tracer, Value, is_value
 
+__all__ = ["pad", "roll"]
+
 Pairs = list[tuple[Any, Any]]
 
 _OPTIONS = {

@@ -1,6 +1,6 @@
 """Where the extremum stands: argmax and argmin, as reductions of positions.
 
-    m = max(x);  index = min(position where x == m or x is NaN)
+m = max(x);  index = min(position where x == m or x is NaN)
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.numpy.axes import (
     as_value,
     canonical_axis,
-    cast,
     choose,
     expand,
     full,

@@ -41,6 +41,11 @@ from ftrace.numpy.joining import concatenate, stack
 from ftrace.trace.primitives.elementwise import convert, real_dtype
 from ftrace.trace.tracer import Value, aval_of, broadcast_shapes, is_value
 
+__all__ = [
+    "arange", "c_", "fromfunction", "geomspace", "indices", "linspace", "logspace",
+    "meshgrid", "mgrid", "ogrid", "r_",
+]  # fmt: skip
+
 
 def arange(
     start: Any,

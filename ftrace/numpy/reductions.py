@@ -143,7 +143,7 @@ def _accumulate(
     where: Value | None,
     promote_integers: bool,
 ) -> Any:
-    """sum and prod."""
+    """Sum and prod."""
     a = as_value(a)
     promote = promote_integers or a.dtype == dtypes.bool_
     natural = summed_dtype(a.dtype) if promote else a.dtype

@@ -45,6 +45,8 @@ from ftrace.trace.tracer import (
     unbound_variable,
 )
 
+__all__ = ["argwhere", "digitize", "flatnonzero", "nonzero", "searchsorted"]
+
 
 def nonzero(a: Value, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
     """The indices of the elements that are not zero, an array per axis.

@@ -28,6 +28,11 @@ from ftrace.numpy.types import finfo
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.tracer import Value, aval_of, bind, elementwise
 
+__all__ = [
+    "clip", "copysign", "fmax", "fmin", "heaviside", "maximum", "minimum",
+    "nan_to_num", "piecewise", "select", "where",
+]  # fmt: skip
+
 
 def where(
     condition: Value,
@@ -127,8 +132,8 @@ def fmin(x1: Value, x2: Value, /) -> Any:
 def clip(
     arr: Value,
     /,
-    min: Value | None = None,  # noqa: A002  (NumPy's name)
-    max: Value | None = None,  # noqa: A002
+    min: Value | None = None,
+    max: Value | None = None,
 ) -> Any:
     """`arr`, not less than `min` and not greater than `max`.
 

@@ -25,6 +25,13 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.tracer import Value
 from ftrace.trace.tracer import broadcast_shapes as common_shape
 
+__all__ = [
+    "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays",
+    "broadcast_shapes", "broadcast_to", "dsplit", "expand_dims", "flip", "fliplr",
+    "flipud", "hsplit", "moveaxis", "permute_dims", "ravel", "reshape", "rollaxis",
+    "rot90", "split", "squeeze", "swapaxes", "transpose", "unstack", "vsplit",
+]  # fmt: skip
+
 
 def reshape(
     a: Value, shape: Any, order: str = "C", *, copy: bool | None = None
@@ -102,19 +109,6 @@ def transpose(a: Value, axes: Sequence[int] | None = None) -> Any:
 def permute_dims(a: Value, /, axes: Sequence[int]) -> Any:
     """The axes in another order."""
     return transpose(a, axes)
-
-
-def matrix_transpose(x: Value, /) -> Any:
-    """The last two axes exchanged.
-
-    Raises:
-      ShapeError: there are fewer than two.
-    """
-    if len(shape_of(x)) < 2:
-        raise ShapeError(
-            f"matrix_transpose takes at least two axes, got shape {shape_of(x)}"
-        )
-    return swapaxes(x, -1, -2)
 
 
 def swapaxes(a: Value, axis1: int, axis2: int) -> Any:

@@ -12,6 +12,13 @@ from ftrace.array import Array, ArrayLike
 from ftrace.errors import ArgumentError, ValueRangeError
 from ftrace.trace.tracer import Value, aval_of, is_value
 
+__all__ = [
+    "can_cast", "complexfloating", "dtype", "finfo", "floating", "generic", "iinfo",
+    "inexact", "integer", "iscomplexobj", "isdtype", "isrealobj", "isscalar",
+    "issubdtype", "ndim", "number", "promote_types", "result_type", "shape",
+    "signedinteger", "size", "unsignedinteger",
+]  # fmt: skip
+
 dtype = np.dtype
 generic = np.generic
 number = np.number

@@ -8,27 +8,36 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.array import Array
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
 from ftrace.trace.avals import Shape
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.tracer import (
+    asarray,
     aval_of,
     broadcast_shapes,
     check_fits,
     current_scope,
+    hooks,
     run_fused,
     scope_of,
+    trace,
 )
 
 Build = Callable[..., Node]
+
+#: From this many elements on an eager call runs the compiled program of the default
+#: device: 145 passes of NumPy over memory take longer than to compile one.
+LARGE = 1 << 19
 
 
 def draw(build: Build, *operands: Any, **statics: Any) -> Any:
@@ -40,7 +49,20 @@ def draw(build: Build, *operands: Any, **statics: Any) -> Any:
     scope = scope_of(operands) or current_scope()
     if scope is not None:
         return scope.wrap(build(*[scope.lift(x) for x in operands], **statics))
+    if hooks.run_graph is not None and prod(statics.get("shape", ())) >= LARGE:
+        return hooks.run_graph(*_large(build, operands, statics))[0]
     return run_fused(_record, operands, build=build, **statics)
+
+
+def _large(
+    build: Build, operands: Sequence[Any], statics: dict[str, Any]
+) -> tuple[Graph, list[Array]]:
+    arrays = [asarray(x) for x in operands]
+
+    def function(*tracers: Any) -> list[Any]:
+        return [_record(*tracers, build=build, **statics)]
+
+    return trace("eager", function, [aval_of(x) for x in arrays]), arrays
 
 
 def _record(*tracers: Any, build: Build, **statics: Any) -> Any:
@@ -86,7 +108,8 @@ def check_keys(name: str, key: Any) -> Shape:
 def as_shape(name: str, shape: Any) -> Shape:
     """A shape as a tuple of Python integers."""
     try:
-        sizes = [shape] if hasattr(shape, "__index__") else list(shape)
+        single = hasattr(shape, "__index__") and not getattr(shape, "ndim", 0)
+        sizes = [shape] if single else list(shape)
         result = tuple(operator.index(n) for n in sizes)
     except TypeError as error:
         if isinstance(error, ArgumentError):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ftrace import config
+from ftrace import settings
 from ftrace.errors import GraphError
 from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
 
@@ -279,7 +279,7 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
     Raises:
       GraphError: the rules do not come to an end.
     """
-    table = matcher.candidates(config.current().disabled_rules)
+    table = matcher.candidates(settings.current().disabled_rules)
     done: dict[Node, Node] = {}
     became: dict[Node, Node | None] = {}  # None: it waits for its sources
     users = _Users(outputs, became) if matcher.counts_uses else None

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ftrace import config, dtypes
+from ftrace import dtypes, settings
 from ftrace.array import Array, ArrayLike, surface
 from ftrace.errors import (
     ArgumentError,
@@ -529,7 +529,7 @@ def _elementwise_now(
     inexact: bool,
 ) -> Array:
     """`elementwise` of arrays of the host and numbers; NumPy broadcasts them."""
-    x64 = config.current().enable_x64
+    x64 = settings.current().enable_x64
     compute, aval, integer = _plan(op, tuple(types), dtype, inexact, x64)
     arrays: list[Any] = []
     with np.errstate(all="ignore"):
@@ -649,7 +649,7 @@ def run_fused(
         return function(*operands, **static)
     arrays = [asarray(x) for x in operands]
     avals = tuple([aval_of(x) for x in arrays])
-    key = (function, avals, tuple(static.items()), config.current().enable_x64)
+    key = (function, avals, tuple(static.items()), settings.current().enable_x64)
     fused = _fused.get(key)
     if fused is None:
         fused = _fuse(function, avals, static)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import config
+from ftrace import settings
 from ftrace.array import Array
 from ftrace.devices.base import Device, Executable, get_device, timed
 from ftrace.errors import DeviceError
@@ -73,8 +73,8 @@ _cache = _Cache()
 
 def compile_graph(graph: Graph, device: Device) -> CompiledGraph:
     """The graph compiled for the device: from the cache where it is there."""
-    settings = config.current()
-    key = (graph.inputs, graph.outputs, device.name, settings.disabled_rules)
+    chosen = settings.current()
+    key = (graph.inputs, graph.outputs, device.name, chosen.disabled_rules)
     with _cache.lock:
         found = _cache.entries.get(key)
         if found is not None:
@@ -118,7 +118,7 @@ def device_for(arrays: Sequence[Array]) -> Device:
 def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of a graph for concrete arguments: `graph.captured` is added."""
     arrays = [*arrays, *graph.captured]
-    if config.current().disable_jit:
+    if settings.current().disable_jit:
         own = [np.asarray(a) for a in arrays]
         values = evaluate_graph(Graph(graph.inputs, graph.outputs), *own)
         return [

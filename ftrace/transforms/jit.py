@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any
 
-from ftrace import config
+from ftrace import settings
 from ftrace.array import Array
 from ftrace.devices.base import Device, get_device
 from ftrace.errors import ArgumentError, StaticArgumentError
@@ -167,17 +167,17 @@ class Jitted:
         return self if instance is None else partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        settings = config.current()
-        if settings.disable_jit:
+        chosen = settings.current()
+        if chosen.disable_jit:
             return self._fun(*args, **kwargs)
         dynamic, static = self._split(args, kwargs)
         values, treedef = tree.flatten(dynamic)
-        signature = (treedef, static, settings.enable_x64, self._types(values, dynamic))
+        signature = (treedef, static, chosen.enable_x64, self._types(values, dynamic))
         if any(type(x) is Tracer for x in values):
             return self._apply(self._trace(signature, values), values)
         arrays = [x if type(x) is Array else asarray(x) for x in values]
         device = self._choose_device(arrays)
-        key = (signature, device.name, settings.disabled_rules)
+        key = (signature, device.name, chosen.disabled_rules)
         found = self._compiled.get(key)
         if found is None:
             traced = self._trace(signature, values)
@@ -263,7 +263,7 @@ class Jitted:
         dynamic, static = self._split(args, kwargs)
         leaves, treedef = tree.flatten(dynamic)
         avals = tuple(type_of(x) for x in leaves)
-        x64 = config.current().enable_x64
+        x64 = settings.current().enable_x64
         return self._trace((treedef, static, x64, avals), leaves)
 
     def lower(self, *args: Any, **kwargs: Any) -> Stages:

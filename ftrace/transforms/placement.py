@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import config
+from ftrace import settings
 from ftrace.array import Array, surface
 from ftrace.devices.base import Counters, Device, get_device, live_devices
 from ftrace.trace import tree
@@ -28,7 +28,7 @@ def device_count(backend: str | None = None) -> int:
 def default_device(device: str | Device) -> Iterator[Device]:
     """Inside the block programs run on `device`, unless their arguments say else."""
     chosen = get_device(device)
-    with config.config(device=chosen.name):
+    with settings.config(device=chosen.name):
         yield chosen
 
 

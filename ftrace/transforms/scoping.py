@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ftrace import config
+from ftrace import settings
 
 
 @contextmanager
 def disable_jit(disable: bool = True) -> Iterator[None]:
     """Inside the block jitted functions run operation by operation, in NumPy."""
-    with config.config(disable_jit=disable):
+    with settings.config(disable_jit=disable):
         yield
 
 

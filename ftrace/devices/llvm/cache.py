@@ -18,7 +18,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ftrace import config
+from ftrace import settings
 
 #: Bytes that the folder may hold.
 LIMIT = 256 << 20
@@ -67,7 +67,7 @@ class ObjectCache:
     def folder(self) -> Path:
         if self._given is not None:
             return self._given
-        chosen = config.current().cache_dir
+        chosen = settings.current().cache_dir
         return Path(chosen) if chosen else default_folder()
 
     def load(self, *key: str) -> bytes | None:

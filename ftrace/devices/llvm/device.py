@@ -14,14 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import config
+from ftrace import settings
 from ftrace.buffer import Buffer
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.llvm.compile import Code, emit_objects, link
 from ftrace.devices.llvm.memory import WarmAllocator
 from ftrace.devices.llvm.pool import available_cores
+from ftrace.devices.llvm.render import Rendered, render
 from ftrace.devices.llvm.runtime import COPY_GRAIN, NativeStep, Runtime, Table, runtime
+from ftrace.devices.llvm.target import host_target
 from ftrace.lower.kernel import Kernel, KernelInfo
+from ftrace.lower.legalize import PLAIN, legalize
 from ftrace.lower.program import CopySlot, Program, RunKernel
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
@@ -30,6 +33,8 @@ KERNELS_KEPT = 4096
 BRIEF_BYTES = 16 << 10
 BRIEF_OPERATIONS = 8 << 10
 
+#: What `scalar.py` has a row for; `lower/math` computes everything else from these.
+OPERATIONS = PLAIN | {"sign", "nextafter"}
 #: The name of the function in every kernel's text: equal kernels have equal texts.
 FUNCTION = "kernel"
 
@@ -53,12 +58,11 @@ class CompiledKernel:
     grain: int
 
 
-def render_kernel(kernel: Kernel) -> Any:
-    from ftrace.devices.llvm.render import render
-    from ftrace.devices.llvm.target import host_target
-    from ftrace.lower.legalize import legalize
-
-    return render(legalize(kernel, None), host_target(), FUNCTION)
+def render_kernel(kernel: Kernel) -> Rendered:
+    """The code of a kernel for this machine, in operations that it has."""
+    target = host_target()
+    supported = OPERATIONS if target.fma else OPERATIONS - {"fma"}
+    return render(legalize(kernel, supported), target, FUNCTION)
 
 
 class CPU(Device):
@@ -88,7 +92,7 @@ class CPU(Device):
     @property
     def threads(self) -> int:
         """How many threads a kernel may use now."""
-        return config.current().threads or self._cores
+        return settings.current().threads or self._cores
 
     def copy_in(self, array: np.ndarray[Any, Any]) -> Buffer:
         if array.flags.c_contiguous and array.flags.aligned:
@@ -129,7 +133,7 @@ class CPU(Device):
         self, missing: dict[Kernel, KernelInfo]
     ) -> dict[Kernel, CompiledKernel]:
         start = time.perf_counter()
-        rendered: list[Any] = []
+        rendered: list[Rendered] = []
 
         def texts() -> Iterator[str]:
             for kernel in missing:
@@ -147,7 +151,7 @@ class CPU(Device):
                 source.parallel,
                 source.grain,
             )
-        if missing and config.current().debug >= 1:
+        if missing and settings.current().debug >= 1:
             _report_compiled(missing, compiled, time.perf_counter() - start)
         return compiled
 
@@ -199,12 +203,12 @@ class CPUExecutable(Executable):
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         device = self.device
-        settings = config.current()
+        chosen = settings.current()
         buffers = [*inputs, *device.memory.allocate_all(self._made)]
         objects = self._pack(*[id(buffer.memory) for buffer in buffers])
-        threads = settings.threads or device.threads
+        threads = chosen.threads or device.threads
         start = time.perf_counter()
-        if settings.debug >= 2:
+        if chosen.debug >= 2:
             self._run_step_by_step(objects, threads)
         else:
             self._run(self._table.address, objects, threads)
@@ -258,7 +262,7 @@ def _report_compiled(
     for kernel, info in infos.items():
         lines = sorted({origin.describe() for origin in info.origins})
         sys.stderr.write(f"cpu: compiled {info.name} {each:.2f} ms {lines}\n")
-        if config.current().debug >= 3:
+        if settings.current().debug >= 3:
             sys.stderr.write(f"{kernel}\n{compiled[kernel].text}\n")
 
 

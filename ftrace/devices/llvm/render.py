@@ -10,14 +10,22 @@ how the domain is split.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
+from ftrace.devices.llvm.contraction import (
+    Contraction,
+    ContractionCode,
+    find_contraction,
+    is_worthwhile,
+)
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.nest import Nest, fused_products
+from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Chooser
 from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
-from ftrace.lower.kernel import Kernel
+from ftrace.lower.kernel import Kernel, axis_of
 from ftrace.lower.place import place
 
 #: Operations of elements that pay for waking another thread.
@@ -44,6 +52,9 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     block = place(kernel)
     roots = [e for store in kernel.stores for e in store.expressions]
     facts = Facts([*roots, *kernel.axes])
+    plan = find_contraction(kernel, block, facts)
+    if plan is not None and is_worthwhile(plan, facts, target):
+        return _render_contraction(kernel, plan, facts, target, name)
     tiling = Chooser(kernel, block, facts, target).choose()
     writer = Writer()
     values = Values(writer, facts, target, kernel.buffers)
@@ -54,6 +65,22 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     else:
         nest.block(block)
     grain = -(-_WORTH_A_THREAD * units // tiling.operations)
-    head = f'target triple = "{target.triple}"\n'
-    return Rendered(head + writer.function(name), units, max(grain, 1))
+    return Rendered(_module(writer, target, name), units, max(grain, 1))
+
+
+def _render_contraction(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target, name: str
+) -> Rendered:
+    writer = Writer()
+    values = Values(writer, facts, target, kernel.buffers)
+    stage = Stage(kernel, target, facts, values)
+    units = ContractionCode(plan, stage).emit()
+    ranges = [*kernel.axes, *plan.ranges]
+    operations = 2 * prod(axis_of(r).size for r in ranges)
+    grain = max(-(-_WORTH_A_THREAD * units // operations), 1)
+    return Rendered(_module(writer, target, name), units, grain)
+
+
+def _module(writer: Writer, target: Target, name: str) -> str:
+    return f'target triple = "{target.triple}"\n{writer.function(name)}'
 

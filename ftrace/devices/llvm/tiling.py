@@ -30,10 +30,12 @@ class Steps:
     Attributes:
       lanes: of the vector; 0 for one number at a time.
       copies: how often it is unrolled.
+      even: numbers are cut in tiles as equal as can be, not in whole ones and a rest.
     """
 
     lanes: int = 0
     copies: int = 1
+    even: bool = True
 
     @property
     def width(self) -> int:
@@ -62,7 +64,7 @@ class Tiles:
 
 def cut(size: int, steps: Steps) -> list[Tiles]:
     """A range in tiles: many whole ones, and what is left."""
-    if not steps.lanes:
+    if not steps.lanes and steps.even:
         return _cut_evenly(size, steps.copies)
     whole = size // steps.width
     parts: list[Tiles] = []
@@ -70,9 +72,9 @@ def cut(size: int, steps: Steps) -> list[Tiles]:
         parts.append(Tiles(0, whole, steps.copies, steps.width))
     rest = size - whole * steps.width
     if rest:
-        vectors = -(-rest // steps.lanes)
-        width = vectors * steps.lanes
-        parts.append(Tiles(size - rest, 1, vectors, width, rest % steps.lanes))
+        lanes = max(steps.lanes, 1)
+        vectors = -(-rest // lanes)
+        parts.append(Tiles(size - rest, 1, vectors, vectors * lanes, rest % lanes))
     return parts
 
 

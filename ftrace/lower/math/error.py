@@ -109,18 +109,21 @@ _FAR_DOUBLE: Final = (
 def erf(x: Term) -> Term:
     """x + x·P(x²) up to 1, 1 - exp(log(erfc(|x|))) beyond."""
     a = abs(x)
-    square = x * x
-    small = fma(a, polynomial(square, _ERF_SINGLE if x.single else _ERF_DOUBLE), a)
     end = 4.0 if x.single else 6.0
     tail = _ERF_TAIL_SINGLE if x.single else _ERF_TAIL_DOUBLE
     beyond = 1.0 - exp_normal(polynomial(clamp(a, None, end), tail))
-    return copy_sign(select(a < 1.0, small, beyond), x)
+    return copy_sign(select(a < 1.0, _small_erf(a), beyond), x)
+
+
+def _small_erf(x: Term) -> Term:
+    """erf(x) up to 1."""
+    return fma(x, polynomial(x * x, _ERF_SINGLE if x.single else _ERF_DOUBLE), x)
 
 
 def erfc(x: Term) -> Term:
-    """exp(-a²)·P(q)/(1 + 2a) with a = |x| and q = (a - m)/(a + m); 2 - that for x < 0.
+    """1 - erf(x) up to 1/2; exp(-a²)·P(q)/(1 + 2a) with a = |x| and q = (a - m)/(a + m).
 
-    The rounding errors of a², 1 + 2a and the quotient are carried along.
+    For a negative x 2 less that. The rounding errors of a², 1 + 2a and the quotient are carried along.
     """
     a = clamp(abs(x), None, 10.2 if x.single else 27.5)
     middle = _ERFC_MIDDLE_SINGLE if x.single else _ERFC_MIDDLE_DOUBLE
@@ -138,7 +141,8 @@ def erfc(x: Term) -> Term:
     part, n = expm1_parts(-square, -square_low)
     value = product + fma(product, part, mul_add(product_low, part, product_low))
     value = ldexp(value, n)
-    return select(x < 0.0, 2.0 - value, value)
+    value = select(x < 0.0, 2.0 - value, value)
+    return select(abs(x) < 0.5, 1.0 - _small_erf(x), value)
 
 
 def erf_inv(x: Term) -> Term:

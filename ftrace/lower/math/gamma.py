@@ -71,12 +71,12 @@ _DIGAMMA_DOUBLE: Final = (
 # The positive root of digamma in two numbers.
 _ROOT_SINGLE: Final = (1.46163213, 1.24381499e-08)
 _ROOT_DOUBLE: Final = (1.4616321449683622, 9.549995429965697e-17)
-# (log(b) - 1/(2b) - digamma(b))·b² in 1/b²: for b ≥ 6, 2^-28.3; for b ≥ 8, 2^-64.7.
-_DIGAMMA_TAIL_SINGLE: Final = (-0.0081846118, 0.0833320692)
+# (log(b) - 1/(2b) - digamma(b))·b² in 1/b²: for b ≥ 3, 2^-27.9; for b ≥ 4, 2^-57.7.
+_DIGAMMA_TAIL_SINGLE: Final = (0.00326492451, -0.00829166826, 0.0833326057)
 _DIGAMMA_TAIL_DOUBLE: Final = (
-    0.06155776894641379, -0.020590186578676353, 0.007569504856398408,
-    -0.004166623278557363, 0.003968253806264845, -0.008333333333046318,
-    0.08333333333333316,
+    0.4655174926821295, -0.2373416807413115, 0.0717467687474952, -0.020655769617573504,
+    0.007565062371038925, -0.00416650414570192, 0.003968252549083746,
+    -0.008333333327202597, 0.08333333333332417,
 )  # fmt: skip
 
 
@@ -119,19 +119,19 @@ def _lgamma_positive(a: Term) -> Term:
 def digamma(x: Term) -> Term:
     """The derivative of lgamma; NaN at 0 and the negative integers.
 
-    On [1, 2] a polynomial, on (0, 1) that of x + 1 less 1/x; above 2 the asymptotic
-    series, of x + 4 (float64: x + 6) and less a sum of reciprocals up to 6 (8);
-    for a negative x that of 1 - x, less π·cot(πx).
+    On [1, 2] a polynomial; down to 0 and up to 3 that of x ± 1 and a reciprocal; above
+    the asymptotic series; for a negative x that of 1 - x, less π·cot(πx).
     """
     negative = x < 0.0
     a = select(negative, 1.0 - x, x)
-    small = a < 1.0
-    z = select(small, a + 1.0, a)
+    small, moved = a < 1.0, a > 2.0
+    z = select(small, a + 1.0, select(moved, a - 1.0, a))
     high, low = _ROOT_SINGLE if x.single else _ROOT_DOUBLE
     series = polynomial(z - 1.5, _DIGAMMA_SINGLE if x.single else _DIGAMMA_DOUBLE)
     near = ((z - high) - low) * series
-    near = select(small, near - 1.0 / a, near)
-    value = select(a > 2.0, _digamma_large(a), near)
+    step = select(small, number(-1.0, x), 1.0) / select(small, a, z)
+    near = select(small | moved, near + step, near)
+    value = select(a > 3.0, _digamma_large(a), near)
     sine, cosine = sin_cos_pi(x)
     reflected = value - math.pi * (cosine / sine)
     value = select(negative, reflected, value)
@@ -140,19 +140,16 @@ def digamma(x: Term) -> Term:
 
 
 def _digamma_large(a: Term) -> Term:
-    """For a > 2: log(b) - 1/(2b) - P(1/b²)/b² less the sum of 1/(a + k)."""
-    steps = 4 if a.single else 6
-    short = a < 2.0 + steps
-    # Σ 1/(a + k) as one fraction.
-    top, bottom = number(1.0, a), a
-    for k in range(1, steps):
-        term = a + float(k)
-        top = mul_add(top, term, bottom)
-        bottom = bottom * term
-    b = select(short, a + float(steps), a)
-    moved = select(short, top / bottom, 0.0)
-    inverse = 1.0 / b
+    """log(a) - 1/(2a) - P(1/a²)/a² for a > 3; float64 takes that of a + 1 up to 4."""
+    inverse = 1.0 / a
+    if a.single:
+        return log(a) + _digamma_tail(inverse, _DIGAMMA_TAIL_SINGLE)
+    short = a < 4.0
+    b = select(short, a + 1.0, a)
+    rest = _digamma_tail(1.0 / b, _DIGAMMA_TAIL_DOUBLE)
+    return log(b) + select(short, rest - inverse, rest)
+
+
+def _digamma_tail(inverse: Term, coefficients: tuple[float, ...]) -> Term:
     square = inverse * inverse
-    tail = _DIGAMMA_TAIL_SINGLE if a.single else _DIGAMMA_TAIL_DOUBLE
-    rest = mul_add(-0.5, inverse, -(square * polynomial(square, tail)))
-    return log(b) + (rest - moved)
+    return mul_add(-0.5, inverse, -(square * polynomial(square, coefficients)))

@@ -1,0 +1,44 @@
+"""What a device tells on the standard error stream when `debug` is set.
+
+    1   a line per kernel that is compiled, with the user's lines that it computes
+    2   a line per step that is run, with its time
+    3   also the kernel and its source
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ftrace import config
+from ftrace.lower.program import CopySlot, RunKernel, Step
+
+
+def report_compiled(device: str, step: RunKernel, seconds: float, source: str) -> None:
+    """Tells of a kernel that was compiled; from level 1 on."""
+    level = config.current().debug
+    if level < 1:
+        return
+    lines = sorted({origin.describe() for origin in step.info.origins})
+    tell(f"{device}: compiled {step.info.name} {seconds * 1e3:.2f} ms {lines}")
+    if level >= 3:
+        tell(f"{step.kernel}\n{source}")
+
+
+def report_run(device: str, step: Step, seconds: float) -> None:
+    """Tells of a step that was run; from level 2 on."""
+    if config.current().debug < 2:
+        return
+    microseconds = f"{seconds * 1e6:.1f} us"
+    if isinstance(step, CopySlot):
+        tell(f"{device}: copied in {microseconds}")
+        return
+    info = step.info
+    tell(
+        f"{device}: ran {info.name} in {microseconds}, "
+        f"{info.bytes / seconds / 1e9:.2f} GB/s, "
+        f"{info.operations / seconds / 1e9:.2f} G operations/s"
+    )
+
+
+def tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

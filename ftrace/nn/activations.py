@@ -1,0 +1,230 @@
+"""Activation functions. Derivatives at their corners are those of `jax.nn`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import ftrace.numpy as fnp
+from ftrace import dtypes
+from ftrace.errors import ShapeError
+from ftrace.numpy.axes import as_value, canonical_axis, cast, shrink_axis
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.tracer import Value, bind, elementwise, run_fused
+
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish",
+    "hard_tanh", "identity", "leaky_relu", "log1mexp", "log_sigmoid", "mish", "relu",
+    "relu6", "selu", "sigmoid", "silu", "soft_sign", "softplus", "sparse_plus",
+    "sparse_sigmoid", "squareplus", "swish", "tanh",
+]  # fmt: skip
+
+
+def _activation(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Runs the composition as one graph in eager code; integers become floats."""
+
+    @wraps(function)
+    def call(x: Value, *parameters: Any, **named: Any) -> Any:
+        x = as_value(x)
+        if not dtypes.is_inexact(x.dtype):
+            x = cast(x, dtypes.to_inexact(x.dtype))
+        given = (*parameters, *named.values())
+        if all(isinstance(value, (bool, int, float)) for value in given):
+            names = function.__code__.co_varnames[1 : 1 + len(parameters)]
+            named = dict(zip(names, parameters, strict=True)) | named
+            return run_fused(function, [x], **named)
+        return function(x, *parameters, **named)
+
+    return call
+
+
+# Corners: max(x, 0) and its like.
+
+
+def relu(x: Value) -> Any:
+    """max(x, 0). Its derivative at 0 is 0."""
+    x = as_value(x)
+    zero = elementwise(p.mul, x, 0) if x.dtype == dtypes.bool_ else 0
+    return fnp.where(elementwise(p.le, x, zero), zero, x)
+
+
+@_activation
+def relu6(x: Any) -> Any:
+    """min(max(x, 0), 6)."""
+    return fnp.minimum(fnp.maximum(x, 0), 6)
+
+
+@_activation
+def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
+    """x where it is not negative, `negative_slope`·x elsewhere."""
+    return fnp.where(x >= 0, x, x * negative_slope)
+
+
+@_activation
+def hard_tanh(x: Any) -> Any:
+    """x between -1 and 1, and these bounds beyond."""
+    return fnp.where(x > 1, 1, fnp.where(x < -1, -1, x))
+
+
+@_activation
+def hard_sigmoid(x: Any) -> Any:
+    """relu6(x + 3) / 6."""
+    return fnp.minimum(fnp.maximum(x + 3, 0), 6) / 6
+
+
+@_activation
+def hard_silu(x: Any) -> Any:
+    """x·hard_sigmoid(x)."""
+    return x * (fnp.minimum(fnp.maximum(x + 3, 0), 6) / 6)
+
+
+hard_swish = hard_silu
+
+
+@_activation
+def sparse_plus(x: Any) -> Any:
+    """0 up to -1, x from 1 on, and the parabola (x + 1)²/4 between."""
+    middle = fnp.square(x + 1) / 4
+    return fnp.where(x <= -1, 0, fnp.where(x >= 1, x, middle))
+
+
+@_activation
+def sparse_sigmoid(x: Any) -> Any:
+    """(x + 1)/2, between 0 and 1."""
+    return fnp.minimum(fnp.maximum((x + 1) / 2, 0), 1)
+
+
+# Exponentials. An exponent that a branch does not use is made harmless first.
+
+
+@_activation
+def elu(x: Any, alpha: Any = 1.0) -> Any:
+    """x where it is positive, alpha·(exp(x) - 1) elsewhere."""
+    below = fnp.where(x > 0, 0, x)
+    return fnp.where(x > 0, x, alpha * fnp.expm1(below))
+
+
+@_activation
+def selu(x: Any) -> Any:
+    """`elu`, scaled so that it keeps mean 0 and variance 1 (Klambauer et al., 2017)."""
+    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+    below = fnp.where(x > 0, 0, x)
+    return scale * fnp.where(x > 0, x, alpha * fnp.expm1(below))
+
+
+@_activation
+def celu(x: Any, alpha: Any = 1.0) -> Any:
+    """x where it is positive, alpha·(exp(x/alpha) - 1) elsewhere."""
+    below = fnp.where(x > 0, 0, x)
+    return fnp.where(x > 0, x, alpha * fnp.expm1(below / alpha))
+
+
+@_activation
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    return bind(p.logistic, x)
+
+
+@_activation
+def silu(x: Any) -> Any:
+    """x·sigmoid(x)."""
+    return x * bind(p.logistic, x)
+
+
+swish = silu
+
+
+def _softplus(x: Any) -> Any:
+    """log(1 + exp(x)): log1p of the power that cannot overflow, smooth at 0."""
+    positive = x > 0
+    tail = fnp.log1p(fnp.exp(fnp.where(positive, -x, x)))
+    return fnp.where(positive, x + tail, tail)
+
+
+@_activation
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x))."""
+    return _softplus(x)
+
+
+@_activation
+def log_sigmoid(x: Any) -> Any:
+    """log(sigmoid(x)) = -softplus(-x)."""
+    return -_softplus(-x)
+
+
+@_activation
+def mish(x: Any) -> Any:
+    """x·tanh(softplus(x))."""
+    return x * fnp.tanh(_softplus(x))
+
+
+@_activation
+def log1mexp(x: Any) -> Any:
+    """log(1 - exp(-x)) of positive x, exact near 0 and far away (Mächler, 2012)."""
+    near = x < math.log(2)
+    small, large = fnp.where(near, x, 1), fnp.where(near, 1, x)
+    return fnp.where(near, fnp.log(-fnp.expm1(-small)), fnp.log1p(-fnp.exp(-large)))
+
+
+@_activation
+def gelu(x: Any, approximate: bool = True) -> Any:
+    """x·Φ(x), with the distribution Φ of the standard normal (Hendrycks, 2016).
+
+    Args:
+      x: the array.
+      approximate: through tanh; else through erf. The former is written by a sigmoid:
+        (1 + tanh(u))/2 = sigmoid(2u), which is exact also where tanh is near -1.
+    """
+    if approximate:
+        cubic = x * (1 + 0.044715 * (x * x))
+        return x * bind(p.logistic, 2 * math.sqrt(2 / math.pi) * cubic)
+    return 0.5 * x * bind(p.erfc, -x * math.sqrt(0.5))
+
+
+# The rest.
+
+
+@_activation
+def soft_sign(x: Any) -> Any:
+    """x / (1 + |x|)."""
+    return x / (1 + fnp.abs(x))
+
+
+@_activation
+def squareplus(x: Any, b: Any = 4) -> Any:
+    """(x + √(x² + b)) / 2."""
+    return (x + fnp.sqrt(fnp.square(x) + b)) / 2
+
+
+@_activation
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent."""
+    return bind(p.tanh, x)
+
+
+def identity(x: Value) -> Any:
+    """x itself."""
+    return as_value(x)
+
+
+def glu(x: Value, axis: int = -1) -> Any:
+    """The first half along `axis`, times the sigmoid of the second.
+
+    Raises:
+      ShapeError: the axis has an odd size.
+    """
+    x = as_value(x)
+    place = canonical_axis(axis, x.ndim, "glu")
+    size = x.shape[place]
+    if size % 2:
+        raise ShapeError(f"glu: axis {place} of {x.shape} must have an even size")
+    return run_fused(_glu, [x], axis=place)
+
+
+def _glu(x: Any, axis: int) -> Any:
+    half = x.shape[axis] // 2
+    gate = shrink_axis(x, axis, half, 2 * half)
+    return shrink_axis(x, axis, 0, half) * elementwise(p.logistic, gate)

@@ -1,0 +1,185 @@
+"""Initial values of weights: functions `init(key, shape, dtype)`.
+
+`variance_scaling` and its named forms keep the variance of what flows through a layer
+of `fan_in` inputs and `fan_out` outputs (Glorot 2010, He 2015, LeCun 1998).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ftrace.numpy as fnp
+from ftrace import dtypes, random
+from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+
+__all__ = [
+    "Initializer", "constant", "glorot_normal", "glorot_uniform", "he_normal",
+    "he_uniform", "kaiming_normal", "kaiming_uniform", "lecun_normal",
+    "lecun_uniform", "normal", "ones", "truncated_normal", "uniform",
+    "variance_scaling", "xavier_normal", "xavier_uniform", "zeros",
+]  # fmt: skip
+
+Initializer = Callable[..., Any]
+Axes = int | Sequence[int]
+
+#: The standard deviation of the normal distribution between -2 and 2.
+_TRUNCATED_DEVIATION = 0.87962566103423978
+
+
+def _float_dtype(dtype: Any) -> Any:
+    return dtypes.default_dtype("f") if dtype is None else dtypes.as_dtype(dtype)
+
+
+def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+    """Zeros; the key is not used."""
+    return fnp.zeros(shape, _float_dtype(dtype))
+
+
+def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+    """Ones; the key is not used."""
+    return fnp.ones(shape, _float_dtype(dtype))
+
+
+def _initializer(
+    default: Any, build: Callable[[Any, tuple[int, ...], Any], Any]
+) -> Initializer:
+    def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        return build(key, tuple(shape), _float_dtype(dtype))
+
+    return init
+
+
+def constant(value: Any, dtype: Any = None) -> Initializer:
+    """One value everywhere."""
+    return _initializer(dtype, lambda key, shape, kind: fnp.full(shape, value, kind))
+
+
+def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """Uniform in [0, scale)."""
+
+    def build(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+        return random.uniform(key, shape, kind) * fnp.asarray(scale, kind)
+
+    return _initializer(dtype, build)
+
+
+def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """Normal, of mean 0 and this standard deviation."""
+
+    def build(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+        return random.normal(key, shape, kind) * fnp.asarray(stddev, kind)
+
+    return _initializer(dtype, build)
+
+
+def truncated_normal(
+    stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
+) -> Initializer:
+    """Normal between two bounds, then scaled; the bounds are in units of `stddev`."""
+
+    def build(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+        drawn = random.truncated_normal(key, lower, upper, shape, kind)
+        return drawn * fnp.asarray(stddev, kind)
+
+    return _initializer(dtype, build)
+
+
+def _fans(
+    shape: tuple[int, ...], in_axis: Axes, out_axis: Axes, batch_axis: Axes
+) -> tuple[float, float]:
+    """How many inputs an output has, and how many outputs an input."""
+    if len(shape) <= 1 and in_axis == -2:
+        raise ShapeError(
+            f"variance_scaling: a shape of at least two axes is required, got {shape}; "
+            "or give in_axis"
+        )
+
+    def size(axes: Axes) -> int:
+        chosen = (axes,) if isinstance(axes, int) else axes
+        return math.prod(shape[a] for a in chosen)
+
+    inputs, outputs = size(in_axis), size(out_axis)
+    receptive = math.prod(shape) / inputs / outputs / size(batch_axis)
+    return inputs * receptive, outputs * receptive
+
+
+_MODES: dict[str, Callable[[float, float], float]] = {
+    "fan_in": lambda inputs, outputs: inputs,
+    "fan_out": lambda inputs, outputs: outputs,
+    "fan_avg": lambda inputs, outputs: (inputs + outputs) / 2,
+    "fan_geo_avg": lambda inputs, outputs: math.sqrt(inputs * outputs),
+}
+
+
+def variance_scaling(
+    scale: Any,
+    mode: str,
+    distribution: str,
+    in_axis: Axes = -2,
+    out_axis: Axes = -1,
+    batch_axis: Axes = (),
+    dtype: Any = None,
+) -> Initializer:
+    """Values of mean 0 and variance scale/n.
+
+    Args:
+      scale: of the variance.
+      mode: what n is: "fan_in", "fan_out", "fan_avg" or "fan_geo_avg".
+      distribution: "truncated_normal", "normal" or "uniform".
+      in_axis, out_axis: the axes of inputs and outputs; the others are the window.
+      batch_axis: axes that belong to neither.
+      dtype: of the result, unless `init` is given one.
+
+    Raises:
+      ValueRangeError: the mode or the distribution is unknown.
+    """
+    if mode not in _MODES:
+        raise ValueRangeError(
+            f"variance_scaling: mode must be one of {', '.join(_MODES)}, got {mode!r}"
+        )
+    if distribution not in ("truncated_normal", "normal", "uniform"):
+        raise ValueRangeError(
+            "variance_scaling: distribution must be truncated_normal, normal or "
+            f"uniform, got {distribution!r}"
+        )
+
+    def build(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+        if not dtypes.is_float(kind):
+            raise DtypeError(f"variance_scaling: a float is required, got {kind.name}")
+        fan = _MODES[mode](*_fans(shape, in_axis, out_axis, batch_axis))
+        variance = fnp.asarray(scale / fan, kind)
+        if distribution == "normal":
+            return random.normal(key, shape, kind) * fnp.sqrt(variance)
+        if distribution == "uniform":
+            return random.uniform(key, shape, kind, -1) * fnp.sqrt(3 * variance)
+        deviation = fnp.sqrt(variance) / fnp.asarray(_TRUNCATED_DEVIATION, kind)
+        return random.truncated_normal(key, -2, 2, shape, kind) * deviation
+
+    return _initializer(dtype, build)
+
+
+def _named(scale: float, mode: str, distribution: str, doc: str) -> Any:
+    def factory(
+        in_axis: Axes = -2,
+        out_axis: Axes = -1,
+        batch_axis: Axes = (),
+        dtype: Any = None,
+    ) -> Initializer:
+        return variance_scaling(
+            scale, mode, distribution, in_axis, out_axis, batch_axis, dtype
+        )
+
+    factory.__doc__ = f"{doc}; arguments as in `variance_scaling`."
+    return factory
+
+
+glorot_uniform = _named(1.0, "fan_avg", "uniform", "Glorot's, uniform")
+glorot_normal = _named(1.0, "fan_avg", "truncated_normal", "Glorot's, normal")
+lecun_uniform = _named(1.0, "fan_in", "uniform", "LeCun's, uniform")
+lecun_normal = _named(1.0, "fan_in", "truncated_normal", "LeCun's, normal")
+he_uniform = _named(2.0, "fan_in", "uniform", "He's, uniform")
+he_normal = _named(2.0, "fan_in", "truncated_normal", "He's, normal")
+xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
+kaiming_uniform, kaiming_normal = he_uniform, he_normal

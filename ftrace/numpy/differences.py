@@ -1,0 +1,286 @@
+"""Differences and sums of neighbours: diff, gradient, trapezoid, interp, unwrap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.numpy.arithmetic import remainder
+from ftrace.numpy.axes import (
+    as_value,
+    broadcast_to,
+    canonical_axes,
+    canonical_axis,
+    cast,
+    choose,
+    move_axis,
+    reshape,
+    shape_of,
+    shrink_axis,
+    static_int,
+)
+from ftrace.numpy.cumulative import cumsum
+from ftrace.numpy.editing import along
+from ftrace.numpy.elementwise import (
+    absolute,
+    add,
+    divide,
+    equal,
+    greater,
+    less,
+    logical_and,
+    multiply,
+    not_equal,
+    promote_inexact,
+    subtract,
+)
+from ftrace.numpy.joining import concatenate
+from ftrace.numpy.reductions import sum as total
+from ftrace.numpy.searching import searchsorted
+from ftrace.numpy.selection import clip
+from ftrace.numpy.shape import ravel
+from ftrace.trace.tracer import Value
+
+__all__ = ["diff", "ediff1d", "gradient", "interp", "trapezoid", "unwrap"]
+
+
+def _behind(x: Any, axis: int, step: int = 1) -> Any:
+    return shrink_axis(x, axis, step, max(x.shape[axis], step))
+
+
+def _before(x: Any, axis: int, step: int = 1) -> Any:
+    return shrink_axis(x, axis, 0, max(x.shape[axis] - step, 0))
+
+
+def diff(
+    a: Value,
+    n: int = 1,
+    axis: int = -1,
+    prepend: Value | None = None,
+    append: Value | None = None,
+) -> Any:
+    """The differences of neighbours along an axis, n times; of bools `!=`.
+
+    Raises:
+      ValueRangeError: n is negative.
+      ShapeError: there are no axes.
+    """
+    x = as_value(a)
+    n = static_int(n, "diff: n")
+    if n < 0:
+        raise ValueRangeError(f"diff: n must not be negative, got {n}")
+    if x.ndim == 0:
+        raise ShapeError("diff takes at least one axis, got an array without axes")
+    axis = canonical_axis(axis, x.ndim, "diff")
+    if n == 0:
+        return x
+    parts = [_end(prepend, x, axis), x, _end(append, x, axis)]
+    x = concatenate([part for part in parts if part is not None], axis)
+    take_away = not_equal if x.dtype == dtypes.bool_ else subtract
+    for _ in range(min(n, x.shape[axis])):
+        x = take_away(_behind(x, axis), _before(x, axis))
+    return x
+
+
+def _end(value: Value | None, x: Any, axis: int) -> Any:
+    if value is None or shape_of(value):
+        return value
+    return broadcast_to(value, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+
+
+def ediff1d(
+    ary: Value, to_end: Value | None = None, to_begin: Value | None = None
+) -> Any:
+    """The differences of neighbours in the flattened array, with ends added."""
+    x = ravel(ary)
+    parts = [subtract(_behind(x, 0), _before(x, 0))]
+    if to_begin is not None:
+        parts.insert(0, cast(ravel(to_begin), x.dtype))
+    if to_end is not None:
+        parts.append(cast(ravel(to_end), x.dtype))
+    return concatenate(parts)
+
+
+def gradient(
+    f: Value,
+    *varargs: Value,
+    axis: int | Sequence[int] | None = None,
+    edge_order: int | None = None,
+) -> Any:
+    """Central differences inside, one-sided differences at the ends.
+
+    Args:
+      f: the values.
+      *varargs: nothing, one distance for all axes, or one per axis: a distance or the
+        coordinates.
+      axis: the axes, by default all.
+      edge_order: 1, the only one.
+
+    Returns:
+      An array; for several axes a list of arrays.
+
+    Raises:
+      ShapeError: an axis has fewer than two elements, or coordinates do not fit.
+      ArgumentError: there are not as many distances as axes.
+    """
+    if edge_order not in (None, 1):
+        raise ValueRangeError(f"gradient: edge_order must be 1, got {edge_order}")
+    (x,) = promote_inexact(f)
+    axes = canonical_axes(axis, x.ndim, "gradient")
+    if len(varargs) not in (0, 1, len(axes)):
+        raise ArgumentError(
+            f"gradient: {len(varargs)} distances for {len(axes)} axes; give one, or one "
+            "per axis"
+        )
+    spacings = list(varargs) or [1.0]
+    spacings = spacings * len(axes) if len(spacings) == 1 else spacings
+    results: list[Any] = []
+    for place, spacing in zip(axes, spacings, strict=True):
+        if x.shape[place] < 2:
+            raise ShapeError(
+                f"gradient: axis {place} of an array of shape {x.shape} needs at least "
+                "two elements"
+            )
+        results.append(_gradient_along(x, spacing, place))
+    return results if (axis is None and len(results) != 1) or len(results) > 1 else results[0]
+
+
+def _gradient_along(x: Any, spacing: Value, axis: int) -> Any:
+    size = x.shape[axis]
+    if not shape_of(spacing):
+        first = divide(subtract(_at(x, axis, 1), _at(x, axis, 0)), spacing)
+        last = divide(subtract(_at(x, axis, -1), _at(x, axis, -2)), spacing)
+        wide = subtract(_behind(x, axis, 2), _before(x, axis, 2))
+        inner = divide(divide(wide, 2), spacing)
+        return concatenate([first, inner, last], axis)
+    if shape_of(spacing) != (size,):
+        raise ShapeError(
+            f"gradient: coordinates of shape {shape_of(spacing)} for axis {axis} of "
+            f"size {size}"
+        )
+    steps = diff(spacing)
+    line = tuple(size - 1 if a == axis else 1 for a in range(x.ndim))
+    steps = reshape(steps, line)
+    slopes = divide(diff(x, axis=axis), steps)
+    left, right = _before(steps, axis), _behind(steps, axis)
+    weighted = add(
+        multiply(_before(slopes, axis), right), multiply(_behind(slopes, axis), left)
+    )
+    inner = divide(weighted, add(left, right))
+    return concatenate([_at(slopes, axis, 0), inner, _at(slopes, axis, -1)], axis)
+
+
+def _at(x: Any, axis: int, i: int) -> Any:
+    i = i % x.shape[axis]
+    return shrink_axis(x, axis, i, i + 1)
+
+
+def trapezoid(
+    y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1
+) -> Any:
+    """The integral along an axis by the trapezoidal rule.
+
+    Args:
+      y: the values.
+      x: their coordinates, of the same shape or a vector; else they are `dx` apart.
+      dx: the distance.
+      axis: along which to integrate.
+    """
+    if x is None:
+        y, dx = promote_inexact(y, dx)
+    else:
+        y, x = promote_inexact(y, x)
+    y = move_axis(y, canonical_axis(axis, y.ndim, "trapezoid"), y.ndim - 1)
+    last = y.ndim - 1
+    if x is not None:
+        if x.ndim > 1:
+            x = move_axis(x, canonical_axis(axis, x.ndim, "trapezoid"), x.ndim - 1)
+        dx = diff(x)
+    means = multiply(dx, add(_behind(y, last), _before(y, last)))
+    return multiply(total(means, -1), 0.5)
+
+
+def interp(
+    x: Value,
+    xp: Value,
+    fp: Value,
+    left: Value | str | None = None,
+    right: Value | str | None = None,
+    period: Value | None = None,
+) -> Any:
+    """The broken line through the points (xp, fp), at x.
+
+    Args:
+      x: where to evaluate.
+      xp: a vector in ascending order.
+      fp: the values at `xp`.
+      left, right: the value outside; by default the nearest of `fp`. "extrapolate"
+        continues the line.
+      period: not supported, since it needs a sort.
+
+    Raises:
+      ShapeError: `xp` and `fp` are not vectors of one length.
+    """
+    if period is not None:
+        raise ArgumentError("interp: period is not supported; wrap x, and sort xp, before")
+    if len(shape_of(xp)) != 1 or shape_of(xp) != shape_of(fp):
+        raise ShapeError(
+            f"interp: xp and fp must be vectors of one length, got shapes "
+            f"{shape_of(xp)} and {shape_of(fp)}"
+        )
+    x, xp = promote_inexact(x, xp)
+    (fp,) = promote_inexact(fp)
+    size = xp.shape[0]
+    if size == 0:
+        raise ShapeError("interp: xp must not be empty")
+    behind = clip(searchsorted(xp, x, side="right"), 1, max(size - 1, 1))
+    ends = [along(v, subtract(behind, 1), 0) for v in (xp, fp)]
+    steps = [subtract(along(v, behind, 0), end) if size > 1 else subtract(end, end) for v, end in zip((xp, fp), ends, strict=True)]
+    # Two points of one coordinate: no slope, and no division by zero.
+    flat = equal(steps[0], 0)
+    slope = divide(steps[1], choose(flat, 1, steps[0]))
+    result = choose(flat, ends[1], add(ends[1], multiply(slope, subtract(x, ends[0]))))
+    if not _extrapolates(left):
+        outer = along(fp, 0, 0) if left is None else left
+        result = choose(less(x, along(xp, 0, 0)), outer, result)
+    if not _extrapolates(right):
+        outer = along(fp, size - 1, 0) if right is None else right
+        result = choose(greater(x, along(xp, size - 1, 0)), outer, result)
+    return result
+
+
+def _extrapolates(value: Any) -> bool:
+    if isinstance(value, str) and value != "extrapolate":
+        raise ValueRangeError(f'interp: the only word is "extrapolate", got {value!r}')
+    return isinstance(value, str)
+
+
+def unwrap(
+    p: Value, discont: Value | None = None, axis: int = -1, period: Value = 2 * math.pi
+) -> Any:
+    """Angles without jumps: neighbours differ by at most half a period."""
+    x = as_value(p)
+    whole = dtypes.is_integer(x.dtype) and isinstance(period, int)
+    if not whole:
+        (x,) = promote_inexact(x)
+    if x.size == 0:
+        return x
+    axis = canonical_axis(axis, x.ndim, "unwrap")
+    half = period // 2 if whole else divide(period, 2)
+    steps = diff(x, axis=axis)
+    low = subtract(0, half)
+    wrapped = add(remainder(subtract(steps, low), period), low)
+    # A jump up by exactly half a period stays one up.
+    tie = logical_and(equal(wrapped, low), greater(steps, 0))
+    wrapped = choose(tie, half, wrapped)
+    correction = subtract(wrapped, steps)
+    limit = half if discont is None else discont
+    correction = choose(less(absolute(steps), limit), 0, correction)
+    first = shrink_axis(x, axis, 0, 1)
+    rest = add(_behind(x, axis), cumsum(correction, axis))
+    return concatenate([first, cast(rest, x.dtype)], axis)
+
+

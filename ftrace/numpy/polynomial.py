@@ -1,0 +1,243 @@
+"""Polynomials as vectors of coefficients, highest power first; convolution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.numpy.axes import (
+    as_value,
+    broadcast_to,
+    cast,
+    flip,
+    full,
+    pad,
+    shrink_axis,
+    static_int,
+)
+from ftrace.numpy.contraction import contract, finished, promoted
+from ftrace.numpy.elementwise import (
+    add,
+    conjugate,
+    divide,
+    multiply,
+    promote_inexact,
+    promote_together,
+    subtract,
+)
+from ftrace.numpy.joining import concatenate
+from ftrace.numpy.shape import atleast_1d, ravel
+from ftrace.numpy.windows import Window, slide
+from ftrace.trace.tracer import Value, broadcast_shapes, run_fused
+
+__all__ = [
+    "convolve", "correlate", "polyadd", "polyder", "polydiv", "polyint", "polymul",
+    "polysub", "polyval",
+]  # fmt: skip
+
+
+# Convolution.
+
+
+def convolve(
+    a: Value,
+    v: Value,
+    mode: str = "full",
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """The convolution of two vectors: y[n] = Σ a[k]·v[n - k].
+
+    Args:
+      a, v: vectors.
+      mode: "full", "same" (as long as the longer), or "valid" (full overlap only).
+      precision: accepted; products are always as precise as their dtype.
+      preferred_element_type: the dtype to add up in.
+
+    Raises:
+      ShapeError: an operand is no vector, or empty.
+      ValueRangeError: there is no such mode.
+    """
+    return _convolved("convolve", a, v, mode, preferred_element_type)
+
+
+def correlate(
+    a: Value,
+    v: Value,
+    mode: str = "valid",
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """The correlation of two vectors: y[n] = Σ a[n + k]·conj(v[k]).
+
+    Arguments and errors are those of `convolve`.
+    """
+    v = _vector("correlate", v)
+    a = _vector("correlate", a)
+    if v.shape[0] > a.shape[0] and mode != "full":
+        # NumPy exchanges the operands, and turns the result round.
+        swapped = _convolved(
+            "correlate", conjugate(v), flip(a, (0,)), mode, preferred_element_type
+        )
+        return flip(swapped, (0,))
+    other = flip(conjugate(v), (0,))
+    return _convolved("correlate", a, other, mode, preferred_element_type)
+
+
+def _vector(name: str, x: Value) -> Any:
+    x = as_value(x)
+    if x.ndim != 1 or x.shape[0] == 0:
+        raise ShapeError(f"{name} takes two vectors that are not empty, got {x.shape}")
+    return x
+
+
+def _convolved(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
+    if mode not in ("full", "same", "valid"):
+        raise ValueRangeError(f"{name}: the modes are full, same and valid; got {mode!r}")
+    (x, y), final = promoted(
+        _vector(name, a), _vector(name, v), preferred_element_type=preferred
+    )
+    if y.shape[0] > x.shape[0]:
+        x, y = y, x
+    reach = y.shape[0]
+    before, after = {
+        "full": (reach - 1, reach - 1),
+        "same": (reach // 2, reach - 1 - reach // 2),
+        "valid": (0, 0),
+    }[mode]
+
+    def windowed(x: Any, y: Any) -> Any:
+        lanes = slide(pad(x, ((before, after, 0),)), 0, Window(reach))
+        return contract(name, lanes, flip(y, (0,)), "kn", "k", "n")
+
+    return finished(run_fused(windowed, [x, y]), final)
+
+
+# Polynomials.
+
+
+def polyval(p: Value, x: Value, *, unroll: int = 16) -> Any:
+    """The polynomial with coefficients p, highest power first, at x: Horner's rule."""
+    p, x = promote_together(p, x)
+    if p.ndim < 1:
+        raise ShapeError("polyval takes a vector of coefficients")
+    shape = broadcast_shapes("polyval", [p.shape[1:], x.shape])
+    result = full(shape, 0, p.dtype)
+    for i in range(p.shape[0]):
+        row = shrink_axis(p, 0, i, i + 1)
+        coefficient = as_value(row).reshape(p.shape[1:])
+        result = add(multiply(result, x), coefficient) if i else broadcast_to(coefficient, shape)
+    return result
+
+
+def _aligned(name: str, a1: Value, a2: Value) -> tuple[Any, Any]:
+    """Two polynomials of one length: zeros for the powers that one lacks."""
+    first, second = promote_together(atleast_1d(a1), atleast_1d(a2))
+    if first.ndim != 1 or second.ndim != 1:
+        raise ShapeError(
+            f"{name} takes two vectors, got shapes {first.shape} and {second.shape}"
+        )
+    length = max(first.shape[0], second.shape[0])
+    grown = [pad(p, ((length - p.shape[0], 0, 0),)) for p in (first, second)]
+    return grown[0], grown[1]
+
+
+def polyadd(a1: Value, a2: Value) -> Any:
+    """The sum of two polynomials."""
+    return add(*_aligned("polyadd", a1, a2))
+
+
+def polysub(a1: Value, a2: Value) -> Any:
+    """The difference of two polynomials."""
+    return subtract(*_aligned("polysub", a1, a2))
+
+
+def polymul(a1: Value, a2: Value, *, trim_leading_zeros: bool = False) -> Any:
+    """The product of two polynomials, with coefficients in a float dtype."""
+    first, second = promote_inexact(atleast_1d(a1), atleast_1d(a2))
+    if trim_leading_zeros:
+        first, second = _trimmed(first), _trimmed(second)
+    first, second = (full((1,), 0, p.dtype) if p.shape[0] == 0 else p for p in (first, second))
+    return convolve(first, second)
+
+
+def _trimmed(p: Any) -> Any:
+    (places,) = np.nonzero(np.asarray(p))
+    return shrink_axis(p, 0, int(places[0]) if places.size else p.shape[0], p.shape[0])
+
+
+def polydiv(u: Value, v: Value, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
+    """The quotient and the remainder of two polynomials.
+
+    Raises:
+      ShapeError: the divisor is empty.
+    """
+    rest, divisor = promote_inexact(atleast_1d(u), atleast_1d(v))
+    if divisor.shape[0] == 0:
+        raise ShapeError("polydiv: the divisor has no coefficients")
+    steps = rest.shape[0] - divisor.shape[0] + 1
+    if steps < 1:
+        return full((1,), 0, rest.dtype), rest
+    lead = shrink_axis(divisor, 0, 0, 1)
+    found: list[Any] = []
+    for i in range(steps):
+        factor = divide(shrink_axis(rest, 0, i, i + 1), lead)
+        found.append(factor)
+        after = rest.shape[0] - divisor.shape[0] - i
+        rest = subtract(rest, pad(multiply(factor, divisor), ((i, after, 0),)))
+    if trim_leading_zeros:
+        rest = _trimmed(rest)
+    return concatenate(found), rest
+
+
+def polyder(p: Value, m: int = 1) -> Any:
+    """The m-th derivative of a polynomial.
+
+    Raises:
+      ValueRangeError: m is negative.
+    """
+    m = static_int(m, "polyder: m")
+    if m < 0:
+        raise ValueRangeError(f"polyder: m must not be negative, got {m}")
+    (p,) = promote_inexact(p)
+    if m == 0:
+        return p
+    size = p.shape[0]
+    if size <= m:
+        return full((0,), 0, p.dtype)
+    powers = np.arange(size - 1, m - 1, -1)
+    factors = np.prod([powers - i for i in range(m)], axis=0).astype(np.float64)
+    return multiply(shrink_axis(p, 0, 0, size - m), _as(factors, p))
+
+
+def polyint(p: Value, m: int = 1, k: Value | None = None) -> Any:
+    """The m-th integral of a polynomial, with the constants k (0).
+
+    Raises:
+      ValueRangeError: m is negative.
+      ShapeError: there are not m constants.
+    """
+    m = static_int(m, "polyint: m")
+    if m < 0:
+        raise ValueRangeError(f"polyint: m must not be negative, got {m}")
+    (p,) = promote_inexact(p)
+    constants = full((m,), 0, p.dtype) if k is None else ravel(k)
+    if constants.shape[0] == 1 and m > 1:
+        constants = broadcast_to(constants, (m,))
+    if constants.shape[0] != m:
+        raise ShapeError(f"polyint: {constants.shape[0]} constants for m={m}")
+    for i in range(m):
+        divisors = np.arange(p.shape[0], 0, -1).astype(np.float64)
+        constant = cast(shrink_axis(constants, 0, i, i + 1), p.dtype)
+        p = concatenate([divide(p, _as(divisors, p)), constant])
+    return p
+
+
+def _as(values: np.ndarray[Any, Any], like: Any) -> Any:
+    return cast(as_value(values), like.dtype)
+
+

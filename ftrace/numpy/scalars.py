@@ -1,0 +1,83 @@
+"""The dtypes by name: `float32` is a dtype, and `float32(x)` makes an array of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.array import ArrayLike
+from ftrace.numpy.creation import array
+
+__all__ = [
+    "bfloat16", "bool_", "cdouble", "complex128", "complex64", "csingle", "double",
+    "float16", "float32", "float64", "int16", "int32", "int64", "int8", "single",
+    "uint16", "uint32", "uint64", "uint8",
+]  # fmt: skip
+
+
+class ScalarType:
+    """A dtype with a name; called, it converts to an array of that dtype.
+
+    Attributes:
+      dtype: the NumPy dtype, which NumPy reads from here.
+    """
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+
+    def __call__(self, x: Any = 0) -> Any:
+        return array(x, self.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ScalarType):
+            return self.dtype == other.dtype
+        try:
+            return self.dtype == np.dtype(other)  # type: ignore[arg-type]
+        except TypeError:
+            return False
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        if isinstance(instance, ArrayLike):
+            return instance.ndim == 0 and instance.dtype == self.dtype
+        return isinstance(instance, self.dtype.type)
+
+    @property
+    def name(self) -> str:
+        return self.dtype.name
+
+    @property
+    def __name__(self) -> str:
+        return self.dtype.name
+
+    def __repr__(self) -> str:
+        return f"ftrace.numpy.{self.dtype.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ScalarType, (self.dtype,)
+
+
+bool_ = ScalarType(dtypes.bool_)
+int8 = ScalarType(dtypes.int8)
+int16 = ScalarType(dtypes.int16)
+int32 = ScalarType(dtypes.int32)
+int64 = ScalarType(dtypes.int64)
+uint8 = ScalarType(dtypes.uint8)
+uint16 = ScalarType(dtypes.uint16)
+uint32 = ScalarType(dtypes.uint32)
+uint64 = ScalarType(dtypes.uint64)
+float16 = ScalarType(dtypes.float16)
+bfloat16 = ScalarType(dtypes.bfloat16)
+float32 = ScalarType(dtypes.float32)
+float64 = ScalarType(dtypes.float64)
+complex64 = ScalarType(dtypes.complex64)
+complex128 = ScalarType(dtypes.complex128)
+
+single, double = float32, float64
+csingle, cdouble = complex64, complex128

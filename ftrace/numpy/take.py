@@ -1,0 +1,300 @@
+"""Elements taken from and put at indices: take, choose, compress and their kin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import IndexBoundsError, ShapeError, ValueRangeError
+from ftrace.numpy import axes
+from ftrace.numpy.arithmetic import remainder
+from ftrace.numpy.at import update
+from ftrace.numpy.axes import (
+    as_value,
+    broadcast_to,
+    canonical_axis,
+    cast,
+    iota,
+    no_out,
+    reshape,
+)
+from ftrace.numpy.axes import (
+    choose as select,
+)
+from ftrace.numpy.editing import along
+from ftrace.numpy.elementwise import equal, truth
+from ftrace.numpy.indexing import check_mode, read_at
+from ftrace.numpy.searching import nonzero
+from ftrace.numpy.selection import clip
+from ftrace.numpy.shape import ravel
+from ftrace.trace.tracer import Tracer, Value, unbound_variable
+
+__all__ = [
+    "choose", "compress", "extract", "fill_diagonal", "place", "put",
+    "put_along_axis", "take", "take_along_axis",
+]  # fmt: skip
+
+
+def take(
+    a: Value,
+    indices: Value,
+    axis: int | None = None,
+    out: None = None,
+    mode: str | None = None,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    fill_value: Any = None,
+) -> Any:
+    """The elements at integer indices along an axis, or of the flattened array.
+
+    Args:
+      a: the array.
+      indices: integers of any shape, which takes the place of the axis.
+      axis: None counts in the flattened array.
+      out: not supported.
+      mode: for indices out of bounds: "fill" (the default for traced ones), "clip",
+        "wrap".
+      unique_indices, indices_are_sorted: accepted; nothing depends on them.
+      fill_value: for "fill"; by default NaN, or the least integer.
+
+    Raises:
+      IndexBoundsError: without a mode, a known index is out of bounds.
+    """
+    no_out("take", out)
+    x = as_value(a)
+    if axis is None:
+        x, axis = ravel(x), 0
+    axis = canonical_axis(axis, x.ndim, "take")
+    before = (slice(None),) * axis
+    if mode in ("wrap", "clip"):
+        indices = as_value(indices)
+        size = x.shape[axis]
+        if size == 0:
+            raise IndexBoundsError(f"take: axis {axis} of shape {x.shape} is empty")
+        in_range = remainder(indices, size) if mode == "wrap" else clip(indices, 0, size - 1)
+        return read_at(x, (*before, in_range))
+    return _filled_read(x, (*before, indices), check_mode("take", mode), fill_value)
+
+
+def _filled_read(x: Any, index: Any, mode: str | None, fill_value: Any) -> Any:
+    """Reads; out of bounds raises where all is known, else it is the fill value."""
+    traced = isinstance(x, Tracer) or any(isinstance(p, Tracer) for p in index)
+    return read_at(x, index, "fill" if traced and mode is None else mode, fill_value)
+
+
+def _along_axis(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, ...]:
+    """An index tuple that pairs each index with its own place on the other axes."""
+    if indices.ndim != x.ndim:
+        raise ShapeError(
+            f"{name}: the indices, of shape {indices.shape}, must have as many axes as "
+            f"the array, of shape {x.shape}"
+        )
+    index: list[Any] = []
+    for place, size in enumerate(x.shape):
+        line = tuple(size if a == place else 1 for a in range(x.ndim))
+        index.append(indices if place == axis else iota(dtypes.int32, line, place))
+    return tuple(index)
+
+
+def take_along_axis(
+    arr: Value,
+    indices: Value,
+    axis: int | None = -1,
+    mode: str | None = None,
+    fill_value: Any = None,
+    *,
+    wrap_negative_indices: bool | None = None,
+) -> Any:
+    """For every place of `indices`, the element of `arr` in the same lane.
+
+    Raises:
+      ShapeError: the two differ in rank, or do not broadcast.
+      IndexBoundsError: without a mode, a known index is out of bounds.
+    """
+    x, indices = as_value(arr), as_value(indices)
+    if axis is None:
+        x, axis = ravel(x), 0
+    axis = canonical_axis(axis, x.ndim, "take_along_axis")
+    index = _along_axis("take_along_axis", x, indices, axis)
+    return _filled_read(x, index, check_mode("take_along_axis", mode), fill_value)
+
+
+def _not_in_place(name: str, inplace: bool) -> None:
+    if inplace:
+        raise ValueRangeError(
+            f"{name}: arrays are immutable; write inplace=False and use the result"
+        )
+
+
+def put_along_axis(
+    arr: Value,
+    indices: Value,
+    values: Value,
+    axis: int | None,
+    inplace: bool = True,
+    *,
+    mode: str | None = None,
+) -> Any:
+    """A copy of `arr` with `values` at the indices, lane by lane; `inplace=False`.
+
+    Raises:
+      ValueRangeError: `inplace` is not False.
+    """
+    _not_in_place("put_along_axis", inplace)
+    x, indices = as_value(arr), as_value(indices)
+    if axis is None:
+        flat = put_along_axis(ravel(x), indices, values, 0, False, mode=mode)
+        return reshape(flat, x.shape)
+    axis = canonical_axis(axis, x.ndim, "put_along_axis")
+    index = _along_axis("put_along_axis", x, indices, axis)
+    values = cast(as_value(values), x.dtype)
+    return update(x, index, values, "set", check_mode("put_along_axis", mode))
+
+
+def put(
+    a: Value, ind: Value, v: Value, mode: str | None = None, *, inplace: bool = True
+) -> Any:
+    """A copy of `a` with values at indices of the flattened array; `inplace=False`.
+
+    Raises:
+      ValueRangeError: `inplace` is not False.
+    """
+    _not_in_place("put", inplace)
+    x, indices = as_value(a), ravel(as_value(ind))
+    values = ravel(v)
+    if indices.size == 0 or values.size == 0:
+        return x
+    values = along(values, np.arange(indices.size) % values.size, 0)
+    if mode in ("wrap", "clip"):
+        indices = remainder(indices, x.size) if mode == "wrap" else clip(indices, 0, x.size - 1)
+        mode = None
+    values = cast(values, x.dtype)
+    return reshape(update(ravel(x), indices, values, "set", check_mode("put", mode)), x.shape)
+
+
+def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
+    """A copy of `arr` with the values, in turn, where the mask holds; `inplace=False`.
+
+    Raises:
+      ValueRangeError: `inplace` is not False, or there are no values.
+    """
+    _not_in_place("place", inplace)
+    x, values = as_value(arr), ravel(vals)
+    if values.size == 0:
+        raise ValueRangeError("place: there must be at least one value")
+    flags = ravel(truth(mask))
+    (found,) = nonzero(flags, size=_traced_size(flags), fill_value=x.size)
+    values = along(values, np.arange(found.shape[0]) % values.size, 0)
+    mode = "drop" if isinstance(found, Tracer) else None
+    return reshape(update(ravel(x), found, cast(values, x.dtype), "set", mode), x.shape)
+
+
+def _traced_size(flags: Any) -> int | None:
+    traced = isinstance(flags, Tracer) and unbound_variable(flags.node) is not None
+    return flags.shape[0] if traced else None
+
+
+def choose(
+    a: Value, choices: Sequence[Value] | Value, out: None = None, mode: str = "raise"
+) -> Any:
+    """At each place the element of `choices[a]`, all broadcast together.
+
+    Raises:
+      IndexBoundsError: with mode "raise", an index has no choice.
+      ConcretizationTypeError: with mode "raise", the indices are traced.
+    """
+    no_out("choose", out)
+    indices = as_value(a)
+    listed = isinstance(choices, (list, tuple))
+    options = [as_value(c) for c in (choices if listed else list(as_value(choices)))]
+    count = len(options)
+    if count == 0:
+        raise ValueRangeError("choose: there must be at least one choice")
+    if mode == "wrap":
+        indices = remainder(indices, count)
+    elif mode == "clip":
+        indices = clip(indices, 0, count - 1)
+    elif mode == "raise":
+        known = np.asarray(indices)
+        if known.size and (known.min() < 0 or known.max() >= count):
+            raise IndexBoundsError(f"choose: an index is not from 0 to {count - 1}")
+    else:
+        raise ValueRangeError(f"choose: the modes are raise, wrap and clip; got {mode!r}")
+    result = options[-1]
+    for number in reversed(range(count - 1)):
+        result = select(equal(indices, number), options[number], result)
+    shape = axes.broadcast_shapes("choose", [indices.shape, result.shape])
+    return broadcast_to(result, shape)
+
+
+def compress(
+    condition: Value,
+    a: Value,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: Value = 0,
+    out: None = None,
+) -> Any:
+    """The slices along an axis, or elements, for which the condition holds.
+
+    Args:
+      condition: a vector of bools, no longer than the axis.
+      a: the array.
+      axis: None takes the flattened array.
+      size: how many are returned, required where the condition is traced.
+      fill_value: what stands where fewer hold.
+      out: not supported.
+
+    Raises:
+      NonConcreteBooleanIndexError: the condition is traced, and `size` is not given.
+    """
+    no_out("compress", out)
+    x, flags = as_value(a), truth(condition)
+    if flags.ndim != 1:
+        raise ShapeError(f"compress: the condition must be a vector, got {flags.shape}")
+    if axis is None:
+        x, axis = ravel(x), 0
+    axis = canonical_axis(axis, x.ndim, "compress")
+    length = x.shape[axis]
+    (found,) = nonzero(flags, size=size, fill_value=length)
+    if size is None:
+        return along(x, found, axis)
+    before = (slice(None),) * axis
+    return read_at(x, (*before, found), "fill", fill_value)
+
+
+def extract(
+    condition: Value, arr: Value, *, size: int | None = None, fill_value: Value = 0
+) -> Any:
+    """The elements for which the condition holds, as a vector."""
+    return compress(ravel(condition), ravel(arr), size=size, fill_value=fill_value)
+
+
+def fill_diagonal(
+    a: Value, val: Value, wrap: bool = False, *, inplace: bool = True
+) -> Any:
+    """A copy of `a` with `val` on its main diagonal; `inplace=False`.
+
+    Raises:
+      ShapeError: there are fewer than two axes, or more and they differ.
+      ValueRangeError: `inplace` is not False.
+    """
+    _not_in_place("fill_diagonal", inplace)
+    x = as_value(a)
+    if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
+        raise ShapeError(
+            f"fill_diagonal takes a matrix, or more axes of one size; got {x.shape}"
+        )
+    step = 1 + sum(int(np.prod(x.shape[i:])) for i in range(1, x.ndim))
+    if x.ndim == 2:
+        step = x.shape[1] + 1
+    end = x.size if wrap or x.ndim > 2 else min(x.size, x.shape[1] * x.shape[1])
+    values = ravel(cast(as_value(val), x.dtype))
+    places = slice(0, end, step)
+    count = len(range(end)[places])
+    values = along(values, np.arange(count) % values.size, 0)
+    return reshape(update(ravel(x), places, values, "set", None), x.shape)
