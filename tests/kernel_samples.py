@@ -144,7 +144,7 @@ def _floats(*shape: int) -> Array:
 
 
 def broadcast_case() -> Case:
-    """out[i, j] = x[i]·2 + y[j]"""
+    """out[i, j] = x[i]·2 + y[j]."""
     x, y, out = _floats(5), _floats(7), np.zeros((5, 7), np.float32)
     i, j = axes(5, 7)
     a, b = load(param(0, x.dtype, 5), i), load(param(1, y.dtype, 7), j)
@@ -155,7 +155,7 @@ def broadcast_case() -> Case:
 
 
 def transpose_case() -> Case:
-    """out[i, j] = x[j, i], stored backwards"""
+    """out[i, j] = x[j, i], stored backwards."""
     x, out = _floats(6, 4), np.zeros((4, 6), np.float32)
     i, j = axes(4, 6)
     value = load(param(0, x.dtype, 24), index((j, 4), (i, 1)))
@@ -165,7 +165,7 @@ def transpose_case() -> Case:
 
 
 def pad_case() -> Case:
-    """out[i] = x[i - 2] where 2 <= i < 7, zero elsewhere"""
+    """out[i] = x[i - 2] where 2 <= i < 7, zero elsewhere."""
     x, out = _floats(5), np.ones(10, np.float32)
     (i,) = axes(10)
     valid = ew.bit_and(ew.ge(i, integer(2)), ew.lt(i, integer(7)))
@@ -186,7 +186,7 @@ def masked_store_case() -> Case:
 
 
 def gather_case() -> Case:
-    """out[i, j] = x[at[i], j]"""
+    """out[i, j] = x[at[i], j]."""
     x, at = _floats(6, 3), np.array([5, 0, 5, 2], np.int32)
     out = np.zeros((4, 3), np.float32)
     i, j = axes(4, 3)
@@ -378,7 +378,7 @@ def repeated_scatter_case() -> Case:
 
 
 def complex_case() -> Case:
-    """out[i] = the sum over j of conj(x[i, j])·y[j]"""
+    """out[i] = the sum over j of conj(x[i, j])·y[j]."""
     rng = _rng()
     x = (rng.standard_normal((4, 6)) + 1j * rng.standard_normal((4, 6))).astype(
         np.complex64

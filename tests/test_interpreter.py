@@ -11,7 +11,8 @@ import pytest
 
 from ftrace import dtypes
 from ftrace.devices.interpreter import Interpreter
-from ftrace.devices.interpreter_kernel import Evaluation, KernelPlan
+from ftrace.devices.interpreter_kernel import Evaluation
+from ftrace.devices.interpreter_plan import KernelPlan
 from ftrace.errors import GraphError
 from ftrace.lower.kernel import (
     BufferSpec,
@@ -198,9 +199,7 @@ def test_load_out_of_bounds_is_caught(offset: int) -> None:
     ):
         value = load(param(0, x.dtype, 5), at)
         kernel = Kernel((i,), (Store(1, i, value),), specs([x], [x[:4]]))
-        with pytest.raises(
-            GraphError, match="a load reads .* of a buffer of 5 elements"
-        ):
+        with pytest.raises(GraphError, match=r"a load reads .* of a buffer of 5"):
             run(Interpreter(), kernel, [x], [np.zeros(4)])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,9 @@ from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const
 
 Array = np.ndarray[Any, Any]
+
+_render = import_module("ftrace.devices.llvm.render")
+_contraction = import_module("ftrace.devices.llvm.contraction")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -555,3 +559,237 @@ def test_matrix_product(shape: tuple[int, int, int], turned: str) -> None:
         run(make_kernel((i, j), (store,), arrays), arrays, 3)
         np.testing.assert_array_equal(out, np.maximum(a @ b, -3))
         assert_guarded(out)
+
+
+@pytest.mark.parametrize("shape", _SHAPES)
+@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+def test_matrix_product_in_blocks(
+    shape: tuple[int, int, int], turned: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same in blocks, though they do not pay at these sizes."""
+    monkeypatch.setattr(_render, "is_worthwhile", lambda *_: True)
+    monkeypatch.setattr(_contraction, "_DEPTH", 48)
+    monkeypatch.setattr(_contraction, "_HEIGHT", 20)
+    test_matrix_product(shape, turned)
+
+
+def convolution(
+    batch: int, channels: int, size: tuple[int, int], out_channels: int, window: int,
+    stride: int, arrays: Sequence[Array] = (),
+) -> tuple[Kernel, list[Array], Array]:  # fmt: skip
+    """A padded convolution: a masked load, three ranges to sum over."""
+    h, w = size
+    pad = window // 2
+    oh, ow = (h + 2 * pad - window) // stride + 1, (w + 2 * pad - window) // stride + 1
+    x = floats(batch, channels, h, w)
+    f = floats(out_channels, channels, window, window, seed=1)
+    out = guarded(np.zeros((batch, out_channels, oh, ow), np.float32))
+    n, o, y, z = axes(batch, out_channels, oh, ow)
+    c, u, v = reduced(channels, window, window)
+    row = at((y, stride), (u, 1), offset=-pad)
+    column = at((z, stride), (v, 1), offset=-pad)
+    valid = None
+    for place, length in ((row, h), (column, w)):
+        inside = ew.bit_and(
+            ew.ge(place, const(0, INDEX)), ew.lt(place, const(length, INDEX))
+        )
+        valid = inside if valid is None else ew.bit_and(valid, inside)
+    pixel = load(
+        buffer(0, x), at((n, channels * h * w), (c, h * w), (row, w), (column, 1)), valid
+    )
+    taps = window * window
+    weight = load(
+        buffer(1, f), at((o, channels * taps), (c, taps), (u, window), (v, 1))
+    )
+    total = reduce("add", ew.mul(pixel, weight), (c, u, v))
+    index = at((n, out_channels * oh * ow), (o, oh * ow), (y, ow), (z, 1))
+    kernel = make_kernel((n, o, y, z), (Store(2, index, total),), [x, f, out])
+    padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (window, window), (2, 3))
+    windows = windows[:, :, ::stride, ::stride]
+    wanted = np.einsum("ncyxuv,ocuv->noyx", windows, f, optimize=True)
+    return kernel, [x, f, out], wanted
+
+
+_CONVOLUTIONS = [
+    (2, 3, (6, 7), 4, 3, 1), (1, 16, (20, 20), 9, 3, 1), (3, 5, (15, 33), 8, 3, 2),
+    (2, 1, (8, 8), 16, 5, 1), (1, 40, (5, 5), 20, 1, 1), (4, 2, (30, 3), 3, 3, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", _CONVOLUTIONS)
+@pytest.mark.parametrize("blocks", [False, True])
+def test_convolution(case: Any, blocks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if blocks:
+        monkeypatch.setattr(_render, "is_worthwhile", lambda *_: True)
+        monkeypatch.setattr(_contraction, "_DEPTH", 48)
+    kernel, arrays, wanted = convolution(*case)
+    run(kernel, arrays, 3)
+    np.testing.assert_allclose(arrays[-1], wanted, rtol=1e-4, atol=1e-4)
+    assert_guarded(arrays[-1])
+
+
+@pytest.mark.parametrize("case", _CONVOLUTIONS)
+def test_gradient_of_a_convolution_by_its_weights(case: Any) -> None:
+    """The sum runs over images and pixels; the window is among the axes."""
+    batch, channels, (h, w), out_channels, window, _ = case
+    pad = window // 2
+    x, g = floats(batch, channels, h, w), floats(batch, out_channels, h, w, seed=1)
+    out = guarded(np.zeros((out_channels, channels, window, window), np.float32))
+    arrays = [x, g, out]
+    o, c, u, v = axes(out_channels, channels, window, window)
+    n, y, z = reduced(batch, h, w)
+    row, column = at((y, 1), (u, 1), offset=-pad), at((z, 1), (v, 1), offset=-pad)
+    valid = None
+    for place, length in ((row, h), (column, w)):
+        inside = ew.bit_and(
+            ew.ge(place, const(0, INDEX)), ew.lt(place, const(length, INDEX))
+        )
+        valid = inside if valid is None else ew.bit_and(valid, inside)
+    index = at((n, channels * h * w), (c, h * w), (row, w), (column, 1))
+    pixel = load(buffer(0, x), index, valid)
+    slope = load(buffer(1, g), at((n, out_channels * h * w), (o, h * w), (y, w), (z, 1)))
+    total = reduce("add", ew.mul(slope, pixel), (n, y, z))
+    taps = window * window
+    place = at((o, channels * taps), (c, taps), (u, window), (v, 1))
+    run(make_kernel((o, c, u, v), (Store(2, place, total),), arrays), arrays, 2)
+    padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (window, window), (2, 3))
+    wanted = np.einsum("ncyxuv,noyx->ocuv", windows, g, optimize=True)
+    np.testing.assert_allclose(out, wanted, rtol=1e-3, atol=1e-3)
+    assert_guarded(out)
+
+
+def test_a_contraction_takes_work_before_and_after() -> None:
+    """Casts and masks at the operands, a bias and a residual at the result."""
+    m, n, k = 37, 75, 90
+    a, b = floats(m, k).astype(np.float16), floats(n, k, seed=1)
+    bias, old = floats(n, seed=2), floats(m, n, seed=3)
+    out, double = guarded(np.zeros((m, n), np.float32)), guarded(np.zeros((m, n)))
+    arrays = [a, b, bias, old, out, double]
+    i, j = axes(m, n)
+    (r,) = reduced(k)
+    x = ew.cast(load(buffer(0, a), at((i, k), (r, 1))), dtypes.float32)
+    y = load(buffer(1, b), at((j, k), (r, 1)), ew.lt(ew.add(j, r), const(100, INDEX)))
+    total = reduce("add", ew.mul(x, ew.maximum(y, const(0, y.dtype))), (r,))
+    value = ew.add(total, load(buffer(2, bias), j))
+    value = ew.add(value, load(buffer(3, old), at((i, n), (j, 1))))
+    place = at((i, n), (j, 1))
+    stores = (Store(4, place, value), Store(5, place, ew.cast(total, dtypes.float64)))
+    run(make_kernel((i, j), stores, arrays), arrays, 2)
+    kept = np.where(np.arange(n)[:, None] + np.arange(k) < 100, np.maximum(b, 0), 0)
+    product = a.astype(np.float64) @ kept.T
+    np.testing.assert_allclose(out, product + bias + old, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(double, product, rtol=1e-5, atol=1e-5)
+    assert_guarded(out)
+    assert_guarded(double)
+
+
+def test_rows_of_a_batch_share_the_second_operand() -> None:
+    """x[b, i, k]·w[j, k]: two axes of rows; and a sum of absolute differences."""
+    x, w = floats(3, 40, 50), floats(70, 50, seed=1)
+    out, far = np.zeros((3, 40, 70), np.float32), np.zeros((3, 40, 70), np.float32)
+    arrays = [x, w, out, far]
+    b, i, j = axes(3, 40, 70)
+    (r,) = reduced(50)
+    left = load(buffer(0, x), at((b, 2000), (i, 50), (r, 1)))
+    right = load(buffer(1, w), at((j, 50), (r, 1)))
+    place = at((b, 2800), (i, 70), (j, 1))
+    stores = (
+        Store(2, place, reduce("add", ew.mul(left, right), (r,))),
+        Store(3, place, reduce("max", ew.absolute(ew.sub(left, right)), (r,))),
+    )
+    run(make_kernel((b, i, j), stores, arrays), arrays, 2)
+    np.testing.assert_allclose(out, x @ w.T, rtol=1e-4, atol=1e-4)
+    difference = np.abs(x[:, :, None] - w).max(-1)
+    np.testing.assert_array_equal(far, difference)
+
+
+@pytest.mark.parametrize("shape", [(1000, 3000), (130, 9001), (70, 40_000)])
+def test_long_columns_are_summed_in_strips(shape: tuple[int, int]) -> None:
+    m, n = shape
+    x = (np.random.default_rng(0).integers(-4, 5, shape)).astype(np.float32)
+    out, high = guarded(np.zeros(n, np.float32)), guarded(np.zeros(n, np.float32))
+    (i,), (r,) = axes(n), reduced(m)
+    value = load(buffer(0, x), at((r, n), (i, 1)))
+    stores = (Store(1, i, reduce("add", value, (r,))), Store(2, i, reduce("max", value, (r,))))
+    run(make_kernel((i,), stores, [x, out, high]), [x, out, high], 3)
+    np.testing.assert_array_equal(out, x.sum(0))
+    np.testing.assert_array_equal(high, x.max(0))
+    assert_guarded(out)
+    assert_guarded(high)
+
+
+def test_results_do_not_depend_on_the_split() -> None:
+    """Bit for bit: reductions never straddle units."""
+    kernel, arrays, _ = convolution(3, 12, (30, 30), 20, 3, 1)
+    results: list[Array] = []
+    for pieces in (1, 2, 5, 1000):
+        arrays[-1][...] = 0
+        run(kernel, arrays, pieces)
+        results.append(np.array(arrays[-1]))
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0].view(np.uint32), other.view(np.uint32))
+
+
+# Other processors.
+
+_TARGETS = [
+    Target.of("x86_64-unknown-linux-gnu", "x86-64"),
+    Target.of("x86_64-unknown-linux-gnu", "x86-64-v3"),
+    Target.of("x86_64-unknown-linux-gnu", "x86-64-v4"),
+    Target.of("aarch64-unknown-linux-gnu", "generic"),
+]
+
+
+def _kernels() -> list[Kernel]:
+    x, y = floats(100, 70), floats(70, 90)
+    out = np.zeros((100, 90), np.float32)
+    i, j = axes(100, 90)
+    (r,) = reduced(70)
+    product = ew.mul(load(buffer(0, x), at((i, 70), (r, 1))),
+                     load(buffer(1, y), at((j, 70), (r, 1))))  # fmt: skip
+    store = Store(2, at((i, 90), (j, 1)), reduce("add", product, (r,)))
+    half = floats(50).astype(np.float16)
+    (k,) = axes(50)
+    widened = ew.cast(load(buffer(0, half), k), dtypes.float32)
+    narrowed = ew.cast(ew.cast(widened, dtypes.bfloat16), dtypes.float16)
+    return [
+        make_kernel((i, j), (store,), [x, y, out]),
+        convolution(2, 3, (6, 7), 4, 3, 1)[0],
+        make_kernel((k,), (Store(1, k, narrowed),), [half, half]),
+    ]
+
+
+@pytest.mark.parametrize("target", _TARGETS, ids=lambda t: f"{t.triple[:7]}-{t.cpu}")
+def test_code_for_other_processors_is_accepted(target: Target) -> None:
+    llvm = pytest.importorskip("llvmlite.binding")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    machine = llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=1
+    )
+    for kernel in _kernels():
+        text = render(kernel, target, "kernel").text
+        module = llvm.parse_assembly(text)
+        module.verify()
+        assert machine.emit_object(module)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("target", _TARGETS[:3], ids=lambda t: t.cpu)
+def test_narrower_processors_compute_the_same(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What this machine can run of the code for others."""
+    here = host_target()
+    if here.triple[:6] != target.triple[:6] or here.vector_bytes < target.vector_bytes:
+        pytest.skip("this processor cannot run that code")
+    monkeypatch.setitem(globals(), "host_target", lambda: target)
+    test_rounding_to_half_precision_is_exact(dtypes.float16)
+    test_rounding_to_half_precision_is_exact(dtypes.bfloat16)
+    for turned in ("", "a", "b"):
+        test_matrix_product((33, 37, 65), turned)
+    test_reduce_along_either_axis("max", (9, 70), 1)
+    test_masked_loads_touch_nothing_outside(30)
+    test_unary_operations_have_the_primitives_meaning(dtypes.float32)

@@ -34,9 +34,7 @@ from tests.kernel_samples import (
 REAL = [dtype for dtype in dtypes.ALL if not dtypes.is_complex(dtype)]
 all_cases = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 
-GPU = Traits(
-    cpu=False, units=16, max_group=256, vector=1, doubles=True, clang=False
-)
+GPU = Traits(cpu=False, units=16, max_group=256, vector=1, doubles=True, clang=False)
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +80,9 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize("case", LARGE, ids=lambda case: f"{case.name}{case.kernel.shape}")
+@pytest.mark.parametrize(
+    "case", LARGE, ids=lambda case: f"{case.name}{case.kernel.shape}"
+)
 @pytest.mark.parametrize("device", ["opencl", "written_for_gpus"])
 def test_blocks_and_groups_fit_every_size(
     device: str, case: Case, request: pytest.FixtureRequest
@@ -160,7 +160,9 @@ def test_opencl_gives_each_operation_its_meaning(
             wanted = record.numpy(node.aval, None, *[arrays[s] for s in node.src])
         wanted = np.asarray(wanted).astype(node.dtype)
         if not _same(got, wanted):
-            wrong = [k for k in range(x.size) if not _same(got[k : k + 1], wanted[k : k + 1])]
+            wrong = [
+                k for k in range(x.size) if not _same(got[k : k + 1], wanted[k : k + 1])
+            ]
             shown = [(x[k], y[k], got[k], wanted[k]) for k in wrong[:5]]
             pytest.fail(f"{record.name} (x, y, got, wanted): {shown}")
 
@@ -169,7 +171,14 @@ def test_negative_zero_keeps_its_sign(opencl: Any) -> None:
     x = np.array([0.0, -0.0], np.float32)
     (i,) = axes(2)
     a = load(param(0, x.dtype, 2), i)
-    nodes = [ew.neg(a), ew.mul(a, a), ew.add(a, a), ew.sign(a), ew.truncate(a), ew.sqrt(a)]
+    nodes = [
+        ew.neg(a),
+        ew.mul(a, a),
+        ew.add(a, a),
+        ew.sign(a),
+        ew.truncate(a),
+        ew.sqrt(a),
+    ]
     kernel, outputs = _all_at_once([(n, n.dtype) for n in nodes], [x])
     for node, got in zip(nodes, run(opencl, kernel, [x], outputs), strict=True):
         wanted = np.asarray(node.op.numpy(node.aval, None, *[x] * len(node.src)))
@@ -186,7 +195,11 @@ def test_opencl_casts_to_every_dtype(opencl: Any, dtype: np.dtype[Any]) -> None:
     for target, got in zip(targets, run(opencl, kernel, [x], outputs), strict=True):
         with np.errstate(all="ignore"):
             through = x
-            if dtype == dtypes.float64 and target.itemsize == 2 and target.kind not in "iu":
+            if (
+                dtype == dtypes.float64
+                and target.itemsize == 2
+                and target.kind not in "iu"
+            ):
                 through = x.astype(np.float32)  # 16-bit floats are rounded twice
             wanted = ew.convert(through, target)
         assert _same(got, wanted), (target, x[got != wanted], got[got != wanted])
@@ -199,13 +212,18 @@ def test_every_short_float_survives(opencl: Any, dtype: np.dtype[Any]) -> None:
     wide = x.astype(np.float32)
     with np.errstate(all="ignore"):
         y = wide * np.float32(1.0009765625)
+        narrow = y.astype(dtype)
     (i,) = axes(x.size)
     a, b = load(param(0, dtype, x.size), i), load(param(1, dtypes.float32, x.size), i)
-    nodes = [ew.cast(a, dtypes.float32), ew.cast(b, dtype), ew.bitcast(a, arg=dtypes.uint16)]
+    nodes = [
+        ew.cast(a, dtypes.float32),
+        ew.cast(b, dtype),
+        ew.bitcast(a, arg=dtypes.uint16),
+    ]
     kernel, outputs = _all_at_once([(n, n.dtype) for n in nodes], [x, y])
     got = run(opencl, kernel, [x, y], outputs)
     assert _same(got[0], wide)
-    assert _same(got[1], y.astype(dtype))
+    assert _same(got[1], narrow)
     assert _same(got[2], x.view(np.uint16))
 
 
@@ -295,7 +313,9 @@ def test_allocation_that_is_too_large_says_so(opencl: Any) -> None:
         opencl.allocate(1 << 50)
 
 
-@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bool_, dtypes.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [dtypes.float32, dtypes.bool_, dtypes.bfloat16], ids=str
+)
 def test_copies_keep_every_element(opencl: Any, dtype: np.dtype[Any]) -> None:
     x = np.arange(24).reshape(2, 3, 4).astype(dtype)
     for array in (x, x.T, x[:, ::2], x[:0], x[0, 0, 0]):
@@ -321,14 +341,18 @@ def test_equal_kernels_have_equal_sources() -> None:
 
 def test_float64_on_a_device_without_it_says_so() -> None:
     with pytest.raises(DeviceError, match=r"no float64.*astype\('float32'\)"):
-        render(samples.matmul_case(dtype=np.float64).kernel, replace(GPU, doubles=False))
+        render(
+            samples.matmul_case(dtype=np.float64).kernel, replace(GPU, doubles=False)
+        )
 
 
 def test_missing_pyopencl_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     from ftrace.devices.opencl import OpenCL
 
     monkeypatch.setitem(sys.modules, "pyopencl", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "ftrace\[opencl\]".*PoCL'):
+    with pytest.raises(
+        MissingExtraError, match=r'pip install "ftrace\[opencl\]".*PoCL'
+    ):
         OpenCL()
 
 
@@ -337,7 +361,9 @@ def test_missing_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
     from ftrace.devices.opencl import OpenCL
 
     monkeypatch.setattr(cl, "get_platforms", list)
-    with pytest.raises(DeviceError, match=r'no OpenCL driver has a device.*"ftrace\[opencl\]"'):
+    with pytest.raises(
+        DeviceError, match=r'no OpenCL driver has a device.*"ftrace\[opencl\]"'
+    ):
         OpenCL()
 
 

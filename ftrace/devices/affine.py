@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ftrace.lower.kernel import INDEX, axis_of, range_p
@@ -19,7 +19,7 @@ class Affine:
     terms: dict[Node, int]
 
     def plus(self, other: Affine, factor: int) -> Affine:
-        """Self + factor · other"""
+        """The form of self + factor · other."""
         terms = dict(self.terms)
         for axis, coefficient in other.terms.items():
             terms[axis] = terms.get(axis, 0) + factor * coefficient
@@ -69,10 +69,34 @@ def index_bounds(roots: Iterable[Node]) -> dict[Node, Bounds]:
             rule = _BOUNDS.get(node.op.name)
             if rule is None or None in sources:
                 continue
-            bounds = rule(*sources)  # type: ignore[arg-type]
+            bounds = rule(*sources)
             if bounds is not None:
                 known[node] = bounds
     return known
+
+
+def _bounds_add(x: Bounds, y: Bounds) -> Bounds:
+    return x[0] + y[0], x[1] + y[1]
+
+
+def _bounds_neg(x: Bounds) -> Bounds:
+    return -x[1], -x[0]
+
+
+def _bounds_sub(x: Bounds, y: Bounds) -> Bounds:
+    return x[0] - y[1], x[1] - y[0]
+
+
+def _bounds_max(x: Bounds, y: Bounds) -> Bounds:
+    return max(x[0], y[0]), max(x[1], y[1])
+
+
+def _bounds_min(x: Bounds, y: Bounds) -> Bounds:
+    return min(x[0], y[0]), min(x[1], y[1])
+
+
+def _bounds_either(x: Bounds, y: Bounds) -> Bounds:
+    return min(x[0], y[0]), max(x[1], y[1])
 
 
 def _bounds_mul(x: Bounds, y: Bounds) -> Bounds:
@@ -96,14 +120,14 @@ def _bounds_rem(x: Bounds, y: Bounds) -> Bounds | None:
     return (0 if x[0] >= 0 else -reach), reach
 
 
-_BOUNDS = {
-    "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
-    "sub": lambda x, y: (x[0] - y[1], x[1] - y[0]),
-    "neg": lambda x: (-x[1], -x[0]),
+_BOUNDS: dict[str, Callable[..., Bounds | None]] = {
+    "add": _bounds_add,
+    "sub": _bounds_sub,
+    "neg": _bounds_neg,
     "mul": _bounds_mul,
     "div": _bounds_div,
     "rem": _bounds_rem,
-    "max": lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
-    "min": lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
-    "select": lambda x, y: (min(x[0], y[0]), max(x[1], y[1])),
+    "max": _bounds_max,
+    "min": _bounds_min,
+    "select": _bounds_either,
 }

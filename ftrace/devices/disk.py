@@ -19,11 +19,11 @@ import os
 import secrets
 import struct
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -108,16 +108,17 @@ def _flatten(tree: Any, path: tuple[str, ...], arrays: dict[str, Array]) -> Any:
     if tree is None:
         return None
     if type(tree) is dict:
-        for key in tree:
+        items = cast(dict[Any, Any], tree)
+        for key in items:
             if not isinstance(key, str):
                 raise TreeError(
                     f"save: keys of dicts must be text, got {key!r} {_place(path)}"
                 )
-        pairs = [[k, _flatten(v, (*path, k), arrays)] for k, v in tree.items()]
+        pairs = [[k, _flatten(v, (*path, k), arrays)] for k, v in items.items()]
         return {"dict": pairs}
     if type(tree) in (list, tuple):
-        items = [_flatten(v, (*path, str(i)), arrays) for i, v in enumerate(tree)]
-        return {type(tree).__name__: items}
+        parts = [_flatten(v, (*path, str(i)), arrays) for i, v in enumerate(tree)]
+        return {type(tree).__name__: parts}
     name = _name(path)
     arrays[name] = _leaf(tree, path)
     return name
@@ -138,9 +139,9 @@ def _leaf(value: Any, path: tuple[str, ...]) -> Array:
         raise TreeError(
             "save takes dicts, lists, tuples and None, of arrays and numbers; got "
             f"{type(value).__name__} {_place(path)}. Of any other pytree save the list "
-            "of its leaves, ft.tree.leaves(tree), and unflatten them when they are loaded"
+            "of its leaves, ft.tree.leaves(tree), and unflatten it when it is loaded"
         )
-    array = np.asarray(value)
+    array: Array = np.asarray(value)
     if array.dtype not in dtypes.ALL:
         raise DtypeError(f"save: dtype {array.dtype} {_place(path)} is not supported")
     return array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
@@ -161,7 +162,7 @@ def _unflatten(structure: Any, arrays: dict[str, Array]) -> Any:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
+def _replacing(path: Path) -> Generator[IO[bytes]]:
     """A new file that takes the place of `path` when the block ends without error."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -211,8 +212,10 @@ def _bytes(array: Array) -> Any:
 _TAGS: dict[str, Dtype] = {
     "BOOL": dtypes.bool_, "F16": dtypes.float16, "BF16": dtypes.bfloat16,
     "F32": dtypes.float32, "F64": dtypes.float64,
-    "I8": dtypes.int8, "I16": dtypes.int16, "I32": dtypes.int32, "I64": dtypes.int64,
-    "U8": dtypes.uint8, "U16": dtypes.uint16, "U32": dtypes.uint32, "U64": dtypes.uint64,
+    "I8": dtypes.int8, "I16": dtypes.int16,
+    "I32": dtypes.int32, "I64": dtypes.int64,
+    "U8": dtypes.uint8, "U16": dtypes.uint16,
+    "U32": dtypes.uint32, "U64": dtypes.uint64,
     "C64": dtypes.complex64,
 }  # fmt: skip
 _TAG_OF = {dtype: tag for tag, dtype in _TAGS.items()}
@@ -254,7 +257,7 @@ def _read_safetensors(mapped: Array, path: Path) -> tuple[dict[str, Array], Any]
     if not 0 < length <= min(mapped.size - 8, _HEADER_LIMIT):
         raise _bad(path, "it does not begin with the length of a header")
     header = json.loads(mapped[8 : 8 + length].tobytes())
-    metadata = header.pop("__metadata__", None) or {}
+    metadata: Any = header.pop("__metadata__", None) or {}
     arrays = {
         name: _read_tensor(mapped, 8 + length, entry) for name, entry in header.items()
     }
@@ -341,12 +344,13 @@ def _read_member(
         }.get(version)
         if read_header is None:
             raise ValueError(f"{member.filename} has npy version {version}")
-        shape, fortran, dtype = read_header(file)
+        shape, fortran, found = read_header(file)
+        dtype: Any = found
         if dtype.newbyteorder("=") not in dtypes.ALL:
             raise ValueError(f"{member.filename} holds {dtype}, which is not supported")
         if member.compress_type != zipfile.ZIP_STORED or not dtype.isnative:
             file.seek(0)
-            array = np.lib.format.read_array(file, allow_pickle=False)
+            array: Array = np.lib.format.read_array(file, allow_pickle=False)
             return array.astype(dtype.newbyteorder("="), copy=False)
         first = _data_offset(member, mapped) + file.tell()
     if fortran:

@@ -43,7 +43,8 @@ class Interpreter(Device):
         self._lock = threading.Lock()
 
     def copy_in(self, array: Array) -> Buffer:
-        memory = np.ascontiguousarray(array).reshape(-1)
+        memory: Any = np.ascontiguousarray(array)
+        memory = memory.reshape(-1)
         return Buffer(self, memory, memory.nbytes)
 
     def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Array:

@@ -64,7 +64,7 @@ def _sum_alone(
     if not axes:
         return x, ranges
     kept = [r for i, r in enumerate(ranges) if i not in axes]
-    return np.asarray(np.add.reduce(x, axis=axes, dtype=dtype)), kept
+    return np.sum(x, axis=axes, dtype=dtype), kept
 
 
 def _matrices(

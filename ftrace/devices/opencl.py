@@ -10,27 +10,35 @@ still waiting. Calls return at once; `copy_out` and `synchronize` wait.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections import OrderedDict, deque
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ftrace import settings
 from ftrace.buffer import Buffer, LRUAllocator
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.opencl_launch import Traits
-from ftrace.devices.opencl_render import Rendered, program_source, render
+from ftrace.devices.opencl_render import program_source, render
 from ftrace.devices.opencl_scalars import SUPPORTED
 from ftrace.devices.pocl import name_processor
+from ftrace.devices.report import report_compiled, report_run
 from ftrace.errors import DeviceError, MissingExtraError, OutOfMemoryError
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.legalize import legalize
-from ftrace.lower.program import CopySlot, Program
+from ftrace.lower.memory import ALIGNMENT
+from ftrace.lower.program import CopySlot, Program, RunKernel
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
+#: Built kernels that are kept for the next program that has them.
+KERNELS_KEPT = 4096
+
 #: Smaller arrays are copied on the host first, so that the caller need not wait.
-_QUEUED_COPY = 1 << 20
+QUEUED_COPY = 1 << 20
 
 _INSTALL = (
     'pip install "ftrace[opencl]" installs pyopencl and, on Linux, PoCL, which runs '
@@ -116,7 +124,7 @@ class DeviceAllocator(LRUAllocator):
 
 
 class OpenCL(Device):
-    """One OpenCL device.
+    """One OpenCL device: a context, and a queue that runs commands in order.
 
     Raises:
       MissingExtraError: pyopencl is not installed.
@@ -138,16 +146,14 @@ class OpenCL(Device):
         self.allocator = DeviceAllocator(self)
         # Each parameter is a pointer; a few bytes are left to the driver.
         self.max_buffers = min(self.handle.max_parameter_size // 8 - 4, 120)
-        self.divides_memory = self.handle.mem_base_addr_align <= 8 * 128
-        self.options = ["-w"]
-        exact = getattr(cl.device_fp_config, "CORRECTLY_ROUNDED_DIVIDE_SQRT", 0)
-        if self.handle.single_fp_config & exact:
-            self.options.append("-cl-fp32-correctly-rounded-divide-sqrt")
-        self._kernels: dict[Kernel, CompiledKernel] = {}
+        self.divides_memory = self.handle.mem_base_addr_align <= 8 * ALIGNMENT
+        self.options = _build_options(cl, self.handle)
         self.lock = threading.RLock()
+        self._kernels: OrderedDict[Kernel, BuiltKernel] = OrderedDict()
+        self._uploads: deque[Any] = deque()
 
     @contextmanager
-    def errors(self) -> Iterator[None]:
+    def errors(self) -> Generator[None]:
         """A block in which errors of the driver become ours."""
         try:
             yield
@@ -158,92 +164,113 @@ class OpenCL(Device):
         except self.cl.Error as error:
             raise DeviceError(f"{self.name} failed: {error}") from error
 
+    def enqueue(self, call: Any, *args: Any, **options: Any) -> Any:
+        """Calls the driver; where memory ran out, again without what is kept.
+
+        Drivers may take memory only when a command first needs it.
+        """
+        try:
+            return call(*args, **options)
+        except self.cl.MemoryError:
+            with self.errors():
+                self.queue.finish()
+                self.allocator.trim()
+                return call(*args, **options)
+        except self.cl.Error as error:
+            raise DeviceError(f"{self.name} failed: {error}") from error
+
     def copy_in(self, array: Array) -> Buffer:
         buffer = self.allocate(array.nbytes)
         if array.nbytes:
-            wait = array.nbytes > _QUEUED_COPY
+            wait = array.nbytes > QUEUED_COPY
             host = np.ascontiguousarray(array) if wait else np.array(array, order="C")
-            target = buffer.memory.whole
-            self._with_memory(
-                self.cl.enqueue_copy, self.queue, target, _raw(host), is_blocking=wait
-            )
+            event = self.enqueue(
+                self.cl.enqueue_copy, self.queue, buffer.memory.whole, _raw(host),
+                is_blocking=wait,
+            )  # fmt: skip
+            if not wait:
+                self._keep(event)
         return buffer
+
+    def _keep(self, event: Any) -> None:
+        """Holds the event of an upload: one that is dropped waits for its end."""
+        uploads = self._uploads
+        uploads.append(event)
+        done = self.cl.command_execution_status.COMPLETE
+        while uploads and uploads[0].command_execution_status == done:
+            uploads.popleft()
 
     def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Array:
         result = np.empty(size, dtype)
         if result.nbytes:
-            source = buffer.memory.whole
-            self._with_memory(
-                self.cl.enqueue_copy, self.queue, _raw(result), source, is_blocking=True
-            )
+            self.enqueue(
+                self.cl.enqueue_copy, self.queue, _raw(result), buffer.memory.whole,
+                is_blocking=True,
+            )  # fmt: skip
         return result
 
     def synchronize(self) -> None:
         with self.errors():
             self.queue.finish()
-
-    def _with_memory(self, call: Any, *args: Any, **options: Any) -> None:
-        """Calls the driver; where memory ran out, again without what is kept."""
-        try:
-            call(*args, **options)
-        except self.cl.MemoryError:
-            with self.errors():
-                self.queue.finish()
-                self.allocator.trim()
-                call(*args, **options)
-        except self.cl.Error as error:
-            raise DeviceError(f"{self.name} failed: {error}") from error
-
-    # Programs.
+        self._uploads.clear()
 
     def compile(self, program: Program) -> Executable:
-        with self.lock, timed(self.counters, "compile_seconds"):
-            kernels = list(dict.fromkeys(step.kernel for step in program.kernels))
-            missing = [k for k in kernels if k not in self._kernels]
-            self._build(missing)
+        steps = program.kernels
+        with timed(self.counters, "compile_seconds"), self.lock:
+            missing: dict[Kernel, RunKernel] = {}
+            for step in steps:
+                if step.kernel in self._kernels:
+                    self._kernels.move_to_end(step.kernel)
+                else:
+                    missing.setdefault(step.kernel, step)
+            if missing:
+                self._build(list(missing.values()))
             self.counters.kernels_compiled += len(missing)
-            self.counters.kernels_cached += len(program.kernels) - len(missing)
-        compiled = [self._kernels[step.kernel] for step in program.kernels]
-        return CompiledProgram(self, program, compiled)
+            self.counters.kernels_cached += len(steps) - len(missing)
+            built = [self._kernels[step.kernel] for step in steps]
+            while len(self._kernels) > KERNELS_KEPT:
+                self._kernels.popitem(last=False)
+        return EnqueuedProgram(self, program, built)
 
-    def _build(self, kernels: Sequence[Kernel]) -> None:
+    def _build(self, steps: Sequence[RunKernel]) -> None:
         """Builds kernels in one go: the driver's compiler is slow to start."""
-        if not kernels:
-            return
-        rendered = [render(legalize(k, SUPPORTED), self.traits) for k in kernels]
-        source = program_source(rendered, self.traits)
+        start = time.perf_counter()
+        rendered = [render(legalize(s.kernel, SUPPORTED), self.traits) for s in steps]
         with self.errors():
-            built = self.cl.Program(self.context, source).build(
-                options=self.options, cache_dir=False
-            )
-            for kernel, text in zip(kernels, rendered, strict=True):
+            built = self.cl.Program(
+                self.context, program_source(rendered, self.traits)
+            ).build(options=self.options, cache_dir=False)
+            for step, text in zip(steps, rendered, strict=True):
+                source = program_source([text], self.traits)
                 function = getattr(built, text.name)
-                self._kernels[kernel] = CompiledKernel(function, text)
+                self._kernels[step.kernel] = BuiltKernel(
+                    function, text.global_size, text.local_size, source
+                )
+        each = (time.perf_counter() - start) / len(steps)
+        for step in steps:
+            report_compiled(self.name, step, each, self._kernels[step.kernel].source)
 
 
-class CompiledKernel:
-    """A function of a built program, and its launch."""
+class BuiltKernel(NamedTuple):
+    """A function of a built program, how it is launched, and its source."""
 
-    def __init__(self, function: Any, rendered: Rendered) -> None:
-        self.function = function
-        self.rendered = rendered
-        self.global_size = rendered.global_size
-        self.local_size = rendered.local_size
+    function: Any
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+    source: str
 
 
-class CompiledProgram(Executable):
+class EnqueuedProgram(Executable):
     """A program whose steps are enqueued one after the other."""
 
     def __init__(
-        self, device: OpenCL, program: Program, kernels: Sequence[CompiledKernel]
+        self, device: OpenCL, program: Program, kernels: Sequence[BuiltKernel]
     ) -> None:
         self.device = device
         self.program = program
-        self.kernels = kernels
-        self.sources = tuple(
-            program_source([kernel.rendered], device.traits) for kernel in kernels
-        )
-        self.temporaries = [
+        self.sources = tuple(kernel.source for kernel in kernels)
+        self._kernels = tuple(kernels)
+        self._temporaries = [
             number for number, slot in enumerate(program.slots) if slot.place == "arena"
         ]
 
@@ -257,55 +284,67 @@ class CompiledProgram(Executable):
         held = self._place_temporaries(handles)
         with timed(device.counters, "run_seconds"), device.lock:
             self._enqueue(handles)
-        del held
+        del held  # what was enqueued runs before anything that gets this memory next
         return [owners[number] for number in program.outputs]
 
     def _place_temporaries(self, handles: dict[int, Any]) -> list[Buffer]:
-        """Finds memory for the arena; the buffers must be held while steps are enqueued.
+        """Adds the memory of the arena's slots; the result is what holds it.
 
-        Where the device cannot divide a buffer at our offsets, each slot is one.
+        Where the device cannot divide a buffer at our offsets, each slot has its own.
         """
         device, slots = self.device, self.program.slots
-        if not self.temporaries:
+        if not self._temporaries:
             return []
         if device.divides_memory:
             arena = device.allocate(self.program.arena)
-            for number in self.temporaries:
+            for number in self._temporaries:
                 slot = slots[number]
                 handles[number] = arena.memory.part(slot.position, max(slot.nbytes, 1))
             return [arena]
-        held = [device.allocate(slots[number].nbytes) for number in self.temporaries]
-        for number, buffer in zip(self.temporaries, held, strict=True):
+        held = [device.allocate(slots[number].nbytes) for number in self._temporaries]
+        for number, buffer in zip(self._temporaries, held, strict=True):
             handles[number] = buffer.memory.whole
         return held
 
     def _enqueue(self, handles: dict[int, Any]) -> None:
         device = self.device
         counters = device.counters
-        kernels = iter(self.kernels)
+        observed = settings.current().debug >= 2
+        kernels = iter(self._kernels)
         for step in self.program.steps:
+            start = time.perf_counter()
             if isinstance(step, CopySlot):
                 self._copy(step, handles)
-                continue
-            kernel = next(kernels)
-            if 0 not in kernel.global_size:
-                arguments = [handles[number] for number in step.slots]
-                device._with_memory(
-                    kernel.function, device.queue, kernel.global_size,
-                    kernel.local_size, *arguments,
-                )  # fmt: skip
-            counters.kernels_run += 1
-            counters.operations += step.info.operations
-            counters.bytes += step.info.bytes
+            else:
+                kernel = next(kernels)
+                if 0 not in kernel.global_size:
+                    device.enqueue(
+                        kernel.function, device.queue, kernel.global_size,
+                        kernel.local_size, *[handles[slot] for slot in step.slots],
+                    )  # fmt: skip
+                counters.kernels_run += 1
+                counters.operations += step.info.operations
+                counters.bytes += step.info.bytes
+            if observed:
+                device.synchronize()
+                report_run(device.name, step, time.perf_counter() - start)
 
     def _copy(self, step: CopySlot, handles: dict[int, Any]) -> None:
         nbytes = self.program.slots[step.source].nbytes
         if nbytes:
-            device = self.device
-            device._with_memory(
-                device.cl.enqueue_copy, device.queue, handles[step.target],
+            self.device.enqueue(
+                self.device.cl.enqueue_copy, self.device.queue, handles[step.target],
                 handles[step.source], byte_count=nbytes,
             )  # fmt: skip
+
+
+def _build_options(cl: Any, device: Any) -> list[str]:
+    """No warnings, and division and roots rounded correctly where that exists."""
+    options = ["-w"]
+    exact = getattr(cl.device_fp_config, "CORRECTLY_ROUNDED_DIVIDE_SQRT", 0)
+    if device.single_fp_config & exact:
+        options.append("-cl-fp32-correctly-rounded-divide-sqrt")
+    return options
 
 
 def _raw(array: Array) -> Array:

@@ -49,7 +49,7 @@ ushort bfloat_of_float(float x) {
 
 
 def helper_source(name: str, clang: bool) -> str:
-    """The source of a helper function: `floor_float`, `quotient_int`, …
+    """The source of a helper function: `floor_float`, `quotient_int` and so on.
 
     Args:
       clang: write clang's builtins instead of OpenCL's.
@@ -134,7 +134,8 @@ def _load_vector(name: str, vector: str, clang: bool) -> str:
     pointer = f"__global const {element} *p"
     if not clang:
         return f"{vector} {name}({pointer}) {{ return vload{lanes}(0, p); }}\n"
+    loose = f"loose_{vector}"
     return (
-        f"typedef {vector} loose_{vector} __attribute__((aligned(sizeof({element}))));\n"
-        f"{vector} {name}({pointer}) {{ return *(__global const loose_{vector} *)p; }}\n"
+        f"typedef {vector} {loose} __attribute__((aligned(sizeof({element}))));\n"
+        f"{vector} {name}({pointer}) {{ return *(__global const {loose} *)p; }}\n"
     )

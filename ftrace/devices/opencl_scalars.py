@@ -24,50 +24,6 @@ from ftrace.lower.kernel import fma_p
 from ftrace.lower.math.term import RELAXED
 from ftrace.trace.graph import Node, constant_value, is_constant
 
-#: The operations with a row here; `legalize` decomposes every other one.
-SUPPORTED = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "mul_zero",
-        "div",
-        "rem",
-        "neg",
-        "abs",
-        "max",
-        "min",
-        "sign",
-        "floor",
-        "ceil",
-        "trunc",
-        "round",
-        "sqrt",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "is_finite",
-        "and",
-        "or",
-        "xor",
-        "not",
-        "shl",
-        "shr",
-        "sar",
-        "select",
-        "cast",
-        "bitcast",
-        "copy",
-        "stop_gradient",
-        "fma",
-        "const",
-    ]
-)
-
-
 Row = Callable[[Dtype, list[str], set[str]], str]
 
 
@@ -197,6 +153,9 @@ _ROWS: dict[str, Row] = {
     "copy": lambda dtype, x, used: x[0],
     "stop_gradient": lambda dtype, x, used: x[0],
 }  # fmt: skip
+
+#: The operations that can be written; `legalize` decomposes every other one.
+SUPPORTED = frozenset(("const", "select", "cast", "bitcast", *_ROWS))
 
 
 def combine(op: str, dtype: Dtype, x: str, y: str, used: set[str]) -> str:

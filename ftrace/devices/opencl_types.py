@@ -41,7 +41,7 @@ def wrapping(dtype: Dtype) -> str:
 
 def literal(value: Any, dtype: Dtype) -> str:
     """A constant of a dtype, to the bit."""
-    scalar = np.asarray(value).astype(dtype)
+    scalar: Any = np.asarray(value).astype(dtype)
     category = dtypes.kind(dtype)
     if is_short_float(dtype):
         return f"(ushort){int(scalar.view(np.uint16)):#x}"

@@ -5,7 +5,7 @@ Index arithmetic is done in int where every value fits, in long elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from math import prod
 
@@ -59,7 +59,7 @@ class Writer:
         self.lines.append("  " * self.indent + text)
 
     @contextmanager
-    def braces(self, head: str) -> Iterator[None]:
+    def braces(self, head: str) -> Generator[None]:
         """A block `head { … }`."""
         self.line(f"{head} {{" if head else "{")
         self.indent += 1
@@ -77,7 +77,7 @@ class Writer:
         return "int" if node in self.ints else value_type(node.dtype)
 
     def let(self, node: Node) -> None:
-        """Computes a node into a new variable; a constant is written where it is used."""
+        """Computes a node into a variable; a constant is written where it is used."""
         if node.op.name == "const":
             value = constant_value(node)
             as_int = node in self.ints

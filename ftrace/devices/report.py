@@ -1,21 +1,21 @@
 """What a device tells on the standard error stream when `debug` is set.
 
-    1   a line per kernel that is compiled, with the user's lines that it computes
-    2   a line per step that is run, with its time
-    3   also the kernel and its source
+From level 1 on a line per kernel that is compiled, with the user's lines that it
+computes; from level 2 on a line per step that is run, with its time; from level 3 on
+also the kernels and their sources.
 """
 
 from __future__ import annotations
 
 import sys
 
-from ftrace import config
+from ftrace import settings
 from ftrace.lower.program import CopySlot, RunKernel, Step
 
 
 def report_compiled(device: str, step: RunKernel, seconds: float, source: str) -> None:
     """Tells of a kernel that was compiled; from level 1 on."""
-    level = config.current().debug
+    level = settings.current().debug
     if level < 1:
         return
     lines = sorted({origin.describe() for origin in step.info.origins})
@@ -26,7 +26,7 @@ def report_compiled(device: str, step: RunKernel, seconds: float, source: str) -
 
 def report_run(device: str, step: Step, seconds: float) -> None:
     """Tells of a step that was run; from level 2 on."""
-    if config.current().debug < 2:
+    if settings.current().debug < 2:
         return
     microseconds = f"{seconds * 1e6:.1f} us"
     if isinstance(step, CopySlot):

@@ -47,19 +47,27 @@ __all__ = [
 
 
 def check_dtypes(name: str, *operands: Value) -> np.dtype[Any]:
-    """The one dtype of the operands.
+    """The one dtype of the operands; a Python number takes any dtype of its kind.
 
     Raises:
       DtypeError: they have several.
     """
-    found = [aval_of(x).dtype for x in operands]
-    if any(dtype != found[0] for dtype in found):
-        names = ", ".join(dtype.name for dtype in found)
+    avals = [aval_of(x) for x in operands]
+    strong = [aval.dtype for aval in avals if not aval.weak_type] or [avals[0].dtype]
+    dtype = strong[0]
+    same = all(other == dtype for other in strong)
+    if not same or any(_kind(a.dtype) != _kind(dtype) for a in avals if a.weak_type):
+        names = ", ".join(aval.dtype.name for aval in avals)
         raise DtypeError(
             f"lax.{name} requires operands of one dtype, got {names}; convert one of "
             "them, or use the function of ftrace.numpy, which promotes"
         )
-    return found[0]
+    return dtype
+
+
+def _kind(dtype: np.dtype[Any]) -> str:
+    kind = dtypes.kind(dtype)
+    return "i" if kind == "u" else kind
 
 
 def _check_ranks(name: str, *operands: Value) -> None:

@@ -42,7 +42,24 @@ def _over(y: Node, move: Callable[[Node], Node]) -> Node:
     return y.op(*[move(source) for source in y.src], arg=y.arg)
 
 
-def _push(x: Node, y: Node) -> Node:
+#: Movements in a row below which no more are pushed. Chains that merge are shorter;
+#: without a limit, work between others would be passed by all movements above it.
+_LONGEST: Final = 6
+
+
+def _ends_soon(node: Node) -> bool:
+    """Is the chain of movements that starts here short?"""
+    for _ in range(_LONGEST):
+        if node.op.family != "movement":
+            return True
+        node = node.src[0]
+    return False
+
+
+def _push(x: Node, y: Node) -> Node | None:
+    if not all(map(_ends_soon, y.src)):
+        return None
+
     def move(source: Node) -> Node:
         if source.op is const_p:
             return move_constant(source, x.shape)

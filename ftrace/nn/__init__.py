@@ -1,8 +1,8 @@
 """JAX's `nn`: activations, softmax, attention, initial values."""
 
-from ftrace.nn import initializers
-from ftrace.nn.activations import *  # noqa: F403
-from ftrace.nn.attention import *  # noqa: F403
-from ftrace.nn.functions import *  # noqa: F403
+# ruff: noqa: F403
 
-__all__ = ["initializers"]
+from ftrace.nn import initializers as initializers
+from ftrace.nn.activations import *
+from ftrace.nn.attention import *
+from ftrace.nn.functions import *

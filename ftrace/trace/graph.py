@@ -10,6 +10,7 @@ set of nodes topologically: no walk in this package recurses.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -73,6 +74,13 @@ class Node:
 _table: dict[Any, weakref.ref[Node]] = {}
 _table_lock = threading.RLock()
 _serials = itertools.count()
+# A child must not inherit a lock that another thread held when the process forked.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_table_lock.acquire,
+        after_in_parent=_table_lock.release,
+        after_in_child=_table_lock.release,
+    )
 _by_serial = attrgetter("serial")
 
 

@@ -63,7 +63,7 @@ class NamedEntry(optree.FlattenedEntry):
 
 def key_of(entry: Any) -> KeyEntry:
     """The key for an entry of optree."""
-    kind: type = type(entry)
+    kind: Any = entry.__class__
     if kind is NamedEntry:
         return entry.entry
     if issubclass(kind, (optree.NamedTupleEntry, optree.StructSequenceEntry)):

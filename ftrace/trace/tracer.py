@@ -74,7 +74,7 @@ class Scope:
         self.captured: list[Array] = []
         self.closed = False
         self.origin: Origin | None = None
-        self._captured_nodes: dict[int, Node] = {}
+        self._captured_nodes: dict[int, tuple[Node, Any]] = {}
         self._values: dict[Node, Any] = {}
 
     def __enter__(self) -> Scope:
@@ -95,14 +95,21 @@ class Scope:
         self.bindings.append(binding)
         return Tracer(node, self)
 
-    def capture(self, array: Array) -> Node:
-        """The variable of a concrete array: the same one for the same array."""
-        node = self._captured_nodes.get(id(array))
-        if node is None:
+    def capture(self, value: Array | np.ndarray[Any, Any]) -> Node:
+        """The variable of a concrete array: the same one for the same array.
+
+        A jitted function outlives its trace: it takes a copy of what NumPy may change.
+        """
+        known = self._captured_nodes.get(id(value))
+        if known is None:
+            array = asarray(value)
+            if self.transform == "jit" and not isinstance(value, Array):
+                array = Array.of(np.array(array.numpy()))
             node = self.input(aval_of(array), array).node
-            self.captured.append(array)  # keeps the array, and so its id, alive
-            self._captured_nodes[id(array)] = node
-        return node
+            self.captured.append(array)
+            # Holding the value keeps its id from being given to another one.
+            known = self._captured_nodes[id(value)] = (node, value)
+        return known[0]
 
     def lift(self, value: Value) -> Node:
         """The node of any value inside this scope."""
@@ -111,11 +118,11 @@ class Scope:
             return value.node
         if isinstance(value, Array):
             return self.capture(value)
-        if isinstance(value, (np.ndarray, np.generic)):
+        if isinstance(value, np.generic):
             array = asarray(value)
-            if array.shape == () and isinstance(value, np.generic):
-                return const(array.numpy(), array.dtype)
-            return self.capture(array)
+            return const(array.numpy(), array.dtype)
+        if isinstance(value, np.ndarray):
+            return self.capture(value)
         aval = aval_of(value)
         return const(value, aval.dtype, (), aval.weak_type)
 

@@ -113,12 +113,14 @@ def _check_linear(node: Node, varying: set[Node]) -> None:
         )
 
 
-def tangent_variable(aval: ShapedArray, position: int) -> Node:
-    """A leaf that stands for a tangent while a derivative is built.
+#: Depths of variables that belong to no scope: tangents and residuals.
+TANGENT_DEPTH = -1
+RESIDUAL_DEPTH = -2
 
-    It takes the place of no scope's variable: depth -1 belongs to none.
-    """
-    return variable(aval.strong(), -1, position)
+
+def tangent_variable(aval: ShapedArray, position: int) -> Node:
+    """A leaf that stands for a tangent or cotangent while a derivative is built."""
+    return variable(aval.strong(), TANGENT_DEPTH, position)
 
 
 def gradient_nodes(
@@ -152,14 +154,11 @@ def _settle(cotangent: Node | None, leaf: Node) -> Node:
     return cast(cotangent, leaf.dtype)
 
 
-def split_known(
-    outputs: Sequence[Node], unknown: Sequence[Node]
-) -> tuple[list[Node], list[Node]]:
-    """What of the outputs can be computed before the unknown leaves are known.
+def split_known(outputs: Sequence[Node], unknown: Sequence[Node]) -> list[Node]:
+    """The residuals: what the outputs need beside the unknown leaves.
 
-    Returns:
-      (residuals, free): nodes that do not depend on `unknown` and are needed by those
-      that do, other than constants; and the unknown leaves that are used.
+    These are nodes that do not depend on `unknown` and are used by nodes that do,
+    other than constants.
     """
     later = set(dependents(outputs, unknown))
     residuals: dict[Node, None] = {}
@@ -171,4 +170,4 @@ def split_known(
     for node in outputs:
         if node not in later and node.op.name not in ("const", "iota"):
             residuals[node] = None
-    return list(residuals), [leaf for leaf in unknown if leaf in later]
+    return list(residuals)

@@ -17,8 +17,8 @@ from ftrace.array import Array
 from ftrace.errors import ArgumentError, DerivativeError, DtypeError, ShapeError, TreeError
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Graph, Node
-from ftrace.trace.primitives.source import const_like
+from ftrace.trace.graph import Graph, Node, substitute
+from ftrace.trace.primitives.source import const_like, variable
 from ftrace.trace.tracer import Value, aval_of, bind, trace
 from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_gradient_p
 from ftrace.transforms.arguments import (
@@ -29,6 +29,7 @@ from ftrace.transforms.arguments import (
     normalize_argnums,
 )
 from ftrace.transforms.autodiff import (
+    RESIDUAL_DEPTH,
     gradient_nodes,
     jvp_nodes,
     split_known,
@@ -321,11 +322,10 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     rest = iter(cts)
     aligned = [next(rest) if dtypes.is_inexact(a.dtype) else None for a in out_avals]
     grads = gradient_nodes(heads, graph.inputs[: len(avals)], aligned)
-    results, residuals = _forward(graph, grads, cts, values)
-    backward = Graph((*residuals[0], *cts), tuple(grads))
+    results, backward, residuals = _forward(graph, grads, cts, values)
     assert output.treedef is not None
     pull = _Linear(
-        "vjp", backward, residuals[1], out_avals, output.treedef, treedef, True
+        "vjp", backward, residuals, out_avals, output.treedef, treedef, True
     )
     answer = (output.build(results[: output.count]), _with_float0(pull, avals))
     return (*answer, output.build_aux(results[output.count :])) if has_aux else answer
@@ -358,13 +358,20 @@ def _trace_primals(
 
 def _forward(
     graph: Graph, linear: Sequence[Node], unknown: Sequence[Node], values: Sequence[Value]
-) -> tuple[list[Value], tuple[list[Node], list[Value]]]:
-    """Runs what does not depend on the unknown: outputs, and residuals with values."""
-    nodes, _ = split_known(linear, unknown)
+) -> tuple[list[Value], Graph, list[Value]]:
+    """Runs what does not depend on the unknown variables.
+
+    Returns:
+      The outputs of `graph`; a graph of `linear` in terms of residuals and the unknown;
+      and the values of the residuals.
+    """
+    nodes = split_known(linear, unknown)
     known = Graph(graph.inputs, (*graph.outputs, *nodes), graph.captured)
     results = apply_graph(known, values)
     size = len(graph.outputs)
-    return results[:size], (nodes, results[size:])
+    leaves = [variable(n.aval, RESIDUAL_DEPTH, i) for i, n in enumerate(nodes)]
+    later = substitute(linear, dict(zip(nodes, leaves, strict=True)))
+    return results[:size], Graph((*leaves, *unknown), tuple(later)), results[size:]
 
 
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
@@ -387,12 +394,11 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
         for t, n in zip(jvp_nodes(heads, leaves), heads, strict=True)
     ]
     unknown = list(leaves.values())
-    results, (nodes, residuals) = _forward(graph, out, unknown, values)
+    results, ahead, residuals = _forward(graph, out, unknown, values)
     assert output.treedef is not None
     push = _Linear(
-        "linearize", Graph((*nodes, *unknown), tuple(out)), residuals, avals, treedef,
-        output.treedef, False,
-    )  # fmt: skip
+        "linearize", ahead, residuals, avals, treedef, output.treedef, False
+    )
     answer = (output.build(results[: output.count]), push)
     return (*answer, output.build_aux(results[output.count :])) if has_aux else answer
 

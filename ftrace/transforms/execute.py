@@ -7,6 +7,7 @@ keyed by identity.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -32,15 +33,19 @@ class CompiledGraph:
     Attributes:
       lowered: the graph, the program and what is between them.
       executable: what the device made of the program.
+      shares_inputs: an output is the memory of an input.
     """
 
-    __slots__ = ("device", "executable", "lowered", "outputs")
+    __slots__ = ("device", "executable", "lowered", "outputs", "shares_inputs")
 
     def __init__(self, graph: Graph, device: Device) -> None:
         self.device = device
         with timed(device.counters, "compile_seconds"):
             self.lowered: Lowered = lower(graph, device.max_buffers)
         self.executable: Executable = device.compile(self.lowered.program)
+        slots = self.lowered.program.slots
+        places = [slots[i].place for i in self.lowered.program.outputs]
+        self.shares_inputs = "input" in places
         self.outputs = [(n.shape, n.dtype, n.aval.weak_type) for n in graph.outputs]
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
@@ -69,6 +74,12 @@ class _Cache:
 
 
 _cache = _Cache()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_cache.lock.acquire,
+        after_in_parent=_cache.lock.release,
+        after_in_child=_cache.lock.release,
+    )
 
 
 def compile_graph(graph: Graph, device: Device) -> CompiledGraph:

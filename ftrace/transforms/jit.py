@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any
 
+import numpy as np
+
 from ftrace import settings
 from ftrace.array import Array
 from ftrace.devices.base import Device, get_device
@@ -75,6 +77,10 @@ def jit(
     check_callable(fun, "jit")
     numbers, names = _static_positions(fun, static_argnums, static_argnames)
     return Jitted(fun, numbers, names, device)
+
+
+def _owned(value: Value, array: Array) -> Array:
+    return Array.of(array.numpy().copy()) if isinstance(value, np.ndarray) else array
 
 
 def _as_ints(value: Any) -> tuple[int, ...]:
@@ -187,6 +193,8 @@ class Jitted:
                 found = (traced, compile_graph(traced.graph, device))
                 self._compiled[key] = found
         traced, compiled = found
+        if compiled.shares_inputs:  # NumPy may change what a result would share
+            arrays = [_owned(x, a) for x, a in zip(values, arrays, strict=True)]
         return traced.output.build(compiled([*arrays, *traced.graph.captured]))
 
     def _choose_device(self, arrays: Sequence[Array]) -> Device:

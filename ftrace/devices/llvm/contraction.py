@@ -38,7 +38,8 @@ from ftrace.lower.kernel import (
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, substitute, toposort
 
-#: Vectors in a row of a panel, and rows of it: 768 bytes × 512 stay in L2.
+#: Vectors in a row of a panel, and rows of it (of 4-byte elements): 768 bytes × 512
+#: stay in L2, and the rows of the other operand that a tile needs in L1.
 _VECTORS = 12
 _DEPTH = 512
 #: Rows of a block: each element of panel b is used so often.
@@ -84,9 +85,10 @@ class Cut:
 
 
 def cut_ranges(ranges: Sequence[Node], length: int, multiple: int = 1) -> Cut:
-    """Blocks of about `length`: inner ranges are whole, one is split evenly.
+    """Blocks of about `length`: inner ranges are whole, one is split.
 
-    `multiple` divides the size of a block of the innermost range, if that is split.
+    It is split evenly; but the innermost range in blocks that `multiple` divides, and
+    what is left.
     """
     inner: list[Node] = []
     rest = list(ranges)
@@ -98,10 +100,11 @@ def cut_ranges(ranges: Sequence[Node], length: int, multiple: int = 1) -> Cut:
         return Cut(tuple(rest), None, 1, tuple(inner))
     split = rest.pop()
     size = axis_of(split).size
-    step = multiple if not inner else 1
-    most = max(length // width // step, 1)
-    units = -(-size // step)
-    each = -(-units // -(-units // most)) * step
+    if not inner and multiple > 1:
+        each = max(length // multiple, 1) * multiple
+    else:
+        most = max(length // width, 1)
+        each = -(-size // -(-size // most))
     return Cut(tuple(rest), split, each, tuple(inner))
 
 
@@ -258,13 +261,19 @@ class ContractionCode:
             self.columns = cut_ranges(plan.columns, wide, 4 * lanes)
             self.tile = (1, 4)
         else:
-            self.columns = cut_ranges(plan.columns, _VECTORS * lanes, lanes)
-            vectors = -(-self.columns.length // lanes)
-            self.tile = register_tile(axis_of(plan.row).size, vectors, target)
+            height = axis_of(plan.row).size
+            last = -(-axis_of(self.column).size // lanes)
+            self.tile = register_tile(height, last, target)
+            multiple = self.tile[1] * lanes
+            self.columns = cut_ranges(plan.columns, _VECTORS * lanes, multiple)
+            if self.columns.split is not self.column:
+                vectors = -(-self.columns.length // lanes)
+                self.tile = register_tile(height, vectors, target)
         step = self.tile[1] * lanes
         self.pitch = -(-self.columns.length // step) * step
         room = target.l2 // 2 // (self.pitch * item * len(plan.operands))
-        self.depth = cut_ranges(plan.ranges, max(min(_DEPTH, room), 16), lanes)
+        deep = min(_DEPTH * 4 // item, room)
+        self.depth = cut_ranges(plan.ranges, max(deep, 16), lanes)
         self.height = self._height()
 
     def _height(self) -> int:

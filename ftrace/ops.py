@@ -1,0 +1,122 @@
+"""Reductions of segments: rows that share a number are combined, by scatter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.numpy.axes import as_value, full, static_int
+from ftrace.trace.primitives.indexing import scatter_p
+from ftrace.trace.primitives.reduction import (
+    identity,
+    reduce_max_p,
+    reduce_min_p,
+    reduce_prod_p,
+)
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.tracer import Value, bind
+
+__all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
+
+
+def segment_sum(
+    data: Value,
+    segment_ids: Value,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """The sums of the rows of each segment.
+
+    Args:
+      data: (rows, …).
+      segment_ids: the segment of each row; (rows,), or more of the leading axes. Rows
+        outside of 0 … num_segments - 1 are left out.
+      num_segments: how many segments there are; by default one more than the greatest
+        id, which must then be known.
+      indices_are_sorted, unique_indices, bucket_size, mode, out_sharding: accepted,
+        without effect.
+
+    Returns:
+      (num_segments, …); an empty segment holds what a reduction of nothing gives.
+
+    Raises:
+      ShapeError: the ids do not fit the data.
+      ConcretizationTypeError: num_segments is not given and the ids are traced.
+    """
+    return _segments("segment_sum", "add", reduce_sum_p, data, segment_ids, num_segments)
+
+
+def segment_prod(
+    data: Value,
+    segment_ids: Value,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """The products of the rows of each segment; arguments as in `segment_sum`."""
+    return _segments("segment_prod", "mul", reduce_prod_p, data, segment_ids, num_segments)
+
+
+def segment_max(
+    data: Value,
+    segment_ids: Value,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """The greatest of the rows of each segment; arguments as in `segment_sum`."""
+    return _segments("segment_max", "max", reduce_max_p, data, segment_ids, num_segments)
+
+
+def segment_min(
+    data: Value,
+    segment_ids: Value,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """The least of the rows of each segment; arguments as in `segment_sum`."""
+    return _segments("segment_min", "min", reduce_min_p, data, segment_ids, num_segments)
+
+
+def _segments(
+    name: str,
+    kind: str,
+    reduction: Primitive,
+    data: Value,
+    segment_ids: Value,
+    num_segments: int | None,
+) -> Any:
+    values, ids = as_value(data), as_value(segment_ids)
+    if not dtypes.is_integer(ids.dtype):
+        raise DtypeError(f"{name}: segment_ids must be integers, got {ids.dtype.name}")
+    if values.shape[: ids.ndim] != ids.shape:
+        raise ShapeError(
+            f"{name}: segment_ids of shape {ids.shape} must match the leading axes of "
+            f"data of shape {values.shape}"
+        )
+    if num_segments is None:
+        # Reading a traced value here raises, and says what to do.
+        count = int(max(ids.__array__().max(initial=-1) + 1, 0))
+    else:
+        count = static_int(num_segments, f"{name}: num_segments")
+    if count < 0:
+        raise ValueRangeError(f"{name}: num_segments must not be negative, got {count}")
+    shape = (count, *values.shape[ids.ndim :])
+    start = full(shape, identity(reduction, values.dtype), values.dtype)
+    return bind(scatter_p, start, values, ids, arg=((0,), kind))

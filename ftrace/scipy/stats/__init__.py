@@ -1,0 +1,3 @@
+"""Probability distributions, a module each."""
+
+from ftrace.scipy.stats import norm as norm

@@ -1,0 +1,66 @@
+"""The normal distribution of mean `loc` and standard deviation `scale`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ftrace.scipy.special import log_ndtr, ndtr, ndtri
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.tracer import Value, elementwise
+
+__all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+
+_LOG_2PI = math.log(2 * math.pi)
+
+
+def _standard(x: Value, loc: Value, scale: Value) -> Any:
+    shifted = elementwise(p.sub, x, loc, inexact=True)
+    return elementwise(p.div, shifted, scale, inexact=True)
+
+
+def _placed(z: Any, loc: Value, scale: Value) -> Any:
+    return elementwise(p.add, elementwise(p.mul, z, scale), loc)
+
+
+def logpdf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
+    """The logarithm of the density."""
+    z = _standard(x, loc, scale)
+    squares = elementwise(p.mul, elementwise(p.mul, z, z), -0.5)
+    width = elementwise(p.log, scale, inexact=True)
+    return elementwise(p.sub, elementwise(p.sub, squares, 0.5 * _LOG_2PI), width)
+
+
+def pdf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
+    """The density."""
+    return elementwise(p.exp, logpdf(x, loc, scale))
+
+
+def cdf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
+    """The probability of a value up to x."""
+    return ndtr(_standard(x, loc, scale))
+
+
+def logcdf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
+    """The logarithm of `cdf`, exact also where that underflows."""
+    return log_ndtr(_standard(x, loc, scale))
+
+
+def sf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
+    """The probability of a value beyond x."""
+    return ndtr(elementwise(p.neg, _standard(x, loc, scale)))
+
+
+def logsf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
+    """The logarithm of `sf`, exact also where that underflows."""
+    return log_ndtr(elementwise(p.neg, _standard(x, loc, scale)))
+
+
+def ppf(q: Value, loc: Value = 0, scale: Value = 1) -> Any:
+    """The value whose `cdf` is q."""
+    return _placed(ndtri(q), loc, scale)
+
+
+def isf(q: Value, loc: Value = 0, scale: Value = 1) -> Any:
+    """The value whose `sf` is q."""
+    return _placed(elementwise(p.neg, ndtri(q)), loc, scale)
