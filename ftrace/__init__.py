@@ -12,7 +12,7 @@ that graph; lowering fuses it into kernels for the CPU, for OpenCL, or for NumPy
 Names, arguments and meanings are JAX's.
 """
 
-from ftrace import errors, lax, numpy, optim, random, tree, tree_util
+from ftrace import errors, lax, nn, numpy, ops, optim, random, scipy, tree, tree_util
 from ftrace.array import Array
 from ftrace.settings import Config, config
 from ftrace.dtypes import float0
@@ -85,13 +85,13 @@ __all__ = [
     "make_jaxpr",
     "named_call",
     "named_scope",
-
+    "nn",
     "numpy",
-
+    "ops",
     "optim",
     "random",
     "save",
-
+    "scipy",
     "tree",
     "tree_util",
     "value_and_grad",

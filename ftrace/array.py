@@ -131,7 +131,8 @@ class ArrayLike:
         return surface["getitem"](self, index)
 
     def __round__(self, ndigits: int | None = None) -> Any:
-        return surface["round"](self, ndigits or 0)
+        rounded = surface["round"](self, ndigits or 0)
+        return rounded if ndigits is not None else surface["astype"](rounded, int)
 
     @property
     def ndim(self) -> int:

@@ -7,15 +7,15 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy.axes import as_value, full, static_int
+from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import scatter_p
+from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.reduction import (
     identity,
     reduce_max_p,
     reduce_min_p,
     reduce_prod_p,
 )
-from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.tracer import Value, bind
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
@@ -49,7 +49,9 @@ def segment_sum(
       ShapeError: the ids do not fit the data.
       ConcretizationTypeError: num_segments is not given and the ids are traced.
     """
-    return _segments("segment_sum", "add", reduce_sum_p, data, segment_ids, num_segments)
+    return _segments(
+        "segment_sum", "add", reduce_sum_p, data, segment_ids, num_segments
+    )
 
 
 def segment_prod(
@@ -63,7 +65,9 @@ def segment_prod(
     out_sharding: Any = None,
 ) -> Any:
     """The products of the rows of each segment; arguments as in `segment_sum`."""
-    return _segments("segment_prod", "mul", reduce_prod_p, data, segment_ids, num_segments)
+    return _segments(
+        "segment_prod", "mul", reduce_prod_p, data, segment_ids, num_segments
+    )
 
 
 def segment_max(
@@ -77,7 +81,9 @@ def segment_max(
     out_sharding: Any = None,
 ) -> Any:
     """The greatest of the rows of each segment; arguments as in `segment_sum`."""
-    return _segments("segment_max", "max", reduce_max_p, data, segment_ids, num_segments)
+    return _segments(
+        "segment_max", "max", reduce_max_p, data, segment_ids, num_segments
+    )
 
 
 def segment_min(
@@ -91,7 +97,9 @@ def segment_min(
     out_sharding: Any = None,
 ) -> Any:
     """The least of the rows of each segment; arguments as in `segment_sum`."""
-    return _segments("segment_min", "min", reduce_min_p, data, segment_ids, num_segments)
+    return _segments(
+        "segment_min", "min", reduce_min_p, data, segment_ids, num_segments
+    )
 
 
 def _segments(

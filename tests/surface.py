@@ -6,13 +6,12 @@ whose graph is then evaluated, and both must give what JAX gave.
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import ftrace.lax as lax
 import ftrace.nn as nn
@@ -21,22 +20,12 @@ import ftrace.ops as ops
 import ftrace.scipy.signal as signal
 import ftrace.scipy.special as special
 import ftrace.scipy.stats.norm as norm
+from ftrace.errors import FtraceError
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.tracer import asarray, aval_of, trace
+from ftrace.transforms.derivatives import grad
+from tests.data import surface_cases as cases
 
-DATA = Path(__file__).parent / "data"
-
-
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, DATA / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-cases = _load("surface_cases")
 RECORDED: dict[str, np.ndarray[Any, Any]] = cases.recorded()
 INPUTS = {name: RECORDED[name] for name in cases.inputs()}
 NAMES = {
@@ -69,7 +58,9 @@ def evaluate_traced(expression: str) -> Any:
     def function(*tracers: Any) -> list[Any]:
         values = dict(zip(nested, tracers, strict=True))
         result = eval(expression, {**NAMES, **values})
-        return [asarray(np.asarray(result)) if isinstance(result, (list, tuple)) else result]
+        return [
+            asarray(np.asarray(result)) if isinstance(result, (list, tuple)) else result
+        ]
 
     graph = trace("test", function, [aval_of(INPUTS[n]) for n in nested])
     return evaluate_graph(graph, *[INPUTS[n] for n in nested])[0]
@@ -88,3 +79,55 @@ def check_value(expression: str, value: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         np.testing.assert_allclose(value, wanted, rtol=tolerance, atol=tolerance)
+
+
+# Functions of arrays.
+
+
+def traced(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """The results of a function of tracers, by evaluation of its graph."""
+
+    def flat(*tracers: Any) -> list[Any]:
+        results = function(*tracers)
+        return list(results) if isinstance(results, (list, tuple)) else [results]
+
+    graph = trace("test", flat, [aval_of(x) for x in arguments])
+    return evaluate_graph(graph, *arguments)
+
+
+def gradient(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """The gradient by each argument, evaluated by NumPy: no device takes part."""
+    numbers = tuple(range(len(arguments)))
+    return traced(grad(function, argnums=numbers), *arguments)
+
+
+def check_gradient(
+    function: Callable[..., Any],
+    *arguments: Any,
+    step: float = 1e-6,
+    tolerance: float = 1e-6,
+) -> None:
+    """Holds the gradient to central differences in a random direction."""
+    rng = np.random.default_rng(11)
+    weights = rng.standard_normal(np.shape(function(*arguments)))
+    slopes = gradient(lambda *xs: fnp.sum(function(*xs) * weights), *arguments)
+    for i, (x, slope) in enumerate(zip(arguments, slopes, strict=True)):
+        direction = rng.standard_normal(x.shape)
+        ends: list[Any] = []
+        for sign in (1, -1):
+            moved = [*arguments]
+            moved[i] = x + sign * step * direction
+            ends.append(np.sum(np.asarray(function(*moved)) * weights))
+        wanted = (ends[0] - ends[1]) / (2 * step)
+        found = np.sum(np.asarray(slope) * direction)
+        assert found == pytest.approx(wanted, rel=tolerance, abs=tolerance)
+
+
+def check_message(
+    call: Callable[[], Any], error: type[Exception], message: str
+) -> None:
+    """Holds a call to an exception of ours and a part of its message."""
+    with pytest.raises(error) as caught:
+        call()
+    assert isinstance(caught.value, FtraceError)
+    assert message in caught.value.message  # str() also shows the line of the test

@@ -31,7 +31,7 @@ from ftrace.trace.primitives.source import const
 Array = np.ndarray[Any, Any]
 
 _render = import_module("ftrace.devices.llvm.render")
-_contraction = import_module("ftrace.devices.llvm.contraction")
+_product_code = import_module("ftrace.devices.llvm.product")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -568,8 +568,8 @@ def test_matrix_product_in_blocks(
 ) -> None:
     """The same in blocks, though they do not pay at these sizes."""
     monkeypatch.setattr(_render, "is_worthwhile", lambda *_: True)
-    monkeypatch.setattr(_contraction, "_DEPTH", 48)
-    monkeypatch.setattr(_contraction, "_HEIGHT", 20)
+    monkeypatch.setattr(_product_code, "DEPTH", 48)
+    monkeypatch.setattr(_product_code, "HEIGHT", 20)
     test_matrix_product(shape, turned)
 
 
@@ -622,11 +622,43 @@ _CONVOLUTIONS = [
 def test_convolution(case: Any, blocks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if blocks:
         monkeypatch.setattr(_render, "is_worthwhile", lambda *_: True)
-        monkeypatch.setattr(_contraction, "_DEPTH", 48)
+        monkeypatch.setattr(_product_code, "DEPTH", 48)
     kernel, arrays, wanted = convolution(*case)
     run(kernel, arrays, 3)
     np.testing.assert_allclose(arrays[-1], wanted, rtol=1e-4, atol=1e-4)
     assert_guarded(arrays[-1])
+
+
+@pytest.mark.parametrize("case", _CONVOLUTIONS)
+def test_convolution_with_channels_last(case: Any) -> None:
+    """The masked operand is the left one, and has three axes of rows."""
+    batch, channels, (h, w), out_channels, window, _ = case
+    pad = window // 2
+    x = floats(batch, h, w, channels)
+    f = floats(window, window, channels, out_channels, seed=1)
+    out = guarded(np.zeros((batch, h, w, out_channels), np.float32))
+    n, y, z, o = axes(batch, h, w, out_channels)
+    u, v, c = reduced(window, window, channels)
+    row, column = at((y, 1), (u, 1), offset=-pad), at((z, 1), (v, 1), offset=-pad)
+    valid = None
+    for place, length in ((row, h), (column, w)):
+        inside = ew.bit_and(
+            ew.ge(place, const(0, INDEX)), ew.lt(place, const(length, INDEX))
+        )
+        valid = inside if valid is None else ew.bit_and(valid, inside)
+    index = at((n, h * w * channels), (row, w * channels), (column, channels), (c, 1))
+    pixel = load(buffer(0, x), index, valid)
+    place = at((u, window * channels * out_channels), (v, channels * out_channels),
+               (c, out_channels), (o, 1))  # fmt: skip
+    total = reduce("add", ew.mul(pixel, load(buffer(1, f), place)), (u, v, c))
+    index = at((n, h * w * out_channels), (y, w * out_channels), (z, out_channels), (o, 1))
+    kernel = make_kernel((n, y, z, o), (Store(2, index, total),), [x, f, out])
+    run(kernel, [x, f, out], 3)
+    padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (window, window), (1, 2))
+    wanted = np.einsum("nyxcuv,uvco->nyxo", windows, f, optimize=True)
+    np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
+    assert_guarded(out)
 
 
 @pytest.mark.parametrize("case", _CONVOLUTIONS)

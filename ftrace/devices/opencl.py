@@ -76,11 +76,12 @@ def _choose_device(cl: Any) -> Any:
 
 
 def _traits(cl: Any, device: Any) -> Traits:
+    cpu = bool(device.type & cl.device_type.CPU)
     return Traits(
-        cpu=bool(device.type & cl.device_type.CPU),
+        cpu=cpu,
         units=device.max_compute_units,
         max_group=device.max_work_group_size,
-        vector=device.native_vector_width_float,
+        vector=max(device.native_vector_width_float, 4 if cpu else 1),
         doubles="cl_khr_fp64" in device.extensions,
         clang="PoCL" in device.version,
     )
@@ -138,7 +139,9 @@ class OpenCL(Device):
         super().__init__()
         cl = self.cl = _pyopencl()
         self.handle = _choose_device(cl)
-        name_processor(self.handle)
+        self.options = _build_options(cl, self.handle)
+        if processor := name_processor(self.handle):
+            self.options.append(f"-Dtarget_{processor.replace('-', '_')}")
         with self.errors():
             self.context = cl.Context([self.handle])
             self.queue = cl.CommandQueue(self.context, self.handle)
@@ -147,7 +150,6 @@ class OpenCL(Device):
         # Each parameter is a pointer; a few bytes are left to the driver.
         self.max_buffers = min(self.handle.max_parameter_size // 8 - 4, 120)
         self.divides_memory = self.handle.mem_base_addr_align <= 8 * ALIGNMENT
-        self.options = _build_options(cl, self.handle)
         self.lock = threading.RLock()
         self._kernels: OrderedDict[Kernel, BuiltKernel] = OrderedDict()
         self._uploads: deque[Any] = deque()

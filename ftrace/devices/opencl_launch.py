@@ -21,9 +21,6 @@ from ftrace.lower.kernel import Kernel, axis_of, load_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node
 
-#: A row of fewer elements is not worth a work-group.
-SHORT_ROW = 64
-
 
 @dataclass(frozen=True)
 class Traits:
@@ -47,8 +44,13 @@ class Traits:
 
     @property
     def group(self) -> int:
-        """Work-items of a group that works on one row."""
+        """Lanes of a group that works on one row."""
         return min(2 * self.vector if self.cpu else 128, self.max_group)
+
+    @property
+    def short_row(self) -> int:
+        """A row of fewer elements is done by one lane."""
+        return max(self.vector, 8) if self.cpu else 64
 
     @property
     def enough(self) -> int:
@@ -63,8 +65,8 @@ class Launch:
     Attributes:
       roles: of each axis.
       lanes: work-items of a group that works on a row; 0 without groups.
-      barriers: loops in the work-items get a barrier, for a compiler that vectorises
-        over work-items.
+      barriers: reduces in the work-items get a barrier, for a compiler that
+        vectorises over work-items.
     """
 
     roles: dict[Node, str]
@@ -95,9 +97,9 @@ def choose_launch(
     points = prod(kernel.shape)
     longest = max((_count(loop) for _, loop in loops), default=0)
     along = any(_runs_along_memory(loop, axes, forms) for _, loop in loops)
-    if longest >= SHORT_ROW and (points < traits.enough or along):
+    if longest >= traits.short_row and (points < traits.enough or along):
         roles = dict.fromkeys(axes, "group")
-        return Launch(roles, _lanes(longest, traits), barriers=traits.clang)
+        return Launch(roles, _lanes(longest, traits))
     barriers = traits.clang and bool(loops) and not along
     return Launch(dict.fromkeys(axes, "item"), barriers=barriers)
 
@@ -106,16 +108,16 @@ def _launch_rows(kernel: Kernel, depth: int, traits: Traits) -> Launch:
     rows, inside = kernel.axes[:depth], kernel.axes[depth:]
     length = prod(axis_of(axis).size for axis in inside)
     count = prod(axis_of(axis).size for axis in rows)
-    if length < SHORT_ROW and count >= traits.units:
+    if length < traits.short_row and count >= traits.units:
         roles = dict.fromkeys(rows, "item") | dict.fromkeys(inside, "serial")
         return Launch(roles)
     roles = dict.fromkeys(rows, "group") | dict.fromkeys(inside, "lane")
-    return Launch(roles, _lanes(length, traits), barriers=traits.clang)
+    return Launch(roles, _lanes(length, traits))
 
 
 def _lanes(length: int, traits: Traits) -> int:
     """A power of two, at most the length."""
-    return min(traits.group, 1 << max(length.bit_length() - 1, 0))
+    return 1 << max(min(traits.group, length).bit_length() - 1, 0)
 
 
 def _reduce_loops(block: Sequence[Statement]) -> list[tuple[int, ReduceLoop]]:

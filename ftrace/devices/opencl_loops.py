@@ -6,14 +6,19 @@
     …
     for (int t9 = 0; t9 < 8; ++t9) { … }             and share the axis inside
 
-All work-items of a group run each loop equally often. PoCL, which runs a group as a
-loop over its work-items, vectorises that loop only where it is the innermost one; a
-barrier in a loop of ours makes it so (ten times faster).
+On a CPU a row is one work-item, and its lanes are the iterations of an innermost loop,
+which the compiler vectorises; what each lane sums up is in an array. (Work-items of a
+group that meet at barriers cost PoCL five times as much.)
+
+PoCL runs the work-items of a group in a loop and vectorises that loop only where it is
+the innermost one. A barrier in a loop of ours makes it so, and sums of columns twenty
+times faster: work-items without lanes get one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from math import prod
 
 import numpy as np
@@ -30,6 +35,10 @@ from ftrace.trace.graph import Node
 #: A sum longer than this is added up in blocks of `SUM_BLOCK`, for its rounding error.
 LONG_SUM = 1024
 SUM_BLOCK = 256
+#: Rows in a work-group of a CPU.
+ROWS_TOGETHER = 16
+
+BARRIER = "barrier(CLK_LOCAL_MEM_FENCE);"
 
 
 def write_loops(writer: Writer) -> Sizes:
@@ -41,7 +50,7 @@ class _Loops:
     """The state of one call of `write_loops`.
 
     Attributes:
-      equal: all work-items of the group are here, so that a barrier may stand.
+      cpu: the lanes of a group are iterations, not work-items.
       alone: inside a reduce that the lanes share: those inside are each lane's own.
       padding: conditions that a work-item beyond the end does not fulfil.
     """
@@ -53,7 +62,7 @@ class _Loops:
             writer.kernel, writer.block, writer.forms, writer.traits
         )
         self.roles = self.launch.roles
-        self.equal = self.launch.barriers
+        self.cpu = writer.traits.cpu
         self.alone = False
         self.padding: list[str] = []
 
@@ -63,11 +72,14 @@ class _Loops:
         return sizes
 
     def _open_group(self) -> Sizes:
-        lanes = self.launch.lanes
         axes = self.launch.axes("group")
+        count = prod(axis_of(axis).size for axis in axes)
+        if self.cpu:
+            self.writer.unflatten("get_global_id(0)", axes)
+            return (count,), (_divisor(count, ROWS_TOGETHER),)
+        lanes = self.launch.lanes
         self.writer.line("const int lid = get_local_id(0);")
         self.writer.unflatten("get_group_id(0)", axes)
-        count = prod(axis_of(axis).size for axis in axes)
         return (count * lanes,), (lanes,)
 
     def _open_items(self) -> Sizes:
@@ -125,20 +137,22 @@ class _Loops:
         whole, rest = divmod(prod(axis_of(r).size for r in ranges), lanes)
         if whole:
             at = writer.fresh("t")
-            with writer.braces(f"for (int {at} = 0; {at} < {whole}; ++{at})"):
+            head = f"for (int {at} = 0; {at} < {whole}; ++{at})"
+            with writer.braces(head), self._run_lanes(lanes):
                 writer.unflatten(f"{at} * {lanes} + lid", ranges)
                 body()
-                self._meet()
         if rest:
-            equal, self.equal = self.equal, False
-            with writer.braces(f"if (lid < {rest})"):
+            with self._run_lanes(rest):
                 writer.unflatten(f"{whole * lanes} + lid", ranges)
                 body()
-            self.equal = equal
 
-    def _meet(self) -> None:
-        if self.equal:
-            self.writer.line("barrier(CLK_LOCAL_MEM_FENCE);")
+    def _run_lanes(self, count: int) -> AbstractContextManager[None]:
+        """A block that the first `count` lanes run."""
+        if not self.cpu:
+            everyone = count == self.launch.lanes
+            return self.writer.braces("" if everyone else f"if (lid < {count})")
+        self.writer.line("#pragma nounroll")
+        return self.writer.braces(f"for (int lid = 0; lid < {count}; ++lid)")
 
     def _write_store(self, store: Store, depth: int) -> None:
         """A store outside some axes: one of the work-items that share it does it."""
@@ -146,7 +160,7 @@ class _Loops:
         outside = self.axes[depth:]
         guards = list(self.padding)
         guards += [f"{names[axis]} == 0" for axis in outside if roles[axis] == "item"]
-        if self.launch.lanes and not self._is_shared(depth):
+        if self.launch.lanes and not self.cpu and not self._is_shared(depth):
             guards.append("lid == 0")
         if guards:
             with self.writer.braces(f"if ({' && '.join(guards)})"):
@@ -161,12 +175,12 @@ class _Loops:
     # Reduces.
 
     def _write_reduce(self, loop: ReduceLoop, depth: int) -> None:
-        totals = [self._open_total(node) for node in loop.reduces]
         if self.launch.lanes and not self.alone and not self._is_shared(depth):
             self.alone = True
-            self._reduce_together(loop, totals, depth)
+            totals = self._reduce_together(loop, depth)
             self.alone = False
         else:
+            totals = [self._open_total(node) for node in loop.reduces]
             self._reduce_alone(loop, totals, depth)
         for node, total in zip(loop.reduces, totals, strict=True):
             self._close_total(node, total)
@@ -190,6 +204,10 @@ class _Loops:
         dtype = accumulator(node)
         text = combine(str(node.arg), dtype, total, value, self.writer.used)
         self.writer.line(f"{total} = {text};")
+
+    def _barrier(self) -> None:
+        if self.launch.barriers and not self.alone:
+            self.writer.line(BARRIER)
 
     def _reduce_body(self, loop: ReduceLoop, totals: Sequence[str], depth: int) -> None:
         self._write(loop.body, depth)
@@ -217,43 +235,67 @@ class _Loops:
                 parts = [self._open_total(node) for node in loop.reduces]
                 with writer.braces(writer.for_loop(last, first, stop)):
                     self._reduce_body(loop, parts, depth)
-                    self._meet()
+                    self._barrier()
                 for node, total, part in zip(loop.reduces, totals, parts, strict=True):
                     self._add_to(node, total, part)
         else:
             with writer.braces(writer.for_loop(last)):
                 self._reduce_body(loop, totals, depth)
-                self._meet()
+                self._barrier()
         writer.close_loops(len(outer))
 
-    def _reduce_together(self, loop: ReduceLoop, totals: list[str], depth: int) -> None:
-        """Each lane reduces its share; then a tree in local memory."""
+    def _reduce_together(self, loop: ReduceLoop, depth: int) -> list[str]:
+        """Each lane reduces its share; then a tree combines what they have."""
         ranges = loop.ranges
+        if self.cpu:
+            shares = [self._open_array(node) for node in loop.reduces]
+            totals = [f"{share}[lid]" for share in shares]
+        else:
+            totals = shares = [self._open_total(node) for node in loop.reduces]
         outer = ranges[:-1] if axis_of(ranges[-1]).size >= self.launch.lanes else ()
-        heads = [self.writer.for_loop(r) for r in outer]
-        self.writer.open_loops(heads)
-        self._share(
-            ranges[len(outer) :], lambda: self._reduce_body(loop, totals, depth)
-        )
+        self.writer.open_loops([self.writer.for_loop(r) for r in outer])
+        inner = ranges[len(outer) :]
+        self._share(inner, lambda: self._reduce_body(loop, totals, depth))
         self.writer.close_loops(len(outer))
-        for node, total in zip(loop.reduces, totals, strict=True):
-            self._reduce_lanes(node, total)
+        combine_lanes = self._combine_array if self.cpu else self._combine_items
+        return list(map(combine_lanes, loop.reduces, shares))
 
-    def _reduce_lanes(self, node: Node, total: str) -> None:
+    def _open_array(self, node: Node) -> str:
+        """The total of each lane, in an array."""
+        name = self.writer.fresh("s")
+        dtype = accumulator(node)
+        self.writer.line(f"{C_TYPES[dtype]} {name}[{self.launch.lanes}];")
+        with self._run_lanes(self.launch.lanes):
+            self.writer.line(f"{name}[lid] = {literal(_identity(node, dtype), dtype)};")
+        return name
+
+    def _combine_array(self, node: Node, array: str) -> str:
+        step = self.launch.lanes // 2
+        while step:
+            with self._run_lanes(step):
+                self._add_to(node, f"{array}[lid]", f"{array}[lid + {step}]")
+            step //= 2
+        total = self.writer.fresh("s")
+        c_type = C_TYPES[accumulator(node)]
+        self.writer.line(f"const {c_type} {total} = {array}[0];")
+        return total
+
+    def _combine_items(self, node: Node, total: str) -> str:
+        """The lanes' totals are combined in local memory."""
         writer, lanes = self.writer, self.launch.lanes
         if lanes == 1:
-            return
+            return total
         shared, step = writer.fresh("w"), writer.fresh("t")
         writer.local.append(f"__local {C_TYPES[accumulator(node)]} {shared}[{lanes}];")
         writer.line(f"{shared}[lid] = {total};")
-        writer.line("barrier(CLK_LOCAL_MEM_FENCE);")
-        with writer.braces(
-            f"for (int {step} = {lanes // 2}; {step} > 0; {step} >>= 1)"
-        ):
+        writer.line(BARRIER)
+        head = f"for (int {step} = {lanes // 2}; {step} > 0; {step} >>= 1)"
+        with writer.braces(head):
             with writer.braces(f"if (lid < {step})"):
                 self._add_to(node, f"{shared}[lid]", f"{shared}[lid + {step}]")
-            writer.line("barrier(CLK_LOCAL_MEM_FENCE);")
+            writer.line(BARRIER)
         writer.line(f"{total} = {shared}[0];")
+        return total
 
 
 def accumulator(node: Node) -> np.dtype[np.generic]:

@@ -26,31 +26,32 @@ _RECORD_BYTES = 4096
 _names: dict[int, Any] = {}
 
 
-def name_processor(device: Any) -> bool:
+def name_processor(device: Any) -> str:
     """Gives PoCL a processor that its LLVM knows, if it found none itself.
 
     Args:
       device: of pyopencl.
 
     Returns:
-      whether the name was changed.
+      the name that was given, or nothing where there was no need. PoCL's cache of
+      compiled kernels does not know of it: a build option must tell it.
 
     Raises:
       DeviceError: the name must be changed, and this build of PoCL is unknown.
     """
     if "PoCL" not in device.version or not device.version.endswith("-generic"):
-        return False
+        return ""
     if device.int_ptr in _names:
-        return False
+        return _names[device.int_ptr].value.decode()
     if platform.machine() != "x86_64" or not os.path.exists("/proc/self/mem"):
         raise _refused(device)
     field = _find_name(device.int_ptr)
     if field is None:
         raise _refused(device)
-    name = ctypes.create_string_buffer(_instruction_set().encode())
-    _names[device.int_ptr] = name
-    ctypes.c_void_p.from_address(field).value = ctypes.addressof(name)
-    return True
+    name = _instruction_set()
+    text = _names[device.int_ptr] = ctypes.create_string_buffer(name.encode())
+    ctypes.c_void_p.from_address(field).value = ctypes.addressof(text)
+    return name
 
 
 def _refused(device: Any) -> DeviceError:

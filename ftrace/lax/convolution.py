@@ -44,7 +44,7 @@ def conv_general_permutations(
       dimension_numbers: three strings such as ("NCHW", "OIHW", "NCHW").
 
     Raises:
-      ValueRangeError: a letter is missing or stands twice, or the spatial letters differ.
+      ValueRangeError: a letter is missing or stands twice, or the axes differ.
     """
     lhs, rhs, out = dimension_numbers
     roles = (("N", "C"), ("O", "I"), ("N", "C"))
@@ -89,7 +89,7 @@ def conv_dimension_numbers(
     if dimension_numbers is None:
         order = tuple(range(ndim))
         return ConvDimensionNumbers(order, order, order)
-    specs = tuple(dimension_numbers)
+    specs: tuple[Any, ...] = tuple(dimension_numbers)
     if len(specs) != 3 or not all(isinstance(spec, str) for spec in specs):
         raise ArgumentError(
             "convolution: dimension_numbers must be three strings such as ('NHWC', "
@@ -357,7 +357,7 @@ def conv_general_dilated_patches(
     precision: PrecisionLike = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """The patches that a convolution sees, as features: input feature first, then space.
+    """The patches that a convolution sees, as features: input feature, then space.
 
     Arguments are those of `conv_general_dilated`; `filter_shape` is the kernel's space.
     """
@@ -367,8 +367,9 @@ def conv_general_dilated_patches(
     count = int(np.prod(shape))
     channels = x.shape[axes.lhs_spec[1]]
     # A kernel that is an identity picks each element of the window.
-    identity = np.eye(count, dtype=x.dtype).reshape((count, 1, *shape))
-    kernel = np.tile(identity, (channels, *[1] * (len(shape) + 1)))
+    identity: Any = np.eye(count, dtype=x.dtype)
+    identity = identity.reshape((count, 1, *shape))
+    kernel: Any = np.tile(identity, (channels, *[1] * (len(shape) + 1)))
     places = np.argsort(axes.rhs_spec)
     return conv_general_dilated(
         x, kernel.transpose(places), window_strides, padding, lhs_dilation,

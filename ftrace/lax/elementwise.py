@@ -57,7 +57,7 @@ def check_dtypes(name: str, *operands: Value) -> np.dtype[Any]:
     dtype = strong[0]
     same = all(other == dtype for other in strong)
     if not same or any(_kind(a.dtype) != _kind(dtype) for a in avals if a.weak_type):
-        names = ", ".join(aval.dtype.name for aval in avals)
+        names = ", ".join(f"{aval.dtype}" for aval in avals)
         raise DtypeError(
             f"lax.{name} requires operands of one dtype, got {names}; convert one of "
             "them, or use the function of ftrace.numpy, which promotes"
@@ -101,7 +101,7 @@ def _binary(name: str, op: Primitive, kinds: str = "") -> Callable[[Value, Value
         dtype = check_dtypes(name, x, y)
         if kinds and dtypes.kind(dtype) not in kinds:
             raise DtypeError(
-                f"lax.{name} is not defined for {dtype.name}; convert the operands"
+                f"lax.{name} is not defined for {dtype}; convert the operands"
             )
         _check_ranks(name, x, y)
         return apply_elementwise(op, x, y)
@@ -240,7 +240,7 @@ def pow(x: Value, y: Value) -> Any:
     base, exponent = aval_of(x), aval_of(y)
     if not dtypes.is_inexact(base.dtype):
         raise DtypeError(
-            f"lax.pow requires a float or complex base, got {base.dtype.name}; convert "
+            f"lax.pow requires a float or complex base, got {base.dtype}; convert "
             "it, or use ftrace.numpy.power"
         )
     if dtypes.is_integer(exponent.dtype):
@@ -326,15 +326,19 @@ def select_n(which: Value, *cases: Value) -> Any:
     check_dtypes("select", *cases)
     number = as_value(which)
     shapes = [aval_of(case).shape for case in cases]
-    if any(shape != shapes[0] for shape in shapes):
+    first = shapes[0]
+    if any(shape != first for shape in shapes):
         raise ShapeError(f"lax.select: cases must have one shape, got {shapes}")
-    if number.shape not in ((), shapes[0]):
+    if number.shape not in ((), first):
         raise ShapeError(
-            f"lax.select: the predicate must be a scalar or have the shape {shapes[0]} "
-            f"of the cases, got {number.shape}"
+            f"lax.select: the predicate must be a scalar or have the shape {first} of "
+            f"the cases, got {number.shape}"
         )
-    if number.dtype == dtypes.bool_ and len(cases) <= 2:
-        return choose(number, cases[-1], cases[0]) if cases[1:] else as_value(cases[0])
+    by_bool = number.dtype == dtypes.bool_
+    if by_bool and len(cases) == 1:
+        return as_value(cases[0])
+    if by_bool and len(cases) == 2:
+        return choose(number, cases[1], cases[0])
     if number.dtype != dtypes.int32:
         raise DtypeError(
             f"lax.select: with {len(cases)} cases the selector must be int32"
@@ -381,8 +385,8 @@ def bitcast_convert_type(operand: Value, new_dtype: Any) -> Any:
     for dtype in (x.dtype, target):
         if dtypes.kind(dtype) in "bc":
             raise DtypeError(
-                f"lax.bitcast_convert_type is not defined between {x.dtype.name} and "
-                f"{target.name}"
+                f"lax.bitcast_convert_type is not defined between {x.dtype} and "
+                f"{target}"
             )
     old, new = x.dtype.itemsize, target.itemsize
     if old > new:
@@ -414,6 +418,8 @@ def _join_bits(x: Any, count: int, whole: np.dtype[Any]) -> Any:
     bits = x if x.dtype == part else bind(p.bitcast, x, arg=part)
     bits = cast(bits, whole)
     last = x.ndim - 1
-    shifts = apply_elementwise(p.mul, iota(whole, x.shape, last), full((), 8 * width, whole))
+    shifts = apply_elementwise(
+        p.mul, iota(whole, x.shape, last), full((), 8 * width, whole)
+    )
     placed = bind(p.shift_left, bits, shifts)
     return drop_axes(bind(reduce_sum_p, placed, arg=(last,)), (last,))

@@ -40,8 +40,12 @@ _OF_BOOLS = {p.bit_and: MINIMUM, p.bit_or: MAXIMUM}
 def recognise(computation: Callable[..., Any], dtype: np.dtype[Any]) -> Monoid | None:
     """The reduction of this dtype that repeats the function; None if it is another."""
     scalar = ShapedArray.of((), dtype)
+
+    def combined(a: Any, b: Any) -> list[Any]:
+        return [computation(a, b)]
+
     try:
-        graph = trace("reduce", lambda a, b: [computation(a, b)], [scalar, scalar])
+        graph = trace("reduce", combined, [scalar, scalar])
     except (FtraceError, TypeError, ValueError):
         return None  # it takes something else than two scalars
     (result,) = graph.outputs

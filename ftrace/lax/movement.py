@@ -1,4 +1,4 @@
-"""Shapes and positions under JAX's `lax` names: broadcast, reshape, pad, iota, …"""
+"""Shapes and positions under JAX's `lax` names: broadcast, reshape, pad, iota."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def broadcast_in_dim(
     """
     x = as_value(operand)
     target = check_shape(shape, "lax.broadcast_in_dim")
-    places = canonical_axes(tuple(broadcast_dimensions), len(target), "broadcast_in_dim")
+    places = canonical_axes(
+        tuple(broadcast_dimensions), len(target), "broadcast_in_dim"
+    )
     if len(places) != x.ndim or list(places) != sorted(places):
         raise ShapeError(
             f"lax.broadcast_in_dim: broadcast_dimensions {places} must name an axis of "
@@ -139,8 +141,8 @@ def collapse(
     low, high, _ = slice(start_dimension, stop_dimension).indices(x.ndim)
     if low >= high:
         raise ShapeError(
-            f"lax.collapse: axes {start_dimension} to {stop_dimension} of {x.shape} are "
-            "none"
+            f"lax.collapse: there are no axes from {start_dimension} to "
+            f"{stop_dimension} of {x.shape}"
         )
     merged = prod(x.shape[low:high])
     return moves.reshape(x, (*x.shape[:low], merged, *x.shape[high:]))
@@ -255,8 +257,8 @@ def split(operand: Value, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     parts = check_shape(sizes, "lax.split")
     if sum(parts) != x.shape[place] or any(n < 0 for n in parts):
         raise ShapeError(
-            f"lax.split: the sizes {parts} must add up to {x.shape[place]}, the size of "
-            f"axis {place} of {x.shape}"
+            f"lax.split: the sizes {parts} must add up to {x.shape[place]}, the size "
+            f"of axis {place} of {x.shape}"
         )
     found: list[Any] = []
     start = 0
@@ -290,7 +292,9 @@ def pad(
         raise ShapeError(
             f"lax.pad: padding_value must be a scalar, got {aval_of(padding_value)!r}"
         )
-    config = [tuple(static_int(n, "lax.pad: each count") for n in c) for c in padding_config]
+    config = [
+        tuple(static_int(n, "lax.pad: each count") for n in c) for c in padding_config
+    ]
     if len(config) != x.ndim or any(len(c) != 3 or c[2] < 0 for c in config):
         raise ShapeError(
             f"lax.pad: padding_config must hold for each axis of {x.shape} a triple "
@@ -312,18 +316,25 @@ def pad(
     return moves.shrink(result, tuple(bounds))
 
 
+def is_number(value: Value) -> bool:
+    """Is it a number of Python or NumPy, and no array?"""
+    return isinstance(value, (bool, int, float, complex, np.generic))
+
+
 def _is_zero(value: Value) -> bool:
     """Is it a Python or NumPy number that equals positive zero?"""
-    if not isinstance(value, (bool, int, float, complex, np.generic)):
-        return False
-    return not np.asarray(value).tobytes().strip(b"\0")
+    return is_number(value) and not np.asarray(value).tobytes().strip(b"\0")
 
 
 # New arrays.
 
 
 def full(
-    shape: Sequence[int], fill_value: Value, dtype: Dtype = None, *, sharding: Any = None
+    shape: Sequence[int],
+    fill_value: Value,
+    dtype: Dtype = None,
+    *,
+    sharding: Any = None,
 ) -> Any:
     """A scalar at every position.
 
@@ -334,10 +345,12 @@ def full(
     if aval.shape != ():
         raise ShapeError(f"lax.full: fill_value must be a scalar, got {aval!r}")
     weak = aval.weak_type and dtype is None
-    wanted = aval.dtype if dtype is None else dtypes.canonicalize(dtypes.as_dtype(dtype))
+    wanted = (
+        aval.dtype if dtype is None else dtypes.canonicalize(dtypes.as_dtype(dtype))
+    )
     target = check_shape(shape, "lax.full")
-    if isinstance(fill_value, (bool, int, float, complex, np.generic)):
-        value = fill_value.item() if isinstance(fill_value, np.generic) else fill_value
+    if is_number(fill_value):
+        value: Any = np.asarray(fill_value).item()
         if wanted != aval.dtype:
             value = cast(value, wanted)
         else:

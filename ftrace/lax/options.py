@@ -1,4 +1,4 @@
-"""The enumerations and tuples by which JAX programs choose among forms of operations."""
+"""The enumerations and tuples by which JAX programs choose forms of operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions under JAX's `lax` names: reduce, reduce_sum, argmax, cumsum, …"""
+"""Reductions under JAX's `lax` names: reduce, reduce_sum, argmax, cumsum."""
 
 from __future__ import annotations
 
@@ -142,7 +142,10 @@ def reduce(
     totals = _fold([_leading(v, axes) for v in values], combine)
     if totals is None:
         kept = [n for a, n in enumerate(values[0].shape) if a not in axes]
-        nothing = [elementwise(p.add, _zeros(kept, v.dtype), s) for v, s in zip(values, starts, strict=True)]
+        nothing = [
+            elementwise(p.add, _zeros(kept, v.dtype), s)
+            for v, s in zip(values, starts, strict=True)
+        ]
         return tree.unflatten(treedef, nothing)
     return tree.unflatten(treedef, combine([as_value(s) for s in starts], totals))
 
@@ -214,7 +217,7 @@ def _position(
     if dtypes.is_complex(x.dtype) or not dtypes.is_integer(dtype):
         raise DtypeError(
             f"lax.{name} requires a real operand and an integer index_dtype, got "
-            f"{aval_of(x)!r} and {dtype.name}"
+            f"{aval_of(x)!r} and {dtype}"
         )
     place = canonical_axis(axis, x.ndim, f"lax.{name}")
     if x.shape[place] == 0:
@@ -231,7 +234,11 @@ def _cumulative(name: str, monoid: Monoid, doc: str) -> Callable[..., Any]:
         x = as_value(operand)
         place = canonical_axis(axis, x.ndim, f"lax.{name}")
         return run_fused(
-            scan_with, [x], primitive=monoid.reduction, axis=place, reverse=bool(reverse)
+            scan_with,
+            [x],
+            primitive=monoid.reduction,
+            axis=place,
+            reverse=bool(reverse),
         )
 
     function.__name__ = function.__qualname__ = name

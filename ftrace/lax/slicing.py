@@ -52,7 +52,9 @@ def slice(
     x = as_value(operand)
     starts = check_shape(tuple(start_indices), "lax.slice")
     limits = check_shape(tuple(limit_indices), "lax.slice")
-    steps = (1,) * x.ndim if strides is None else check_shape(tuple(strides), "lax.slice")
+    steps = (
+        (1,) * x.ndim if strides is None else check_shape(tuple(strides), "lax.slice")
+    )
     if not len(starts) == len(limits) == len(steps) == x.ndim:
         raise ShapeError(
             f"lax.slice: one start, limit and stride per axis of {x.shape} are "
@@ -87,7 +89,9 @@ def slice_in_dim(
     return slice(x, starts, limits, steps)
 
 
-def index_in_dim(operand: Value, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+def index_in_dim(
+    operand: Value, index: int, axis: int = 0, keepdims: bool = True
+) -> Any:
     """One position along one axis.
 
     Raises:
@@ -118,8 +122,9 @@ def _starts(
     negative: bool | Sequence[bool],
 ) -> list[Any]:
     """Per axis the first position as a Python int where it is known, else a scalar."""
+    parts: list[Any]
     if isinstance(start_indices, (list, tuple)):
-        parts = list(start_indices)
+        parts = [*start_indices]  # pyright: ignore[reportUnknownArgumentType]
     else:
         vector = as_value(start_indices)
         if vector.ndim != 1:
@@ -139,8 +144,8 @@ def _starts(
 
 def _start(name: str, start: Any, size: int, length: int, wrap: bool) -> Any:
     last = size - length
-    if isinstance(start, np.integer) or (current_scope() is None and _on_host(start)):
-        start = int(start)  # eager code: a slice is a view
+    if _is_known(start):
+        start = int(start)  # so that the slice is a view
     if type(start) is int:
         start = start + size if wrap and start < 0 else start
         return min(max(start, 0), last)
@@ -161,10 +166,11 @@ def _start(name: str, start: Any, size: int, length: int, wrap: bool) -> Any:
     return elementwise(p.minimum, value, last)
 
 
-def _on_host(value: Any) -> bool:
-    """Is it an integer scalar that can be read without waiting?"""
-    scalar = isinstance(value, Array) and value.shape == () and value.memory.host
-    return scalar and dtypes.is_integer(value.dtype)
+def _is_known(value: Any) -> bool:
+    """Is it an integer that can be read without waiting, in eager code?"""
+    if isinstance(value, Array) and value.shape == () and value.memory.host:
+        return current_scope() is None and dtypes.is_integer(value.dtype)
+    return isinstance(value, np.integer)
 
 
 def dynamic_slice(
@@ -271,7 +277,11 @@ def dynamic_update_slice(
     check_dtypes("dynamic_update_slice", x, part)
     sizes = _checked_sizes("lax.dynamic_update_slice: update", x, part.shape)
     starts = _starts(
-        "lax.dynamic_update_slice", start_indices, x.shape, sizes, allow_negative_indices
+        "lax.dynamic_update_slice",
+        start_indices,
+        x.shape,
+        sizes,
+        allow_negative_indices,
     )
     pairs = enumerate(zip(sizes, x.shape, strict=True))
     axes = tuple(a for a, (n, m) in pairs if n != m)
@@ -280,9 +290,7 @@ def dynamic_update_slice(
     if part.size == 0:
         return x
     block = tuple(sizes[a] for a in axes)
-    indices = [
-        _positions(starts[a], block, i) for i, a in enumerate(axes)
-    ]
+    indices = [_positions(starts[a], block, i) for i, a in enumerate(axes)]
     rest = tuple(a for a in range(x.ndim) if a not in axes)
     part = moves.permute(part, axes + rest)
     return bind(scatter_p, x, part, *indices, arg=(axes, "set"))

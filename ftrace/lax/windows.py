@@ -43,7 +43,9 @@ def padtype_to_pads(
         )
     pads: list[tuple[int, int]] = []
     for n, window, step in zip(in_shape, window_shape, window_strides, strict=True):
-        total = max((-(-n // step) - 1) * step + window - n, 0) if kind != "VALID" else 0
+        total = (
+            max((-(-n // step) - 1) * step + window - n, 0) if kind != "VALID" else 0
+        )
         low = total - total // 2 if kind == "SAME_LOWER" else total // 2
         pads.append((low, total - low))
     return pads
@@ -116,7 +118,9 @@ def reduce_window(
     x = as_value(operand)
     dtype = check_dtypes("reduce_window", x, init_value)
     if aval_of(init_value).shape != ():
-        raise ShapeError(f"{name}: init_value must be a scalar: {aval_of(init_value)!r}")
+        raise ShapeError(
+            f"{name}: init_value must be a scalar: {aval_of(init_value)!r}"
+        )
     monoid = recognise(computation, dtype)
     if monoid is None:
         raise ArgumentError(

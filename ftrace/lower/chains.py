@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Final
 
-from ftrace.lower.index import ALWAYS, flatten_index, range_index, source_index
+from ftrace.lower.index import (
+    ALWAYS,
+    Index,
+    Valid,
+    flatten_index,
+    range_index,
+    source_index,
+)
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p
@@ -148,33 +155,47 @@ def _keeps_order(x: Node) -> Node | None:
     return reshape(x.src[0], x.shape) if kept == sorted(kept) else None
 
 
-#: How far down a chain is followed.
-_DEPTH = 8
+#: How far down a chain is followed: so many movements, and so many reshapes, as each
+#: of those that does not merge with the next makes the index more complicated.
+_DEPTH = 6
+_RESHAPES = 2
+
+
+def _chain_below(x: Node) -> list[Node]:
+    """The movements from `x` down to the loads, as far as they are followed."""
+    chain: list[Node] = []
+    reshapes = 0
+    node = x
+    while node.op.family == "movement" and len(chain) < _DEPTH:
+        reshapes += node.op is reshape_p
+        if reshapes > _RESHAPES:
+            break
+        chain.append(node)
+        node = node.src[0]
+    return chain
 
 
 def _contiguous_root(x: Node) -> Node | None:
-    """The node below a chain whose elements `x` has, all of them, in their order."""
-    chain = [x]
-    candidates = 0
-    while len(chain) < _DEPTH and chain[-1].src[0].op.family == "movement":
-        chain.append(chain[-1].src[0])
-    roots = {n.src[0] for n in chain[1:] if n.src[0].size == x.size}
+    """The lowest node of a chain whose elements `x` has, all of them, in their order."""
+    chain = _chain_below(x)
+    # A permute that moves elements is undone by no reshape, nor the other way round.
+    if len(chain) == 2 and {n.op for n in chain} == {reshape_p, permute_p}:
+        return None
+    roots = [n.src[0] for n in chain[1:] if n.src[0].size == x.size]
     if not roots:
         return None
-    candidates = len(roots)
-    ranges = tuple(range_index(i, n) for i, n in enumerate(x.shape))
-    position = flatten_index(ranges, x.shape)
-    indices, valid = ranges, ALWAYS
+    indices: tuple[Index, ...] = tuple(range_index(i, n) for i, n in enumerate(x.shape))
+    position = flatten_index(indices, x.shape)
+    valid: Valid | None = ALWAYS
     found: Node | None = None
     for node in chain:
         indices, valid = source_index(node, indices, valid)
         source = node.src[0]
-        if valid != ALWAYS or candidates == 0:
-            break
-        if source in roots:
-            candidates -= 1
+        if source in roots and valid == ALWAYS:
             if flatten_index(indices, source.shape) == position:
                 found = source
+            if source is roots[-1]:
+                break
     return None if found is None else reshape(found, x.shape)
 
 

@@ -1,21 +1,24 @@
-"""Kernels in the operations and dtypes that a device has.
+"""Kernels in the terms that machines have: reals of 32 or 64 bits, plain arithmetic.
 
-    split_complex   complex values become pairs of real ones
-    widen_halves    16-bit floats are computed in float32, and rounded when stored
-    decompose       functions become plain arithmetic (lower/math)
+    split_complex         complex values become pairs of reals, interleaved in memory
+    widen_half            16-bit floats are computed in float32 and rounded when stored
+    decompose_functions   exp, sin, … become the arithmetic of `lower/math`
 
-Each is a pure function from kernel to kernel.
+Each pass is a pure function from kernel to kernel, linear in its expressions. Nodes are
+interned, so that what two expressions share is computed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import GraphError
-from ftrace.lower.complex import PARTS, REAL, Pair
 from ftrace.lower.kernel import (
     INDEX,
     BufferSpec,
@@ -27,229 +30,316 @@ from ftrace.lower.kernel import (
     param_p,
     range_p,
     reduce,
-    reduce_p,
 )
-from ftrace.lower.math import decompose
-from ftrace.lower.math.term import Term
-from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node, constant_value, inherited_origin, make_node
-from ftrace.trace.primitives.elementwise import add, cast, mul, ne, real_dtype, select
+from ftrace.lower.math.basic import nextafter
+from ftrace.lower.math.complex import COMPLEX, Complex, absolute, choose
+from ftrace.lower.math.decompose import decompose
+from ftrace.lower.math.floats import format_of, integer_to_float
+from ftrace.lower.math.term import (
+    Term,
+    apply,
+    bitcast,
+    eq,
+    ne,
+    number,
+    round_even,
+    select,
+)
+from ftrace.lower.math.term import cast as convert
+from ftrace.lower.math.trigonometry import sin_cos_pi
+from ftrace.trace.graph import (
+    Node,
+    constant_value,
+    inherited_origin,
+    make_node,
+)
+from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const, const_p
 
-HALVES = (dtypes.float16, dtypes.bfloat16)
-# What only moves bits, and keeps the dtype of a 16-bit float.
-_MOVES = ("bitcast", "nextafter")
+Dtype = np.dtype[Any]
 
-
-#: What a processor has instructions for.
-PLAIN = frozenset(
-    "add sub mul div rem max min neg abs floor ceil trunc round sqrt fma eq ne lt le gt "
-    "ge and or xor not shl shr sar popcount select cast bitcast mul_zero is_finite "
-    "copy stop_gradient".split()
-)
+#: What processors have instructions for.
+PLAIN: frozenset[str] = frozenset((
+    "add", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "floor", "ceil",
+    "trunc", "round", "sqrt", "fma", "eq", "ne", "lt", "le", "gt", "ge", "and", "or",
+    "xor", "not", "shl", "shr", "sar", "popcount", "select", "cast", "bitcast",
+    "mul_zero", "is_finite", "copy", "stop_gradient",
+))  # fmt: skip
 
 
 def legalize(kernel: Kernel, supported: Collection[str] | None = None) -> Kernel:
-    """The kernel in the operations of a device.
+    """The kernel without complex numbers, 16-bit arithmetic and foreign functions.
 
     Args:
-      kernel: any kernel.
-      supported: names of the elementwise operations that the device has; `PLAIN`
-        by default.
+      kernel: as lowering made it.
+      supported: names of the operations that the device has, `PLAIN` by default;
+        others are decomposed where `DECOMPOSITIONS` has them.
 
-    Returns:
-      A kernel without complex values, with 16-bit floats in loads, stores and casts
-      only, and with no other operations.
+    Raises:
+      GraphError: a complex value is combined in a way that pairs cannot express.
     """
-    return _decomposed(widen_halves(split_complex(kernel)), frozenset(supported or PLAIN))
+    kernel = widen_half(split_complex(kernel))
+    return decompose_functions(kernel, PLAIN if supported is None else supported)
 
 
-def _decomposed(kernel: Kernel, supported: frozenset[str]) -> Kernel:
+def decompose_functions(kernel: Kernel, supported: Collection[str]) -> Kernel:
+    """Before: exp(v). After: the polynomial, where exp is not supported."""
     roots = [e for store in kernel.stores for e in store.expressions]
-    done = dict(zip(roots, decompose(roots, supported), strict=True))
-    return _with_stores(kernel, done, kernel.buffers)
+    found = dict(zip(roots, decompose(roots, supported), strict=True))
+    return replace(kernel, stores=tuple(_replaced(s, found) for s in kernel.stores))
 
 
-def _with_stores(
-    kernel: Kernel, new: dict[Node, Node], buffers: tuple[BufferSpec, ...]
-) -> Kernel:
-    stores = tuple(
-        Store(
-            s.buffer, new[s.index], new[s.value],
-            None if s.valid is None else new[s.valid], s.combine,
-        )
-        for s in kernel.stores
-    )  # fmt: skip
-    return replace(kernel, stores=stores, buffers=buffers)
+def _replaced(store: Store, new: Mapping[Node, Node]) -> Store:
+    valid = None if store.valid is None else new[store.valid]
+    return replace(store, index=new[store.index], value=new[store.value], valid=valid)
 
 
 # Complex numbers.
 
 
-def _is_complex(node: Node) -> bool:
-    return dtypes.is_complex(node.dtype)
-
-
 def split_complex(kernel: Kernel) -> Kernel:
-    """Complex values become pairs.
+    """Complex expressions as pairs; a complex buffer as a real one of twice the size.
 
-    load c64[n], i          ->  load f32[2n], 2·i  and  load f32[2n], 2·i + 1
-    exp(x + iy)             ->  exp(x)·cos(y)  and  exp(x)·sin(y)
-    buffer[i] = x + iy      ->  buffer[2·i] = x;  buffer[2·i + 1] = y
+    Before: buffer0:c64[i] = mul(load(buffer1:c64, i), z)
+    After:  buffer0:f32[2i] = …; buffer0:f32[2i + 1] = …
     """
-    if not any(dtypes.is_complex(b.dtype) for b in kernel.buffers) and not any(
-        _is_complex(n) for n in kernel.nodes
-    ):
+    nodes = kernel.nodes
+    types = {n.dtype for n in nodes} | {spec.dtype for spec in kernel.buffers}
+    if not any(map(dtypes.is_complex, types)):
         return kernel
-    plain: dict[Node, Node] = {}
-    pairs: dict[Node, Pair] = {}
+    values: dict[Node, Node | Complex] = {}
     with inherited_origin() as take:
-        for node in kernel.nodes:
+        for node in nodes:
             take(node)
-            if node.op is param_p:
-                continue
-            if _is_complex(node):
-                pairs[node] = _pair(node, plain, pairs)
-            else:
-                plain[node] = _real(node, plain, pairs)
-        stores: list[Store] = []
-        for store in kernel.stores:
-            index = plain[store.index]
-            valid = None if store.valid is None else plain[store.valid]
-            if not _is_complex(store.value):
-                value = plain[store.value]
-                stores.append(Store(store.buffer, index, value, valid, store.combine))
-                continue
-            if store.combine not in ("", "add"):
-                raise GraphError(f"scatter of complex numbers: {store.combine}")
-            first = mul(index, const(2, INDEX))
-            second = add(first, const(1, INDEX))
-            pair = pairs[store.value]
-            for at, part in zip((first, second), pair, strict=True):
-                stores.append(Store(store.buffer, at, part.node, valid, store.combine))
-    buffers = tuple(_real_spec(spec) for spec in kernel.buffers)
+            values[node] = _split(node, values)
+        stores = [s for store in kernel.stores for s in _split_store(store, values)]
+    buffers = tuple(map(_real_spec, kernel.buffers))
     return replace(kernel, stores=tuple(stores), buffers=buffers)
 
 
 def _real_spec(spec: BufferSpec) -> BufferSpec:
     if not dtypes.is_complex(spec.dtype):
         return spec
-    return BufferSpec(real_dtype(spec.dtype), 2 * spec.size, spec.written)
+    return replace(spec, dtype=ew.real_dtype(spec.dtype), size=2 * spec.size)
 
 
-def _pair(node: Node, plain: dict[Node, Node], pairs: dict[Node, Pair]) -> Pair:
-    """The parts of a complex expression."""
-    part = real_dtype(node.dtype)
-    op, src = node.op, node.src
-    if op is const_p:
-        value = constant_value(node)
-        return Pair(Term(const(value.real, part)), Term(const(value.imag, part)))
-    if op is load_p:
-        buffer: Any = src[0].arg
-        view = param(buffer, part, 2 * src[0].size)
-        first = mul(plain[src[1]], const(2, INDEX))
-        second = add(first, const(1, INDEX))
-        valid = plain[src[2]] if len(src) == 3 else None
-        return Pair(Term(load(view, first, valid)), Term(load(view, second, valid)))
-    if op is reduce_p:
-        if node.arg != "add":
-            raise GraphError(f"a reduce of complex numbers by {node.arg}")
-        x = pairs[src[0]]
-        return Pair(*[Term(reduce("add", p.node, src[1:])) for p in x])
-    if op.name == "complex":
-        return Pair(Term(plain[src[0]]), Term(plain[src[1]]))
-    if op.name == "select":
-        chosen, x, y = plain[src[0]], pairs[src[1]], pairs[src[2]]
-        parts = zip(x, y, strict=True)
-        return Pair(*[Term(select(chosen, a.node, b.node)) for a, b in parts])
-    if op.name == "cast":
-        if src[0] in pairs:
-            return Pair(*[Term(cast(p.node, part)) for p in pairs[src[0]]])
-        return Pair(Term(cast(plain[src[0]], part)), Term(const(0, part)))
-    formula = PARTS.get(op.name)
-    if formula is None:
-        raise GraphError(f"{op.name} of complex numbers")
-    return formula(*[pairs[s] for s in src])
+def _split(node: Node, values: Mapping[Node, Node | Complex]) -> Node | Complex:
+    src = [values[s] for s in node.src]
+    is_complex = dtypes.is_complex(node.dtype)
+    if not is_complex and not any(isinstance(s, Complex) for s in src):
+        plain = cast("tuple[Node, ...]", tuple(src))
+        return _rebuilt(node, plain)
+    rule = _STRUCTURAL.get(node.op.name)
+    if rule is not None:
+        return rule(node, src)
+    function = COMPLEX.get(node.op.name)
+    if function is None:
+        raise GraphError(f"{node!r} has no meaning on complex numbers", node.origin)
+    result = function(*src)
+    return result if isinstance(result, Complex) else result.node
 
 
-def _real(node: Node, plain: dict[Node, Node], pairs: dict[Node, Pair]) -> Node:
-    """A real expression; of complex operands or not."""
-    if not any(s in pairs for s in node.src):
-        src = tuple(plain.get(s, s) for s in node.src)
-        return make_node(node.op, node.aval, src, node.arg)
-    if node.op.name == "cast":
-        x = pairs[node.src[0]]
-        if node.dtype != dtypes.bool_:
-            return cast(x.re.node, node.dtype)
-        zero = const(0, x.re.dtype)
-        return (Term(ne(x.re.node, zero)) | Term(ne(x.im.node, zero))).node
-    formula = REAL.get(node.op.name)
-    if formula is None:
-        raise GraphError(f"{node.op.name} of complex numbers")
-    return formula(*[pairs[s] for s in node.src]).node
+def _rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
+    """The node over new sources; the aval stays, as a kernel operation's does."""
+    return node if src == node.src else make_node(node.op, node.aval, src, node.arg)
+
+
+def _split_const(node: Node, src: list[Any]) -> Complex:
+    value = constant_value(node)
+    real = ew.real_dtype(node.dtype)
+    re, im = (const(part, real, node.shape) for part in (value.real, value.imag))
+    return Complex(Term(re), Term(im))
+
+
+def _split_param(node: Node, src: list[Any]) -> Node:
+    return param(cast(int, node.arg), ew.real_dtype(node.dtype), 2 * node.size)
+
+
+def _split_load(node: Node, src: list[Any]) -> Complex:
+    buffer, index, *valid = src
+    parts = (load(buffer, _part_index(index, part), *valid) for part in (0, 1))
+    return Complex(*map(Term, parts))
+
+
+def _part_index(index: Node, part: int) -> Node:
+    """2·index + part."""
+    if index.op is const_p:
+        return const(2 * int(constant_value(index)) + part, INDEX)
+    doubled = Term(index) * 2
+    return (doubled + part).node if part else doubled.node
+
+
+def _split_reduce(node: Node, src: list[Any]) -> Complex:
+    value, ranges = src[0], tuple(src[1:])
+    if node.arg == "mul":
+        return _reduce_product(value, ranges)
+    if node.arg != "add":
+        raise GraphError(f"complex numbers have no {node.arg}: {node!r}", node.origin)
+    parts = (reduce("add", part.node, ranges) for part in value)
+    return Complex(*map(Term, parts))
+
+
+def _reduce_product(value: Complex, ranges: tuple[Node, ...]) -> Complex:
+    """The product of the lengths, turned by the sum of the angles.
+
+    An angle is an integer of the float's width: a whole turn is its whole range, so
+    that the sum wraps around exactly, and half a turn (-1) is exact. An angle is
+    rounded to 2^-fraction half turns, which is what a product's rounding costs too.
+    """
+    length = absolute(value)
+    layout = format_of(length)
+    half_turn = 2.0**layout.fraction
+    shift = 8 * layout.bits.itemsize - 1 - layout.fraction
+    angle = apply(ew.atan2, value.im, value.re) * (half_turn / math.pi)
+    units = convert(round_even(angle), layout.bits) << shift
+    turned = Term(reduce("add", units.node, ranges))
+    product = Term(reduce("mul", length.node, ranges))
+    half_turns = integer_to_float(turned >> shift) * (1 / half_turn)
+    sine, cosine = sin_cos_pi(half_turns)
+    signed = select(eq(round_even(half_turns), 0.0), product, -product)
+    return Complex(signed * cosine, signed * sine)
+
+
+def _split_select(node: Node, src: list[Any]) -> Complex:
+    return choose(Term(src[0]), src[1], src[2])
+
+
+def _split_cast(node: Node, src: list[Any]) -> Node | Complex:
+    (x,), target = src, node.dtype
+    if dtypes.is_complex(target):
+        real = ew.real_dtype(target)
+        if isinstance(x, Complex):
+            return Complex(convert(x.re, real), convert(x.im, real))
+        re = convert(Term(x), real)
+        return Complex(re, number(0.0, re))
+    if target == dtypes.bool_:
+        return (ne(x.re, 0.0) | ne(x.im, 0.0)).node
+    return convert(x.re, target).node
+
+
+def _make_pair(node: Node, src: list[Any]) -> Complex:
+    real = ew.real_dtype(node.dtype)
+    return Complex(*(convert(Term(x), real) for x in src))
+
+
+def _split_bitcast(node: Node, src: list[Any]) -> Node | Complex:
+    """complex64 and 64 bits: the real part is the lower half."""
+    (x,) = src
+    if node.dtype == node.src[0].dtype:
+        return x
+    if isinstance(x, Complex):
+        low, high = (convert(bitcast(p, dtypes.uint32), dtypes.uint64) for p in x)
+        return bitcast((high << 32) | low, node.dtype).node
+    bits = bitcast(Term(x), dtypes.uint64)
+    halves = (bits, bits >> 32)
+    parts = (convert(half & 0xFFFFFFFF, dtypes.uint32) for half in halves)
+    return Complex(*(bitcast(part, dtypes.float32) for part in parts))
+
+
+_STRUCTURAL: dict[str, Callable[[Node, list[Any]], Node | Complex]] = {
+    "const": _split_const, "param": _split_param, "load": _split_load,
+    "reduce": _split_reduce, "select": _split_select, "cast": _split_cast,
+    "complex": _make_pair, "bitcast": _split_bitcast,
+    "copy": lambda node, src: src[0], "stop_gradient": lambda node, src: src[0],
+}  # fmt: skip
+
+
+def _split_store(store: Store, values: Mapping[Node, Node | Complex]) -> list[Store]:
+    index, value = values[store.index], values[store.value]
+    valid = None if store.valid is None else values[store.valid]
+    assert isinstance(index, Node)
+    assert valid is None or isinstance(valid, Node)
+    if isinstance(value, Node):
+        return [replace(store, index=index, value=value, valid=valid)]
+    if store.combine not in ("", "add"):
+        raise GraphError(
+            f"complex numbers are combined in memory with {store.combine!r}; only "
+            "a sum can be: reduce first, or scatter the logarithm",
+            store.value.origin,
+        )
+    return [
+        replace(store, index=_part_index(index, i), value=part.node, valid=valid)
+        for i, part in enumerate(value)
+    ]
 
 
 # 16-bit floats.
 
 
-def widen_halves(kernel: Kernel) -> Kernel:
-    """Arithmetic on 16-bit floats is done in float32.
+def is_half(dtype: Dtype) -> bool:
+    """Is it a float of 16 bits?"""
+    return dtype in (dtypes.float16, dtypes.bfloat16)
 
-    load bf16            ->  cast[f32](load bf16)
-    add bf16 x y         ->  add f32 x y
-    cast[bf16] x         ->  cast[f32](cast[bf16] x)     the user's cast rounds
-    buffer[i] = bf16 x   ->  buffer[i] = cast[bf16] x
 
-    A chain of operations is rounded once, when it is stored.
+def widen_half(kernel: Kernel) -> Kernel:
+    """16-bit floats as float32: rounded by a cast in the user's program, and at stores.
+
+    Before: buffer0:bf16[i] = exp(add(load(buffer1:bf16, i), x:bf16))
+    After:  buffer0:bf16[i] = cast[bf16](exp(add(cast[f32](load …), x:f32)))
+
+    Between two casts of the program a chain of operations is not rounded to 16 bits: it
+    is more accurate than operation by operation, and as fast.
     """
     nodes = kernel.nodes
-    if not any(n.dtype in HALVES for n in nodes):
+    if not any(is_half(node.dtype) for node in nodes):
         return kernel
-    new: dict[Node, Node] = {}
+    values: dict[Node, Node] = {}
     with inherited_origin() as take:
         for node in nodes:
             take(node)
-            if node.op in (param_p, range_p):
-                new[node] = node
-            else:
-                new[node] = _widened(node, tuple(new[s] for s in node.src))
-        stored: dict[Node, Node] = {}
+            values[node] = _widen(node, tuple(values[s] for s in node.src))
+        stores: list[Store] = []
         for store in kernel.stores:
-            for expression in store.expressions:
-                stored[expression] = new[expression]
-            stored[store.value] = _narrow(new[store.value], store.value.dtype)
-    return _with_stores(kernel, stored, kernel.buffers)
+            widened = _replaced(store, values)
+            dtype = store.value.dtype
+            if is_half(dtype):
+                widened = replace(widened, value=_narrow(widened.value, dtype))
+            stores.append(widened)
+    return replace(kernel, stores=tuple(stores))
 
 
-def _narrow(node: Node, dtype: Any) -> Node:
-    """`node` in `dtype`; to 16 bits through float32, which it is computed in."""
-    if node.dtype == dtype:
-        return node
-    if dtype in HALVES and node.dtype == dtypes.float64:
-        node = cast(node, dtypes.float32)
-    if node.op.name == "cast" and node.src[0].dtype == dtype:
+def _wide(node: Node) -> Node:
+    return ew.cast(node, dtypes.float32)
+
+
+def _narrow(node: Node, dtype: Dtype) -> Node:
+    """A float32 in 16 bits; what was 16 bits wide before is itself."""
+    if node.op is ew.cast_p and node.src[0].dtype == dtype:
         return node.src[0]
-    return cast(node, dtype)
+    return ew.cast(node, dtype)
 
 
-def _widened(node: Node, src: tuple[Node, ...]) -> Node:
-    half = node.dtype in HALVES
-    name = node.op.name
+def _widen(node: Node, src: tuple[Node, ...]) -> Node:
+    """The node with float32 in place of 16 bits; `src` is widened."""
+    dtype = node.dtype
+    if node.op is param_p or node.op is range_p:
+        return node
     if node.op is load_p:
-        made = make_node(load_p, node.aval, src)  # type: ignore[arg-type]
-        return cast(made, dtypes.float32) if half else made
+        new = _rebuilt(node, src)
+        return _wide(new) if is_half(dtype) else new
     if node.op is const_p:
-        return const(constant_value(node), dtypes.float32) if half else node
-    if name == "cast":
-        if not half:
-            return cast(src[0], node.dtype)
-        rounded = _narrow(src[0], node.dtype)
-        return cast(rounded, dtypes.float32)
-    if name in _MOVES and (half or node.src[0].dtype in HALVES):
-        pairs = zip(src, node.src, strict=True)
-        narrow = tuple(_narrow(s, old.dtype) for s, old in pairs)
-        made = make_node(node.op, node.aval, narrow, node.arg)
-        return cast(made, dtypes.float32) if half else made
-    aval = ShapedArray.of((), dtypes.float32) if half else node.aval
-    return make_node(node.op, aval, src, node.arg)
+        return _wide(node) if is_half(dtype) else node
+    if node.op is ew.cast_p:
+        return _widen_cast(node, src[0])
+    if node.op is ew.bitcast:
+        source = node.src[0].dtype
+        x = _narrow(src[0], source) if is_half(source) else src[0]
+        new = ew.bitcast(x, arg=dtype)
+        return _wide(new) if is_half(dtype) else new
+    if node.op is ew.nextafter and is_half(dtype):
+        x, y = (Term(_narrow(s, dtype)) for s in src)
+        return _wide(nextafter(x, y).node)
+    if src == node.src:
+        return node
+    if is_half(dtype):
+        return make_node(node.op, node.aval.with_dtype(dtypes.float32), src, node.arg)
+    return make_node(node.op, node.aval, src, node.arg)
 
+
+def _widen_cast(node: Node, x: Node) -> Node:
+    """A cast to 16 bits goes through float32, as everywhere, and rounds."""
+    if not is_half(node.dtype):
+        return ew.cast(x, node.dtype)
+    if node.src[0].dtype == node.dtype:
+        return x
+    return _wide(ew.cast(_wide(x), node.dtype))

@@ -18,7 +18,7 @@ from ftrace.trace.primitives.elementwise import (
     mul,
     real,
 )
-from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.primitives.movement import reshape, reshape_p
 from ftrace.trace.primitives.reduction import (
     REDUCTIONS,
     reduce,
@@ -59,6 +59,18 @@ def _without_repeats(x: Node, view: Node, repeated: tuple[int, ...]) -> Node:
     return reduce(x.op, expand(view.src[0], shape), axes)
 
 
+def _merge_reduces_through_reshape(x: Node, view: Node, inner: Node) -> Node | None:
+    """Where the reshape only moves axes of size 1, the other axes correspond."""
+    ahead = [a for a, n in enumerate(view.shape) if n != 1]
+    behind = [a for a, n in enumerate(inner.shape) if n != 1]
+    sizes = [view.shape[a] for a in ahead], [inner.shape[a] for a in behind]
+    if x.op is not inner.op or sizes[0] != sizes[1]:
+        return None
+    same = dict(zip(ahead, behind, strict=True))
+    axes = {*axes_of(inner), *[same[a] for a in axes_of(x) if a in same]}
+    return reshape(x.op(inner.src[0], arg=tuple(sorted(axes))), x.shape)
+
+
 def _sum_of_expand(x: Node, view: Node) -> Node | None:
     repeated = _repeated_axes(x, view)
     if not repeated:
@@ -95,6 +107,16 @@ REDUCES: Final = (
         "merge_reduces",
         Pat(REDUCTIONS, Pat(REDUCTIONS, name="inner"), name="x"),
         _merge_reduces,
+        single_use="inner",
+    ),
+    Rule(  # reduce[a](reshape(reduce[b](x))) -> reshape(reduce[a + b](x)), ones moved
+        "merge_reduces_through_reshape",
+        Pat(
+            REDUCTIONS,
+            Pat(reshape_p, Pat(REDUCTIONS, name="inner"), name="view"),
+            name="x",
+        ),
+        _merge_reduces_through_reshape,
         single_use="inner",
     ),
     Rule(  # sum[a](expand[a: n](x)) -> x·n

@@ -79,7 +79,7 @@ def dot_product_attention(
         given = _like_logits("mask", mask, full_shape)
         if given.dtype != dtypes.bool_:
             raise DtypeError(
-                f"dot_product_attention: mask must be of bools, got {given.dtype.name}; "
+                f"dot_product_attention: mask must be of bools, got {given.dtype}; "
                 "write mask.astype(bool), or give it as bias"
             )
         extra.append(given)
@@ -118,8 +118,8 @@ def _check(q: Any, k: Any, v: Any) -> None:
         )
     if k.shape[2] == 0 or q.shape[2] % k.shape[2]:
         raise ValueRangeError(
-            f"dot_product_attention: {q.shape[2]} heads of the query are not a multiple "
-            f"of the {k.shape[2]} of the key"
+            f"dot_product_attention: {q.shape[2]} heads of the query are not a "
+            f"multiple of the {k.shape[2]} of the key"
         )
     if not q.dtype == k.dtype == v.dtype:
         raise DtypeError(

@@ -45,7 +45,9 @@ def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> A
 def _initializer(
     default: Any, build: Callable[[Any, tuple[int, ...], Any], Any]
 ) -> Initializer:
-    def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+    def init(
+        key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None
+    ) -> Any:
         return build(key, tuple(shape), _float_dtype(dtype))
 
     return init

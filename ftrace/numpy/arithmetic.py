@@ -119,8 +119,8 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
 def _floor_quotient(x1: Any, x2: Any) -> Any:
     rest = elementwise(ops.rem, x1, x2)
     quotient = divide(subtract(x1, rest), x2)
-    down = subtract(quotient, 1)
-    return round_values(choose(_differs(rest, x2), down, quotient))
+    quotient = choose(_differs(rest, x2), subtract(quotient, 1), quotient)
+    return choose(equal(x2, 0), divide(x1, x2), round_values(quotient))
 
 
 def divmod(x1: Value, x2: Value, /) -> tuple[Any, Any]:
@@ -141,6 +141,7 @@ def power(x1: Value, x2: Value, /) -> Any:
     dtype, weak = common_type(x1, x2)
     if dtype == dtypes.bool_:
         dtype = dtypes.default_dtype("i")
+    weak = weak and not (kind_of(x1) == "b")
     if exponent is not None:
         return integer_power(cast(x1, dtype, weak), exponent)
     if dtypes.is_integer(dtype):
@@ -187,7 +188,7 @@ def integer_power(x: Any, exponent: int) -> Any:
 def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
     """Integers to integer powers, by squaring; 0 for negative powers, but of ±1."""
     if type(original) is int and original == 2:
-        return left_shift(x, exponents)
+        return left_shift(1, exponents)
     bits = 8 * exponents.dtype.itemsize - (dtypes.kind(exponents.dtype) == "i")
     if not isinstance(exponents, Tracer):
         bits = min(bits, int(asarray(exponents).numpy().max(initial=1)).bit_length())
@@ -224,7 +225,9 @@ def _rounding(name: str, by: Callable[[Any], Any], doc: str) -> Callable[[Value]
 
 
 floor = _rounding("floor", floor_values, "Rounded down; integers stay.")
-ceil = _rounding("ceil", lambda x: elementwise(ops.ceil, x), "Rounded up; integers stay.")
+ceil = _rounding(
+    "ceil", lambda x: elementwise(ops.ceil, x), "Rounded up; integers stay."
+)
 trunc = _rounding("trunc", truncate_values, "Rounded toward 0; integers stay.")
 fix = trunc
 

@@ -240,7 +240,9 @@ def _region_slices(index: Index) -> list[slice]:
     found: list[slice] = []
     for (low, high), step in zip(index.bounds, index.steps, strict=True):
         last = None if low == 0 else low - 1
-        found.append(slice(low, high, step) if step > 0 else slice(high - 1, last, step))
+        found.append(
+            slice(low, high, step) if step > 0 else slice(high - 1, last, step)
+        )
     return found
 
 
@@ -275,9 +277,13 @@ def put_back(x: Any, new: Any, index: Index) -> Any:
     """`x` with its region (see `sliced`) replaced."""
     pads: list[tuple[int, int, int]] = []
     flipped: list[int] = []
-    for axis, ((low, high), step) in enumerate(zip(index.bounds, index.steps, strict=True)):
+    for axis, ((low, high), step) in enumerate(
+        zip(index.bounds, index.steps, strict=True)
+    ):
         gap = abs(step) - 1
-        reached = low + max(new.shape[axis] - 1, 0) * abs(step) + 1 if high > low else low
+        reached = (
+            low + max(new.shape[axis] - 1, 0) * abs(step) + 1 if high > low else low
+        )
         pads.append((low, x.shape[axis] - reached, gap))
         if step < 0:
             flipped.append(axis)

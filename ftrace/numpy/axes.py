@@ -86,11 +86,12 @@ def canonical_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(ndim))
-    if not isinstance(axis, (tuple, list, np.ndarray)) or np.ndim(axis) == 0:
+    several = _entries(axis)
+    if several is None:
         return (canonical_axis(axis, ndim, name),)
-    axes = tuple(canonical_axis(a, ndim, name) for a in axis)
+    axes = tuple(canonical_axis(a, ndim, name) for a in several)
     if len(set(axes)) != len(axes):
-        raise AxisError(f"{name}: duplicate value in 'axis': {tuple(axis)}")
+        raise AxisError(f"{name}: duplicate value in 'axis': {several}")
     return axes
 
 
@@ -100,9 +101,17 @@ def check_shape(shape: Any, name: str) -> Shape:
     Raises:
       ArgumentError: it is neither.
     """
-    if not isinstance(shape, (tuple, list, np.ndarray)) or np.ndim(shape) == 0:
+    sizes = _entries(shape)
+    if sizes is None:
         return (static_int(shape, f"{name}: shape"),)
-    return tuple(static_int(n, f"{name}: each size") for n in shape)
+    return tuple(static_int(n, f"{name}: each size") for n in sizes)
+
+
+def _entries(x: Any) -> tuple[Any, ...] | None:
+    """The entries of a sequence or a vector; None for a single value."""
+    single = isinstance(x, np.ndarray) and np.ndim(x) == 0
+    sequence: Any = x if isinstance(x, (tuple, list, range, np.ndarray)) else None
+    return None if single or sequence is None else tuple(sequence)
 
 
 def no_out(name: str, out: Any) -> None:

@@ -65,8 +65,8 @@ def contract(
                 if sizes[label] != 1 and size != 1:
                     raise ShapeError(
                         f"{name}: the shapes {x.shape} and {y.shape} do not fit: sizes "
-                        f"{sizes[label]} and {size} of the axis that they share differ; "
-                        "transpose or reshape one of them"
+                        f"{sizes[label]} and {size} of the axis that they share "
+                        "differ; transpose or reshape one of them"
                     )
                 sizes[label] = max(size, sizes[label])
     order = (*out, *[label for label in sizes if label not in out])
@@ -99,7 +99,7 @@ def _multiply_sum(
 
 
 def _placed(x: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """`x` with its axes at the positions `axes` of `shape`, repeated along the others."""
+    """`x` with its axes at the positions `axes` of `shape`; it repeats elsewhere."""
     x = permute(x, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
     missing = [a for a in range(len(shape)) if a not in axes]
     return expand(insert_axes(x, missing), shape)

@@ -211,7 +211,9 @@ def view(x: Value, dtype: Dtype = None) -> Any:
     Raises:
       DtypeError: the widths differ.
     """
-    return as_value(x) if dtype is None else bind(bitcast, x, arg=dtypes.as_dtype(dtype))
+    return (
+        as_value(x) if dtype is None else bind(bitcast, x, arg=dtypes.as_dtype(dtype))
+    )
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:

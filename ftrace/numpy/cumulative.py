@@ -83,9 +83,7 @@ def _window(count: int, dilation: int, reverse: bool) -> Window:
 def scan_with(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
     """The running sum, product, maximum or minimum."""
     fill = identity(primitive, x.dtype)
-    return scan_axis(
-        lambda z: bind(primitive, z, arg=(0,)), x, axis, fill, reverse
-    )
+    return scan_axis(lambda z: bind(primitive, z, arg=(0,)), x, axis, fill, reverse)
 
 
 def scan_logsumexp(x: Any, axis: int, reverse: bool) -> Any:

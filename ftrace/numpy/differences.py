@@ -145,7 +145,11 @@ def gradient(
                 "two elements"
             )
         results.append(_gradient_along(x, spacing, place))
-    return results if (axis is None and len(results) != 1) or len(results) > 1 else results[0]
+    return (
+        results
+        if (axis is None and len(results) != 1) or len(results) > 1
+        else results[0]
+    )
 
 
 def _gradient_along(x: Any, spacing: Value, axis: int) -> Any:
@@ -178,9 +182,7 @@ def _at(x: Any, axis: int, i: int) -> Any:
     return shrink_axis(x, axis, i, i + 1)
 
 
-def trapezoid(
-    y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1
-) -> Any:
+def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Any:
     """The integral along an axis by the trapezoidal rule.
 
     Args:
@@ -225,7 +227,9 @@ def interp(
       ShapeError: `xp` and `fp` are not vectors of one length.
     """
     if period is not None:
-        raise ArgumentError("interp: period is not supported; wrap x, and sort xp, before")
+        raise ArgumentError(
+            "interp: period is not supported; wrap x, and sort xp, before"
+        )
     if len(shape_of(xp)) != 1 or shape_of(xp) != shape_of(fp):
         raise ShapeError(
             f"interp: xp and fp must be vectors of one length, got shapes "
@@ -238,7 +242,10 @@ def interp(
         raise ShapeError("interp: xp must not be empty")
     behind = clip(searchsorted(xp, x, side="right"), 1, max(size - 1, 1))
     ends = [along(v, subtract(behind, 1), 0) for v in (xp, fp)]
-    steps = [subtract(along(v, behind, 0), end) if size > 1 else subtract(end, end) for v, end in zip((xp, fp), ends, strict=True)]
+    steps = [
+        subtract(along(v, behind, 0), end) if size > 1 else subtract(end, end)
+        for v, end in zip((xp, fp), ends, strict=True)
+    ]
     # Two points of one coordinate: no slope, and no division by zero.
     flat = equal(steps[0], 0)
     slope = divide(steps[1], choose(flat, 1, steps[0]))
@@ -282,5 +289,3 @@ def unwrap(
     first = shrink_axis(x, axis, 0, 1)
     rest = add(_behind(x, axis), cumsum(correction, axis))
     return concatenate([first, cast(rest, x.dtype)], axis)
-
-

@@ -75,7 +75,9 @@ def repeat(
         return _repeat_traced(a, repeats, axis, total_repeat_length)
     counts = np.asarray(repeats)
     if counts.dtype.kind not in "biu" or counts.min(initial=0) < 0:
-        raise ValueRangeError(f"repeat: repeats must be integers from 0, got {repeats!r}")
+        raise ValueRangeError(
+            f"repeat: repeats must be integers from 0, got {repeats!r}"
+        )
     if counts.size == 1 and total_repeat_length is None:
         return _repeat_evenly(a, int(counts.reshape(())), axis)
     if counts.shape not in ((), (1,), (size,)):
@@ -150,7 +152,11 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
     if positions.ndim == 0:
         values = _one_block(values, arr, axis)
         at = int(positions)
-        parts = [shrink_axis(arr, axis, 0, at), values, shrink_axis(arr, axis, at, size)]
+        parts = [
+            shrink_axis(arr, axis, 0, at),
+            values,
+            shrink_axis(arr, axis, at, size),
+        ]
         return concatenate([cast(p, dtype, weak) for p in parts], axis)
     count = positions.size
     shape = (*arr.shape[:axis], count, *arr.shape[axis + 1 :])

@@ -88,7 +88,7 @@ def einsum_path(
     search = _opt_einsum()
     if search is not None:
         return search(str(parsed), *shapes, shapes=True, optimize=optimize)
-    dummies = [np.broadcast_to(np.float32(0), shape) for shape in shapes]
+    dummies: list[Any] = [np.broadcast_to(0.0, shape) for shape in shapes]
     return np.einsum_path(str(parsed), *dummies, optimize=optimize not in (False,))
 
 
@@ -115,10 +115,10 @@ def _sublist_names(lists: Sequence[Any]) -> dict[Any, str]:
             raise ArgumentError(
                 "einsum: without a string of subscripts, arrays and lists of labels "
                 "must alternate: einsum(x, [0, 1], y, [1, 2], [0, 2]); got "
-                f"{type(entry).__name__} where a list is expected"
+                f"{entry!r:.60} where a list is expected"
             )
     labels = {label for entry in lists for label in entry if label is not Ellipsis}
-    ordered = sorted(labels, key=lambda label: (str(type(label)), label))
+    ordered = sorted(labels, key=lambda label: (f"{type(label)}", label))
     return {label: _letter(i) for i, label in enumerate(ordered)}
 
 
@@ -168,7 +168,9 @@ def parse(text: str, shapes: Sequence[tuple[int, ...]]) -> Subscripts:
         labels.append(term.replace("...", unnamed[depth - missing :]))
     if not arrow:
         joined = "".join(terms).replace("...", "")
-        output = unnamed + "".join(sorted(c for c in set(joined) if joined.count(c) == 1))
+        output = unnamed + "".join(
+            sorted(c for c in set(joined) if joined.count(c) == 1)
+        )
     else:
         output = output.replace("...", unnamed)
     repeated = len(set(output)) != len(output)
@@ -206,7 +208,7 @@ def find_path(
         method = "auto" if optimize is True else optimize
         path, _ = search(str(parsed), *shapes, shapes=True, optimize=method)
     else:
-        dummies = [np.broadcast_to(np.float32(0), shape) for shape in shapes]
+        dummies: list[Any] = [np.broadcast_to(0.0, shape) for shape in shapes]
         method = "optimal" if optimize == "optimal" else "greedy"
         path = np.einsum_path(str(parsed), *dummies, optimize=method)[0][1:]
     return tuple(tuple(step) for step in path)
@@ -244,8 +246,8 @@ def _without_repeats(value: Any, labels: str) -> tuple[Any, str]:
         sizes = value.shape[first], value.shape[second]
         if sizes[0] != sizes[1]:
             raise ShapeError(
-                f"einsum: label {label!r} stands for sizes {sizes[0]} and {sizes[1]} of "
-                f"an operand of shape {value.shape}"
+                f"einsum: label {label!r} stands for sizes {sizes[0]} and {sizes[1]} "
+                f"of an operand of shape {value.shape}"
             )
         value = diagonal_of(value, first, second)
         rest = labels[:first] + labels[first + 1 : second] + labels[second + 1 :]
@@ -269,4 +271,3 @@ def _pair(
     shared = [c for c in x_labels if c in y_labels and c in wanted]
     out = shared + [c for c in x_labels + y_labels if c in wanted and c not in shared]
     return contract("einsum", x, y, x_labels, y_labels, out), "".join(out)
-

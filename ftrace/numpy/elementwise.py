@@ -100,7 +100,7 @@ def positive(x: Value, /) -> Any:
 
 def reciprocal(x: Value, /) -> Any:
     """1 / x."""
-    return true_divide(1, x)
+    return true_divide(1, *promote_inexact(x))
 
 
 def absolute(x: Value, /) -> Any:
@@ -181,12 +181,12 @@ atan2 = arctan2
 
 def deg2rad(x: Value, /) -> Any:
     """Degrees to radians."""
-    return elementwise(ops.mul, x, math.pi / 180)
+    return elementwise(ops.mul, *promote_inexact(x), math.pi / 180)
 
 
 def rad2deg(x: Value, /) -> Any:
     """Radians to degrees."""
-    return elementwise(ops.mul, x, 180 / math.pi)
+    return elementwise(ops.mul, *promote_inexact(x), 180 / math.pi)
 
 
 radians, degrees = deg2rad, rad2deg
@@ -199,17 +199,28 @@ bitwise_or = _binary("bitwise_or", ops.bit_or, "x1 | x2.")
 bitwise_xor = _binary("bitwise_xor", ops.bit_xor, "x1 ^ x2.")
 bitwise_not = _unary("bitwise_not", ops.bit_not, "~x; logical not of bools.")
 invert = bitwise_invert = bitwise_not
-left_shift = _binary(
-    "left_shift", ops.shift_left, "x1 << x2; 0 for shifts by the width or more."
-)
+
+
+def left_shift(x1: Value, x2: Value, /) -> Any:
+    """x1 << x2; 0 for shifts by the width or more."""
+    return elementwise(ops.shift_left, *_shiftable(x1, x2))
+
+
 bitwise_left_shift = left_shift
+
+
+def _shiftable(x1: Value, x2: Value) -> list[Any]:
+    """The operands; bools alone as integers."""
+    if common_type(x1, x2)[0] == dtypes.bool_:
+        return [cast(x, dtypes.default_dtype("i")) for x in (x1, x2)]
+    return [x1, x2]
 
 
 def right_shift(x1: Value, x2: Value, /) -> Any:
     """x1 >> x2, filled with the sign."""
-    signed = dtypes.kind(common_type(x1, x2)[0]) == "i"
+    signed = dtypes.kind(common_type(x1, x2)[0]) in "bi"
     op = ops.shift_right_arithmetic if signed else ops.shift_right_logical
-    return elementwise(op, x1, x2)
+    return elementwise(op, *_shiftable(x1, x2))
 
 
 bitwise_right_shift = right_shift

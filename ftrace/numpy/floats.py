@@ -153,7 +153,13 @@ def _chebyshev(coefficients: tuple[float, ...], y: Any) -> Any:
 
 
 def scaled_i0(x: Value) -> Any:
-    """exp(-|x|)·I₀(x)."""
+    """exp(-|x|)·I₀(x).
+
+    Raises:
+      DtypeError: x is complex.
+    """
+    if kind_of(x) == "c":
+        raise DtypeError("i0 is not defined for complex numbers")
     size = absolute(promote_inexact(x)[0])
     small = less(size, 8.0)
     near = _chebyshev(_I0_NEAR, subtract(divide(choose(small, size, 8.0), 4.0), 1.0))
@@ -164,7 +170,8 @@ def scaled_i0(x: Value) -> Any:
 
 def i0(x: Value, /) -> Any:
     """The modified Bessel function of the first kind, of order 0."""
-    return multiply(exp(absolute(x)), scaled_i0(x))
+    scaled = scaled_i0(x)
+    return multiply(exp(absolute(x)), scaled)
 
 
 # Parts of a float.
@@ -253,5 +260,3 @@ def spacing(x: Value, /) -> Any:
     (x,) = promote_inexact(x)
     away = choose(less(x, 0), -math.inf, math.inf)
     return subtract(elementwise(ops.nextafter, x, cast(away, x.dtype)), x)
-
-

@@ -118,9 +118,7 @@ def vectorize(
     return mapped
 
 
-def _map_cores(
-    function: Callable[..., Any], operands: list[Any], cores: Any
-) -> Any:
+def _map_cores(function: Callable[..., Any], operands: list[Any], cores: Any) -> Any:
     inputs, outputs = cores or ([()] * len(operands), None)
     if len(inputs) != len(operands):
         raise ArgumentError(
@@ -177,7 +175,9 @@ def _checked(
         many = tuple(as_value(r) for r in many)
         for result, core in zip(many, outputs, strict=True):
             if _check_core(result.shape, core, sizes) != ():
-                raise ShapeError(f"vectorize: a result of shape {result.shape} for {core}")
+                raise ShapeError(
+                    f"vectorize: a result of shape {result.shape} for {core}"
+                )
         return many if isinstance(results, tuple) else many[0]
 
     return call
@@ -199,7 +199,9 @@ def _check_core(shape: Shape, core: tuple[str, ...], sizes: dict[str, int]) -> S
 
 
 _CORE = r"\(\s*(?:\w+\s*(?:,\s*\w+\s*)*)?\)"
-_SIGNATURE = re.compile(rf"^\s*({_CORE}(?:\s*,\s*{_CORE})*)?\s*->\s*({_CORE}(?:\s*,\s*{_CORE})*)\s*$")
+_SIGNATURE = re.compile(
+    rf"^\s*({_CORE}(?:\s*,\s*{_CORE})*)?\s*->\s*({_CORE}(?:\s*,\s*{_CORE})*)\s*$"
+)
 
 
 def _parse_signature(text: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
@@ -208,6 +210,8 @@ def _parse_signature(text: str) -> tuple[list[tuple[str, ...]], list[tuple[str, 
         raise ValueRangeError(
             f'vectorize: a signature reads like "(m,n),(n)->(m)", got {text!r}'
         )
-    sides = [[tuple(re.findall(r"\w+", core)) for core in re.findall(_CORE, side or "")] for side in found.groups()]
+    sides = [
+        [tuple(re.findall(r"\w+", core)) for core in re.findall(_CORE, side or "")]
+        for side in found.groups()
+    ]
     return sides[0], sides[1]
-

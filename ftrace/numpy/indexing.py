@@ -24,12 +24,8 @@ from ftrace.errors import (
 )
 from ftrace.numpy import axes
 from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, reshape
-from ftrace.numpy.elementwise import (
-    add,
-    bitwise_and,
-    greater_equal,
-    less,
-)
+from ftrace.numpy.creation import array
+from ftrace.numpy.elementwise import add, bitwise_and, greater_equal, less
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.avals import Shape
 from ftrace.trace.evaluate import evaluate
@@ -127,7 +123,9 @@ def parse_index(shape: Shape, index: Any) -> Index:
             order.append("array")
     batch = broadcast_shapes("index", batch_shapes) if batch_shapes else None
     place = _array_place(order, bool(batch))
-    sizes = [len(range(lo, hi, abs(s))) for (lo, hi), s in zip(bounds, steps, strict=True)]
+    sizes = [
+        len(range(lo, hi, abs(s))) for (lo, hi), s in zip(bounds, steps, strict=True)
+    ]
     laid = tuple(
         1 if part is None else sizes[part]
         for part in order
@@ -152,14 +150,12 @@ def _plain(part: Any) -> Any:
         return _plain_tracer(part)
     if isinstance(part, str):
         raise DtypeError(f"an index must be an integer or bool, got {part!r}")
+    if isinstance(part, (list, tuple)) and any(isinstance(p, Tracer) for p in part):
+        return _plain(array(part))
     values = np.asarray(part)
     if values.size == 0 and isinstance(part, (list, tuple)):
         values = values.astype(np.int32)
     if values.dtype.kind not in "biu":
-        if values.dtype == object and any(isinstance(p, Tracer) for p in part):
-            raise DtypeError(
-                "a list of traced integers is no index; write x[fnp.stack([i, j])]"
-            )
         raise DtypeError(
             f"an index must be an integer or bool, got {part!r:.60} of dtype "
             f"{values.dtype}; convert it with .astype(int)"
@@ -215,7 +211,9 @@ def _slice_bounds(part: slice, size: int) -> tuple[tuple[int, int], int]:
     except ValueError:
         raise ValueRangeError("the step of a slice must not be 0") from None
     except TypeError:
-        raise DtypeError(f"the bounds of a slice must be integers, got {part}") from None
+        raise DtypeError(
+            f"the bounds of a slice must be integers, got {part}"
+        ) from None
     reached = range(start, stop, step)
     if not reached:
         return (0, 0), 1
@@ -466,7 +464,9 @@ def _widened(values: Any, size: int) -> Any:
 
 def _index_array(values: np.ndarray[Any, Any], size: int) -> Any:
     limits = np.iinfo(np.int32)
-    fits = values.size == 0 or (values.min() >= limits.min and values.max() <= limits.max)
+    fits = values.size == 0 or (
+        values.min() >= limits.min and values.max() <= limits.max
+    )
     return values.astype(np.int32) if fits and size < 2**31 else values.astype(np.int64)
 
 
@@ -510,5 +510,3 @@ def read_at(
     if mode is None and isinstance(x, Array) and concrete_index:
         return read(x, parse_and_check(x.shape, index))
     return read(x, parse_index(x.shape, index), mode, fill_value, wrap)
-
-

@@ -72,7 +72,9 @@ def _parts(name: str, arrays: Any) -> list[Any]:
         parts = list(unstack(arrays))
     elif is_value(arrays) or not isinstance(arrays, (list, tuple)):
         if not hasattr(arrays, "__iter__"):
-            raise ArgumentError(f"{name} takes a sequence of arrays, got {arrays!r:.60}")
+            raise ArgumentError(
+                f"{name} takes a sequence of arrays, got {arrays!r:.60}"
+            )
         parts = list(arrays)
     else:
         parts = list(arrays)

@@ -130,7 +130,7 @@ def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Order = "fro") -> A
 
 
 def _matrix_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Order) -> Any:
-    """The greatest (or least, for a negative order) sum of a column (1) or row (inf)."""
+    """The greatest (least, if negative) sum of a column (1) or row (inf)."""
     if ord not in (1, -1, math.inf, -math.inf):
         raise ValueRangeError(
             f"norm: ord={ord!r} is not available for matrices; use 'fro', 1, -1, inf "

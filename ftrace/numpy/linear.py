@@ -231,21 +231,22 @@ def tensordot(
 def _tensordot_axes(
     axes: Any, x_shape: tuple[int, ...], y_shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    if not isinstance(axes, (tuple, list)):
+    pair: Any = axes if isinstance(axes, (tuple, list)) else None
+    if pair is None:
         count = static_int(axes, "tensordot: axes")
         if not 0 <= count <= min(len(x_shape), len(y_shape)):
             raise ShapeError(
                 f"tensordot: axes={count} is more than the shapes {x_shape} and "
                 f"{y_shape} have"
             )
-        return tuple(range(len(x_shape) - count, len(x_shape))), tuple(range(count))
-    if len(axes) != 2:
+        pair = range(len(x_shape) - count, len(x_shape)), range(count)
+    if len(pair) != 2:
         raise ArgumentError(
             "tensordot: axes must be a number, or the axes of a and the axes of b: "
             f"axes=((1, 2), (0, 1)); got {axes!r}"
         )
-    of_x = canonical_axes(axes[0], len(x_shape), "tensordot")
-    of_y = canonical_axes(axes[1], len(y_shape), "tensordot")
+    of_x = canonical_axes(pair[0], len(x_shape), "tensordot")
+    of_y = canonical_axes(pair[1], len(y_shape), "tensordot")
     if [x_shape[a] for a in of_x] != [y_shape[a] for a in of_y]:
         raise ShapeError(
             f"tensordot: the shapes {x_shape} and {y_shape} differ along the axes "

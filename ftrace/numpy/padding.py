@@ -205,7 +205,9 @@ def _runs(x: Any, axis: int, positions: Any) -> Any:
         if stop < len(positions):
             step = int(positions[stop] - positions[start])
             step = step if step in (-1, 1) else 0
-            while stop < len(positions) and positions[stop] - positions[stop - 1] == step:
+            while (
+                stop < len(positions) and positions[stop] - positions[stop - 1] == step
+            ):
                 stop += 1
         low, high = sorted((int(positions[start]), int(positions[stop - 1])))
         part = shrink_axis(x, axis, low, high + 1)
@@ -246,7 +248,9 @@ def _pad_odd(x: Any, axis: int, before: int, after: int, skip: int) -> Any:
 
 def _pad_ramp(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any:
     pairs = _pairs("end_values", values, x.ndim)
-    for axis, ((before, after), (low, high)) in enumerate(zip(widths, pairs, strict=True)):
+    for axis, ((before, after), (low, high)) in enumerate(
+        zip(widths, pairs, strict=True)
+    ):
         size = x.shape[axis]
         parts = [x]
         if before:
@@ -290,7 +294,9 @@ def _pad_statistic(
     x: Any, widths: Sequence[tuple[int, int]], mode: str, stat_length: Any
 ) -> Any:
     lengths = _pairs("stat_length", stat_length, x.ndim)
-    for axis, ((before, after), (low, high)) in enumerate(zip(widths, lengths, strict=True)):
+    for axis, ((before, after), (low, high)) in enumerate(
+        zip(widths, lengths, strict=True)
+    ):
         first = _statistic(x, axis, mode, low, before, at_end=False)
         last = _statistic(x, axis, mode, high, after, at_end=True)
         x = concatenate([first, x, last], axis)
@@ -302,7 +308,9 @@ def _statistic(
 ) -> Any:
     """The statistic of `length` elements at an end, `count` times."""
     size = x.shape[axis]
-    reach = size if length is None else min(static_int(length, "pad: stat_length"), size)
+    reach = (
+        size if length is None else min(static_int(length, "pad: stat_length"), size)
+    )
     if reach < 1:
         raise ValueRangeError(f"pad: stat_length must be positive, got {length}")
     start = size - reach if at_end else 0
@@ -340,13 +348,19 @@ def roll(a: Value, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
         return reshape(roll(ravel(x), shift, 0), x.shape)
     places = axis if isinstance(axis, (tuple, list)) else [axis]
     shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift]
-    if len(shifts) == 1 and is_value(shifts[0]) and len(getattr(shifts[0], "shape", ())) == 1:
+    if (
+        len(shifts) == 1
+        and is_value(shifts[0])
+        and len(getattr(shifts[0], "shape", ())) == 1
+    ):
         shifts = [shifts[0][i] for i in range(shifts[0].shape[0])]
     if len(shifts) != len(places):
         if 1 not in (len(shifts), len(places)):
             raise ShapeError(f"roll: {len(shifts)} shifts for {len(places)} axes")
         count = max(len(shifts), len(places))
-        shifts, places = (v * count if len(v) == 1 else v for v in (shifts, list(places)))
+        shifts, places = (
+            v * count if len(v) == 1 else v for v in (shifts, list(places))
+        )
     for distance, place in zip(shifts, places, strict=True):
         x = _roll_axis(x, distance, axes.canonical_axis(place, x.ndim, "roll"))
     return x
@@ -364,4 +378,3 @@ def _roll_axis(x: Any, shift: Any, axis: int) -> Any:
         return x
     parts = [shrink_axis(x, axis, cut, size), shrink_axis(x, axis, 0, cut)]
     return concatenate(parts, axis)
-

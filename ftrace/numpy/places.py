@@ -51,7 +51,9 @@ def diag_indices_from(arr: Value) -> tuple[Any, ...]:
     """
     shape = shape_of(arr)
     if len(shape) < 2 or len(set(shape)) != 1:
-        raise ShapeError(f"diag_indices_from: axes of one size, at least 2; got {shape}")
+        raise ShapeError(
+            f"diag_indices_from: axes of one size, at least 2; got {shape}"
+        )
     return diag_indices(shape[0], len(shape))
 
 
@@ -153,7 +155,9 @@ def ravel_multi_index(
             f"ravel_multi_index: {len(multi_index)} index arrays for {len(sizes)} axes"
         )
     if order not in ("C", "F"):
-        raise ValueRangeError(f'ravel_multi_index: the order is "C" or "F", got {order!r}')
+        raise ValueRangeError(
+            f'ravel_multi_index: the order is "C" or "F", got {order!r}'
+        )
     arrays = promote_together(*multi_index) if multi_index else []
     if any(kind_of(i) not in "iu" for i in arrays):
         raise ValueRangeError("ravel_multi_index takes integers")

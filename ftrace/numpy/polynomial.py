@@ -97,10 +97,11 @@ def _vector(name: str, x: Value) -> Any:
 
 def _convolved(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
     if mode not in ("full", "same", "valid"):
-        raise ValueRangeError(f"{name}: the modes are full, same and valid; got {mode!r}")
-    (x, y), final = promoted(
-        _vector(name, a), _vector(name, v), preferred_element_type=preferred
-    )
+        raise ValueRangeError(
+            f"{name}: the modes are full, same and valid; got {mode!r}"
+        )
+    vectors = promote_inexact(_vector(name, a), _vector(name, v))
+    (x, y), final = promoted(*vectors, preferred_element_type=preferred)
     if y.shape[0] > x.shape[0]:
         x, y = y, x
     reach = y.shape[0]
@@ -130,7 +131,11 @@ def polyval(p: Value, x: Value, *, unroll: int = 16) -> Any:
     for i in range(p.shape[0]):
         row = shrink_axis(p, 0, i, i + 1)
         coefficient = as_value(row).reshape(p.shape[1:])
-        result = add(multiply(result, x), coefficient) if i else broadcast_to(coefficient, shape)
+        result = (
+            add(multiply(result, x), coefficient)
+            if i
+            else broadcast_to(coefficient, shape)
+        )
     return result
 
 
@@ -161,7 +166,9 @@ def polymul(a1: Value, a2: Value, *, trim_leading_zeros: bool = False) -> Any:
     first, second = promote_inexact(atleast_1d(a1), atleast_1d(a2))
     if trim_leading_zeros:
         first, second = _trimmed(first), _trimmed(second)
-    first, second = (full((1,), 0, p.dtype) if p.shape[0] == 0 else p for p in (first, second))
+    first, second = (
+        full((1,), 0, p.dtype) if p.shape[0] == 0 else p for p in (first, second)
+    )
     return convolve(first, second)
 
 
@@ -239,5 +246,3 @@ def polyint(p: Value, m: int = 1, k: Value | None = None) -> Any:
 
 def _as(values: np.ndarray[Any, Any], like: Any) -> Any:
     return cast(as_value(values), like.dtype)
-
-

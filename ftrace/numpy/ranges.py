@@ -215,12 +215,17 @@ def meshgrid(
     return [broadcast_to(x, full_shape) for x in lines]
 
 
-def indices(dimensions: Sequence[int], dtype: Dtype = None, sparse: bool = False) -> Any:
+def indices(
+    dimensions: Sequence[int], dtype: Dtype = None, sparse: bool = False
+) -> Any:
     """The index of every element of a shape, one array per axis."""
     shape = check_shape(dimensions, "indices")
     target = dtype_or(dtype, dtypes.default_dtype("i"))
     if sparse:
-        ones = [tuple(n if a == b else 1 for b, n in enumerate(shape)) for a in range(len(shape))]
+        ones = [
+            tuple(n if a == b else 1 for b, n in enumerate(shape))
+            for a in range(len(shape))
+        ]
         return tuple(iota(target, one, a) for a, one in enumerate(ones))
     if not shape:
         return full((0,), 0, target)
@@ -286,4 +291,3 @@ class _Joined:
 
 r_ = _Joined(columns=False)
 c_ = _Joined(columns=True)
-

@@ -83,7 +83,9 @@ def check_where(name: str, where: Value | None, shape: tuple[int, ...]) -> Any:
     return broadcast_to(mask, shape, f"{name}: where")
 
 
-def reduced(primitive: Primitive, x: Value, axes: tuple[int, ...], keepdims: bool) -> Any:
+def reduced(
+    primitive: Primitive, x: Value, axes: tuple[int, ...], keepdims: bool
+) -> Any:
     """A primitive reduction; without axes it changes nothing."""
     x = as_value(x)
     if axes:
@@ -285,9 +287,7 @@ amax = max
 amin = min
 
 
-def ptp(
-    a: Value, axis: Axis = None, out: None = None, keepdims: bool = False
-) -> Any:
+def ptp(a: Value, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
     """The greatest element less the least, along `axis` or of all."""
     no_out("ptp", out)
     high = _extremum("ptp", reduce_max_p, a, axis, keepdims, None, None)
@@ -309,7 +309,9 @@ def any(
     """Is an element along `axis`, or of all, not zero?"""
     no_out("any", out)
     a = as_value(a)
-    return masked_reduce("any", reduce_max_p, a, axis, dtypes.bool_, keepdims, None, where)
+    return masked_reduce(
+        "any", reduce_max_p, a, axis, dtypes.bool_, keepdims, None, where
+    )
 
 
 def all(
@@ -323,7 +325,9 @@ def all(
     """Are the elements along `axis`, or all of them, not zero?"""
     no_out("all", out)
     a = as_value(a)
-    return masked_reduce("all", reduce_min_p, a, axis, dtypes.bool_, keepdims, None, where)
+    return masked_reduce(
+        "all", reduce_min_p, a, axis, dtypes.bool_, keepdims, None, where
+    )
 
 
 def count_nonzero(a: Value, axis: Axis = None, keepdims: bool = False) -> Any:

@@ -48,7 +48,9 @@ from ftrace.trace.tracer import (
 __all__ = ["argwhere", "digitize", "flatnonzero", "nonzero", "searchsorted"]
 
 
-def nonzero(a: Value, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+def nonzero(
+    a: Value, *, size: int | None = None, fill_value: Any = None
+) -> tuple[Any, ...]:
     """The indices of the elements that are not zero, an array per axis.
 
     Args:
@@ -72,7 +74,9 @@ def nonzero(a: Value, *, size: int | None = None, fill_value: Any = None) -> tup
             return tuple(Array.of(p) for p in found)
         fills = _fills(fill_value, len(found))
         return tuple(
-            Array.of(np.concatenate([p[:size], np.full(max(size - len(p), 0), f, np.int32)]))
+            Array.of(
+                np.concatenate([p[:size], np.full(max(size - len(p), 0), f, np.int32)])
+            )
             for p, f in zip(found, fills, strict=True)
         )
     if size is None:
@@ -157,7 +161,11 @@ def _bisect(a: Any, v: Any, right: bool) -> Any:
         middle = elementwise(ops.div, add(low, high), 2)
         # A lane that is done stands at low == high, which may be behind the end.
         element = bind(gather_p, a, minimum_index(middle, size - 1), arg=(0,))
-        behind = logical_or(less(element, v), equal(element, v)) if right else less(element, v)
+        behind = (
+            logical_or(less(element, v), equal(element, v))
+            if right
+            else less(element, v)
+        )
         if dtypes.is_inexact(a.dtype):
             behind = logical_or(behind, _nan_behind(element, v, right))
         open_ = less(low, high)
@@ -191,7 +199,6 @@ def digitize(
         return full(x.shape, 0, dtypes.int32)
     side = "left" if right else "right"
     ascending = searchsorted(bins, x, side)
-    other = "right" if right else "left"
-    descending = subtract(bins.shape[0], searchsorted(flip(bins, (0,)), x, other))
+    descending = subtract(bins.shape[0], searchsorted(flip(bins, (0,)), x, side))
     ends = [reshape(shrink_axis(bins, 0, i, i + 1), ()) for i in (0, bins.shape[0] - 1)]
     return choose(greater(ends[0], ends[1]), descending, ascending)

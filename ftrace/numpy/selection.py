@@ -56,7 +56,9 @@ def where(
     return choose(condition, x, y)
 
 
-def select(condlist: Sequence[Value], choicelist: Sequence[Value], default: Value = 0) -> Any:
+def select(
+    condlist: Sequence[Value], choicelist: Sequence[Value], default: Value = 0
+) -> Any:
     """From `choicelist`, the value whose condition is the first that holds.
 
     Raises:
@@ -96,9 +98,7 @@ def piecewise(
             f"piecewise: {len(conditions)} conditions take as many functions, or one "
             f"more for the default; got {len(functions)}"
         )
-    values = [
-        cast(f(x, *args, **kw) if callable(f) else f, x.dtype) for f in functions
-    ]
+    values = [cast(f(x, *args, **kw) if callable(f) else f, x.dtype) for f in functions]
     return select(conditions, values[:-1], values[-1])
 
 
@@ -192,7 +192,9 @@ def nan_to_num(
     x = as_value(x)
     match dtypes.kind(x.dtype):
         case "c":
-            parts = [nan_to_num(p, copy, nan, posinf, neginf) for p in (real(x), imag(x))]
+            parts = [
+                nan_to_num(p, copy, nan, posinf, neginf) for p in (real(x), imag(x))
+            ]
             return bind(ops.make_complex, *parts)
         case "f":
             info = finfo(x.dtype)
@@ -203,4 +205,3 @@ def nan_to_num(
             return choose(equal(x, -math.inf), cast(neginf, x.dtype), x_clean)
         case _:
             return x
-

@@ -33,9 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def reshape(
-    a: Value, shape: Any, order: str = "C", *, copy: bool | None = None
-) -> Any:
+def reshape(a: Value, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
     """The same elements in another shape; one size may be -1: what is left.
 
     Raises:
@@ -97,7 +95,9 @@ def transpose(a: Value, axes: Sequence[int] | None = None) -> Any:
     a = as_value(a)
     if axes is None:
         return permute(a, tuple(reversed(range(a.ndim))))
-    order = canonical_axes(axes if not isinstance(axes, int) else (axes,), a.ndim, "transpose")
+    order = canonical_axes(
+        axes if not isinstance(axes, int) else (axes,), a.ndim, "transpose"
+    )
     if len(order) != a.ndim:
         raise AxisError(
             f"transpose: {tuple(axes)} is not a permutation of the {a.ndim} axes of "
@@ -114,7 +114,10 @@ def permute_dims(a: Value, /, axes: Sequence[int]) -> Any:
 def swapaxes(a: Value, axis1: int, axis2: int) -> Any:
     """Two axes exchanged."""
     ndim = len(shape_of(a))
-    i, j = canonical_axis(axis1, ndim, "swapaxes"), canonical_axis(axis2, ndim, "swapaxes")
+    i, j = (
+        canonical_axis(axis1, ndim, "swapaxes"),
+        canonical_axis(axis2, ndim, "swapaxes"),
+    )
     order = list(range(ndim))
     order[i], order[j] = j, i
     return permute(a, tuple(order))
@@ -358,5 +361,3 @@ def _split_at(ary: Any, axis: int, size: int, indices: Any) -> list[Any]:
         shrink_axis(ary, axis, start, max(start, stop))
         for start, stop in zip(starts, stops, strict=True)
     ]
-
-

@@ -44,6 +44,7 @@ __all__ = ["average", "corrcoef", "cov", "mean", "std", "var"]
 
 Dtype = Any
 
+
 def mean(
     a: Value,
     axis: Axis = None,
@@ -157,7 +158,7 @@ def variance(
     wanted = chosen_dtype(dtype, dtypes.to_inexact(a.dtype))
     if dtypes.is_complex(a.dtype) and not dtypes.is_complex(wanted):
         raise ValueRangeError(
-            f"{name}: an array of {a.dtype.name} with dtype={wanted.name}: take the "
+            f"{name}: an array of {a.dtype.name} with dtype={wanted}: take the "
             "real part first, or give a complex dtype"
         )
     operands = [a]
@@ -183,7 +184,7 @@ def _mean_square(
     has_mean: bool,
 ) -> Any:
     """The mean squared distance of `a` from its mean, in two passes; axes are kept."""
-    where = rest[0] if has_where else None
+    where: Any = rest[0] if has_where else None
     a = cast(a, dtype)
     if has_mean:
         center = cast(rest[-1], dtype)
@@ -197,7 +198,9 @@ def _mean_square(
         count = prod(a.shape[axis] for axis in axes) - ddof
         divisor = full((), count if count > 0 else np.nan, dtype)
     else:
-        count = elementwise(p.sub, counted("var", a.shape, axes, dtype, True, where), ddof)
+        count = elementwise(
+            p.sub, counted("var", a.shape, axes, dtype, True, where), ddof
+        )
         divisor = choose(elementwise(p.gt, count, 0), count, np.nan)
     return elementwise(p.div, total, divisor)
 
@@ -328,9 +331,7 @@ def cov(
 def _inexact_argument(name: str, dtype: Dtype, default: np.dtype[Any]) -> Any:
     chosen = chosen_dtype(dtype, default)
     if not dtypes.is_inexact(chosen):
-        raise ValueRangeError(
-            f"{name}: dtype must be float or complex, got {chosen.name}"
-        )
+        raise ValueRangeError(f"{name}: dtype must be float or complex, got {chosen}")
     return chosen
 
 
@@ -356,9 +357,7 @@ def _sample_weights(name: str, weights: Value, samples: int) -> Any:
     return elementwise(p.absolute, weights)
 
 
-def _covariance(
-    *operands: Any, variables: int, ddof: float, importance: bool
-) -> Any:
+def _covariance(*operands: Any, variables: int, ddof: float, importance: bool) -> Any:
     x = _stacked_rows(operands[:variables])
     weights = operands[variables:]
     if not weights:

@@ -74,7 +74,9 @@ def take(
         size = x.shape[axis]
         if size == 0:
             raise IndexBoundsError(f"take: axis {axis} of shape {x.shape} is empty")
-        in_range = remainder(indices, size) if mode == "wrap" else clip(indices, 0, size - 1)
+        in_range = (
+            remainder(indices, size) if mode == "wrap" else clip(indices, 0, size - 1)
+        )
         return read_at(x, (*before, in_range))
     return _filled_read(x, (*before, indices), check_mode("take", mode), fill_value)
 
@@ -169,10 +171,16 @@ def put(
         return x
     values = along(values, np.arange(indices.size) % values.size, 0)
     if mode in ("wrap", "clip"):
-        indices = remainder(indices, x.size) if mode == "wrap" else clip(indices, 0, x.size - 1)
+        indices = (
+            remainder(indices, x.size)
+            if mode == "wrap"
+            else clip(indices, 0, x.size - 1)
+        )
         mode = None
     values = cast(values, x.dtype)
-    return reshape(update(ravel(x), indices, values, "set", check_mode("put", mode)), x.shape)
+    return reshape(
+        update(ravel(x), indices, values, "set", check_mode("put", mode)), x.shape
+    )
 
 
 def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
@@ -222,7 +230,9 @@ def choose(
         if known.size and (known.min() < 0 or known.max() >= count):
             raise IndexBoundsError(f"choose: an index is not from 0 to {count - 1}")
     else:
-        raise ValueRangeError(f"choose: the modes are raise, wrap and clip; got {mode!r}")
+        raise ValueRangeError(
+            f"choose: the modes are raise, wrap and clip; got {mode!r}"
+        )
     result = options[-1]
     for number in reversed(range(count - 1)):
         result = select(equal(indices, number), options[number], result)

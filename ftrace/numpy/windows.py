@@ -109,7 +109,7 @@ def padded(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:
     )
     if any(low > high for low, high in bounds):
         raise ShapeError(
-            f"padding {[(w.before, w.after) for w in windows]} takes away more elements "
-            f"than {x.shape} has"
+            f"padding {[(w.before, w.after) for w in windows]} takes away more than "
+            f"{x.shape} has"
         )
     return shrink(result, bounds)

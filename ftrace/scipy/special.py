@@ -162,7 +162,9 @@ def factorial(n: Value, exact: bool = False) -> Any:
       ValueRangeError: `exact` is asked for.
     """
     if exact:
-        raise ValueRangeError("factorial: exact=True is not supported; use math.factorial")
+        raise ValueRangeError(
+            "factorial: exact=True is not supported; use math.factorial"
+        )
     (x,) = _inexact(n)
     below = x < 0
     return choose(below, 0.0, fnp.exp(gammaln(choose(below, 0.0, x) + 1)))

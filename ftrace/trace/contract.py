@@ -17,18 +17,18 @@ import numpy as np
 
 from ftrace import dtypes
 
-Array = np.ndarray[Any, Any]
+Array = Any  # numpy.ndarray
 
 #: Integers up to this size, and sums of them, are exact in float64.
 _EXACT = 1 << 53
 #: A window that slides over an operand is copied in parts of about so many bytes.
-_PART = 1 << 25
+_PART = 1 << 23
 
 
 class _Layout(NamedTuple):
     """How an operand becomes a stack of matrices: take, permute, reshape."""
 
-    index: tuple[Any, ...]
+    take: tuple[Any, ...]
     order: tuple[int, ...]
     shape: tuple[int, ...]
 
@@ -53,10 +53,10 @@ def sum_of_product(x: Array, y: Array, axes: tuple[int, ...], out: Any) -> Array
     if recipe is None:
         return None
     dtype = out.dtype
-    if dtype.itemsize == 2 and dtypes.is_float(dtype):
-        x, y = x.astype(np.float32), y.astype(np.float32)
     left = _arranged(x, recipe.left)
     right = _arranged(y, recipe.right)
+    if dtype.itemsize == 2 and dtypes.is_float(dtype):
+        left, right = left.astype(np.float32), right.astype(np.float32)
     if dtypes.is_integer(dtype):
         product = _integer_product(left, right, recipe)
     else:
@@ -97,11 +97,11 @@ def _recipe(
 
     def layout(groups: list[list[int]]) -> _Layout:
         used = [a for group in groups for a in group]
-        index = tuple(slice(None) if a in used else 0 for a in ndim)
+        take = tuple(slice(None) if a in used else 0 for a in ndim)
         position = {a: i for i, a in enumerate(sorted(used))}
         order = tuple(position[a] for a in used)
         sizes = tuple(prod(shape[a] for a in group) for group in groups)
-        return _Layout(index, order, sizes if batch else sizes[1:])
+        return _Layout(take, order, sizes if batch else sizes[1:])
 
     kept = [*batch, *rows, *columns]
     return _Recipe(
@@ -115,19 +115,21 @@ def _recipe(
 
 def _arranged(x: Array, layout: _Layout) -> Array:
     """The operand with its axes in the order of the layout, still one by one."""
-    return x[layout.index].transpose(layout.order)
+    return x[layout.take].transpose(layout.order)
 
 
 def _product(left: Array, right: Array, recipe: _Recipe) -> Array:
     right = _blas_ready(right.reshape(recipe.right.shape))
-    copied = left.nbytes > _PART and not _is_viewable(left, recipe.left.shape)
-    if copied and recipe.rows and len(recipe.left.shape) == 2:
-        return _product_in_parts(left, right, recipe)
+    rows = recipe.rows
+    if left.nbytes > _PART and rows and len(recipe.left.shape) == 2:
+        whole = _merges(left.shape[:rows], left.strides[:rows])
+        if not (whole and _merges(left.shape[rows:], left.strides[rows:])):
+            return _product_in_parts(left, right, recipe)
     return np.matmul(_blas_ready(left.reshape(recipe.left.shape)), right)
 
 
 def _product_in_parts(left: Array, right: Array, recipe: _Recipe) -> Array:
-    """By slices of the first row axis, so that a sliding window is never copied whole."""
+    """By slices of the first row axis: a sliding window is never copied whole."""
     count = left.shape[0]
     rows, inner = recipe.left.shape
     step = max(1, count * _PART // left.nbytes)
@@ -139,13 +141,13 @@ def _product_in_parts(left: Array, right: Array, recipe: _Recipe) -> Array:
     return result
 
 
-def _is_viewable(x: Array, shape: tuple[int, ...]) -> bool:
-    view = x.view()
-    try:
-        view.shape = shape
-    except (AttributeError, ValueError):
-        return False
-    return True
+def _merges(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Can these axes become one without a copy?"""
+    following = zip(shape[1:], strides[1:], strict=True)
+    return all(
+        step == n * inner
+        for step, (n, inner) in zip(strides[:-1], following, strict=True)
+    )
 
 
 def _blas_ready(x: Array) -> Array:

@@ -147,7 +147,8 @@ def contract(node: Node, x: Any, y: Any) -> Any:
 
 def _window_view(node: Node, z: Any) -> Any:
     """The sliding window as a view, where every element of it is inside."""
-    axis, window, stride, dilation, size = node.arg  # type: ignore[misc]
+    arg: Any = node.arg
+    axis, window, stride, dilation, size = arg
     reach = (size - 1) * stride + (z.shape[window] - 1) * dilation
     if node.size == 0 or z.strides[window] != 0 or reach >= z.shape[axis]:
         return None

@@ -249,17 +249,19 @@ class PatternMatcher:
     ) -> Node | None:
         """The first replacement that a rule gives, or None."""
         key = (node.op, *[source.op for source in node.src])
-        return _first_replacement(node, self.candidates(disabled)[key], uses or {})
+        return _first_replacement(
+            node, self.candidates(disabled)[key], lambda used: (uses or {}).get(used, 1)
+        )
 
 
 def _first_replacement(
-    node: Node, candidates: Iterable[_Candidate], uses: Mapping[Node, int]
+    node: Node, candidates: Iterable[_Candidate], count: Callable[[Node], int]
 ) -> Node | None:
     for rule, match in candidates:
         found = match(node)
         if found is None:
             continue
-        if rule.single_use is not None and uses.get(found[rule.single_use], 1) > 1:
+        if rule.single_use is not None and count(found[rule.single_use]) > 1:
             continue
         new = rule.function(**found)
         if new is None or new is node:
@@ -283,7 +285,7 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
     done: dict[Node, Node] = {}
     became: dict[Node, Node | None] = {}  # None: it waits for its sources
     users = _Users(outputs, became) if matcher.counts_uses else None
-    uses = {} if users is None else users.counts
+    count = users.count if users is not None else _once
     limit = _LIMIT * len(toposort(outputs))
     pending = list(outputs)
     with inherited_origin() as take:
@@ -299,7 +301,7 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                 candidates = table[(node.op, *[s.op for s in node.src])]
                 if candidates:
                     take(node)
-                    target = _first_replacement(node, candidates, uses)
+                    target = _first_replacement(node, candidates, count)
                     if target is not None:
                         limit -= 1
                         if users is not None:
@@ -328,6 +330,10 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                 _check_ends((target,), became, limit)
                 pending.append(target)
     return [done[node] for node in outputs]
+
+
+def _once(node: Node) -> int:
+    return 1
 
 
 def _check_ends(
@@ -372,6 +378,10 @@ class _Users:
             self.counts[used] = left = self.counts.get(used, 1) - 1
             if left == 0:
                 pending.extend(set(used.src))
+
+    def count(self, node: Node) -> int:
+        """How many nodes use what `node` became."""
+        return self.counts.get(self._current(node), 1)
 
     def _current(self, node: Node) -> Node:
         """What a node became so far."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from ftrace.array import surface
 from ftrace.errors import ArgumentError, AxisError, BatchSizeError
 from ftrace.trace import tree
 from ftrace.trace.graph import Graph, Node
@@ -152,3 +153,7 @@ def _put_axis(node: Node, batched: bool, place: Any, size: int, fun: Any) -> Nod
     if not -ndim <= place < ndim:
         raise AxisError(f"vmap: out_axes {place} does not fit a result of {ndim} axes")
     return place_axis(node, batched, place % ndim, size)
+
+
+# `ftrace.numpy.vectorize` stands below this floor.
+surface.update(vmap=vmap)

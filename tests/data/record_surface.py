@@ -46,7 +46,9 @@ def main() -> None:
             try:
                 found[expression] = np.asarray(eval(expression, dict(scope)))
             except Exception as error:  # say which one, and go on
-                sys.stderr.write(f"{expression}: {type(error).__name__}: {error}\n"[:300])
+                sys.stderr.write(
+                    f"{expression}: {type(error).__name__}: {error}\n"[:300]
+                )
     index = {name: (v.dtype.name, v.shape) for name, v in found.items()}
     values = b"".join(v.tobytes() for v in found.values())
     np.savez_compressed(

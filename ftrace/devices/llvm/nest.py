@@ -240,7 +240,7 @@ class Nest:
             opened = self.open(node, base, Steps(0, tiles.copies), tiles)
             state = self._inside(loop, others, lines, state, opened)
             self.values.close(opened)
-            self.writer.close_scope()
+            self.writer.close_scope(state)
             return state
         inner = 1
         for other in others:
@@ -290,7 +290,7 @@ class Nest:
         if tiles.count == 1:
             writer.open_scope()
             state = body(str(start), state)
-            writer.close_scope()
+            writer.close_scope(state)
             return state
         block = lines.block(tiles.count)
         if not block:

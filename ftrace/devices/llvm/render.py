@@ -14,12 +14,12 @@ from math import prod
 
 from ftrace.devices.llvm.contraction import (
     Contraction,
-    ContractionCode,
     find_contraction,
     is_worthwhile,
 )
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.nest import Nest, fused_products
+from ftrace.devices.llvm.product import Product
 from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Chooser
@@ -74,7 +74,7 @@ def _render_contraction(
     writer = Writer()
     values = Values(writer, facts, target, kernel.buffers)
     stage = Stage(kernel, target, facts, values)
-    units = ContractionCode(plan, stage).emit()
+    units = Product(plan, stage).emit()
     ranges = [*kernel.axes, *plan.ranges]
     operations = 2 * prod(axis_of(r).size for r in ranges)
     grain = max(-(-_WORTH_A_THREAD * units // operations), 1)

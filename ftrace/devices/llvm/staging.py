@@ -31,32 +31,13 @@ from ftrace.lower.kernel import (
 )
 from ftrace.lower.place import place
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.elementwise import add, mul, sub
+from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.source import const
 
 #: Scratch beyond this is taken from the heap: a thread may have a small stack.
 _STACK = 64 << 10
 #: Ranges that name where blocks begin are numbered from here.
 _FIRST_NUMBER = 1 << 20
-
-
-@dataclass(frozen=True, eq=False)
-class Dim:
-    """A range as a dimension of a panel.
-
-    Attributes:
-      node: the range.
-      start: where the block begins in it; None is 0.
-      weight: elements from one position to the next.
-    """
-
-    node: Node
-    start: Node | None
-    weight: int
-
-    def term(self) -> Node:
-        position = self.node if self.start is None else sub(self.node, self.start)
-        return mul(position, const(self.weight, INDEX))
 
 
 def sum_of(terms: Sequence[Node]) -> Node:
@@ -103,6 +84,10 @@ class Stage:
     @property
     def writer(self) -> Writer:
         return self.values.writer
+
+    def scaled(self, number: str, by: int, plus: int = 0) -> str:
+        """`number`·`by` + `plus`."""
+        return self.values.access.sum_terms([(by, number)], plus)
 
     def new_range(self, size: int) -> Node:
         """A range that is not the kernel's."""

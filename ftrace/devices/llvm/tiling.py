@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 
 from ftrace import dtypes
@@ -320,10 +321,10 @@ class Chooser:
         vectors = -(-axis_of(node).size // lanes)
         widest = max(r.dtype.itemsize for r in self._reduces())
         registers = max(widest * lanes // self.target.vector_bytes, 1)
-        m, n = register_tile(height, vectors, self.target, registers)
-        tiling.steps[node] = Steps(lanes, n)
+        tile = register_tile(height, vectors, self.target.registers // registers)
+        tiling.steps[node] = Steps(lanes, tile.vectors)
         if rows is not None:
-            tiling.steps[rows] = Steps(0, m)
+            tiling.steps[rows] = Steps(0, tile.rows)
 
     def _reduces(self) -> list[Node]:
         return [n for n in self.facts.free if n.op is reduce_p]
@@ -389,10 +390,23 @@ class Chooser:
         tiling.chunk = min(max(worth, few), tiles)
 
 
-def register_tile(
-    rows: int, vectors: int, target: Target, registers: int = 1
-) -> tuple[int, int]:
-    """Rows and vectors of a tile of accumulators that stays in registers.
+@dataclass(frozen=True)
+class RegisterTile:
+    """A tile of accumulators that stays in registers.
+
+    Attributes:
+      rows, vectors: its size.
+      cycles: that one step of the loop over all tiles takes.
+    """
+
+    rows: int
+    vectors: int
+    cycles: float
+
+
+@lru_cache(maxsize=4096)
+def register_tile(rows: int, vectors: int, registers: int) -> RegisterTile:
+    """The best tile for so many rows and vectors.
 
     A step of the loop over the tile multiplies its rows × vectors, loads each vector
     and spreads one number per row. Two of either fit in a cycle, and a chain of
@@ -400,19 +414,16 @@ def register_tile(
 
     Args:
       rows, vectors: how many there are to be tiled.
-      registers: that one vector takes.
+      registers: how many vectors the processor holds.
     """
-    best = (1, 1)
-    fewest = float("inf")
-    for n in range(1, 5):
-        if n > vectors:
-            break
-        room = (target.registers - 2 - n * registers) // (n * registers)
+    best = RegisterTile(1, 1, float("inf"))
+    for n in range(1, min(vectors, 4) + 1):
+        room = (registers - 2 - n) // n
         for m in range(1, max(min(room, rows, _ROWS), 1) + 1):
-            steps = -(-rows // m) * -(-vectors // n)
-            cycles = steps * max(m * n * registers, m + n * registers, 8) * 0.5
-            if cycles < fewest * 0.999:
-                best, fewest = (m, n), cycles
+            tiles = -(-rows // m) * -(-vectors // n)
+            cycles = tiles * max(m * n, m + n, 8) * 0.5
+            if cycles < best.cycles * 0.999:
+                best = RegisterTile(m, n, cycles)
     return best
 
 

@@ -118,11 +118,15 @@ class Writer:
         self.stack.append(level)
         return level
 
-    def close_scope(self) -> None:
+    def close_scope(self, results: Sequence[str] = ()) -> None:
+        """What was computed in it stays; `results` are used after it."""
         level = self._pop()
         outer = self.stack[-1]
         outer.lines.extend(level.lines)
         outer.label = level.label
+        for result in results:
+            if self.depth_of.get(result, 0) > outer.depth:
+                self.depth_of[result] = outer.depth
 
     def open_branch(self) -> Level:
         """A level that runs only under the condition given when it closes."""

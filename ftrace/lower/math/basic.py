@@ -1,25 +1,25 @@
-"""Functions that are a few plain operations: signs, neighbours, bits, and fma itself."""
+"""Functions of a few plain operations: signs, neighbours, bits, and fma itself."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.lower.math.floats import INFINITY, copy_sign, fast_two_sum, two_sum
+from ftrace.lower.math.floats import INFINITY, fast_two_sum, two_sum
 from ftrace.lower.math.term import (
     RELAXED,
     Term,
     bitcast,
     cast,
     eq,
-    ne,
     number,
     select,
     sqrt,
 )
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, constant_bits
 
 
 def sign(x: Term) -> Term:
@@ -72,8 +72,8 @@ def nextafter(x: Term, y: Term) -> Term:
 
 
 def _is_nan(magnitude: Term, dtype: np.dtype[Any]) -> Term:
-    infinity = np.array(np.inf).astype(dtype).view(magnitude.dtype)
-    return magnitude > int(infinity)
+    infinity = int.from_bytes(constant_bits(INFINITY, dtype), sys.byteorder)
+    return magnitude > infinity
 
 
 _MASKS = (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F)

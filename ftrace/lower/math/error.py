@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import Final
 
 from ftrace.lower.math.exponential import exp_normal, expm1_parts
-from ftrace.lower.math.floats import INFINITY, NAN, clamp, copy_sign, two_product, two_sum
+from ftrace.lower.math.floats import (
+    INFINITY,
+    NAN,
+    clamp,
+    copy_sign,
+    two_product,
+    two_sum,
+)
 from ftrace.lower.math.logarithm import log_of_parts, split_exponent
 from ftrace.lower.math.term import (
     Term,
@@ -121,9 +128,10 @@ def _small_erf(x: Term) -> Term:
 
 
 def erfc(x: Term) -> Term:
-    """1 - erf(x) up to 1/2; exp(-a²)·P(q)/(1 + 2a) with a = |x| and q = (a - m)/(a + m).
+    """1 - erf(x) up to 3/4, beyond it exp(-a²)·P(q)/(1 + 2a) with a = |x|.
 
-    For a negative x 2 less that. The rounding errors of a², 1 + 2a and the quotient are carried along.
+    There q = (a - m)/(a + m); a negative x takes 2 less that. The rounding errors of
+    a², 1 + 2a and the quotient are carried along.
     """
     a = clamp(abs(x), None, 10.2 if x.single else 27.5)
     middle = _ERFC_MIDDLE_SINGLE if x.single else _ERFC_MIDDLE_DOUBLE
@@ -142,7 +150,7 @@ def erfc(x: Term) -> Term:
     value = product + fma(product, part, mul_add(product_low, part, product_low))
     value = ldexp(value, n)
     value = select(x < 0.0, 2.0 - value, value)
-    return select(abs(x) < 0.5, 1.0 - _small_erf(x), value)
+    return select(abs(x) < 0.75, 1.0 - _small_erf(x), value)
 
 
 def erf_inv(x: Term) -> Term:

@@ -138,9 +138,10 @@ def expm1(x: Term) -> Term:
     low, high = (-18.0, 89.0) if x.single else (-38.0, 710.0)
     x = clamp(x, low, high)
     r, _, shifted = _reduce(x)
-    part = expm1_polynomial(r)
     half = power_of_two(shifted, -1)
-    whole = fma(part, half, half - 0.5)
+    # The sum of the two great terms first, which often is exact, then the small one.
+    great = fma(r, half, half - 0.5)
+    whole = fma(r * r * _expm1_series(r), half, great)
     tiny = 2.0**-26 if x.single else 2.0**-55
     return select(abs(x) < tiny, x, whole + whole)
 
@@ -148,13 +149,13 @@ def expm1(x: Term) -> Term:
 def expm1_parts(x: Term, rest: Term) -> Pair:
     """(p, n) with e^(x + rest) = (1 + p)·2ⁿ, for a small rest."""
     r, n, _ = _reduce(x)
-    return expm1_polynomial(r + rest), n
+    r = r + rest
+    return fma(r * r, _expm1_series(r), r), n
 
 
-def expm1_polynomial(r: Term) -> Term:
-    """eʳ - 1 for |r| ≤ ln 2 / 2."""
-    series = polynomial(r, _EXPM1_SINGLE if r.single else _EXPM1_DOUBLE)
-    return fma(r * r, series, r)
+def _expm1_series(r: Term) -> Term:
+    """(eʳ - 1 - r)/r² for |r| ≤ ln 2 / 2."""
+    return polynomial(r, _EXPM1_SINGLE if r.single else _EXPM1_DOUBLE)
 
 
 def logistic(x: Term) -> Term:

@@ -5,6 +5,7 @@ In float32 and float64 (IEEE 754): a sign bit, the exponent with a bias, the fra
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -46,6 +47,13 @@ class Format(NamedTuple):
 
 SINGLE: Final = Format(dtypes.int32, 23, 127, -(2**31), 1.5 * 2.0**23, 2.0**-126)
 DOUBLE: Final = Format(dtypes.int64, 52, 1023, -(2**63), 1.5 * 2.0**52, 2.0**-1022)
+
+
+def bits_of_number(value: float, single: bool) -> int:
+    """The bits of a constant, as a signed integer."""
+    float_format, integer_format = ("=f", "=i") if single else ("=d", "=q")
+    (bits,) = struct.unpack(integer_format, struct.pack(float_format, value))
+    return int(bits)
 
 
 def format_of(x: Term) -> Format:
@@ -111,8 +119,7 @@ def integer_to_float(i: Term) -> Term:
     """
     if i.dtype.itemsize == 4:
         return cast(i, dtypes.float32)
-    magic = int(np.float64(DOUBLE.magic).view(np.int64))
-    return float_of(i + magic) - DOUBLE.magic
+    return float_of(i + bits_of_number(DOUBLE.magic, single=False)) - DOUBLE.magic
 
 
 # Error-free transformations (T. J. Dekker 1971; D. E. Knuth; with fma for products).
@@ -121,7 +128,7 @@ Pair = tuple[Term, Term]
 
 
 def fast_two_sum(a: Term, b: Operand) -> Pair:
-    """a + b = sum + error exactly, where |a| ≥ |b| or a is a multiple of b's last bit."""
+    """a + b = sum + error exactly, if |a| ≥ |b| or a is a multiple of b's last bit."""
     total = a + b
     return total, (b - (total - a))
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from typing import Final
 
-import numpy as np
-
 from ftrace.lower.math.floats import (
     INFINITY,
     NAN,
     bits_of,
+    bits_of_number,
     copy_sign,
     fast_two_sum,
     float_of,
@@ -23,7 +22,16 @@ from ftrace.lower.math.floats import (
     integer_to_float,
     two_product,
 )
-from ftrace.lower.math.term import Term, eq, fma, mul_add, number, polynomial, select, sqrt
+from ftrace.lower.math.term import (
+    Term,
+    eq,
+    fma,
+    mul_add,
+    number,
+    polynomial,
+    select,
+    sqrt,
+)
 
 # ln 2 and 1/ln 2 in two numbers each.
 _LN2_SINGLE: Final = (0.693147182, -1.90465421e-09)
@@ -60,14 +68,9 @@ def split_exponent(x: Term, cut: float = _CUT) -> tuple[Term, Term]:
     small = x < layout.tiny
     lift = layout.fraction + 2
     bits = bits_of(select(small, x * 2.0**lift, x))
-    k = (bits - _bits(cut, x)) >> layout.fraction
+    k = (bits - bits_of_number(cut, x.single)) >> layout.fraction
     f = float_of(bits - (k << layout.fraction)) - 1.0
     return f, integer_to_float(k) + select(small, number(-float(lift), x), 0.0)
-
-
-def _bits(value: float, x: Term) -> int:
-    """The bits of a number in the dtype of x."""
-    return int(np.array(value, x.dtype).view(format_of(x).bits))
 
 
 def log_of_parts(f: Term, k: Term) -> Term:
@@ -86,7 +89,8 @@ def _log_series(f: Term) -> tuple[Term, Term]:
     s = f / (2.0 + f)
     square = s * s
     half_square = 0.5 * f * f
-    return half_square, s * mul_add(square, polynomial(square, _LOG_DOUBLE), half_square)
+    series = polynomial(square, _LOG_DOUBLE)
+    return half_square, s * mul_add(square, series, half_square)
 
 
 def _outside(x: Term, value: Term) -> Term:
@@ -121,7 +125,7 @@ def log2(x: Term) -> Term:
 def log1p(x: Term) -> Term:
     """log(1 + x): k is that of 1 + x, and f = x·2⁻ᵏ + (2⁻ᵏ - 1) is rounded once."""
     layout = format_of(x)
-    above = bits_of(1.0 + x) - _bits(_CUT, x)
+    above = bits_of(1.0 + x) - bits_of_number(_CUT, x.single)
     k = above >> layout.fraction
     # 2^(2-k) is normal for each k; 2⁻ᵏ need not be.
     quarter = float_of(((layout.bias + 2) - k) << layout.fraction) * 0.25

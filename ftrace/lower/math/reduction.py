@@ -12,6 +12,7 @@ marked rare: a device may branch around it.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from ftrace import dtypes
@@ -128,10 +129,7 @@ def _payne_hanek_single(x: Term) -> Reduced:
     words = _window(table, start >> 5, (4, 2, 1))
     shift = cast(start & 31, dtypes.uint64)
     low_word = 0xFFFFFFFF
-    w = [
-        ((((a << 32) | b) << shift) >> 32) & low_word
-        for a, b in zip(words, words[1:], strict=False)
-    ]
+    w = [((((a << 32) | b) << shift) >> 32) & low_word for a, b in pairwise(words)]
     wide = cast(m, dtypes.uint64)
     product = ((wide * w[0]) << 32) + wide * w[1] + ((wide * w[2]) >> 32)
     rounded = product + (1 << 61)
@@ -157,7 +155,7 @@ def _payne_hanek_double(x: Term) -> Reduced:
     # A shift by the width gives 0, as it must where the window starts at a word.
     w = [
         (a << shift) | (b >> (number_of(64, dtypes.uint64, shape) - shift))
-        for a, b in zip(words, words[1:], strict=False)
+        for a, b in pairwise(words)
     ]
     wide = bitcast(m, dtypes.uint64)
     middle = wide * w[1]

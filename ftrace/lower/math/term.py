@@ -174,7 +174,8 @@ def select(chosen: Term, x: Operand, y: Operand, arg: str | None = None) -> Term
             raise GraphError("a select of two numbers has no dtype")
         x = number(x, y)
     other = _term(y, x)
-    return Term(make_node(ew.select, x.node.aval, (chosen.node, x.node, other.node), arg))
+    src = (chosen.node, x.node, other.node)
+    return Term(make_node(ew.select, x.node.aval, src, arg))
 
 
 def fma(a: Operand, b: Operand, c: Operand) -> Term:

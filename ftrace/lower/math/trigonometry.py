@@ -10,7 +10,15 @@ from typing import Final
 
 from ftrace.lower.math.floats import Pair, bits_of, copy_sign, fast_two_sum, float_of
 from ftrace.lower.math.reduction import reduce_angle, reduce_angle_single
-from ftrace.lower.math.term import Term, eq, fma, mul_add, polynomial, round_even, select
+from ftrace.lower.math.term import (
+    Term,
+    eq,
+    fma,
+    mul_add,
+    polynomial,
+    round_even,
+    select,
+)
 
 # (sin(r) - r)/r³ in r²: 2^-27.7 and 2^-57.5 of sin(r).
 _SIN_SINGLE: Final = (-0.0001950554, 0.00833209511, -0.166666538)

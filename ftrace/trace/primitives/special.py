@@ -28,7 +28,10 @@ def _elementwise(function: Callable[[float], float]) -> Callable[[Array], Array]
 def _lgamma(x: float) -> float:
     if math.isinf(x) or (x <= 0 and x == math.floor(x)):
         return math.inf
-    return math.lgamma(x)
+    try:
+        return math.lgamma(x)
+    except OverflowError:
+        return math.inf
 
 
 erf = _elementwise(math.erf)

@@ -1,0 +1,233 @@
+"""The table of a run: in colour where rich is installed, as plain text otherwise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from benchmarks.libraries import THREADS, Library
+from benchmarks.machine import Machine
+from benchmarks.measure import Outcome
+from benchmarks.stages import BUDGET, STAGES, StageTimes
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a run measured."""
+
+    libraries: Sequence[Library]
+    machine: Machine | None
+    outcomes: Sequence[Outcome]
+    stages: Sequence[StageTimes]
+
+    @property
+    def peers(self) -> list[str]:
+        return [library.name for library in self.libraries[1:]]
+
+    def print(self) -> None:
+        show = _show_rich if find_spec("rich") else _show_plain
+        if self.outcomes:
+            show(self._title(), self._header(), self._lines())
+        if self.stages:
+            show("Compile time, µs per node", *_stage_table(self.stages))
+        for line in self._closing():
+            print(line)
+
+    def _title(self) -> str:
+        names = ", ".join(f"{x.name} {x.version}" for x in self.libraries)
+        return f"{names}; {THREADS} threads"
+
+    def _header(self) -> list[str]:
+        columns = [name for peer in self.peers for name in (peer, f"{peer}/ftrace")]
+        return ["row", "ftrace", "rate", "of limit", *columns]
+
+    def _lines(self) -> list[list[str]]:
+        lines: list[list[str]] = []
+        family = ""
+        for outcome in self.outcomes:
+            if outcome.row.family != family:
+                family = outcome.row.family
+                lines.append([family.upper()])
+            lines.append(self._line(outcome))
+        means = [
+            f"{m:.2f}×" if m else NOTHING for m in map(self.mean_ratio, self.peers)
+        ]
+        if means and len(self.outcomes) > 1:
+            cells = [cell for mean in means for cell in ("", mean)]
+            lines += [
+                ["ALL ROWS"],
+                ["geometric mean of the ratios", "", "", "", *cells],
+            ]
+        return lines
+
+    def _line(self, outcome: Outcome) -> list[str]:
+        seconds = outcome.seconds()
+        cells = [outcome.row.name, duration(seconds), *self._rate(outcome, seconds)]
+        for peer in self.peers:
+            ratio = outcome.ratio(peer)
+            cells += [
+                duration(outcome.seconds(peer)),
+                NOTHING if ratio is None else f"{ratio:.2f}×",
+            ]
+        return cells
+
+    def _rate(self, outcome: Outcome, seconds: float | None) -> list[str]:
+        """Bytes or operations per second, and the share of what the machine can do."""
+        share = self.share_of_limit(outcome)
+        if not seconds or share is None:
+            return ["", ""]
+        if outcome.nbytes is not None:
+            rate = f"{outcome.nbytes / seconds / 1e9:.1f} GB/s"
+        else:
+            rate = f"{(outcome.row.flops or 0) / seconds / 1e9:.1f} GFLOP/s"
+        return [rate, f"{share:.0%}"]
+
+    def share_of_limit(self, outcome: Outcome) -> float | None:
+        """What part of the measured bandwidth or peak a row reaches."""
+        seconds = outcome.seconds()
+        if self.machine is None or not seconds:
+            return None
+        if outcome.nbytes is not None:
+            return outcome.nbytes / seconds / self.machine.bandwidth
+        if outcome.row.flops is not None:
+            return outcome.row.flops / seconds / self.machine.peak
+        return None
+
+    def ratios(self, peer: str) -> list[float]:
+        found = [outcome.ratio(peer) for outcome in self.outcomes]
+        return [ratio for ratio in found if ratio is not None]
+
+    def mean_ratio(self, peer: str) -> float | None:
+        """The geometric mean over the rows that both libraries ran."""
+        found = self.ratios(peer)
+        if not found:
+            return None
+        return math.exp(sum(map(math.log, found)) / len(found))
+
+    def _closing(self) -> list[str]:
+        lines: list[str] = []
+        if self.machine is not None:
+            lines.append(
+                f"limits of this machine in this run, {THREADS} threads: "
+                f"{self.machine.bandwidth / 1e9:.1f} GB/s from and to memory, "
+                f"{self.machine.peak / 1e9:.0f} GFLOP/s in float32"
+            )
+        for peer in self.peers:
+            ratios = self.ratios(peer)
+            behind = sum(ratio < 1 for ratio in ratios)
+            if ratios:
+                lines.append(
+                    f"{peer}: ftrace is slower in {behind} of {len(ratios)} rows"
+                )
+        for outcome in self.outcomes:
+            for library, problem in outcome.problems.items():
+                lines.append(f"FAILED {outcome.row.title} in {library}: {problem}")
+        return lines
+
+
+def duration(seconds: float | None) -> str:
+    """Three digits and a unit."""
+    if seconds is None:
+        return NOTHING
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return (
+                f"{seconds / size:.3g} {unit}"
+                if seconds < 1000 * size
+                else (f"{seconds / size:.0f} {unit}")
+            )
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def _stage_table(stages: Sequence[StageTimes]) -> tuple[list[str], list[list[str]]]:
+    header = ["program", "nodes", "kernels", *STAGES]
+    lines = [
+        [
+            times.program,
+            str(times.nodes),
+            f"{times.kernels[0]} ({times.kernels[1]} differ)",
+            *[f"{times.microseconds[stage]:.1f}" for stage in STAGES],
+        ]
+        for times in stages
+    ]
+    together = {"lowering": "simplify", "code": "render"}
+    budget = {together.get(part, part): f"≤ {us:g}" for part, us in BUDGET.items()}
+    lines.append(["budget", "2000", "", *[budget.get(stage, "″") for stage in STAGES]])
+    return header, lines
+
+
+def _show_plain(title: str, header: list[str], lines: list[list[str]]) -> None:
+    widths = [len(name) for name in header]
+    for line in lines:
+        for i, cell in enumerate(line if len(line) > 1 else []):
+            widths[i] = max(widths[i], len(cell))
+    print(f"\n{title}\n")
+    for line in [header, *lines]:
+        if len(line) == 1:
+            print(f"\n{line[0]}")
+            continue
+        first, *rest = zip(line, widths, strict=True)
+        cells = [first[0].ljust(first[1]), *[cell.rjust(width) for cell, width in rest]]
+        print("  ".join(cells).rstrip())
+    print()
+
+
+def _show_rich(title: str, header: list[str], lines: list[list[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title)
+    for i, name in enumerate(header):
+        table.add_column(name, justify="right" if i else "left", no_wrap=True)
+    for line in lines:
+        if len(line) == 1:
+            table.add_section()
+            table.add_row(f"[bold]{line[0]}[/bold]")
+        else:
+            table.add_row(*map(_coloured, line))
+    console = Console()
+    if not console.is_terminal:
+        # In a file nothing is cut off: the table is as wide as it needs to be.
+        console = Console(width=1000)
+        console.width = max(console.measure(table).maximum, 40)
+    console.print(table)
+
+
+def _coloured(cell: str) -> str:
+    """Ratios in green where ftrace is faster, in red where it is slower."""
+    if not cell.endswith("×"):
+        return cell
+    colour = "green" if float(cell[:-1]) >= 1 else "red"
+    return f"[{colour}]{cell}[/{colour}]"
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Everything that was measured, for programs to read; times in seconds."""
+    machine = report.machine
+    return {
+        "libraries": {x.name: x.version for x in report.libraries},
+        "threads": THREADS,
+        "bandwidth": machine.bandwidth if machine else None,
+        "peak": machine.peak if machine else None,
+        "rows": [
+            {
+                "family": outcome.row.family,
+                "name": outcome.row.name,
+                "bytes": outcome.nbytes,
+                "flops": outcome.row.flops,
+                "rounds": outcome.rounds,
+                "median": {name: outcome.seconds(name) for name in outcome.rounds},
+                "ratio": {peer: outcome.ratio(peer) for peer in report.peers},
+                "share of limit": report.share_of_limit(outcome),
+                "problems": outcome.problems,
+            }
+            for outcome in report.outcomes
+        ],
+        "geometric mean": {peer: report.mean_ratio(peer) for peer in report.peers},
+        "compile time": [vars(times) for times in report.stages],
+    }

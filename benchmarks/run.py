@@ -1,0 +1,89 @@
+"""A whole run: the rows that were asked for, one after the other, then the report."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import stages
+from benchmarks.libraries import Library, MissingPeerError, load_library
+from benchmarks.machine import Machine, measure_machine
+from benchmarks.measure import Outcome, measure
+from benchmarks.report import Report, as_json
+from benchmarks.row import Row
+from benchmarks.rows import FAMILIES
+from benchmarks.timing import FULL, QUICK, Effort
+
+
+def select(pattern: str) -> list[Row]:
+    """The rows whose title matches, all of them for an empty pattern."""
+    search = re.compile(pattern, re.IGNORECASE).search
+    return [row for family in FAMILIES for row in family.rows if search(row.title)]
+
+
+def load_libraries(peers: Sequence[str], device: str) -> list[Library]:
+    """ftrace, then the peers, each once."""
+    names = ["ftrace", *dict.fromkeys(peers)]
+    return [load_library(name, device) for name in names]
+
+
+def measure_rows(
+    rows: Sequence[Row], libraries: Sequence[Library], effort: Effort
+) -> list[Outcome]:
+    """All rows, with a line on the error stream for each as it is done."""
+    outcomes: list[Outcome] = []
+    for number, row in enumerate(rows, 1):
+        _progress(f"[{number}/{len(rows)}] {row.title}")
+        outcomes.append(measure(row, libraries, effort))
+    _progress("")
+    return outcomes
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[K{text}")
+    elif text:
+        sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def run(options: Namespace) -> int:
+    """Does what the command line says; returns the exit status."""
+    try:
+        rows = select(options.rows)
+    except re.error as error:
+        return _refuse(f"--rows {options.rows!r} is no regular expression: {error}")
+    with_stages = stages.is_wanted(options.rows)
+    if not rows and not with_stages:
+        return _refuse(f"no row matches {options.rows!r}; --list names them all")
+    if options.list:
+        print("\n".join([*[row.title for row in rows], *[stages.TITLE] * with_stages]))
+        return 0
+    try:
+        libraries = load_libraries(options.peer, options.device)
+    except MissingPeerError as error:
+        return _refuse(str(error))
+    effort = QUICK if options.quick else FULL
+    machine = _machine(rows)
+    outcomes = measure_rows(rows, libraries, effort)
+    compile_times = stages.measure_stages(effort) if with_stages else []
+    report = Report(libraries, machine, outcomes, compile_times)
+    report.print()
+    if options.json is not None:
+        text = json.dumps(as_json(report), indent=1)
+        options.json.write_text(text, encoding="utf-8")
+    return 1 if any(outcome.problems for outcome in outcomes) else 0
+
+
+def _machine(rows: Sequence[Row]) -> Machine | None:
+    limited: list[Any] = [r for r in rows if r.bytes is not None or r.flops is not None]
+    return measure_machine() if limited else None
+
+
+def _refuse(message: str) -> int:
+    print(f"benchmarks: {message}", file=sys.stderr)
+    return 2

@@ -1,0 +1,165 @@
+"""What compiling costs per node of the graph, stage by stage.
+
+The stages are those of `ftrace/lower`; this file is the only one here that looks
+inside the package. The budgets are those that the design sets at 2,000 nodes.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from benchmarks.inputs import normal, weights
+from benchmarks.timing import Effort, median
+from ftrace.devices.llvm.compile import emit_object
+from ftrace.devices.llvm.device import render_kernel
+from ftrace.lower import assemble, ordered_drafts, root_of, simplify_graph
+from ftrace.lower.build import build_kernel
+from ftrace.lower.schedule import schedule
+from ftrace.trace.graph import Graph, toposort
+
+TITLE = "compile time/per node"
+SIZES = (500, 2000)
+STAGES = (
+    "trace", "transform", "simplify", "schedule", "build", "render", "codegen",
+)  # fmt: skip
+#: Microseconds per node; those of simplify, schedule and build together are 60, of
+#: rendering and code generation 30.
+BUDGET = {"trace": 10.0, "transform": 15.0, "lowering": 60.0, "code": 30.0}
+
+
+@dataclass(frozen=True)
+class StageTimes:
+    """One program.
+
+    Attributes:
+      program: its name.
+      nodes: of the graph that is lowered.
+      kernels: how many came out, and how many of them differ.
+      microseconds: per node, by stage.
+    """
+
+    program: str
+    nodes: int
+    kernels: tuple[int, int]
+    microseconds: dict[str, float]
+
+
+def is_wanted(pattern: str) -> bool:
+    """Whether this table is among the rows that were asked for."""
+    return re.search(pattern, TITLE, re.IGNORECASE) is not None
+
+
+def measure_stages(effort: Effort) -> list[StageTimes]:
+    """All programs at all sizes; each stage is the median of several runs."""
+    repetitions = max(1, effort.rounds // 3)
+    return [
+        measure_program(name, make, size, repetitions)
+        for name, make in PROGRAMS.items()
+        for size in SIZES
+    ]
+
+
+def measure_program(
+    name: str, make: Callable[[int], Any], size: int, repetitions: int
+) -> StageTimes:
+    """Times a program whose gradient has about `size` nodes."""
+    depth = _depth_for(make, size)
+    runs = [_run(*make(depth)) for _ in range(repetitions)]
+    times = {
+        stage: median([run.microseconds[stage] for run in runs]) for stage in STAGES
+    }
+    return StageTimes(name, runs[0].nodes, runs[0].kernels, times)
+
+
+def _depth_for(make: Callable[[int], Any], size: int) -> int:
+    """How many layers bring the gradient nearest to `size` nodes."""
+
+    def nodes(depth: int) -> int:
+        loss, arguments = make(depth)
+        return len(toposort(ft.make_graph(ft.grad(loss))(*arguments).outputs))
+
+    fixed, grown = nodes(2), nodes(4)
+    each = (grown - fixed) / 2
+    return max(1, round(2 + (size - fixed) / each))
+
+
+def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
+    clock = _Clock()
+    forward = clock.time("trace", lambda: ft.make_graph(loss)(*arguments))
+    traced = len(toposort(forward.outputs))
+    graph = clock.time("transform", lambda: ft.make_graph(ft.grad(loss))(*arguments))
+    nodes = len(toposort(graph.outputs))
+    simplified = clock.time("simplify", lambda: simplify_graph(graph.outputs))
+    roots = [root_of(n) for n in simplified if root_of(n).size]
+    plan = clock.time("schedule", lambda: schedule(roots, set()))
+    built = clock.time(
+        "build", lambda: [build_kernel(d, plan) for d in ordered_drafts(plan)]
+    )
+    program = assemble(Graph(graph.inputs, tuple(simplified)), built)
+    kernels = list(dict.fromkeys(step.kernel for step in program.kernels))
+    texts = clock.time("render", lambda: [render_kernel(k).text for k in kernels])
+
+    def generate() -> None:
+        for text in texts:
+            emit_object(f"{text}\n; {time.perf_counter_ns()}\n")  # in no cache
+
+    clock.time("codegen", generate)
+    spent = clock.seconds
+    # Differentiating traces the function once more; that part is no transform.
+    spent["transform"] = max(spent["transform"] - spent["trace"], 0.0)
+    per = {stage: traced if stage == "trace" else nodes for stage in STAGES}
+    times = {stage: spent[stage] / per[stage] * 1e6 for stage in STAGES}
+    return StageTimes("", nodes, (len(program.kernels), len(kernels)), times)
+
+
+class _Clock:
+    """Seconds by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def time(self, stage: str, work: Callable[[], Any]) -> Any:
+        gc.collect()
+        start = time.perf_counter()
+        result = work()
+        self.seconds[stage] = time.perf_counter() - start
+        return result
+
+
+def elementwise_program(depth: int) -> tuple[Any, tuple[Any, ...]]:
+    """Elementwise operations alone: few and large kernels."""
+
+    def loss(x: Any) -> Any:
+        y = x
+        for i in range(depth):
+            y = fnp.sin(y) * x + fnp.tanh(y) / (i + 2)
+        return fnp.sum(y)
+
+    return loss, (normal(1000),)
+
+
+def layered_program(depth: int) -> tuple[Any, tuple[Any, ...]]:
+    """Normalised dense layers with residuals: many kernels."""
+
+    def loss(layers: Any, x: Any) -> Any:
+        for w, b in layers:
+            mean = fnp.mean(x, axis=-1, keepdims=True)
+            spread = fnp.std(x, axis=-1, keepdims=True) + 1e-3
+            x = x + ft.nn.gelu((x - mean) / spread @ w + b)
+        return fnp.mean(x**2)
+
+    layers = [(weights(32, 32, seed=i), normal(32, seed=i)) for i in range(depth)]
+    return loss, (layers, normal(16, 32))
+
+
+PROGRAMS: dict[str, Callable[[int], Any]] = {
+    "elementwise chain": elementwise_program,
+    "dense layers": layered_program,
+}

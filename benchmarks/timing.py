@@ -1,0 +1,87 @@
+"""Timings: calls in a loop, libraries in turn, medians."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: Seconds between two libraries' turns: their idle threads spin for a while and would
+#: slow down whoever comes next.
+PAUSE = 0.003
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure.
+
+    Attributes:
+      rounds: how often each library has its turn.
+      seconds: the least that one timing lasts; short calls are repeated.
+      budget: seconds of one row after which no further round begins.
+    """
+
+    rounds: int
+    seconds: float
+    budget: float
+
+
+FULL = Effort(rounds=11, seconds=0.02, budget=12.0)
+QUICK = Effort(rounds=3, seconds=0.002, budget=1.5)
+
+
+def loop(call: Callable[[], Any], wait: Callable[[Any], Any], count: int) -> float:
+    """Seconds per call; every call is waited for."""
+    start = time.perf_counter()
+    for _ in range(count):
+        wait(call())
+    return (time.perf_counter() - start) / count
+
+
+def loop_waiting_once(
+    call: Callable[[], Any], wait: Callable[[Any], Any], count: int
+) -> float:
+    """Seconds per call, when only the last one is waited for."""
+    result: Any = None
+    start = time.perf_counter()
+    for _ in range(count):
+        result = call()
+    wait(result)
+    return (time.perf_counter() - start) / count
+
+
+def clock_of(
+    call: Callable[[], Any], wait: Callable[[Any], Any], seconds: float, each: bool
+) -> Callable[[], float]:
+    """A clock for a call that has run before, repeated as often as needed."""
+    timed = loop if each else loop_waiting_once
+    count = 1
+    while (spent := timed(call, wait, count) * count) < seconds:
+        count = max(2 * count, min(10 * count, int(seconds / max(spent, 1e-9) * count)))
+    return lambda: timed(call, wait, count)
+
+
+def in_turn(
+    clocks: Mapping[str, Callable[[], float]], effort: Effort
+) -> dict[str, list[float]]:
+    """The seconds of each clock in each round.
+
+    The order is reversed from round to round, so that no library always comes first.
+    """
+    measured: dict[str, list[float]] = {name: [] for name in clocks}
+    begin = time.perf_counter()
+    for number in range(effort.rounds):
+        names = list(clocks) if number % 2 == 0 else list(reversed(clocks))
+        for name in names:
+            time.sleep(PAUSE)
+            measured[name].append(clocks[name]())
+        enough = number + 1 >= min(3, effort.rounds)
+        if enough and time.perf_counter() - begin > effort.budget:
+            break
+    return measured
+
+
+def median(seconds: list[float]) -> float:
+    return statistics.median(seconds)

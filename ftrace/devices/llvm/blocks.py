@@ -1,0 +1,154 @@
+"""Lists of ranges cut in blocks, and the block that is open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ftrace.devices.llvm.nest import Span, lowest
+from ftrace.devices.llvm.staging import Stage
+from ftrace.devices.llvm.tiling import Steps
+from ftrace.devices.llvm.values import Opened
+from ftrace.lower.kernel import INDEX, axis_of
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.elementwise import mul, sub
+from ftrace.trace.primitives.source import const
+
+_ONE = Steps()
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A list of ranges in blocks.
+
+    Attributes:
+      outer: ranges that run one by one around the blocks.
+      split: the range that is cut; None where a block is all of the inner ones.
+      size: of a block of `split`.
+      inner: ranges that are whole in a block.
+    """
+
+    outer: tuple[Node, ...]
+    split: Node | None
+    size: int
+    inner: tuple[Node, ...]
+
+    @property
+    def within(self) -> tuple[Node, ...]:
+        """The ranges that run in a block, outermost first."""
+        return self.inner if self.split is None else (self.split, *self.inner)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """How far each of them goes in a block."""
+        sizes = tuple(axis_of(r).size for r in self.inner)
+        return sizes if self.split is None else (self.size, *sizes)
+
+    @property
+    def length(self) -> int:
+        """Positions in a block."""
+        return prod(self.extents)
+
+    @property
+    def blocks(self) -> int:
+        """Of one choice of the outer ranges."""
+        return 1 if self.split is None else -(-axis_of(self.split).size // self.size)
+
+
+def cut_ranges(ranges: Sequence[Node], length: int, multiple: int = 1) -> Cut:
+    """Blocks of about `length`: inner ranges are whole, one is split.
+
+    It is split evenly; but the innermost range in blocks that `multiple` divides, and
+    what is left.
+    """
+    inner: list[Node] = []
+    rest = list(ranges)
+    width = 1
+    while rest and width * axis_of(rest[-1]).size * 3 <= length * 4:
+        inner.insert(0, rest.pop())
+        width *= axis_of(inner[0]).size
+    if not rest or width * 2 > length:
+        return Cut(tuple(rest), None, 1, tuple(inner))
+    split = rest.pop()
+    if not inner and multiple > 1:
+        size = max(length // multiple, 1) * multiple
+    else:
+        most = max(length // width, 1)
+        size = -(-axis_of(split).size // -(-axis_of(split).size // most))
+    return Cut(tuple(rest), split, size, tuple(inner))
+
+
+class Block:
+    """The block of a cut that is open: code around it says which.
+
+    Args:
+      number: of the block.
+    """
+
+    def __init__(self, stage: Stage, cut: Cut, number: str) -> None:
+        self.stage = stage
+        self.cut = cut
+        self.number = number
+        self.start: Node | None = None
+        self._opened: Opened | None = None
+
+    def open(self) -> None:
+        """Opens a range that names where the block begins in the split range."""
+        if self.cut.split is not None:
+            self.start = self.stage.new_range(axis_of(self.cut.split).size)
+            base = self.stage.scaled(self.number, self.cut.size)
+            self._opened = self.stage.open(self.start, base)
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self.stage.close(self._opened)
+
+    def spans(self, steps: Mapping[Node, Steps]) -> dict[Node, Span]:
+        """The part of the split range that is in the block, in its steps."""
+        split = self.cut.split
+        if split is None:
+            return {}
+        width = steps.get(split, _ONE).width
+        total = -(-axis_of(split).size // width)
+        each = self.cut.size // width
+        assert each * width == self.cut.size
+        first = self.stage.scaled(self.number, each)
+        last = self.stage.scaled(self.number, each, each)
+        return {split: Span(first, lowest(self.stage.writer, last, total))}
+
+    def terms(self, weight: int, node: Node | None = None) -> list[Node]:
+        """The position in the block, times `weight`, as the terms of an index.
+
+        With `node`, of those ranges only on which it depends.
+        """
+        found: list[Node] = []
+        cut = self.cut
+        for r, size in zip(cut.within[::-1], cut.extents[::-1], strict=True):
+            if node is not None and r not in self.stage.facts.free[node]:
+                continue
+            place = r
+            if r is cut.split and self.start is not None:
+                place = sub(r, self.start)
+            found.append(mul(place, const(weight, INDEX)))
+            weight *= size
+        return found
+
+    def positions(self, node: Node | None = None) -> int:
+        """How many positions a block has; with `node`, of its ranges only."""
+        cut = self.cut
+        return prod(
+            size
+            for r, size in zip(cut.within, cut.extents, strict=True)
+            if node is None or r in self.stage.facts.free[node]
+        )
+
+    def count(self) -> str:
+        """Positions in this block, which may be the last and short."""
+        if self.cut.split is None:
+            return str(self.cut.length)
+        span = self.spans({})[self.cut.split]
+        size = self.stage.writer.pure(
+            f"sub i64 {span.last}, {span.first}", span.last, span.first
+        )
+        return self.stage.scaled(size, self.cut.length // self.cut.size)

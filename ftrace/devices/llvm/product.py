@@ -1,0 +1,491 @@
+"""Contractions in blocks that fit in the caches.
+
+A unit is a block of rows and columns:
+
+    panel c[i, j] <- 0
+    for each block of k:
+        panel b[k, j] <- b(j, k)              any expression, turned where it is turned
+        panel a[i, k] <- a(i, k)              unless it can be read where it stands
+        panel c[i, j] <- c[i, j] + the sum    in tiles of registers
+    out <- f(c)
+
+Blocks of k have a fixed size: the result does not depend on how units are shared. The
+scheme is that of the BLIS library (Van Zee and van de Geijn, 2015), with panels filled
+by arbitrary expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges
+from ftrace.devices.llvm.contraction import Contraction
+from ftrace.devices.llvm.nest import Span, digits, identity, lowest
+from ftrace.devices.llvm.staging import Panel, Stage, sum_of
+from ftrace.devices.llvm.tiling import (
+    RegisterTile,
+    Steps,
+    cut,
+    register_tile,
+)
+from ftrace.devices.llvm.values import Opened
+from ftrace.devices.llvm.writer import OpenLoop
+from ftrace.lower.kernel import INDEX, Store, axis_of, load, load_p, reduce
+from ftrace.trace.graph import Node, substitute, toposort
+from ftrace.trace.primitives.elementwise import mul, sub
+from ftrace.trace.primitives.source import const
+
+#: Vectors in a row of panel b, and rows of it (of 4-byte elements): 768 bytes × 512
+#: stay in L2, and the rows of the other operand that a tile needs in L1.
+VECTORS = 12
+DEPTH = 512
+#: Rows of a block: each element of panel b is used so often.
+HEIGHT = 256
+LEAST_HEIGHT = 64
+#: Rows that a sum along columns takes at a time.
+STREAM = 16
+
+
+class LooseRows:
+    """Rows of a block along one axis, whose operands are read where they stand.
+
+    Tiles are cut from the whole axis: some are a row higher than others.
+    """
+
+    def __init__(self, stage: Stage, axis: Node, tile: int, height: int) -> None:
+        self.stage = stage
+        self.axis = axis
+        self.parts = cut(axis_of(axis).size, Steps(0, tile))
+        self.tiles = sum(part.count for part in self.parts)
+        self.height = -(-self.tiles // -(-self.tiles // max(height // tile, 1)))
+        self.blocks = -(-self.tiles // self.height)
+        self.length = self.height * self.parts[0].copies
+        self.axes = self.final_axes = (axis,)
+        self.steps = {axis: Steps(0, tile)}
+
+    def open(self, number: str) -> None:
+        stage = self.stage
+        first = stage.scaled(number, self.height)
+        last = stage.scaled(number, self.height, self.height)
+        last = lowest(stage.writer, last, self.tiles)
+        begin, end = self._row_of(first), self._row_of(last)
+        self.spans = {self.axis: Span(first, last)}
+        self.final_spans = {self.axis: Span(begin, end)}
+        self.start = stage.new_range(axis_of(self.axis).size)
+        self._opened = stage.open(self.start, begin)
+
+    def close(self) -> None:
+        self.stage.close(self._opened)
+
+    def _row_of(self, tile: str) -> str:
+        """The row in which a tile begins."""
+        row = self.stage.scaled(tile, self.parts[-1].width)
+        if len(self.parts) == 1:
+            return row
+        higher = lowest(self.stage.writer, tile, self.parts[0].count)
+        return self.stage.writer.pure(f"add i64 {row}, {higher}", row, higher)
+
+    def terms(self, pitch: int) -> list[Node]:
+        """Where a row is in a panel, in the loop over tiles."""
+        return [mul(sub(self.axis, self.start), const(pitch, INDEX))]
+
+    final_terms = terms
+
+
+class StagedRows:
+    """Rows of a block along several axes, whose operands stand in panels."""
+
+    def __init__(self, stage: Stage, cut_: Cut, tile: int) -> None:
+        self.stage = stage
+        self.cut = cut_
+        self.tile = tile
+        self.blocks = cut_.blocks
+        self.length = -(-cut_.length // tile) * tile
+        self.line = stage.new_range(self.length)
+        self.axes = (self.line,)
+        self.final_axes = cut_.within
+        self.steps = {self.line: Steps(0, tile, False)}
+
+    def open(self, number: str) -> None:
+        self.block = Block(self.stage, self.cut, number)
+        self.block.open()
+        self.final_spans = self.block.spans({})
+        self.spans: dict[Node, Span] = {}
+        if self.cut.split is not None:
+            self.spans[self.line] = Span("0", tiles_of(self.stage, self.block, self.tile))
+
+    def close(self) -> None:
+        self.block.close()
+
+    def terms(self, pitch: int) -> list[Node]:
+        return [mul(self.line, const(pitch, INDEX))]
+
+    def final_terms(self, pitch: int) -> list[Node]:
+        """Where a row is in a panel, in loops over the axes."""
+        return self.block.terms(pitch)
+
+
+def tiles_of(stage: Stage, block: Block, width: int) -> str:
+    """Tiles of `width` that cover the positions of a block."""
+    count = stage.scaled(block.count(), 1, width - 1)
+    return stage.writer.pure(f"udiv i64 {count}, {width}", count)
+
+
+class Product:
+    """Emits a contraction into a stage."""
+
+    def __init__(self, plan: Contraction, stage: Stage) -> None:
+        self.plan = plan
+        self.stage = stage
+        target = stage.target
+        nodes = (*plan.left, *plan.right, *plan.reduces)
+        item = max(n.dtype.itemsize for n in nodes)
+        self.lanes = target.vector_bytes // item
+        self.column = plan.columns[-1]
+        self.rows: LooseRows | StagedRows | None = None
+        row = max(plan.rows, key=lambda a: axis_of(a).size, default=None)
+        if row is None:
+            wide = max(target.l1 // 3 // item, self.lanes)
+            self.tile = RegisterTile(1, 4, 0)
+            self.column_cut = cut_ranges(plan.columns, wide, 4 * self.lanes)
+        else:
+            axes = (row,) if plan.loose else plan.rows
+            height = prod(axis_of(a).size for a in axes)
+            self.column_cut, self.tile = self._cut_columns(height)
+        step = self.tile.vectors * self.lanes
+        self.pitch = -(-self.column_cut.length // step) * step
+        room = target.l2 // 2 // (self.pitch * item * len(plan.right))
+        deep = max(min(DEPTH * 4 // item, room), 16)
+        self.depth_cut = cut_ranges(plan.ranges, deep, self.lanes)
+        self.outer = [*plan.outer, *self.column_cut.outer]
+        if row is not None:
+            self._choose_rows(row)
+
+    def _cut_columns(self, height: int) -> tuple[Cut, RegisterTile]:
+        """Blocks of columns that fill whole vectors and tiles best."""
+        lanes, registers = self.lanes, self.stage.target.registers
+        last = -(-axis_of(self.column).size // lanes)
+        tile = register_tile(height, last, registers)
+        found = cut_ranges(self.plan.columns, VECTORS * lanes, tile.vectors * lanes)
+        if found.split is self.column:
+            return found, tile
+        best = (float("inf"), found, tile)
+        sizes = range(1, found.size + 1) if found.split is not None else (1,)
+        for size in sizes:
+            part = replace(found, size=size)
+            vectors = -(-part.length // lanes)
+            tile = register_tile(height, vectors, registers)
+            cycles = (tile.cycles + 1) * part.blocks  # a block has costs of its own
+            if cycles < best[0]:
+                best = (cycles, part, tile)
+        return best[1], best[2]
+
+    def _choose_rows(self, row: Node) -> None:
+        """High blocks, but enough of them for all cores."""
+        plan, stage, tile = self.plan, self.stage, self.tile.rows
+        columns = self.column_cut.blocks * prod(axis_of(a).size for a in self.outer)
+        height = HEIGHT
+        while True:
+            if plan.loose:
+                others = [a for a in plan.rows if a is not row]
+                rows: LooseRows | StagedRows = LooseRows(stage, row, tile, height)
+            else:
+                found = cut_ranges(plan.rows, height)
+                others = list(found.outer)
+                rows = StagedRows(stage, found, tile)
+            units = columns * rows.blocks * prod(axis_of(a).size for a in others)
+            if units >= 4 * stage.target.cores or height // 2 < LEAST_HEIGHT:
+                break
+            height //= 2
+        self.rows = rows
+        self.outer += others
+
+    def emit(self) -> int:
+        """Emits the function; returns how many units it has."""
+        stage, writer = self.stage, self.stage.writer
+        self._allocate()
+        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
+        blocks = self.rows.blocks if self.rows is not None else 1
+        sizes = [*[axis_of(a).size for a in self.outer], self.column_cut.blocks, blocks]
+        *places, column, row = digits(writer, unit.index, sizes)
+        opened = [stage.open(a, p) for a, p in zip(self.outer, places, strict=True)]
+        self.columns = Block(stage, self.column_cut, column)
+        self.columns.open()
+        if self.rows is not None:
+            self.rows.open(row)
+        self._accumulate()
+        self._finish()
+        if self.rows is not None:
+            self.rows.close()
+        self.columns.close()
+        for o in reversed(opened):
+            stage.close(o)
+        writer.close_loop(unit)
+        stage.release()
+        return prod(sizes)
+
+    # Panels.
+
+    def _allocate(self) -> None:
+        """Panels for the operands and for the sums."""
+        plan, stage, rows = self.plan, self.stage, self.rows
+        whole = Block(stage, self.depth_cut, "0")
+        self.right: dict[Node, Panel] = {}
+        self.left: dict[Node, Panel] = {}
+        if rows is not None:
+            for node in plan.right:
+                count = whole.positions(node)
+                self.right[node] = stage.new_panel(node.dtype, count, self.pitch)
+        if isinstance(rows, StagedRows):
+            for node in plan.left:
+                wide = -(-whole.positions(node) // self.lanes) * self.lanes
+                self.left[node] = stage.new_panel(node.dtype, rows.length, wide)
+        height = rows.length if rows is not None else 1
+        self.sums = {
+            node: stage.new_panel(node.dtype, height, self.pitch)
+            for node in plan.reduces
+        }
+        # Tiles read beyond the block: what stands there must not slow them down.
+        for panel in self.right.values():
+            stage.fill(panel, 0, self.column_cut.length)
+        for panel in self.left.values():
+            if rows is not None and rows.length > 1:
+                stage.fill(panel, 0)
+
+    # The sums.
+
+    def _accumulate(self) -> None:
+        """Fills the panels of sums, block by block of what is summed over."""
+        stage, writer = self.stage, self.stage.writer
+        depth = self.depth_cut
+        self.several = depth.blocks > 1 or bool(depth.outer)
+        if self.several or self.rows is None:
+            for node, panel in self.sums.items():
+                stage.fill(panel, identity(str(node.arg), node.dtype))
+        loops = self._open_loops(depth.outer)
+        if self.rows is None:
+            self._stream()
+        elif depth.split is None:
+            self._multiply(Block(stage, depth, "0"))
+        else:
+            loop = writer.open_loop("0", str(depth.blocks), 1)
+            block = Block(stage, depth, loop.index)
+            block.open()
+            self._multiply(block)
+            block.close()
+            writer.close_loop(loop)
+        self._close_loops(loops)
+
+    def _open_loops(self, ranges: Sequence[Node]) -> list[tuple[OpenLoop, Opened]]:
+        stage, writer = self.stage, self.stage.writer
+        loops: list[tuple[OpenLoop, Opened]] = []
+        for r in ranges:
+            loop = writer.open_loop("0", str(axis_of(r).size), 1)
+            loops.append((loop, stage.open(r, loop.index)))
+        return loops
+
+    def _close_loops(self, loops: list[tuple[OpenLoop, Opened]]) -> None:
+        for loop, opened in reversed(loops):
+            self.stage.close(opened)
+            self.stage.writer.close_loop(loop)
+
+    def _multiply(self, depth: Block) -> None:
+        """One block: the panels of operands, and the tiles over them."""
+        stage, rows = self.stage, self.rows
+        assert rows is not None
+        column = stage.new_range(self.pitch)
+        found: dict[Node, Node] = {}
+        for node, panel in self.right.items():
+            minor = self.columns.terms(1)
+            self._fill(node, panel, self.column, minor, depth, self.columns)
+            found[node] = panel.load(sum_of([column, *depth.terms(self.pitch, node)]))
+        for node, panel in self.left.items():
+            assert isinstance(rows, StagedRows)
+            used = [r for r in depth.cut.within if r in stage.facts.free[node]]
+            major = rows.final_terms(panel.pitch)
+            last = used[-1] if used else rows.final_axes[-1]
+            self._fill(node, panel, last, major, depth, rows.block, 1)
+            place = [*rows.terms(panel.pitch), *depth.terms(1, node)]
+            found[node] = panel.load(sum_of(place))
+        values = substitute([node.src[0] for node in self.sums], found)
+        values, ranges, spans = self._merged(values, depth)
+        index = sum_of([column, *rows.terms(self.pitch)])
+        stores = [
+            Store(
+                panel.number, index, reduce(str(node.arg), value, ranges), None,
+                str(node.arg) if self.several else "",
+            )
+            for (node, panel), value in zip(self.sums.items(), values, strict=True)
+        ]  # fmt: skip
+        steps = {**rows.steps, column: Steps(self.lanes, self.tile.vectors)}
+        spans |= rows.spans
+        if self.column_cut.split is not None:
+            width = steps[column].width
+            spans[column] = Span("0", tiles_of(stage, self.columns, width))
+        stage.run((*rows.axes, column), stores, steps, spans)
+
+    def _merged(
+        self, values: list[Node], depth: Block
+    ) -> tuple[list[Node], tuple[Node, ...], dict[Node, Span]]:
+        """One range in place of several, where every load walks through them evenly."""
+        stage, split = self.stage, depth.cut.split
+        ranges, facts = depth.cut.within, stage.facts
+        as_it_is = values, ranges, depth.spans({})
+        facts.learn(values)
+        if len(ranges) < 2:
+            return as_it_is
+        whole = stage.new_range(depth.cut.length)
+        weights = [1]
+        for size in depth.cut.extents[:0:-1]:
+            weights.insert(0, weights[0] * size)
+        moved: dict[Node, Node] = {}
+        for node in toposort(values):
+            if node.op is load_p and not facts.free[node].isdisjoint(ranges):
+                form = facts.affine[node.src[1]]
+                step = form.terms.get(ranges[-1], 0)
+                if [form.terms.get(r, 0) for r in ranges] != [step * w for w in weights]:
+                    return as_it_is
+                terms = {a: c for a, c in form.terms.items() if a not in ranges}
+                if depth.start is not None:
+                    shift = terms.get(depth.start, 0) + step * weights[0]
+                    terms[depth.start] = shift
+                terms[whole] = step
+                parts = [mul(a, const(c, INDEX)) for a, c in terms.items() if c]
+                index = sum_of([const(form.constant, INDEX), *parts])
+                moved[node] = load(node.src[0], index, *node.src[2:])
+        merged = substitute(values, moved)
+        facts.learn(merged)
+        if any(not facts.free[v].isdisjoint(ranges) for v in merged):
+            return as_it_is
+        spans = {} if split is None else {whole: Span("0", depth.count())}
+        return merged, (whole,), spans
+
+    # Filling a panel.
+
+    def _fill(
+        self,
+        node: Node,
+        panel: Panel,
+        minor: Node,
+        terms: list[Node],
+        depth: Block,
+        other: Block,
+        weight: int = 0,
+    ) -> None:
+        """Evaluates an operand for a block, into its panel.
+
+        Args:
+          minor: the range along which the panel is contiguous.
+          terms: where the position in `other` stands.
+          weight: of a position in `depth`; the panel's pitch by default.
+        """
+        stage = self.stage
+        free = stage.facts.free[node]
+        within = (*depth.cut.within, *other.cut.within)
+        if not weight:
+            weight = panel.pitch
+        else:
+            within = (*other.cut.within, *depth.cut.within)
+        ranges = [r for r in within if r in free or r in other.cut.within]
+        index = sum_of([*terms, *depth.terms(weight, node)])
+        vector = self._vector_of(node, ranges, minor, depth, other)
+        lanes = self._lanes_of(node, vector)
+        store = Store(panel.number, index, node)
+        steps = {vector: Steps(lanes)}
+        if vector is not minor:
+            steps[minor] = Steps(0, lanes, False)
+        spans = depth.spans(steps) | other.spans(steps)
+        spans = {r: span for r, span in spans.items() if r in ranges}
+        if vector is minor:
+            stage.run(ranges, [store], steps, spans)
+            return
+        others = [r for r in ranges if r is not vector and r is not minor]
+        stage.turn([*others, vector, minor], store, steps, spans)
+
+    def _vector_of(
+        self, node: Node, ranges: Sequence[Node], minor: Node, *blocks: Block
+    ) -> Node:
+        """The range along which an operand is best evaluated."""
+        facts = self.stage.facts
+        loads = [n for n in toposort([node]) if n.op is load_p]
+        best, least = minor, float("inf")
+        for r in ranges:
+            lanes, size = self._lanes_of(node, r), axis_of(r).size
+            others = [(b, s) for b in blocks for s in (r, minor) if b.cut.split is s]
+            if r is not minor and any(b.cut.size % lanes for b, _ in others):
+                continue
+            cost = 1.0
+            for n in loads:
+                if r in facts.free[n]:
+                    stride = facts.stride(n.src[1], r, lanes)
+                    cost += 1 if stride in (-1, 0, 1) else 2 + lanes
+            if r is not minor:  # turning: shuffles, and a store per lane
+                copies = min(lanes, axis_of(minor).size)
+                cost += lanes * (lanes.bit_length() / 2 + 1) / copies
+            cost *= -(-size // lanes) / size
+            if cost < least:
+                best, least = r, cost
+        return best
+
+    def _lanes_of(self, node: Node, r: Node) -> int:
+        widest = max(
+            (n.dtype.itemsize for n in toposort([node]) if n.op is load_p),
+            default=node.dtype.itemsize,
+        )
+        most = self.stage.target.vector_bytes // max(widest, node.dtype.itemsize)
+        lanes = min(most, self.lanes)
+        if r not in (self.column_cut.split, self.depth_cut.split):
+            while lanes >= 2 * axis_of(r).size and lanes > 1:
+                lanes //= 2
+        return lanes
+
+    def _stream(self) -> None:
+        """Sums along columns: a few rows at a time, added up before they are stored."""
+        stage, writer, column = self.stage, self.stage.writer, self.column
+        *outer, last = self.plan.ranges
+        loops = self._open_loops([r for r in outer if r not in self.depth_cut.outer])
+        index = sum_of(self.columns.terms(1))
+        stores = [
+            Store(
+                panel.number, index, reduce(str(n.arg), n.src[0], (last,)), None, str(n.arg)
+            )
+            for n, panel in self.sums.items()
+        ]
+        steps = {column: Steps(self.lanes, self.tile.vectors)}
+        spans = self.columns.spans(steps)
+        for tiles in cut(axis_of(last).size, Steps(0, STREAM)):
+            stop = tiles.start + tiles.count * tiles.width
+            loop = writer.open_loop(str(tiles.start), str(stop), tiles.width)
+            stage.run([column], stores, steps, spans, {last: (loop.index, tiles)})
+            writer.close_loop(loop)
+        self._close_loops(loops)
+
+    # What becomes of the sums.
+
+    def _finish(self) -> None:
+        """The kernel's own stores, with the sums read from their panels."""
+        stage, rows, column = self.stage, self.rows, self.column
+        terms = self.columns.terms(1)
+        if rows is not None:
+            terms += rows.final_terms(self.pitch)
+        index = sum_of(terms)
+        found: dict[Node, Node] = {n: p.load(index) for n, p in self.sums.items()}
+        stores: list[Store] = []
+        for store in stage.kernel.stores:
+            parts = substitute(store.expressions, found)
+            valid = parts[2] if store.valid is not None else None
+            stores.append(Store(store.buffer, parts[0], parts[1], valid))
+        widest = max(store.value.dtype.itemsize for store in stores)
+        lanes = min(stage.target.vector_bytes // widest, self.lanes)
+        if column is not self.column_cut.split:
+            while lanes >= 2 * axis_of(column).size:
+                lanes //= 2
+        steps = {column: Steps(lanes)}
+        spans = self.columns.spans(steps)
+        axes = list(self.column_cut.within)
+        if rows is not None:
+            axes = [*rows.final_axes, *axes]
+            spans |= rows.final_spans
+        stage.run(axes, stores, steps, spans)

@@ -1,0 +1,50 @@
+"""The documentation is true: its programs run, and print what it shows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.generate import generated_pages
+from tests.docs.pages import PAGES, ROOT, agrees, outputs_of, run_page
+
+HINT = "python -m tests.docs.update writes the pages anew"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_page_prints_what_it_shows(path: Path) -> None:
+    page = path.read_text(encoding="utf-8")
+    pairs = outputs_of(page)
+    if not pairs:
+        return
+    for (_, shown), printed in zip(pairs, run_page(path), strict=True):
+        if shown is not None and shown.language == "text":
+            assert agrees(shown.text, printed), f"{HINT}; now:\n{printed}"
+
+
+def test_generated_pages_are_current() -> None:
+    for path, text in generated_pages().items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: {HINT}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text("utf-8")):
+        if not target.startswith(("http:", "https:")):
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for path in ROOT.glob("docs/*.md"):
+        assert f"(docs/{path.name})" in readme, f"README does not link {path.name}"
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [("a\nb", "a\nb", True), ("a...c", "a\nb\nc", True), ("a", "b", False)],
+)
+def test_agrees_takes_dots_for_anything(shown: str, printed: str, same: bool) -> None:
+    assert agrees(shown, printed) == same

@@ -1,0 +1,146 @@
+"""Creation: JAX's values and dtypes, constants under a trace, messages."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace.array import Array
+from ftrace.errors import (
+    ArgumentError,
+    ConcretizationTypeError,
+    DtypeError,
+    DtypeOverflowError,
+    ShapeError,
+    ValueRangeError,
+)
+from ftrace.trace.tracer import Tracer, aval_of, trace
+from tests.recorded import check, check_traced, recorded
+
+
+@pytest.mark.parametrize("expression", recorded("creation"))
+def test_creation_is_what_jax_gives_and_the_same_traced(expression: str) -> None:
+    check(expression, recorded("creation")[expression])
+    check_traced(expression)
+
+
+def test_array_copies_and_asarray_shares() -> None:
+    a = np.arange(3.0)
+    shared, copied = fnp.asarray(a), fnp.array(a)
+    a[0] = 7
+    assert shared[0] == 7
+    assert copied[0] == 0
+    assert fnp.asarray(copied) is copied
+
+
+def test_made_inside_a_trace_is_a_constant_of_the_graph() -> None:
+    def function(x: Any) -> list[Any]:
+        made = [
+            fnp.zeros(3), fnp.arange(3.0), fnp.eye(3)[0], fnp.linspace(0, 1, 3),
+            fnp.full(3, 2.0), fnp.array(2.0), fnp.float32(1), fnp.tri(3)[1],
+        ]  # fmt: skip
+        assert all(isinstance(value, Tracer) for value in made)
+        return [x + value for value in made]
+
+    graph = trace("jit", function, [aval_of(fnp.zeros(3))])
+    assert not graph.captured
+
+
+def test_sizes_may_come_from_constants_inside_a_trace() -> None:
+    def function(x: Any) -> list[Any]:
+        n = fnp.array(3)
+        return [x[: int(n)], fnp.zeros(n)]
+
+    graph = trace("jit", function, [aval_of(fnp.zeros(5))])
+    assert [node.shape for node in graph.outputs] == [(3,), (3,)]
+
+
+def test_arrays_of_traced_values() -> None:
+    result = ft.jit(lambda x: fnp.array([[x, 1], [2.5, x * x]]))(3.0)
+    np.testing.assert_array_equal(result, [[3, 1], [2.5, 9]])
+
+
+def test_everything_that_is_an_array_is_taken() -> None:
+    class Convertible:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return np.ones(2, dtype)
+
+    class Ours:
+        def __jax_array__(self) -> Any:
+            return fnp.ones(3)
+
+    assert fnp.asarray(Convertible()).shape == (2,)
+    assert fnp.asarray(Ours()).shape == (3,)
+    assert fnp.array([Ours(), Ours()]).shape == (2, 3)
+    assert fnp.asarray(memoryview(b"abc")).dtype == "uint8"
+    assert fnp.array(range(3)).dtype == "int32"
+    big_endian = np.arange(3, dtype=">f4")
+    assert fnp.asarray(big_endian).tolist() == [0, 1, 2]
+    assert fnp.array([2**40]).dtype == "int64"
+    assert fnp.from_dlpack(np.ones(2)).dtype == "float64"
+
+
+def test_dtype_names_are_dtypes_and_functions() -> None:
+    assert fnp.float32(2).dtype == fnp.float32
+    assert fnp.ones(2).dtype == fnp.float32
+    assert np.zeros(2, fnp.int8).dtype == "int8"
+    assert {fnp.float32: 1}[fnp.float32] == 1
+    assert pickle.loads(pickle.dumps(fnp.bfloat16)) == fnp.bfloat16
+    assert fnp.bfloat16 != fnp.float16
+    assert isinstance(np.float32(1), fnp.float32)
+    assert isinstance(fnp.zeros(()), fnp.float32)
+    assert not isinstance(fnp.zeros(2), fnp.int32)
+    assert fnp.finfo(fnp.bfloat16).bits == 16
+
+
+def test_arrays_and_tracers_are_ndarrays() -> None:
+    assert isinstance(fnp.ones(2), fnp.ndarray)
+    trace("jit", lambda x: [x] * isinstance(x, fnp.ndarray), [aval_of(fnp.ones(2))])
+    assert isinstance(fnp.array([1]), Array)
+
+
+def test_functions_of_numpy_called_on_tracers_are_ours() -> None:
+    def function(x: Any) -> list[Any]:
+        return [
+            np.exp(x),
+            np.sum(x),
+            np.concatenate([x, x]),
+            np.float32(2) * x,
+            np.where(x > 0, x, 0),
+            np.divmod(x, 2)[0],
+        ]  # type: ignore[call-overload]
+
+    graph = trace("jit", function, [aval_of(fnp.ones(3))])
+    assert [node.shape for node in graph.outputs] == [(3,), (), (6,), (3,), (3,), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: fnp.array([[1, 2], [3]]), ShapeError, "not rectangular"),
+        (lambda: fnp.array(None), ArgumentError, "None of type NoneType"),
+        (lambda: fnp.array("abc"), ArgumentError, "no number"),
+        (lambda: fnp.array(np.array(["a"])), ArgumentError, "holds no numbers"),
+        (lambda: fnp.array([300], "int8"), DtypeOverflowError, "300 does not fit int8"),
+        (lambda: fnp.zeros(-1), ShapeError, "must not be negative"),
+        (lambda: fnp.zeros(1.5), ArgumentError, "must be an integer"),
+        (lambda: fnp.zeros(2, "no"), ArgumentError, "is not a dtype"),
+        (lambda: fnp.zeros(2, "datetime64[s]"), DtypeError, "not supported"),
+        (lambda: fnp.arange(0, 1, 0), ValueRangeError, "step must not be 0"),
+        (lambda: fnp.arange("a"), ArgumentError, "arange takes numbers"),
+        (lambda: fnp.linspace(0, 1, -1), ValueRangeError, "must not be negative"),
+        (lambda: fnp.full((2, 3), fnp.ones(4)), ShapeError, "does not broadcast"),
+        (lambda: fnp.triu(fnp.ones(3)), ShapeError, "triu takes at least two axes"),
+        (lambda: fnp.isdtype("float32", "real"), ValueRangeError, "the kinds are"),
+        (lambda: ft.jit(fnp.arange)(3), ConcretizationTypeError, "static_argnums"),
+        (lambda: ft.jit(fnp.zeros)(3), ConcretizationTypeError, "static_argnums"),
+    ],
+)
+def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()

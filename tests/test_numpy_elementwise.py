@@ -1,0 +1,222 @@
+"""Elementwise functions: JAX's values and dtypes, derivatives at the edges, messages."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace.errors import ArgumentError, DtypeError, DtypeOverflowError, ShapeError
+from ftrace.trace.tracer import aval_of, trace
+from tests.recorded import check, check_traced, recorded
+
+
+@pytest.mark.parametrize("expression", recorded("elementwise"))
+def test_elementwise_is_what_jax_gives_and_the_same_traced(expression: str) -> None:
+    check(expression, recorded("elementwise")[expression])
+    check_traced(expression)
+
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+SAME_AS_NUMPY = [
+    "exp",
+    "exp2",
+    "expm1",
+    "log1p",
+    "sqrt",
+    "cbrt",
+    "sin",
+    "cos",
+    "tan",
+    "arctan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "arcsinh",
+    "square",
+    "absolute",
+    "negative",
+    "sign",
+    "floor",
+    "ceil",
+    "trunc",
+    "rint",
+    "isnan",
+    "signbit",
+    "deg2rad",
+]
+
+
+@pytest.mark.parametrize("name", SAME_AS_NUMPY)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_unary_functions_keep_float_dtypes_and_agree_with_numpy(
+    name: str, dtype: str
+) -> None:
+    x = fnp.linspace(0.1, 3, 7).astype(dtype)
+    result = getattr(fnp, name)(x)
+    wide = np.asarray(x).astype(np.float64)
+    wanted = getattr(np, name)(wide)
+    assert result.dtype == (bool if wanted.dtype == bool else x.dtype)
+    tolerance = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-6, "float64": 1e-14}
+    np.testing.assert_allclose(
+        np.asarray(result).astype(np.float64), wanted, rtol=tolerance[dtype]
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "complex128", "uint64"])
+def test_64_bit_arrays_stay_64_bit(dtype: str) -> None:
+    x = np.ones(3, dtype)
+    assert fnp.add(x, 1).dtype == dtype
+    assert fnp.multiply(x, x).dtype == dtype
+    assert fnp.asarray(x).dtype == dtype
+
+
+def test_integers_become_the_default_float() -> None:
+    assert fnp.exp(np.arange(3, dtype="int64")).dtype == "float32"
+    with ft.config(enable_x64=True):
+        assert fnp.exp(np.arange(3, dtype="int64")).dtype == "float64"
+        assert fnp.exp(1).dtype == "float64"
+    with ft.config(enable_x64=False):
+        assert fnp.add(np.ones(2), 1).dtype == "float32"
+
+
+small = st.integers(-40, 40)
+
+
+@given(st.lists(st.tuples(small, small.filter(bool)), min_size=1, max_size=8))
+def test_integer_division_agrees_with_numpy(pairs: list[tuple[int, int]]) -> None:
+    a, b = np.array(pairs, "int32").T
+    x, y = fnp.asarray(a), fnp.asarray(b)
+    np.testing.assert_array_equal(x // y, a // b)
+    np.testing.assert_array_equal(x % y, a % b)
+    np.testing.assert_array_equal(fnp.fmod(x, y), np.fmod(a, b))
+    np.testing.assert_array_equal(fnp.gcd(x, y), np.gcd(a, b))
+    np.testing.assert_array_equal(fnp.lcm(x, y), np.lcm(a, b))
+
+
+@given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(0.1, 1e3)), min_size=1))
+def test_float_division_agrees_with_numpy(pairs: list[tuple[float, float]]) -> None:
+    a, b = np.array(pairs, "float64").T
+    x, y = fnp.asarray(a), fnp.asarray(-b)
+    np.testing.assert_allclose(x // y, a // -b, rtol=1e-12)
+    np.testing.assert_allclose(x % y, a % -b, rtol=1e-12, atol=1e-300)
+
+
+@given(st.integers(0, 40), st.sampled_from(["int8", "int32", "uint16", "float64"]))
+def test_whole_powers_agree_with_numpy(exponent: int, dtype: str) -> None:
+    a = np.array([0, 1, 2, 3, 7], dtype)
+    x = fnp.asarray(a)
+    np.testing.assert_allclose(x**exponent, a**exponent, rtol=1e-13)
+    if dtype != "float64":
+        exponents = np.full(5, exponent, dtype)
+        np.testing.assert_array_equal(fnp.power(x, exponents), a**exponents)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_frexp_and_ldexp_are_inverse_and_exact(dtype: str) -> None:
+    info = np.finfo(dtype)
+    tiny, low = info.smallest_subnormal, info.tiny
+    a = np.array([0, 1, -1.5, info.max, low, tiny, -tiny * 3, 12.25], dtype)
+    mantissa, exponent = fnp.frexp(a)
+    wanted, powers = np.frexp(a)
+    np.testing.assert_array_equal(mantissa, wanted)
+    np.testing.assert_array_equal(exponent, powers)
+    np.testing.assert_array_equal(fnp.ldexp(mantissa, exponent), a)
+
+
+def test_i0_is_exact_to_rounding_in_float64() -> None:
+    x = np.array([0.0, 0.5, 3.0, 7.99, 8.0, 8.01, 30.0, 700.0])
+    np.testing.assert_allclose(fnp.i0(x), np.i0(x), rtol=4e-15)
+    np.testing.assert_allclose(fnp.i0(-x), np.i0(x), rtol=4e-15)
+
+
+# Derivatives at the edges.
+
+
+def derivative(function: Any, *at: float, argnum: int = 0, order: int = 1) -> float:
+    for _ in range(order):
+        function = ft.grad(function, argnum)
+    return float(function(*at))
+
+
+@pytest.mark.parametrize(
+    ("function", "at", "slopes"),
+    [
+        (fnp.logaddexp, (2.0, 2.0), (0.5, 0.5)),
+        (fnp.logaddexp, (1.0, -math.inf), (1.0, 0.0)),
+        (fnp.logaddexp, (-math.inf, 1.0), (0.0, 1.0)),
+        (fnp.logaddexp, (1000.0, 0.0), (1.0, 0.0)),
+        (fnp.logaddexp2, (2.0, 2.0), (0.5, 0.5)),
+        (fnp.hypot, (3.0, 4.0), (0.6, 0.8)),
+        (fnp.power, (2.0, 3.0), (12.0, 8 * math.log(2))),
+        (fnp.power, (0.0, 2.0), (0.0, 0.0)),
+        (fnp.maximum, (1.0, 1.0), (0.5, 0.5)),
+        (fnp.copysign, (2.0, -1.0), (-1.0, 0.0)),
+        (fnp.where, (True, 1.0, 2.0), (1.0, 0.0)),
+    ],
+)
+def test_slopes_at_edges(
+    function: Any, at: tuple[float, ...], slopes: tuple[float, ...]
+) -> None:
+    first = len(at) - len(slopes)
+    for i, slope in enumerate(slopes):
+        got = derivative(function, *at, argnum=first + i)
+        assert got == pytest.approx(slope, rel=1e-6), (i, got)
+
+
+def test_slopes_at_zero_are_finite() -> None:
+    assert math.isfinite(derivative(fnp.hypot, 0.0, 0.0))
+    assert derivative(fnp.sinc, 0.0) == 0
+    assert derivative(fnp.sinc, 0.0, order=2) == pytest.approx(
+        -(math.pi**2) / 3, rel=1e-6
+    )
+    assert derivative(fnp.sinc, 0.0, order=4) == pytest.approx(math.pi**4 / 5, rel=1e-4)
+    assert derivative(lambda x: x**3, 2.0) == 12
+    assert derivative(lambda x: x**-2, 2.0) == -0.25
+    assert derivative(lambda x: fnp.ldexp(x, 3), 2.0) == 8
+
+
+def test_a_whole_exponent_multiplies() -> None:
+    x = aval_of(fnp.ones(3))
+    graph = trace("jit", lambda v: [v**8], [x])
+    assert [n.op.name for n in graph.nodes] == ["variable", "mul", "mul", "mul"]
+
+
+def test_numbers_alone_are_constants_of_a_traced_function() -> None:
+    graph = trace("jit", lambda v: [v * fnp.sqrt(2.0)], [aval_of(fnp.ones(3))])
+    assert not graph.captured
+
+
+# Messages.
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: fnp.add(x, fnp.ones(4)), ShapeError, r"\(2, 3\) and \(4,\)"),
+        (lambda x: fnp.where(x > 0, x, fnp.ones(4)), ShapeError, "where.*broadcast"),
+        (lambda x: fnp.exp("a"), ArgumentError, "an array or a number is required"),
+        (lambda x: fnp.bitwise_and(x, 1), DtypeError, "not defined for f32"),
+        (lambda x: fnp.arange(3) ** -1, DtypeError, "negative power"),
+        (lambda x: fnp.floor_divide(x * 1j, 2), DtypeError, "complex"),
+        (lambda x: fnp.clip(x * 1j, 0, 1), DtypeError, "clip is not defined"),
+        (lambda x: fnp.int8(1) + 300, DtypeOverflowError, "300 does not fit int8"),
+        (lambda x: fnp.isposinf(x, out=x), ArgumentError, "'out' is not supported"),
+        (lambda x: fnp.round(fnp.arange(3), -1), DtypeError, "convert it to a float"),
+        (lambda x: fnp.where(x > 0, x), ArgumentError, "both x and y"),
+        (lambda x: fnp.select([x > 0], []), ValueError, "as many conditions"),
+        (lambda x: fnp.where(x > 0, 300, fnp.int8(1)), DtypeOverflowError, "300"),
+    ],
+)
+def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
+    x = fnp.ones((2, 3))
+    with pytest.raises(error, match=message):
+        call(x)
+    with pytest.raises(error, match=message):
+        trace("jit", lambda v: [call(v)], [aval_of(x)])

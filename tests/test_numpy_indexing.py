@@ -1,0 +1,271 @@
+"""Indexing: JAX's values and dtypes; NumPy's for random indices; modes; messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace.errors import (
+    ArgumentError,
+    DtypeError,
+    ImmutableError,
+    IndexBoundsError,
+    NonConcreteBooleanIndexError,
+    ShapeError,
+    ValueRangeError,
+)
+from ftrace.trace.evaluate import evaluate_graph
+from ftrace.trace.tracer import aval_of, trace
+from tests.recorded import check, check_traced, recorded
+
+
+@pytest.mark.parametrize("expression", recorded("indexing"))
+def test_index_gives_what_jax_gives_and_the_same_traced(expression: str) -> None:
+    check(expression, recorded("indexing")[expression])
+    check_traced(expression)
+
+
+SHAPE = (3, 4, 2, 5)
+VALUES = np.arange(120, dtype="int32").reshape(SHAPE)
+
+
+@st.composite
+def random_index(draw: Any) -> tuple[Any, ...]:
+    """A valid index of SHAPE: integers, slices, None, Ellipsis, arrays, masks."""
+    count = draw(st.integers(0, 4))
+    batch = draw(st.sampled_from([(), (2,), (1,), (3, 2)]))
+    parts: list[Any] = []
+    for size in SHAPE[:count]:
+        match draw(st.sampled_from("isamn")):
+            case "i":
+                parts.append(draw(st.integers(-size, size - 1)))
+            case "s":
+                bound = st.none() | st.integers(-size - 1, size + 1)
+                step = st.none() | st.sampled_from([1, 2, -1, -2, 3])
+                parts.append(slice(draw(bound), draw(bound), draw(step)))
+            case "a":
+                numbers = st.integers(-size, size - 1)
+                shape = draw(st.sampled_from([batch, batch[-1:]]))
+                flat = draw(st.lists(numbers, min_size=6, max_size=6))
+                parts.append(np.array(flat)[: int(np.prod(shape))].reshape(shape))
+            case "m":
+                flags = np.zeros(size, bool)
+                flags[: (batch or (1,))[-1]] = True
+                parts.append(draw(st.permutations(flags.tolist()).map(np.array)))
+            case _:
+                parts.append(slice(None))
+    if draw(st.booleans()):
+        rest = len(parts)
+        parts.insert(draw(st.integers(0, rest)), None)
+    if count == 4 and draw(st.booleans()):
+        # Ellipsis stands where nothing is missing; it still parts the arrays.
+        parts.insert(draw(st.integers(0, len(parts))), Ellipsis)
+    return tuple(parts)
+
+
+def numpy_reads(index: Any) -> Any:
+    """NumPy's answer; None where the index arrays do not broadcast."""
+    try:
+        return VALUES[index]
+    except IndexError:
+        return None
+
+
+@settings(max_examples=150)
+@given(random_index())
+def test_reading_agrees_with_numpy(index: tuple[Any, ...]) -> None:
+    wanted = numpy_reads(index)
+    if wanted is None:
+        return
+    x = fnp.asarray(VALUES)
+    np.testing.assert_array_equal(x[index], wanted)
+    graph = trace("jit", lambda v: [v[index]], [aval_of(x)])
+    (traced,) = evaluate_graph(graph, VALUES)
+    np.testing.assert_array_equal(traced, wanted)
+    assert traced.shape == wanted.shape
+
+
+@settings(max_examples=150)
+@given(random_index())
+def test_reading_with_traced_indices_agrees_with_numpy(index: tuple[Any, ...]) -> None:
+    wanted = numpy_reads(index)
+    if wanted is None:
+        return
+    places = [
+        i
+        for i, part in enumerate(index)
+        if isinstance(part, (int, np.ndarray)) and np.asarray(part).dtype != bool
+    ]
+    arrays = [np.asarray(index[i], "int32") for i in places]
+    x = fnp.asarray(VALUES)
+
+    def function(v: Any, *indices: Any) -> list[Any]:
+        parts = list(index)
+        for i, traced in zip(places, indices, strict=True):
+            parts[i] = traced
+        return [v[tuple(parts)]]
+
+    graph = trace("jit", function, [aval_of(a) for a in (x, *arrays)])
+    (traced,) = evaluate_graph(graph, VALUES, *arrays)
+    np.testing.assert_array_equal(traced, wanted)
+    assert traced.shape == wanted.shape
+
+
+@settings(max_examples=150)
+@given(random_index(), st.sampled_from(["set", "add", "min", "multiply"]))
+def test_updates_agree_with_numpy(index: tuple[Any, ...], kind: str) -> None:
+    place = numpy_reads(index)
+    if place is None:
+        return
+    new = (np.arange(place.size, dtype="int32") % 7 + 1).reshape(place.shape)
+    wanted = VALUES.copy()
+    if kind == "set":
+        wanted[index] = new
+    else:
+        {"add": np.add, "min": np.minimum, "multiply": np.multiply}[kind].at(
+            wanted, index, new
+        )
+    x = fnp.asarray(VALUES)
+    np.testing.assert_array_equal(getattr(x.at[index], kind)(new), wanted)
+    graph = trace(
+        "jit", lambda v, u: [getattr(v.at[index], kind)(u)], [aval_of(x), aval_of(new)]
+    )
+    (traced,) = evaluate_graph(graph, VALUES, new)
+    np.testing.assert_array_equal(traced, wanted)
+    np.testing.assert_array_equal(x, np.arange(120).reshape(SHAPE))
+
+
+def test_a_slice_is_movement_alone_and_a_known_index_needs_no_mask() -> None:
+    x = aval_of(fnp.ones((4, 6)))
+    moved = trace("jit", lambda v: [v[1:3, ::-2, None]], [x])
+    assert {n.op.family for n in moved.nodes} == {"source", "movement"}
+    known = trace("jit", lambda v: [v[fnp.arange(3)]], [x])
+    assert {n.op.name for n in known.nodes} == {"variable", "iota", "gather"}
+
+
+def test_modes_inside_jit() -> None:
+    x, at = fnp.arange(3.0), fnp.array([-1, -4, 5])
+    np.testing.assert_array_equal(ft.jit(lambda v, i: v[i])(x, at), [2, 0, 2])
+    filled = ft.jit(lambda v, i: v.at[i].get(mode="fill", fill_value=9.0))(x, at)
+    np.testing.assert_array_equal(filled, [2, 9, 9])
+    taken = ft.jit(fnp.take)(x, at)
+    np.testing.assert_array_equal(taken, [2, np.nan, np.nan])
+    dropped = ft.jit(lambda v, i: v.at[i].set(7.0))(x, at)
+    np.testing.assert_array_equal(dropped, [0, 1, 7])
+    clipped = ft.jit(lambda v, i: v.at[i].add(1.0, mode="clip"))(x, at)
+    np.testing.assert_array_equal(clipped, [1, 1, 4])
+    listed = ft.jit(lambda v, i: v[[i, 0]])(x, 2)
+    np.testing.assert_array_equal(listed, [2, 0])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int64", "uint32"])
+def test_narrow_and_wide_index_dtypes(dtype: str) -> None:
+    x = fnp.arange(300.0)
+    at = np.array([0, 100, -1 if dtype[0] == "i" else 7], dtype)
+    read = ft.jit(lambda v, i: v[i])
+    np.testing.assert_array_equal(read(x, at), np.arange(300.0)[at])
+    np.testing.assert_array_equal(x[at], np.arange(300.0)[at])
+
+
+def test_masks_that_are_traced_update_by_where() -> None:
+    x = fnp.arange(6.0).reshape(2, 3)
+    zeroed = ft.jit(lambda v: v.at[v > 2].set(0))(x)
+    np.testing.assert_array_equal(zeroed, [[0, 1, 2], [0, 0, 0]])
+    rows = ft.jit(lambda v: v.at[v[:, 0] > 0].add(fnp.arange(3.0)))(x)
+    np.testing.assert_array_equal(rows, [[0, 1, 2], [3, 5, 7]])
+
+
+def test_masks_work_in_gradients_that_are_not_jitted() -> None:
+    slope = ft.grad(lambda v: (v[v > 1] ** 2).sum())(fnp.arange(4.0))
+    np.testing.assert_array_equal(slope, [0, 0, 4, 6])
+
+
+def test_derivatives_of_reading_and_updating() -> None:
+    x, at = fnp.arange(4.0), fnp.array([1, 1, 3])
+    slope = ft.grad(lambda v: (v[at] * fnp.array([1.0, 10.0, 100.0])).sum())(x)
+    np.testing.assert_array_equal(slope, [0, 11, 0, 100])
+    slope = ft.grad(lambda u: x.at[at[1:]].set(u).prod())(fnp.array([2.0, 5.0]))
+    np.testing.assert_array_equal(slope, [0, 0])
+    slope = ft.grad(lambda v: (v.at[1:3].set(7.0) ** 2).sum())(x)
+    np.testing.assert_array_equal(slope, [0, 0, 0, 6])
+
+
+def test_iteration_and_unpacking() -> None:
+    a, b = fnp.arange(4.0).reshape(2, 2)
+    assert (a + b).tolist() == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: x[9], IndexBoundsError, "index 9 is out of bounds for axis 0"),
+        (lambda x: x[0, -7], IndexBoundsError, "axis 1 of size 3"),
+        (lambda x: x[0, 0, 0], IndexBoundsError, "too many indices"),
+        (lambda x: x[..., ...], IndexBoundsError, "only one Ellipsis"),
+        (lambda x: x[1.0], DtypeError, "an integer or bool"),
+        (lambda x: x["a"], DtypeError, "an integer or bool"),
+        (lambda x: x[fnp.ones(2)], DtypeError, "an integer or bool"),
+        (lambda x: x[:: fnp.array(0)], ValueRangeError, "step"),
+        (lambda x: x["a":], DtypeError, "bounds of a slice"),
+        (lambda x: x[np.array([True] * 5)], IndexBoundsError, "a mask of shape"),
+        (lambda x: x[fnp.array([0, 1]), np.arange(3)], ShapeError, "do not broadcast"),
+        (lambda x: x.at[0].set(fnp.ones(4)), ShapeError, "at.set: values of shape"),
+        (lambda x: x.at[9].add(1), IndexBoundsError, "index 9"),
+        (lambda x: x.at[0].set(1, mode="no"), ValueRangeError, "the modes are"),
+        (lambda x: x.__setitem__(0, 1), ImmutableError, r"x.at\[i\].set"),
+        (lambda x: fnp.put(x, 0, 1), ValueRangeError, "inplace=False"),
+        (
+            lambda x: fnp.take_along_axis(x, fnp.arange(2), 1),
+            ShapeError,
+            "as many axes",
+        ),
+        (lambda x: fnp.compress(x, x), ShapeError, "must be a vector"),
+    ],
+)
+def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call(fnp.ones((2, 3)))
+    with pytest.raises(error, match=message):
+        trace("jit", lambda v: [call(v)], [aval_of(fnp.ones((2, 3)))])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x, i: x[fnp.array([5])], IndexBoundsError, "index 5"),
+        (lambda x, i: x.at[np.array([5])].set(0), IndexBoundsError, "give a mode"),
+        (lambda x, i: fnp.take(x, 5), IndexBoundsError, "out of bounds"),
+    ],
+)
+def test_eager_arrays_of_indices_are_checked(
+    call: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call(fnp.arange(3.0), 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x, i: x[x > i], NonConcreteBooleanIndexError, "write where"),
+        (lambda x, i: x[i:], IndexBoundsError, "lax.dynamic_slice"),
+        (lambda x, i: fnp.nonzero(x), NonConcreteBooleanIndexError, "size=n"),
+        (lambda x, i: x.at[x > 1].set(x), NonConcreteBooleanIndexError, "where"),
+        (
+            lambda x, i: fnp.repeat(x, x.astype(int)),
+            ArgumentError,
+            "total_repeat_length",
+        ),
+    ],
+)
+def test_what_needs_values_says_what_to_write(
+    call: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        ft.jit(call)(fnp.arange(3.0), 1)

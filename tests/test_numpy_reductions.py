@@ -1,0 +1,185 @@
+"""Reductions of ftrace.numpy: recorded values, derivatives, messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace.numpy as fnp
+from ftrace.errors import AxisError, FtraceError, ValueRangeError
+from tests import surface
+
+RNG = np.random.default_rng(3)
+
+
+@pytest.mark.parametrize("expression", surface.expressions("reductions"))
+def test_reduction_agrees_with_jax_eager_and_traced(expression: str) -> None:
+    surface.check_value(expression, surface.evaluate_eager(expression))
+    surface.check_value(expression, surface.evaluate_traced(expression))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "float64"])
+def test_sum_keeps_64_bits(dtype: str) -> None:
+    x = np.arange(5).astype(dtype)
+    for function in (fnp.sum, fnp.prod, fnp.max, fnp.cumsum):
+        assert function(x).dtype == dtype
+    assert fnp.sum(np.full(4, 2**40)) == 2**42
+
+
+def test_narrow_floats_accumulate_in_float32() -> None:
+    ones = np.ones(5000, np.float16)
+    assert fnp.sum(ones) == 5000
+    assert fnp.mean(np.full(5000, 1000, np.float16)) == 1000
+    assert fnp.cumsum(ones)[-1] == 5000
+    assert fnp.prod(np.array([300, 300, 0.001, 0.5], np.float16)) == pytest.approx(
+        45, rel=2e-3
+    )
+
+
+def test_variance_of_large_values_is_exact() -> None:
+    x = (RNG.standard_normal((3, 50)) + 1e4).astype(np.float32)
+    wanted = x.astype(np.float64).var(1)
+    np.testing.assert_allclose(fnp.var(x, 1), wanted, rtol=1e-3)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 63, 64, 65, 512, 513, 1000])
+def test_cumsum_of_every_size_agrees_with_numpy(size: int) -> None:
+    x = RNG.standard_normal((2, size))
+    np.testing.assert_allclose(fnp.cumsum(x, 1), np.cumsum(x, 1), atol=1e-12)
+    np.testing.assert_allclose(fnp.cumprod(x, 1), np.cumprod(x, 1), atol=1e-12)
+
+
+def test_cumsum_keeps_infinity_behind_its_position() -> None:
+    x = np.ones(20)
+    x[11] = np.inf
+    assert np.isfinite(np.asarray(fnp.cumsum(x))[:11]).all()
+    assert np.isinf(np.asarray(fnp.cumsum(x))[11:]).all()
+
+
+def test_reductions_of_nothing_give_their_identity() -> None:
+    x = np.zeros((0, 3), np.float32)
+    np.testing.assert_array_equal(fnp.sum(x, 0), [0, 0, 0])
+    np.testing.assert_array_equal(fnp.prod(x, 0), [1, 1, 1])
+    assert not fnp.any(x)
+    assert fnp.all(x)
+    assert fnp.cumsum(x, 0).shape == (0, 3)
+    assert np.isnan(fnp.mean(x))
+
+
+def test_reduction_takes_traced_methods_and_numpy_functions() -> None:
+    values = surface.traced(
+        lambda x: [x.sum(0), np.sum(x, axis=1), x.mean(), x.argmax(1)],
+        surface.INPUTS["x"],
+    )
+    x = surface.INPUTS["x"]
+    for value, wanted in zip(
+        values, [x.sum(0), x.sum(1), x.mean(), x.argmax(1)], strict=True
+    ):
+        np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-5)
+
+
+DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
+    "sum": lambda x: fnp.sum(x, 1),
+    "prod": lambda x: fnp.prod(x, 1),
+    "max": lambda x: fnp.max(x, 0),
+    "mean where": lambda x: fnp.mean(x, 1, where=surface.INPUTS["b"]),
+    "var": lambda x: fnp.var(x, 1, ddof=1),
+    "std": lambda x: fnp.std(x),
+    "cumsum": lambda x: fnp.cumsum(x, 1),
+    "cumsum long": lambda x: fnp.cumsum(fnp.tile(x, (1, 20)), 1),
+    "cumprod": lambda x: fnp.cumprod(x, 1),
+    "average": lambda x: fnp.average(x, 1, surface.INPUTS["wt"]),
+    "cov": fnp.cov,
+    "corrcoef": fnp.corrcoef,
+    "nanmean": lambda x: fnp.nanmean(x, 1),
+    "ptp": lambda x: fnp.ptp(x, 1),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_reduction_derivative_agrees_with_differences(name: str) -> None:
+    surface.check_gradient(DIFFERENTIABLE[name], RNG.standard_normal((4, 6)))
+
+
+def test_derivatives_at_edges() -> None:
+    zero_row = np.array([2.0, 0.0, 3.0, 0.0])
+    (prod_slope,) = surface.gradient(fnp.prod, np.array([2.0, 0.0, 3.0]))
+    np.testing.assert_array_equal(prod_slope, [0, 6, 0])
+    (cumprod_slope,) = surface.gradient(lambda x: fnp.sum(fnp.cumprod(x)), zero_row)
+    np.testing.assert_array_equal(cumprod_slope, [1, 8, 0, 0])
+    (max_slope,) = surface.gradient(fnp.max, np.array([1.0, 3.0, 3.0]))
+    np.testing.assert_array_equal(max_slope, [0, 0.5, 0.5])
+    (nan_slope,) = surface.gradient(fnp.nansum, np.array([1.0, np.nan, 3.0]))
+    np.testing.assert_array_equal(nan_slope, [1, 0, 1])
+
+
+MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
+    (
+        lambda: fnp.sum(np.ones((2, 3)), 2),
+        AxisError,
+        "axis 2 is out of bounds for an array of 2",
+    ),
+    (lambda: fnp.sum(np.ones((2, 3)), (0, -2)), AxisError, "duplicate value in 'axis'"),
+    (
+        lambda: fnp.max(np.ones((0, 3)), 0),
+        ValueRangeError,
+        "no elements along the axes",
+    ),
+    (
+        lambda: fnp.max(np.ones(3), where=np.ones(3, bool)),
+        ValueRangeError,
+        "give initial=",
+    ),
+    (lambda: fnp.sum(np.ones(3), where=np.ones(3)), ValueRangeError, "array of bools"),
+    (
+        lambda: fnp.sum(np.ones(3), out=np.ones(())),
+        FtraceError,
+        "'out' is not supported",
+    ),
+    (
+        lambda: fnp.sum(np.ones(3), initial=np.ones(3)),
+        FtraceError,
+        "initial must be a scalar",
+    ),
+    (
+        lambda: fnp.argmax(np.ones((0,))),
+        ValueRangeError,
+        "no elements along its axis 0",
+    ),
+    (lambda: fnp.argmax(np.ones(2, complex)), TypeError, "not defined for complex"),
+    (lambda: fnp.argmax(np.ones(2), 1), AxisError, "out of bounds"),
+    (lambda: fnp.sum([1, 2]), TypeError, "an array or a number is required"),
+    (lambda: fnp.sum(np.ones(3), 1.5), TypeError, "axis must be an integer"),
+    (lambda: fnp.var(np.ones(3), ddof=1, correction=1), ValueRangeError, "not both"),
+    (
+        lambda: fnp.var(np.ones(3, complex), dtype="float32"),
+        ValueRangeError,
+        "real part",
+    ),
+    (
+        lambda: fnp.average(np.ones((2, 3)), weights=np.ones(3)),
+        ValueError,
+        "give axis=",
+    ),
+    (
+        lambda: fnp.average(np.ones((2, 3)), 0, np.ones(3)),
+        ValueError,
+        "must have shape (2,)",
+    ),
+    (lambda: fnp.cov(np.ones((2, 2, 2))), ValueError, "at most 2 dimensions"),
+    (
+        lambda: fnp.cov(np.ones((2, 3)), fweights=np.ones(3)),
+        TypeError,
+        "must be integers",
+    ),
+    (lambda: fnp.cov(np.ones((2, 3)), np.ones((2, 4))), ValueError, "m has 3 samples"),
+    (lambda: fnp.cumulative_sum(np.ones((2, 3))), ValueError, "needs axis="),
+]
+
+
+@pytest.mark.parametrize("case", range(len(MESSAGES)))
+def test_reduction_says_what_is_wrong(case: int) -> None:
+    surface.check_message(*MESSAGES[case])

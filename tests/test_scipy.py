@@ -1,0 +1,142 @@
+"""ftrace.scipy and ftrace.ops: recorded values, derivatives, messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace.numpy as fnp
+import ftrace.ops as ops
+import ftrace.scipy.signal as signal
+import ftrace.scipy.special as special
+import ftrace.scipy.stats.norm as norm
+from ftrace.errors import (
+    ConcretizationTypeError,
+    DtypeError,
+    FtraceError,
+    ShapeError,
+    ValueRangeError,
+)
+from tests import surface
+
+RNG = np.random.default_rng(17)
+
+
+@pytest.mark.parametrize("expression", surface.expressions("scipy"))
+def test_scipy_agrees_with_jax_eager_and_traced(expression: str) -> None:
+    surface.check_value(expression, surface.evaluate_eager(expression))
+    surface.check_value(expression, surface.evaluate_traced(expression))
+
+
+def _positive(*shape: int) -> Any:
+    return np.abs(RNG.standard_normal(shape)) + 0.2
+
+
+DIFFERENTIABLE: dict[str, tuple[Callable[..., Any], list[Any]]] = {
+    "xlogy": (special.xlogy, [RNG.standard_normal(6), _positive(6)]),
+    "entr": (special.entr, [_positive(6)]),
+    "logit": (special.logit, [_positive(6) / 5]),
+    "gammaln": (special.gammaln, [_positive(6)]),
+    "betaln": (special.betaln, [_positive(6), _positive(6)]),
+    "i1e": (special.i1e, [RNG.standard_normal(6) * 9]),
+    "i0e": (special.i0e, [RNG.standard_normal(6) * 9]),
+    "zeta": (special.zeta, [_positive(6) + 1.5, _positive(6)]),
+    "ndtr": (special.ndtr, [RNG.standard_normal(6)]),
+    "log_ndtr": (special.log_ndtr, [np.array([-30.0, -12, -1, 0, 3, 9])]),
+    "ndtri": (special.ndtri, [np.array([1e-6, 0.01, 0.3, 0.5, 0.8, 0.999])]),
+    "logpdf": (
+        norm.logpdf,
+        [RNG.standard_normal(6), RNG.standard_normal(6), _positive(6)],
+    ),
+    "logcdf": (norm.logcdf, [RNG.standard_normal(6) * 4]),
+    "segment_sum": (
+        lambda x: ops.segment_sum(x, np.array([0, 2, 0]), 3),
+        [RNG.standard_normal((3, 2))],
+    ),
+    "convolve": (signal.convolve, [RNG.standard_normal(7), RNG.standard_normal(3)]),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_scipy_derivative_agrees_with_differences(name: str) -> None:
+    function, arguments = DIFFERENTIABLE[name]
+    step = 1e-8 if name == "ndtri" else 1e-6
+    surface.check_gradient(function, *arguments, step=step, tolerance=2e-5)
+
+
+def test_xlogy_at_zero_keeps_its_slope() -> None:
+    x, y = np.array([0.0, 0.0, 2.0]), np.array([0.0, 3.0, 0.5])
+    np.testing.assert_allclose(special.xlogy(x, y), [0, 0, 2 * np.log(0.5)])
+    slope_x, slope_y = surface.gradient(
+        lambda a, b: fnp.sum(special.xlogy(a, b)[1:]), x, y
+    )
+    np.testing.assert_allclose(slope_x, [0, np.log(3), np.log(0.5)])
+    np.testing.assert_allclose(slope_y, [0, 0, 4])
+    assert np.isnan(special.xlogy(np.nan, 1.0))
+
+
+def test_quantile_is_the_inverse_of_the_distribution() -> None:
+    q = np.array([0.0, 1e-300, 1e-20, 1e-5, 0.02, 0.3, 0.5, 0.9, 0.999999, 1.0])
+    z = np.asarray(special.ndtri(q))
+    assert z[0] == -np.inf
+    assert z[-1] == np.inf
+    np.testing.assert_allclose(special.ndtr(z)[1:-1], q[1:-1], rtol=1e-12)
+    assert np.isnan(np.asarray(special.ndtri(np.array([-0.1, 1.1])))).all()
+
+
+def test_segments_without_their_number_need_known_ids() -> None:
+    x, ids = np.arange(6.0).reshape(3, 2), np.array([1, 0, 1])
+    np.testing.assert_array_equal(ops.segment_sum(x, ids), [[2, 3], [4, 6]])
+    with pytest.raises(ConcretizationTypeError):
+        surface.traced(ops.segment_sum, x, ids)
+
+
+MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
+    (
+        lambda: ops.segment_sum(np.ones(3), np.ones(3), 2),
+        DtypeError,
+        "segment_ids must be integers",
+    ),
+    (
+        lambda: ops.segment_sum(np.ones(3), np.arange(4), 2),
+        ShapeError,
+        "must match the leading axes",
+    ),
+    (
+        lambda: ops.segment_max(np.ones(3), np.arange(3), -1),
+        ValueRangeError,
+        "must not be negative",
+    ),
+    (lambda: special.polygamma(1.5, np.ones(2)), DtypeError, "n must be an integer"),
+    (lambda: special.factorial(3, exact=True), ValueRangeError, "math.factorial"),
+    (lambda: special.log_ndtr(np.ones(2), -1), ValueRangeError, "must not be negative"),
+    (
+        lambda: signal.convolve(np.ones(3), np.ones(3), "half"),
+        ValueRangeError,
+        "'full', 'same' or 'valid'",
+    ),
+    (lambda: signal.convolve(np.ones(3), np.ones((3, 3))), ShapeError, "as many axes"),
+    (
+        lambda: signal.convolve(np.ones((2, 5)), np.ones((3, 3))),
+        ShapeError,
+        "at least as large",
+    ),
+    (
+        lambda: signal.convolve2d(np.ones(3), np.ones(3)),
+        ShapeError,
+        "matrices are required",
+    ),
+    (
+        lambda: signal.convolve2d(np.ones((3, 3)), np.ones((3, 3)), boundary="wrap"),
+        ValueRangeError,
+        "boundary='fill'",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", range(len(MESSAGES)))
+def test_scipy_says_what_is_wrong(case: int) -> None:
+    surface.check_message(*MESSAGES[case])
