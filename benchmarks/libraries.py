@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 import ftrace
-
-PEERS = ("jax", "torch", "numpy")
-THREADS = 2
+from benchmarks.options import THREADS
 
 
 class MissingPeerError(Exception):
@@ -106,12 +104,13 @@ def load_library(name: str, device: str = "cpu") -> Library:
 
     Raises:
       MissingPeerError: it is not installed in this environment.
+      DeviceError: ftrace cannot use this device here.
     """
     try:
         return _LOADERS[name](device)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise MissingPeerError(
-            f"the peer {name!r} is not installed in this environment ({error}); "
+            f"the peer {name!r} cannot be imported in this environment ({error}); "
             f"leave out --peer {name}, or run the benchmarks with a Python that has it"
         ) from error
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from benchmarks.libraries import THREADS, Library
+from benchmarks.libraries import Library
 from benchmarks.machine import Machine
 from benchmarks.measure import Outcome
+from benchmarks.options import THREADS
 from benchmarks.stages import BUDGET, STAGES, StageTimes
 
 NOTHING = "–"

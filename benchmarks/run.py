@@ -17,6 +17,7 @@ from benchmarks.report import Report, as_json
 from benchmarks.row import Row
 from benchmarks.rows import FAMILIES
 from benchmarks.timing import FULL, QUICK, Effort
+from ftrace.errors import DeviceError
 
 
 def select(pattern: str) -> list[Row]:
@@ -34,12 +35,16 @@ def load_libraries(peers: Sequence[str], device: str) -> list[Library]:
 def measure_rows(
     rows: Sequence[Row], libraries: Sequence[Library], effort: Effort
 ) -> list[Outcome]:
-    """All rows, with a line on the error stream for each as it is done."""
+    """All rows, or those before Ctrl-C; the error stream says which one it is at."""
     outcomes: list[Outcome] = []
-    for number, row in enumerate(rows, 1):
-        _progress(f"[{number}/{len(rows)}] {row.title}")
-        outcomes.append(measure(row, libraries, effort))
-    _progress("")
+    try:
+        for number, row in enumerate(rows, 1):
+            _progress(f"[{number}/{len(rows)}] {row.title}")
+            outcomes.append(measure(row, libraries, effort))
+    except KeyboardInterrupt:
+        _progress(f"interrupted after {len(outcomes)} of {len(rows)} rows")
+    else:
+        _progress("")
     return outcomes
 
 
@@ -65,12 +70,16 @@ def run(options: Namespace) -> int:
         return 0
     try:
         libraries = load_libraries(options.peer, options.device)
-    except MissingPeerError as error:
+    except (MissingPeerError, DeviceError) as error:
         return _refuse(str(error))
+    if options.json is not None and not options.json.absolute().parent.is_dir():
+        return _refuse(f"--json {options.json}: the folder does not exist")
     effort = QUICK if options.quick else FULL
-    machine = _machine(rows)
+    # Other work disturbs one part of a run more than another: the better of two.
+    before = _machine(rows)
     outcomes = measure_rows(rows, libraries, effort)
     compile_times = stages.measure_stages(effort) if with_stages else []
+    machine = before and before.best_of(_machine(rows))
     report = Report(libraries, machine, outcomes, compile_times)
     report.print()
     if options.json is not None:

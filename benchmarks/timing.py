@@ -19,17 +19,19 @@ class Effort:
 
     Attributes:
       rounds: how often each library has its turn.
+      least: how many rounds there are in any case.
       seconds: the least that one timing lasts; short calls are repeated.
       budget: seconds of one row after which no further round begins.
     """
 
     rounds: int
+    least: int
     seconds: float
     budget: float
 
 
-FULL = Effort(rounds=11, seconds=0.02, budget=12.0)
-QUICK = Effort(rounds=3, seconds=0.002, budget=1.5)
+FULL = Effort(rounds=11, least=3, seconds=0.02, budget=12.0)
+QUICK = Effort(rounds=3, least=1, seconds=0.002, budget=1.5)
 
 
 def loop(call: Callable[[], Any], wait: Callable[[Any], Any], count: int) -> float:
@@ -73,11 +75,11 @@ def in_turn(
     measured: dict[str, list[float]] = {name: [] for name in clocks}
     begin = time.perf_counter()
     for number in range(effort.rounds):
-        names = list(clocks) if number % 2 == 0 else list(reversed(clocks))
+        names = list(clocks) if number % 2 == 0 else list(clocks)[::-1]
         for name in names:
             time.sleep(PAUSE)
             measured[name].append(clocks[name]())
-        enough = number + 1 >= min(3, effort.rounds)
+        enough = number + 1 >= effort.least
         if enough and time.perf_counter() - begin > effort.budget:
             break
     return measured

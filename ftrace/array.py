@@ -297,6 +297,11 @@ class Array(ArrayLike):
         return self._buffer
 
     @property
+    def stored(self) -> Buffer | None:
+        """The buffer, where there is one already."""
+        return self._buffer
+
+    @property
     def memory(self) -> Memory:
         """The device that the array is on."""
         return HOST if self._buffer is None else self._buffer.device

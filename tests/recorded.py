@@ -41,7 +41,7 @@ DIFFERS = {
     "n.modf(special)": "the fraction of an infinity is 0, as in NumPy and C",
     "n.modf(n.array([1.5, -1.5, inf, -inf, nan]))": "as above",
     "n.arctan2(c, x)": "not defined for complex numbers, as in NumPy",
-    "i + n.array([1], 'uint32')": "the dtypes are honoured: int32 and uint32 give int64",
+    "i + n.array([1], 'uint32')": "dtypes are honoured: int32 and uint32 give int64",
     "n.insert(x, 7, 5)": "eager code raises out of bounds",
     "k[9]": "as above",
     "k[0, -4]": "as above",
@@ -136,7 +136,8 @@ def check_traced(expression: str) -> None:
     except (ConcretizationTypeError, NonConcreteBooleanIndexError):
         return
     except FtraceError as error:
-        assert "traced" in str(error), (expression, error)
+        if "traced" not in str(error):
+            raise
         return
     results = iter(evaluate_graph(graph, *[np.asarray(x) for x in arrays]))
     wanted = list(flattened(eager))

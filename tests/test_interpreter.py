@@ -199,7 +199,7 @@ def test_load_out_of_bounds_is_caught(offset: int) -> None:
     ):
         value = load(param(0, x.dtype, 5), at)
         kernel = Kernel((i,), (Store(1, i, value),), specs([x], [x[:4]]))
-        with pytest.raises(GraphError, match=r"a load reads .* of a buffer of 5"):
+        with pytest.raises(GraphError, match=r"reaches for .* of a buffer of 5"):
             run(Interpreter(), kernel, [x], [np.zeros(4)])
 
 
@@ -276,3 +276,37 @@ def test_fma_is_a_product_and_a_sum() -> None:
     kernel, outputs = elementwise_kernel(fma, [x], x.dtype)
     (got,) = run(Interpreter(), kernel, [x], outputs)
     np.testing.assert_array_equal(got, x * x + 1)
+
+
+@pytest.mark.parametrize("size", [20, 200])
+def test_masked_load_of_long_runs_is_views_beside_zeros(size: int) -> None:
+    """Windows that slide over rows: the mask has a few runs, the rows are long."""
+    x = np.random.default_rng(0).standard_normal((6, size))
+    i, j, k = axes(6, 3, size)
+    row = ew.sub(ew.add(i, j), integer(1))
+    valid = ew.bit_and(ew.ge(row, integer(0)), ew.lt(row, integer(6)))
+    value = load(param(0, x.dtype, x.size), index((row, size), (k, 1)), valid)
+    out = np.ones((6, 3, size))
+    store = Store(1, index((i, 3 * size), (j, size), (k, 1)), value)
+    kernel = Kernel((i, j, k), (store,), specs([x], [out]))
+    assert bool(KernelPlan(kernel).patches) == (size == 200)
+    (got,) = run(Interpreter(), kernel, [x], [out])
+    padded = np.pad(x, ((1, 1), (0, 0)))
+    for shift in range(3):
+        np.testing.assert_array_equal(got[:, shift], padded[shift : shift + 6])
+
+
+@pytest.mark.parametrize("op", ["add", "mul", "max", "min"])
+def test_reduces_of_a_few_elements_are_exact(op: str) -> None:
+    x = np.random.default_rng(0).standard_normal((40, 5, 2, 3)).astype(np.float16)
+    (i, j), ranges = axes(40, 5), reduced(2, 3)
+    at = index((i, 30), (j, 6), (ranges[0], 3), (ranges[1], 1))
+    total = reduce(op, load(param(0, x.dtype, x.size), at), ranges)
+    store = Store(1, index((i, 5), (j, 1)), total)
+    out = np.zeros((40, 5), np.float16)
+    (got,) = run(Interpreter(), Kernel((i, j), (store,), specs([x], [out])), [x], [out])
+    ufunc = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[
+        op
+    ]
+    wanted = ufunc.reduce(x.reshape(40, 5, 6).astype(np.float64), axis=2)
+    np.testing.assert_allclose(got, wanted, rtol=2e-3, atol=1e-3)

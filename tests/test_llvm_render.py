@@ -24,7 +24,8 @@ from ftrace.lower.kernel import (
     param,
     reduce,
 )
-from ftrace.trace.graph import Node
+from ftrace.lower.math.term import RARE, ldexp_p
+from ftrace.trace.graph import Node, make_node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const
 
@@ -825,3 +826,78 @@ def test_narrower_processors_compute_the_same(
     test_reduce_along_either_axis("max", (9, 70), 1)
     test_masked_loads_touch_nothing_outside(30)
     test_unary_operations_have_the_primitives_meaning(dtypes.float32)
+
+
+def test_a_value_of_the_whole_array_is_used_in_parallel() -> None:
+    """A reduce outside of all axes is repeated in every unit, where it is brief."""
+    parts, x = floats(40), floats(300, 500)
+    out = guarded(np.zeros((300, 500), np.float32))
+    (r,) = reduced(40)
+    i, j = axes(300, 500)
+    total = reduce("add", load(buffer(0, parts), r), (r,))
+    place = at((i, 500), (j, 1))
+    store = Store(2, place, ew.sub(load(buffer(1, x), place), total))
+    kernel = make_kernel((i, j), (store,), [parts, x, out])
+    assert render(kernel, host_target(), "kernel").parallel > 1
+    run(kernel, [parts, x, out], 5)
+    np.testing.assert_allclose(out, x - parts.sum(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 5, 16, 40])
+def test_what_is_rarely_taken_is_taken_where_it_must(size: int) -> None:
+    """Selects marked rare share a branch; their results meet after it."""
+    (i,) = axes(size)
+    for places in ([], [0], [size - 1], list(range(size))):
+        x, out = floats(size), np.zeros(size, np.float32)
+        x[places] += 100
+        value = load(buffer(0, x), i)
+        far = ew.gt(value, const(50, x.dtype))
+        dear = ew.mul(ew.sqrt(ew.absolute(value)), const(3, x.dtype))
+        first = ew.select(far, dear, value, arg=RARE)
+        second = ew.select(far, ew.neg(dear), ew.neg(value), arg=RARE)
+        store = Store(1, i, ew.add(ew.mul(first, second), dear))
+        run(make_kernel((i,), (store,), [x, out]), [x, out])
+        chosen = np.where(x > 50, np.sqrt(np.abs(x)) * 3, x)
+        np.testing.assert_allclose(out, -chosen * chosen + np.sqrt(np.abs(x)) * 3, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=_names)
+def test_scaling_by_powers_of_two(dtype: np.dtype[Any]) -> None:
+    if not host_target().scale:
+        pytest.skip("this processor has no such instruction")
+    x = np.linspace(-3, 3, 37).astype(dtype)
+    n = (np.arange(37) % 20 - 10).astype(dtype)
+    got = apply(lambda a, b: make_node(ldexp_p, a.aval, (a, b)), [x, n], dtype)
+    np.testing.assert_array_equal(got, np.ldexp(x, n.astype(np.int32)))
+
+
+@pytest.mark.parametrize("size", [1, 7, 16, 33, 100])
+def test_pairs_of_stores_fill_what_lies_side_by_side(size: int) -> None:
+    """Complex numbers: every second element of an array, twice."""
+    x = np.random.default_rng(0).standard_normal((size, 2)).astype(np.float32)
+    out = guarded(np.zeros((size, 2), np.float32))
+    (i,) = axes(size)
+    even, odd = at((i, 2)), at((i, 2), offset=1)
+    a, b = load(buffer(0, x), even), load(buffer(0, x), odd)
+    stores = (Store(1, even, ew.sub(a, b)), Store(1, odd, ew.mul(a, b)))
+    run(make_kernel((i,), stores, [x, out]), [x, out])
+    np.testing.assert_array_equal(out[:, 0], x[:, 0] - x[:, 1])
+    np.testing.assert_array_equal(out[:, 1], x[:, 0] * x[:, 1])
+    assert_guarded(out)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (100, 37), (300, 130), (2, 65, 70)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float64])
+def test_transposed_operands_are_turned(shape: tuple[int, ...], dtype: Any) -> None:
+    *batch, m, n = shape
+    count = int(np.prod(batch))
+    x = (floats(count, m, n) * 10).astype(dtype)
+    y = (floats(count, n, m, seed=1) * 10).astype(dtype)
+    out = guarded(np.zeros((count, m, n), dtype))
+    b, i, j = axes(count, m, n)
+    place = at((b, m * n), (i, n), (j, 1))
+    turned = load(buffer(1, y), at((b, m * n), (j, m), (i, 1)))
+    store = Store(2, place, ew.maximum(load(buffer(0, x), place), turned))
+    run(make_kernel((b, i, j), (store,), [x, y, out]), [x, y, out], 3)
+    np.testing.assert_array_equal(out, np.maximum(x, y.transpose(0, 2, 1)))
+    assert_guarded(out)

@@ -1,4 +1,4 @@
-"""Elementwise functions: JAX's values and dtypes, derivatives at the edges, messages."""
+"""Elementwise functions: JAX's values and dtypes, slopes at edges, messages."""
 
 from __future__ import annotations
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import platform
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from ftrace.devices.opencl_launch import Traits
 from ftrace.devices.opencl_render import program_source, render
 from ftrace.devices.opencl_scalars import SUPPORTED
 from ftrace.devices.opencl_types import literal
+from ftrace.devices.pocl import name_processor
 from ftrace.errors import DeviceError, MissingExtraError, OutOfMemoryError
 from ftrace.lower.kernel import Kernel, KernelInfo, Store, load, param
 from ftrace.lower.program import CopySlot, Program, RunKernel, Slot
@@ -100,8 +103,8 @@ def _values(dtype: np.dtype[Any]) -> Any:
         return np.array([False, True])
     if kind in "iu":
         info = np.iinfo(dtype)
-        return np.array([0, 1, 2, 3, 7, 31, 64, 100, info.max, info.min, info.max // 3,
-                         -1 % (info.max + 1), info.max - 1, info.min + 1], dtype)  # fmt: skip
+        ends = [info.max, info.min, info.max // 3, info.max - 1, info.min + 1]
+        return np.array([0, 1, 2, 3, 7, 31, 64, 100, *ends, -1 % (info.max + 1)], dtype)
     info = np.finfo(dtypes.float32 if dtype == dtypes.bfloat16 else dtype)
     plain = [0, 0.5, 1, 1.5, 2.5, 3.7, 1e-4, 100.25, 1e4, np.inf, np.nan,
              float(info.max), float(info.tiny)]  # fmt: skip
@@ -389,3 +392,55 @@ def test_a_program_is_compiled_in_one_build(
     opencl.compile(programs[1])
     assert len(builds) == 1
     assert builds[0].count("__kernel") == 2
+
+
+class _Record:
+    """A device of PoCL: a handle to a record that points to texts."""
+
+    version = "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-generic"
+    alive: ClassVar[list[_Record]] = []
+
+    def __init__(self, *texts: bytes) -> None:
+        self.texts = [ctypes.create_string_buffer(text) for text in texts]
+        self.words = (ctypes.c_uint64 * 512)(3, *map(ctypes.addressof, self.texts))
+        self.int_ptr = ctypes.addressof(self.words)
+        self.alive.append(self)  # no other device ever has this handle
+
+    def text(self, position: int) -> bytes:
+        return ctypes.string_at(self.words[position])
+
+
+on_linux = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64",
+    reason="PyPI has PoCL for Linux on x86-64",
+)
+
+
+@on_linux
+def test_pocl_that_knows_no_processor_is_told_one() -> None:
+    device = _Record(b"pthread", b"x86_64-unknown-linux-gnu", b"generic", b"generic")
+    name = name_processor(device)
+    assert name.startswith("x86-64")
+    assert device.text(3) == name.encode()
+    assert device.text(4) == b"generic"
+    assert name_processor(device) == name
+
+
+@on_linux
+@pytest.mark.parametrize(
+    "texts", [(b"x86_64-", b"znver3"), (b"generic",), 2 * (b"x86_64-", b"generic")]
+)
+def test_pocl_of_another_build_is_left_alone(texts: tuple[bytes, ...]) -> None:
+    device = _Record(*texts)
+    before = bytes(device.words)
+    with pytest.raises(DeviceError, match=r"does not know this processor.*newer PoCL"):
+        name_processor(device)
+    assert bytes(device.words) == before
+
+
+def test_devices_of_other_drivers_are_left_alone() -> None:
+    device = _Record(b"x86_64-", b"generic")
+    for version in ("OpenCL 3.0 CUDA", "OpenCL 3.0 PoCL HSTR: pthread-znver3"):
+        device.version = version
+        assert name_processor(device) == ""
+    assert device.text(2) == b"generic"

@@ -35,7 +35,7 @@ def with_warm_cache(program: str) -> Callable[[Any], Callable[[], float]]:
     return clock
 
 
-FAMILY.clocked("import", without_cache("import"), shared=("jax", "torch", "numpy"))
+FAMILY.clocked("import", without_cache("import"), shared=("jax", "torch"))
 for program in PROGRAMS:
     FAMILY.clocked(f"{program}, no disk cache", without_cache(program))
     FAMILY.clocked(f"{program}, warm disk cache", with_warm_cache(program))

@@ -14,7 +14,9 @@ a matrix product (`interpreter_contract.py`): the product itself is never stored
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,9 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives.record import Primitive
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
+
+#: So few elements are reduced one by one.
+FEW = 16
 
 _COMBINE: dict[str, Any] = {
     "add": np.add,
@@ -147,11 +152,11 @@ class Evaluation:
         ranges = self.plan.ranges[node]
         buffer = self.buffers[number]
         if node in self.plan.views:
-            form = self.plan.affine[index]
-            self._check_bounds(node, form, buffer.size)
-            view = self._view(number, form, ranges)
+            view = self._view(node, number, self.plan.affine[index], ranges)
             copied = self.aliased or number in self.plan.written
             return view.copy() if copied else view
+        if node in self.plan.patches:
+            return self._load_patches(node)
         at = self._value(index, ranges)
         if len(node.src) == 2:
             return buffer[self._checked(node, at, buffer.size)]
@@ -161,36 +166,58 @@ class Evaluation:
         at = self._checked(node, np.where(valid, at, 0), buffer.size)
         return np.where(valid, buffer[at], np.zeros((), node.dtype))
 
-    def _view(self, number: int, form: Affine, ranges: Ranges) -> Array:
-        """The elements of a buffer at an affine index, without a copy."""
+    def _load_patches(self, node: Node) -> Array:
+        """Zeros, and a view for each box in which the mask is true."""
+        number: Any = node.src[0].arg
+        buffer, index, valid = node.src
+        ranges = self.plan.ranges[node]
+        form = self.plan.affine[index]
+        masked = self.plan.ranges[valid]
+        result = np.zeros(self._shape(ranges), buffer.dtype)
+        for corner in _boxes(self._value(valid, masked)):
+            box = dict(zip(masked, corner, strict=True))
+            place = tuple(box.get(r, slice(None)) for r in ranges)
+            result[place] = self._view(node, number, form, ranges, box)
+        return result
+
+    def _view(
+        self,
+        node: Node,
+        number: int,
+        form: Affine,
+        ranges: Ranges,
+        box: Mapping[Node, slice] = MappingProxyType({}),
+    ) -> Array:
+        """The elements of a buffer at an affine index, without a copy.
+
+        Of the ranges in `box` only that part is taken.
+        """
         spec = self.plan.kernel.buffers[number]
         item = spec.dtype.itemsize
-        shape = self._shape(ranges)
+        starts = {r: box[r].start if r in box else 0 for r in ranges}
+        shape = tuple(
+            box[r].stop - box[r].start if r in box else self.extent[r] for r in ranges
+        )
         if 0 in shape:
             return np.empty(shape, spec.dtype)
-        first = form.offset + sum(c * self.start[r] for r, c in form.terms.items())
-        strides = [form.terms.get(r, 0) * item for r in ranges]
+        strides = [form.terms.get(r, 0) for r in ranges]
+        first = form.offset
+        for r, coefficient in form.terms.items():
+            first += coefficient * (self.start[r] + starts[r])
+        ends = [c * (n - 1) for c, n in zip(strides, shape, strict=True)]
+        low = first + sum(min(end, 0) for end in ends)
+        high = first + sum(max(end, 0) for end in ends)
+        if low < 0 or high >= spec.size:
+            raise _out_of_bounds(node, low, high, spec.size)
+        memory = self.memories[number].data
         return np.ndarray(
-            shape, spec.dtype, self.memories[number].data, first * item, strides
+            shape, spec.dtype, memory, first * item, [c * item for c in strides]
         )
-
-    def _check_bounds(self, node: Node, form: Affine, size: int) -> None:
-        if any(axis_of(r).size == 0 for r in form.terms):
-            return
-        low, high = form.bounds()
-        if low < 0 or high >= size:
-            raise GraphError(
-                f"a load reads {low} … {high} of a buffer of {size} elements",
-                node.origin,
-            )
 
     def _checked(self, node: Node, index: Array, size: int) -> Array:
         """NumPy takes negative indices from the end; a kernel must not."""
         if index.size and (index.min() < 0 or index.max() >= size):
-            raise GraphError(
-                f"a load reads {index.min()} … {index.max()} of a buffer of {size} "
-                "elements", node.origin
-            )  # fmt: skip
+            raise _out_of_bounds(node, index.min(), index.max(), size)
         return index
 
     def _store(self, store: Store) -> None:
@@ -198,7 +225,7 @@ class Evaluation:
         value = self._value(store.value, ranges)
         if store in self.plan.views:
             form = self.plan.affine[store.index]
-            self._view(store.buffer, form, ranges)[...] = value
+            self._view(store.value, store.buffer, form, ranges)[...] = value
             return
         shape = self._shape(ranges)
         index = np.broadcast_to(self._value(store.index, ranges), shape).ravel()
@@ -249,7 +276,7 @@ class Evaluation:
         array = self._value(value, ranges)
         array = np.broadcast_to(array, np.broadcast_shapes(array.shape, shape))
         axes = tuple(i for i, r in enumerate(ranges) if r in closed)
-        return _COMBINE[str(node.arg)].reduce(array, axis=axes, dtype=dtype)
+        return _reduce(_COMBINE[str(node.arg)], array, axes, dtype)
 
     def _contract(
         self, node: Node, operands: list[Array], dtype: np.dtype[Any]
@@ -260,6 +287,44 @@ class Evaluation:
             operands[0], ranges[x], operands[1], ranges[y],
             closed=node.src[1:], out=ranges[node], dtype=dtype,
         )  # fmt: skip
+
+
+def _reduce(
+    ufunc: Any, array: Array, axes: tuple[int, ...], dtype: np.dtype[Any]
+) -> Array:
+    """`ufunc.reduce`; over a few elements one by one, where NumPy's loop is slow."""
+    count = prod(array.shape[axis] for axis in axes)
+    if not 1 < count <= FEW or array.size < FEW * count:
+        return ufunc.reduce(array, axis=axes, dtype=dtype)
+    parts = np.moveaxis(array, axes, range(len(axes)))
+    corners: Any = np.ndindex(*parts.shape[: len(axes)])
+    total = parts[next(corners)].astype(dtype)
+    for corner in corners:
+        ufunc(total, parts[corner], out=total, dtype=dtype)
+    return total
+
+
+def _boxes(mask: Array) -> Iterator[tuple[slice, ...]]:
+    """Where a mask is true: runs along its longest axis."""
+    if mask.ndim == 0:
+        yield from [()] if mask else []
+        return
+    axis = int(np.argmax(mask.shape))
+    rows = np.moveaxis(mask, axis, -1)
+    corners: Any = np.ndindex(*rows.shape[:-1])
+    for corner in corners:
+        edges: Any = np.flatnonzero(np.diff(rows[corner], prepend=False, append=False))
+        for first, last in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            box = [slice(i, i + 1) for i in corner]
+            box.insert(axis, slice(first, last))
+            yield tuple(box)
+
+
+def _out_of_bounds(node: Node, low: int, high: int, size: int) -> GraphError:
+    return GraphError(
+        f"a kernel reaches for {low} … {high} of a buffer of {size} elements",
+        node.origin,
+    )
 
 
 def _finite(x: Array) -> bool:

@@ -30,6 +30,9 @@ Ranges = tuple[Node, ...]
 #: No value that is stored while a kernel runs takes more.
 BLOCK_BYTES = 64 << 20
 
+#: Elements that are fetched one by one in the time it takes to copy one run of them.
+PATCH_SIZE = 256
+
 
 class KernelPlan:
     """What is known of a kernel before it runs.
@@ -40,6 +43,7 @@ class KernelPlan:
       ranges: for each value its ranges, which are the axes of its array.
       affine: the indices that are affine.
       views: the loads and stores that are strided views of their buffers.
+      patches: the masked loads that are a few strided views beside zeros.
       contractions: the reduces that are done as matrix products.
       needed: what is computed: no index of a view, no product of a contraction.
       extents: how much of each range one block takes.
@@ -64,6 +68,7 @@ class KernelPlan:
             if n.op is load_p and len(n.src) == 2 and n.src[1] in self.affine
         }
         self.views |= {store for store in kernel.stores if self._is_view(store)}
+        self.patches = {n for n in nodes if self._is_patched(n)}
         self.needed = self._find_needed()
         self.extents = self._choose_extents(nodes, order, limit)
         self.blocked = {
@@ -84,6 +89,18 @@ class KernelPlan:
         covered = {r for s in value.src for r in self.ranges[s]}
         closed_alone = [r for r in node.src[1:] if r not in covered]
         return not closed_alone and all(len(self.ranges[s]) < size for s in value.src)
+
+    def _is_patched(self, node: Node) -> bool:
+        """A masked load at an affine index whose mask is few runs of many elements."""
+        if (
+            node.op is not load_p
+            or len(node.src) == 2
+            or node.src[1] not in self.affine
+        ):
+            return False
+        mask = [axis_of(r).size for r in self.ranges[node.src[2]]]
+        runs = prod(mask) // max(mask, default=1) if all(mask) else 1
+        return runs * PATCH_SIZE <= prod(axis_of(r).size for r in self.ranges[node])
 
     def _is_view(self, store: Store) -> bool:
         """Does it hit every element once, at an affine index?"""
@@ -107,6 +124,8 @@ class KernelPlan:
             needed.add(node)
             if node in self.contractions:
                 pending += [*node.src[0].src, *node.src[1:]]
+            elif node in self.patches:
+                pending.append(node.src[2])
             elif node not in self.views:
                 pending += node.src
         return needed
@@ -139,8 +158,9 @@ class KernelPlan:
         """The values that a statement itself uses."""
         if isinstance(statement, Let):
             node = statement.node
-            unused = node not in self.needed or node in self.views
-            return set() if unused else set(node.src)
+            if node not in self.needed or node in self.views:
+                return set()
+            return {node.src[2]} if node in self.patches else set(node.src)
         if isinstance(statement, Store):
             viewed = statement in self.views
             return {statement.value} if viewed else set(statement.expressions)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -44,14 +43,22 @@ ELEMENTWISE: Final[tuple[Primitive, ...]] = tuple(
     if p.family in ("unary", "binary", "compare", "select", "cast")
 )
 
-
-
-_EVERYWHERE = (reshape_p, permute_p, shrink_p, stride_p, expand_p)
+# What patterns of all files are made of.
 
 
 def of_any_arity(pattern: Callable[[int], Pat]) -> tuple[Pat, ...]:
     """A pattern for each number of operands that an elementwise primitive has."""
     return tuple(pattern(n) for n in (1, 2, 3))
+
+
+def has_kind(kinds: str) -> Callable[[Node], bool]:
+    """Is the node's dtype of one of these kinds?"""
+    return lambda node: dtypes.kind(node.dtype) in kinds
+
+
+def is_exact(node: Node) -> bool:
+    """Bool or integer: the dtypes without NaN, rounding and signed zeros."""
+    return dtypes.kind(node.dtype) in "biu"
 
 
 @lru_cache(maxsize=None, typed=True)
@@ -64,11 +71,6 @@ def is_bits(node: Node, value: complex) -> bool:
     return node.op is const_p and node.arg == _bits(value, node.dtype)
 
 
-def is_zero(node: Node) -> bool:
-    """The constant 0, or False; not -0.0."""
-    return is_bits(node, 0)
-
-
 def is_negative_zero(node: Node) -> bool:
     """Is it the constant -0.0 of a float dtype?"""
     if node.op is not const_p or not dtypes.is_float(node.dtype):
@@ -76,8 +78,20 @@ def is_negative_zero(node: Node) -> bool:
     return node.arg == _bits(0, node.dtype)[:-1] + b"\x80"
 
 
-def is_const(node: Node) -> bool:
-    return node.op is const_p
+def constant(value: int) -> Pat:
+    """The constant of that value, bit for bit."""
+    return Pat(const_p, where=lambda node: is_bits(node, value))
+
+
+X: Final = Pat(name="x")
+Y: Final = Pat(name="y")
+Z: Final = Pat(name="z")
+#: The constant 0 or False; not -0.0.
+ZERO: Final = constant(0)
+
+
+def zero_like(x: Node) -> Node:
+    return zeros_like(x)
 
 
 def move_constant(node: Node, shape: tuple[int, ...]) -> Node:
@@ -93,12 +107,21 @@ def evaluate_scalar(node: Node) -> Any:
     return np.asarray(value)[0]
 
 
-def _reduce_constant(x: Node) -> Node | None:
-    value = constant_value(x.src[0])
-    axes: Any = x.arg
-    count = prod(x.src[0].shape[a] for a in axes)
-    if count == 0:
+def last_position(positions: Node) -> int | None:
+    """The greatest value of an iota; None where its dtype cannot hold it exactly."""
+    axis: Any = positions.arg
+    size: int = positions.shape[axis]
+    if not dtypes.is_integer(positions.dtype):
         return None
+    return size - 1 if size - 1 <= dtypes.limits(positions.dtype)[1] else None
+
+
+# Reductions of constants.
+
+
+def _reduce_constant(x: Node, c: Node) -> Node | None:
+    value = constant_value(c)
+    count = c.size // x.size
     if x.op is reduce_sum_p:
         return const_like(x, _repeated_sum(value, count, x.dtype))
     if x.op is reduce_prod_p:
@@ -110,44 +133,37 @@ def _reduce_constant(x: Node) -> Node | None:
 
 def _wrapped(value: int, dtype: np.dtype[Any]) -> Any:
     """A Python integer in an integer dtype, modulo its range."""
-    bits = 8 * dtype.itemsize
-    return np.array(value % (1 << bits), np.dtype(f"u{dtype.itemsize}")).view(dtype)
+    return np.uint64(value % (1 << 64)).astype(dtype)
 
 
 def _repeated_sum(value: Any, count: int, dtype: np.dtype[Any]) -> Any:
     if dtypes.is_integer(dtype):
         return _wrapped(int(value) * count, dtype)
     if dtypes.is_complex(dtype):
-        # Part by part: inf·(n + 0i) would be NaN.
+        # Part by part: ∞·(n + 0i) would be NaN.
         return complex(float(value.real) * count, float(value.imag) * count)
     return float(value) * count
 
 
 def _repeated_product(value: Any, count: int, dtype: np.dtype[Any]) -> Any:
     if dtypes.is_integer(dtype):
-        return _wrapped(pow(int(value), count, 1 << (8 * dtype.itemsize)), dtype)
+        return _wrapped(pow(int(value), count, 1 << 64), dtype)
     with np.errstate(all="ignore"):
         return np.power(np.float64(value), np.float64(count))
 
 
-def _has_no_elements(node: Node) -> bool:
-    return node.aval.size == 0 and node.op is not const_p
-
-
-def _reduces_nothing(node: Node) -> bool:
-    return node.src[0].size == 0 and node.size != 0
-
+_EVERYWHERE = (reshape_p, permute_p, shrink_p, stride_p, expand_p)
 
 CONSTANTS: Final = (
     Rule(  # any value without elements -> constant
         "fold_empty",
-        Pat(name="node", where=_has_no_elements),
-        zeros_like,
+        Pat(name="x", where=lambda n: n.aval.size == 0 and n.op is not const_p),
+        zero_like,
     ),
     Rule(  # reduce(value without elements) -> the reduction's identity
         "fold_reduce_of_nothing",
-        Pat(REDUCTIONS, Pat(), name="x", where=_reduces_nothing),
-        lambda x: identity_like(x.op, x),
+        Pat(REDUCTIONS, Pat(where=lambda n: n.aval.size == 0), name="x"),
+        lambda x: identity_like(x.op, x) if x.size else None,
     ),
     Rule(  # scatter(x, no updates) -> x
         "fold_scatter_of_nothing",
@@ -171,12 +187,12 @@ CONSTANTS: Final = (
     ),
     Rule(  # pad(0) -> 0; shear(0) -> 0
         "fold_padding_of_zero",
-        Pat((pad_p, shear_p, unshear_p), Pat(const_p, where=is_zero), name="node"),
-        zeros_like,
+        Pat((pad_p, shear_p, unshear_p), ZERO, name="x"),
+        zero_like,
     ),
     Rule(  # sum(c) -> n·c; prod(c) -> cⁿ; max(c), min(c) -> c
         "reduce_of_constant_collapses",
-        Pat(REDUCTIONS, Pat(const_p), name="x"),
+        Pat(REDUCTIONS, Pat(const_p, name="c", where=lambda n: n.size > 0), name="x"),
         _reduce_constant,
     ),
     Rule(  # copy(c) -> c
@@ -191,7 +207,7 @@ CONSTANTS: Final = (
     ),
     Rule(  # stop_gradient(x) -> x
         "remove_stop_gradient",
-        Pat(stop_gradient, Pat(name="x")),
+        Pat(stop_gradient, X),
         lambda x: x,
     ),
 )

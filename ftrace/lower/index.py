@@ -191,6 +191,9 @@ def divide(index: Index, divisor: int) -> Index:
         terms = tuple((a, c // common) for a, c in rest.terms)
         smaller = Index(terms, rest.constant // common)
         return add_indices(whole, divide(smaller, divisor // common))
+    step, high, _ = _step_and_rest(rest, divisor)
+    if step > 1:  # (c·x + y) // (c·n) = x // n where 0 <= y < c
+        return add_indices(whole, divide(high, divisor // step))
     if len(rest.terms) == 1 and rest.constant == 0:
         ((atom, coefficient),) = rest.terms
         if atom.kind == "div" and coefficient == 1:  # (x // a) // b -> x // (a·b)
@@ -216,6 +219,9 @@ def remainder(index: Index, divisor: int) -> Index:
         if atom.kind == "rem" and coefficient == 1 and atom.divisor % divisor == 0:
             assert atom.inner is not None
             return remainder(atom.inner, divisor)
+    step, top, below = _step_and_rest(rest, divisor)
+    if step > 1:  # (c·x + y) % (c·n) = (x % n)·c + y where 0 <= y < c
+        return add_indices(remainder(top, divisor // step) * step, below)
     rest = rest + -(low // divisor) * divisor
     return Index(((Atom("rem", 0, 0, False, rest, divisor), 1),), 0)
 
@@ -232,6 +238,25 @@ def _split(index: Index, divisor: int) -> tuple[Index, Index]:
             rest[atom] = coefficient
     quotient, left = divmod(index.constant, divisor)
     return _normal(whole, quotient), _normal(rest, left)
+
+
+def _step_and_rest(index: Index, divisor: int) -> tuple[int, Index, Index]:
+    """(c, x, y) with index = c·x + y, c a divisor of `divisor` and 0 <= y < c.
+
+    c is the largest there is; 1 if there is no other.
+    """
+    steps = {gcd(coefficient, divisor) for _, coefficient in index.terms}
+    for step in sorted(steps, reverse=True):
+        if step == 1:
+            break
+        high = {a: c // step for a, c in index.terms if c % step == 0}
+        low = {a: c for a, c in index.terms if c % step != 0}
+        quotient, left = divmod(index.constant, step)
+        below = _normal(low, left)
+        least, greatest = bounds(below)
+        if high and least >= 0 and greatest < step:
+            return step, _normal(high, quotient), below
+    return 1, index, ZERO
 
 
 def require(valid: Valid | None, index: Index, low: int, high: int) -> Valid | None:

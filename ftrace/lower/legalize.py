@@ -34,7 +34,7 @@ from ftrace.lower.kernel import (
 from ftrace.lower.math.basic import nextafter
 from ftrace.lower.math.complex import COMPLEX, Complex, absolute, choose
 from ftrace.lower.math.decompose import decompose
-from ftrace.lower.math.floats import format_of, integer_to_float
+from ftrace.lower.math.floats import format_of
 from ftrace.lower.math.term import (
     Term,
     apply,
@@ -194,7 +194,7 @@ def _reduce_product(value: Complex, ranges: tuple[Node, ...]) -> Complex:
     units = convert(round_even(angle), layout.bits) << shift
     turned = Term(reduce("add", units.node, ranges))
     product = Term(reduce("mul", length.node, ranges))
-    half_turns = integer_to_float(turned >> shift) * (1 / half_turn)
+    half_turns = convert(turned >> shift, length.dtype) * (1 / half_turn)
     sine, cosine = sin_cos_pi(half_turns)
     signed = select(eq(round_even(half_turns), 0.0), product, -product)
     return Complex(signed * cosine, signed * sine)

@@ -4,9 +4,10 @@ The normal form, from the loads to the outputs:
 
     loads  ->  shrink, stride, permute, reshape, pad, expand  ->  work  ->  copy
 
-    chains.py   movements next to each other: merge, vanish, stand in this order
-    pushes.py   movements and work: all but expand move toward the loads (pad only
-                where zeros give zero), expand and copy toward the outputs
+    chains.py     movements next to each other merge or vanish
+    exchanges.py  and stand in this order
+    pushes.py     past work, all but expand move toward the loads (pad only where zeros
+                  give zero), expand and copy toward the outputs
 
 Every rule brings a graph nearer to this form and none leads away, so that rewriting
 ends: each moves one operation past another that must stand above it, or makes the
@@ -18,7 +19,8 @@ from __future__ import annotations
 from typing import Final
 
 from ftrace.lower.chains import CHAINS
+from ftrace.lower.exchanges import EXCHANGES
 from ftrace.lower.pushes import PUSHES
 from ftrace.trace.rewrite import PatternMatcher
 
-MOVEMENT: Final = PatternMatcher((*CHAINS, *PUSHES))
+MOVEMENT: Final = PatternMatcher((*CHAINS, *EXCHANGES, *PUSHES))

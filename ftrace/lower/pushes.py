@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ftrace.lower.chains import arg_of
 from ftrace.lower.constants import ELEMENTWISE, move_constant, of_any_arity
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
@@ -33,33 +34,12 @@ from ftrace.trace.primitives.source import const_p
 from ftrace.trace.rewrite import Pat, Rule
 
 
-def _arg(node: Node) -> Any:
-    return node.arg
-
-
 def _over(y: Node, move: Callable[[Node], Node]) -> Node:
     """The operation of `y` over its moved operands."""
     return y.op(*[move(source) for source in y.src], arg=y.arg)
 
 
-#: Movements in a row below which no more are pushed. Chains that merge are shorter;
-#: without a limit, work between others would be passed by all movements above it.
-_LONGEST: Final = 6
-
-
-def _ends_soon(node: Node) -> bool:
-    """Is the chain of movements that starts here short?"""
-    for _ in range(_LONGEST):
-        if node.op.family != "movement":
-            return True
-        node = node.src[0]
-    return False
-
-
-def _push(x: Node, y: Node) -> Node | None:
-    if not all(map(_ends_soon, y.src)):
-        return None
-
+def _push(x: Node, y: Node) -> Node:
     def move(source: Node) -> Node:
         if source.op is const_p:
             return move_constant(source, x.shape)
@@ -70,7 +50,7 @@ def _push(x: Node, y: Node) -> Node | None:
 
 def _push_rule(name: str, op: Primitive) -> Rule:
     pattern = Pat(op, Pat(ELEMENTWISE, name="y"), name="x")
-    return Rule(name, pattern, _push, single_use="y")
+    return Rule(name, pattern, _push, single_use="y", passes="y")
 
 
 def _push_pad(x: Node, y: Node) -> Node | None:
@@ -117,7 +97,7 @@ def _pull_expand(y: Node) -> Node | None:
 
 
 def _pull_expand_through_reduce(x: Node, view: Node) -> Node | None:
-    axes = _arg(x)
+    axes = arg_of(x)
     grown = _grown_axes(view, view.shape).difference(axes)
     if not grown:
         return None
@@ -126,15 +106,15 @@ def _pull_expand_through_reduce(x: Node, view: Node) -> Node | None:
 
 
 def _permute_before_reduce(x: Node, y: Node) -> Node:
-    axes: tuple[int, ...] = _arg(x)
-    reduced = tuple(sorted(axes.index(a) for a in _arg(y)))
+    axes: tuple[int, ...] = arg_of(x)
+    reduced = tuple(sorted(axes.index(a) for a in arg_of(y)))
     return y.op(permute(y.src[0], axes), arg=reduced)
 
 
 def _shrink_before_reduce(x: Node, y: Node) -> Node:
     sizes = y.src[0].shape
     bounds = tuple(
-        (0, sizes[a]) if a in _arg(y) else bound for a, bound in enumerate(_arg(x))
+        (0, sizes[a]) if a in arg_of(y) else bound for a, bound in enumerate(arg_of(x))
     )
     return y.op(shrink(y.src[0], bounds), arg=y.arg)
 
@@ -162,18 +142,21 @@ PUSHES: Final = (
         Pat(pad_p, Pat(ELEMENTWISE, name="y"), name="x"),
         _push_pad,
         single_use="y",
+        passes="y",
     ),
     Rule(  # permute(reduce(x)) -> reduce(permute(x))
         "permute_before_reduce",
         Pat(permute_p, Pat(REDUCTIONS, name="y"), name="x"),
         _permute_before_reduce,
         single_use="y",
+        passes="y",
     ),
     Rule(  # shrink(reduce(x)) -> reduce(shrink(x))
         "shrink_before_reduce",
-        Pat(shrink_p, Pat(REDUCTIONS, name="y"), name="x"),
+        Pat(shrink_p, Pat(REDUCTIONS, name="y"), name="x", where=lambda n: n.size > 0),
         _shrink_before_reduce,
         single_use="y",
+        passes="y",
     ),
     Rule(  # f(expand(x), expand(y), …) -> expand(f(x, y, …))
         "pull_expand_through_elementwise",
@@ -188,7 +171,13 @@ PUSHES: Final = (
     Rule(  # f(copy(x), …) -> copy(f(x, …))
         "push_copy_through_elementwise",
         tuple(
-            Pat(ELEMENTWISE, *[Pat()] * i, Pat(copy, name="inner"), *[Pat()] * j, name="x")
+            Pat(
+                ELEMENTWISE,
+                *[Pat()] * i,
+                Pat(copy, name="inner"),
+                *[Pat()] * j,
+                name="x",
+            )
             for i in range(3)
             for j in range(3 - i)
         ),
@@ -197,7 +186,11 @@ PUSHES: Final = (
     ),
     Rule(  # movement(copy(x)) -> copy(movement(x)), where that is not larger
         "push_copy_through_movement",
-        Pat((shrink_p, stride_p, permute_p, reshape_p), Pat(copy, name="inner"), name="x"),
+        Pat(
+            (shrink_p, stride_p, permute_p, reshape_p),
+            Pat(copy, name="inner"),
+            name="x",
+        ),
         _push_copy,
         single_use="inner",
     ),

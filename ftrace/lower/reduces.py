@@ -28,6 +28,8 @@ from ftrace.trace.primitives.reduction import (
 from ftrace.trace.primitives.source import const_like
 from ftrace.trace.rewrite import Pat, Rule
 
+# Fewer and smaller reduces.
+
 
 def axes_of(node: Node) -> tuple[int, ...]:
     axes: Any = node.arg
@@ -82,7 +84,7 @@ def _sum_of_expand(x: Node, view: Node) -> Node | None:
 def times_count(x: Node, count: int) -> Node:
     """`count` times x, as the sum of so many would give it."""
     if dtypes.is_complex(x.dtype):
-        # Part by part: infinity times (n + 0i) would be NaN.
+        # Part by part: ∞·(n + 0i) would be NaN.
         return make_complex(times_count(real(x), count), times_count(imag(x), count))
     if dtypes.is_float(x.dtype) and x.dtype.itemsize == 2:
         # The count may not fit 16 bits; sums of such floats are wide as well.
@@ -117,7 +119,7 @@ REDUCES: Final = (
             name="x",
         ),
         _merge_reduces_through_reshape,
-        single_use="inner",
+        single_use="inner view",
     ),
     Rule(  # sum[a](expand[a: n](x)) -> x·n
         "sum_of_expand_is_multiply",
@@ -132,69 +134,64 @@ REDUCES: Final = (
 )
 
 
-# Large reduces with small outputs, in two steps that run in parallel.
+# Large reduces with small outputs, in two steps, of which the first is parallel. Where
+# they are cut depends on shapes alone, so that results do not depend on threads.
 
-LARGE = 1 << 16  # elements per result
-SMALL = 1 << 12  # results that are too few to keep a machine busy …
-FEW = 64  # … and that are so few that one axis is worth cutting
+LARGE = 1 << 16  # elements per result: from here on a reduce is split …
+SMALL = 1 << 12  # … if no more results than these keep a machine busy by themselves
+FEW = 64  # so few results that an axis is cut into blocks
+WIDE = 64  # elements that one result of the first step takes at least
 BLOCKS = (64, 1024)  # how many parts an axis is cut into
 
 
-def _reduced(x: Node) -> tuple[int, ...]:
+def _reduced(x: Node) -> list[int]:
     sizes = x.src[0].shape
-    return tuple(a for a in sorted(axes_of(x)) if sizes[a] > 1)
+    return [a for a in sorted(axes_of(x)) if sizes[a] > 1]
 
 
 def _is_large(x: Node) -> bool:
-    return (
-        0 < x.size <= SMALL
-        and x.src[0].size >= LARGE * x.size
-        and not is_contraction(x)
-    )
+    enough = 0 < x.size <= SMALL and x.src[0].size >= LARGE * x.size
+    return enough and not is_contraction(x)
 
 
-def _split_axes(x: Node) -> Node | None:
-    axes = _reduced(x)
+def _split_by_axes(x: Node) -> Node | None:
+    outer, *inner = _reduced(x)
     source = x.src[0]
-    if len(axes) < 2 or source.shape[axes[0]] > BLOCKS[1]:
+    if prod(source.shape[a] for a in inner) < WIDE:
         return None
-    return reduce(x.op, reduce(x.op, source, axes[1:]), axes[:1])
+    return reduce(x.op, reduce(x.op, source, tuple(inner)), (outer,))
 
 
 def block_count(size: int) -> int | None:
-    """A divisor of an axis near the middle of BLOCKS: so many parts it is cut into."""
+    """A divisor of `size` near the middle of BLOCKS: so many parts it is cut into."""
     low, high = BLOCKS
+    middle = (low * high) ** 0.5
     divisors = [n for n in range(low, high + 1) if size % n == 0]
-    middle = int((low * high) ** 0.5)
     return min(divisors, key=lambda n: max(n / middle, middle / n), default=None)
 
 
-def _split_axis(x: Node) -> Node | None:
-    axes = _reduced(x)
-    if not axes or x.size > FEW:
-        return None
-    source, axis = x.src[0], axes[0]
-    size = source.shape[axis]
-    blocks = block_count(size) if size >= LARGE or len(axes) > 1 else None
-    if blocks is None or blocks == size:
-        return None
+def _split_by_blocks(x: Node) -> Node | None:
+    outer, *inner = _reduced(x)
+    source = x.src[0]
     shape = source.shape
-    cut = reshape(source, (*shape[:axis], blocks, size // blocks, *shape[axis + 1 :]))
-    inner = (axis + 1, *[a + 1 for a in axes[1:]])
-    parts = reduce(x.op, cut, inner)
-    return reshape(reduce(x.op, parts, (axis,)), x.shape)
+    blocks = block_count(shape[outer])
+    if x.size > FEW or blocks is None or blocks == shape[outer]:
+        return None
+    size = shape[outer] // blocks
+    cut = reshape(source, (*shape[:outer], blocks, size, *shape[outer + 1 :]))
+    parts = reduce(x.op, cut, (outer + 1, *[a + 1 for a in inner]))
+    return reshape(reduce(x.op, parts, (outer,)), x.shape)
 
 
 SPLITS: Final = (
     Rule(  # reduce[a, b, …](x) -> reduce[a](reduce[b, …](x)), for few results of many
         "split_reduce_by_axes",
         Pat(REDUCTIONS, Pat(), name="x", where=_is_large),
-        _split_axes,
+        _split_by_axes,
     ),
-    Rule(  # reduce[a](x) -> reduce[a₁](reduce[a₂](x)) with a cut into blocks a₁ × a₂
+    Rule(  # reduce[a](x) -> reduce[a₁](reduce[a₂](x)), where a is cut into a₁ × a₂
         "split_reduce_by_blocks",
         Pat(REDUCTIONS, Pat(), name="x", where=_is_large),
-        _split_axis,
+        _split_by_blocks,
     ),
 )
-

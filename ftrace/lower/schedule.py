@@ -247,6 +247,9 @@ class _Scheduler:
         # the ranges of the loops around it, outermost first.
         self.contexts: dict[Node, dict[Context, tuple[int, tuple[Atom, ...]]]] = {}
         self.costs: dict[Node, int] = {}
+        # What is computed from a contraction, element by element: better with it, and
+        # stored where several kernels need it, than that the bare sums are stored.
+        self.epilogue: set[Node] = set()
         self._measure()
 
     def _measure(self) -> None:
@@ -255,11 +258,17 @@ class _Scheduler:
         for node in self.order:
             below = [levels[s] for s in node.src]
             levels[node] = max(below, default=0) + (node.op.family == "reduction")
-            # A reduce is stored or done once per row, whoever uses it.
-            once = node.op.family == "reduction" or node.op.name in _SOURCES
-            if node in self.must_store or once:
+            if node in self.must_store or node.op.name in _SOURCES:
                 self.costs[node] = 0
                 continue
+            if node.op.family == "reduction":
+                # A reduce is stored, or done once per row, whoever uses it.
+                self.costs[node] = 0
+                if is_contraction(node):
+                    self.epilogue.add(node)
+                continue
+            if not self.epilogue.isdisjoint(node.src):
+                self.epilogue.add(node)
             total = sum(self.costs[s] for s in node.src) + weight(node)
             self.costs[node] = min(total, 10_000)
 
@@ -292,7 +301,9 @@ class _Scheduler:
         again = max(factor for factor, _ in uses.values()) > 1
         if again and (cost > CHEAP or any(self._in_product(c) for c in uses)):
             return False
-        if len(kernels) > 1 and (cost > CHEAP or len(kernels) > 4):
+        if len(kernels) > 1 and (
+            cost > CHEAP or len(kernels) > 4 or node in self.epilogue
+        ):
             return False
         return cost * (len(uses) - len(kernels)) <= RECOMPUTE
 

@@ -64,9 +64,5 @@ newaxis = None
 
 # What the operators and methods of arrays, and NumPy's functions of tracers, call.
 _surface.update(
-    {
-        name: x
-        for name, x in globals().items()
-        if callable(x) and not name.startswith("_")
-    }
+    {name: x for name, x in globals().items() if callable(x) and name[0] != "_"}
 )

@@ -38,7 +38,13 @@ from ftrace.numpy.elementwise import (
     truncate_values,
 )
 from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.tracer import Tracer, Value, asarray, bind, elementwise
+from ftrace.trace.tracer import (
+    Tracer,
+    Value,
+    asarray,
+    bind,
+    elementwise,
+)
 
 __all__ = [
     "around", "ceil", "divmod", "fix", "float_power", "floor", "floor_divide",
@@ -141,7 +147,7 @@ def power(x1: Value, x2: Value, /) -> Any:
     dtype, weak = common_type(x1, x2)
     if dtype == dtypes.bool_:
         dtype = dtypes.default_dtype("i")
-    weak = weak and not (kind_of(x1) == "b")
+    weak = weak and kind_of(x1) != "b"
     if exponent is not None:
         return integer_power(cast(x1, dtype, weak), exponent)
     if dtypes.is_integer(dtype):
@@ -155,9 +161,10 @@ pow = power
 def _known_integer(x: Value) -> int | None:
     if type(x) is int:
         return x
-    if isinstance(x, (np.integer, Array)) and np.ndim(x) == 0 and kind_of(x) in "iu":
-        return int(np.asarray(x))
-    return None
+    if not isinstance(x, (np.generic, Array)):
+        return None
+    value: Any = asarray(x).numpy()
+    return int(value) if value.shape == () and kind_of(x) in "iu" else None
 
 
 def integer_power(x: Any, exponent: int) -> Any:

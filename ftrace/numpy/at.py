@@ -23,6 +23,7 @@ from ftrace.numpy.indexing import (
     Index,
     Position,
     check_mode,
+    index_parts,
     parse_and_check,
     parse_index,
     read_at,
@@ -159,14 +160,13 @@ def update(
       ShapeError: the values do not broadcast to the place.
       IndexBoundsError: an index that is known is out of bounds.
     """
-    dtype, weak = common_type(x, values)
+    dtype, _ = common_type(x, values)
     if dtype != x.dtype:  # computed in the common dtype, as without an index
         wide = update(cast(x, dtype), index, values, kind, mode, wrap)
         return cast(wide, x.dtype, x.weak_type)
     if (masked := _masked(x, index, values, kind)) is not None:
         return masked
-    parts = index if isinstance(index, tuple) else (index,)
-    unknown = any(isinstance(p, Tracer) for p in parts)
+    unknown = any(isinstance(part, Tracer) for part in index_parts(index))
     eager = isinstance(x, Array) and isinstance(values, Array) and not unknown
     parse = parse_and_check if eager and mode is None else parse_index
     parsed = parse(x.shape, index)
@@ -202,7 +202,8 @@ def fitted(values: Any, shape: tuple[int, ...], name: str) -> Any:
 
 def _masked(x: Any, index: Any, values: Any, kind: str) -> Any:
     """The update through a traced mask, where the values do not depend on its count."""
-    mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
+    parts = index_parts(index)
+    mask = parts[0] if len(parts) == 1 else None
     if not isinstance(mask, Tracer) or mask.dtype != dtypes.bool_:
         return None
     covered, rest = x.shape[: mask.ndim], x.shape[mask.ndim :]
@@ -227,7 +228,7 @@ def _update_now(x: Array, index: Index, values: Any, kind: str) -> Array:
             new = new.reshape(region.shape)
             region[...] = new if kind == "set" else _UFUNCS[kind](region, new)
             return Array.of(result, x.weak_type)
-        new = _batch_first(new, index, lambda v, p: v.transpose(p), np.reshape)
+        new = _batch_first(new, index, np.transpose, np.reshape)
         view = np.moveaxis(region, index.gathered, range(len(index.gathered)))
         if kind == "set":
             view[index.arrays] = new
@@ -275,20 +276,16 @@ def _scattered(
 
 def put_back(x: Any, new: Any, index: Index) -> Any:
     """`x` with its region (see `sliced`) replaced."""
-    pads: list[tuple[int, int, int]] = []
-    flipped: list[int] = []
-    for axis, ((low, high), step) in enumerate(
-        zip(index.bounds, index.steps, strict=True)
-    ):
-        gap = abs(step) - 1
-        reached = (
-            low + max(new.shape[axis] - 1, 0) * abs(step) + 1 if high > low else low
-        )
-        pads.append((low, x.shape[axis] - reached, gap))
-        if step < 0:
-            flipped.append(axis)
     if 0 in new.shape:
         return x
+    pads: list[tuple[int, int, int]] = []
+    flipped: list[int] = []
+    for axis, step in enumerate(index.steps):
+        low, _ = index.bounds[axis]
+        reached = low + (new.shape[axis] - 1) * abs(step) + 1
+        pads.append((low, x.shape[axis] - reached, abs(step) - 1))
+        if step < 0:
+            flipped.append(axis)
     if not any(map(any, pads)):
         return cast(axes.flip(new, flipped), x.dtype, x.weak_type)
     inside = axes.pad(axes.full(new.shape, True, dtypes.bool_), tuple(pads))

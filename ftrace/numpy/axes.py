@@ -109,9 +109,7 @@ def check_shape(shape: Any, name: str) -> Shape:
 
 def _entries(x: Any) -> tuple[Any, ...] | None:
     """The entries of a sequence or a vector; None for a single value."""
-    single = isinstance(x, np.ndarray) and np.ndim(x) == 0
-    sequence: Any = x if isinstance(x, (tuple, list, range, np.ndarray)) else None
-    return None if single or sequence is None else tuple(sequence)
+    return tuple(x) if hasattr(x, "__iter__") and getattr(x, "ndim", 1) else None
 
 
 def no_out(name: str, out: Any) -> None:
@@ -188,7 +186,8 @@ def choose(mask: Value, x: Value, y: Value) -> Any:
     if all(v.memory.host for v in arrays):
         chosen, *values = [v.numpy() for v in arrays]
         first, second = [convert(v, dtype) for v in values]
-        return Array.of(np.where(convert(chosen, dtypes.bool_), first, second), weak)
+        chosen = convert(chosen, dtypes.bool_)
+        return Array.of(select.numpy(None, None, chosen, first, second), weak)
     first, second = [broadcast_to(cast(v, dtype, weak), shape) for v in (x, y)]
     return bind(select, broadcast_to(cast(mask, dtypes.bool_), shape), first, second)
 

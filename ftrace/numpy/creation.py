@@ -24,6 +24,7 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.axes import full as filled
 from ftrace.numpy.joining import stack
+from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.primitives.elementwise import bitcast, convert
 from ftrace.trace.tracer import Tracer, Value, aval_of, bind, check_fits, is_value
@@ -91,27 +92,27 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
     if isinstance(value, ArrayLike):
         return value if dtype is None else cast(value, dtypes.as_dtype(dtype))
     if isinstance(value, np.generic):
-        value = cast(as_value(value), dtype_or(dtype, aval_of(value).dtype))
-        return value
-    if isinstance(value, np.ndarray):
-        return _from_numpy(value, dtype, copy)
+        return cast(as_value(value), dtype_or(dtype, aval_of(value).dtype))
     if isinstance(value, (bool, int, float, complex)):
         return _from_number(value, dtype)
-    if isinstance(value, (list, tuple)):
+    if is_sequence(value):
         return _from_sequence(value, dtype)
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         return _from_numpy(np.asarray(value), dtype, copy)
     if hasattr(value, "__dlpack__"):
         return _from_numpy(np.from_dlpack(value), dtype, copy)
-    if isinstance(value, (memoryview, bytearray)) or hasattr(value, "__buffer__"):
-        if not isinstance(value, bytes):
-            return _from_numpy(np.asarray(memoryview(value)), dtype, copy)
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        return _from_sequence(value, dtype)  # a range, a user's sequence
+    if type(value) in (memoryview, bytearray):
+        return _from_numpy(np.asarray(memoryview(value)), dtype, copy)
+    if _is_sequence_of_its_own(value):
+        return _from_sequence(list(value), dtype)  # a range, a user's own sequence
     raise ArgumentError(
         f"array: {value!r:.60} of type {type(value).__name__} is no number, no array "
         "and no sequence of them"
     )
+
+
+def _is_sequence_of_its_own(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
 def _from_number(value: complex, dtype: Dtype) -> Any:
@@ -129,7 +130,7 @@ def _from_numpy(values: np.ndarray[Any, Any], dtype: Dtype, copy: bool) -> Array
             f"array: a NumPy array of dtype {values.dtype} holds no numbers; convert "
             "it with .astype, or make its parts one shape"
         )
-    native = values.dtype.newbyteorder("=")
+    native: np.dtype[Any] = values.dtype.newbyteorder("=")
     target = dtype_or(dtype, dtypes.canonicalize(native))
     dtypes.kind(target)
     if native != target:
@@ -155,18 +156,18 @@ def _from_sequence(value: Sequence[Any], dtype: Dtype) -> Any:
             integers = [x for x in leaves if type(x) is int]
             if integers:
                 check_fits(limit(integers), target)
-        wide = np.asarray(leaves, common)
-        return Array.of(convert(wide, target).reshape(shape))
+        return reshape(Array.of(convert(np.asarray(leaves, common), target)), shape)
     rows = [convert(np.asarray(x), target) for x in leaves]
-    return Array.of(np.stack(rows).reshape(shape))
+    return reshape(Array.of(np.stack(rows)), shape)
 
 
 def _leaf_types(leaves: Sequence[Any]) -> list[tuple[np.dtype[Any], bool]]:
     """The distinct (dtype, weak_type) of the leaves; of ints the extremes count."""
     integers = [x for x in leaves if type(x) is int]
-    found = {type(x): x for x in leaves if type(x) in _NUMBERS and type(x) is not int}
-    chosen = [*found.values(), *(f(integers) for f in (min, max) if integers)]
-    chosen += [x for x in leaves if type(x) not in _NUMBERS]
+    types = set(map(type, leaves))
+    others = [x for x in leaves if type(x) not in _NUMBERS]
+    chosen = others + [kind(0) for kind in (bool, float, complex) if kind in types]
+    chosen += [limit(integers) for limit in (min, max) if integers]
     return list({(a.dtype, a.weak_type): None for a in map(aval_of, chosen)})
 
 
@@ -175,7 +176,7 @@ def _rectangle(value: Sequence[Any], leaves: list[Any]) -> Shape:
     # The depth is that of the brackets in the user's text.
     first: Shape | None = None
     for item in value:
-        if isinstance(item, (list, tuple)):
+        if is_sequence(item):
             shape = _rectangle(item, leaves)
         elif type(item) in _NUMBERS:
             leaves.append(item)

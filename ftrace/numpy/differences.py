@@ -40,7 +40,7 @@ from ftrace.numpy.elementwise import (
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.reductions import sum as total
 from ftrace.numpy.searching import searchsorted
-from ftrace.numpy.selection import clip
+from ftrace.numpy.selection import clip, minimum
 from ftrace.numpy.shape import ravel
 from ftrace.trace.tracer import Value
 
@@ -132,8 +132,8 @@ def gradient(
     axes = canonical_axes(axis, x.ndim, "gradient")
     if len(varargs) not in (0, 1, len(axes)):
         raise ArgumentError(
-            f"gradient: {len(varargs)} distances for {len(axes)} axes; give one, or one "
-            "per axis"
+            f"gradient: {len(varargs)} distances for {len(axes)} axes; give one for "
+            "all, or one per axis"
         )
     spacings = list(varargs) or [1.0]
     spacings = spacings * len(axes) if len(spacings) == 1 else spacings
@@ -241,15 +241,14 @@ def interp(
     if size == 0:
         raise ShapeError("interp: xp must not be empty")
     behind = clip(searchsorted(xp, x, side="right"), 1, max(size - 1, 1))
-    ends = [along(v, subtract(behind, 1), 0) for v in (xp, fp)]
-    steps = [
-        subtract(along(v, behind, 0), end) if size > 1 else subtract(end, end)
-        for v, end in zip((xp, fp), ends, strict=True)
-    ]
+    before, behind = subtract(behind, 1), minimum(behind, size - 1)
+    start, low = along(xp, before, 0), along(fp, before, 0)
+    length = subtract(along(xp, behind, 0), start)
+    rise = subtract(along(fp, behind, 0), low)
     # Two points of one coordinate: no slope, and no division by zero.
-    flat = equal(steps[0], 0)
-    slope = divide(steps[1], choose(flat, 1, steps[0]))
-    result = choose(flat, ends[1], add(ends[1], multiply(slope, subtract(x, ends[0]))))
+    flat = equal(length, 0)
+    slope = divide(rise, choose(flat, 1, length))
+    result = choose(flat, low, add(low, multiply(slope, subtract(x, start))))
     if not _extrapolates(left):
         outer = along(fp, 0, 0) if left is None else left
         result = choose(less(x, along(xp, 0, 0)), outer, result)

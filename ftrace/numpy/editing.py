@@ -33,6 +33,10 @@ from ftrace.trace.tracer import Tracer, Value, unbound_variable
 __all__ = ["append", "delete", "insert", "repeat", "resize", "trim_zeros"]
 
 
+#: NumPy for positions that are known: without its stubs, which ask for dtypes.
+_host: Any = np
+
+
 def _flattened(a: Value, axis: int | None, name: str) -> tuple[Any, int]:
     """The array and the axis; flattened where the axis is None."""
     a = as_value(a)
@@ -73,7 +77,7 @@ def repeat(
     size = a.shape[axis]
     if isinstance(repeats, Tracer) and unbound_variable(repeats.node) is not None:
         return _repeat_traced(a, repeats, axis, total_repeat_length)
-    counts = np.asarray(repeats)
+    counts = _host.asarray(repeats)
     if counts.dtype.kind not in "biu" or counts.min(initial=0) < 0:
         raise ValueRangeError(
             f"repeat: repeats must be integers from 0, got {repeats!r}"
@@ -82,7 +86,7 @@ def repeat(
         return _repeat_evenly(a, int(counts.reshape(())), axis)
     if counts.shape not in ((), (1,), (size,)):
         raise ShapeError(f"repeat: {counts.shape} repeats for an axis of size {size}")
-    positions = np.repeat(np.arange(size), np.broadcast_to(counts, (size,)))
+    positions = _host.repeat(np.arange(size), np.broadcast_to(counts, (size,)))
     if total_repeat_length is not None:
         last = positions[-1:] if positions.size else np.zeros(1, int)
         missing = max(0, total_repeat_length - positions.size)
@@ -165,7 +169,7 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
     order = np.argsort(positions, kind="stable")
     places = np.empty(count, np.int64)
     places[order] = positions[order] + np.arange(count)
-    old = np.setdiff1d(np.arange(size + count), places)
+    old = _host.setdiff1d(np.arange(size + count), places)
     source = np.empty(size + count, np.int64)
     source[places] = size + np.arange(count)
     source[old] = np.arange(size)
@@ -195,20 +199,20 @@ def delete(
     """
     arr, axis = _flattened(arr, axis, "delete")
     size = arr.shape[axis]
-    mask = np.asarray(obj) if not isinstance(obj, slice) else None
+    mask = None if isinstance(obj, slice) else _host.asarray(obj)
     if mask is not None and mask.dtype == np.bool_:
         if mask.shape != (size,):
             raise IndexBoundsError(
                 f"delete: a mask of shape {mask.shape} for an axis of size {size}"
             )
-        kept = np.nonzero(~mask)[0]
+        kept = _host.nonzero(~mask)[0]
     else:
-        removed = _positions("delete", obj, size, size - 1).reshape(-1)
-        kept = np.setdiff1d(np.arange(size), removed)
-    if kept.size and np.array_equal(kept, np.arange(kept[0], kept[-1] + 1)):
+        removed = _positions("delete", obj, size, size - 1)
+        kept = _host.setdiff1d(np.arange(size), removed)
+    if kept.size and _host.array_equal(kept, np.arange(kept[0], kept[-1] + 1)):
         return shrink_axis(arr, axis, int(kept[0]), int(kept[-1]) + 1)
     if len(kept) + 1 == size and len(kept) > 1:  # one element: no gather is needed
-        gap = int(np.setdiff1d(np.arange(size), kept)[0])
+        gap = int(_host.argmin(_host.isin(np.arange(size), kept)))
         parts = [shrink_axis(arr, axis, 0, gap), shrink_axis(arr, axis, gap + 1, size)]
         return concatenate(parts, axis)
     return along(arr, kept, axis)

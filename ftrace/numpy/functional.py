@@ -16,6 +16,7 @@ from ftrace.numpy.axes import (
     move_axis,
     reshape,
 )
+from ftrace.numpy.types import is_sequence
 from ftrace.trace import tree
 from ftrace.trace.avals import Shape
 from ftrace.trace.tracer import Value, broadcast_shapes
@@ -23,10 +24,6 @@ from ftrace.trace.tracer import Value, broadcast_shapes
 __all__ = ["apply_along_axis", "apply_over_axes", "vectorize"]
 
 # `vmap` stands above this floor; it enters itself into the table of the surface.
-
-
-def _vmap(function: Callable[..., Any], *, out_axes: Any = 0) -> Callable[..., Any]:
-    return surface["vmap"](function, 0, out_axes)
 
 
 def apply_along_axis(
@@ -41,7 +38,11 @@ def apply_along_axis(
     for n in outer:
         size *= n
     flat = reshape(lanes, (size, lanes.shape[-1]))
-    results = _vmap(lambda v: func1d(v, *args, **kwargs))(flat)
+
+    def lane(vector: Any) -> Any:
+        return func1d(vector, *args, **kwargs)
+
+    results = surface["vmap"](lane)(flat)
 
     def placed(result: Any) -> Any:
         inner = result.ndim - 1
@@ -62,15 +63,16 @@ def apply_over_axes(
       ShapeError: `func` changes the number of axes by more than one.
     """
     x = as_value(a)
-    for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
+    places: Any = axes if is_sequence(axes) else (axes,)
+    for axis in places:
         place = canonical_axis(axis, x.ndim, "apply_over_axes")
         result = func(x, place)
         if result.ndim == x.ndim - 1:
             result = insert_axes(result, (place,))
         if result.ndim != x.ndim:
             raise ShapeError(
-                f"apply_over_axes: the function made shape {result.shape} of {x.shape}; "
-                "it must keep the number of axes or drop one"
+                f"apply_over_axes: the function made shape {result.shape} of "
+                f"{x.shape}; it must keep the number of axes or drop one"
             )
         x = result
     return x
@@ -167,12 +169,12 @@ def _checked(
         results = function(*values)
         if outputs is None:
             return tree.map(as_value, results)
-        many = results if isinstance(results, tuple) else (results,)
+        many: Any = results if is_sequence(results) else (results,)
         if len(many) != len(outputs):
             raise ArgumentError(
                 f"vectorize: the signature has {len(outputs)} results, got {len(many)}"
             )
-        many = tuple(as_value(r) for r in many)
+        many = tuple([as_value(result) for result in many])
         for result, core in zip(many, outputs, strict=True):
             if _check_core(result.shape, core, sizes) != ():
                 raise ShapeError(
@@ -199,9 +201,8 @@ def _check_core(shape: Shape, core: tuple[str, ...], sizes: dict[str, int]) -> S
 
 
 _CORE = r"\(\s*(?:\w+\s*(?:,\s*\w+\s*)*)?\)"
-_SIGNATURE = re.compile(
-    rf"^\s*({_CORE}(?:\s*,\s*{_CORE})*)?\s*->\s*({_CORE}(?:\s*,\s*{_CORE})*)\s*$"
-)
+_CORES = rf"{_CORE}(?:\s*,\s*{_CORE})*"
+_SIGNATURE = re.compile(rf"^\s*({_CORES})?\s*->\s*({_CORES})\s*$")
 
 
 def _parse_signature(text: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:

@@ -27,6 +27,7 @@ from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, reshape
 from ftrace.numpy.creation import array
 from ftrace.numpy.elementwise import add, bitwise_and, greater_equal, less
 from ftrace.numpy.selection import maximum, minimum
+from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node
@@ -85,7 +86,7 @@ def parse_index(shape: Shape, index: Any) -> Index:
       DtypeError: a part is neither integer nor bool.
       NonConcreteBooleanIndexError: a mask is traced.
     """
-    parts = [_plain(part) for part in (index if isinstance(index, tuple) else (index,))]
+    parts = [_plain(part) for part in index_parts(index)]
     parts = _without_ellipsis(shape, parts)
     bounds = [(0, n) for n in shape]
     steps = [1] * len(shape)
@@ -100,7 +101,7 @@ def parse_index(shape: Shape, index: Any) -> Index:
             order.append(None)
         elif part is Ellipsis:
             order.append(Ellipsis)
-        elif isinstance(part, slice):
+        elif type(part) is slice:
             bounds[axis], steps[axis] = _slice_bounds(part, shape[axis])
             order.append(axis)
             axis += 1
@@ -126,23 +127,27 @@ def parse_index(shape: Shape, index: Any) -> Index:
     sizes = [
         len(range(lo, hi, abs(s))) for (lo, hi), s in zip(bounds, steps, strict=True)
     ]
-    laid = tuple(
-        1 if part is None else sizes[part]
-        for part in order
-        if not isinstance(part, str) and part is not Ellipsis
-    )
+    laid = [1 if axis is None else sizes[axis] for axis in _laid(order)]
     rest = tuple(n for a, n in enumerate(sizes) if a not in gathered)
     return Index(
         shape, tuple(bounds), tuple(steps), tuple(gathered), tuple(arrays), batch,
-        rest, laid, place,
+        rest, tuple(laid), place,
     )  # fmt: skip
+
+
+def index_parts(index: Any) -> Any:
+    """What stands between the commas."""
+    return index if isinstance(index, tuple) else (index,)
+
+
+def _laid(order: Sequence[Any]) -> list[int | None]:
+    """The entries of the order that have an axis in the result."""
+    return [part for part in order if part is None or type(part) is int]
 
 
 def _plain(part: Any) -> Any:
     """A part of an index: None, Ellipsis, slice, int, NumPy array or tracer."""
-    if part is None or part is Ellipsis or type(part) is int:
-        return part
-    if isinstance(part, slice):
+    if part is None or part is Ellipsis or type(part) in (int, slice):
         return part
     if isinstance(part, Tracer):
         if dtypes.kind(part.dtype) not in "biu":
@@ -150,10 +155,10 @@ def _plain(part: Any) -> Any:
         return _plain_tracer(part)
     if isinstance(part, str):
         raise DtypeError(f"an index must be an integer or bool, got {part!r}")
-    if isinstance(part, (list, tuple)) and any(isinstance(p, Tracer) for p in part):
+    if is_sequence(part) and any(isinstance(p, Tracer) for p in part):
         return _plain(array(part))
     values = np.asarray(part)
-    if values.size == 0 and isinstance(part, (list, tuple)):
+    if values.size == 0 and is_sequence(part):
         values = values.astype(np.int32)
     if values.dtype.kind not in "biu":
         raise DtypeError(
@@ -175,11 +180,19 @@ def _plain_tracer(part: Tracer) -> Any:
     return concrete(part)
 
 
+def _is_mask(part: Any) -> bool:
+    return _is_known(part) and part.dtype == np.bool_
+
+
+def _is_known(values: Any) -> bool:
+    return isinstance(values, np.ndarray)
+
+
 def _without_ellipsis(shape: Shape, parts: list[Any]) -> list[Any]:
     """The parts with a slice for every axis that the index does not name."""
     used = 0
     for part in parts:
-        if isinstance(part, np.ndarray) and part.dtype == np.bool_:
+        if _is_mask(part):
             used += part.ndim
         elif part is not None and part is not Ellipsis:
             used += 1
@@ -233,7 +246,7 @@ def _checked_integer(value: int, axis: int, shape: Shape) -> int:
 
 def _mask_positions(part: Any, axis: int, shape: Shape) -> list[Any] | None:
     """The positions that a mask holds, per axis; None if it is no mask."""
-    if not isinstance(part, np.ndarray) or part.dtype != np.bool_:
+    if not _is_mask(part):
         return None
     covered = shape[axis : axis + part.ndim]
     if part.shape != covered:
@@ -275,18 +288,16 @@ def _numpy_index(index: Any) -> tuple[Any] | None:
     """A concrete index as NumPy takes it, in a tuple; None if a part is traced."""
     if type(index) in (int, slice):
         return (index,)
-    if not isinstance(index, tuple):
-        return None if isinstance(index, Tracer) else (_numpy_part(index),)
-    if any(isinstance(part, Tracer) for part in index):
+    parts = index_parts(index)
+    if any(isinstance(part, Tracer) for part in parts):
         return None
-    return (tuple([_numpy_part(part) for part in index]),)
+    return (tuple([_numpy_part(part) for part in parts]),)
 
 
 def _numpy_part(part: Any) -> Any:
     if part is None or part is Ellipsis or type(part) in (int, slice, bool):
         return part
-    plain = _plain(part)
-    return plain
+    return _plain(part)
 
 
 def _read_now(x: Array, index: Any) -> Array:
@@ -305,7 +316,7 @@ def parse_and_check(shape: Shape, index: Any) -> Index:
     """`parse_index`; indices of arrays that are known must be in bounds, too."""
     parsed = parse_index(shape, index)
     for axis, values in zip(parsed.gathered, parsed.arrays, strict=True):
-        if isinstance(values, np.ndarray):
+        if _is_known(values):
             size = shape[axis]
             outside = (values < -size) | (values >= size)
             if outside.any():
@@ -430,11 +441,12 @@ class Position:
 
     @staticmethod
     def of(values: Any, size: int, wrap: bool = True) -> Position:
-        found = values if isinstance(values, np.ndarray) else _constant_values(values)
+        found = values if _is_known(values) else _constant_values(values)
         if found is not None:
+            found = found.astype(np.int64)
             wrapped = np.where(found < 0, found + size, found) if wrap else found
             known = bool(((wrapped >= 0) & (wrapped < size)).all())
-            if isinstance(values, Tracer) and np.array_equal(wrapped, found):
+            if isinstance(values, Tracer) and bool((wrapped == found).all()):
                 return Position(values, size, known)
             return Position(as_value(_index_array(wrapped, size)), size, known)
         values = _widened(values, size)
@@ -505,8 +517,7 @@ def read_at(
       IndexBoundsError: no mode is given, and all is known, and it is out of bounds.
     """
     x = as_value(x)
-    parts = index if isinstance(index, tuple) else (index,)
-    concrete_index = not any(isinstance(p, Tracer) for p in parts)
-    if mode is None and isinstance(x, Array) and concrete_index:
+    known = not any(isinstance(part, Tracer) for part in index_parts(index))
+    if mode is None and isinstance(x, Array) and known:
         return read(x, parse_and_check(x.shape, index))
     return read(x, parse_index(x.shape, index), mode, fill_value, wrap)

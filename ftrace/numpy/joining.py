@@ -30,7 +30,7 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.elementwise import common_type, less
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
-from ftrace.trace.tracer import Value, is_value
+from ftrace.trace.tracer import Value
 
 __all__ = [
     "block", "column_stack", "concat", "concatenate", "dstack", "hstack", "stack",
@@ -70,14 +70,10 @@ def concatenate(
 def _parts(name: str, arrays: Any) -> list[Any]:
     if isinstance(arrays, (ArrayLike, np.ndarray)):
         parts = list(unstack(arrays))
-    elif is_value(arrays) or not isinstance(arrays, (list, tuple)):
-        if not hasattr(arrays, "__iter__"):
-            raise ArgumentError(
-                f"{name} takes a sequence of arrays, got {arrays!r:.60}"
-            )
+    elif hasattr(arrays, "__iter__"):
         parts = list(arrays)
     else:
-        parts = list(arrays)
+        raise ArgumentError(f"{name} takes a sequence of arrays, got {arrays!r:.60}")
     if not parts:
         raise ValueRangeError(f"{name} takes at least one array, got none")
     return [as_value(x) for x in parts]
@@ -170,14 +166,18 @@ def block(arrays: Any) -> Any:
     return _block(arrays, depth, ndim)
 
 
+def _is_list(arrays: Any) -> bool:
+    return isinstance(arrays, list)
+
+
 def _block_leaves(arrays: Any) -> list[Any]:
-    if not isinstance(arrays, list):
+    if not _is_list(arrays):
         return [arrays]
     return [leaf for item in arrays for leaf in _block_leaves(item)]
 
 
 def _block_depth(arrays: Any) -> int:
-    if not isinstance(arrays, list):
+    if not _is_list(arrays):
         return 0
     depths = {_block_depth(item) for item in arrays}
     if len(depths) != 1:
@@ -189,7 +189,7 @@ def _block_depth(arrays: Any) -> int:
 
 
 def _block(arrays: Any, depth: int, ndim: int) -> Any:
-    if not isinstance(arrays, list):
+    if not _is_list(arrays):
         value = as_value(arrays)
         return insert_axes(value, range(ndim - value.ndim))
     return concatenate([_block(item, depth - 1, ndim) for item in arrays], ndim - depth)

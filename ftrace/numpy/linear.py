@@ -231,8 +231,8 @@ def tensordot(
 def _tensordot_axes(
     axes: Any, x_shape: tuple[int, ...], y_shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    pair: Any = axes if isinstance(axes, (tuple, list)) else None
-    if pair is None:
+    pair: Any = axes
+    if type(axes) not in (tuple, list):
         count = static_int(axes, "tensordot: axes")
         if not 0 <= count <= min(len(x_shape), len(y_shape)):
             raise ShapeError(

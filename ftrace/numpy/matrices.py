@@ -82,13 +82,13 @@ def _below(rows: int, columns: int, k: Value) -> Any:
 def tril(m: Value, k: int = 0) -> Any:
     """Matrices with zeros above the diagonal k columns to the right."""
     m = _matrices("tril", m)
-    return choose(_below(*m.shape[-2:], k), m, 0)
+    return choose(_below(m.shape[-2], m.shape[-1], k), m, 0)
 
 
 def triu(m: Value, k: int = 0) -> Any:
     """Matrices with zeros below the diagonal k columns to the right."""
     m = _matrices("triu", m)
-    return choose(_below(*m.shape[-2:], k - 1), 0, m)
+    return choose(_below(m.shape[-2], m.shape[-1], k - 1), 0, m)
 
 
 def _matrices(name: str, m: Value) -> Any:

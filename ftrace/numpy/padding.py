@@ -6,7 +6,7 @@ each run is a slice, a reversed slice or one element repeated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from ftrace.numpy import axes
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.arithmetic import round as rounded
 from ftrace.numpy.axes import (
+    Axis,
     as_value,
-    canonical_axes,
     cast,
     choose,
     iota,
@@ -43,7 +43,8 @@ from ftrace.numpy.reductions import min as least
 from ftrace.numpy.reductions import sum as total
 from ftrace.numpy.shape import ravel
 from ftrace.numpy.statistics import mean
-from ftrace.trace.tracer import Tracer, Value, is_value
+from ftrace.numpy.types import is_sequence
+from ftrace.trace.tracer import Tracer, Value, aval_of, is_value
 
 __all__ = ["pad", "roll"]
 
@@ -116,22 +117,25 @@ def pad(
         if odd == "odd":
             x = _pad_odd(x, axis, before, after, int(mode == "reflect"))
         elif before + after:
-            line = np.arange(x.shape[axis])
-            positions = np.pad(line, (before, after), mode)  # type: ignore[arg-type]
-            x = _runs(x, axis, positions)
+            x = _runs(x, axis, _positions(x.shape[axis], before, after, mode))
     return x
+
+
+def _positions(size: int, before: int, after: int, mode: Any) -> Any:
+    """Which element of an axis stands at each place of the padded one."""
+    line: Any = np.arange(size, dtype=np.int64)
+    return np.pad(line, (before, after), mode)
 
 
 # Arguments.
 
 
 def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
-    if isinstance(pad_width, Mapping):
-        found = [(0, 0)] * ndim
+    if hasattr(pad_width, "items"):
+        pairs: Pairs = [(0, 0)] * ndim
         for axis, width in pad_width.items():
-            (place,) = canonical_axes(axis, ndim, "pad")
-            found[place] = _pairs("pad_width", width, 1)[0]
-        pairs = found
+            place = axes.canonical_axis(axis, ndim, "pad")
+            pairs[place] = _pairs("pad_width", width, 1)[0]
     else:
         pairs = _pairs("pad_width", pad_width, ndim)
     widths = [
@@ -145,15 +149,12 @@ def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
 
 def _pairs(what: str, value: Any, ndim: int) -> Pairs:
     """A number, a pair, or a pair per axis, as a pair per axis."""
-    nested = _listed(value)
-    if not isinstance(nested, list):
-        return [(nested, nested)] * ndim
-    if not any(isinstance(item, list) for item in nested):
-        if len(nested) == 1:
-            return [(nested[0], nested[0])] * ndim
-        if len(nested) == 2:
-            return [(nested[0], nested[1])] * ndim
-    rows = [item if isinstance(item, list) else [item] for item in nested]
+    if not _has_parts(value):
+        return [(value, value)] * ndim
+    parts = _listed(value)
+    if not any(_has_parts(part) for part in parts) and len(parts) in (1, 2):
+        return [(parts[0], parts[-1])] * ndim
+    rows = [_listed(part) for part in parts]
     if any(len(row) not in (1, 2) for row in rows) or len(rows) not in (1, ndim):
         raise ShapeError(
             f"pad: {what} {value} does not fit {ndim} axes; give a number, a pair, or "
@@ -163,13 +164,13 @@ def _pairs(what: str, value: Any, ndim: int) -> Pairs:
     return pairs * ndim if len(pairs) == 1 else pairs
 
 
-def _listed(value: Any) -> Any:
-    """Sequences as lists, arrays with axes too; numbers and scalars as they are."""
-    if isinstance(value, (list, tuple)):
-        return [_listed(item) for item in value]
-    if is_value(value) and not isinstance(value, Tracer) and np.ndim(value):
-        return np.asarray(value).tolist()
-    return value
+def _listed(value: Any) -> list[Any]:
+    return list(value) if _has_parts(value) else [value]
+
+
+def _has_parts(value: Any) -> bool:
+    """Is it a sequence, or an array with axes?"""
+    return is_sequence(value) or (is_value(value) and bool(aval_of(value).shape))
 
 
 # Modes.
@@ -332,7 +333,7 @@ def _pad_by(
 # Roll.
 
 
-def roll(a: Value, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
+def roll(a: Value, shift: Any, axis: Axis = None) -> Any:
     """The elements moved along the axes; what leaves at one end enters at the other.
 
     Args:
@@ -346,21 +347,12 @@ def roll(a: Value, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
     x = as_value(a)
     if axis is None:
         return reshape(roll(ravel(x), shift, 0), x.shape)
-    places = axis if isinstance(axis, (tuple, list)) else [axis]
-    shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift]
-    if (
-        len(shifts) == 1
-        and is_value(shifts[0])
-        and len(getattr(shifts[0], "shape", ())) == 1
-    ):
-        shifts = [shifts[0][i] for i in range(shifts[0].shape[0])]
+    places, shifts = _listed(axis), _listed(shift)
+    count = max(len(shifts), len(places))
+    shifts = shifts * count if len(shifts) == 1 else shifts
+    places = places * count if len(places) == 1 else places
     if len(shifts) != len(places):
-        if 1 not in (len(shifts), len(places)):
-            raise ShapeError(f"roll: {len(shifts)} shifts for {len(places)} axes")
-        count = max(len(shifts), len(places))
-        shifts, places = (
-            v * count if len(v) == 1 else v for v in (shifts, list(places))
-        )
+        raise ShapeError(f"roll: {len(shifts)} shifts for {len(places)} axes")
     for distance, place in zip(shifts, places, strict=True):
         x = _roll_axis(x, distance, axes.canonical_axis(place, x.ndim, "roll"))
     return x

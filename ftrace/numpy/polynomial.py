@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import perm
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ftrace.numpy.axes import (
     flip,
     full,
     pad,
+    reshape,
     shrink_axis,
     static_int,
 )
@@ -127,15 +129,12 @@ def polyval(p: Value, x: Value, *, unroll: int = 16) -> Any:
     if p.ndim < 1:
         raise ShapeError("polyval takes a vector of coefficients")
     shape = broadcast_shapes("polyval", [p.shape[1:], x.shape])
-    result = full(shape, 0, p.dtype)
-    for i in range(p.shape[0]):
-        row = shrink_axis(p, 0, i, i + 1)
-        coefficient = as_value(row).reshape(p.shape[1:])
-        result = (
-            add(multiply(result, x), coefficient)
-            if i
-            else broadcast_to(coefficient, shape)
-        )
+    if p.shape[0] == 0:
+        return full(shape, 0, p.dtype)
+    result = broadcast_to(reshape(shrink_axis(p, 0, 0, 1), p.shape[1:]), shape)
+    for i in range(1, p.shape[0]):
+        coefficient = reshape(shrink_axis(p, 0, i, i + 1), p.shape[1:])
+        result = add(multiply(result, x), coefficient)
     return result
 
 
@@ -166,9 +165,8 @@ def polymul(a1: Value, a2: Value, *, trim_leading_zeros: bool = False) -> Any:
     first, second = promote_inexact(atleast_1d(a1), atleast_1d(a2))
     if trim_leading_zeros:
         first, second = _trimmed(first), _trimmed(second)
-    first, second = (
-        full((1,), 0, p.dtype) if p.shape[0] == 0 else p for p in (first, second)
-    )
+    if 0 in (first.shape[0], second.shape[0]):
+        return full((1,), 0, first.dtype)
     return convolve(first, second)
 
 
@@ -216,9 +214,8 @@ def polyder(p: Value, m: int = 1) -> Any:
     size = p.shape[0]
     if size <= m:
         return full((0,), 0, p.dtype)
-    powers = np.arange(size - 1, m - 1, -1)
-    factors = np.prod([powers - i for i in range(m)], axis=0).astype(np.float64)
-    return multiply(shrink_axis(p, 0, 0, size - m), _as(factors, p))
+    factors = [float(perm(power, m)) for power in range(size - 1, m - 1, -1)]
+    return multiply(shrink_axis(p, 0, 0, size - m), _row(factors, p))
 
 
 def polyint(p: Value, m: int = 1, k: Value | None = None) -> Any:
@@ -238,11 +235,11 @@ def polyint(p: Value, m: int = 1, k: Value | None = None) -> Any:
     if constants.shape[0] != m:
         raise ShapeError(f"polyint: {constants.shape[0]} constants for m={m}")
     for i in range(m):
-        divisors = np.arange(p.shape[0], 0, -1).astype(np.float64)
+        divisors = [float(n) for n in range(p.shape[0], 0, -1)]
         constant = cast(shrink_axis(constants, 0, i, i + 1), p.dtype)
-        p = concatenate([divide(p, _as(divisors, p)), constant])
+        p = concatenate([divide(p, _row(divisors, p)), constant])
     return p
 
 
-def _as(values: np.ndarray[Any, Any], like: Any) -> Any:
-    return cast(as_value(values), like.dtype)
+def _row(values: list[float], like: Any) -> Any:
+    return cast(as_value(np.asarray(values, np.float64)), like.dtype)

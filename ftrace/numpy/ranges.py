@@ -37,6 +37,7 @@ from ftrace.numpy.elementwise import (
     sign,
     subtract,
 )
+from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.joining import concatenate, stack
 from ftrace.trace.primitives.elementwise import convert, real_dtype
 from ftrace.trace.tracer import Value, aval_of, broadcast_shapes, is_value
@@ -79,7 +80,8 @@ def arange(
         return add(result, int(first)) if first != 0 else result
     # Other steps round as in NumPy: the values are data, not a formula of the index.
     wide = target if target.itemsize > 2 else dtypes.float32
-    return Array.of(convert(np.arange(first, last, gap, wide), target))
+    values: Any = np.arange(first, last, gap, dtype=wide)
+    return Array.of(convert(values, target))
 
 
 def _known(x: Any) -> tuple[Any, tuple[np.dtype[Any], bool]]:
@@ -280,8 +282,8 @@ class _Joined:
 
     def __getitem__(self, key: Any) -> Any:
         parts = [
-            _slice_range(part) if isinstance(part, slice) else array(part, copy=False)
-            for part in (key if isinstance(key, tuple) else (key,))
+            _slice_range(part) if type(part) is slice else array(part, copy=False)
+            for part in index_parts(key)
         ]
         if self.columns:
             parts = [reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in parts]

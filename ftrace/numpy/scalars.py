@@ -26,6 +26,8 @@ class ScalarType:
 
     __slots__ = ("dtype",)
 
+    dtype: np.dtype[Any]
+
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
 
@@ -50,14 +52,14 @@ class ScalarType:
 
     @property
     def name(self) -> str:
-        return self.dtype.name
+        return str(self.dtype)
 
     @property
     def __name__(self) -> str:
-        return self.dtype.name
+        return str(self.dtype)
 
     def __repr__(self) -> str:
-        return f"ftrace.numpy.{self.dtype.name}"
+        return f"ftrace.numpy.{self.dtype}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ScalarType, (self.dtype,)

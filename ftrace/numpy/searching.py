@@ -34,6 +34,7 @@ from ftrace.numpy.elementwise import (
     truth,
 )
 from ftrace.numpy.joining import stack
+from ftrace.numpy.types import is_sequence
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.tracer import (
@@ -88,7 +89,7 @@ def nonzero(
 
 
 def _fills(fill_value: Any, ndim: int) -> list[int]:
-    if isinstance(fill_value, tuple):
+    if is_sequence(fill_value):
         if len(fill_value) != ndim:
             raise ShapeError(f"nonzero: {len(fill_value)} fill values for {ndim} axes")
         return [int(f) for f in fill_value]

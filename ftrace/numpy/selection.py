@@ -24,7 +24,7 @@ from ftrace.numpy.elementwise import (
     signbit,
 )
 from ftrace.numpy.searching import nonzero
-from ftrace.numpy.types import finfo
+from ftrace.numpy.types import finfo, is_sequence
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.tracer import Value, aval_of, bind, elementwise
 
@@ -88,7 +88,7 @@ def piecewise(
       ValueRangeError: the lists do not fit.
     """
     x = as_value(x)
-    many = isinstance(condlist, (list, tuple)) or aval_of(condlist).ndim > x.ndim
+    many = is_sequence(condlist) or aval_of(condlist).ndim > x.ndim
     conditions: list[Any] = list(condlist) if many else [condlist]
     functions = list(funclist)
     if len(functions) == len(conditions):

@@ -181,22 +181,22 @@ def squeeze(a: Value, axis: int | Sequence[int] | None = None) -> Any:
 
 def atleast_1d(*arys: Value) -> Any:
     """The arrays with at least one axis; a list of them where several are given."""
-    return _each(arys, lambda x: x if x.ndim else reshape_value(x, (1,)))
+    return _each(arys, {0: (0,)})
 
 
 def atleast_2d(*arys: Value) -> Any:
     """The arrays with at least two axes, new ones in front."""
-    return _each(arys, lambda x: insert_axes(x, range(max(0, 2 - x.ndim))))
+    return _each(arys, {0: (0, 1), 1: (0,)})
 
 
 def atleast_3d(*arys: Value) -> Any:
     """The arrays with at least three axes: (N,) becomes (1, N, 1)."""
-    new = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}
-    return _each(arys, lambda x: insert_axes(x, new.get(x.ndim, ())))
+    return _each(arys, {0: (0, 1, 2), 1: (0, 2), 2: (2,)})
 
 
-def _each(arys: Sequence[Value], function: Any) -> Any:
-    results = [function(as_value(x)) for x in arys]
+def _each(arys: Sequence[Value], added: dict[int, tuple[int, ...]]) -> Any:
+    """The arrays with the axes that are added for their rank."""
+    results = [insert_axes(x, added.get(len(shape_of(x)), ())) for x in arys]
     return results[0] if len(results) == 1 else results
 
 

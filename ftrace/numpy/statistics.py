@@ -85,7 +85,7 @@ def counted(
     """How many elements each result of a reduction is made of."""
     axes = canonical_axes(axis, len(shape), name)
     if where is None:
-        return full((), prod(shape[a] for a in axes), dtype)
+        return float(prod(shape[a] for a in axes))
     hits = cast(check_where(name, where, shape), p.real_dtype(dtype))
     return cast(reduced(reduce_sum_p, hits, axes, keepdims), dtype)
 
@@ -239,15 +239,15 @@ def average(
         result = mean(a, axis, keepdims=keepdims)
         total = full(result.shape, prod(a.shape[i] for i in axes), result.dtype)
         return (result, total) if returned else result
-    weights = as_value(weights)
-    avals = [aval_of(a), aval_of(weights)]
+    factors = as_value(weights)
+    avals = [aval_of(a), aval_of(factors)]
     dtype, _ = dtypes.promote(*[(v.dtype, v.weak_type) for v in avals])
     dtype = dtypes.to_inexact(dtype)
-    if weights.shape != a.shape:
-        weights = _weights_along(a.shape, weights, axes, axis is None)
-    a, weights = cast(a, dtype), broadcast_to(cast(weights, dtype), a.shape)
-    total = reduced(reduce_sum_p, weights, axes, keepdims)
-    weighted = reduced(reduce_sum_p, bind(p.mul, a, weights), axes, keepdims)
+    if factors.shape != a.shape:
+        factors = _weights_along(a.shape, factors, axes, axis is None)
+    a, factors = cast(a, dtype), broadcast_to(cast(factors, dtype), a.shape)
+    total = reduced(reduce_sum_p, factors, axes, keepdims)
+    weighted = reduced(reduce_sum_p, bind(p.mul, a, factors), axes, keepdims)
     result = elementwise(p.div, weighted, total)
     return (result, total) if returned else result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from ftrace.numpy.indexing import check_mode, read_at
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel
+from ftrace.numpy.types import is_sequence
 from ftrace.trace.tracer import Tracer, Value, unbound_variable
 
 __all__ = [
@@ -70,15 +72,15 @@ def take(
     axis = canonical_axis(axis, x.ndim, "take")
     before = (slice(None),) * axis
     if mode in ("wrap", "clip"):
-        indices = as_value(indices)
-        size = x.shape[axis]
-        if size == 0:
+        if x.shape[axis] == 0:
             raise IndexBoundsError(f"take: axis {axis} of shape {x.shape} is empty")
-        in_range = (
-            remainder(indices, size) if mode == "wrap" else clip(indices, 0, size - 1)
-        )
-        return read_at(x, (*before, in_range))
+        return read_at(x, (*before, _in_range(as_value(indices), x.shape[axis], mode)))
     return _filled_read(x, (*before, indices), check_mode("take", mode), fill_value)
+
+
+def _in_range(indices: Any, size: int, mode: str) -> Any:
+    """Indices wrapped around, or clipped to, an axis."""
+    return remainder(indices, size) if mode == "wrap" else clip(indices, 0, size - 1)
 
 
 def _filled_read(x: Any, index: Any, mode: str | None, fill_value: Any) -> Any:
@@ -216,8 +218,8 @@ def choose(
     """
     no_out("choose", out)
     indices = as_value(a)
-    listed = isinstance(choices, (list, tuple))
-    options = [as_value(c) for c in (choices if listed else list(as_value(choices)))]
+    parts: Any = choices if is_sequence(choices) else list(as_value(choices))
+    options = [as_value(part) for part in parts]
     count = len(options)
     if count == 0:
         raise ValueRangeError("choose: there must be at least one choice")
@@ -299,9 +301,8 @@ def fill_diagonal(
         raise ShapeError(
             f"fill_diagonal takes a matrix, or more axes of one size; got {x.shape}"
         )
-    step = 1 + sum(int(np.prod(x.shape[i:])) for i in range(1, x.ndim))
-    if x.ndim == 2:
-        step = x.shape[1] + 1
+    # One step along every axis at once.
+    step = sum(prod(x.shape[i:]) for i in range(1, x.ndim + 1))
     end = x.size if wrap or x.ndim > 2 else min(x.size, x.shape[1] * x.shape[1])
     values = ravel(cast(as_value(val), x.dtype))
     places = slice(0, end, step)

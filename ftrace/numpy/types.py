@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array, ArrayLike
+from ftrace.array import ArrayLike
 from ftrace.errors import ArgumentError, ValueRangeError
 from ftrace.trace.tracer import Value, aval_of, is_value
 
@@ -40,13 +40,17 @@ _CATEGORIES = {
     "numeric": "iufc",
 }
 
-_BFLOAT16_CLASSES = (np.floating, np.inexact, np.number, np.generic)
+_BFLOAT16_CLASSES = (floating, inexact, number, generic)
+_ABSTRACT = (
+    *_BFLOAT16_CLASSES, complexfloating, integer, signedinteger, unsignedinteger,
+)  # fmt: skip
 
 
 def finfo(dtype: Any) -> Any:
-    """The limits of a float dtype: eps, max, min, tiny, bits …"""
+    """The limits of a float dtype: eps, max, min, tiny, bits and more."""
     found = dtypes.as_dtype(dtype)
-    return ml_dtypes.finfo(found) if found == dtypes.bfloat16 else np.finfo(found)
+    limits: Any = ml_dtypes.finfo if found == dtypes.bfloat16 else np.finfo
+    return limits(found)
 
 
 def iinfo(int_type: Any) -> Any:
@@ -57,19 +61,18 @@ def iinfo(int_type: Any) -> Any:
 def issubdtype(arg1: Any, arg2: Any) -> bool:
     """Is the first dtype the second, or below it in NumPy's hierarchy?"""
     first, second = _plain(arg1), _plain(arg2)
-    if isinstance(first, np.dtype) and first == dtypes.bfloat16:
-        if isinstance(second, type):
-            return second in _BFLOAT16_CLASSES
-        return second == first
+    if first is dtypes.bfloat16:
+        return second is first or any(second is c for c in _BFLOAT16_CLASSES)
     return bool(np.issubdtype(first, second))
 
 
 def _plain(kind: Any) -> Any:
     """A dtype, or one of NumPy's abstract classes."""
-    if isinstance(kind, type) and issubclass(kind, np.generic):
-        abstract = kind in (*_BFLOAT16_CLASSES, np.integer, np.complexfloating)
-        return kind if abstract or kind.__subclasses__() else dtypes.as_dtype(kind)
-    return dtypes.as_dtype(kind) if not isinstance(kind, type) else np.dtype(kind)
+    if any(kind is abstract for abstract in _ABSTRACT):
+        return kind
+    return (
+        np.dtype(kind) if kind in (bool, int, float, complex) else dtypes.as_dtype(kind)
+    )
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
@@ -79,7 +82,8 @@ def isdtype(dtype: Any, kind: Any) -> bool:
       ValueRangeError: there is no kind of that name.
     """
     found = dtypes.as_dtype(dtype)
-    for one in kind if isinstance(kind, tuple) else (kind,):
+    kinds: Any = kind if is_sequence(kind) else (kind,)
+    for one in kinds:
         if isinstance(one, str) and one not in _CATEGORIES:
             names = ", ".join(map(repr, _CATEGORIES))
             raise ValueRangeError(f"isdtype: the kinds are {names}; got {one!r}")
@@ -143,7 +147,7 @@ def isscalar(element: Any) -> bool:
 
 def shape(a: Value) -> tuple[int, ...]:
     """The sizes of the axes."""
-    return aval_of(a).shape if is_value(a) else np.shape(a)
+    return aval_of(a).shape if is_value(a) else np.asarray(a).shape
 
 
 def ndim(a: Value) -> int:
@@ -163,8 +167,6 @@ def size(a: Value, axis: int | tuple[int, ...] | None = None) -> int:
     return total
 
 
-def concrete_values(x: Any) -> Any:
-    """The NumPy array of a value that is no tracer; None for a tracer."""
-    if isinstance(x, Array):
-        return x.numpy()
-    return None if isinstance(x, ArrayLike) else np.asarray(x)
+def is_sequence(x: Any) -> bool:
+    """Is it a list or a tuple? A bool, so that what is in it stays untyped."""
+    return isinstance(x, (list, tuple))

@@ -2,9 +2,9 @@
 
     out[…] = sum over `axes` of x[…]·y[…]
 
-The operands have one shape; along some axes an operand only repeats its elements
-(stride 0). Where each operand repeats what the other does not, this is a matrix
-product, and BLAS does it; where one of them never repeats, it is multiply and add.
+Along some axes an operand only repeats its elements (size 1, or stride 0). Where each
+operand repeats what the other does not, this is a matrix product, and BLAS does it;
+where one of them never repeats, it is multiply and add.
 """
 
 from __future__ import annotations
@@ -38,18 +38,22 @@ class _Recipe(NamedTuple):
     right: _Layout
     permuted: tuple[int, ...]  # the shape of the product, an axis per kept axis
     order: tuple[int, ...]  # of the kept axes
+    kept: tuple[int, ...]  # the shape of the result, with the axes that were summed
     rows: int
 
 
-def sum_of_product(x: Array, y: Array, axes: tuple[int, ...], out: Any) -> Array | None:
+def sum_of_product(
+    x: Array, y: Array, shape: tuple[int, ...], axes: tuple[int, ...], out: Any
+) -> Array | None:
     """The sum of x·y over `axes`, which stay with size 1; None if it must be stored.
 
     Args:
-      x, y: operands of one shape and dtype.
+      x, y: operands of one dtype, of sizes 1 or those of `shape`.
+      shape: of the product.
       axes: the axes to sum over.
       out: shape and dtype of the result.
     """
-    recipe = _recipe(x.shape, _repeats(x), _repeats(y), axes)
+    recipe = _recipe(shape, _repeats(x, shape), _repeats(y, shape), axes)
     if recipe is None:
         return None
     dtype = out.dtype
@@ -62,19 +66,16 @@ def sum_of_product(x: Array, y: Array, axes: tuple[int, ...], out: Any) -> Array
     else:
         product = _product(left, right, recipe)
     product = product.reshape(recipe.permuted).transpose(recipe.order)
-    shape = _kept_shape(out.shape, x, y)
-    product = product.reshape(shape)
-    return product if shape == out.shape else np.broadcast_to(product, out.shape)
+    product = product.reshape(recipe.kept)
+    # Axes along which both operands repeat come back by broadcasting.
+    return (
+        product if product.shape == out.shape else np.broadcast_to(product, out.shape)
+    )
 
 
-def _kept_shape(shape: tuple[int, ...], x: Array, y: Array) -> tuple[int, ...]:
-    """Axes along which both operands repeat come back by broadcasting."""
-    pairs = zip(shape, x.strides, y.strides, strict=True)
-    return tuple(1 if sx == 0 and sy == 0 else n for n, sx, sy in pairs)
-
-
-def _repeats(x: Array) -> tuple[bool, ...]:
-    return tuple(s == 0 and n != 1 for s, n in zip(x.strides, x.shape, strict=True))
+def _repeats(x: Array, shape: tuple[int, ...]) -> tuple[bool, ...]:
+    sizes = zip(x.strides, x.shape, shape, strict=True)
+    return tuple([n != 1 and (m == 1 or step == 0) for step, m, n in sizes])
 
 
 @lru_cache(maxsize=1024)
@@ -109,6 +110,7 @@ def _recipe(
         layout([batch, inner, columns]),
         tuple(shape[a] for a in kept),
         tuple(sorted(range(len(kept)), key=kept.__getitem__)),
+        tuple(shape[a] if a in kept else 1 for a in ndim),
         len(rows),
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ftrace.trace.contract import sum_of_product
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import mul
 from ftrace.trace.primitives.movement import shear_p
 from ftrace.trace.primitives.source import const_p
@@ -48,23 +48,21 @@ class Plan:
 
     def __init__(self, outputs: Sequence[Node], given: Sequence[Node]) -> None:
         known = set(given)
-        nodes = _needed(outputs, known)
-        deferred = _products_to_defer(nodes, outputs)
+        deferred = _products_to_defer(_needed(outputs, known, set()), outputs)
+        nodes = _needed(outputs, known, deferred)
         slots = {node: i for i, node in enumerate(given)}
         self._size = len(given)
         self._constants: list[tuple[int, Any]] = []
         steps: list[tuple[Node, bool, tuple[int, ...], int]] = []
         for node in nodes:
-            if node in deferred:
-                continue
             slots[node] = slot = self._size
             self._size += 1
             if node.op is const_p:
                 self._constants.append((slot, apply(node, ())))
                 continue
             contracts = node.op is reduce_sum_p and node.src[0] in deferred
-            sources = node.src[0].src if contracts else node.src
-            steps.append((node, contracts, tuple(slots[s] for s in sources), slot))
+            sources = tuple(slots[s] for s in _sources(node, known, deferred))
+            steps.append((node, contracts, sources, slot))
         self._outputs = [slots[node] for node in outputs]
         self._steps = _with_releases(steps, {*self._outputs, *range(len(given))})
 
@@ -84,7 +82,19 @@ class Plan:
         return [slots[slot] for slot in self._outputs]
 
 
-def _needed(outputs: Sequence[Node], known: set[Node]) -> list[Node]:
+def _sources(node: Node, known: set[Node], deferred: set[Node]) -> tuple[Node, ...]:
+    """What a step reads: a contraction its factors, and these before they repeat."""
+    if node.op is not reduce_sum_p or node.src[0] not in deferred:
+        return node.src
+    factors = node.src[0].src
+    return tuple(
+        s.src[0] if s.op is expand_p and s not in known else s for s in factors
+    )
+
+
+def _needed(
+    outputs: Sequence[Node], known: set[Node], deferred: set[Node]
+) -> list[Node]:
     """The nodes that must be computed, sources first."""
     seen: set[Node] = set()
     pending = [n for n in outputs if n not in known]
@@ -92,7 +102,8 @@ def _needed(outputs: Sequence[Node], known: set[Node]) -> list[Node]:
         node = pending.pop()
         if node not in seen:
             seen.add(node)
-            pending.extend(s for s in node.src if s not in known and s not in seen)
+            sources = _sources(node, known, deferred)
+            pending.extend(s for s in sources if s not in known and s not in seen)
     return sorted(seen, key=lambda n: n.serial)
 
 
@@ -139,9 +150,11 @@ def settle(value: Any, dtype: np.dtype[Any]) -> Any:
 def contract(node: Node, x: Any, y: Any) -> Any:
     """The value of a sum over a product, from the operands of the product."""
     axes: Any = node.arg
-    result = sum_of_product(x, y, axes, node.aval)
+    product = node.src[0]
+    result = sum_of_product(x, y, product.shape, axes, node.aval)
     if result is None:
-        result = reduce_sum_p.numpy(node.aval, axes, apply(node.src[0], (x, y)))
+        factors = [np.broadcast_to(factor, product.shape) for factor in (x, y)]
+        result = reduce_sum_p.numpy(node.aval, axes, apply(product, factors))
     return settle(result, node.aval.dtype)
 
 

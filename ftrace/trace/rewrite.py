@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ftrace import settings
@@ -23,6 +24,13 @@ from ftrace.errors import GraphError
 from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
 
 Captures = dict[str, Node]
+#: Of a rule: takes the captures by name, and returns None for "not mine".
+Function = (
+    Callable[[Node], "Node | None"]
+    | Callable[[Node, Node], "Node | None"]
+    | Callable[[Node, Node, Node], "Node | None"]
+    | Callable[[Node, Node, Node, Node], "Node | None"]
+)
 Test = Callable[[Node], bool]
 Path = tuple[int, ...]
 
@@ -31,7 +39,7 @@ class Pat:
     """A pattern of nodes.
 
     Args:
-      op: a primitive, or several of which one must be the node's; None takes any.
+      op: a primitive, or a tuple of which one must be the node's; None takes any.
       src: patterns of all sources, in order; none at all takes any sources.
       name: under which the rule's function gets the node; two parts of a pattern
         with one name match the same node.
@@ -49,9 +57,8 @@ class Pat:
         where: Test | None = None,
         commutes: bool = False,
     ) -> None:
-        several = isinstance(op, (tuple, list, set, frozenset))
-        listed: Iterable[Any] = op if several else (op,)  # type: ignore[assignment]
-        self.ops = None if op is None else frozenset(listed)
+        ops: tuple[Any, ...] = op if isinstance(op, tuple) else (op,)
+        self.ops = None if op is None else frozenset(ops)
         self.src = src
         self.name = name
         self.where = where
@@ -172,18 +179,26 @@ class Rule:
 
     Attributes:
       pattern: one, or alternatives of which the first that matches counts.
-      single_use: the name of a capture that nothing but the match may use, so that
-        the rule does not double its work.
+      single_use: names of captures, parted by spaces, that nothing but the match may
+        use, so that the rule does not double their work.
+      passes: the name of a capture that the rule moves something past, and for which
+        the replacement stands. It is not passed any more after the 16th time:
+        otherwise a long chain would be passed by all that stands above it.
     """
 
     name: str
     pattern: Pat | tuple[Pat, ...]
-    function: Callable[..., Node | None]
-    single_use: str | None = None
+    function: Function
+    single_use: str = ""
+    passes: str | None = None
 
     @property
     def patterns(self) -> tuple[Pat, ...]:
         return self.pattern if isinstance(self.pattern, tuple) else (self.pattern,)
+
+    @cached_property
+    def single_uses(self) -> tuple[str, ...]:
+        return tuple(self.single_use.split())
 
 
 class _Candidate(NamedTuple):
@@ -241,38 +256,33 @@ class PatternMatcher:
             table = self._tables.setdefault(disabled, _Table(enabled))
         return table
 
-    def apply(
-        self,
-        node: Node,
-        disabled: frozenset[str] = frozenset(),
-        uses: Mapping[Node, int] | None = None,
-    ) -> Node | None:
-        """The first replacement that a rule gives, or None."""
-        key = (node.op, *[source.op for source in node.src])
-        return _first_replacement(
-            node, self.candidates(disabled)[key], lambda used: (uses or {}).get(used, 1)
-        )
+
+def _call(function: Any, captures: Captures) -> Node | None:
+    return function(**captures)
 
 
 def _first_replacement(
-    node: Node, candidates: Iterable[_Candidate], count: Callable[[Node], int]
+    node: Node, candidates: Iterable[_Candidate], users: _Users | None
 ) -> Node | None:
     for rule, match in candidates:
         found = match(node)
-        if found is None:
+        if found is None or (users is not None and not users.allow(rule, found)):
             continue
-        if rule.single_use is not None and count(found[rule.single_use]) > 1:
-            continue
-        new = rule.function(**found)
+        new = _call(rule.function, found)
         if new is None or new is node:
             continue
         if new.aval.shape != node.aval.shape or new.dtype != node.dtype:
             raise GraphError(f"rule {rule.name} turned {node!r} into {new!r}")
+        if users is not None:
+            users.replaced(node, new)
+            if rule.passes is not None:
+                users.passed[new] = users.passed.get(found[rule.passes], 0) + 1
         return new
     return None
 
 
 _LIMIT = 1000  # replacements per node of the graph, after which rules do not end
+_PASSES = 16  # how often a node is passed
 
 
 def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
@@ -285,8 +295,7 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
     done: dict[Node, Node] = {}
     became: dict[Node, Node | None] = {}  # None: it waits for its sources
     users = _Users(outputs, became) if matcher.counts_uses else None
-    count = users.count if users is not None else _once
-    limit = _LIMIT * len(toposort(outputs))
+    limit = _LIMIT * len(toposort(outputs) if users is None else users.counts)
     pending = list(outputs)
     with inherited_origin() as take:
         while pending:
@@ -294,34 +303,30 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
             if node in done:
                 pending.pop()
                 continue
-            if node in became:
-                target = became[node]
-            else:
-                target = None
-                candidates = table[(node.op, *[s.op for s in node.src])]
-                if candidates:
-                    take(node)
-                    target = _first_replacement(node, candidates, count)
-                    if target is not None:
-                        limit -= 1
-                        if users is not None:
-                            users.replaced(node, target)
-                became[node] = target
+            target = became.get(node)
             if target is None:
+                # Sources first: a rule sees what they became, and who uses that.
                 missing = [s for s in node.src if s not in done]
                 if missing:
-                    _check_ends(missing, became, limit)
+                    if node in became:
+                        _check_ends(missing, became, limit)
+                    became[node] = None
                     pending.extend(missing)
                     continue
                 sources = tuple([done[s] for s in node.src])
-                if sources == node.src:
+                take(node)
+                if sources != node.src:
+                    target = rebuild(node, sources)
+                    if users is not None:
+                        users.rebuilt(node, target)
+                else:
+                    candidates = table[(node.op, *[s.op for s in sources])]
+                    target = _first_replacement(node, candidates, users)
+                    limit -= target is not None
+                if target is None:
                     done[node] = node
                     pending.pop()
                     continue
-                take(node)
-                target = rebuild(node, sources)
-                if users is not None:
-                    users.rebuilt(node, target)
                 became[node] = target
             if target in done:
                 done[node] = done[target]
@@ -330,10 +335,6 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                 _check_ends((target,), became, limit)
                 pending.append(target)
     return [done[node] for node in outputs]
-
-
-def _once(node: Node) -> int:
-    return 1
 
 
 def _check_ends(
@@ -351,12 +352,17 @@ class _Users:
     """How many nodes use each node, outputs counted too, while a graph is rewritten.
 
     Two ways in which one node uses another count once.
+
+    Attributes:
+      counts: for each node its users.
+      passed: how often something was moved past what a node stands for.
     """
 
     def __init__(
         self, outputs: Sequence[Node], became: Mapping[Node, Node | None]
     ) -> None:
         self.counts: dict[Node, int] = {}
+        self.passed: dict[Node, int] = {}
         self._became = became
         for node in outputs:
             self._retain(node)
@@ -379,9 +385,14 @@ class _Users:
             if left == 0:
                 pending.extend(set(used.src))
 
-    def count(self, node: Node) -> int:
-        """How many nodes use what `node` became."""
-        return self.counts.get(self._current(node), 1)
+    def allow(self, rule: Rule, found: Captures) -> bool:
+        """Are the rule's conditions on users met by what the captures became?"""
+        for name in rule.single_uses:
+            if self.counts.get(self._current(found[name]), 1) > 1:
+                return False
+        if rule.passes is None:
+            return True
+        return self.passed.get(found[rule.passes], 0) < _PASSES
 
     def _current(self, node: Node) -> Node:
         """What a node became so far."""
@@ -400,6 +411,8 @@ class _Users:
 
     def rebuilt(self, node: Node, target: Node) -> None:
         """`target` is `node` over what its sources became."""
+        if node in self.passed:
+            self.passed[target] = self.passed[node]
         users = self.counts.pop(node, 0)
         known = self.counts.get(target, 0)
         self.counts[target] = known + users
@@ -417,7 +430,7 @@ class Spec:
 
     def check(self, outputs: Iterable[Node]) -> None:
         """Raises GraphError naming the first node that no pattern allows."""
-        rule = Rule(self.name, self.patterns, lambda: None)
+        rule = Rule(self.name, self.patterns, lambda node: None)
         table = PatternMatcher([rule]).candidates()
         for node in toposort(outputs):
             candidates = table[(node.op, *[s.op for s in node.src])]

@@ -17,6 +17,7 @@ import numpy as np
 
 from ftrace import settings
 from ftrace.array import Array
+from ftrace.buffer import Buffer
 from ftrace.devices.base import Device, Executable, get_device, timed
 from ftrace.errors import DeviceError
 from ftrace.lower import Lowered, lower
@@ -50,14 +51,22 @@ class CompiledGraph:
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs for one array per input of the graph, on any device."""
-        buffers = [self.to_device(array) for array in arrays]
+        device, host = self.device, self.device.host
+        buffers: list[Buffer] = []
+        for array in arrays:
+            buffer = array.stored
+            if buffer is None or not (
+                buffer.device is device or (host and buffer.device.host)
+            ):
+                buffer = self.to_device(array)
+            buffers.append(buffer)
         results = self.executable(buffers)
         return [
             Array(shape, dtype, weak, buffer)
             for (shape, dtype, weak), buffer in zip(self.outputs, results, strict=True)
         ]
 
-    def to_device(self, array: Array) -> Any:
+    def to_device(self, array: Array) -> Buffer:
         """The array's buffer, copied if it is on another device."""
         memory = array.memory
         if memory is self.device or (memory.host and self.device.host):

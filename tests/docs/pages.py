@@ -99,11 +99,11 @@ def run_block(block: Block, namespace: dict[str, Any]) -> str:
     printed = io.StringIO()
     with redirect_stdout(printed), redirect_stderr(printed):
         try:
-            exec(compile(source, name, "exec"), namespace)  # noqa: S102
+            exec(compile(source, name, "exec"), namespace)
         except Exception as error:
             if type(error).__name__ != wanted:
                 raise
-            print(f"{wanted}: {error}")
+            printed.write(f"{wanted}: {error}\n")
         else:
             if wanted is not None:
                 raise AssertionError(f"nothing raised {wanted}:\n{block.text}")

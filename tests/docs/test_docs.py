@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs.generate import generated_pages
+from ftrace import errors
 from tests.docs.pages import PAGES, ROOT, agrees, outputs_of, run_page
 
 HINT = "python -m tests.docs.update writes the pages anew"
@@ -29,9 +30,21 @@ def test_generated_pages_are_current() -> None:
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: {HINT}"
 
 
+def test_every_exception_has_right_and_wrong_code() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    shown = [b.options["raises"] for b, _ in outputs_of(page) if "raises" in b.options]
+    classes = [
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.FtraceError)
+    ]
+    assert sorted(shown) == sorted(set(classes) - {"FtraceError"})
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text("utf-8")):
+    prose = re.sub(r"```.*?```|`[^`]*`", "", path.read_text("utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
         if not target.startswith(("http:", "https:")):
             assert (path.parent / target).exists(), f"{path.name} links to {target}"
 

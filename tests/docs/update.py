@@ -1,7 +1,7 @@
 """Writes the outputs that the documentation shows, and the generated pages, anew.
 
-    python -m tests.docs.update            every page
-    python -m tests.docs.update README.md  some
+python -m tests.docs.update            every page
+python -m tests.docs.update README.md  some
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ def main(names: list[str]) -> None:
         new = updated(page, run_page(path))
         if new != page:
             path.write_text(new, encoding="utf-8")
-        print(f"{path.name}: {'written' if new != page else 'current'}")
+        state = "current" if new == page else "written"
+        sys.stdout.write(f"{path.name}: {state}\n")
 
 
 if __name__ == "__main__":

@@ -22,9 +22,10 @@ from ftrace.devices.llvm.memory import WarmAllocator
 from ftrace.devices.llvm.pool import available_cores
 from ftrace.devices.llvm.render import Rendered, render
 from ftrace.devices.llvm.runtime import COPY_GRAIN, NativeStep, Runtime, Table, runtime
+from ftrace.devices.llvm.scalar import operations_of
 from ftrace.devices.llvm.target import host_target
 from ftrace.lower.kernel import Kernel, KernelInfo
-from ftrace.lower.legalize import PLAIN, legalize
+from ftrace.lower.legalize import legalize
 from ftrace.lower.program import CopySlot, Program, RunKernel
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
@@ -33,8 +34,6 @@ KERNELS_KEPT = 4096
 BRIEF_BYTES = 16 << 10
 BRIEF_OPERATIONS = 8 << 10
 
-#: What `scalar.py` has a row for; `lower/math` computes everything else from these.
-OPERATIONS = PLAIN | {"sign", "nextafter"}
 #: The name of the function in every kernel's text: equal kernels have equal texts.
 FUNCTION = "kernel"
 
@@ -61,8 +60,7 @@ class CompiledKernel:
 def render_kernel(kernel: Kernel) -> Rendered:
     """The code of a kernel for this machine, in operations that it has."""
     target = host_target()
-    supported = OPERATIONS if target.fma else OPERATIONS - {"fma"}
-    return render(legalize(kernel, supported), target, FUNCTION)
+    return render(legalize(kernel, operations_of(target)), target, FUNCTION)
 
 
 class CPU(Device):

@@ -15,6 +15,7 @@ from math import gcd
 
 from ftrace import dtypes
 from ftrace.lower.kernel import INDEX, axis_of, free_ranges, range_p
+from ftrace.lower.math.term import RARE
 from ftrace.trace.graph import Node, constant_value, toposort
 from ftrace.trace.primitives.source import const_p
 
@@ -57,12 +58,20 @@ class Affine:
 
 
 class Facts:
-    """Facts about the expressions below some roots; `learn` adds more roots."""
+    """Facts about the expressions below some roots; `learn` adds more roots.
+
+    Attributes:
+      free: the ranges on which an expression depends.
+      affine: of every expression that is an index.
+      interval: of every integer; None if it may be anything.
+      rare: by their condition, the selects whose first value is rarely taken.
+    """
 
     def __init__(self, roots: list[Node]) -> None:
         self.free: dict[Node, frozenset[Node]] = {}
         self.affine: dict[Node, Affine] = {}
         self.interval: dict[Node, Interval | None] = {}
+        self.rare: dict[Node, list[Node]] = {}
         self._strides: dict[tuple[Node, int], dict[Node, int | None]] = {}
         self.learn(roots)
 
@@ -72,6 +81,8 @@ class Facts:
             if node in self.interval:
                 continue
             self.interval[node] = _interval(node, self.interval)
+            if node.arg == RARE:
+                self.rare.setdefault(node.src[0], []).append(node)
             if node.dtype is INDEX and node.shape == ():
                 self.affine[node] = _affine(node, self.affine)
 

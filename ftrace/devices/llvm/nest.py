@@ -13,7 +13,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling, cut
-from ftrace.devices.llvm.types import Type, mask_type
+from ftrace.devices.llvm.types import Type, first_lanes
 from ftrace.devices.llvm.values import At, Opened, Values
 from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import Kernel, Store, axis_of, reduce_p
@@ -86,24 +86,38 @@ class Nest:
 
     def block(self, statements: Sequence[Statement]) -> None:
         """Emits the statements in order; a value is made when it is asked for."""
+        held: Store | None = None  # it may be one of a pair
         for statement in statements:
-            if isinstance(statement, Loop):
+            if isinstance(statement, Store):
+                if held is not None and self.values.may_pair(held, statement):
+                    self.pair(held, statement)
+                    held = None
+                    continue
+                if held is not None:
+                    self.store(held)
+                held = statement
+            elif isinstance(statement, Loop):
                 self.axis(statement)
             elif isinstance(statement, ReduceLoop):
                 self.reduce(statement)
-            elif isinstance(statement, Store):
-                self.store(statement)
+        if held is not None:
+            self.store(held)
 
     def store(self, store: Store) -> None:
         for at in self.values.assignments(store.expressions):
             self.values.store(store, at)
+
+    def pair(self, first: Store, second: Store) -> None:
+        """Two stores that fill what lies side by side."""
+        for at in self.values.assignments((*first.expressions, *second.expressions)):
+            self.values.store_pair(first, second, at)
 
     # Ranges.
 
     def open(self, node: Node, base: str, steps: Steps, tiles: Tiles) -> Opened:
         masks: list[str | None] = [None] * tiles.copies
         if tiles.tail:
-            masks[-1] = _first_lanes(steps.lanes, tiles.tail)
+            masks[-1] = first_lanes(steps.lanes, tiles.tail)
         opened = Opened(
             node, base, self.writer.level, tiles.copies, max(steps.lanes, 1),
             lanes=steps.lanes, masks=masks, existing=tiles.tail,
@@ -166,6 +180,7 @@ class Nest:
 
     def parallel(self) -> int:
         """The units begin … end - 1 of the parallel loops; returns how many there are."""
+        self.block(self.tiling.setup)
         loops, writer = self.tiling.parallel, self.writer
         last = loops[-1]
         steps = self.tiling.of(last.axis)
@@ -348,8 +363,12 @@ class Nest:
         values, t = self.values, total.type
         value = total.node.src[0]
         if value in self.fused:
-            a, b = (values.plain(s, t.lanes, at) for s in value.src)
-            new = values.ops.call("fma", t, a, b, old)
+            new = old
+            for negative, product in products_of(value):
+                a, b = (values.plain(s, t.lanes, at) for s in product.src)
+                if negative:
+                    a = values.ops.apply("neg", t, a)
+                new = values.ops.call("fma", t, a, b, new)
         else:
             new = self._combine(total, old, values.plain(value, t.lanes, at))
         return new if mask is None else values.ops.select(mask, t, new, old)
@@ -388,11 +407,6 @@ class _Lines:
         return block
 
 
-def _first_lanes(lanes: int, count: int) -> str:
-    """A mask with the first `count` lanes on."""
-    return mask_type(lanes).lanewise([lane < count for lane in range(lanes)])
-
-
 def lowest(writer: Writer, a: str, b: int) -> str:
     """The lesser of two indices."""
     return _extremum(writer, "smin", a, b)
@@ -420,24 +434,27 @@ def digits(writer: Writer, number: str, sizes: Sequence[int]) -> list[str]:
     return [number, *reversed(found)] if sizes else []
 
 
+def products_of(value: Node) -> list[tuple[bool, Node]]:
+    """a·b, or a·b ± c·d, as products and whether they are subtracted; else nothing."""
+    if value.op.name == "mul":
+        return [(False, value)]
+    if value.op.name not in ("add", "sub"):
+        return []
+    if any(s.op.name != "mul" for s in value.src):
+        return []
+    a, b = value.src
+    return [(False, a), (value.op.name == "sub", b)]
+
+
 def fused_products(kernel: Kernel, target: Target) -> frozenset[Node]:
-    """Products that only a sum takes: it need not round them."""
+    """Terms of sums that are made of products which the sum need not round."""
     if not target.fma:
         return frozenset()
-    nodes = kernel.nodes
-    uses: dict[Node, int] = {}
-    for node in nodes:
-        for source in node.src:
-            uses[source] = uses.get(source, 0) + 1
-    for store in kernel.stores:
-        for root in store.expressions:
-            uses[root] = uses.get(root, 0) + 1
     return frozenset(
         node.src[0]
-        for node in nodes
+        for node in kernel.nodes
         if node.op is reduce_p
         and node.arg == "add"
-        and node.src[0].op.name == "mul"
         and dtypes.kind(node.dtype) == "f"
-        and uses[node.src[0]] == 1
+        and products_of(node.src[0])
     )

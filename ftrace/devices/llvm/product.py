@@ -22,8 +22,9 @@ from math import prod
 
 from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges
 from ftrace.devices.llvm.contraction import Contraction
+from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.nest import Span, digits, identity, lowest
-from ftrace.devices.llvm.staging import Panel, Stage, sum_of
+from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.tiling import (
     RegisterTile,
     Steps,
@@ -298,15 +299,15 @@ class Product:
         column = stage.new_range(self.pitch)
         found: dict[Node, Node] = {}
         for node, panel in self.right.items():
-            minor = self.columns.terms(1)
-            self._fill(node, panel, self.column, minor, depth, self.columns)
+            fill_panel(
+                panel, node, self.column, depth, self.columns, depth, self.lanes
+            )
             found[node] = panel.load(sum_of([column, *depth.terms(self.pitch, node)]))
         for node, panel in self.left.items():
             assert isinstance(rows, StagedRows)
             used = [r for r in depth.cut.within if r in stage.facts.free[node]]
-            major = rows.final_terms(panel.pitch)
             last = used[-1] if used else rows.final_axes[-1]
-            self._fill(node, panel, last, major, depth, rows.block, 1)
+            fill_panel(panel, node, last, rows.block, depth, depth, self.lanes)
             place = [*rows.terms(panel.pitch), *depth.terms(1, node)]
             found[node] = panel.load(sum_of(place))
         values = substitute([node.src[0] for node in self.sums], found)
@@ -362,85 +363,6 @@ class Product:
         spans = {} if split is None else {whole: Span("0", depth.count())}
         return merged, (whole,), spans
 
-    # Filling a panel.
-
-    def _fill(
-        self,
-        node: Node,
-        panel: Panel,
-        minor: Node,
-        terms: list[Node],
-        depth: Block,
-        other: Block,
-        weight: int = 0,
-    ) -> None:
-        """Evaluates an operand for a block, into its panel.
-
-        Args:
-          minor: the range along which the panel is contiguous.
-          terms: where the position in `other` stands.
-          weight: of a position in `depth`; the panel's pitch by default.
-        """
-        stage = self.stage
-        free = stage.facts.free[node]
-        within = (*depth.cut.within, *other.cut.within)
-        if not weight:
-            weight = panel.pitch
-        else:
-            within = (*other.cut.within, *depth.cut.within)
-        ranges = [r for r in within if r in free or r in other.cut.within]
-        index = sum_of([*terms, *depth.terms(weight, node)])
-        vector = self._vector_of(node, ranges, minor, depth, other)
-        lanes = self._lanes_of(node, vector)
-        store = Store(panel.number, index, node)
-        steps = {vector: Steps(lanes)}
-        if vector is not minor:
-            steps[minor] = Steps(0, lanes, False)
-        spans = depth.spans(steps) | other.spans(steps)
-        spans = {r: span for r, span in spans.items() if r in ranges}
-        if vector is minor:
-            stage.run(ranges, [store], steps, spans)
-            return
-        others = [r for r in ranges if r is not vector and r is not minor]
-        stage.turn([*others, vector, minor], store, steps, spans)
-
-    def _vector_of(
-        self, node: Node, ranges: Sequence[Node], minor: Node, *blocks: Block
-    ) -> Node:
-        """The range along which an operand is best evaluated."""
-        facts = self.stage.facts
-        loads = [n for n in toposort([node]) if n.op is load_p]
-        best, least = minor, float("inf")
-        for r in ranges:
-            lanes, size = self._lanes_of(node, r), axis_of(r).size
-            others = [(b, s) for b in blocks for s in (r, minor) if b.cut.split is s]
-            if r is not minor and any(b.cut.size % lanes for b, _ in others):
-                continue
-            cost = 1.0
-            for n in loads:
-                if r in facts.free[n]:
-                    stride = facts.stride(n.src[1], r, lanes)
-                    cost += 1 if stride in (-1, 0, 1) else 2 + lanes
-            if r is not minor:  # turning: shuffles, and a store per lane
-                copies = min(lanes, axis_of(minor).size)
-                cost += lanes * (lanes.bit_length() / 2 + 1) / copies
-            cost *= -(-size // lanes) / size
-            if cost < least:
-                best, least = r, cost
-        return best
-
-    def _lanes_of(self, node: Node, r: Node) -> int:
-        widest = max(
-            (n.dtype.itemsize for n in toposort([node]) if n.op is load_p),
-            default=node.dtype.itemsize,
-        )
-        most = self.stage.target.vector_bytes // max(widest, node.dtype.itemsize)
-        lanes = min(most, self.lanes)
-        if r not in (self.column_cut.split, self.depth_cut.split):
-            while lanes >= 2 * axis_of(r).size and lanes > 1:
-                lanes //= 2
-        return lanes
-
     def _stream(self) -> None:
         """Sums along columns: a few rows at a time, added up before they are stored."""
         stage, writer, column = self.stage, self.stage.writer, self.column
@@ -472,11 +394,7 @@ class Product:
             terms += rows.final_terms(self.pitch)
         index = sum_of(terms)
         found: dict[Node, Node] = {n: p.load(index) for n, p in self.sums.items()}
-        stores: list[Store] = []
-        for store in stage.kernel.stores:
-            parts = substitute(store.expressions, found)
-            valid = parts[2] if store.valid is not None else None
-            stores.append(Store(store.buffer, parts[0], parts[1], valid))
+        stores = replaced_stores(stage.kernel.stores, found)
         widest = max(store.value.dtype.itemsize for store in stores)
         lanes = min(stage.target.vector_bytes // widest, self.lanes)
         if column is not self.column_cut.split:

@@ -23,6 +23,7 @@ from ftrace.devices.llvm.product import Product
 from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Chooser
+from ftrace.devices.llvm.turned import Turned, find_turned, render_turned
 from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import Kernel, axis_of
@@ -54,7 +55,10 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     facts = Facts([*roots, *kernel.axes])
     plan = find_contraction(kernel, block, facts)
     if plan is not None and is_worthwhile(plan, facts, target):
-        return _render_contraction(kernel, plan, facts, target, name)
+        return _render_staged(kernel, facts, target, name, plan)
+    turned = find_turned(kernel, facts)
+    if turned is not None:
+        return _render_staged(kernel, facts, target, name, turned)
     tiling = Chooser(kernel, block, facts, target).choose()
     writer = Writer()
     values = Values(writer, facts, target, kernel.buffers)
@@ -64,19 +68,28 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
         units = nest.parallel()
     else:
         nest.block(block)
-    grain = -(-_WORTH_A_THREAD * units // tiling.operations)
+    worth = max(_WORTH_A_THREAD, 8 * tiling.setup_operations)
+    grain = -(-worth * units // tiling.operations)
     return Rendered(_module(writer, target, name), units, max(grain, 1))
 
 
-def _render_contraction(
-    kernel: Kernel, plan: Contraction, facts: Facts, target: Target, name: str
+def _render_staged(
+    kernel: Kernel, facts: Facts, target: Target, name: str, plan: Contraction | Turned
 ) -> Rendered:
+    """A kernel that runs block by block, in parts."""
     writer = Writer()
     values = Values(writer, facts, target, kernel.buffers)
     stage = Stage(kernel, target, facts, values)
-    units = Product(plan, stage).emit()
-    ranges = [*kernel.axes, *plan.ranges]
-    operations = 2 * prod(axis_of(r).size for r in ranges)
+    nodes = kernel.nodes
+    if isinstance(plan, Contraction):
+        units = Product(plan, stage).emit()
+        ranges = [*kernel.axes, *plan.ranges]
+        each = 2
+    else:
+        units = render_turned(plan, stage)
+        ranges = [*kernel.axes]
+        each = len(nodes)
+    operations = each * prod(axis_of(r).size for r in ranges)
     grain = max(-(-_WORTH_A_THREAD * units // operations), 1)
     return Rendered(_module(writer, target, name), units, grain)
 

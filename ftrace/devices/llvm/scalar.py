@@ -7,7 +7,7 @@ outside of an integer's range saturate. There are no fast-math flags.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ftrace.devices.llvm.target import Target
@@ -51,6 +51,16 @@ _INTRINSICS = {
     "round": "rint",
     "sqrt": "sqrt",
 }
+
+
+def operations_of(target: Target) -> frozenset[str]:
+    """Names of the elementwise operations that the code for a target can have."""
+    names = {name for name, _ in _INSTRUCTIONS} | {*_ROWS, *_INTRINSICS}
+    names |= {"select", "cast", "bitcast"}
+    lacking = {"fma"} if not target.fma else set[str]()
+    if not target.scale:
+        lacking.add("ldexp")
+    return frozenset(names - lacking)
 
 
 class Operations:
@@ -105,7 +115,7 @@ class Operations:
         places = f"<{t.lanes} x i32> zeroinitializer"
         return self.pure(f"shufflevector {t} {one}, {t} poison, {places}", one)
 
-    def shuffle(self, t: Type, a: str, b: str, places: list[int]) -> str:
+    def shuffle(self, t: Type, a: str, b: str, places: Sequence[int]) -> str:
         """The lanes `places` of `a` and `b` put together."""
         lanes = ", ".join(f"i32 {p}" for p in places)
         return self.pure(
@@ -114,6 +124,30 @@ class Operations:
 
     def reverse(self, t: Type, a: str) -> str:
         return self.shuffle(t, a, "poison", list(range(t.lanes))[::-1])
+
+    def pick(self, t: Type, parts: Sequence[str], step: int, first: int) -> str:
+        """Every `step`-th element of vectors side by side, from `first` on."""
+        lanes = t.lanes
+        found = parts[0]
+        for n, part in enumerate(parts):
+            places: list[int] = []
+            for lane in range(lanes):
+                where = first + step * lane
+                if where // lanes == n:
+                    places.append((lanes if n else 0) + where % lanes)
+                else:
+                    places.append(lane)
+            found = self.shuffle(t, found, part if n else "poison", places)
+        return found
+
+    def interleave(self, t: Type, a: str, b: str) -> tuple[str, str]:
+        """a0 b0 a1 b1 …, as two vectors."""
+        lanes = t.lanes
+        places = [lane // 2 + lanes * (lane % 2) for lane in range(2 * lanes)]
+        return (
+            self.shuffle(t, a, b, places[:lanes]),
+            self.shuffle(t, a, b, places[lanes:]),
+        )
 
     def cast(self, a: str, source: Type, target: Type) -> str:
         """Converts values as the primitive `cast` does."""
@@ -269,6 +303,42 @@ def _remainder(o: Operations, t: Type, a: str, b: str) -> str:
 @_define("fma")
 def _multiply_add(o: Operations, t: Type, a: str, b: str, c: str) -> str:
     return o.call("fma", t, a, b, c)
+
+
+@_define("ldexp")
+def _scale(o: Operations, t: Type, a: str, n: str) -> str:
+    """a·2ⁿ by AVX-512's instruction, which works on 128, 256 or 512 bits."""
+    if not t.lanes:
+        wide = t.with_lanes(128 // t.bits)
+        whole = _scale(o, wide, o.splat(a, wide), o.splat(n, wide))
+        return o.pure(f"extractelement {wide} {whole}, i32 0", whole)
+    width = t.lanes * t.bits
+    if width < 128 or width > 512:
+        return _scale_otherwise(o, t, a, n)
+    kind = "ps" if t.bits == 32 else "pd"
+    mask = f"i{max(t.lanes, 8)}"
+    name = f"@llvm.x86.avx512.mask.scalef.{kind}.{width}"
+    rounding = ", i32" if width == 512 else ""
+    o.writer.declare(f"declare {t} {name}({t}, {t}, {t}, {mask}{rounding})")
+    last = ", i32 4" if width == 512 else ""
+    return o.pure(f"call {t} {name}({t} {a}, {t} {n}, {t} {a}, {mask} -1{last})", a, n)
+
+
+def _scale_otherwise(o: Operations, t: Type, a: str, n: str) -> str:
+    """Half by half where it is too wide, with idle lanes where it is too narrow."""
+    lanes = t.lanes
+    if lanes * t.bits > 512:
+        half = t.with_lanes(lanes // 2)
+        parts: list[str] = []
+        for first in (0, lanes // 2):
+            places = range(first, first + lanes // 2)
+            x, y = (o.shuffle(t, v, "poison", places) for v in (a, n))
+            parts.append(_scale(o, half, x, y))
+        return o.shuffle(half, *parts, range(lanes))
+    wide = t.with_lanes(128 // t.bits)
+    places = [lane % lanes for lane in range(wide.lanes)]
+    x, y = (o.shuffle(t, v, "poison", places) for v in (a, n))
+    return o.shuffle(wide, _scale(o, wide, x, y), "poison", range(lanes))
 
 
 @_define("mul_zero")

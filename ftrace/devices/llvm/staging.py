@@ -30,12 +30,12 @@ from ftrace.lower.kernel import (
     param,
 )
 from ftrace.lower.place import place
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.source import const
 
 #: Scratch beyond this is taken from the heap: a thread may have a small stack.
-_STACK = 64 << 10
+_STACK = 96 << 10
 #: Ranges that name where blocks begin are numbered from here.
 _FIRST_NUMBER = 1 << 20
 
@@ -47,10 +47,22 @@ def sum_of(terms: Sequence[Node]) -> Node:
     return total
 
 
+def replaced_stores(
+    stores: Sequence[Store], found: dict[Node, Node]
+) -> list[Store]:
+    """The stores over other expressions."""
+    result: list[Store] = []
+    for store in stores:
+        index, value, *valid = substitute(store.expressions, found)
+        result.append(Store(store.buffer, index, value, valid[0] if valid else None))
+    return result
+
+
 @dataclass(eq=False)
 class Panel:
-    """Scratch memory: rows of `pitch` elements."""
+    """Scratch memory of a stage: rows of `pitch` elements; a buffer to its parts."""
 
+    stage: Stage
     number: int
     dtype: np.dtype[Any]
     rows: int
@@ -99,7 +111,7 @@ class Stage:
     def new_panel(self, dtype: np.dtype[Any], rows: int, pitch: int) -> Panel:
         number = len(self.kernel.buffers) + self._buffers
         self._buffers += 1
-        panel = Panel(number, dtype, rows, pitch)
+        panel = Panel(self, number, dtype, rows, pitch)
         # Vectors at the end of a row may reach beyond the last one.
         nbytes = panel.size * dtype.itemsize + 2 * self.target.vector_bytes
         self.values.add_buffer(number, self._allocate(nbytes), panel.size)

@@ -24,6 +24,7 @@ class Target:
       half: converts float16 in hardware.
       native_maximum: has a maximum where NaN wins.
       masked: masks of loads and stores cost nothing.
+      scale: multiplies by powers of two given as floats (AVX-512's scalef).
       l1, l2: bytes of the caches of one core.
       l3: bytes of the last cache.
       cores: how many threads can run.
@@ -38,6 +39,7 @@ class Target:
     half: bool
     native_maximum: bool
     masked: bool
+    scale: bool
     l1: int = 32 << 10
     l2: int = 512 << 10
     l3: int = 8 << 20
@@ -67,6 +69,7 @@ class Target:
             half=arm or "f16c" in names,
             native_maximum=arm,
             masked=wide,
+            scale=wide,
             l1=l1, l2=l2, l3=l3, cores=cores,
         )  # fmt: skip
 

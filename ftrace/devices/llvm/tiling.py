@@ -101,12 +101,16 @@ class Tiling:
       parallel: the loops, outermost first, whose iterations are the units.
       chunk: tiles of the last parallel loop that make a unit.
       operations: of the whole kernel, element by element.
+      setup: reduces that come before the parallel loops, in every thread.
+      setup_operations: what they cost.
     """
 
     steps: dict[Node, Steps] = field(default_factory=dict[Node, Steps])
     parallel: list[Loop] = field(default_factory=list[Loop])
     chunk: int = 1
     operations: int = 1
+    setup: list[ReduceLoop] = field(default_factory=list[ReduceLoop])
+    setup_operations: int = 0
 
     def of(self, node: Node) -> Steps:
         return self.steps.get(node, _ONE_BY_ONE)
@@ -126,6 +130,8 @@ _ACROSS = 8.0
 #: Operations worth a unit of the parallel domain, and units beyond which more are idle.
 _UNIT = 16_000
 _UNITS = 256
+#: The work in a call is so many times what each call has to repeat.
+_REPEATED = 16
 
 
 class Chooser:
@@ -254,7 +260,9 @@ class Chooser:
         stride = self.facts.stride(index, *active)
         if stride in (0, 1):
             return 1.0
-        return 2.0 if stride == -1 else 2.0 + active[1]
+        if stride in (-1, 2, 3, 4):
+            return max(2.0, 1.5 * stride)
+        return 2.0 + active[1]
 
     def _store_cost(self, store: Store, active: Vector | None) -> float:
         if active is None or not any(
@@ -262,7 +270,9 @@ class Chooser:
         ):
             return 1.0
         stride = self.facts.stride(store.index, *active)
-        return 1.5 if stride in (1, -1) else 2.0 + 1.5 * active[1]
+        if stride in (1, -1, 2):  # a store of stride 2 is mostly one of a pair
+            return 1.5
+        return 2.0 + 1.5 * active[1]
 
     def _operations(self, block: Sequence[Statement], trips: int) -> float:
         """Element by element, without vectors."""
@@ -362,9 +372,22 @@ class Chooser:
 
     # Units of work.
 
+    def _after_setup(self, tiling: Tiling) -> Sequence[Statement]:
+        """The outermost block without reduces that every thread may repeat.
+
+        They depend on no axis, and are brief beside the rest.
+        """
+        first = [s for s in self.top if isinstance(s, ReduceLoop)]
+        cost = int(self._operations(first, 1))
+        if not first or _REPEATED * cost > tiling.operations:
+            return self.top
+        tiling.setup = first
+        tiling.setup_operations = cost
+        return [s for s in self.top if not isinstance(s, ReduceLoop)]
+
     def _share(self, tiling: Tiling) -> None:
         """Which loops the threads share, and how much of them makes a unit."""
-        block: Sequence[Statement] = self.top
+        block = self._after_setup(tiling)
         outer = 1
         while True:
             inner = [s for s in block if not isinstance(s, Let)]

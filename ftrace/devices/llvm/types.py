@@ -63,6 +63,11 @@ class Type:
     def zero(self) -> str:
         return "zeroinitializer" if self.lanes else self.constant(0)
 
+    @property
+    def bytes(self) -> int:
+        """Of an element in memory."""
+        return max(self.bits // 8, 1)
+
     def __str__(self) -> str:
         return self.text
 
@@ -98,6 +103,11 @@ def index_type(lanes: int, narrow: bool) -> Type:
 
 def mask_type(lanes: int) -> Type:
     return _make("i1", lanes, "b", 1)
+
+
+def first_lanes(lanes: int, count: int) -> str:
+    """A mask with the first `count` lanes on."""
+    return mask_type(lanes).lanewise([lane < count for lane in range(lanes)])
 
 
 def byte_type(lanes: int) -> Type:

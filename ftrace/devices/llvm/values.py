@@ -17,7 +17,7 @@ from ftrace.devices.llvm.facts import Affine, Facts
 from ftrace.devices.llvm.access import Access, Term
 from ftrace.devices.llvm.scalar import COMPARISONS, Operations, and_masks
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.types import Type, index_type, mask_type
+from ftrace.devices.llvm.types import Type, first_lanes, index_type, mask_type
 from ftrace.devices.llvm.writer import Level, Writer
 from ftrace.lower.kernel import (
     INDEX,
@@ -26,6 +26,7 @@ from ftrace.lower.kernel import (
     load_p,
     range_p,
 )
+from ftrace.lower.math.term import RARE, RELAXED
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives.source import const_p
 
@@ -179,7 +180,12 @@ class Values:
     def put(self, node: Node, at: At, text: str) -> None:
         """Makes `text` the value of a node, as long as its ranges stay open."""
         slots, level = self._home(node)
-        self._known[node, False, tuple([at[s] for s in slots])] = (text, level)
+        self._known[node, False, tuple([at[s] for s in slots])] = (text, self._kept(level))
+
+    def _kept(self, home: Level) -> Level:
+        """How long a value is known: what a branch computes only within it."""
+        anchor = self.writer.anchor
+        return anchor if anchor is not None and anchor.depth > home.depth else home
 
     def _get(self, node: Node, first: bool, at: At) -> str | None:
         slots, _ = self._home(node)
@@ -203,7 +209,8 @@ class Values:
                 continue
             slots, level = self._home(n)
             text = self._emit(n, z, at)
-            self._known[n, z, tuple([at[s] for s in slots])] = (text, level)
+            key = n, z, tuple([at[s] for s in slots])
+            self._known[key] = (text, self._kept(level))
             pending.pop()
         found = self._get(node, first, at)
         assert found is not None
@@ -232,7 +239,33 @@ class Values:
                 return self._first(node.src)
             if self.varies(node):
                 return [(node, True)]
+        if node.arg == RARE and self.varies(node):
+            rare = self._rare(node)
+            return [(s, False) for s in (node.src[0], *[n.src[2] for n in rare])]
         return [(s, first) for s in node.src]
+
+    def _rare(self, node: Node) -> list[Node]:
+        """The selects that take something rare under the same condition."""
+        home = self._home(node)
+        return [n for n in self.facts.rare[node.src[0]] if self._home(n) == home]
+
+    def _branch(self, node: Node, at: At) -> str:
+        """Computes what is rare where a lane takes it."""
+        writer, rare, lanes = self.writer, self._rare(node), self.lanes
+        condition = self._wide(node.src[0], lanes, at)
+        usual = [self._wide(n.src[2], lanes, at) for n in rare]
+        bits = writer.pure(f"bitcast <{lanes} x i1> {condition} to i{lanes}", condition)
+        taken = writer.pure(f"icmp ne i{lanes} {bits}, 0", bits)
+        branch = writer.open_branch()
+        results: list[tuple[str, str, str]] = []
+        for n, other in zip(rare, usual, strict=True):
+            t = self.type_of(n)
+            value = self._wide(n.src[1], lanes, at)
+            results.append((t.text, self.ops.select(condition, t, value, other), other))
+        found = writer.close_branch(branch, taken, results)
+        for n, text in zip(rare, found, strict=True):
+            self.put(n, at, text)
+        return found[rare.index(node)]
 
     def _emit(self, node: Node, first: bool, at: At) -> str:
         op = node.op
@@ -240,6 +273,8 @@ class Values:
             return Type.of(node.dtype, 0).constant(constant_value(node))
         if op is load_p:
             return self._load(node, at)
+        if node.arg == RARE and self.varies(node):
+            return self._branch(node, at)
         form = self.facts.affine.get(node)
         if form is not None:
             if first or not self.varies(node):
@@ -322,6 +357,9 @@ class Values:
         if name == "select":
             condition, a, b = texts
             return self.ops.select(condition, t, a, b)
+        if node.arg == RELAXED and not self.ops.target.fma:
+            a, b, c = texts
+            return self.ops.apply("add", t, self.ops.apply("mul", t, a, b), c)
         result = self.ops.apply(name, t, *texts)
         if node.dtype is INDEX and name not in COMPARISONS and lanes:
             own = self.type_of(node)
@@ -396,12 +434,44 @@ class Values:
             else:
                 found = access.load_masked(t, p, mask, fixed)
             return self.ops.reverse(t, found) if stride < 0 else found
+        if stride in (2, 3, 4) and valid is None:
+            found = self._window(node, t, stride, at)
+            if found is not None:
+                return found
         p, offsets, offset_type = self._scattered(index, base, size, number, at)
         if uniform is not None:
             mask = and_masks(
                 self.ops, t.lanes, self.ops.splat(uniform, mask_type(t.lanes)), mask
             )
         return access.gather(t, p, offsets, offset_type, mask, fixed)
+
+    def _window(self, node: Node, t: Type, stride: int, at: At) -> str | None:
+        """Every `stride`-th element of vectors side by side, where all may be read."""
+        buffer, index = node.src
+        form = self.facts.affine[index]
+        bounds = self.facts.interval[index]
+        number, v = buffer.arg, self.vector
+        assert isinstance(number, int)
+        assert v is not None
+        phase = form.constant % stride
+        last = stride - 1 - phase
+        if bounds is None or bounds[0] < phase or bounds[1] + last >= self._sizes[number]:
+            return None
+        masked = self.mask(at) is not None
+        terms, constant = self.terms(form.shifted(-phase), at)
+        parts: list[str] = []
+        for n in range(stride):
+            place = constant + n * t.lanes
+            p = self.access.pointer(self.buffer(number), terms, place, t.bytes)
+            existing = stride * v.existing - n * t.lanes
+            if not masked or existing >= t.lanes:
+                parts.append(self.access.load(t, p, number in self._fixed))
+            elif existing > 0:
+                mask = first_lanes(t.lanes, existing)
+                parts.append(self.access.load_masked(t, p, mask, number in self._fixed))
+            else:
+                parts.append(t.zero)
+        return self.ops.pick(t, parts, stride, phase)
 
     def _scattered(
         self, index: Node, base: str, size: int, number: int, at: At
@@ -477,6 +547,34 @@ class Values:
             old = self.access.gather(t, p, index, kind, mask, True)
             value = self.ops.apply(store.combine, t, old, value)
         self.access.scatter(t, value, p, index, kind, mask)
+
+    def may_pair(self, first: Store, second: Store) -> bool:
+        """Do two stores fill places side by side, so that together they are whole?"""
+        if first.buffer != second.buffer or first.combine or second.combine:
+            return False
+        if first.valid is not None or second.valid is not None:
+            return False
+        a, b = self.facts.affine[first.index], self.facts.affine[second.index]
+        if b.constant != a.constant + 1 or a.terms != b.terms:
+            return False
+        return self.vector is not None and self._stride(first.index) == 2
+
+    def store_pair(self, first: Store, second: Store, at: At) -> None:
+        """One copy of two stores that `may_pair`: their values in turn."""
+        v = self.vector
+        assert v is not None
+        t = Type.of(first.value.dtype, v.lanes)
+        a, b = (self.plain(s.value, v.lanes, at) for s in (first, second))
+        terms, constant = self.terms(self.facts.affine[first.index], at)
+        base, masked = self.buffer(first.buffer), self.mask(at) is not None
+        for n, value in enumerate(self.ops.interleave(t, a, b)):
+            p = self.access.pointer(base, terms, constant + n * v.lanes, t.bytes)
+            existing = 2 * v.existing - n * v.lanes
+            if not masked or existing >= v.lanes:
+                self.access.store(t, value, p)
+            elif existing > 0:
+                mask = first_lanes(v.lanes, existing)
+                self.access.store_masked(t, value, p, mask)
 
     def _scattered_store(
         self, store: Store, base: str, size: int, at: At

@@ -53,12 +53,27 @@ class OpenLoop:
     guarded: bool
 
 
+@dataclass(eq=False)
+class Branch:
+    """A branch that is being written, and the one around it."""
+
+    level: Level
+    anchor: Level | None
+
+
 class Writer:
-    """Writes one function; see the module."""
+    """Writes one function; see the module.
+
+    Attributes:
+      stack: the levels that are open.
+      depth_of: the level at which a value exists; constants are not in it.
+      anchor: the innermost branch: nothing is moved out of it.
+    """
 
     def __init__(self) -> None:
         self.stack = [Level(0, "entry", "entry")]
         self.depth_of: dict[str, int] = {}
+        self.anchor: Level | None = None
         self.declared: dict[str, None] = {}
         self._count = 0
 
@@ -87,6 +102,10 @@ class Writer:
                 depth = found
         level = self.stack[depth]
         name = level.known.get(text)
+        anchor = self.anchor
+        if name is None and anchor is not None and depth < anchor.depth:
+            level, depth = anchor, anchor.depth
+            name = level.known.get(text)
         if name is None:
             self._count += 1
             name = f"%v{self._count}"
@@ -128,26 +147,47 @@ class Writer:
             if self.depth_of.get(result, 0) > outer.depth:
                 self.depth_of[result] = outer.depth
 
-    def open_branch(self) -> Level:
-        """A level that runs only under the condition given when it closes."""
+    def open_branch(self) -> Branch:
+        """A level that runs under a condition only, and keeps all that it computes."""
         self._count += 1
         label = f"then{self._count}"
         level = Level(self.stack[-1].depth + 1, label, label)
+        branch = Branch(level, self.anchor)
         self.stack.append(level)
-        return level
+        self.anchor = level
+        return branch
 
-    def close_branch(self, condition: str) -> None:
-        """Nothing comes out of the branch but what it stored."""
+    def close_branch(
+        self, branch: Branch, condition: str, results: Sequence[tuple[str, str, str]]
+    ) -> list[str]:
+        """The values after the branch.
+
+        Args:
+          condition: runs it.
+          results: the type, the value from the branch, and the value without it.
+        """
         level = self._pop()
+        self.anchor = branch.anchor
         outer = self.stack[-1]
         self._count += 1
-        after = f"join{self._count}"
-        outer.lines.append(f"  br i1 {condition}, label %{level.first}, label %{after}")
-        outer.lines.append(f"{level.first}:")
-        outer.lines.extend(level.lines)
-        outer.lines.append(f"  br label %{after}")
-        outer.lines.append(f"{after}:")
+        before, after, lines = outer.label, f"join{self._count}", outer.lines
+        lines.append(f"  br i1 {condition}, label %{level.first}, label %{after}")
+        lines.append(f"{level.first}:")
+        lines.extend(level.lines)
+        lines.append(f"  br label %{after}")
+        lines.append(f"{after}:")
+        found: list[str] = []
+        for kind, inside, outside in results:
+            self._count += 1
+            name = f"%v{self._count}"
+            lines.append(
+                f"  {name} = phi {kind} [{inside}, %{level.label}], "
+                f"[{outside}, %{before}]"
+            )
+            self.depth_of[name] = outer.depth
+            found.append(name)
         outer.label = after
+        return found
 
     def open_loop(
         self,

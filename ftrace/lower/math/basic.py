@@ -66,9 +66,9 @@ def nextafter(x: Term, y: Term) -> Term:
     # Toward zero from the least number the sign stays.
     negative = select(eq(magnitude, 0), aim < 0, bits < 0)
     moved = select(step < 0, -step, step) | select(negative, number(sign_bit, bits), 0)
-    result = bitcast(select(eq(place, aim), toward, moved), x.dtype)
-    unordered = _is_nan(magnitude, x.dtype), _is_nan(target, x.dtype)
-    return select(unordered[0], x, select(unordered[1], y, result))
+    result = select(eq(place, aim), toward, moved)
+    result = select(_is_nan(target, x.dtype), toward, result)
+    return bitcast(select(_is_nan(magnitude, x.dtype), bits, result), x.dtype)
 
 
 def _is_nan(magnitude: Term, dtype: np.dtype[Any]) -> Term:

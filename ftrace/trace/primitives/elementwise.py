@@ -116,8 +116,8 @@ def _to_bool(aval: ShapedArray) -> np.dtype[Any]:
     return dtypes.bool_
 
 
-def _compare(name: str, kinds: str, numpy: Ufunc) -> Primitive:
-    return _elementwise(name, "compare", kinds, numpy, (), _to_bool)
+def _compare(name: str, kinds: str, numpy: Ufunc, doc: str) -> Primitive:
+    return _elementwise(name, "compare", kinds, numpy, (), _to_bool, doc=doc)
 
 
 # Multiplication, and what makes zero win.
@@ -444,7 +444,7 @@ def _atan2_norm(y: Node, x: Node) -> Node:
 
 atan2 = _binary(
     "atan2", "f", np.arctan2, lambda y, x, z: div(x, _atan2_norm(y, x)),
-    lambda y, x, z: neg(div(y, _atan2_norm(y, x))), doc="the angle of (x, y)",
+    lambda y, x, z: neg(div(y, _atan2_norm(y, x))), doc="the angle of the point (y, x)",
 )  # fmt: skip
 
 # Special functions.
@@ -509,12 +509,12 @@ make_complex = _binary(
 
 # Comparisons.
 
-eq = _compare("eq", "biufc", np.equal)
-ne = _compare("ne", "biufc", np.not_equal)
-lt = _compare("lt", "biuf", np.less)
-le = _compare("le", "biuf", np.less_equal)
-gt = _compare("gt", "biuf", np.greater)
-ge = _compare("ge", "biuf", np.greater_equal)
+eq = _compare("eq", "biufc", np.equal, "x = y")
+ne = _compare("ne", "biufc", np.not_equal, "x ≠ y")
+lt = _compare("lt", "biuf", np.less, "x < y")
+le = _compare("le", "biuf", np.less_equal, "x ≤ y")
+gt = _compare("gt", "biuf", np.greater, "x > y")
+ge = _compare("ge", "biuf", np.greater_equal, "x ≥ y")
 is_finite = _unary(
     "is_finite", "fc", np.isfinite, result=_to_bool, doc="neither infinite nor NaN"
 )

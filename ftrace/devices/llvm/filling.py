@@ -1,0 +1,99 @@
+"""Filling a panel: an expression evaluated over two blocks, in whole vectors.
+
+Where the expression's loads are contiguous along another range than the panel is, it
+is evaluated along that range, and squares of registers are turned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ftrace.devices.llvm.blocks import Block
+from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.staging import Panel, sum_of
+from ftrace.devices.llvm.tiling import Steps
+from ftrace.lower.kernel import Store, axis_of, load_p
+from ftrace.trace.graph import Node, toposort
+
+
+def fill_panel(
+    panel: Panel,
+    node: Node,
+    minor: Node,
+    major: Block,
+    inside: Block,
+    summed: Block,
+    lanes: int,
+) -> None:
+    """Evaluates `node` for two blocks, into a panel.
+
+    Args:
+      minor: the range along which the panel is contiguous.
+      major: its position is the row of the panel.
+      inside: its position is the column.
+      summed: that of the two of which only those ranges count that the node has.
+      lanes: of a vector at most.
+    """
+    stage = panel.stage
+    facts = stage.facts
+    terms: list[Node] = []
+    ranges: list[Node] = []
+    for block, weight in ((major, panel.pitch), (inside, 1)):
+        few = node if block is summed else None
+        terms += block.terms(weight, few)
+        ranges += [r for r in block.cut.within if few is None or r in facts.free[few]]
+    index = sum_of(terms)
+    vector = _vector_of(node, ranges, minor, (major, inside), lanes, facts)
+    width = _lanes_of(node, vector, (major, inside), lanes)
+    store = Store(panel.number, index, node)
+    steps = {vector: Steps(width)}
+    if vector is not minor:
+        steps[minor] = Steps(0, width, False)
+    spans = major.spans(steps) | inside.spans(steps)
+    spans = {r: span for r, span in spans.items() if r in ranges}
+    if vector is minor:
+        stage.run(ranges, [store], steps, spans)
+        return
+    others = [r for r in ranges if r is not vector and r is not minor]
+    stage.turn([*others, vector, minor], store, steps, spans)
+
+
+def _vector_of(
+    node: Node,
+    ranges: Sequence[Node],
+    minor: Node,
+    blocks: Sequence[Block],
+    lanes: int,
+    facts: Facts,
+) -> Node:
+    """The range along which an expression is best evaluated."""
+    loads = [n for n in toposort([node]) if n.op is load_p]
+    best, least = minor, float("inf")
+    for r in ranges:
+        width, size = _lanes_of(node, r, blocks, lanes), axis_of(r).size
+        sizes = [b.cut.size for b in blocks if b.cut.split in (r, minor)]
+        if r is not minor and any(s % width for s in sizes):
+            continue
+        cost = 1.0
+        for n in loads:
+            if r in facts.free[n]:
+                stride = facts.stride(n.src[1], r, width)
+                cost += 1 if stride in (-1, 0, 1) else 2 + width
+        if r is not minor:  # turning: shuffles, and a store per lane
+            copies = min(width, axis_of(minor).size)
+            cost += width * (width.bit_length() / 2 + 1) / copies
+        cost *= -(-size // width) / size
+        if cost < least:
+            best, least = r, cost
+    return best
+
+
+def _lanes_of(node: Node, r: Node, blocks: Sequence[Block], lanes: int) -> int:
+    """How many elements of an expression make a vector along a range."""
+    target = blocks[0].stage.target
+    loads = [n.dtype.itemsize for n in toposort([node]) if n.op is load_p]
+    found = min(target.vector_bytes // max([node.dtype.itemsize, *loads]), lanes)
+    if all(b.cut.split is not r for b in blocks):
+        while found >= 2 * axis_of(r).size and found > 1:
+            found //= 2
+    return found

@@ -1,0 +1,116 @@
+"""Elementwise kernels that read some operands the other way round.
+
+    out[i, j] = f(x[i, j], y[j, i])
+
+Along j the elements of y lie far apart, so that each would come from another line of
+the cache. Such a load is turned, square by square, into a panel that the rest of the
+kernel reads along j.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ftrace.devices.llvm.blocks import Block, Cut
+from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.filling import fill_panel
+from ftrace.devices.llvm.nest import digits
+from ftrace.devices.llvm.staging import Stage, replaced_stores, sum_of
+from ftrace.devices.llvm.tiling import Steps
+from ftrace.lower.kernel import Kernel, axis_of, load_p, reduce_p
+from ftrace.trace.graph import Node
+
+#: Vectors along each side of a block: 64 KB of 4-byte elements where they have 64 bytes.
+SIDE = 8
+#: Shorter axes are not worth turning.
+_LEAST = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Turned:
+    """How a kernel has operands that are turned.
+
+    Attributes:
+      outer: the other axes.
+      row: the axis along which the operands are contiguous.
+      column: the axis along which the results are.
+      loads: the operands.
+    """
+
+    outer: tuple[Node, ...]
+    row: Node
+    column: Node
+    loads: tuple[Node, ...]
+
+
+def find_turned(kernel: Kernel, facts: Facts) -> Turned | None:
+    """The kernel as one with turned operands, if it is one."""
+    nodes = kernel.nodes
+    if kernel.ordered or any(store.combine for store in kernel.stores):
+        return None
+    if any(n.op is reduce_p for n in nodes):
+        return None
+    wide = [a for a in kernel.axes if axis_of(a).size >= _LEAST]
+    columns = [a for a in wide if all(_step(s.index, a, facts) == 1 for s in kernel.stores)]
+    if not columns:
+        return None
+    column = columns[-1]
+    loads = [
+        n for n in nodes
+        if n.op is load_p and column in facts.free[n]
+        and _step(n.src[1], column, facts) not in (-1, 0, 1)
+    ]  # fmt: skip
+    for row in reversed(wide):
+        turned = [n for n in loads if _step(n.src[1], row, facts) == 1]
+        if row is not column and turned:
+            outer = tuple(a for a in kernel.axes if a is not row and a is not column)
+            return Turned(outer, row, column, tuple(turned))
+    return None
+
+
+def _step(index: Node, axis: Node, facts: Facts) -> int | None:
+    """The coefficient of an axis in an index; None if it is not linear in the axis."""
+    form = facts.affine[index]
+    if any(a is not axis and axis in facts.free[a] for a in form.terms):
+        return None
+    return form.terms.get(axis, 0)
+
+
+def render_turned(plan: Turned, stage: Stage) -> int:
+    """Emits the function; returns how many units it has."""
+    writer = stage.writer
+    items = [n.dtype.itemsize for n in plan.loads]
+    lanes = stage.target.vector_bytes // max(items)
+    cuts = [_cut(axis, SIDE * lanes) for axis in (plan.row, plan.column)]
+    pitch = -(-cuts[1].length // lanes) * lanes
+    panels = {n: stage.new_panel(n.dtype, cuts[0].length, pitch) for n in plan.loads}
+    unit = writer.open_loop("%begin", "%end", 1, guarded=True)
+    sizes = [*[axis_of(a).size for a in plan.outer], *[c.blocks for c in cuts]]
+    *places, row, column = digits(writer, unit.index, sizes)
+    opened = [stage.open(a, p) for a, p in zip(plan.outer, places, strict=True)]
+    rows, columns = Block(stage, cuts[0], row), Block(stage, cuts[1], column)
+    rows.open()
+    columns.open()
+    for node, panel in panels.items():
+        fill_panel(panel, node, plan.column, rows, columns, rows, lanes)
+    index = sum_of([*rows.terms(pitch), *columns.terms(1)])
+    found: dict[Node, Node] = {n: p.load(index) for n, p in panels.items()}
+    stores = replaced_stores(stage.kernel.stores, found)
+    widest = max(store.value.dtype.itemsize for store in stores)
+    steps = {plan.column: Steps(min(stage.target.vector_bytes // widest, lanes))}
+    spans = rows.spans(steps) | columns.spans(steps)
+    stage.run([plan.row, plan.column], stores, steps, spans)
+    columns.close()
+    rows.close()
+    for o in reversed(opened):
+        stage.close(o)
+    writer.close_loop(unit)
+    stage.release()
+    return prod(sizes)
+
+
+def _cut(axis: Node, side: int) -> Cut:
+    if axis_of(axis).size <= side:
+        return Cut((), None, 1, (axis,))
+    return Cut((), axis, side, ())

@@ -1,0 +1,162 @@
+"""The benchmarks run, compare results, and say what is wrong; nothing is timed here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import report
+from benchmarks.libraries import leaves, load_library, map_tree
+from benchmarks.machine import Machine
+from benchmarks.measure import DisagreementError, Outcome, compare, measure
+from benchmarks.options import parser
+from benchmarks.row import Row
+from benchmarks.rows import FAMILIES
+from benchmarks.run import run, select
+from benchmarks.timing import QUICK, Effort, in_turn
+
+ROWS = [row for family in FAMILIES for row in family.rows]
+
+
+def run_with(*arguments: str) -> int:
+    return run(parser().parse_args(list(arguments)))
+
+
+def test_two_rows_run_next_to_numpy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "figures.json"
+    status = run_with(
+        "--quick", "--peer", "numpy", "--json", str(file),
+        "--rows", "Rosenbrock|jitted call, 10 leaves",
+    )  # fmt: skip
+    text = capsys.readouterr().out
+    assert status == 0, text
+    assert "Hessian of Rosenbrock, 100" in text
+    assert "jitted call, 10 leaves" in text
+    assert "geometric mean" in text
+    rows = {row["name"]: row for row in json.loads(file.read_text())["rows"]}
+    assert rows["Hessian of Rosenbrock, 100"]["ratio"]["numpy"] > 0
+    assert rows["jitted call, 10 leaves"]["ratio"]["numpy"] is None
+
+
+def test_the_table_has_every_family_and_enough_rows() -> None:
+    assert len({row.title for row in ROWS}) == len(ROWS) >= 60
+    assert sum(row.serves("jax") for row in ROWS) >= 60
+    assert sum(row.serves("torch") for row in ROWS) >= 15
+    assert sum(row.serves("numpy") for row in ROWS) >= 10
+    assert select("^contraction/matmul")
+    assert not select("no such row")
+
+
+def test_a_missing_peer_is_a_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setitem(sys.modules, "jax", None)
+    assert run_with("--peer", "jax", "--rows", "Rosenbrock") == 2
+    assert "the peer 'jax' cannot be imported" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rows", "no such row"], "no row matches 'no such row'; --list"),
+        (["--rows", "("], "is no regular expression"),
+        (["--rows", "Rosenbrock", "--json", "no/such/folder"], "folder does not exist"),
+    ],
+)
+def test_bad_arguments_are_messages(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_with(*arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_results_that_differ_are_reported() -> None:
+    row = Row("test", "differs", lambda: (np.ones(3, np.float32),), lambda _: np.sum)
+    row.jit = False
+    row.peers["numpy"] = lambda _: lambda x: x.sum() + 1
+    libraries = [load_library("ftrace"), load_library("numpy")]
+    outcome = measure(row, libraries, QUICK)
+    assert "differs from ftrace's by" in outcome.problems["numpy"]
+    assert outcome.ratio("numpy") is None
+
+
+def test_a_row_that_fails_does_not_end_the_run() -> None:
+    def fails(_: Any) -> Any:
+        raise KeyError("mine")
+
+    outcome = measure(
+        Row("test", "fails", build=fails), [load_library("ftrace")], QUICK
+    )
+    assert outcome.problems == {"ftrace": "KeyError: 'mine'"}
+    assert outcome.seconds() is None
+
+
+def test_compare_looks_at_number_shape_and_value() -> None:
+    one = np.ones(3)
+    compare([one, one[:0]], [one * 1.0001, one[:0]], 1e-3)
+    for found, match in (
+        ([], "0 results"),
+        ([np.ones(4)], r"shape \(4,\)"),
+        ([one * 1.1], "differs from"),
+        ([one * np.nan], "differs from"),
+    ):
+        with pytest.raises(DisagreementError, match=match):
+            compare(found, [one], 1e-3)
+
+
+def test_libraries_take_turns() -> None:
+    calls: list[str] = []
+
+    def clock(name: str) -> Any:
+        def seconds() -> float:
+            calls.append(name)
+            return 1.0
+
+        return seconds
+
+    effort = Effort(rounds=3, least=3, seconds=0, budget=0)
+    measured = in_turn({"a": clock("a"), "b": clock("b")}, effort)
+    assert calls == ["a", "b", "b", "a", "a", "b"]
+    assert measured == {"a": [1.0] * 3, "b": [1.0] * 3}
+
+
+def test_trees_keep_their_structure() -> None:
+    tree = {"b": [1, (2, None)], "a": 3}
+    assert map_tree(lambda x: x + 1, tree) == {"b": [2, (3, None)], "a": 4}
+    assert list(leaves(tree)) == [3, 1, 2]
+
+
+@pytest.mark.parametrize("show", ["_show_plain", "_show_rich"])
+def test_the_report_shows_ratios_and_rates(
+    show: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if show == "_show_rich":
+        pytest.importorskip("rich")
+    else:
+        monkeypatch.setattr(report, "find_spec", lambda _: None)
+    fast, slow = Row("test", "fast", flops=1e9), Row("test", "slow")
+    outcomes = [
+        Outcome(fast, {"ftrace": [1e-3], "numpy": [4e-3]}),
+        Outcome(slow, {"ftrace": [2.0], "numpy": [0.5]}, {"jax": "it failed"}, 10**9),
+    ]
+    libraries = [load_library("ftrace"), load_library("numpy")]
+    report.Report(libraries, Machine(1e9, 2e12), outcomes, []).print()
+    text = capsys.readouterr().out
+    for part in (
+        "TEST", "4.00×", "0.25×", "1.00×", "1000.0 GFLOP/s", "0.5 GB/s", "50%",
+        "slower in 1 of 2 rows", "FAILED test/slow in jax: it failed",
+    ):  # fmt: skip
+        assert part in text
+
+
+def test_durations_have_three_digits() -> None:
+    shown = [report.duration(s) for s in (2.5, 0.0123, 1.234e-4, 4e-8, None)]
+    assert shown == ["2.5 s", "12.3 ms", "123 µs", "40 ns", "–"]
