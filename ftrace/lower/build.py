@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from ftrace import settings
 from ftrace.lower.index import (
     ALWAYS,
     ZERO,
@@ -71,6 +72,12 @@ _REDUCE_NAME = {
 }  # fmt: skip
 _IDENTITIES = ("copy", "stop_gradient")
 
+#: What `config.disabled_rules` can switch off here.
+DECISIONS = {
+    "split_ranges": "a range that is divided by a constant becomes two",
+    "merge_ranges": "neighbouring ranges that run on contiguously become one",
+}
+
 #: The sizes of the loops of a group of ranges: of the kernel (None) or of a reduce.
 Layout = dict[Any, Shape]
 
@@ -98,15 +105,16 @@ class BuiltKernel:
 
 def build_kernel(draft: Draft, plan: Schedule) -> BuiltKernel:
     """The kernel of a draft, over the ranges that leave the least arithmetic."""
+    disabled = settings.current().disabled_rules
     layout: Layout = {None: draft.shape}
     view = _View(draft, plan, layout)
-    for _ in range(8):
+    for _ in range(0 if "split_ranges" in disabled else 8):
         split = split_ranges(view)
         if split is None:
             break
         layout = layout | split
         view = _View(draft, plan, layout)
-    merged = merge_ranges(view)
+    merged = {} if "merge_ranges" in disabled else merge_ranges(view)
     if merged:
         view = _View(draft, plan, layout | merged)
     return view.build()

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
 
+from ftrace import settings
 from ftrace.lower.index import (
     ALWAYS,
     ZERO,
@@ -44,6 +45,17 @@ RECOMPUTE = 40  # operations that may be done again inside one kernel
 NESTED = 1 << 14  # elements of a reduce that may run inside another one
 KERNEL_LIMIT = 600  # operations in one kernel
 ROOTS = 8  # values that one kernel stores
+
+#: The decisions that `config.disabled_rules` can switch off, and what each one does.
+DECISIONS = {
+    "fuse_elementwise": "elementwise work is computed in the kernel that uses it",
+    "fuse_into_reduce": "elementwise work is computed in the reduce that it feeds",
+    "fuse_after_reduce": "a reduce stays in the kernel of the work after it",
+    "fuse_rows": "a reduce is computed once per row beside the work on that row",
+    "recompute_cheap": "cheap work is done again in each kernel that uses it",
+    "store_beside": "a kernel that computes a value for itself stores it for others",
+    "share_loops": "values over the same loops are stored by one kernel",
+}
 
 _COSTLY = frozenset(
     "exp exp2 expm1 log log2 log1p pow sin cos tan asin acos atan sinh cosh tanh asinh "
@@ -241,6 +253,8 @@ def schedule(outputs: Sequence[Node], forced: Iterable[Node] = ()) -> Schedule:
 class _Scheduler:
     def __init__(self, outputs: Sequence[Node], forced: frozenset[Node]) -> None:
         self.result = Schedule(list(outputs))
+        self.disabled = settings.current().disabled_rules
+        self.forced = forced
         self.must_store = forced | {n for n in outputs if not is_variable(n)}
         self.order = toposort(outputs)
         # For each value its contexts, with how often each computes it too much and
@@ -298,14 +312,29 @@ class _Scheduler:
         own = weight(node)
         if any(drafts[k].weight + own > KERNEL_LIMIT for k in kernels):
             return False
+        if not self._may_fuse(uses):
+            return False
         again = max(factor for factor, _ in uses.values()) > 1
         if again and (cost > CHEAP or any(self._in_product(c) for c in uses)):
             return False
         if len(kernels) > 1 and (
-            cost > CHEAP or len(kernels) > 4 or node in self.epilogue
+            cost > CHEAP
+            or len(kernels) > 4
+            or node in self.epilogue
+            or "recompute_cheap" in self.disabled
         ):
             return False
         return cost * (len(uses) - len(kernels)) <= RECOMPUTE
+
+    def _may_fuse(self, uses: dict[Context, Any]) -> bool:
+        """Are the decisions by which its users would compute it switched on?"""
+        if not self.disabled:
+            return True
+        inside = [any(a.reduced for a in ranges_of_all(c.indices)) for c in uses]
+        return not (
+            ("fuse_into_reduce" in self.disabled and any(inside))
+            or ("fuse_elementwise" in self.disabled and not all(inside))
+        )
 
     def _in_product(self, context: Context) -> bool:
         """Is it an operand of a contraction?"""
@@ -323,8 +352,10 @@ class _Scheduler:
             return False
         if prod(a.size for a in rows) != node.size:
             return False
+        whole = rows == set(draft.atoms)
+        if ("fuse_after_reduce" if whole else "fuse_rows") in self.disabled:
+            return False
         if is_contraction(node):
-            whole = rows == set(draft.atoms)
             return whole and draft.reduces == 0
         if draft.kind == "contract":
             return False
@@ -367,7 +398,12 @@ class _Scheduler:
         if node.op is scatter_p:
             self._store_scatter(node, uses)
             return
-        draft = self._kernel_that_has_it(node, uses) or self._kernel_alike(node, uses)
+        draft: Draft | None = None
+        free = node not in self.forced and self._may_fuse(uses)
+        if free and "store_beside" not in self.disabled:
+            draft = self._kernel_that_has_it(node, uses)
+        if draft is None and free and "share_loops" not in self.disabled:
+            draft = self._kernel_alike(node, uses)
         if draft is None:
             draft = self._new_draft(squeeze(node.shape))
         draft.roots.append(node)

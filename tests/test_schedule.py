@@ -1,0 +1,176 @@
+"""Every decision of the schedule: where it applies, where it must not, and switched off.
+
+Both programs of each row run on the interpreter with and without the decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace.errors import GraphError
+from ftrace.lower import lower, ordered_drafts
+from ftrace.lower.build import DECISIONS as BUILDING
+from ftrace.lower.index import (
+    bounds,
+    constant_index,
+    divide,
+    flatten_index,
+    range_index,
+    remainder,
+    unflatten_index,
+)
+from ftrace.lower.memory import Lifetime, plan_memory
+from ftrace.lower.schedule import DECISIONS, Draft, Schedule
+from ftrace.trace.evaluate import evaluate_graph
+from tests.test_programs import run_on
+
+X = np.linspace(-1, 1, 24 * 30, dtype=np.float32).reshape(24, 30)
+W = np.linspace(1, 2, 30 * 20, dtype=np.float32).reshape(30, 20)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A decision, and two functions of (X, W).
+
+    Attributes:
+      applies: takes more kernels, or other loops, without the decision.
+      spared: is the same with and without it.
+    """
+
+    applies: Any
+    spared: Any
+
+
+def centred(x: Any, w: Any) -> Any:
+    return x - fnp.mean(x, 1, keepdims=True)
+
+
+ROWS: dict[str, Row] = {
+    "fuse_elementwise": Row(lambda x, w: fnp.sin(x) * 2, lambda x, w: fnp.sum(x, 1)),
+    "fuse_into_reduce": Row(
+        lambda x, w: fnp.sum(fnp.exp(x), 1), lambda x, w: fnp.sum(x, 1)
+    ),
+    "fuse_after_reduce": Row(
+        lambda x, w: fnp.exp(fnp.sum(x, 1)), lambda x, w: fnp.exp(x)
+    ),
+    "fuse_rows": Row(centred, lambda x, w: fnp.exp(fnp.sum(x, 1))),
+    "recompute_cheap": Row(
+        lambda x, w: (fnp.sum(x + 1, 0), fnp.cumsum(x + 1, 1)[0]), lambda x, w: x + 1
+    ),
+    "store_beside": Row(
+        lambda x, w: ((y := fnp.exp(x)), fnp.sum(y, 0), y * 2), lambda x, w: fnp.exp(x)
+    ),
+    "share_loops": Row(lambda x, w: (fnp.exp(x), x + 1), lambda x, w: (x @ w, x * 2)),
+    "split_ranges": Row(
+        lambda x, w: w.T.reshape(-1) * fnp.arange(600.0),
+        lambda x, w: x.T + 1,
+    ),
+    "merge_ranges": Row(lambda x, w: x * 2, lambda x, w: x.T + x.T),
+}
+
+
+def program_of(f: Any) -> tuple[Any, Any]:
+    graph = ft.make_graph(f)(X, W)
+    return graph, lower(graph).program
+
+
+def shape_of(program: Any) -> list[tuple[int, ...]]:
+    """The loops of all kernels: what a decision changes."""
+    return [step.kernel.shape for step in program.kernels]
+
+
+def test_every_decision_has_a_row() -> None:
+    assert set(ROWS) == set(DECISIONS) | set(BUILDING)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_decision_applies_where_it_should_and_only_there(name: str) -> None:
+    row = ROWS[name]
+    for f, changes in ((row.applies, True), (row.spared, False)):
+        graph, program = program_of(f)
+        with ft.config(disabled_rules={name}):
+            _, other = program_of(f)
+            without = run_on("interpreter", graph, [X, W][: len(graph.inputs)])
+        if changes and name not in BUILDING:
+            assert len(other.kernels) > len(program.kernels)
+        elif changes:
+            assert shape_of(other) != shape_of(program)
+        else:
+            assert shape_of(other) == shape_of(program)
+        want = evaluate_graph(graph, *[X, W][: len(graph.inputs)])
+        for got, value in zip(without, want, strict=True):
+            np.testing.assert_allclose(got, value, rtol=1e-5, atol=1e-5)
+
+
+def test_a_kernel_with_too_many_buffers_is_split() -> None:
+    arrays = [np.full(10, i, np.float32) for i in range(20)]
+    graph = ft.make_graph(lambda xs: sum(fnp.sin(x) * i for i, x in enumerate(xs)))(arrays)
+    assert len(lower(graph).program.kernels) == 1
+    program = lower(graph, max_buffers=6).program
+    assert len(program.kernels) > 3
+    assert max(len(step.slots) for step in program.kernels) <= 6
+    (want,) = evaluate_graph(graph, *arrays)
+    (got,) = run_on("interpreter", graph, arrays)
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_kernels_that_wait_for_each_other_are_refused() -> None:
+    first, second = Draft(0, (4,)), Draft(1, (4,))
+    first.feeds.add(1)
+    second.feeds.add(0)
+    with pytest.raises(GraphError, match="wait for each other"):
+        ordered_drafts(Schedule([], [first, second]))
+
+
+def test_kernels_come_after_what_they_read() -> None:
+    def f(x: Any, w: Any) -> Any:
+        for _ in range(4):
+            x = fnp.tanh((x @ w) @ w.T) + fnp.sum(x, 0)
+        return x, fnp.max(x, 0)
+
+    _, program = program_of(f)
+    written = set(program.inputs)
+    for step in program.kernels:
+        outputs = [b.written for b in step.kernel.buffers]
+        reads = [s for s, out in zip(step.slots, outputs, strict=True) if not out]
+        assert written.issuperset(reads)
+        written |= {s for s, out in zip(step.slots, outputs, strict=True) if out}
+    assert written.issuperset(program.outputs)
+
+
+def test_index_arithmetic_is_simplified_by_bounds_and_divisibility() -> None:
+    i, j = range_index(0, 64), range_index(1, 8)
+    assert divide(i * 8 + j, 8) == i
+    assert remainder(i * 8 + j, 8) == j
+    assert divide(i, 8) * 8 + remainder(i, 8) == i
+    assert flatten_index(unflatten_index(i, (4, 2, 8)), (4, 2, 8)) == i
+    assert divide(divide(i, 4), 2) == divide(i, 8)
+    assert remainder(remainder(i, 16), 4) == remainder(i, 4)
+    assert bounds(i * 3 + j * -2 + 1) == (-13, 190)
+    assert divide(j + -8, 8) == constant_index(-1)
+
+
+def test_memory_of_values_that_live_at_the_same_time_does_not_overlap() -> None:
+    rng = np.random.default_rng(0)
+    lives = [
+        Lifetime(int(n), int(a), int(a + d))
+        for n, a, d in zip(
+            rng.integers(1, 5000, 200), rng.integers(0, 50, 200), rng.integers(0, 9, 200),
+            strict=True,
+        )
+    ]  # fmt: skip
+    plan = plan_memory(lives)
+    spans = [(o, o + v.nbytes, v) for o, v in zip(plan.offsets, lives, strict=True)]
+    for k, (start, end, life) in enumerate(spans):
+        assert start % 128 == 0
+        assert end <= plan.size
+        for other_start, other_end, other in spans[:k]:
+            alive = life.first <= other.last and other.first <= life.last
+            assert not alive or end <= other_start or other_end <= start
+    assert plan.size < sum(life.nbytes for life in lives) / 3
