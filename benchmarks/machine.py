@@ -8,6 +8,7 @@ past them, and chains of fused multiply-adds that stay in registers.
 from __future__ import annotations
 
 import ctypes
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,11 @@ class Machine:
         if other is None:
             return self
         return Machine(max(self.bandwidth, other.bandwidth), max(self.peak, other.peak))
+
+
+def load_average() -> float:
+    """How many other programs wanted to run in the last minute; 0 if unknown."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
 def measure_machine(repetitions: int = 20) -> Machine:

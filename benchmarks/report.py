@@ -15,16 +15,23 @@ from benchmarks.options import THREADS
 from benchmarks.stages import BUDGET, STAGES, StageTimes
 
 NOTHING = "–"
+#: The load average from which a machine has other things to do.
+BUSY = 0.7
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that a run measured."""
+    """All that a run measured.
+
+    Attributes:
+      load: how many other programs were running when it began.
+    """
 
     libraries: Sequence[Library]
     machine: Machine | None
     outcomes: Sequence[Outcome]
     stages: Sequence[StageTimes]
+    load: float = 0.0
 
     @property
     def peers(self) -> list[str]:
@@ -125,6 +132,11 @@ class Report:
                 lines.append(
                     f"{peer}: ftrace is slower in {behind} of {len(ratios)} rows"
                 )
+        if self.load > BUSY:
+            lines.append(
+                f"this machine was busy (load {self.load:.1f} at the start): the "
+                "figures are disturbed, those on several threads most"
+            )
         for outcome in self.outcomes:
             for library, problem in outcome.problems.items():
                 lines.append(f"FAILED {outcome.row.title} in {library}: {problem}")
@@ -213,6 +225,7 @@ def as_json(report: Report) -> dict[str, Any]:
     return {
         "libraries": {x.name: x.version for x in report.libraries},
         "threads": THREADS,
+        "load": report.load,
         "bandwidth": machine.bandwidth if machine else None,
         "peak": machine.peak if machine else None,
         "rows": [

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks import stages
 from benchmarks.libraries import Library, MissingPeerError, load_library
-from benchmarks.machine import Machine, measure_machine
+from benchmarks.machine import Machine, load_average, measure_machine
 from benchmarks.measure import Outcome, measure
 from benchmarks.report import Report, as_json
 from benchmarks.row import Row
@@ -75,12 +75,13 @@ def run(options: Namespace) -> int:
     if options.json is not None and not options.json.absolute().parent.is_dir():
         return _refuse(f"--json {options.json}: the folder does not exist")
     effort = QUICK if options.quick else FULL
+    load = load_average()
     # Other work disturbs one part of a run more than another: the better of two.
     before = _machine(rows)
     outcomes = measure_rows(rows, libraries, effort)
     compile_times = stages.measure_stages(effort) if with_stages else []
     machine = before and before.best_of(_machine(rows))
-    report = Report(libraries, machine, outcomes, compile_times)
+    report = Report(libraries, machine, outcomes, compile_times, load)
     report.print()
     if options.json is not None:
         text = json.dumps(as_json(report), indent=1)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.buffer import Buffer, Memory
-from ftrace.errors import ArgumentError, ImmutableError
+from ftrace.errors import ArgumentError, ImmutableError, OutOfMemoryError
 
 #: Functions by name; what operators and methods call.
 surface: dict[str, Callable[..., Any]] = {}
@@ -200,7 +200,6 @@ class ArrayLike:
     any = _method("any")
     argmax = _method("argmax")
     argmin = _method("argmin")
-    argsort = _method("argsort")
     astype = _method("astype")
     clip = _method("clip")
     conj = _method("conj")
@@ -221,7 +220,6 @@ class ArrayLike:
     repeat = _method("repeat")
     round = _method("round")
     searchsorted = _method("searchsorted")
-    sort = _method("sort")
     squeeze = _method("squeeze")
     std = _method("std")
     sum = _method("sum")
@@ -291,7 +289,10 @@ class Array(ArrayLike):
         """The memory, row-major and contiguous."""
         if self._buffer is None:
             assert self._host is not None
-            flat = np.ascontiguousarray(self._host).reshape(-1)
+            try:
+                flat: Any = np.ravel(np.ascontiguousarray(self._host))
+            except MemoryError:  # it was one element, shown at every position
+                raise self._no_memory() from None
             self._buffer = Buffer(HOST, flat, flat.nbytes)
             self._host = flat.reshape(self._shape)
         return self._buffer
@@ -320,7 +321,8 @@ class Array(ArrayLike):
             assert self._buffer is not None
             size = self.size
             flat = self._buffer.device.copy_out(self._buffer, self._dtype, size)
-            self._host = flat.reshape(self._shape)
+            host = self._host = flat.reshape(self._shape)
+            return host
         return self._host
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -329,7 +331,7 @@ class Array(ArrayLike):
             return values.astype(dtype)
         if copy:
             return np.array(values)
-        view = values.view()
+        view: Any = values[...]
         view.flags.writeable = False
         return view
 
@@ -338,6 +340,12 @@ class Array(ArrayLike):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
+
+    def _no_memory(self) -> OutOfMemoryError:
+        return OutOfMemoryError(
+            f"the host has no memory for {self.nbytes} bytes, of an array of shape "
+            f"{self._shape} and dtype {self._dtype}"
+        )
 
     def block_until_ready(self) -> Array:
         """Waits until the array has been computed."""
@@ -371,7 +379,7 @@ class Array(ArrayLike):
                 f"{what}() takes an array of one element, got shape {self._shape}; "
                 "use .any(), .all() or an index"
             )
-        return self.numpy().reshape(())[()]
+        return np.reshape(self.numpy(), ())[()]
 
     def __bool__(self) -> bool:
         return bool(self._scalar("bool"))
@@ -398,7 +406,7 @@ class Array(ArrayLike):
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
         body = np.array2string(self.numpy(), separator=", ", prefix="Array(")
-        return f"Array({body}, dtype={self._dtype.name}{weak})"
+        return f"Array({body}, dtype={self._dtype}{weak})"
 
     def __str__(self) -> str:
         return str(self.numpy())
@@ -407,7 +415,10 @@ class Array(ArrayLike):
         return self
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return Array.of(np.array(self.numpy()), self.weak_type)
+        try:
+            return Array.of(np.array(self.numpy()), self.weak_type)
+        except MemoryError:
+            raise self._no_memory() from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (np.asarray(self), self.weak_type)

@@ -61,7 +61,7 @@ _KIND: Final = (
 )
 
 # The lattice's edges; "i*", "f*" and "c*" are the weak Python scalars.
-_Point = Any  # np.dtype or one of the three weak names
+_Point = np.dtype[Any] | str
 _EDGES: Final[dict[_Point, tuple[_Point, ...]]] = {
     bool_: ("i*",),
     "i*": (uint8, int8),
@@ -95,7 +95,7 @@ def kind(dtype: np.dtype[Any]) -> str:
     """'b' bool, 'i' signed, 'u' unsigned, 'f' float, 'c' complex, 'V' float0."""
     found = _KIND.get(dtype)
     if found is None:
-        names = ", ".join(d.name for d in ALL)
+        names = ", ".join(map(str, ALL))
         raise DtypeError(f"dtype {dtype} is not supported; the dtypes are {names}")
     return found
 
@@ -120,9 +120,8 @@ def is_integer(dtype: np.dtype[Any]) -> bool:
 
 @lru_cache(maxsize=None)
 def _join(points: frozenset[_Point]) -> _Point:
-    common = set.intersection(*(_ABOVE[point] for point in points))
-    least = [point for point in common if _ABOVE[point] >= common]
-    return least[0]
+    common = frozenset(_ABOVE).intersection(*(_ABOVE[point] for point in points))
+    return next(point for point in common if _ABOVE[point] >= common)
 
 
 def default_dtype(category: str, x64: bool | None = None) -> np.dtype[Any]:
@@ -166,7 +165,7 @@ def _promote(
     joined = _join(frozenset(points | set(strong)))
     if isinstance(joined, str):
         return default_dtype(joined[0], x64), True
-    return joined, False
+    return (_NARROW.get(joined, joined) if x64 is False else joined), False
 
 
 def to_inexact(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -193,6 +192,7 @@ _NARROW: Final = {
 }  # fmt: skip
 
 _PYTHON: Final = {bool: "b", int: "i", float: "f", complex: "c"}
+_DTYPE: Final[type[Any]] = np.dtype
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
@@ -204,7 +204,8 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
       ArgumentError: it names no dtype.
       DtypeError: it names one that ftrace does not have.
     """
-    if isinstance(dtype, np.dtype):
+    found: np.dtype[Any]
+    if isinstance(dtype, _DTYPE):
         found = dtype
     elif isinstance(dtype, type) and dtype in _PYTHON:
         return default_dtype(_PYTHON[dtype])
@@ -213,7 +214,7 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
     else:
         own = getattr(dtype, "dtype", None)
         try:
-            found = own if isinstance(own, np.dtype) else np.dtype(dtype)
+            found = own if isinstance(own, _DTYPE) else np.dtype(dtype)
         except TypeError:
             raise ArgumentError(f"{dtype!r} is not a dtype") from None
     kind(found)
@@ -233,8 +234,8 @@ def scalar_type(value: complex) -> tuple[np.dtype[Any], bool]:
         return bool_, False
     category = _PYTHON[type(value)] if type(value) in _PYTHON else _category(value)
     dtype = default_dtype(category)
-    if category == "i":
-        dtype = _fitting(int(value), dtype)  # type: ignore[arg-type]
+    if isinstance(value, int):
+        dtype = _fitting(int(value), dtype)
     return dtype, True
 
 
@@ -243,6 +244,8 @@ def _category(value: complex) -> str:
 
 
 def _fitting(value: int, default: np.dtype[Any]) -> np.dtype[Any]:
+    if -(2**31) <= value < 2**31:
+        return default
     allowed = (default,)
     if settings.current().enable_x64 is None:
         allowed = (int32, int64, uint64)
@@ -251,9 +254,14 @@ def _fitting(value: int, default: np.dtype[Any]) -> np.dtype[Any]:
         if info.min <= value <= info.max:
             return dtype
     raise DtypeOverflowError(
-        f"Python int {value} is too large for {allowed[-1]}; write it as a float, or "
+        f"Python int {_digits(value)} is too large for {allowed[-1]}; write it as a float, or "
         "enable 64 bits with ft.config.update('jax_enable_x64', True)"
     )
+
+
+def _digits(value: int) -> str:
+    bits = value.bit_length()
+    return f"{value}" if bits < 256 else f"of {bits} bits"
 
 
 def limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:

@@ -66,7 +66,7 @@ class ConcretizationTypeError(FtraceError, TypeError):
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
-    """`bool()` of a traced value. Use `where`, `lax.cond` or `static_argnums`."""
+    """`bool()` of a traced value. Use `where` or `static_argnums`."""
 
 
 class TracerIntegerConversionError(ConcretizationTypeError):
@@ -95,6 +95,10 @@ class BatchSizeError(FtraceError, ValueError):
 
 class DerivativeError(FtraceError, TypeError):
     """A derivative was asked of a function or dtype that has none."""
+
+
+class GradientCheckError(FtraceError, AssertionError):
+    """`check_grads` found a derivative that is not the finite difference."""
 
 
 class PrimitiveError(FtraceError, ValueError):

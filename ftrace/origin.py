@@ -8,12 +8,30 @@ only when somebody reads them.
 from __future__ import annotations
 
 import linecache
+import os
 import sys
+import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FrameType
 
-PACKAGE = str(Path(__file__).parent)
 _internal: dict[str, bool] = {}
+
+
+def _folder_of(package: str) -> str:
+    spec = find_spec(package)
+    return "" if spec is None or not spec.origin else str(Path(spec.origin).parent)
+
+
+# Between the user's line and ours stand frames of contextlib, functools, threading,
+# and of the packages that call functions for us.
+_LIBRARY = str(Path(sysconfig.get_path("stdlib")))
+_INTERNAL = tuple(
+    folder + os.sep
+    for folder in (str(Path(__file__).parent), _folder_of("numpy"), _folder_of("optree"))
+    if folder
+)
+_PACKAGES = ("site-packages", "dist-packages")
 
 
 class Origin:
@@ -55,19 +73,30 @@ class Origin:
 
 
 def is_internal(frame: FrameType) -> bool:
-    """Does this frame run code of the package itself?"""
+    """Does this frame run code of ours, or of a library between the user and us?"""
     name = frame.f_code.co_filename
     known = _internal.get(name)
     if known is None:
-        known = _internal[name] = name.startswith(PACKAGE)
+        known = _internal[name] = _is_internal_file(name)
     return known
 
 
+def _is_internal_file(name: str) -> bool:
+    if name.startswith(_INTERNAL) or name.startswith("<frozen "):
+        return True
+    if name.startswith(_LIBRARY + os.sep):
+        return not name[len(_LIBRARY) + 1 :].startswith(_PACKAGES)
+    return name == "<string>"  # generated code: of a dataclass, a namedtuple
+
+
 def user_origin() -> Origin | None:
-    """The innermost frame outside the package, or None when there is none."""
+    """The innermost frame of the user's own code, or None when there is none."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    generated: FrameType | None = None  # `python -c` runs under this name too
     while frame is not None:
         if not is_internal(frame):
             return Origin(frame.f_code, frame.f_lasti)
+        if generated is None and frame.f_code.co_filename == "<string>":
+            generated = frame
         frame = frame.f_back
-    return None
+    return Origin(generated.f_code, generated.f_lasti) if generated else None

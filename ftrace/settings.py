@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
@@ -90,7 +90,7 @@ class ConfigHandle:
     """`ft.config`: call it for a `with` block, or `update` the default for good."""
 
     @contextmanager
-    def __call__(self, **changes: Any) -> Iterator[Config]:
+    def __call__(self, **changes: Any) -> Generator[Config, None, None]:
         changed = replace(current(), **{_canonical(k): v for k, v in changes.items()})
         token = _local.set(changed)
         try:

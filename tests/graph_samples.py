@@ -10,7 +10,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import (
     absolute,
@@ -37,7 +37,7 @@ from ftrace.trace.primitives.movement import (
     stride_p,
 )
 from ftrace.trace.primitives.reduction import reduce_max_p, reduce_min_p
-from ftrace.trace.primitives.source import const, iota, variable
+from ftrace.trace.primitives.source import const, iota, is_variable, variable
 
 #: Takes options and gives one of them: `random.choice`, or a draw of hypothesis.
 Choose = Callable[[Sequence[Any]], Any]
@@ -146,10 +146,7 @@ def _other_shape(choose: Choose, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def values_for(outputs: Sequence[Node], seed: int = 0) -> dict[Node, Any]:
-    """Values of the variables: small integers, so that every order of adding is exact."""
-    from ftrace.trace.graph import toposort
-    from ftrace.trace.primitives.source import is_variable
-
+    """Values of the variables: small integers, which add up exactly in any order."""
     rng = np.random.default_rng(seed)
     return {
         n: rng.integers(-3, 4, n.shape).astype(n.dtype)

@@ -148,11 +148,11 @@ def test_the_report_shows_ratios_and_rates(
         Outcome(slow, {"ftrace": [2.0], "numpy": [0.5]}, {"jax": "it failed"}, 10**9),
     ]
     libraries = [load_library("ftrace"), load_library("numpy")]
-    report.Report(libraries, Machine(1e9, 2e12), outcomes, []).print()
+    report.Report(libraries, Machine(1e9, 2e12), outcomes, [], load=3.0).print()
     text = capsys.readouterr().out
     for part in (
         "TEST", "4.00×", "0.25×", "1.00×", "1000.0 GFLOP/s", "0.5 GB/s", "50%",
-        "slower in 1 of 2 rows", "FAILED test/slow in jax: it failed",
+        "slower in 1 of 2 rows", "busy (load 3.0", "FAILED test/slow in jax: it failed",
     ):  # fmt: skip
         assert part in text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -72,9 +73,14 @@ def make_kernel(
     return Kernel(tuple(kernel_axes), tuple(stores), tuple(specs), ordered)
 
 
-def run(kernel: Kernel, arrays: Sequence[Array], pieces: int = 1) -> None:
+def run(
+    kernel: Kernel,
+    arrays: Sequence[Array],
+    pieces: int = 1,
+    target: Target | None = None,
+) -> None:
     """Runs a kernel on arrays, in place, its domain cut in so many pieces."""
-    rendered = render(kernel, host_target(), "kernel")
+    rendered = render(kernel, target or host_target(), "kernel")
     code = link(emit_object(rendered.text), ("kernel",))
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
         code.address("kernel")
@@ -167,7 +173,8 @@ def _assert_same(got: Array, wanted: Array, zeros_differ: bool) -> None:
         got, wanted = got[~nan], wanted[~nan]
         if not zeros_differ:
             np.testing.assert_array_equal(
-                np.signbit(got.astype(np.float64)), np.signbit(wanted.astype(np.float64))
+                np.signbit(got.astype(np.float64)),
+                np.signbit(wanted.astype(np.float64)),
             )
     np.testing.assert_array_equal(got, wanted)
 
@@ -191,7 +198,9 @@ _BINARY = {
 }  # fmt: skip
 _BINARY["u"] = _BINARY["i"]
 _ARITHMETIC = [
-    d for d in dtypes.ALL if dtypes.kind(d) in "biu" or d in (dtypes.float32, dtypes.float64)
+    d
+    for d in dtypes.ALL
+    if dtypes.kind(d) in "biu" or d in (dtypes.float32, dtypes.float64)
 ]
 _STORED = [d for d in dtypes.ALL if dtypes.kind(d) in "biuf"]
 
@@ -216,12 +225,18 @@ def test_binary_operations_have_the_primitives_meaning(dtype: np.dtype[Any]) -> 
     for op in _BINARY[dtypes.kind(dtype)]:
         wanted = op.numpy(None, None, x, y)
         got = apply(op, [x, y], wanted.dtype)
-        assert_same(got, wanted, zeros_differ=op in (ew.maximum, ew.minimum, ew.mul_zero))
+        assert_same(
+            got, wanted, zeros_differ=op in (ew.maximum, ew.minimum, ew.mul_zero)
+        )
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("dtype", [d for d in _ARITHMETIC if dtypes.is_integer(d)], ids=_names)
-@pytest.mark.parametrize("op", [ew.div, ew.rem, ew.shift_left, ew.shift_right_arithmetic])
+@pytest.mark.parametrize(
+    "dtype", [d for d in _ARITHMETIC if dtypes.is_integer(d)], ids=_names
+)
+@pytest.mark.parametrize(
+    "op", [ew.div, ew.rem, ew.shift_left, ew.shift_right_arithmetic]
+)
 def test_operations_with_a_constant_are_the_same(op: Any, dtype: np.dtype[Any]) -> None:
     x = samples(dtype)
     for y in (0, 1, 3, 7, *([-1, -3] if dtypes.kind(dtype) == "i" else [])):
@@ -305,7 +320,9 @@ def test_the_domain_can_be_split_anywhere(pieces: int) -> None:
     assert_guarded(out)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (17, 16), (16, 17), (40, 50), (7, 130)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (3, 5), (17, 16), (16, 17), (40, 50), (7, 130)]
+)
 def test_loads_may_be_broadcast_transposed_and_reversed(shape: tuple[int, int]) -> None:
     m, n = shape
     row, column, turned, back = floats(n), floats(m), floats(n, m), floats(m, n)
@@ -332,7 +349,10 @@ def test_strided_loads_and_stores(size: int, step: int) -> None:
     x, out = guarded(floats(span)), guarded(np.zeros(span, np.float32))
     (i,) = axes(size)
     place = at((i, step), offset=0 if step > 0 else span - 1)
-    run(make_kernel((i,), (Store(1, place, load(buffer(0, x), place)),), [x, out]), [x, out])
+    run(
+        make_kernel((i,), (Store(1, place, load(buffer(0, x), place)),), [x, out]),
+        [x, out],
+    )
     wanted = np.zeros_like(x)
     wanted[::step] = x[::step]
     np.testing.assert_array_equal(out, wanted)
@@ -421,10 +441,12 @@ _NUMPY = {"add": np.sum, "mul": np.prod, "max": np.max, "min": np.min}
 
 
 @pytest.mark.parametrize("op", list(_NUMPY))
-@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (5, 64), (2, 1000), (130, 17), (9, 70)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (3, 7), (5, 64), (2, 1000), (130, 17), (9, 70)]
+)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_reduce_along_either_axis(op: str, shape: tuple[int, int], axis: int) -> None:
-    m, n = shape
+    n = shape[1]
     for dtype in (np.float32, np.int32, np.float64):
         x = (np.random.default_rng(0).integers(1, 3, shape)).astype(dtype)
         if op == "mul":
@@ -596,7 +618,9 @@ def convolution(
         )
         valid = inside if valid is None else ew.bit_and(valid, inside)
     pixel = load(
-        buffer(0, x), at((n, channels * h * w), (c, h * w), (row, w), (column, 1)), valid
+        buffer(0, x),
+        at((n, channels * h * w), (c, h * w), (row, w), (column, 1)),
+        valid,
     )
     taps = window * window
     weight = load(
@@ -652,7 +676,9 @@ def test_convolution_with_channels_last(case: Any) -> None:
     place = at((u, window * channels * out_channels), (v, channels * out_channels),
                (c, out_channels), (o, 1))  # fmt: skip
     total = reduce("add", ew.mul(pixel, load(buffer(1, f), place)), (u, v, c))
-    index = at((n, h * w * out_channels), (y, w * out_channels), (z, out_channels), (o, 1))
+    index = at(
+        (n, h * w * out_channels), (y, w * out_channels), (z, out_channels), (o, 1)
+    )
     kernel = make_kernel((n, y, z, o), (Store(2, index, total),), [x, f, out])
     run(kernel, [x, f, out], 3)
     padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
@@ -681,7 +707,9 @@ def test_gradient_of_a_convolution_by_its_weights(case: Any) -> None:
         valid = inside if valid is None else ew.bit_and(valid, inside)
     index = at((n, channels * h * w), (c, h * w), (row, w), (column, 1))
     pixel = load(buffer(0, x), index, valid)
-    slope = load(buffer(1, g), at((n, out_channels * h * w), (o, h * w), (y, w), (z, 1)))
+    slope = load(
+        buffer(1, g), at((n, out_channels * h * w), (o, h * w), (y, w), (z, 1))
+    )
     total = reduce("add", ew.mul(slope, pixel), (n, y, z))
     taps = window * window
     place = at((o, channels * taps), (c, taps), (u, window), (v, 1))
@@ -745,7 +773,10 @@ def test_long_columns_are_summed_in_strips(shape: tuple[int, int]) -> None:
     out, high = guarded(np.zeros(n, np.float32)), guarded(np.zeros(n, np.float32))
     (i,), (r,) = axes(n), reduced(m)
     value = load(buffer(0, x), at((r, n), (i, 1)))
-    stores = (Store(1, i, reduce("add", value, (r,))), Store(2, i, reduce("max", value, (r,))))
+    stores = (
+        Store(1, i, reduce("add", value, (r,))),
+        Store(2, i, reduce("max", value, (r,))),
+    )
     run(make_kernel((i,), stores, [x, out, high]), [x, out, high], 3)
     np.testing.assert_array_equal(out, x.sum(0))
     np.testing.assert_array_equal(high, x.max(0))
@@ -901,3 +932,23 @@ def test_transposed_operands_are_turned(shape: tuple[int, ...], dtype: Any) -> N
     run(make_kernel((b, i, j), (store,), [x, y, out]), [x, y, out], 3)
     np.testing.assert_array_equal(out, np.maximum(x, y.transpose(0, 2, 1)))
     assert_guarded(out)
+
+
+@pytest.mark.parametrize("shift", [0, 4])
+@pytest.mark.parametrize("shape", [(3000,), (50, 64), (64, 50)])
+def test_large_results_go_past_the_caches(shape: tuple[int, ...], shift: int) -> None:
+    """Where the memory is aligned, and in vectors that are; else they are stored."""
+    small = replace(host_target(), l3=1)
+    x = floats(*shape)
+    raw = np.zeros(x.nbytes + 128, np.uint8)
+    start = -raw.ctypes.data % 64 + shift
+    out = raw[start : start + x.nbytes].view(np.float32).reshape(shape)
+    ranges = axes(*shape)
+    strides = [int(np.prod(shape[n + 1 :])) for n in range(len(shape))]
+    place = at(*zip(ranges, strides, strict=True))
+    store = Store(1, place, ew.mul(load(buffer(0, x), place), const(2, x.dtype)))
+    kernel = make_kernel(ranges, (store,), [x, out])
+    text = render(kernel, small, "kernel").text
+    assert ("nontemporal" in text) == (shape[-1] != 50)
+    run(kernel, [x, out], 2, small)
+    np.testing.assert_array_equal(out, 2 * x)

@@ -17,6 +17,8 @@ from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.record import PRIMITIVES
 from ftrace.trace.primitives.source import const, variable
+from tests.conftest import require_device
+from tests.kernel_samples import elementwise_kernel, run
 from tests.node_values import evaluate
 
 Array = np.ndarray[Any, Any]
@@ -116,6 +118,15 @@ def test_float32_function_of_two_keeps_its_bound(name: str) -> None:
     arguments = recorded_arguments(name, dtypes.float32)
     error = errors(compute(name, *arguments), reference(name, *arguments))
     assert error.max() <= ACCURACY[name][0]
+
+
+@pytest.mark.parametrize("name", list(ACCURACY))
+def test_the_cpu_keeps_the_bounds(name: str) -> None:
+    arguments = [np.ascontiguousarray(x) for x in RECORDED[f"{name}/arguments"]]
+    kernel, outputs = elementwise_kernel(PRIMITIVES[name], arguments, dtypes.float64)
+    (got,) = run(require_device("cpu"), kernel, arguments, outputs)
+    error = errors(got, RECORDED[f"{name}/values"], RECORDED[f"{name}/lost"])
+    assert error.max() <= ACCURACY[name][1]
 
 
 def specials(dtype: Any) -> Array:

@@ -162,6 +162,8 @@ def test_modes_inside_jit() -> None:
     np.testing.assert_array_equal(clipped, [1, 1, 4])
     listed = ft.jit(lambda v, i: v[[i, 0]])(x, 2)
     np.testing.assert_array_equal(listed, [2, 0])
+    captured = ft.jit(lambda i: x[[i, 0]] + x.at[[0, i]].set(5.0)[:2])(2)
+    np.testing.assert_array_equal(captured, [7, 1])
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int64", "uint32"])

@@ -13,7 +13,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.errors import GraphError
+from ftrace.errors import ArgumentError, GraphError
 from ftrace.lower import lower, ordered_drafts
 from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.index import (
@@ -174,3 +174,11 @@ def test_memory_of_values_that_live_at_the_same_time_does_not_overlap() -> None:
             alive = life.first <= other.last and other.first <= life.last
             assert not alive or end <= other_start or other_end <= start
     assert plan.size < sum(life.nbytes for life in lives) / 3
+
+
+def test_a_rule_that_does_not_exist_cannot_be_switched_off() -> None:
+    with (
+        ft.config(disabled_rules={"merge_reshape"}),
+        pytest.raises(ArgumentError, match="did you mean 'merge_reshapes'"),
+    ):
+        ft.jit(lambda x: x + 1)(1.0)

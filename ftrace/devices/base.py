@@ -112,8 +112,10 @@ class Device(ABC):
 
 @dataclass
 class _Registry:
-    factories: dict[str, Callable[[], Device]] = field(default_factory=dict)
-    devices: dict[str, Device] = field(default_factory=dict)
+    factories: dict[str, Callable[[], Device]] = field(
+        default_factory=dict[str, Callable[[], Device]]
+    )
+    devices: dict[str, Device] = field(default_factory=dict[str, Device])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 

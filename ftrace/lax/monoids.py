@@ -33,8 +33,10 @@ PRODUCT = Monoid(reduce_prod_p, p.mul)
 MAXIMUM = Monoid(reduce_max_p, p.maximum)
 MINIMUM = Monoid(reduce_min_p, p.minimum)
 
-_BY_OPERATION = {m.combine: m for m in (SUM, PRODUCT, MAXIMUM, MINIMUM)}
-_OF_BOOLS = {p.bit_and: MINIMUM, p.bit_or: MAXIMUM}
+_BY_OPERATION: dict[Op, Monoid] = {
+    m.combine: m for m in (SUM, PRODUCT, MAXIMUM, MINIMUM)
+}
+_OF_BOOLS: dict[Op, Monoid] = {p.bit_and: MINIMUM, p.bit_or: MAXIMUM}
 
 
 def recognise(computation: Callable[..., Any], dtype: np.dtype[Any]) -> Monoid | None:

@@ -13,18 +13,21 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ftrace import settings
-from ftrace.errors import DeviceError, GraphError
+from ftrace.errors import ArgumentError, DeviceError, GraphError
+from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.build import BuiltKernel, build_kernel
 from ftrace.lower.memory import Lifetime, plan_memory
 from ftrace.lower.movement import MOVEMENT
 from ftrace.lower.program import Program, RunKernel, Slot
+from ftrace.lower.schedule import DECISIONS as SCHEDULING
 from ftrace.lower.schedule import Draft, Schedule, schedule
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
-from ftrace.lower.spec import GRAPH_SPEC
+from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace.graph import Graph, Node, toposort
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.source import is_variable
@@ -61,6 +64,7 @@ def lower(graph: Graph, max_buffers: int = 0) -> Lowered:
       graph: closed; its inputs are the program's, captured arrays included.
       max_buffers: how many buffers one kernel can take; 0 is no limit.
     """
+    check_disabled_rules(settings.current().disabled_rules)
     simplified = Graph(graph.inputs, tuple(simplify_graph(graph.outputs)))
     outputs = [n for n in simplified.outputs if root_of(n).size]
     forced: set[Node] = set()
@@ -74,6 +78,20 @@ def lower(graph: Graph, max_buffers: int = 0) -> Lowered:
     return Lowered(graph, simplified, plan, assemble(simplified, built))
 
 
+def rule_names() -> frozenset[str]:
+    """The names that `config.disabled_rules` may hold: rules and decisions."""
+    rules = {rule.name for _, matcher in PASSES for rule in matcher}
+    return frozenset(rules | set(SCHEDULING) | set(BUILDING))
+
+
+def check_disabled_rules(names: frozenset[str]) -> None:
+    """Raises ArgumentError for a name that is no rule's."""
+    for name in sorted(names - rule_names() if names else names):
+        close = difflib.get_close_matches(name, rule_names(), 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ArgumentError(f"disabled_rules: there is no rule {name!r}{hint}")
+
+
 def simplify_graph(outputs: Sequence[Node]) -> list[Node]:
     """The outputs after all rewrites."""
     check = settings.current().check_specs
@@ -83,7 +101,7 @@ def simplify_graph(outputs: Sequence[Node]) -> list[Node]:
     for name, matcher in PASSES:
         nodes = rewrite(nodes, matcher)
         if check:
-            GRAPH_SPEC.check(nodes)
+            check_after(name, nodes)
             for old, new in zip(outputs, nodes, strict=True):
                 if old.shape != new.shape or old.dtype != new.dtype:
                     raise GraphError(f"{name} turned {old!r} into {new!r}")

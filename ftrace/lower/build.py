@@ -135,8 +135,10 @@ class _View:
     draft: Draft
     plan: Schedule
     layout: Layout
-    groups: list[_Group] = field(default_factory=list)
-    contexts: dict[Node, dict[Context, None]] = field(default_factory=dict)
+    groups: list[_Group] = field(default_factory=list[_Group])
+    contexts: dict[Node, dict[Context, None]] = field(
+        default_factory=dict[Node, dict[Context, None]]
+    )
     next_range: int = 0
 
     def __post_init__(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
+from ftrace.lower.constants import arg_of
 from ftrace.lower.index import (
     ALWAYS,
     Index,
@@ -43,11 +44,6 @@ MOVEMENTS: Final = (
     shear_p,
     unshear_p,
 )
-
-
-def arg_of(node: Node) -> Any:
-    """What a movement needs besides its operand: shape, axes, pads and so on."""
-    return node.arg
 
 
 def _has_elements(node: Node) -> bool:

@@ -27,7 +27,7 @@ from ftrace.trace.primitives.movement import (
     stride_p,
     unshear_p,
 )
-from ftrace.trace.primitives.record import PRIMITIVES, Primitive
+from ftrace.trace.primitives.record import PRIMITIVES, Primitive, primitive_of
 from ftrace.trace.primitives.reduction import (
     REDUCTIONS,
     identity_like,
@@ -49,6 +49,11 @@ ELEMENTWISE: Final[tuple[Primitive, ...]] = tuple(
 def of_any_arity(pattern: Callable[[int], Pat]) -> tuple[Pat, ...]:
     """A pattern for each number of operands that an elementwise primitive has."""
     return tuple(pattern(n) for n in (1, 2, 3))
+
+
+def arg_of(node: Node) -> Any:
+    """What the operation needs besides operands: shape, axes, pads and so on."""
+    return node.arg
 
 
 def has_kind(kinds: str) -> Callable[[Node], bool]:
@@ -101,16 +106,16 @@ def move_constant(node: Node, shape: tuple[int, ...]) -> Node:
 
 def evaluate_scalar(node: Node) -> Any:
     """The value of an elementwise node over constants."""
-    operands = [np.frombuffer(s.arg, s.dtype) for s in node.src]  # type: ignore[arg-type]
+    operands = [np.frombuffer(s.arg, s.dtype) for s in node.src]
     with np.errstate(all="ignore"):
-        value = node.op.numpy(node.aval.with_shape((1,)), node.arg, *operands)
+        value = primitive_of(node).numpy(node.aval.with_shape((1,)), node.arg, *operands)
     return np.asarray(value)[0]
 
 
 def last_position(positions: Node) -> int | None:
     """The greatest value of an iota; None where its dtype cannot hold it exactly."""
-    axis: Any = positions.arg
-    size: int = positions.shape[axis]
+    axis: int = arg_of(positions)
+    size = positions.shape[axis]
     if not dtypes.is_integer(positions.dtype):
         return None
     return size - 1 if size - 1 <= dtypes.limits(positions.dtype)[1] else None

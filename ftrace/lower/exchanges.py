@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Final
 
-from ftrace.lower.chains import arg_of, pair
+from ftrace.lower.chains import pair
+from ftrace.lower.constants import arg_of
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p

@@ -34,6 +34,7 @@ from ftrace.trace.primitives.elementwise import (
     rem,
 )
 from ftrace.trace.primitives.movement import (
+    Shear,
     pad_p,
     permute_p,
     reshape_p,
@@ -304,8 +305,8 @@ def source_index(node: Node, indices: tuple[Index, ...], valid: Valid | None) ->
     arg: Any = node.arg
     op = node.op
     if op is expand_p:
-        sizes = node.src[0].shape
-        return tuple(ZERO if n == 1 else i for i, n in zip(indices, sizes, strict=True)), valid
+        pairs = zip(indices, node.src[0].shape, strict=True)
+        return tuple(ZERO if n == 1 else i for i, n in pairs), valid
     if op is permute_p:
         result = [ZERO] * len(indices)
         for axis, index in zip(arg, indices, strict=True):
@@ -323,18 +324,22 @@ def source_index(node: Node, indices: tuple[Index, ...], valid: Valid | None) ->
         ), valid
     if op is pad_p:
         return _padded(node, indices, valid)
-    if op is shear_p:
-        position = add_indices(
-            indices[arg.axis] * arg.stride, indices[arg.window] * arg.dilation
-        )
-        valid = require(valid, position, 0, node.src[0].shape[arg.axis])
-        return (*indices[: arg.axis], position, *indices[arg.axis + 1 :]), valid
-    if op is unshear_p:
-        position = indices[arg.axis] - indices[arg.window] * arg.dilation
-        size = node.src[0].shape[arg.axis]
-        position, valid = _divided(position, arg.stride, size, valid)
-        return (*indices[: arg.axis], position, *indices[arg.axis + 1 :]), valid
+    if op is shear_p or op is unshear_p:
+        return _slid(node, indices, valid)
     raise GraphError(f"{node!r} is not a movement")
+
+
+def _slid(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Position:
+    """The index along the axis that slides, of a shear or an unshear."""
+    shear: Shear = node.arg
+    size = node.src[0].shape[shear.axis]
+    index, window = indices[shear.axis], indices[shear.window] * shear.dilation
+    if node.op is shear_p:
+        position = index * shear.stride + window
+        valid = require(valid, position, 0, size)
+    else:
+        position, valid = _divided(index - window, shear.stride, size, valid)
+    return (*indices[: shear.axis], position, *indices[shear.axis + 1 :]), valid
 
 
 def _reshaped(

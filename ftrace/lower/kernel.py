@@ -22,7 +22,6 @@ that `div` and `rem` are the floor division and its remainder.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,24 +30,24 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.origin import Origin
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node, constant_value, make_node, toposort
+from ftrace.trace.graph import (
+    Node,
+    Op,
+    constant_value,
+    make_node,
+    reading_order,
+    toposort,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class KernelOp:
+class KernelOp(Op):
     """An operation that exists in kernels only."""
 
-    name: str
     family: str = "kernel"
 
-    def render(self, node: Node) -> str:
-        return self.name if node.arg is None else f"{self.name}[{node.arg}]"
-
-    def __call__(self, *src: Node, arg: Hashable = None) -> Node:
-        return make_node(self, src[0].aval, src, arg)  # type: ignore[arg-type]
-
-    def __repr__(self) -> str:
-        return self.name
+    def __call__(self, *src: Node, arg: Any = None) -> Node:
+        return make_node(self, src[0].aval, src, arg)
 
 
 class Axis(NamedTuple):
@@ -82,23 +81,23 @@ REDUCE_OPS = ("add", "mul", "max", "min")
 
 def param(number: int, dtype: np.dtype[Any], size: int) -> Node:
     """Buffer `number` of the kernel: `size` elements of `dtype`."""
-    return make_node(param_p, ShapedArray.of((size,), dtype), (), number)  # type: ignore[arg-type]
+    return make_node(param_p, ShapedArray.of((size,), dtype), (), number)
 
 
 def make_range(number: int, size: int, reduced: bool) -> Node:
-    return make_node(range_p, INDEX_AVAL, (), Axis(number, size, reduced))  # type: ignore[arg-type]
+    return make_node(range_p, INDEX_AVAL, (), Axis(number, size, reduced))
 
 
 def load(buffer: Node, index: Node, valid: Node | None = None) -> Node:
     """The element of a buffer at an index; zero where `valid` is false."""
     src = (buffer, index) if valid is None else (buffer, index, valid)
-    return make_node(load_p, ShapedArray.of((), buffer.dtype), src)  # type: ignore[arg-type]
+    return make_node(load_p, ShapedArray.of((), buffer.dtype), src)
 
 
 def reduce(op: str, value: Node, ranges: tuple[Node, ...]) -> Node:
     """`value` combined over all values of the ranges."""
     aval = ShapedArray.of((), value.dtype)
-    return make_node(reduce_p, aval, (value, *ranges), op)  # type: ignore[arg-type]
+    return make_node(reduce_p, aval, (value, *ranges), op)
 
 
 def axis_of(node: Node) -> Axis:
@@ -162,7 +161,7 @@ class Kernel:
     @property
     def nodes(self) -> list[Node]:
         """All expressions, sources first."""
-        return toposort([e for store in self.stores for e in store.expressions])
+        return reading_order([e for store in self.stores for e in store.expressions])
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -226,5 +225,6 @@ def render_kernel(kernel: Kernel) -> str:
         where = f" where {names[store.valid]}" if store.valid is not None else ""
         target = f"buffer{store.buffer}[{names[store.index]}]"
         lines.append(f"  {target} {store.combine}= {names[store.value]}{where}")
-    loops = ", ".join(f"{names.get(a, f'i{axis_of(a).number}')}<{axis_of(a).size}" for a in kernel.axes)
+    axes = [(names.get(a, f"i{axis_of(a).number}"), axis_of(a)) for a in kernel.axes]
+    loops = ", ".join(f"{name}<{axis.size}" for name, axis in axes)
     return "\n".join([f"kernel ({loops}):", *lines])

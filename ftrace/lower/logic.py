@@ -19,7 +19,7 @@ from ftrace.lower.constants import (
     last_position,
     zero_like,
 )
-from ftrace.trace.graph import Node, constant_value
+from ftrace.trace.graph import Node, Op, constant_value
 from ftrace.trace.primitives.elementwise import (
     bit_and,
     bit_not,
@@ -161,7 +161,7 @@ _BITS: Final = (
 # Comparisons.
 
 _COMPARES = (eq, ne, lt, le, gt, ge)
-_OPPOSITE = {eq: ne, ne: eq}
+_OPPOSITE: dict[Op, Op] = {eq: ne, ne: eq}
 _OPPOSITE_OF_EXACT = _OPPOSITE | {lt: ge, ge: lt, le: gt, gt: le}
 
 

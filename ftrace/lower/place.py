@@ -41,7 +41,7 @@ class Loop:
     """Run the body for each value of an axis of the kernel."""
 
     axis: Node
-    body: list[Statement] = field(default_factory=list)
+    body: list[Statement] = field(default_factory=list["Statement"])
 
 
 @dataclass(eq=False)
@@ -53,8 +53,8 @@ class ReduceLoop:
     """
 
     ranges: tuple[Node, ...]
-    reduces: list[Node] = field(default_factory=list)
-    body: list[Statement] = field(default_factory=list)
+    reduces: list[Node] = field(default_factory=list[Node])
+    body: list[Statement] = field(default_factory=list["Statement"])
 
 
 Statement = Let | Loop | ReduceLoop | Store

@@ -13,8 +13,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from ftrace.lower.chains import arg_of
-from ftrace.lower.constants import ELEMENTWISE, move_constant, of_any_arity
+from ftrace.lower.constants import (
+    ELEMENTWISE,
+    arg_of,
+    move_constant,
+    of_any_arity,
+)
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p
@@ -28,7 +32,7 @@ from ftrace.trace.primitives.movement import (
     shrink_p,
     stride_p,
 )
-from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.record import Primitive, primitive_of
 from ftrace.trace.primitives.reduction import REDUCTIONS
 from ftrace.trace.primitives.source import const_p
 from ftrace.trace.rewrite import Pat, Rule
@@ -54,7 +58,7 @@ def _push_rule(name: str, op: Primitive) -> Rule:
 
 
 def _push_pad(x: Node, y: Node) -> Node | None:
-    if not (y.op.zero_at_zero or y.op is select):
+    if not (primitive_of(y).zero_at_zero or y.op is select):
         return None
     constants = tuple(
         (s.dtype, s.arg if s.op is const_p else bytes(s.dtype.itemsize)) for s in y.src

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.lower.constants import arg_of
 from ftrace.lower.schedule import is_contraction
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
@@ -32,14 +33,13 @@ from ftrace.trace.rewrite import Pat, Rule
 
 
 def axes_of(node: Node) -> tuple[int, ...]:
-    axes: Any = node.arg
-    return axes
+    return arg_of(node)
 
 
 def _drop_unit_axes(x: Node) -> Node | None:
     source = x.src[0]
     axes = tuple(a for a in axes_of(x) if source.shape[a] != 1)
-    return reduce(x.op, source, axes) if axes != x.arg else None
+    return None if axes and axes == x.arg else reduce(x.op, source, axes)
 
 
 def _merge_reduces(x: Node, inner: Node) -> Node | None:

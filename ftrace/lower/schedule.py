@@ -102,16 +102,16 @@ class Draft:
 
     number: int
     shape: Shape
-    atoms: list[Atom] = field(default_factory=list)
-    indices: list[Index] = field(default_factory=list)
-    roots: list[Node] = field(default_factory=list)
+    atoms: list[Atom] = field(default_factory=list[Atom])
+    indices: list[Index] = field(default_factory=list[Index])
+    roots: list[Node] = field(default_factory=list[Node])
     kind: str = "map"
     scattered: Node | None = None
-    feeds: set[int] = field(default_factory=set)
+    feeds: set[int] = field(default_factory=set[int])
     weight: int = 0
     reduces: int = 0
     next_range: int = 0
-    reduce_ranges: dict[Any, ReduceRanges] = field(default_factory=dict)
+    reduce_ranges: dict[Any, ReduceRanges] = field(default_factory=dict[Any, ReduceRanges])
 
     def __post_init__(self) -> None:
         for size in self.shape:
@@ -152,10 +152,10 @@ class Schedule:
     """
 
     outputs: list[Node]
-    drafts: list[Draft] = field(default_factory=list)
-    stored: dict[Node, int] = field(default_factory=dict)
-    inlined: dict[Node, set[int]] = field(default_factory=dict)
-    levels: dict[Node, int] = field(default_factory=dict)
+    drafts: list[Draft] = field(default_factory=list[Draft])
+    stored: dict[Node, int] = field(default_factory=dict[Node, int])
+    inlined: dict[Node, set[int]] = field(default_factory=dict[Node, set[int]])
+    levels: dict[Node, int] = field(default_factory=dict[Node, int])
 
 
 def root_indices(

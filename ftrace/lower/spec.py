@@ -1,2 +1,160 @@
-from ftrace.trace.rewrite import Spec, Pat
-GRAPH_SPEC = Spec("graph", (Pat(),))
+"""What a graph may contain, stage by stage: the contracts between the passes.
+
+graph     = const | iota | variable
+          | elementwise(graph, …)     operands of one shape
+          | movement(graph)
+          | reduction(graph)          axes stay with size 1
+          | gather(graph, index, …) | scatter(graph, graph, index, …)
+          | copy(graph) | stop_gradient(graph)
+
+simplify  leaves no stop_gradient, no value without elements but constants, no
+          operation on nothing but constants, no reduction of an axis of size 1
+movement  leaves no movement that changes nothing or stands above one of its kind,
+          and brings the others into their order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ftrace import settings
+from ftrace.errors import FtraceError
+from ftrace.lower.chains import MOVEMENTS
+from ftrace.lower.constants import ELEMENTWISE, arg_of
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.broadcast import expand_p
+from ftrace.trace.primitives.elementwise import copy
+from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.primitives.movement import (
+    pad_p,
+    permute_p,
+    reshape_p,
+    shear_p,
+    shrink_p,
+    stride_p,
+    unshear_p,
+)
+from ftrace.trace.primitives.record import PRIMITIVES, primitive_of
+from ftrace.trace.primitives.reduction import REDUCTIONS
+from ftrace.trace.primitives.source import const_p, iota_p, variable_p
+from ftrace.trace.rewrite import Pat, Spec
+
+
+def _is_source(node: Node) -> bool:
+    """No operands, and an argument of the right kind."""
+    if node.src:
+        return False
+    if node.op is const_p:
+        return isinstance(node.arg, bytes) and len(node.arg) == node.dtype.itemsize
+    if node.op is iota_p:
+        return isinstance(node.arg, int) and 0 <= node.arg < node.ndim
+    return isinstance(node.arg, tuple)
+
+
+def _obeys_record(node: Node) -> bool:
+    """Are shape and dtype those that the record's rule gives?"""
+    try:
+        aval = primitive_of(node).infer(node.arg, *[s.aval for s in node.src])
+    except FtraceError:
+        return False
+    return aval.shape == node.shape and aval.dtype == node.dtype
+
+
+def _all(*conditions: Callable[[Node], bool]) -> Callable[[Node], bool]:
+    return lambda node: all(holds(node) for holds in conditions)
+
+
+SOURCES: Final = (const_p, iota_p, variable_p)
+_INDEXING = (gather_p, scatter_p)
+_OTHERS = tuple(p for p in PRIMITIVES.values() if p not in SOURCES)
+
+#: Of every graph that is lowered, before and after each pass.
+GRAPH_SPEC: Final = Spec(
+    "graph",
+    (Pat(SOURCES, where=_is_source), Pat(_OTHERS, where=_obeys_record)),
+)
+
+# What the passes leave, unless some of their rules are disabled.
+
+
+def _has_elements(node: Node) -> bool:
+    return node.size > 0
+
+
+def _varies(node: Node) -> bool:
+    return any(s.op is not const_p for s in node.src)
+
+
+def _reduces_something(node: Node) -> bool:
+    axes: tuple[int, ...] = arg_of(node)
+    shape = node.src[0].shape
+    return len(axes) > 0 and all(shape[axis] > 1 for axis in axes)
+
+
+_PADDING = (pad_p, shear_p, unshear_p)
+_MOVING = tuple(op for op in MOVEMENTS if op not in _PADDING)
+
+_SIMPLE: Final = (
+    Pat((const_p, variable_p)),
+    Pat((iota_p, *_INDEXING, *_PADDING), where=_has_elements),
+    Pat(ELEMENTWISE, where=_all(_has_elements, _varies)),
+    Pat(REDUCTIONS, where=_all(_has_elements, _reduces_something)),
+    Pat(copy, where=_all(_has_elements, _varies)),
+)
+
+SIMPLIFIED_SPEC: Final = Spec(
+    "after simplify", (*_SIMPLE, Pat(_MOVING, where=_all(_has_elements, _varies)))
+)
+
+
+def _above(op: Any, *allowed: Any) -> Pat:
+    """A movement above one that it cannot move past, or above no movement."""
+    others = tuple(p for p in PRIMITIVES.values() if p not in (*MOVEMENTS, const_p))
+    return Pat(op, Pat((*others, *allowed)), where=_changes_something)
+
+
+def _changes_something(node: Node) -> bool:
+    arg = arg_of(node)
+    if node.op is permute_p:
+        return arg != tuple(range(node.ndim))
+    if node.op is stride_p:
+        return set(arg) != {1}
+    if node.op is pad_p:
+        return any(map(any, arg))
+    return node.shape != node.src[0].shape
+
+
+MOVED_SPEC: Final = Spec(
+    "after movement",
+    (
+        *_SIMPLE[:1],
+        Pat((iota_p, *_INDEXING, shear_p, unshear_p), where=_has_elements),
+        *_SIMPLE[2:],
+        # Past a reshape, and below a pad, a movement gets only where axes correspond.
+        _above(shrink_p, reshape_p, shear_p, unshear_p),
+        _above(stride_p, shrink_p, reshape_p, pad_p, shear_p, unshear_p),
+        _above(permute_p, shrink_p, stride_p, reshape_p, shear_p, unshear_p),
+        _above(reshape_p, *[op for op in MOVEMENTS if op is not reshape_p]),
+        _above(pad_p, const_p, *[op for op in MOVEMENTS if op is not pad_p]),
+        _above(expand_p, *[op for op in MOVEMENTS if op is not expand_p]),
+    ),
+)
+
+#: What holds after a pass, by its name.
+SPECS: Final = {
+    "simplify": SIMPLIFIED_SPEC,
+    "movement": MOVED_SPEC,
+    "split": SIMPLIFIED_SPEC,
+}
+
+
+def check_after(name: str, outputs: Sequence[Node]) -> None:
+    """Checks what the pass of that name left.
+
+    Raises:
+      GraphError: it names the first node that breaks the contract.
+    """
+    GRAPH_SPEC.check(outputs)
+    if not settings.current().disabled_rules:
+        SPECS[name].check(outputs)

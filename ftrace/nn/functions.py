@@ -92,6 +92,8 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     """
     x = as_value(x)
     count = static_int(num_classes, "one_hot: num_classes")
+    if count < 0:
+        raise ValueRangeError(f"one_hot: num_classes must not be negative, got {count}")
     place = canonical_axis(axis, x.ndim + 1, "one_hot")
     shape = (*x.shape[:place], count, *x.shape[place:])
     kind = dtypes.default_dtype("f") if dtype is None else dtypes.as_dtype(dtype)

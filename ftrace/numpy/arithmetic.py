@@ -25,7 +25,6 @@ from ftrace.numpy.elementwise import (
     kind_of,
     left_shift,
     less,
-    logical_and,
     multiply,
     not_equal,
     promote_inexact,
@@ -59,10 +58,10 @@ def _divisible(name: str, x1: Value, x2: Value) -> list[Any]:
     """Two real operands in their common dtype, which is not bool."""
     if "c" in (kind_of(x1), kind_of(x2)):
         raise DtypeError(f"{name} is not defined for complex numbers")
-    x1, x2 = promote_together(x1, x2)
-    if x1.dtype == dtypes.bool_:
-        return [cast(x, dtypes.default_dtype("i")) for x in (x1, x2)]
-    return [x1, x2]
+    dtype, weak = common_type(x1, x2)
+    if dtype == dtypes.bool_:
+        dtype = dtypes.int32
+    return [cast(x, dtype, weak) for x in (x1, x2)]
 
 
 def fmod(x1: Value, x2: Value, /) -> Any:
@@ -102,7 +101,7 @@ def _floor_remainder(x1: Any, x2: Any) -> Any:
 
 def _differs(rest: Any, x2: Any) -> Any:
     """Where the remainder is not zero and has not the sign of x2."""
-    return logical_and(not_equal(rest, 0), not_equal(less(rest, 0), less(x2, 0)))
+    return bitwise_and(not_equal(rest, 0), not_equal(less(rest, 0), less(x2, 0)))
 
 
 def floor_divide(x1: Value, x2: Value, /) -> Any:
@@ -118,7 +117,7 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
     if dtypes.kind(x1.dtype) == "u":
         return quotient
     rest = elementwise(ops.rem, x1, x2)
-    inexact = logical_and(not_equal(rest, 0), not_equal(sign(x1), sign(x2)))
+    inexact = bitwise_and(not_equal(rest, 0), not_equal(sign(x1), sign(x2)))
     return subtract(quotient, cast(inexact, quotient.dtype))
 
 
@@ -143,10 +142,12 @@ def power(x1: Value, x2: Value, /) -> Any:
     Raises:
       DtypeError: integers to a negative power that is known.
     """
+    if type(x2) is int and kind_of(x1) != "b":
+        return integer_power(as_value(x1), x2)
     exponent = _known_integer(x2)
     dtype, weak = common_type(x1, x2)
     if dtype == dtypes.bool_:
-        dtype = dtypes.default_dtype("i")
+        dtype = dtypes.int32
     weak = weak and kind_of(x1) != "b"
     if exponent is not None:
         return integer_power(cast(x1, dtype, weak), exponent)

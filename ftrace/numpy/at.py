@@ -18,12 +18,12 @@ from ftrace.errors import ShapeError
 from ftrace.numpy import axes
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, reshape
+from ftrace.numpy.bounds import Position, check_mode
 from ftrace.numpy.elementwise import add, common_type, divide, multiply, negative
 from ftrace.numpy.indexing import (
     Index,
-    Position,
-    check_mode,
     index_parts,
+    numpy_index,
     parse_and_check,
     parse_index,
     read_at,
@@ -44,6 +44,7 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "min": minimum,
     "max": maximum,
 }
+_BASIC = (int, slice, type(Ellipsis))
 _UFUNCS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
@@ -166,13 +167,15 @@ def update(
         return cast(wide, x.dtype, x.weak_type)
     if (masked := _masked(x, index, values, kind)) is not None:
         return masked
-    unknown = any(isinstance(part, Tracer) for part in index_parts(index))
-    eager = isinstance(x, Array) and isinstance(values, Array) and not unknown
+    known = not any(isinstance(part, Tracer) for part in index_parts(index))
+    eager = known and isinstance(x, Array) and isinstance(values, Array)
+    if eager and mode is None and x.memory.host:
+        found = _update_now(x, index, values, kind)
+        if found is not None:
+            return found
     parse = parse_and_check if eager and mode is None else parse_index
     parsed = parse(x.shape, index)
     values = fitted(values, parsed.result_shape, f"at.{kind}")
-    if eager and mode is None and x.memory.host:
-        return _update_now(x, parsed, values, kind)
     values = cast(values, x.dtype)
     region = sliced(x, parsed)
     if parsed.batch is None:
@@ -216,51 +219,43 @@ def _masked(x: Any, index: Any, values: Any, kind: str) -> Any:
     return choose(here, cast(_COMBINE[kind](x, values), x.dtype), x)
 
 
-def _update_now(x: Array, index: Index, values: Any, kind: str) -> Array:
-    """The update of a concrete array on the host, in NumPy."""
+def _update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
+    """The update of an array of the host by NumPy; None where it raises."""
+    found = numpy_index(index)
+    if found is None:
+        return None
     result = np.array(x.numpy())
-    region = result[tuple(_region_slices(index))]
     new = convert(asarray(values).numpy(), x.dtype)
-    with np.errstate(all="ignore"):
-        if index.batch is None or not index.gathered:
-            if index.batch is not None and 0 in index.batch:
-                return x
-            new = new.reshape(region.shape)
-            region[...] = new if kind == "set" else _UFUNCS[kind](region, new)
-            return Array.of(result, x.weak_type)
-        new = _batch_first(new, index, np.transpose, np.reshape)
-        view = np.moveaxis(region, index.gathered, range(len(index.gathered)))
-        if kind == "set":
-            view[index.arrays] = new
-        else:
-            _UFUNCS[kind].at(view, index.arrays, new)
+    try:
+        with np.errstate(all="ignore"):
+            if kind == "set":
+                result[found] = new
+            elif all(
+                part is None or type(part) in _BASIC for part in index_parts(found)
+            ):
+                result[found] = _UFUNCS[kind](result[found], new)
+            else:
+                _UFUNCS[kind].at(result, found, new)
+    except (IndexError, ValueError, TypeError):
+        return None
     return Array.of(result, x.weak_type)
 
 
-def _region_slices(index: Index) -> list[slice]:
-    found: list[slice] = []
-    for (low, high), step in zip(index.bounds, index.steps, strict=True):
-        last = None if low == 0 else low - 1
-        found.append(
-            slice(low, high, step) if step > 0 else slice(high - 1, last, step)
-        )
-    return found
-
-
-def _batch_first(values: Any, index: Index, permute: Any, reshaped: Any) -> Any:
+def _batch_first(values: Any, index: Index) -> Any:
     """Values of the result's shape as batch + rest, which a scatter takes."""
     assert index.batch is not None
     count = len(index.batch)
     batch = range(index.place, index.place + count)
     others = [a for a in range(len(index.result_shape)) if a not in batch]
-    return reshaped(permute(values, (*batch, *others)), (*index.batch, *index.rest))
+    values = axes.permute(values, (*batch, *others))
+    return reshape(values, (*index.batch, *index.rest))
 
 
 def _scattered(
     region: Any, index: Index, values: Any, kind: str, mode: str | None, wrap: bool
 ) -> Any:
     assert index.batch is not None
-    values = _batch_first(values, index, axes.permute, reshape)
+    values = _batch_first(values, index)
     if 0 in values.shape or 0 in region.shape:
         return region
     indices: list[Any] = []

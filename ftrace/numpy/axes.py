@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from ftrace.trace.tracer import (
     broadcast_shapes,
     check_fits,
     current_scope,
+    no_memory,
     scope_of,
 )
 
@@ -95,6 +97,10 @@ def canonical_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
     return axes
 
 
+#: Elements of an array: positions are 64-bit integers.
+_MOST = 1 << 63
+
+
 def check_shape(shape: Any, name: str) -> Shape:
     """A shape as a tuple of Python integers; one integer is a shape of one axis.
 
@@ -104,7 +110,13 @@ def check_shape(shape: Any, name: str) -> Shape:
     sizes = _entries(shape)
     if sizes is None:
         return (static_int(shape, f"{name}: shape"),)
-    return tuple(static_int(n, f"{name}: each size") for n in sizes)
+    found = tuple(static_int(n, f"{name}: each size") for n in sizes)
+    if prod(found) >= _MOST:
+        raise ShapeError(
+            f"{name}: an array of shape {found} has 2**63 elements or more, which no "
+            "memory holds and no index counts"
+        )
+    return found
 
 
 def _entries(x: Any) -> tuple[Any, ...] | None:
@@ -152,7 +164,11 @@ def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Any:
     scope = current_scope()
     if scope is not None:
         return scope.wrap(iota_node(dtype, shape, axis))
-    return Array.of(iota_p.numpy(ShapedArray.of(shape, dtype), axis))
+    aval = ShapedArray.of(shape, dtype)
+    try:
+        return Array.of(iota_p.numpy(aval, axis))
+    except MemoryError:
+        raise no_memory("iota", aval) from None
 
 
 def cast(x: Value, dtype: np.dtype[Any], weak: bool = False) -> Any:
@@ -168,9 +184,39 @@ def strong(x: Value) -> Any:
     return cast(x, aval_of(x).dtype)
 
 
+def _choose_now(mask: Value, x: Value, y: Value) -> Array | None:
+    """`choose` of arrays of the host and numbers, by a mask of bools; else None."""
+    if type(mask) is not Array or mask.dtype != dtypes.bool_ or not mask.memory.host:
+        return None
+    types: list[tuple[np.dtype[Any], bool]] = []
+    for v in (x, y):
+        if type(v) is Array and v.memory.host:
+            types.append((v.dtype, v.weak_type))
+        elif type(v) is int or type(v) is float:
+            types.append(dtypes.scalar_type(v))
+        else:
+            return None
+    dtype, weak = dtypes.promote(*types)
+    values: list[Any] = []
+    for v in (x, y):
+        if type(v) is Array:
+            values.append(convert(v.numpy(), dtype))
+        else:
+            check_fits(v, dtype)
+            values.append(dtype.type(v))
+    try:
+        return Array.of(np.where(mask.numpy(), *values), weak)
+    except ValueError:
+        broadcast_shapes("where", [mask.shape, *(v.shape for v in values)])
+        raise
+
+
 def choose(mask: Value, x: Value, y: Value) -> Any:
     """`x` where the mask of bools holds, `y` elsewhere; promoted and broadcast."""
     operands = (mask, x, y)
+    found = _choose_now(mask, x, y)
+    if found is not None:
+        return found
     c, a, b = map(aval_of, operands)
     dtype, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
     shape = broadcast_shapes("where", [c.shape, a.shape, b.shape])

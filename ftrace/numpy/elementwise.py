@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.array import ArrayLike
 from ftrace.errors import DtypeError
 from ftrace.numpy.axes import as_value, cast, full, no_out
 from ftrace.trace.primitives import elementwise as ops
@@ -36,6 +37,8 @@ Binary = Callable[[Value, Value], Any]
 
 def kind_of(x: Value) -> str:
     """The kind of a value's dtype: one of "biufc"."""
+    if isinstance(x, ArrayLike):
+        return dtypes.kind(x.dtype)
     return dtypes.kind(aval_of(x).dtype)
 
 
@@ -125,7 +128,7 @@ def fabs(x: Value, /) -> Any:
 def square(x: Value, /) -> Any:
     """X · x."""
     if kind_of(x) == "b":
-        x = cast(x, dtypes.default_dtype("i"))
+        x = cast(x, dtypes.int32)
     return elementwise(ops.mul, x, x)
 
 
@@ -212,7 +215,7 @@ bitwise_left_shift = left_shift
 def _shiftable(x1: Value, x2: Value) -> list[Any]:
     """The operands; bools alone as integers."""
     if common_type(x1, x2)[0] == dtypes.bool_:
-        return [cast(x, dtypes.default_dtype("i")) for x in (x1, x2)]
+        return [cast(x, dtypes.int32) for x in (x1, x2)]
     return [x1, x2]
 
 
@@ -268,8 +271,11 @@ not_equal = _binary("not_equal", ops.ne, "x1 != x2.")
 
 def _order(name: str, op: Primitive, strict: Primitive, doc: str) -> Binary:
     def function(x1: Value, x2: Value, /) -> Any:
-        if "c" not in (kind_of(x1), kind_of(x2)):
+        try:
             return elementwise(op, x1, x2)
+        except DtypeError:
+            if "c" not in (kind_of(x1), kind_of(x2)):
+                raise
         tie = equal(real(x1), real(x2))
         by_imaginary = elementwise(op, imag(x1), imag(x2))
         by_real = elementwise(strict, real(x1), real(x2))

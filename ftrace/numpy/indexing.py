@@ -24,15 +24,12 @@ from ftrace.errors import (
 )
 from ftrace.numpy import axes
 from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, reshape
+from ftrace.numpy.bounds import Position, check_mode, default_fill, is_known
 from ftrace.numpy.creation import array
-from ftrace.numpy.elementwise import add, bitwise_and, greater_equal, less
-from ftrace.numpy.selection import maximum, minimum
+from ftrace.numpy.elementwise import bitwise_and
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
-from ftrace.trace.evaluate import evaluate
-from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p
-from ftrace.trace.primitives.source import is_variable
 from ftrace.trace.tracer import (
     Tracer,
     Value,
@@ -43,8 +40,6 @@ from ftrace.trace.tracer import (
 )
 
 __all__ = ["getitem"]
-
-MODES = ("fill", "drop", "clip", "promise_in_bounds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,21 +81,16 @@ def parse_index(shape: Shape, index: Any) -> Index:
       DtypeError: a part is neither integer nor bool.
       NonConcreteBooleanIndexError: a mask is traced.
     """
-    parts = [_plain(part) for part in index_parts(index)]
-    parts = _without_ellipsis(shape, parts)
     bounds = [(0, n) for n in shape]
     steps = [1] * len(shape)
-    kept = [True] * len(shape)
     gathered: list[int] = []
     arrays: list[Any] = []
     batch_shapes: list[Shape] = []
-    order: list[Any] = []  # axes of the result in order; "array" where arrays stand
+    order: list[Any] = []  # what the parts give: an axis, None, Ellipsis, or a word
     axis = 0
-    for part in parts:
-        if part is None:
-            order.append(None)
-        elif part is Ellipsis:
-            order.append(Ellipsis)
+    for part in _without_ellipsis(shape, [_plain(p) for p in index_parts(index)]):
+        if part is None or part is Ellipsis:
+            order.append(part)
         elif type(part) is slice:
             bounds[axis], steps[axis] = _slice_bounds(part, shape[axis])
             order.append(axis)
@@ -108,20 +98,15 @@ def parse_index(shape: Shape, index: Any) -> Index:
         elif type(part) is int:
             at = _checked_integer(part, axis, shape)
             bounds[axis] = (at, at + 1)
-            kept[axis] = False
             order.append("integer")
             axis += 1
         else:
-            found = _mask_positions(part, axis, shape)
-            if found is None:
-                found = [part]
-            for one in found:
-                gathered.append(axis)
-                arrays.append(one)
-                axis += 1
-            count = int(np.sum(part)) if len(found) == 0 else 0
-            batch_shapes += [(count,)] if len(found) == 0 else [v.shape for v in found]
+            found = _by_axis(part, axis, shape)
+            batch_shapes += [v.shape for v in found] or [(int(part),)]
+            gathered += range(axis, axis + len(found))
+            arrays += found
             order.append("array")
+            axis += len(found)
     batch = broadcast_shapes("index", batch_shapes) if batch_shapes else None
     place = _array_place(order, bool(batch))
     sizes = [
@@ -137,7 +122,8 @@ def parse_index(shape: Shape, index: Any) -> Index:
 
 def index_parts(index: Any) -> Any:
     """What stands between the commas."""
-    return index if isinstance(index, tuple) else (index,)
+    is_tuple = isinstance(index, tuple)  # named, so that its parts stay untyped
+    return index if bool(is_tuple) else (index,)
 
 
 def _laid(order: Sequence[Any]) -> list[int | None]:
@@ -181,11 +167,7 @@ def _plain_tracer(part: Tracer) -> Any:
 
 
 def _is_mask(part: Any) -> bool:
-    return _is_known(part) and part.dtype == np.bool_
-
-
-def _is_known(values: Any) -> bool:
-    return isinstance(values, np.ndarray)
+    return is_known(part) and part.dtype == np.bool_
 
 
 def _without_ellipsis(shape: Shape, parts: list[Any]) -> list[Any]:
@@ -244,10 +226,10 @@ def _checked_integer(value: int, axis: int, shape: Shape) -> int:
     return value % size
 
 
-def _mask_positions(part: Any, axis: int, shape: Shape) -> list[Any] | None:
-    """The positions that a mask holds, per axis; None if it is no mask."""
+def _by_axis(part: Any, axis: int, shape: Shape) -> list[Any]:
+    """Integers, or the positions that a mask holds per axis: none for True or False."""
     if not _is_mask(part):
-        return None
+        return [part]
     covered = shape[axis : axis + part.ndim]
     if part.shape != covered:
         raise IndexBoundsError(
@@ -277,37 +259,28 @@ def getitem(x: Value, index: Any) -> Any:
       IndexBoundsError: an index that is known is out of bounds.
       NonConcreteBooleanIndexError: a mask is traced.
     """
-    if isinstance(x, Array) and x.memory.host:
-        found = _numpy_index(index)
+    if isinstance(x, Array):
+        found = numpy_index(index)
         if found is not None:
-            return _read_now(x, found[0])
+            if x.memory.host:
+                return _read_now(x, found, index)
+            return read(x, parse_and_check(x.shape, index))
     return read(x, parse_index(x.shape, index))
 
 
-def _numpy_index(index: Any) -> tuple[Any] | None:
-    """A concrete index as NumPy takes it, in a tuple; None if a part is traced."""
+def numpy_index(index: Any) -> Any:
+    """A concrete index as NumPy takes it; None if a part of it is traced."""
     if type(index) in (int, slice):
-        return (index,)
-    parts = index_parts(index)
-    if any(isinstance(part, Tracer) for part in parts):
-        return None
-    return (tuple([_numpy_part(part) for part in parts]),)
+        return index
+    parts = [_plain(part) for part in index_parts(index)]
+    return None if any(isinstance(part, Tracer) for part in parts) else tuple(parts)
 
 
-def _numpy_part(part: Any) -> Any:
-    if part is None or part is Ellipsis or type(part) in (int, slice, bool):
-        return part
-    return _plain(part)
-
-
-def _read_now(x: Array, index: Any) -> Array:
+def _read_now(x: Array, found: Any, index: Any) -> Array:
     try:
-        result = x.numpy()[index]
-    except IndexError:
+        result = x.numpy()[found]
+    except (IndexError, TypeError, ValueError):
         parse_and_check(x.shape, index)  # says what is wrong in our words
-        raise
-    except (TypeError, ValueError):
-        parse_index(x.shape, index)
         raise
     return Array.of(np.asarray(result), x.weak_type)
 
@@ -316,7 +289,7 @@ def parse_and_check(shape: Shape, index: Any) -> Index:
     """`parse_index`; indices of arrays that are known must be in bounds, too."""
     parsed = parse_index(shape, index)
     for axis, values in zip(parsed.gathered, parsed.arrays, strict=True):
-        if _is_known(values):
+        if is_known(values):
             size = shape[axis]
             outside = (values < -size) | (values >= size)
             if outside.any():
@@ -401,107 +374,6 @@ def _gathered(
     mask = reshape(mask, (*index.batch, *(1 for _ in index.rest)))
     value = default_fill(region.dtype) if fill_value is None else fill_value
     return choose(mask, found, cast(as_value(value), region.dtype))
-
-
-def check_mode(name: str, mode: Any) -> str | None:
-    """A mode as a string.
-
-    Raises:
-      ValueRangeError: there is no such mode.
-    """
-    if mode is None:
-        return None
-    text = str(getattr(mode, "name", mode)).lower()
-    text = {"fill_or_drop": "fill"}.get(text, text)
-    if text not in MODES:
-        raise ValueRangeError(f"{name}: the modes are {', '.join(MODES)}; got {mode!r}")
-    return text
-
-
-def default_fill(dtype: np.dtype[Any]) -> Any:
-    """What is read out of bounds: NaN, the least integer, the greatest, or True."""
-    kind = dtypes.kind(dtype)
-    low, high = dtypes.limits(dtype)
-    return np.nan if kind in "fc" else low if kind == "i" else high
-
-
-@dataclass(frozen=True)
-class Position:
-    """Indices along one axis, negative ones counted from the front.
-
-    Attributes:
-      values: the indices.
-      size: the size of the axis.
-      known: all of them are in bounds, so that nothing has to be done.
-    """
-
-    values: Any
-    size: int
-    known: bool
-
-    @staticmethod
-    def of(values: Any, size: int, wrap: bool = True) -> Position:
-        found = values if _is_known(values) else _constant_values(values)
-        if found is not None:
-            found = found.astype(np.int64)
-            wrapped = np.where(found < 0, found + size, found) if wrap else found
-            known = bool(((wrapped >= 0) & (wrapped < size)).all())
-            if isinstance(values, Tracer) and bool((wrapped == found).all()):
-                return Position(values, size, known)
-            return Position(as_value(_index_array(wrapped, size)), size, known)
-        values = _widened(values, size)
-        if wrap and dtypes.kind(values.dtype) == "i":
-            values = choose(less(values, 0), add(values, size), values)
-        return Position(values, size, False)
-
-    def inside(self) -> Any:
-        below = less(self.values, self.size)
-        if dtypes.kind(self.values.dtype) == "u":
-            return below
-        return bitwise_and(below, greater_equal(self.values, 0))
-
-    def clamped(self) -> Any:
-        if self.known:
-            return self.values
-        low = minimum(self.values, self.size - 1)
-        return low if dtypes.kind(self.values.dtype) == "u" else maximum(low, 0)
-
-
-def _widened(values: Any, size: int) -> Any:
-    """Index values in a dtype that holds the size of the axis."""
-    if dtypes.limits(values.dtype)[1] > size:
-        return cast(values, values.dtype)
-    return cast(values, dtypes.int32 if size < 2**31 else dtypes.int64)
-
-
-def _index_array(values: np.ndarray[Any, Any], size: int) -> Any:
-    limits = np.iinfo(np.int32)
-    fits = values.size == 0 or (
-        values.min() >= limits.min and values.max() <= limits.max
-    )
-    return values.astype(np.int32) if fits and size < 2**31 else values.astype(np.int64)
-
-
-#: How large an index without variables may be for its values to be computed at once.
-_CONSTANT_NODES = 32
-_CONSTANT_SIZE = 65536
-
-
-def _constant_values(tracer: Tracer) -> Any:
-    """The values of a small traced index that depends on no argument, else None."""
-    if tracer.node.size > _CONSTANT_SIZE:
-        return None
-    seen: set[Node] = {tracer.node}
-    pending = [tracer.node]
-    while pending:
-        node = pending.pop()
-        if is_variable(node) or len(seen) > _CONSTANT_NODES:
-            return None
-        for source in node.src:
-            if source not in seen:
-                seen.add(source)
-                pending.append(source)
-    return evaluate([tracer.node], {})[0]
 
 
 def read_at(

@@ -30,7 +30,7 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.elementwise import common_type, less
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
-from ftrace.trace.tracer import Value
+from ftrace.trace.tracer import Value, aval_of, no_memory
 
 __all__ = [
     "block", "column_stack", "concat", "concatenate", "dstack", "hstack", "stack",
@@ -84,7 +84,10 @@ def _joined(parts: list[Any], axis: int) -> Any:
     if len(parts) == 1:
         return parts[0]
     if all(isinstance(x, Array) and x.memory.host for x in parts):
-        joined = np.concatenate([x.numpy() for x in parts], axis)
+        try:
+            joined = np.concatenate([x.numpy() for x in parts], axis)
+        except MemoryError:
+            raise no_memory("concatenate", aval_of(parts[0])) from None
         return Array.of(joined, parts[0].weak_type)
     parts = [x for x in parts if x.shape[axis]] or parts[:1]
     while len(parts) > 1:

@@ -55,7 +55,7 @@ def identity(n: int, dtype: Dtype = None) -> Any:
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Dtype = None) -> Any:
     """N × M with ones on and below the diagonal k columns to the right."""
     rows, columns = _sizes("tri", N, M)
-    target = dtype_or(dtype, dtypes.default_dtype("f"))
+    target = dtype_or(dtype, dtypes.float32)
     return cast(_below(rows, columns, k), target)
 
 

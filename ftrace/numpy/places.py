@@ -32,7 +32,8 @@ __all__ = [
 
 
 def _arrays(indices: Sequence[np.ndarray[Any, Any]]) -> tuple[Any, ...]:
-    return tuple(Array.of(i.astype(np.int32)) for i in indices)
+    integer = dtypes.default_dtype("i")
+    return tuple(Array.of(i.astype(integer)) for i in indices)
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:

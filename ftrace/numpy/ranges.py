@@ -65,6 +65,8 @@ def arange(
     """
     if stop is None:
         start, stop = 0, start
+        if type(stop) is int and step is None and stop > 0:
+            return iota(dtype_or(dtype, dtypes.scalar_type(stop)[0]), (stop,), 0)
     bounds = [_known(x) for x in (start, stop, 1 if step is None else step)]
     target = dtype_or(dtype, dtypes.promote(*[t for _, t in bounds])[0])
     first, last, gap = [value for value, _ in bounds]

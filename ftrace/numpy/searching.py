@@ -70,13 +70,14 @@ def nonzero(
     if isinstance(a, Tracer) and unbound_variable(a.node) is None:
         known = Array.of(concrete(a))
     if isinstance(known, Array):
-        found = [p.astype(np.int32) for p in np.nonzero(known.numpy())]
+        integer = dtypes.default_dtype("i")
+        found = [p.astype(integer) for p in np.nonzero(known.numpy())]
         if size is None:
             return tuple(Array.of(p) for p in found)
         fills = _fills(fill_value, len(found))
         return tuple(
             Array.of(
-                np.concatenate([p[:size], np.full(max(size - len(p), 0), f, np.int32)])
+                np.concatenate([p[:size], np.full(max(size - len(p), 0), f, integer)])
             )
             for p, f in zip(found, fills, strict=True)
         )
@@ -101,10 +102,11 @@ def _traced_nonzero(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
     flat = reshape(truth(a), (a.size,))
     rank = subtract(cumsum(cast(flat, dtypes.int32)), 1)
     target = choose(flat, rank, size)  # out of bounds: the scatter drops it
+    integer = dtypes.default_dtype("i")
     results: list[Any] = []
     for axis, fill in enumerate(fills):
-        place = reshape(iota(dtypes.int32, a.shape, axis), (a.size,))
-        board = full((size,), fill, dtypes.int32)
+        place = reshape(iota(integer, a.shape, axis), (a.size,))
+        board = full((size,), fill, integer)
         results.append(bind(scatter_p, board, place, target, arg=((0,), "set")))
     return tuple(results)
 

@@ -107,16 +107,22 @@ def piecewise(
 
 def maximum(x1: Value, x2: Value, /) -> Any:
     """The greater of two; NaN if one is NaN."""
-    if "c" in (kind_of(x1), kind_of(x2)):
-        return choose(logical_or(isnan(x1), greater(x1, x2)), x1, x2)
-    return elementwise(ops.maximum, x1, x2)
+    try:
+        return elementwise(ops.maximum, x1, x2)
+    except DtypeError:
+        if "c" not in (kind_of(x1), kind_of(x2)):
+            raise
+    return choose(logical_or(isnan(x1), greater(x1, x2)), x1, x2)
 
 
 def minimum(x1: Value, x2: Value, /) -> Any:
     """The lesser of two; NaN if one is NaN."""
-    if "c" in (kind_of(x1), kind_of(x2)):
-        return choose(logical_or(isnan(x1), less(x1, x2)), x1, x2)
-    return elementwise(ops.minimum, x1, x2)
+    try:
+        return elementwise(ops.minimum, x1, x2)
+    except DtypeError:
+        if "c" not in (kind_of(x1), kind_of(x2)):
+            raise
+    return choose(logical_or(isnan(x1), less(x1, x2)), x1, x2)
 
 
 def fmax(x1: Value, x2: Value, /) -> Any:

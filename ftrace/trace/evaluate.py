@@ -17,6 +17,7 @@ from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import mul
 from ftrace.trace.primitives.movement import shear_p
+from ftrace.trace.primitives.record import primitive_of
 from ftrace.trace.primitives.source import const_p
 
 
@@ -138,7 +139,7 @@ def apply(node: Node, operands: Sequence[Any]) -> Any:
     """The value of one node."""
     if node.op is shear_p and (window := _window_view(node, operands[0])) is not None:
         return window
-    return settle(node.op.numpy(node.aval, node.arg, *operands), node.aval.dtype)
+    return settle(primitive_of(node).numpy(node.aval, node.arg, *operands), node.aval.dtype)
 
 
 def settle(value: Any, dtype: np.dtype[Any]) -> Any:

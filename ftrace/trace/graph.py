@@ -13,10 +13,11 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,30 +25,46 @@ from ftrace.errors import GraphError
 from ftrace.origin import Origin, user_origin
 from ftrace.trace.avals import Shape, ShapedArray
 
-if TYPE_CHECKING:
-    from ftrace.trace.primitives.record import Primitive
-
 Aval = ShapedArray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Op(ABC):
+    """What a node does: a primitive, or an operation that exists in kernels only."""
+
+    name: str
+    family: str
+
+    @abstractmethod
+    def __call__(self, *src: Node, arg: Any = None) -> Node:
+        """The node of this operation over `src`."""
+
+    def render(self, node: Node) -> str:
+        return self.name if node.arg is None else f"{self.name}[{node.arg}]"
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 class Node:
     """One operation on arrays: compared by identity, hashed by identity.
 
     Attributes:
-      op: the primitive.
+      op: the operation.
       aval: shape and dtype of the result.
       src: the operands.
-      arg: what else the operation needs; static and hashable.
-      origin: the user's line that made it first. Not part of its identity.
+      arg: what else the operation needs, of a type that the op knows; static and
+        hashable.
+      origin: the user's line that made it last. Not part of its identity.
       serial: greater than that of each source.
     """
 
     __slots__ = ("__weakref__", "arg", "aval", "op", "origin", "serial", "src")
 
-    op: Primitive
+    op: Op
     aval: Aval
     src: tuple[Node, ...]
-    arg: Hashable
+    arg: Any
     origin: Origin | None
     serial: int
 
@@ -99,19 +116,19 @@ class _Reference(weakref.ref[Node]):
 
 
 def _forget(reference: weakref.ref[Node]) -> None:
-    key = reference.key  # type: ignore[attr-defined]
-    if _table.get(key) is reference:
-        del _table[key]
+    assert isinstance(reference, _Reference)
+    if _table.get(reference.key) is reference:
+        del _table[reference.key]
 
 
-def make_node(
-    op: Primitive, aval: Aval, src: tuple[Node, ...], arg: Hashable = None
-) -> Node:
+def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Node:
     """The one node with these four parts. Shapes are not checked: call the op."""
     key = (op, aval, src, arg)
     reference = _table.get(key)
     node = reference() if reference is not None else None
     if node is not None:
+        if _provenance.origin is None:  # messages name the line that made it last
+            node.origin = user_origin()
         return node
     with _table_lock:
         reference = _table.get(key)
@@ -145,7 +162,7 @@ def with_origin(node: Node | None, function: Callable[..., Any], *args: Any) -> 
         _provenance.origin = outer
 
 
-class inherited_origin:  # noqa: N801  (reads as a statement: `with inherited_origin()`)
+class inherited_origin:  # reads as a statement: `with inherited_origin() as take`
     """A block in which `take(node)` sets the origin of the nodes made after it."""
 
     __slots__ = ("outer",)
@@ -177,8 +194,25 @@ def toposort(outputs: Iterable[Node]) -> list[Node]:
     return sorted(seen, key=_by_serial)
 
 
+def reading_order(outputs: Sequence[Node]) -> list[Node]:
+    """As `toposort`, in an order that the graph alone decides: depth first, left first.
+
+    Serial numbers depend on what else is alive in the process; texts must not.
+    """
+    done: dict[Node, None] = {}
+    pending = list(reversed(outputs))
+    while pending:
+        node = pending[-1]
+        missing = [s for s in node.src if s not in done] if node not in done else []
+        if missing:
+            pending.extend(reversed(missing))
+        else:
+            done[pending.pop()] = None
+    return list(done)
+
+
 def dependents(outputs: Iterable[Node], leaves: Iterable[Node]) -> list[Node]:
-    """Those nodes of `toposort(outputs)` that use one of the leaves, leaves included."""
+    """The nodes of `toposort(outputs)` that use one of the leaves, or are one."""
     found = set(leaves)
     ordered: list[Node] = []
     for node in toposort(outputs):
@@ -274,14 +308,15 @@ def render_graph(graph: Graph, source_lines: bool = True) -> str:
     for node in graph.inputs:
         names[node] = next(letters)
     heading = " ".join(f"{names[n]}:{n.aval!r}" for n in graph.inputs)
-    for node in graph.nodes:
+    for node in reading_order(graph.outputs):
         if node in names:
             continue
         if node.op.name == "const" and node.aval.shape == ():
             names[node] = f"{constant_value(node)}:{node.aval!r}"
             continue
         names[node] = next(letters)
-        call = f"const[{constant_value(node)}]" if node.op.name == "const" else node.op.render(node)
+        constant = node.op.name == "const"
+        call = f"const[{constant_value(node)}]" if constant else node.op.render(node)
         text = f"  {names[node]}:{node.aval!r} = {call}"
         operands = " ".join(names[s] for s in node.src)
         text = f"{text} {operands}" if operands else text

@@ -8,8 +8,8 @@
 
 Patterns are compiled to closures once. Which rules can match at all is looked up by
 the op of a node and the ops of its sources; most nodes have none. A node is looked at
-before its sources (so that a movement runs down a chain of 50,000 nodes in as many
-steps) and once more if one of them changed.
+before its sources, so that a movement runs down a chain of 50,000 nodes in as many
+steps, and once more if one of them changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ftrace import settings
 from ftrace.errors import GraphError
@@ -57,8 +57,7 @@ class Pat:
         where: Test | None = None,
         commutes: bool = False,
     ) -> None:
-        ops: tuple[Any, ...] = op if isinstance(op, tuple) else (op,)
-        self.ops = None if op is None else frozenset(ops)
+        self.ops = _as_set(op)
         self.src = src
         self.name = name
         self.where = where
@@ -66,6 +65,12 @@ class Pat:
 
     def takes(self, op: Any) -> bool:
         return self.ops is None or op in self.ops
+
+
+def _as_set(op: Any) -> frozenset[Any] | None:
+    if op is None:
+        return None
+    return frozenset(cast(Any, op) if isinstance(op, tuple) else (op,))
 
 
 # A pattern becomes variants, one per order of the sources: plain tests in a row.
@@ -266,7 +271,10 @@ def _first_replacement(
 ) -> Node | None:
     for rule, match in candidates:
         found = match(node)
-        if found is None or (users is not None and not users.allow(rule, found)):
+        if found is None:
+            continue
+        if users is not None and not users.allow(rule, found):
+            users.refused.add(node)
             continue
         new = _call(rule.function, found)
         if new is None or new is node:
@@ -295,6 +303,7 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
     done: dict[Node, Node] = {}
     became: dict[Node, Node | None] = {}  # None: it waits for its sources
     users = _Users(outputs, became) if matcher.counts_uses else None
+    refused = users.refused if users is not None else ()
     limit = _LIMIT * len(toposort(outputs) if users is None else users.counts)
     pending = list(outputs)
     with inherited_origin() as take:
@@ -305,28 +314,37 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                 continue
             target = became.get(node)
             if target is None:
-                # Sources first: a rule sees what they became, and who uses that.
-                missing = [s for s in node.src if s not in done]
-                if missing:
-                    if node in became:
-                        _check_ends(missing, became, limit)
+                missing: list[Node] = []
+                changed = False
+                for source in node.src:
+                    known = done.get(source)
+                    if known is None:
+                        missing.append(source)
+                    elif known is not source:
+                        changed = True
+                # A rule never sees a source that was replaced. One refused because
+                # of users gets a second chance: they may be gone by then.
+                first = node not in became
+                if not changed and (first or node in refused):
+                    candidates = table[(node.op, *[s.op for s in node.src])]
+                    if candidates:
+                        take(node)
+                        target = _first_replacement(node, candidates, users)
+                        limit -= target is not None
+                if target is None:
                     became[node] = None
-                    pending.extend(missing)
-                    continue
-                sources = tuple([done[s] for s in node.src])
-                take(node)
-                if sources != node.src:
-                    target = rebuild(node, sources)
+                    if missing:
+                        _check_ends(missing, became, limit)
+                        pending.extend(missing)
+                        continue
+                    if not changed:
+                        done[node] = node
+                        pending.pop()
+                        continue
+                    take(node)
+                    target = rebuild(node, tuple([done[s] for s in node.src]))
                     if users is not None:
                         users.rebuilt(node, target)
-                else:
-                    candidates = table[(node.op, *[s.op for s in sources])]
-                    target = _first_replacement(node, candidates, users)
-                    limit -= target is not None
-                if target is None:
-                    done[node] = node
-                    pending.pop()
-                    continue
                 became[node] = target
             if target in done:
                 done[node] = done[target]
@@ -356,6 +374,7 @@ class _Users:
     Attributes:
       counts: for each node its users.
       passed: how often something was moved past what a node stands for.
+      refused: nodes that a rule did not get because of users.
     """
 
     def __init__(
@@ -363,6 +382,7 @@ class _Users:
     ) -> None:
         self.counts: dict[Node, int] = {}
         self.passed: dict[Node, int] = {}
+        self.refused: set[Node] = set()
         self._became = became
         for node in outputs:
             self._retain(node)

@@ -10,8 +10,12 @@ Un-jitted transforms bind their variables to values: what Python asks of a trace
 (`if`, `float`, `print`) is then evaluated, and nothing more.
 """
 
+# The eager path reads the slots of an Array: its properties would cost as much again.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -25,6 +29,7 @@ from ftrace.errors import (
     ArgumentError,
     ConcretizationTypeError,
     DtypeOverflowError,
+    OutOfMemoryError,
     ShapeError,
     TracerArrayConversionError,
     TracerBoolConversionError,
@@ -38,9 +43,16 @@ from ftrace.trace.graph import Graph, Node, substitute, toposort
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import cast, convert
 from ftrace.trace.primitives.record import Primitive
-from ftrace.trace.primitives.source import const, is_variable, variable
+from ftrace.trace.primitives.source import (
+    const,
+    is_variable,
+    scope_and_position,
+    variable,
+)
 
 Value = Any  # Array | Tracer | numpy.ndarray | Python scalar
+#: What NumPy's values are instances of.
+_NUMPY: tuple[type[Any], ...] = (np.ndarray, np.generic)
 Binding = Any  # Array | Tracer | None
 
 
@@ -75,7 +87,7 @@ class Scope:
         self.closed = False
         self.origin: Origin | None = None
         self._captured_nodes: dict[int, tuple[Node, Any]] = {}
-        self._values: dict[Node, Any] = {}
+        self.values: dict[Node, Any] = {}
 
     def __enter__(self) -> Scope:
         self.depth = len(_stack.scopes)
@@ -86,7 +98,7 @@ class Scope:
     def __exit__(self, *_: object) -> None:
         self.closed = True
         _stack.scopes.pop()
-        self._values.clear()
+        self.values.clear()
 
     def input(self, aval: ShapedArray, binding: Binding = None) -> Tracer:
         """A new argument of the function."""
@@ -121,7 +133,7 @@ class Scope:
         if isinstance(value, np.generic):
             array = asarray(value)
             return const(array.numpy(), array.dtype)
-        if isinstance(value, np.ndarray):
+        if isinstance(value, _NUMPY):
             return self.capture(value)
         aval = aval_of(value)
         return const(value, aval.dtype, (), aval.weak_type)
@@ -155,6 +167,9 @@ class Tracer(ArrayLike):
     def __init__(self, node: Node, scope: Scope) -> None:
         self.node = node
         self.scope = scope
+        # The node is shared by all who compute the same: its origin may be another
+        # line. A variable was made by the caller of the function.
+        self.origin = scope.origin if is_variable(node) else user_origin()
 
     @property
     def aval(self) -> ShapedArray:
@@ -221,21 +236,31 @@ class Tracer(ArrayLike):
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kw: Any) -> Any:
         function = surface.get(ufunc.__name__)
         if method != "__call__" or function is None or kw.get("out") is not None:
-            self._no_numpy(ufunc.__name__ + ("" if method == "__call__" else f".{method}"))
+            self._no_numpy("numpy", ufunc.__name__, method)
         return function(*args, **kw)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         function = surface.get(func.__name__)
-        if function is None or not func.__module__ == "numpy":
+        if function is None or func.__module__ != "numpy":
             if not self.scope.closed and unbound_variable(self.node) is None:
                 return NotImplemented
-            self._no_numpy(func.__name__)
+            self._no_numpy(func.__module__, func.__name__)
         return function(*args, **kwargs)
 
-    def _no_numpy(self, name: str) -> NoReturn:
+    def _no_numpy(
+        self, module: str, name: str, method: str = "__call__"
+    ) -> NoReturn:
+        ours = hasattr(sys.modules.get(f"ftrace.{module}"), name)
+        advice = (
+            f"call ftrace.{module}.{name} instead"
+            if ours and method == "__call__"
+            else "compose it of functions of ftrace.numpy, or compute it outside of "
+            f"the function under {self.scope.transform}"
+        )
+        called = f"{module}.{name}" + ("" if method == "__call__" else f".{method}")
         raise TracerArrayConversionError(
-            f"numpy.{name} was called on a traced value of type {self.aval!r}, which "
-            f"has no elements yet; call a function of ftrace.numpy instead"
+            f"{called} was called on a traced value of type {self.aval!r}, which has "
+            f"no elements yet; {advice}"
         )
 
     def _python(self, what: str, error: type[ConcretizationTypeError]) -> Any:
@@ -260,7 +285,7 @@ class Tracer(ArrayLike):
 def check_open(tracer: Tracer) -> None:
     """Raises if the function that made the tracer has returned."""
     if tracer.scope.closed:
-        made = tracer.node.origin
+        made = tracer.origin
         where = f"\n  it was made at {made.describe()}" if made else ""
         raise UnexpectedTracerError(
             f"a traced value of type {tracer.aval!r} escaped from its function under "
@@ -276,7 +301,7 @@ def unbound_variable(node: Node) -> tuple[Scope, Node] | None:
     """A variable that `node` needs and that has no value, with its scope."""
     for leaf in toposort([node]):
         if is_variable(leaf):
-            depth, index = leaf.arg  # type: ignore[misc]
+            depth, index = scope_and_position(leaf)
             scope = _stack.scopes[depth]
             binding = scope.bindings[index]
             if binding is None:
@@ -297,13 +322,13 @@ def _require_concrete(
         return
     scope, leaf = found
     advice = {
-        "bool": "Use ftrace.numpy.where or lax.cond, or mark the argument in "
-        "static_argnums if it is a Python value",
+        "bool": "Use ftrace.numpy.where, or mark the argument in static_argnums if it "
+        "is a Python value",
         "int": "Use static_argnums if it is a Python value",
         "index": "Use static_argnums if it is a Python value",
         "numpy.asarray": "Call the function of ftrace.numpy instead of NumPy's",
     }.get(what, "Compute with it through ftrace.numpy, or return it")
-    made = tracer.node.origin
+    made = tracer.origin
     chain = f"\n  the value was computed at {made.describe()}" if made else ""
     why = "is batched" if scope.transform == "vmap" else "is not known while tracing"
     raise error(
@@ -313,16 +338,16 @@ def _require_concrete(
     )
 
 
-def concrete(tracer: Tracer) -> np.ndarray[Any, Any]:
-    """The value of a tracer all of whose variables are bound."""
+def concrete(tracer: Tracer) -> Any:
+    """The value of a tracer all of whose variables are bound: a NumPy array."""
     check_open(tracer)
-    values = tracer.scope._values
+    values = tracer.scope.values
     node = tracer.node
     if node not in values:
         known = dict(values)
         for leaf in toposort([node]):
             if is_variable(leaf) and leaf not in known:
-                depth, index = leaf.arg  # type: ignore[misc]
+                depth, index = scope_and_position(leaf)
                 binding = _stack.scopes[depth].bindings[index]
                 known[leaf] = (
                     concrete(binding)
@@ -346,7 +371,7 @@ def aval_of(value: Value) -> ShapedArray:
         return value.node.aval
     if isinstance(value, Array):
         return ShapedArray.of(value._shape, value._dtype, value.weak_type)
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, _NUMPY):
         dtype = dtypes.canonicalize(value.dtype)
         dtypes.kind(dtype)
         return ShapedArray.of(value.shape, dtype)
@@ -384,14 +409,24 @@ def asarray(value: Value) -> Array:
     if isinstance(value, Array):
         return value
     aval = aval_of(value)
-    if isinstance(value, (np.ndarray, np.generic)):
-        array = np.asarray(value)
+    if isinstance(value, _NUMPY):
+        array: Any = np.asarray(value)
         if array.dtype != aval.dtype:
             array = convert(array, aval.dtype)
         return Array.of(array)
     if hasattr(value, "__ftrace_array__"):
         return asarray(value.__ftrace_array__())
     return Array.of(np.asarray(value, aval.dtype), aval.weak_type)
+
+
+def no_memory(name: str, aval: ShapedArray) -> OutOfMemoryError:
+    """The exception for a result that NumPy has no memory for."""
+    nbytes = aval.size * aval.dtype.itemsize
+    return OutOfMemoryError(
+        f"{name}: the host has no memory for a result of type {aval!r}, which takes "
+        f"{nbytes} bytes, or for what leads to it; compute it in parts, or under jit, "
+        "where intermediate results are not stored"
+    )
 
 
 def scope_of(values: Sequence[Value]) -> Scope | None:
@@ -442,7 +477,10 @@ def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
     if any(not x.memory.host for x in arrays):
         return run_fused(lambda *xs: bind(op, *xs, arg=arg), arrays)
     with np.errstate(all="ignore"):
-        result = op.numpy(aval, arg, *[x.numpy() for x in arrays])
+        try:
+            result = op.numpy(aval, arg, *[x.numpy() for x in arrays])
+        except MemoryError:
+            raise no_memory(op.name, aval) from None
     return Array.of(settle(result, aval.dtype), aval.weak_type)
 
 
@@ -457,11 +495,14 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
     types = tuple([(x._shape, x._dtype, x.weak_type) for x in operands])
     aval = _infer(op, arg, types)
     values = [x._host if x._host is not None else x.numpy() for x in operands]
-    if op.family == "movement":
-        result = op.numpy(aval, arg, *values)
-    else:
-        with np.errstate(all="ignore"):
+    try:
+        if op.family == "movement":
             result = op.numpy(aval, arg, *values)
+        else:
+            with np.errstate(all="ignore"):
+                result = op.numpy(aval, arg, *values)
+    except MemoryError:
+        raise no_memory(op.name, aval) from None
     if type(result) is not np.ndarray or result.dtype != aval.dtype:
         result = settle(result, aval.dtype)
     return Array(aval.shape, aval.dtype, aval.weak_type, None, result)
@@ -489,12 +530,14 @@ def elementwise(
     types: list[Any] = []
     concrete_array = False
     for x in operands:
-        cls = type(x)
+        cls = x.__class__
         if cls is Array and (x._buffer is None or x._buffer.device.host):
             types.append((x._dtype, x.weak_type))
             concrete_array = True
         elif cls is float or (cls is int and -(2**31) <= x < 2**31):
             types.append(cls)
+        elif isinstance(x, _NUMPY):
+            types.append((dtypes.canonicalize(x.dtype), False))
         else:
             break
     else:
@@ -520,8 +563,11 @@ def elementwise(
     full = ShapedArray.of(shape, dtype, weak)
     aval = op.infer(None, *[full] * len(operands))
     with np.errstate(all="ignore"):
-        arrays = [convert(np.asarray(x), dtype) for x in operands]
-        result = op.numpy(aval, None, *arrays)
+        try:
+            arrays = [convert(np.asarray(x), dtype) for x in operands]
+            result = op.numpy(aval, None, *arrays)
+        except MemoryError:
+            raise no_memory(op.name, aval) from None
     return Array.of(settle(result, aval.dtype), aval.weak_type)
 
 
@@ -567,19 +613,24 @@ def _elementwise_now(
     arrays: list[Any] = []
     with np.errstate(all="ignore"):
         for x in operands:
-            if type(x) is Array:
-                array = x._host if x._host is not None else x.numpy()
-                same = array.dtype == compute
-                arrays.append(array if same else convert(array, compute))
-            else:
+            if type(x) is float or type(x) is int:
                 if integer:
                     check_fits(x, compute)
                 arrays.append(compute.type(x))
+                continue
+            array = x
+            if type(x) is Array:
+                array = x._host if x._host is not None else x.numpy()
+            same = array.dtype == compute
+            arrays.append(array if same else convert(array, compute))
         try:
             result = op.numpy(aval, None, *arrays)
         except ValueError:
             broadcast_shapes(op.name, [array.shape for array in arrays])
             raise
+        except MemoryError:
+            shape = broadcast_shapes(op.name, [array.shape for array in arrays])
+            raise no_memory(op.name, aval.with_shape(shape)) from None
     if type(result) is not np.ndarray or result.dtype != aval.dtype:
         result = settle(result, aval.dtype)
     return Array(result.shape, aval.dtype, aval.weak_type, None, result)
@@ -640,7 +691,7 @@ def outer_scope(graph: Graph, operands: Sequence[Value]) -> Scope | None:
     own = set(graph.inputs)
     for node in graph.nodes:
         if is_variable(node) and node not in own:
-            depth, _ = node.arg  # type: ignore[misc]
+            depth, _ = scope_and_position(node)
             if scope is None or depth > scope.depth:
                 scope = _stack.scopes[depth]
     return scope
@@ -693,7 +744,11 @@ def run_fused(
     graph, plan, captured = fused
     if hooks.run_graph is not None and any(not x.memory.host for x in arrays):
         return hooks.run_graph(graph, arrays)[0]
-    (result,) = plan([*[x.numpy() for x in arrays], *captured])
+    try:
+        (result,) = plan([*[x.numpy() for x in arrays], *captured])
+    except MemoryError:
+        name = getattr(function, "__name__", "the operation").lstrip("_")
+        raise no_memory(name, graph.outputs[0].aval) from None
     return Array.of(result, graph.outputs[0].aval.weak_type)
 
 

@@ -20,6 +20,10 @@ from ftrace.trace.keypath import GetAttrKey, KeyPath, NamedEntry, key_of, keystr
 T = TypeVar("T")
 TreeDef = optree.PyTreeSpec
 IsLeaf = Callable[[Any], bool]
+#: Of `map`: takes a leaf of each tree.
+Leafwise = (
+    Callable[[Any], Any] | Callable[[Any, Any], Any] | Callable[[Any, Any, Any], Any]
+)
 
 NAMESPACE = "ftrace"
 _optree: Any = optree  # of these functions the stubs do not say enough
@@ -116,7 +120,7 @@ def flatten_up_to(treedef: TreeDef, tree: Any, what: str) -> list[Any]:
 
 
 def map(
-    f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None
+    f: Leafwise, tree: Any, *rest: Any, is_leaf: IsLeaf | None = None
 ) -> Any:
     """`f` of each leaf, and of what stands at the same place in `rest`.
 

@@ -47,7 +47,7 @@ def normalize_argnums(argnums: Any, args: Sequence[Any], transform: str) -> list
     Raises:
       ArgumentError: no ints, or there are not so many arguments.
     """
-    listed = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
+    listed: list[Any] = [*argnums] if isinstance(argnums, (tuple, list)) else [argnums]
     result: list[int] = []
     for number in listed:
         try:
@@ -75,7 +75,9 @@ class Output:
         are kept as they are; the others are outputs of the graph.
     """
 
-    def __init__(self, function: Callable[..., Any], transform: str, has_aux: bool) -> None:
+    def __init__(
+        self, function: Callable[..., Any], transform: str, has_aux: bool
+    ) -> None:
         self.function = function
         self.transform = transform
         self.has_aux = has_aux
@@ -89,12 +91,13 @@ class Output:
         result = self.function(*args, **kwargs)
         aux_values: list[Value] = []
         if self.has_aux:
-            if not isinstance(result, (tuple, list)) or len(result) != 2:
+            pair: list[Any] = [*result] if isinstance(result, (tuple, list)) else []
+            if len(pair) != 2:
                 raise ArgumentError(
                     f"{self.transform} with has_aux=True: {name_of(self.function)} must "
                     f"return a pair (output, aux), got {type(result).__name__}"
                 )
-            result, aux = result
+            result, aux = pair
             leaves, self.aux_treedef = tree.flatten(aux)
             self.aux_static = [None if is_value(x) else (x,) for x in leaves]
             aux_values = [x for x in leaves if is_value(x)]

@@ -14,13 +14,19 @@ from collections.abc import Sequence
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node, dependents, inherited_origin, toposort
+from ftrace.trace.graph import Node, Op, dependents, inherited_origin, toposort
 from ftrace.trace.primitives.elementwise import add, cast, div, mul, mul_zero, select
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.primitives.record import primitive_of
 from ftrace.trace.primitives.source import variable, zeros_like
 
 #: For primitives that are linear in some operands only: which ones these are.
-_LINEAR_OPERANDS = {div: (0,), select: (1, 2), gather_p: (0,), scatter_p: (0, 1)}
+_LINEAR_OPERANDS: dict[Op, tuple[int, ...]] = {
+    div: (0,),
+    select: (1, 2),
+    gather_p: (0,),
+    scatter_p: (0, 1),
+}
 
 
 def jvp_nodes(
@@ -45,7 +51,7 @@ def jvp_nodes(
 
 
 def _tangent(node: Node, tangents: list[Node | None]) -> Node | None:
-    op = node.op
+    op = primitive_of(node)
     if op.jvp is not None:
         return op.jvp(node, tangents)
     if op.no_derivative:
@@ -79,10 +85,11 @@ def transpose_nodes(
             take(node)
             cotangent = total.pop(node)
             _check_linear(node, varying)
-            assert node.op.transpose is not None
+            transpose = primitive_of(node).transpose
+            assert transpose is not None
             for i, source in enumerate(node.src):
                 if source in varying:
-                    part = node.op.transpose(node, cotangent, i)
+                    part = transpose(node, cotangent, i)
                     if part is not None:
                         _accumulate(total, source, part)
     return [total.get(leaf) for leaf in leaves]
@@ -94,7 +101,7 @@ def _accumulate(total: dict[Node, Node], node: Node, cotangent: Node) -> None:
 
 
 def _check_linear(node: Node, varying: set[Node]) -> None:
-    op = node.op
+    op = primitive_of(node)
     positions = [i for i, s in enumerate(node.src) if s in varying]
     if op.linear:
         return

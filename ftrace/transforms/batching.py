@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from ftrace.trace.graph import Node, dependents, inherited_origin
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.movement import move_axis
+from ftrace.trace.primitives.record import primitive_of
 
 
 def batch_nodes(
@@ -29,7 +30,7 @@ def batch_nodes(
             flags = tuple(s in known for s in node.src)
             sources = tuple(known.get(s, s) for s in node.src)
             take(node)
-            known[node] = node.op.batch(node, sources, flags)
+            known[node] = primitive_of(node).batch(node, sources, flags)
     return [(known.get(node, node), node in known) for node in outputs]
 
 

@@ -220,7 +220,7 @@ def jvp(
     return (*answer, output.build_aux(results[size:total])) if has_aux else answer
 
 
-def _tuple_values(what: str, args: Any) -> tuple[list[Value], tree.TreeDef]:
+def _tuple_values(what: str, args: Sequence[Any]) -> tuple[list[Value], tree.TreeDef]:
     if not isinstance(args, (tuple, list)):
         raise ArgumentError(
             f"{what} must be a tuple of arguments, got {type(args).__name__}"
@@ -471,7 +471,7 @@ def jacfwd(
         values, treedef, call = _of_arguments(fun, argnums, args, kwargs, "jacfwd")
         _check_inputs([aval_of(x) for x in values], holomorphic, False)
         sizes = [aval_of(x).size for x in values]
-        output, push, *aux = linearize(call, *values, has_aux=has_aux)
+        _, push, *aux = linearize(call, *values, has_aux=has_aux)
         basis = _basis(values)
         columns = vmap(push, out_axes=-1)(*basis)
         outs, out_def = tree.flatten(columns)
@@ -560,7 +560,7 @@ def _basis(values: Sequence[Value]) -> list[Array]:
     parts: list[Array] = []
     start = 0
     for aval in avals:
-        part = np.zeros((total, aval.size), aval.dtype)
+        part: Any = np.zeros((total, aval.size), aval.dtype)
         np.fill_diagonal(part[start : start + aval.size], 1)
         parts.append(Array.of(part.reshape((total, *aval.shape))))
         start += aval.size

@@ -80,15 +80,14 @@ def jit(
 
 
 def _owned(value: Value, array: Array) -> Array:
-    return Array.of(array.numpy().copy()) if isinstance(value, np.ndarray) else array
+    return array if not isinstance(value, np.ndarray) else Array.of(np.array(array.numpy(), order="C"))
 
 
 def _as_ints(value: Any) -> tuple[int, ...]:
     if value is None:
         return ()
-    if isinstance(value, (tuple, list)):
-        return tuple(operator.index(v) for v in value)
-    return (operator.index(value),)
+    listed: list[Any] = [*value] if isinstance(value, (tuple, list)) else [value]
+    return tuple(operator.index(v) for v in listed)
 
 
 def _static_positions(
@@ -230,7 +229,7 @@ class Jitted:
         positions = {i for i, _ in fixed}
         rest = tuple(x for i, x in enumerate(args) if i not in positions)
         others = {k: v for k, v in kwargs.items() if k not in self._static_argnames}
-        typed = tuple((k, type(v), v) for k, v in (*fixed, *named))
+        typed = tuple((k, v.__class__, v) for k, v in (*fixed, *named))
         return (rest, others), (len(args), typed)
 
     def _join(self, dynamic: Any, static: Any) -> tuple[list[Any], dict[str, Any]]:

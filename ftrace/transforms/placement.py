@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,11 +21,12 @@ def devices(backend: str | None = None) -> list[Device]:
 
 
 def device_count(backend: str | None = None) -> int:
+    """How many devices a backend has."""
     return len(devices(backend))
 
 
 @contextmanager
-def default_device(device: str | Device) -> Iterator[Device]:
+def default_device(device: str | Device) -> Generator[Device, None, None]:
     """Inside the block programs run on `device`, unless their arguments say else."""
     chosen = get_device(device)
     with settings.config(device=chosen.name):

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ftrace import settings
 
 
 @contextmanager
-def disable_jit(disable: bool = True) -> Iterator[None]:
+def disable_jit(disable: bool = True) -> Generator[None, None, None]:
     """Inside the block jitted functions run operation by operation, in NumPy."""
     with settings.config(disable_jit=disable):
         yield
 
 
 @contextmanager
-def named_scope(name: str) -> Iterator[None]:
+def named_scope(name: str) -> Generator[None, None, None]:
     """A block with a name. Origins name the user's lines, so that it changes nothing."""
     yield
 
@@ -27,5 +28,5 @@ def named_call(
 ) -> Callable[..., Any]:
     """`fun` under a name; see `named_scope`."""
     if fun is None:
-        return lambda f: named_call(f, name=name)
+        return partial(named_call, name=name)
     return fun

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
 from ftrace.array import surface
 from ftrace.errors import ArgumentError, AxisError, BatchSizeError
 from ftrace.trace import tree
+from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.movement import move_axis
-from ftrace.trace.primitives.source import variable
+from ftrace.trace.primitives.source import scope_and_position, variable
 from ftrace.trace.tracer import Value, aval_of, trace
 from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
 from ftrace.transforms.batching import batch_nodes, place_axis
@@ -21,7 +22,7 @@ from ftrace.transforms.execute import apply_graph
 
 def vmap(
     fun: Callable[..., Any],
-    in_axes: Any = 0,
+    in_axes: int | Sequence[Any] | None = 0,
     out_axes: Any = 0,
     axis_name: Any = None,
     axis_size: int | None = None,
@@ -84,7 +85,7 @@ def vmap(
             if axis is None:
                 inputs.append(node)
                 continue
-            depth, index = node.arg  # type: ignore[misc]
+            depth, index = scope_and_position(node)
             inputs.append(variable(aval, depth, index))
             leaves[node] = move_axis(inputs[-1], axis, 0)
         batched = batch_nodes(graph.outputs, leaves)
@@ -109,7 +110,9 @@ def _normal_axis(axis: Any, value: Value) -> int | None:
     try:
         number = operator.index(axis)
     except TypeError:
-        raise ArgumentError(f"vmap: an axis must be an int or None, got {axis!r}") from None
+        raise ArgumentError(
+            f"vmap: an axis must be an int or None, got {axis!r}"
+        ) from None
     if not -aval.ndim <= number < aval.ndim:
         raise AxisError(
             f"vmap: the argument of type {aval!r} has no axis {number} to map over; use "
@@ -118,14 +121,19 @@ def _normal_axis(axis: Any, value: Value) -> int | None:
     return number % aval.ndim
 
 
-def _batch_size(fun: Any, axes: Any, values: Any, axis_size: int | None) -> int:
-    sizes = {
+def _batch_size(
+    fun: Any,
+    axes: Sequence[int | None],
+    values: Sequence[Value],
+    axis_size: int | None,
+) -> int:
+    sizes: dict[int, ShapedArray | None] = {
         aval_of(x).shape[axis]: aval_of(x)
         for axis, x in zip(axes, values, strict=True)
         if axis is not None
     }
     if axis_size is not None:
-        sizes.setdefault(axis_size, None)  # type: ignore[arg-type]
+        sizes.setdefault(axis_size, None)
     if not sizes:
         raise BatchSizeError(
             f"vmap of {name_of(fun)}: no argument is mapped; give in_axes an int for one "
@@ -133,7 +141,8 @@ def _batch_size(fun: Any, axes: Any, values: Any, axis_size: int | None) -> int:
         )
     if len(sizes) > 1:
         listed = ", ".join(
-            f"{n} (axis_size)" if a is None else f"{n} of {a!r}" for n, a in sizes.items()
+            f"{n} (axis_size)" if a is None else f"{n} of {a!r}"
+            for n, a in sizes.items()
         )
         raise BatchSizeError(
             f"vmap of {name_of(fun)}: the mapped axes must have one size, got {listed}"

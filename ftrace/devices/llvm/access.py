@@ -86,10 +86,10 @@ class Access:
 
     # Loads.
 
-    def load(self, t: Type, p: str, fixed: bool, align: int = 0) -> str:
+    def load(self, t: Type, p: str, fixed: bool) -> str:
         """A scalar, or a vector of elements side by side."""
         m = memory_type(t)
-        text = f"load {m}, ptr {p}, align {align or m.bits // 8}"
+        text = f"load {m}, ptr {p}, align {m.bits // 8}"
         found = self.writer.here(text) if fixed else self.writer.pure(text, p)
         return self._from_memory(t, m, found)
 
@@ -140,9 +140,18 @@ class Access:
 
     # Stores.
 
-    def store(self, t: Type, value: str, p: str, align: int = 0) -> None:
+    def store(self, t: Type, value: str, p: str) -> None:
         m, value = self._to_memory(t, value)
-        self.writer.effect(f"store {m} {value}, ptr {p}, align {align or m.bits // 8}")
+        self.writer.effect(f"store {m} {value}, ptr {p}, align {m.bits // 8}")
+
+    def stream(self, t: Type, value: str, p: str) -> None:
+        """A store of a whole aligned vector that goes past the caches."""
+        m, value = self._to_memory(t, value)
+        self.writer.declare("!0 = !{i32 1}")
+        align = m.bits * m.lanes // 8
+        self.writer.effect(
+            f"store {m} {value}, ptr {p}, align {align}, !nontemporal !0"
+        )
 
     def store_masked(self, t: Type, value: str, p: str, mask: str) -> None:
         m, value = self._to_memory(t, value)

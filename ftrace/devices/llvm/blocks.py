@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import prod
 
 from ftrace.devices.llvm.nest import Span, lowest
+from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.tiling import Steps
-from ftrace.devices.llvm.values import Opened
 from ftrace.lower.kernel import INDEX, axis_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import mul, sub

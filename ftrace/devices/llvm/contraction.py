@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import Kernel, axis_of, load_p, range_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
@@ -141,16 +141,18 @@ def _is_loose(node: Node, ranges: frozenset[Node], facts: Facts) -> bool:
         return True
     if node.op is not load_p or len(node.src) > 2:
         return False
-    return all(a.op is range_p for a in facts.affine[node.src[1]].terms)
+    return all(a.op is range_p for a in facts.affine[index_of(node)].terms)
 
 
 def is_plain(node: Node, column: Node, facts: Facts) -> bool:
     """Is it a load that needs no panel: contiguous, and nowhere masked?"""
     if node.op is not load_p or len(node.src) > 2:
         return False
-    form = facts.affine[node.src[1]]
+    form = facts.affine[index_of(node)]
     others = [a for a in form.terms if a is not column]
-    return form.terms.get(column) == 1 and all(column not in facts.free[a] for a in others)
+    if any(column in facts.free[a] for a in others):
+        return False
+    return form.terms.get(column) == 1
 
 
 def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
@@ -170,7 +172,7 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     if not plain or not plan.loose:
         return height * depth * width >= 1 << 14
     pitch = max(
-        abs(facts.affine[n.src[1]].terms.get(r, 0)) * item
+        abs(facts.affine[index_of(n)].terms.get(r, 0)) * item
         for n in plan.right
         for r in plan.ranges
     )

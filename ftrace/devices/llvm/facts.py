@@ -57,6 +57,22 @@ class Affine:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """A part of what makes an access valid: low <= form < high.
+
+    Attributes:
+      nodes: the same as expressions.
+      form: None where they are not comparisons of an index with constants.
+      low, high: None is no bound.
+    """
+
+    nodes: tuple[Node, ...]
+    form: Affine | None = None
+    low: int | None = None
+    high: int | None = None
+
+
 class Facts:
     """Facts about the expressions below some roots; `learn` adds more roots.
 
@@ -72,6 +88,7 @@ class Facts:
         self.affine: dict[Node, Affine] = {}
         self.interval: dict[Node, Interval | None] = {}
         self.rare: dict[Node, list[Node]] = {}
+        self._conditions: dict[Node, list[Condition]] = {}
         self._strides: dict[tuple[Node, int], dict[Node, int | None]] = {}
         self.learn(roots)
 
@@ -86,6 +103,26 @@ class Facts:
             if node.dtype is INDEX and node.shape == ():
                 self.affine[node] = _affine(node, self.affine)
 
+    def conditions(self, valid: Node | None) -> list[Condition]:
+        """The conditions that together make `valid`."""
+        if valid is None:
+            return []
+        found = self._conditions.get(valid)
+        if found is None:
+            found = self._conditions[valid] = _conjuncts(valid, self.affine)
+        return found
+
+    def narrow_form(self, form: Affine) -> bool:
+        """Do 32 bits hold every value of this sum, and differences of two?"""
+        low = high = form.constant
+        for atom, coefficient in form.terms.items():
+            bounds = self.interval[atom]
+            if bounds is None:
+                return False
+            ends = coefficient * bounds[0], coefficient * bounds[1]
+            low, high = low + min(ends), high + max(ends)
+        return low >= -_NARROW // 2 and high < _NARROW // 2
+
     def constant(self, node: Node) -> int | None:
         """The value of an index that does not vary."""
         form = self.affine.get(node)
@@ -94,7 +131,7 @@ class Facts:
     def narrow(self, node: Node) -> bool:
         """Do 32 bits with a sign hold every value of this index?"""
         found = self.interval[node]
-        return found is not None and -_NARROW <= found[0] and found[1] < _NARROW
+        return found is not None and found[0] >= -_NARROW and found[1] < _NARROW
 
     def stride(self, node: Node, vector: Node, lanes: int) -> int | None:
         """What the index grows by per lane, or None where that is not one number.
@@ -148,6 +185,51 @@ class Facts:
         if any(vector in self.free[atom] for atom in rest):
             return False
         return Affine(form.constant, rest).divisor() % by == 0
+
+
+def _conjuncts(valid: Node, affine: dict[Node, Affine]) -> list[Condition]:
+    """The parts of a conjunction; bounds of the same sum are joined."""
+    bounds: dict[frozenset[tuple[Node, int]], Condition] = {}
+    others: list[Condition] = []
+    pending = [valid]
+    while pending:
+        node = pending.pop()
+        if node.op.name == "and":
+            pending += node.src
+            continue
+        part = _bound(node, affine)
+        if part is None or part.form is None:
+            others.append(Condition((node,)))
+            continue
+        key = frozenset(part.form.terms.items())
+        old = bounds.get(key)
+        if old is not None:
+            lows = [c.low for c in (old, part) if c.low is not None]
+            highs = [c.high for c in (old, part) if c.high is not None]
+            low, high = max(lows, default=None), min(highs, default=None)
+            if low is not None and high is not None:
+                high = max(low, high)  # there may be nothing between them
+            part = Condition((*old.nodes, node), part.form, low, high)
+        bounds[key] = part
+    return [*bounds.values(), *others]
+
+
+def _bound(node: Node, affine: dict[Node, Affine]) -> Condition | None:
+    """A comparison of an index with a constant, as a bound of its sum of terms."""
+    if node.op.name not in ("lt", "le", "gt", "ge") or node.src[0] not in affine:
+        return None
+    a, b = (affine[s] for s in node.src)
+    if b.terms or not a.terms:
+        return None
+    form, limit = Affine(0, a.terms), b.constant - a.constant
+    if node.op.name in ("lt", "le"):
+        return Condition((node,), form, None, limit + (node.op.name == "le"))
+    return Condition((node,), form, limit + (node.op.name == "gt"), None)
+
+
+def index_of(load: Node) -> Node:
+    """The index of a load."""
+    return load.src[1]
 
 
 def _affine(node: Node, known: dict[Node, Affine]) -> Affine:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ftrace.devices.llvm.blocks import Block
-from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.staging import Panel, sum_of
 from ftrace.devices.llvm.tiling import Steps
 from ftrace.lower.kernel import Store, axis_of, load_p
@@ -77,7 +77,7 @@ def _vector_of(
         cost = 1.0
         for n in loads:
             if r in facts.free[n]:
-                stride = facts.stride(n.src[1], r, width)
+                stride = facts.stride(index_of(n), r, width)
                 cost += 1 if stride in (-1, 0, 1) else 2 + width
         if r is not minor:  # turning: shuffles, and a store per lane
             copies = min(width, axis_of(minor).size)

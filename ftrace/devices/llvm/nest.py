@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.devices.llvm.ranges import At, Opened
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling, cut
 from ftrace.devices.llvm.types import Type, first_lanes
-from ftrace.devices.llvm.values import At, Opened, Values
+from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import Kernel, Store, axis_of, reduce_p
 from ftrace.lower.place import Loop, ReduceLoop, Statement
@@ -159,7 +160,13 @@ class Nest:
         return self.values.access.sum_terms([(width, tile)], shift)
 
     def tiles(
-        self, loop: Loop, steps: Steps, tiles: Tiles, start: str, stop: str, guarded: bool
+        self,
+        loop: Loop,
+        steps: Steps,
+        tiles: Tiles,
+        start: str,
+        stop: str,
+        guarded: bool,
     ) -> None:
         """The tiles of an axis that begin in start … stop - 1."""
         writer = self.writer
@@ -179,7 +186,7 @@ class Nest:
     # Parallel loops.
 
     def parallel(self) -> int:
-        """The units begin … end - 1 of the parallel loops; returns how many there are."""
+        """The units begin … end - 1 of the parallel loops; returns their number."""
         self.block(self.tiling.setup)
         loops, writer = self.tiling.parallel, self.writer
         last = loops[-1]
@@ -236,11 +243,11 @@ class Nest:
     def _pairwise(self, total: Sum, parts: list[str]) -> str:
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=False)
-            joined = [self._combine(total, a, b) for a, b in pairs]
+            joined = [self.combine(total, a, b) for a, b in pairs]
             parts = joined + parts[len(parts) & ~1 :]
         return parts[0]
 
-    def _combine(self, total: Sum, a: str, b: str) -> str:
+    def combine(self, total: Sum, a: str, b: str) -> str:
         return self.values.ops.apply(str(total.node.arg), total.type, a, b)
 
     def _over(
@@ -355,7 +362,7 @@ class Nest:
                 lanes = total.type.lanes
                 parts = [self.values.plain(total.node.src[0], lanes, at) for at in ats]
                 part = self._pairwise(total, parts)
-                state[number] = self._combine(total, state[number], part)
+                state[number] = self.combine(total, state[number], part)
         return state
 
     def _add(self, total: Sum, at: At, old: str, mask: str | None) -> str:
@@ -370,7 +377,7 @@ class Nest:
                     a = values.ops.apply("neg", t, a)
                 new = values.ops.call("fma", t, a, b, new)
         else:
-            new = self._combine(total, old, values.plain(value, t.lanes, at))
+            new = self.combine(total, old, values.plain(value, t.lanes, at))
         return new if mask is None else values.ops.select(mask, t, new, old)
 
 
@@ -392,7 +399,7 @@ class _Lines:
     def merge(self, nest: Nest, old: list[str], new: list[str]) -> list[str]:
         totals = self.sums * self.copies
         return [
-            nest._combine(total, a, b)
+            nest.combine(total, a, b)
             for total, a, b in zip(totals, old, new, strict=True)
         ]
 

@@ -22,8 +22,10 @@ from math import prod
 
 from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges
 from ftrace.devices.llvm.contraction import Contraction
+from ftrace.devices.llvm.facts import index_of
 from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.nest import Span, digits, identity, lowest
+from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.tiling import (
     RegisterTile,
@@ -31,7 +33,6 @@ from ftrace.devices.llvm.tiling import (
     cut,
     register_tile,
 )
-from ftrace.devices.llvm.values import Opened
 from ftrace.devices.llvm.writer import OpenLoop
 from ftrace.lower.kernel import INDEX, Store, axis_of, load, load_p, reduce
 from ftrace.trace.graph import Node, substitute, toposort
@@ -115,7 +116,8 @@ class StagedRows:
         self.final_spans = self.block.spans({})
         self.spans: dict[Node, Span] = {}
         if self.cut.split is not None:
-            self.spans[self.line] = Span("0", tiles_of(self.stage, self.block, self.tile))
+            last = tiles_of(self.stage, self.block, self.tile)
+            self.spans[self.line] = Span("0", last)
 
     def close(self) -> None:
         self.block.close()
@@ -159,10 +161,24 @@ class Product:
         self.pitch = -(-self.column_cut.length // step) * step
         room = target.l2 // 2 // (self.pitch * item * len(plan.right))
         deep = max(min(DEPTH * 4 // item, room), 16)
-        self.depth_cut = cut_ranges(plan.ranges, deep, self.lanes)
+        self.depth_cut = cut_ranges(self._walk(), deep, self.lanes)
         self.outer = [*plan.outer, *self.column_cut.outer]
         if row is not None:
             self._choose_rows(row)
+
+    def _walk(self) -> list[Node]:
+        """What is summed over, in the order in which the left operands lie in memory.
+
+        Their loads then walk through it evenly, and it becomes one loop.
+        """
+        facts = self.stage.facts
+        steps: dict[Node, int] = dict.fromkeys(self.plan.ranges, 0)
+        for n in toposort(self.plan.left or self.plan.right):
+            if n.op is load_p:
+                terms = facts.affine[index_of(n)].terms
+                for r in steps:
+                    steps[r] = max(steps[r], abs(terms.get(r, 0)))
+        return sorted(self.plan.ranges, key=lambda r: -steps[r])
 
     def _cut_columns(self, height: int) -> tuple[Cut, RegisterTile]:
         """Blocks of columns that fill whole vectors and tiles best."""
@@ -197,7 +213,9 @@ class Product:
                 others = list(found.outer)
                 rows = StagedRows(stage, found, tile)
             units = columns * rows.blocks * prod(axis_of(a).size for a in others)
-            if units >= 4 * stage.target.cores or height // 2 < LEAST_HEIGHT:
+            cores = stage.target.cores
+            enough = 4 * cores if height > LEAST_HEIGHT else cores
+            if units >= enough or height // 4 < tile:
                 break
             height //= 2
         self.rows = rows
@@ -251,9 +269,6 @@ class Product:
         # Tiles read beyond the block: what stands there must not slow them down.
         for panel in self.right.values():
             stage.fill(panel, 0, self.column_cut.length)
-        for panel in self.left.values():
-            if rows is not None and rows.length > 1:
-                stage.fill(panel, 0)
 
     # The sums.
 
@@ -299,9 +314,7 @@ class Product:
         column = stage.new_range(self.pitch)
         found: dict[Node, Node] = {}
         for node, panel in self.right.items():
-            fill_panel(
-                panel, node, self.column, depth, self.columns, depth, self.lanes
-            )
+            fill_panel(panel, node, self.column, depth, self.columns, depth, self.lanes)
             found[node] = panel.load(sum_of([column, *depth.terms(self.pitch, node)]))
         for node, panel in self.left.items():
             assert isinstance(rows, StagedRows)
@@ -344,9 +357,10 @@ class Product:
         moved: dict[Node, Node] = {}
         for node in toposort(values):
             if node.op is load_p and not facts.free[node].isdisjoint(ranges):
-                form = facts.affine[node.src[1]]
+                form = facts.affine[index_of(node)]
                 step = form.terms.get(ranges[-1], 0)
-                if [form.terms.get(r, 0) for r in ranges] != [step * w for w in weights]:
+                steps = [form.terms.get(r, 0) for r in ranges]
+                if steps != [step * w for w in weights]:
                     return as_it_is
                 terms = {a: c for a, c in form.terms.items() if a not in ranges}
                 if depth.start is not None:
@@ -366,15 +380,16 @@ class Product:
     def _stream(self) -> None:
         """Sums along columns: a few rows at a time, added up before they are stored."""
         stage, writer, column = self.stage, self.stage.writer, self.column
-        *outer, last = self.plan.ranges
+        *outer, last = self._walk()
         loops = self._open_loops([r for r in outer if r not in self.depth_cut.outer])
         index = sum_of(self.columns.terms(1))
         stores = [
             Store(
-                panel.number, index, reduce(str(n.arg), n.src[0], (last,)), None, str(n.arg)
+                panel.number, index, reduce(str(n.arg), n.src[0], (last,)), None,
+                str(n.arg),
             )
             for n, panel in self.sums.items()
-        ]
+        ]  # fmt: skip
         steps = {column: Steps(self.lanes, self.tile.vectors)}
         spans = self.columns.spans(steps)
         for tiles in cut(axis_of(last).size, Steps(0, STREAM)):

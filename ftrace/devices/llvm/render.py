@@ -21,13 +21,14 @@ from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.nest import Nest, fused_products
 from ftrace.devices.llvm.product import Product
 from ftrace.devices.llvm.staging import Stage
+from ftrace.devices.llvm.streaming import module, streamed_buffers
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Chooser
 from ftrace.devices.llvm.turned import Turned, find_turned, render_turned
 from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import Kernel, axis_of
-from ftrace.lower.place import place
+from ftrace.lower.place import Statement, place
 
 #: Operations of elements that pay for waking another thread.
 _WORTH_A_THREAD = 40_000
@@ -55,45 +56,65 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     facts = Facts([*roots, *kernel.axes])
     plan = find_contraction(kernel, block, facts)
     if plan is not None and is_worthwhile(plan, facts, target):
-        return _render_staged(kernel, facts, target, name, plan)
+        return _render_contraction(kernel, plan, facts, target, name)
     turned = find_turned(kernel, facts)
     if turned is not None:
-        return _render_staged(kernel, facts, target, name, turned)
-    tiling = Chooser(kernel, block, facts, target).choose()
-    writer = Writer()
-    values = Values(writer, facts, target, kernel.buffers)
-    nest = Nest(values, tiling, fused_products(kernel, target))
-    units = 1
-    if tiling.parallel:
-        units = nest.parallel()
-    else:
-        nest.block(block)
-    worth = max(_WORTH_A_THREAD, 8 * tiling.setup_operations)
-    grain = -(-worth * units // tiling.operations)
-    return Rendered(_module(writer, target, name), units, max(grain, 1))
+        return _render_turned(kernel, turned, facts, target, name)
+    return _render_loops(kernel, block, facts, target, name)
 
 
-def _render_staged(
-    kernel: Kernel, facts: Facts, target: Target, name: str, plan: Contraction | Turned
+def _render_loops(
+    kernel: Kernel,
+    block: list[Statement],
+    facts: Facts,
+    target: Target,
+    name: str,
 ) -> Rendered:
-    """A kernel that runs block by block, in parts."""
-    writer = Writer()
-    values = Values(writer, facts, target, kernel.buffers)
-    stage = Stage(kernel, target, facts, values)
-    nodes = kernel.nodes
-    if isinstance(plan, Contraction):
-        units = Product(plan, stage).emit()
-        ranges = [*kernel.axes, *plan.ranges]
-        each = 2
-    else:
-        units = render_turned(plan, stage)
-        ranges = [*kernel.axes]
-        each = len(nodes)
-    operations = each * prod(axis_of(r).size for r in ranges)
-    grain = max(-(-_WORTH_A_THREAD * units // operations), 1)
-    return Rendered(_module(writer, target, name), units, grain)
+    """A kernel as one nest of loops."""
+    tiling = Chooser(kernel, block, facts, target).choose()
+    fused = fused_products(kernel, target)
+    units = 1
+
+    def build(streamed: frozenset[int]) -> Writer:
+        nonlocal units
+        values = Values(Writer(), facts, target, kernel.buffers, streamed)
+        nest = Nest(values, tiling, fused)
+        if tiling.parallel:
+            units = nest.parallel()
+        else:
+            nest.block(block)
+        return values.writer
+
+    text = module(target, name, streamed_buffers(kernel, target), build)
+    worth = max(_WORTH_A_THREAD, 8 * tiling.setup_operations)
+    return Rendered(text, units, max(-(-worth * units // tiling.operations), 1))
 
 
-def _module(writer: Writer, target: Target, name: str) -> str:
-    return f'target triple = "{target.triple}"\n{writer.function(name)}'
+def _render_contraction(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target, name: str
+) -> Rendered:
+    """A contraction, block by block."""
+    stage = Stage(
+        kernel, target, facts, Values(Writer(), facts, target, kernel.buffers)
+    )
+    units = Product(plan, stage).emit()
+    operations = 2 * prod(axis_of(r).size for r in (*kernel.axes, *plan.ranges))
+    text = module(target, name, frozenset(), lambda _: stage.writer)
+    return Rendered(text, units, max(-(-_WORTH_A_THREAD * units // operations), 1))
 
+
+def _render_turned(
+    kernel: Kernel, plan: Turned, facts: Facts, target: Target, name: str
+) -> Rendered:
+    """An elementwise kernel with turned operands, block by block."""
+    units = 1
+
+    def build(streamed: frozenset[int]) -> Writer:
+        nonlocal units
+        values = Values(Writer(), facts, target, kernel.buffers, streamed)
+        units = render_turned(plan, Stage(kernel, target, facts, values))
+        return values.writer
+
+    text = module(target, name, streamed_buffers(kernel, target), build)
+    operations = len(kernel.nodes) * prod(kernel.shape)
+    return Rendered(text, units, max(-(-_WORTH_A_THREAD * units // operations), 1))

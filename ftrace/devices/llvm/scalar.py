@@ -8,8 +8,9 @@ outside of an integer's range saturate. There are no fast-math flags.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from ftrace import dtypes
+from ftrace.devices.llvm.casts import cast
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.types import Type, mask_type
 from ftrace.devices.llvm.writer import Writer
@@ -100,9 +101,7 @@ class Operations:
         if a == b:
             return a
         c = t.mask()
-        return self.pure(
-            f"select {c} {condition}, {t} {a}, {t} {b}", condition, a, b
-        )
+        return self.pure(f"select {c} {condition}, {t} {a}, {t} {b}", condition, a, b)
 
     def convert(self, word: str, source: Type, target: Type, a: str) -> str:
         return self.pure(f"{word} {source} {a} to {target}", a)
@@ -151,11 +150,11 @@ class Operations:
 
     def cast(self, a: str, source: Type, target: Type) -> str:
         """Converts values as the primitive `cast` does."""
-        return _cast(self, a, source, target)
+        return cast(self, a, source, target)
 
     def bitcast(self, a: str, source: Type, target: Type) -> str:
         if source.kind == "b" or target.kind == "b":  # one byte, 0 or 1, in memory
-            return _cast(self, a, source, target)
+            return cast(self, a, source, target)
         if source.element == target.element:
             return a
         return self.convert("bitcast", source, target, a)
@@ -265,20 +264,14 @@ def _quotient(o: Operations, t: Type, a: str, b: str) -> str:
     signed = t.kind == "i"
     if not t.lanes or t.bits > 32 or _constant_of(b) is not None:
         return o.binary("sdiv" if signed else "udiv", t, a, b)
-    element, bits = ("float", 32) if t.bits <= 16 else ("double", 64)
-    real = Type.of(_real_dtype(element), t.lanes)
+    dtype, bits = (dtypes.float32, 32) if t.bits <= 16 else (dtypes.float64, 64)
+    real = Type.of(dtype, t.lanes)
     word = "sitofp" if signed else "uitofp"
     x, y = o.convert(word, t, real, a), o.convert(word, t, real, b)
     ratio = o.binary("fdiv", real, x, y)
     wide = real.integer() if bits == 32 else t
     back = o.convert("fptosi" if signed else "fptoui", real, wide, ratio)
     return back if wide.bits == t.bits else o.convert("trunc", wide, t, back)
-
-
-def _real_dtype(element: str) -> Any:
-    from ftrace import dtypes
-
-    return dtypes.float32 if element == "float" else dtypes.float64
 
 
 @_define("div")
@@ -334,7 +327,8 @@ def _scale_otherwise(o: Operations, t: Type, a: str, n: str) -> str:
             places = range(first, first + lanes // 2)
             x, y = (o.shuffle(t, v, "poison", places) for v in (a, n))
             parts.append(_scale(o, half, x, y))
-        return o.shuffle(half, *parts, range(lanes))
+        low, high = parts
+        return o.shuffle(half, low, high, range(lanes))
     wide = t.with_lanes(128 // t.bits)
     places = [lane % lanes for lane in range(wide.lanes)]
     x, y = (o.shuffle(t, v, "poison", places) for v in (a, n))
@@ -361,12 +355,13 @@ def _next_after(o: Operations, t: Type, a: str, b: str) -> str:
     """One step in the order of the bits, toward `b`."""
     i = t.integer()
     bits = o.convert("bitcast", t, i, a)
-    grows = o.binary(
-        "xor", t.mask(), o.binary("fcmp ogt", t, b, a), o.binary("fcmp olt", t, a, t.zero)
-    )
+    upward = o.binary("fcmp ogt", t, b, a)
+    below = o.binary("fcmp olt", t, a, t.zero)
+    grows = o.binary("xor", t.mask(), upward, below)
     step = o.select(grows, i, i.constant(1), i.constant(-1))
     moved = o.convert("bitcast", i, t, o.binary("add", i, bits, step))
-    sign = o.binary("and", i, o.convert("bitcast", t, i, b), i.constant(1 << (i.bits - 1)))
+    other = o.convert("bitcast", t, i, b)
+    sign = o.binary("and", i, other, i.constant(1 << (i.bits - 1)))
     least = o.convert("bitcast", i, t, o.binary("or", i, sign, i.constant(1)))
     moved = o.select(o.binary("fcmp oeq", t, a, t.zero), t, least, moved)
     moved = o.select(o.binary("fcmp oeq", t, a, b), t, b, moved)
@@ -426,142 +421,6 @@ def _copy(o: Operations, t: Type, a: str) -> str:
 
 
 _ROWS["stop_gradient"] = _copy
-
-
-# Casts.
-
-
-def _cast(o: Operations, a: str, source: Type, target: Type) -> str:
-    if source.element == target.element and source.kind == target.kind:
-        return a
-    if target.kind == "b":
-        word = "fcmp une" if source.kind == "f" else "icmp ne"
-        if source.kind == "f":
-            a, source = _widen(o, a, source)
-        return o.binary(word, source, a, source.zero)
-    if source.kind == "b":
-        return o.select(a, target, target.constant(1), target.zero)
-    if target.kind == "f":
-        return _cast_to_float(o, a, source, target)
-    if source.kind == "f":
-        a, source = _widen(o, a, source)
-        return _saturate(o, a, source, target)
-    if source.bits == target.bits:
-        return a
-    if source.bits > target.bits:
-        return o.convert("trunc", source, target, a)
-    return o.convert("sext" if source.kind == "i" else "zext", source, target, a)
-
-
-def _float(lanes: int) -> Type:
-    from ftrace import dtypes
-
-    return Type.of(dtypes.float32, lanes)
-
-
-def _widen(o: Operations, a: str, source: Type) -> tuple[str, Type]:
-    """float16 and bfloat16 as float32, the others as they are."""
-    if source.bits != 16:
-        return a, source
-    single = _float(source.lanes)
-    if source.element == "bfloat":
-        i16, i32 = source.integer(), single.integer()
-        bits = o.convert("zext", i16, i32, o.convert("bitcast", source, i16, a))
-        bits = o.binary("shl", i32, bits, i32.constant(16))
-        return o.convert("bitcast", i32, single, bits), single
-    if o.target.half:
-        return o.convert("fpext", source, single, a), single
-    return _widen_half(o, a, source, single), single
-
-
-def _cast_to_float(o: Operations, a: str, source: Type, target: Type) -> str:
-    if target.bits == 16:
-        single = _float(target.lanes)
-        a = _cast(o, a, source, single)
-        if target.element == "bfloat":
-            return _round_bfloat(o, a, single, target)
-        if o.target.half:
-            return o.convert("fptrunc", single, target, a)
-        return _round_half(o, a, single, target)
-    if source.kind == "f":
-        a, source = _widen(o, a, source)
-        if source.bits == target.bits:
-            return a
-        return o.convert("fpext" if source.bits < target.bits else "fptrunc", source, target, a)
-    return o.convert("sitofp" if source.kind == "i" else "uitofp", source, target, a)
-
-
-def _saturate(o: Operations, a: str, source: Type, target: Type) -> str:
-    name = "fptosi" if target.kind == "i" else "fptoui"
-    full = f"@llvm.{name}.sat.{target.suffix}.{source.suffix}"
-    o.writer.declare(f"declare {target} {full}({source})")
-    return o.pure(f"call {target} {full}({source} {a})", a)
-
-
-def _round_bfloat(o: Operations, a: str, single: Type, target: Type) -> str:
-    """To nearest even, by integers: the hardware's conversion flushes denormals."""
-    i32, i16 = single.integer(), target.integer()
-    bits = o.convert("bitcast", single, i32, a)
-    high = o.binary("lshr", i32, bits, i32.constant(16))
-    odd = o.binary("and", i32, high, i32.constant(1))
-    bias = o.binary("add", i32, odd, i32.constant(0x7FFF))
-    rounded = o.binary("lshr", i32, o.binary("add", i32, bits, bias), i32.constant(16))
-    quiet = o.binary("or", i32, high, i32.constant(0x40))
-    nan = o.binary("fcmp uno", single, a, a)
-    chosen = o.select(nan, i32, quiet, rounded)
-    return o.convert("bitcast", i16, target, o.convert("trunc", i32, i16, chosen))
-
-
-# float16 by integers, for processors that cannot. Source: the bit layouts; a product
-# with a power of two turns denormals of one format into numbers of the other.
-
-
-def _widen_half(o: Operations, a: str, source: Type, single: Type) -> str:
-    i16, i32 = source.integer(), single.integer()
-    bits = o.convert("zext", i16, i32, o.convert("bitcast", source, i16, a))
-    sign = o.binary(
-        "shl", i32, o.binary("and", i32, bits, i32.constant(0x8000)), i32.constant(16)
-    )
-    rest = o.binary("and", i32, bits, i32.constant(0x7FFF))
-    moved = o.binary("shl", i32, rest, i32.constant(13))
-    scaled = o.binary(
-        "fmul", single, o.convert("bitcast", i32, single, moved), single.constant(2.0**112)
-    )
-    value = o.convert("bitcast", single, i32, scaled)
-    special = o.binary("icmp uge", i32, rest, i32.constant(0x7C00))
-    value = o.select(
-        special, i32, o.binary("or", i32, moved, i32.constant(0x7F800000)), value
-    )
-    return o.convert("bitcast", i32, single, o.binary("or", i32, value, sign))
-
-
-def _round_half(o: Operations, a: str, single: Type, target: Type) -> str:
-    i32, i16 = single.integer(), target.integer()
-    bits = o.convert("bitcast", single, i32, a)
-    sign = o.binary(
-        "and", i32, o.binary("lshr", i32, bits, i32.constant(16)), i32.constant(0x8000)
-    )
-    size = o.binary("and", i32, bits, i32.constant(0x7FFFFFFF))
-    # Normal numbers: rebias, round half to even on the 13 bits that go.
-    odd = o.binary(
-        "and", i32, o.binary("lshr", i32, size, i32.constant(13)), i32.constant(1)
-    )
-    bias = o.binary("add", i32, odd, i32.constant(0xFFF - (112 << 23)))
-    normal = o.binary("lshr", i32, o.binary("add", i32, size, bias), i32.constant(13))
-    # Denormals: an addition aligns their last bit with that of 0.5 and rounds.
-    magnitude = o.convert("bitcast", i32, single, size)
-    shifted = o.binary("fadd", single, magnitude, single.constant(0.5))
-    tiny = o.binary(
-        "sub", i32, o.convert("bitcast", single, i32, shifted), i32.constant(0x3F000000)
-    )
-    small = o.binary("icmp ult", i32, size, i32.constant(113 << 23))
-    value = o.select(small, i32, tiny, normal)
-    large = o.binary("icmp uge", i32, size, i32.constant(0x47800000))
-    value = o.select(large, i32, i32.constant(0x7C00), value)
-    nan = o.binary("icmp ugt", i32, size, i32.constant(0x7F800000))
-    value = o.select(nan, i32, i32.constant(0x7E00), value)
-    value = o.binary("or", i32, value, sign)
-    return o.convert("bitcast", i16, target, o.convert("trunc", i32, i16, value))
 
 
 def and_masks(o: Operations, lanes: int, *masks: str | None) -> str | None:

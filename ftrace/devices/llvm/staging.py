@@ -15,11 +15,12 @@ import numpy as np
 
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.nest import Nest, Span, fused_products
+from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.scalar import Operations
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling
 from ftrace.devices.llvm.types import Type, mask_type
-from ftrace.devices.llvm.values import Opened, Values
+from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import (
     INDEX,
@@ -47,9 +48,7 @@ def sum_of(terms: Sequence[Node]) -> Node:
     return total
 
 
-def replaced_stores(
-    stores: Sequence[Store], found: dict[Node, Node]
-) -> list[Store]:
+def replaced_stores(stores: Sequence[Store], found: dict[Node, Node]) -> list[Store]:
     """The stores over other expressions."""
     result: list[Store] = []
     for store in stores:
@@ -169,8 +168,10 @@ class Stage:
         steps: Mapping[Node, Steps],
         spans: Mapping[Node, Span],
     ) -> None:
-        """A part that fills a panel: evaluated in vectors along one of the axes, and
-        stored in vectors along another, which is unrolled as often as there are lanes.
+        """A part that fills a panel.
+
+        It is evaluated in vectors along one of the axes, and stored in vectors along
+        another, which is unrolled as often as there are lanes.
         """
         self._emit(_TurningNest, axes, [store], steps, spans, {})
 

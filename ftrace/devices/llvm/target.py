@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,7 @@ _LEVELS = {
 @lru_cache(maxsize=1)
 def host_target() -> Target:
     """The processor that this runs on. Imports llvmlite."""
-    import llvmlite.binding as llvm
-
+    llvm: Any = import_module("llvmlite.binding")
     features = ",".join(
         ("+" if on else "-") + name
         for name, on in sorted(llvm.get_host_cpu_features().items())

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import prod
 
 from ftrace import dtypes
-from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import (
     INDEX,
@@ -16,8 +16,6 @@ from ftrace.lower.kernel import (
     Store,
     axis_of,
     load_p,
-    param_p,
-    range_p,
     reduce_p,
 )
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
@@ -174,9 +172,10 @@ class Chooser:
         if found is None:
             widest = 0
             for n, free in self.facts.free.items():
-                if node in free and n.dtype is not INDEX and n.op is not reduce_p:
-                    if n.dtype != dtypes.bool_ or n.op is load_p:
-                        widest = max(widest, n.dtype.itemsize)
+                if node not in free or n.dtype is INDEX or n.op is reduce_p:
+                    continue
+                if n.dtype != dtypes.bool_ or n.op is load_p:
+                    widest = max(widest, n.dtype.itemsize)
             for store in self.kernel.stores:
                 if any(node in self.facts.free[e] for e in store.expressions):
                     widest = max(widest, store.value.dtype.itemsize)
@@ -246,11 +245,14 @@ class Chooser:
 
     def _cost_of(self, node: Node, active: Vector | None) -> float:
         if node.op is load_p:
-            cost = self._access_cost(node.src[1], active)
-            if len(node.src) > 2 and active and active[0] in self.facts.free[node.src[2]]:
+            cost = self._access_cost(index_of(node), active)
+            valid = node.src[2:]
+            if active is not None and any(
+                active[0] in self.facts.free[v] for v in valid
+            ):
                 cost += 0.5
             return cost
-        if node.dtype is INDEX or node.op in (param_p, range_p) or not node.src:
+        if node.dtype is INDEX or not node.src:
             return 0.0
         return _COST.get(node.op.name, 1.0)
 
@@ -344,7 +346,9 @@ class Chooser:
         free = self.facts.free
         reduces = self._reduces()
         inside = [
-            n for n in free if n.op is load_p and any(axis_of(r).reduced for r in free[n])
+            n
+            for n in free
+            if n.op is load_p and any(axis_of(r).reduced for r in free[n])
         ]
         best, most = None, 0
         for axis in self.kernel.axes:

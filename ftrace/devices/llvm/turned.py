@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ftrace.devices.llvm.blocks import Block, Cut
-from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.nest import digits
 from ftrace.devices.llvm.staging import Stage, replaced_stores, sum_of
@@ -21,7 +21,7 @@ from ftrace.devices.llvm.tiling import Steps
 from ftrace.lower.kernel import Kernel, axis_of, load_p, reduce_p
 from ftrace.trace.graph import Node
 
-#: Vectors along each side of a block: 64 KB of 4-byte elements where they have 64 bytes.
+#: Vectors along each side of a block: 64 KB of floats where a vector has 64 bytes.
 SIDE = 8
 #: Shorter axes are not worth turning.
 _LEAST = 8
@@ -52,17 +52,18 @@ def find_turned(kernel: Kernel, facts: Facts) -> Turned | None:
     if any(n.op is reduce_p for n in nodes):
         return None
     wide = [a for a in kernel.axes if axis_of(a).size >= _LEAST]
-    columns = [a for a in wide if all(_step(s.index, a, facts) == 1 for s in kernel.stores)]
+    indices = [store.index for store in kernel.stores]
+    columns = [a for a in wide if all(_step(i, a, facts) == 1 for i in indices)]
     if not columns:
         return None
     column = columns[-1]
     loads = [
         n for n in nodes
         if n.op is load_p and column in facts.free[n]
-        and _step(n.src[1], column, facts) not in (-1, 0, 1)
+        and _step(index_of(n), column, facts) not in (-1, 0, 1)
     ]  # fmt: skip
     for row in reversed(wide):
-        turned = [n for n in loads if _step(n.src[1], row, facts) == 1]
+        turned = [n for n in loads if _step(index_of(n), row, facts) == 1]
         if row is not column and turned:
             outer = tuple(a for a in kernel.axes if a is not row and a is not column)
             return Turned(outer, row, column, tuple(turned))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes
@@ -72,7 +71,7 @@ class Type:
         return self.text
 
 
-@lru_cache(maxsize=None)
+@cache
 def _make(element: str, lanes: int, kind: str, bits: int) -> Type:
     text = f"<{lanes} x {element}>" if lanes else element
     short = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
@@ -88,7 +87,7 @@ _FLOATS = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def _type_of(dtype: np.dtype[Any], lanes: int) -> Type:
     kind = dtypes.kind(dtype)
     bits = 1 if kind == "b" else 8 * dtype.itemsize
@@ -124,7 +123,7 @@ def _literal(element: str, value: Any) -> str:
     if element == "half":
         return f"0xH{int.from_bytes(np.float16(value).tobytes(), 'little'):04X}"
     if element == "bfloat":
-        bytes_ = np.asarray(value).astype(ml_dtypes.bfloat16).tobytes()
+        bytes_ = np.asarray(value).astype(dtypes.bfloat16).tobytes()
         return f"0xR{int.from_bytes(bytes_, 'little'):04X}"
     if element == "float":
         value = np.float32(value)

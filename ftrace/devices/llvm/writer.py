@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+#: Of every kernel's function.
+ARGUMENTS = "ptr %buffers, i64 %begin, i64 %end"
+
 
 @dataclass(eq=False)
 class Level:
@@ -244,7 +247,7 @@ class Writer:
         if not loop.guarded:
             results = list(updated)
         else:
-            results = []
+            results: list[str] = []
             for (kind, initial, name), value in zip(loop.carried, updated, strict=True):
                 lines.append(
                     f"  {name}.end = phi {kind} [{initial}, %{entered}], "
@@ -261,13 +264,13 @@ class Writer:
         level.open = False
         return level
 
-    def function(self, name: str) -> str:
-        """The module: declarations, and the function `name`."""
+    def function(self, name: str, internal: bool = False) -> str:
+        """The text of the function, without what it declares."""
         (body,) = self.stack
+        linkage = "internal " if internal else ""
         return "\n".join(
             [
-                *self.declared,
-                f"define void @{name}(ptr %buffers, i64 %begin, i64 %end) nounwind {{",
+                f"define {linkage}void @{name}({ARGUMENTS}) nounwind {{",
                 "entry:",
                 *body.lines,
                 "  ret void",

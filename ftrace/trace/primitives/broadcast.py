@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ftrace import dtypes
@@ -15,11 +13,13 @@ from ftrace.errors import AxisError, DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, make_node
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.record import Array, Primitive
 from ftrace.trace.primitives.source import const_p
 
+Axes = tuple[int, ...]
 
-def _infer_expand(shape: Any, x: ShapedArray) -> ShapedArray:
+
+def _infer_expand(shape: Shape, x: ShapedArray) -> ShapedArray:
     if len(shape) != x.ndim or any(
         n not in (1, m) or m < 0 for n, m in zip(x.shape, shape, strict=True)
     ):
@@ -38,11 +38,13 @@ def _batch_expand(node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]) 
     return expand(src[0], (src[0].shape[0], *node.shape))
 
 
+def _expand_value(aval: ShapedArray, shape: Shape, x: Array) -> Array:
+    return np.broadcast_to(x, shape)
+
+
 expand_p = Primitive(
-    "expand", "movement", _infer_expand,
-    lambda aval, shape, x: np.broadcast_to(x, shape),
-    _batch_expand, transpose=_transpose_expand, linear=True, zero_at_zero=True,
-    doc="repeats along axes of size 1",
+    "expand", "movement", _infer_expand, _expand_value, _batch_expand,
+    transpose=_transpose_expand, linear=True, zero_at_zero=True, doc="repeats along axes of size 1",
 )  # fmt: skip
 
 
@@ -62,7 +64,7 @@ def broadcast_leading(x: Node, shape: Shape) -> Node:
     return expand(reshape(x, (1,) * missing + x.shape), shape)
 
 
-def infer_reduction(name: str, kinds: str, axes: Any, x: ShapedArray) -> ShapedArray:
+def infer_reduction(name: str, kinds: str, axes: Axes, x: ShapedArray) -> ShapedArray:
     """Shape rule of every reduction: the reduced axes stay with size 1."""
     if dtypes.kind(x.dtype) not in kinds:
         raise DtypeError(f"{name} is not defined for {x!r}")
@@ -75,19 +77,26 @@ def infer_reduction(name: str, kinds: str, axes: Any, x: ShapedArray) -> ShapedA
 def batch_reduction(
     node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]
 ) -> Node:
-    axes: Any = node.arg
+    axes: Axes = node.arg
     return node.op(src[0], arg=tuple(a + 1 for a in axes))
 
 
-def _sum_value(aval: ShapedArray, axes: Any, x: Any) -> Any:
-    wide = np.float32 if aval.dtype.itemsize == 2 and dtypes.is_float(aval.dtype) else None
-    return np.add.reduce(x, axis=axes, keepdims=True, dtype=wide or aval.dtype)
+def _infer_sum(axes: Axes, x: ShapedArray) -> ShapedArray:
+    return infer_reduction("sum", "iufc", axes, x)
+
+
+_add: np.ufunc = np.add
+
+
+def _sum_value(aval: ShapedArray, axes: Axes, x: Array) -> Array:
+    half = aval.dtype.itemsize == 2 and dtypes.is_float(aval.dtype)
+    wide = dtypes.float32 if half else aval.dtype
+    return _add.reduce(x, axis=axes, keepdims=True, dtype=wide)
 
 
 reduce_sum_p = Primitive(
-    "reduce_sum", "reduction",
-    lambda axes, x: infer_reduction("sum", "iufc", axes, x),
-    _sum_value, batch_reduction, linear=True, zero_at_zero=True, dtypes="iufc",
+    "reduce_sum", "reduction", _infer_sum, _sum_value, batch_reduction,
+    linear=True, zero_at_zero=True, dtypes="iufc",
     transpose=lambda node, ct, i: expand(ct, node.src[0].shape),
     doc="the sum along axes, which stay with size 1",
 )  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from typing_extensions import Unpack
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
@@ -19,11 +20,12 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives import special
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand_p
-from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.record import Array, Facts, Primitive
 from ftrace.trace.primitives.source import const, const_like, const_p, zeros_like
 
 Factor = Callable[..., Node]
 Ufunc = Callable[..., Any]
+Result = Callable[[ShapedArray], np.dtype[Any]]
 
 
 def _check(name: str, kinds: str, avals: tuple[ShapedArray, ...]) -> None:
@@ -64,9 +66,9 @@ def _elementwise(
     family: str,
     kinds: str,
     numpy: Ufunc,
-    derivatives: Sequence[Factor | None],
-    result: Callable[[ShapedArray], np.dtype[Any]] | None = None,
-    **record: Any,
+    derivatives: Sequence[Factor],
+    result: Result | None = None,
+    **facts: Unpack[Facts],
 ) -> Primitive:
     """A primitive whose derivative is a factor per operand, `f(*operands, result)`.
 
@@ -87,29 +89,41 @@ def _elementwise(
             [
                 scale(tangent, factor(*node.src, node))
                 for tangent, factor in zip(tangents, derivatives, strict=True)
-                if tangent is not None and factor is not None
+                if tangent is not None
             ]
         )
 
-    if "transpose" not in record and "jvp" not in record:
-        record["jvp"] = jvp if derivatives else _no_tangent
+    def meaning(aval: ShapedArray, arg: Any, *xs: Any) -> Any:
+        return numpy(*xs)
+
+    if facts.get("transpose") is None:
+        facts.setdefault("jvp", jvp if derivatives else _no_tangent)
     return Primitive(
-        name, family, infer, lambda aval, arg, *xs: numpy(*xs), batch_elementwise,
-        dtypes=kinds, **record,
-    )  # fmt: skip
+        name, family, infer, meaning, batch_elementwise, dtypes=kinds, **facts
+    )
 
 
 def _unary(
-    name: str, kinds: str, numpy: Ufunc, derivative: Factor | None = None, **record: Any
+    name: str,
+    kinds: str,
+    numpy: Ufunc,
+    derivative: Callable[[Node, Node], Node] | None = None,
+    result: Result | None = None,
+    **facts: Unpack[Facts],
 ) -> Primitive:
     factors = () if derivative is None else (derivative,)
-    return _elementwise(name, "unary", kinds, numpy, factors, **record)
+    return _elementwise(name, "unary", kinds, numpy, factors, result, **facts)
 
 
 def _binary(
-    name: str, kinds: str, numpy: Ufunc, *derivatives: Factor | None, **record: Any
+    name: str,
+    kinds: str,
+    numpy: Ufunc,
+    *derivatives: Callable[[Node, Node, Node], Node],
+    result: Result | None = None,
+    **facts: Unpack[Facts],
 ) -> Primitive:
-    return _elementwise(name, "binary", kinds, numpy, derivatives, **record)
+    return _elementwise(name, "binary", kinds, numpy, derivatives, result, **facts)
 
 
 def _to_bool(aval: ShapedArray) -> np.dtype[Any]:
@@ -230,7 +244,7 @@ sub = _binary(
     "sub", "iufc", np.subtract, transpose=_transpose_sub, linear=True,
     jvp=_difference_tangent, zero_at_zero=True, doc="x - y",
 )  # fmt: skip
-neg = _unary(
+neg: Primitive = _unary(
     "neg", "iufc", np.negative, transpose=lambda node, ct, i: neg(ct), linear=True,
     zero_at_zero=True, doc="-x",
 )  # fmt: skip
@@ -369,9 +383,15 @@ sqrt = _unary(
     "sqrt", "fc", np.sqrt, lambda x, y: div(const_like(y, 0.5), y), zero_at_zero=True,
     doc="square root",
 )  # fmt: skip
+
+
+def _rsqrt(x: Any) -> Any:
+    return np.reciprocal(np.sqrt(x))
+
+
 rsqrt = _unary(
-    "rsqrt", "fc", lambda x: np.reciprocal(np.sqrt(x)),
-    lambda x, y: mul(const_like(y, -0.5), div(y, x)), doc="1/sqrt(x)",
+    "rsqrt", "fc", _rsqrt, lambda x, y: mul(const_like(y, -0.5), div(y, x)),
+    doc="1/sqrt(x)",
 )  # fmt: skip
 cbrt = _unary(
     "cbrt", "f", np.cbrt, lambda x, y: div(y, mul(const_like(x, 3), x)),
@@ -397,7 +417,7 @@ def _square(x: Node) -> Node:
 
 
 sin = _unary("sin", "fc", np.sin, lambda x, y: cos(x), zero_at_zero=True, doc="sine")
-cos = _unary("cos", "fc", np.cos, lambda x, y: neg(sin(x)), doc="cosine")
+cos: Primitive = _unary("cos", "fc", np.cos, lambda x, y: neg(sin(x)), doc="cosine")
 tan = _unary(
     "tan", "fc", np.tan, lambda x, y: add(one_like(y), _square(y)), zero_at_zero=True,
     doc="tangent",
@@ -418,7 +438,9 @@ sinh = _unary(
     "sinh", "fc", np.sinh, lambda x, y: cosh(x), zero_at_zero=True,
     doc="hyperbolic sine",
 )  # fmt: skip
-cosh = _unary("cosh", "fc", np.cosh, lambda x, y: sinh(x), doc="hyperbolic cosine")
+cosh: Primitive = _unary(
+    "cosh", "fc", np.cosh, lambda x, y: sinh(x), doc="hyperbolic cosine"
+)
 tanh = _unary(
     "tanh", "fc", np.tanh, lambda x, y: sub(one_like(y), _square(y)),
     zero_at_zero=True, doc="hyperbolic tangent",
@@ -479,7 +501,7 @@ digamma = _unary(
 
 # Complex numbers. A cotangent pairs with its value without conjugation, as in JAX.
 
-conj = _unary(
+conj: Primitive = _unary(
     "conj", "c", np.conjugate, transpose=lambda node, ct, i: conj(ct), linear=True,
     zero_at_zero=True, doc="complex conjugate",
 )  # fmt: skip
@@ -531,20 +553,20 @@ def _unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _shifted(
-    shift: Ufunc, x: Any, n: Any, beyond: Any, view: np.dtype[Any]
-) -> Any:
+    shift: Ufunc, x: Array, n: Array, beyond: Array, view: np.dtype[Any]
+) -> Array:
     width = _bits(x.dtype)
     if n.size and not any(n.strides):  # one distance: look at it once
         n = n[(slice(0, 1),) * n.ndim]
         if 0 <= n.item() < width:
             return shift(x.view(view), n.view(view)).view(x.dtype)
-    outside = (n < 0) | (n >= width)
-    safe = np.where(outside, np.zeros((), n.dtype), n)
+    outside: Array = (n < 0) | (n >= width)
+    safe: Array = np.where(outside, np.zeros((), n.dtype), n)
     result = shift(x.view(view), safe.view(view)).view(x.dtype)
-    return np.where(outside, beyond, result)
+    return np.where(outside, np.asarray(beyond), result)
 
 
-def _shift_left(x: Any, n: Any) -> Any:
+def _shift_left(x: Array, n: Array) -> Array:
     x, n = np.asarray(x), np.asarray(n)
     return _shifted(np.left_shift, x, n, np.zeros((), x.dtype), x.dtype)
 
@@ -587,8 +609,8 @@ def _popcount(x: Any) -> Any:
 
 
 popcount = _unary(
-    "popcount", "iu", _popcount, zero_at_zero=True, doc="the number of bits that are set",
-)  # fmt: skip
+    "popcount", "iu", _popcount, zero_at_zero=True, doc="the number of bits set"
+)
 
 
 def _nextafter(x: Any, y: Any) -> Any:
@@ -623,11 +645,21 @@ def _transpose_select(node: Node, ct: Node, i: int) -> Node:
     return select(node.src[0], ct, zero) if i == 1 else select(node.src[0], zero, ct)
 
 
+def _select_value(
+    aval: ShapedArray, arg: Any, chosen: Array, x: Array, y: Array
+) -> Array:
+    return np.where(chosen, x, np.asarray(y))
+
+
 select = Primitive(
-    "select", "select", _infer_select, lambda aval, arg, c, x, y: np.where(c, x, y),
-    batch_elementwise, jvp=_select_tangent, transpose=_transpose_select,
+    "select", "select", _infer_select, _select_value, batch_elementwise,
+    jvp=_select_tangent, transpose=_transpose_select,
     doc="x where the predicate holds, y elsewhere",
 )  # fmt: skip
+
+
+def _infer_cast(arg: tuple[np.dtype[Any], bool], x: ShapedArray) -> ShapedArray:
+    return ShapedArray.of(x.shape, *arg)
 
 
 def _cast_value(aval: ShapedArray, arg: Any, x: Any) -> Any:
@@ -655,7 +687,8 @@ def convert(x: Any, dtype: np.dtype[Any]) -> Any:
             whole = np.trunc(np.where(np.isnan(wide), 0, wide))
             inside = (whole >= low) & (whole < float(high))
             kept = np.where(inside, whole, 0).astype(dtype)
-            return np.where(inside, kept, np.where(whole < low, low, high).astype(dtype))
+            least, greatest = np.array(low, dtype), np.array(high, dtype)
+            return np.where(inside, kept, np.where(whole < low, least, greatest))
         if dtype.itemsize == 2 and target == "f" and x.dtype != np.float32:
             x = x.astype(np.float32)
         return x.astype(dtype)
@@ -669,11 +702,9 @@ def _cast_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
 
 
 cast_p = Primitive(
-    "cast", "cast",
-    lambda arg, x: ShapedArray.of(x.shape, arg[0], arg[1]),
-    _cast_value, batch_elementwise, jvp=_cast_tangent, zero_at_zero=True,
-    transpose=lambda node, ct, i: cast(ct, node.src[0].dtype),
-    show=lambda arg: dtypes.SHORT[arg[0]],
+    "cast", "cast", _infer_cast, _cast_value, batch_elementwise,
+    jvp=_cast_tangent, transpose=lambda node, ct, i: cast(ct, node.src[0].dtype),
+    zero_at_zero=True, show=lambda arg: dtypes.SHORT[arg[0]],
     doc="to another dtype; float to integer saturates",
 )  # fmt: skip
 
@@ -687,30 +718,37 @@ def cast(x: Node, dtype: np.dtype[Any], weak: bool = False) -> Node:
     return cast_p(x, arg=(dtype, weak))
 
 
-def _infer_bitcast(dtype: Any, x: ShapedArray) -> ShapedArray:
+def _infer_bitcast(dtype: np.dtype[Any], x: ShapedArray) -> ShapedArray:
     if x.dtype.itemsize != dtype.itemsize:
         raise DtypeError(f"bitcast: {x!r} and {dtype} differ in width")
     return x.with_dtype(dtype)
 
 
+def _bitcast_value(aval: ShapedArray, dtype: np.dtype[Any], x: Array) -> Array:
+    flat: Array = np.ascontiguousarray(x)
+    return flat.view(dtype).reshape(x.shape)
+
+
 bitcast = Primitive(
-    "bitcast", "unary", _infer_bitcast,
-    lambda aval, dtype, x: np.ascontiguousarray(x).view(dtype).reshape(x.shape),
-    batch_elementwise, jvp=_no_tangent, zero_at_zero=True,
-    show=lambda arg: dtypes.SHORT[arg], doc="the same bits in another dtype",
+    "bitcast", "unary", _infer_bitcast, _bitcast_value, batch_elementwise,
+    jvp=_no_tangent, zero_at_zero=True, show=lambda arg: dtypes.SHORT[arg],
+    doc="the same bits in another dtype",
 )  # fmt: skip
 
 
-def _identity(name: str, doc: str, **record: Any) -> Primitive:
-    return Primitive(
-        name, "identity", lambda arg, x: x, lambda aval, arg, x: x, batch_elementwise,
-        zero_at_zero=True, doc=doc, **record,
-    )  # fmt: skip
+def _same_aval(arg: Any, x: ShapedArray) -> ShapedArray:
+    return x
 
 
-copy = _identity(
-    "copy", "the same value, stored", linear=True, transpose=lambda node, ct, i: ct
-)
-stop_gradient = _identity(
-    "stop_gradient", "the same value, constant to derivatives", jvp=_no_tangent
-)
+def _same_value(aval: ShapedArray, arg: Any, x: Any) -> Any:
+    return x
+
+
+copy = Primitive(
+    "copy", "identity", _same_aval, _same_value, batch_elementwise,
+    transpose=_same, linear=True, zero_at_zero=True, doc="the same value, stored",
+)  # fmt: skip
+stop_gradient = Primitive(
+    "stop_gradient", "identity", _same_aval, _same_value, batch_elementwise,
+    jvp=_no_tangent, zero_at_zero=True, doc="the same value, constant to derivatives",
+)  # fmt: skip

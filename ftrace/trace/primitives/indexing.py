@@ -11,7 +11,6 @@ whose index is out of bounds, and combines duplicates in row-major order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from ftrace.trace.primitives.elementwise import (
     select,
 )
 from ftrace.trace.primitives.movement import move_axis, reshape
-from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.record import Array, Primitive
 from ftrace.trace.primitives.source import const, const_like, iota, zeros_like
 
 KINDS = ("set", "add", "mul", "min", "max")
@@ -40,7 +39,9 @@ def _rest(shape: Shape, axes: tuple[int, ...]) -> Shape:
     return tuple(n for a, n in enumerate(shape) if a not in axes)
 
 
-def _check_indices(name: str, axes: Any, x: ShapedArray, indices: Any) -> Shape:
+def _check_indices(
+    name: str, axes: tuple[int, ...], x: ShapedArray, indices: Sequence[ShapedArray]
+) -> Shape:
     if len(axes) != len(indices) or list(axes) != sorted(set(axes)):
         raise ShapeError(f"{name}: {len(indices)} index arrays for the axes {axes}")
     if any(not 0 <= a < x.ndim for a in axes):
@@ -53,12 +54,16 @@ def _check_indices(name: str, axes: Any, x: ShapedArray, indices: Any) -> Shape:
     return indices[0].shape
 
 
-def _infer_gather(axes: Any, x: ShapedArray, *indices: ShapedArray) -> ShapedArray:
+def _infer_gather(
+    axes: tuple[int, ...], x: ShapedArray, *indices: ShapedArray
+) -> ShapedArray:
     batch = _check_indices("gather", axes, x, indices)
     return x.with_shape(batch + _rest(x.shape, axes))
 
 
-def _gather_value(aval: ShapedArray, axes: Any, x: Any, *indices: Any) -> Any:
+def _gather_value(
+    aval: ShapedArray, axes: tuple[int, ...], x: Array, *indices: Array
+) -> Array:
     return np.moveaxis(x, axes, range(len(axes)))[tuple(indices)]
 
 
@@ -72,7 +77,7 @@ def _transpose_gather(node: Node, ct: Node, i: int) -> Node:
 
 
 def _batch_gather(node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]) -> Node:
-    axes: Any = node.arg
+    axes: tuple[int, ...] = node.arg
     x, *indices = src
     shifted = tuple(a + 1 for a in axes)
     if not any(batched[1:]):
@@ -88,7 +93,8 @@ def _batch_gather(node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]) 
 
 def _lane_index(index: Node) -> Node:
     """For each position of a batched index array, the number of its lane."""
-    return iota(index.dtype if index.dtype.itemsize > 2 else dtypes.int32, index.shape, 0)
+    dtype = index.dtype if index.dtype.itemsize > 2 else dtypes.int32
+    return iota(dtype, index.shape, 0)
 
 
 gather_p = Primitive(
@@ -107,7 +113,10 @@ def gather(x: Node, indices: Sequence[Node], axes: tuple[int, ...]) -> Node:
 
 
 def _infer_scatter(
-    arg: Any, x: ShapedArray, updates: ShapedArray, *indices: ShapedArray
+    arg: tuple[tuple[int, ...], str],
+    x: ShapedArray,
+    updates: ShapedArray,
+    *indices: ShapedArray,
 ) -> ShapedArray:
     axes, kind = arg
     if kind not in KINDS:
@@ -119,12 +128,20 @@ def _infer_scatter(
     return x
 
 
+def _axes_and_kind(node: Node) -> tuple[tuple[int, ...], str]:
+    return node.arg
+
+
 _COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
 def _scatter_value(
-    aval: ShapedArray, arg: Any, x: Any, updates: Any, *indices: Any
-) -> Any:
+    aval: ShapedArray,
+    arg: tuple[tuple[int, ...], str],
+    x: Array,
+    updates: Array,
+    *indices: Array,
+) -> Array:
     axes, kind = arg
     result = np.array(x)
     view = np.moveaxis(result, axes, range(len(axes)))
@@ -185,18 +202,19 @@ def _read_back(x: Node, indices: Sequence[Node], axes: tuple[int, ...]) -> Node:
 
 def _winners(node: Node) -> Node:
     """Which updates of a "set" are still there at the end: the last ones."""
-    axes, _ = node.arg  # type: ignore[misc]
+    axes, _ = _axes_and_kind(node)
     _, _, *indices = node.src
     sizes = [node.shape[a] for a in axes]
     numbers = iota(dtypes.int32, (indices[0].size,), 0)
     numbers = reshape(numbers, indices[0].shape)
+    places = tuple(range(len(sizes)))
     board = const(0, dtypes.int32, tuple(sizes))
-    board = scatter(board, numbers, indices, tuple(range(len(sizes))), "set")
-    return eq(_read_back(board, indices, tuple(range(len(sizes)))), numbers)
+    board = scatter(board, numbers, indices, places, "set")
+    return eq(_read_back(board, indices, places), numbers)
 
 
 def _scatter_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
-    axes, kind = node.arg  # type: ignore[misc]
+    axes, kind = _axes_and_kind(node)
     x, updates, *indices = node.src
     t, u, *_ = tangents
     if t is None and u is None:
@@ -208,7 +226,7 @@ def _scatter_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None
 
 
 def _transpose_scatter(node: Node, ct: Node, i: int) -> Node | None:
-    axes, kind = node.arg  # type: ignore[misc]
+    axes, kind = _axes_and_kind(node)
     _, updates, *indices = node.src
     if i == 0:
         if kind == "add":
@@ -220,8 +238,10 @@ def _transpose_scatter(node: Node, ct: Node, i: int) -> Node | None:
     return select(trailing(_winners(node), found.shape), found, zeros_like(found))
 
 
-def _batch_scatter(node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]) -> Node:
-    axes, kind = node.arg  # type: ignore[misc]
+def _batch_scatter(
+    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]
+) -> Node:
+    axes, kind = _axes_and_kind(node)
     size = next(s.shape[0] for s, has in zip(src, batched, strict=True) if has)
     x, updates, *indices = [
         broadcast_leading(s, (size, *old.shape))

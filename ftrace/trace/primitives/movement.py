@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ import numpy as np
 from ftrace.errors import AxisError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.record import Array, Primitive
 
 Pads = tuple[tuple[int, int, int], ...]
 Bounds = tuple[tuple[int, int], ...]
@@ -51,7 +51,7 @@ def _movement(
     infer: Callable[[Any, ShapedArray], ShapedArray],
     numpy: Callable[[ShapedArray, Any, Any], Any],
     transpose: Callable[[Node, Node], Node],
-    batched_arg: Callable[[Any, int], Hashable],
+    batched_arg: Callable[[Any, int], Any],
     doc: str,
 ) -> Primitive:
     """A linear primitive of one operand; `batched_arg(arg, n)` adds a leading axis."""
@@ -69,7 +69,7 @@ def _movement(
 # reshape
 
 
-def _infer_reshape(shape: Any, x: ShapedArray) -> ShapedArray:
+def _infer_reshape(shape: Shape, x: ShapedArray) -> ShapedArray:
     if prod(shape) != x.size or min(shape, default=0) < 0:
         raise ShapeError(
             f"reshape: cannot reshape {x!r} of {x.size} elements to {shape}, "
@@ -95,7 +95,7 @@ def reshape(x: Node, shape: Shape) -> Node:
 # permute
 
 
-def _infer_permute(axes: Any, x: ShapedArray) -> ShapedArray:
+def _infer_permute(axes: tuple[int, ...], x: ShapedArray) -> ShapedArray:
     if sorted(axes) != list(range(x.ndim)):
         raise AxisError(
             f"transpose: {axes} is not a permutation of the {x.ndim} axes of {x!r}"
@@ -103,7 +103,7 @@ def _infer_permute(axes: Any, x: ShapedArray) -> ShapedArray:
     return x.with_shape(tuple(x.shape[a] for a in axes))
 
 
-def _inverse(axes: Any) -> tuple[int, ...]:
+def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 
@@ -135,7 +135,7 @@ def padded_size(size: int, before: int, after: int, between: int) -> int:
     return before + after + size + max(size - 1, 0) * between
 
 
-def _infer_pad(pads: Any, x: ShapedArray) -> ShapedArray:
+def _infer_pad(pads: Pads, x: ShapedArray) -> ShapedArray:
     if len(pads) != x.ndim or any(min(p) < 0 for p in pads):
         raise ShapeError(
             f"pad: {x!r} takes {x.ndim} triples (before, after, between) of counts "
@@ -145,7 +145,7 @@ def _infer_pad(pads: Any, x: ShapedArray) -> ShapedArray:
     return x.with_shape(tuple(padded_size(n, *p) for n, p in sizes))
 
 
-def _pad_value(aval: ShapedArray, pads: Any, x: Any) -> Any:
+def _pad_value(aval: ShapedArray, pads: Pads, x: Array) -> Array:
     result = np.zeros(aval.shape, aval.dtype)
     if x.size:
         result[_inner(aval.shape, pads)] = x
@@ -159,13 +159,12 @@ def _inner(shape: Shape, pads: Pads) -> tuple[slice, ...]:
 
 
 def _transpose_pad(node: Node, ct: Node) -> Node:
-    inner = tuple(
-        (before, size - after)
-        for size, (before, after, _) in zip(node.shape, node.arg, strict=True)
-    )
+    pads: Pads = node.arg
+    sizes = zip(node.shape, pads, strict=True)
+    inner = tuple((before, size - after) for size, (before, after, _) in sizes)
     if node.src[0].size == 0:
         return shrink(ct, tuple((0, size) for size in node.src[0].shape))
-    return stride(shrink(ct, inner), tuple(gap + 1 for _, _, gap in node.arg))
+    return stride(shrink(ct, inner), tuple(gap + 1 for _, _, gap in pads))
 
 
 pad_p = _movement(
@@ -185,7 +184,7 @@ def pad(x: Node, pads: Pads) -> Node:
 # shrink
 
 
-def _infer_shrink(bounds: Any, x: ShapedArray) -> ShapedArray:
+def _infer_shrink(bounds: Bounds, x: ShapedArray) -> ShapedArray:
     sizes = zip(bounds, x.shape, strict=False)
     if len(bounds) != x.ndim or not all(0 <= lo <= hi <= n for (lo, hi), n in sizes):
         raise ShapeError(
@@ -195,17 +194,17 @@ def _infer_shrink(bounds: Any, x: ShapedArray) -> ShapedArray:
     return x.with_shape(tuple(hi - lo for lo, hi in bounds))
 
 
+def _transpose_shrink(node: Node, ct: Node) -> Node:
+    bounds: Bounds = node.arg
+    sizes = zip(bounds, node.src[0].shape, strict=True)
+    return pad(ct, tuple((lo, size - hi, 0) for (lo, hi), size in sizes))
+
+
 shrink_p = _movement(
     "shrink",
     _infer_shrink,
     lambda aval, bounds, x: x[tuple(slice(lo, hi) for lo, hi in bounds)],
-    lambda node, ct: pad(
-        ct,
-        tuple(
-            (lo, size - hi, 0)
-            for (lo, hi), size in zip(node.arg, node.src[0].shape, strict=True)
-        ),
-    ),
+    _transpose_shrink,
     lambda bounds, n: ((0, n), *bounds),
     "a slice (start, stop) per axis",
 )
@@ -226,7 +225,7 @@ def shrink_axis(x: Node, axis: int, start: int, stop: int) -> Node:
 # stride
 
 
-def _infer_stride(steps: Any, x: ShapedArray) -> ShapedArray:
+def _infer_stride(steps: tuple[int, ...], x: ShapedArray) -> ShapedArray:
     if len(steps) != x.ndim or 0 in steps:
         raise ShapeError(
             f"slice: {x!r} takes {x.ndim} steps that are not zero, got {steps}"
@@ -236,9 +235,10 @@ def _infer_stride(steps: Any, x: ShapedArray) -> ShapedArray:
 
 
 def _transpose_stride(node: Node, ct: Node) -> Node:
-    flips = tuple(1 if step > 0 else -1 for step in node.arg)
+    steps: tuple[int, ...] = node.arg
+    flips = tuple(1 if step > 0 else -1 for step in steps)
     pads: list[tuple[int, int, int]] = []
-    for step, size, full in zip(node.arg, ct.shape, node.src[0].shape, strict=True):
+    for step, size, full in zip(steps, ct.shape, node.src[0].shape, strict=True):
         after = full - padded_size(size, 0, 0, abs(step) - 1)
         pads.append((0, after, abs(step) - 1) if step > 0 else (after, 0, -step - 1))
     return pad(stride(ct, flips), tuple(pads))
@@ -255,7 +255,8 @@ stride_p = _movement(
 
 
 def stride(x: Node, steps: tuple[int, ...]) -> Node:
-    useful = tuple(1 if n == 1 else step for n, step in zip(x.shape, steps, strict=True))
+    sizes = zip(x.shape, steps, strict=True)
+    useful = tuple(1 if n == 1 else step for n, step in sizes)
     return x if set(useful) <= {1} else stride_p(x, arg=useful)
 
 
@@ -267,7 +268,7 @@ def flip(x: Node, axes: tuple[int, ...]) -> Node:
 # shear and unshear
 
 
-def _infer_shear(arg: Any, x: ShapedArray) -> ShapedArray:
+def _infer_shear(arg: Shear, x: ShapedArray) -> ShapedArray:
     axis, window, step, dilation, size = arg
     if axis == window or not (0 <= axis < x.ndim and 0 <= window < x.ndim):
         raise AxisError(f"window: axes {axis} and {window} do not fit {x!r}")
@@ -276,14 +277,14 @@ def _infer_shear(arg: Any, x: ShapedArray) -> ShapedArray:
     return x.with_shape((*x.shape[:axis], size, *x.shape[axis + 1 :]))
 
 
-def _overlap(arg: Shear, outputs: int, inputs: int, k: int) -> tuple[Any, Any]:
+def _overlap(arg: Shear, outputs: int, inputs: int, k: int) -> tuple[slice, slice]:
     """(slice of outputs, slice of inputs) that element k of the window connects."""
     first = k * arg.dilation
     count = max(0, min(outputs, -(-(inputs - first) // arg.stride)))
     return slice(0, count), slice(first, first + count * arg.stride, arg.stride)
 
 
-def _shear_value(aval: ShapedArray, arg: Any, z: Any) -> Any:
+def _shear_value(aval: ShapedArray, arg: Shear, z: Array) -> Array:
     result = np.zeros(aval.shape, aval.dtype)
     y, z = _sliding_first(result, arg), _sliding_first(z, arg)
     for k in range(z.shape[1]):
@@ -292,7 +293,7 @@ def _shear_value(aval: ShapedArray, arg: Any, z: Any) -> Any:
     return result
 
 
-def _unshear_value(aval: ShapedArray, arg: Any, y: Any) -> Any:
+def _unshear_value(aval: ShapedArray, arg: Shear, y: Array) -> Array:
     result = np.zeros(aval.shape, aval.dtype)
     z, y = _sliding_first(result, arg), _sliding_first(y, arg)
     for k in range(z.shape[1]):
@@ -301,24 +302,30 @@ def _unshear_value(aval: ShapedArray, arg: Any, y: Any) -> Any:
     return result
 
 
-def _sliding_first(x: Any, arg: Shear) -> Any:
+def _sliding_first(x: Array, arg: Shear) -> Array:
     return np.moveaxis(x, (arg.axis, arg.window), (0, 1))
 
 
-def _sized(arg: Any, size: int) -> Shear:
-    return Shear(arg.axis, arg.window, arg.stride, arg.dilation, size)
+def _transposed(node: Node) -> Shear:
+    """The argument of the transpose of a shear or unshear."""
+    arg: Shear = node.arg
+    return arg._replace(size=node.src[0].shape[arg.axis])
 
 
-def _batched_shear(arg: Any, n: int) -> Shear:
+def _batched_shear(arg: Shear, n: int) -> Shear:
     axis, window, step, dilation, size = arg
     return Shear(axis + 1, window + 1, step, dilation, size)
+
+
+def _transpose_shear(node: Node, ct: Node) -> Node:
+    return unshear_p(ct, arg=_transposed(node))
 
 
 shear_p = _movement(
     "shear",
     _infer_shear,
     _shear_value,
-    lambda node, ct: unshear_p(ct, arg=_sized(node.arg, _slid(node))),
+    _transpose_shear,
     _batched_shear,
     "y[o, k] = z[o·stride + k·dilation, k], zero outside",
 )
@@ -327,15 +334,10 @@ unshear_p = _movement(
     "unshear",
     _infer_shear,
     _unshear_value,
-    lambda node, ct: shear_p(ct, arg=_sized(node.arg, _slid(node))),
+    lambda node, ct: shear_p(ct, arg=_transposed(node)),
     _batched_shear,
     "z[i, k] = y[(i - k·dilation)/stride, k], zero where that is no index",
 )
-
-
-def _slid(node: Node) -> int:
-    arg: Any = node.arg
-    return node.src[0].shape[arg.axis]
 
 
 MOVEMENT = (reshape_p, permute_p, pad_p, shrink_p, stride_p, shear_p, unshear_p)

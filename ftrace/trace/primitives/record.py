@@ -14,17 +14,15 @@ primitives on nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from typing import Any, TypedDict
 
 from ftrace.errors import PrimitiveError
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node, make_node
+from ftrace.trace.graph import Node, Op, make_node
 
-Array = np.ndarray[Any, Any]
+Array = Any  # of NumPy, whose stubs leave too much unknown
 Infer = Callable[..., ShapedArray]
 Meaning = Callable[..., Any]
 Jvp = Callable[[Node, Sequence[Node | None]], Node | None]
@@ -36,7 +34,7 @@ PRIMITIVES: dict[str, Primitive] = {}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Primitive:
+class Primitive(Op):
     """The record. Call it on nodes: `add(x, y)`, `reshape(x, arg=(2, 3))`.
 
     Attributes:
@@ -48,8 +46,6 @@ class Primitive:
       show: renders `arg` for people.
     """
 
-    name: str
-    family: str
     infer: Infer
     numpy: Meaning
     batch: Batch
@@ -61,7 +57,7 @@ class Primitive:
     no_derivative: str = ""
     dtypes: str = "biufc"
     doc: str = ""
-    show: Callable[[Hashable], str] = field(default=lambda arg: f"{arg}")
+    show: Callable[[Any], str] = field(default=lambda arg: f"{arg}")
 
     def __post_init__(self) -> None:
         missing = [
@@ -79,7 +75,7 @@ class Primitive:
             raise PrimitiveError(f"there is a primitive named {self.name!r} already")
         PRIMITIVES[self.name] = self
 
-    def __call__(self, *src: Node, arg: Hashable = None) -> Node:
+    def __call__(self, *src: Node, arg: Any = None) -> Node:
         """The node of this primitive over `src`; raises where shapes do not fit."""
         aval = self.infer(arg, *[node.aval for node in src])
         return make_node(self, aval, src, arg)
@@ -89,8 +85,23 @@ class Primitive:
             return self.name
         return f"{self.name}[{self.show(node.arg)}]"
 
-    def __repr__(self) -> str:
-        return self.name
-
     def __reduce__(self) -> tuple[Any, ...]:
         return PRIMITIVES.__getitem__, (self.name,)
+
+
+def primitive_of(node: Node) -> Primitive:
+    """The primitive of a node of a graph; kernels have operations that are none."""
+    assert isinstance(node.op, Primitive)
+    return node.op
+
+
+class Facts(TypedDict, total=False):
+    """What the constructors of families pass on to the record as it is."""
+
+    jvp: Jvp
+    transpose: Transpose
+    linear: bool
+    zero_at_zero: bool
+    commutative: bool
+    no_derivative: str
+    doc: str

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, Op
 from ftrace.trace.primitives.broadcast import (
+    Axes,
     batch_reduction,
     expand,
     infer_reduction,
@@ -27,11 +28,11 @@ from ftrace.trace.primitives.elementwise import (
     scale,
 )
 from ftrace.trace.primitives.movement import pad, shrink_axis
-from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.record import Array, Jvp, Primitive
 from ftrace.trace.primitives.source import const, zeros_like
 
 
-def identity(primitive: Primitive, dtype: np.dtype[Any]) -> Any:
+def identity(primitive: Op, dtype: np.dtype[Any]) -> Any:
     """What a reduction of nothing gives: 0, 1, the least or the greatest value."""
     low, high = dtypes.limits(dtype)
     return {"reduce_sum": 0, "reduce_prod": 1, "reduce_max": low, "reduce_min": high}[
@@ -42,15 +43,15 @@ def identity(primitive: Primitive, dtype: np.dtype[Any]) -> Any:
 def _reduction(
     name: str,
     kinds: str,
-    numpy: Callable[..., Any],
-    jvp: Callable[[Node, Sequence[Node | None]], Node | None],
+    ufunc: np.ufunc,
+    jvp: Jvp,
     doc: str,
 ) -> Primitive:
-    def meaning(aval: ShapedArray, axes: Any, x: Any) -> Any:
+    def meaning(aval: ShapedArray, axes: Axes, x: Array) -> Array:
         initial = np.asarray(identity(record, aval.dtype)).astype(aval.dtype)
-        return numpy(x, axis=axes, keepdims=True, initial=initial)
+        return ufunc.reduce(x, axis=axes, keepdims=True, initial=initial)
 
-    def infer(axes: Any, x: ShapedArray) -> ShapedArray:
+    def infer(axes: Axes, x: ShapedArray) -> ShapedArray:
         return infer_reduction(name.removeprefix("reduce_"), kinds, axes, x)
 
     record = Primitive(
@@ -63,7 +64,7 @@ def _reduction(
 def _extremum_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
     """The mean of the tangents at the positions that hold the extremum."""
     (x,), (t,) = node.src, tangents
-    axes: Any = node.arg
+    axes: Axes = node.arg
     if t is None:
         return None
     here = cast(eq(x, expand(node, x.shape)), x.dtype)
@@ -74,28 +75,36 @@ def _extremum_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | Non
 def _product_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
     """A tree of products: exact also where factors are zero."""
     (x,), (t,) = node.src, tangents
-    axes: Any = node.arg
+    axes: Axes = node.arg
     if t is None:
         return None
     if x.size == 0:
         return zeros_like(node)
     for axis in axes:
-        while (size := x.shape[axis]) > 1:
-            half = size // 2
-            left, right = shrink_axis(x, axis, 0, half), shrink_axis(x, axis, half, 2 * half)
-            t_left = shrink_axis(t, axis, 0, half)
-            t_right = shrink_axis(t, axis, half, 2 * half)
-            product = mul(left, right)
-            slope = add(mul_zero(t_left, right), mul_zero(t_right, left))
-            if size % 2:
-                last, t_last = shrink_axis(x, axis, size - 1, size), shrink_axis(t, axis, size - 1, size)
-                first, t_first = shrink_axis(product, axis, 0, 1), shrink_axis(slope, axis, 0, 1)
-                t_first = add(mul_zero(t_first, last), mul_zero(t_last, first))
-                first = mul(first, last)
-                product = _joined(first, product, axis)
-                slope = _joined(t_first, slope, axis)
-            x, t = product, slope
+        while x.shape[axis] > 1:
+            x, t = _multiplied_pairs(x, t, axis)
     return t
+
+
+def _multiplied_pairs(x: Node, t: Node, axis: int) -> tuple[Node, Node]:
+    """The products of pairs of elements, and their tangents: half as many."""
+    size = x.shape[axis]
+    half = size // 2
+    left, right = shrink_axis(x, axis, 0, half), shrink_axis(x, axis, half, 2 * half)
+    t_left = shrink_axis(t, axis, 0, half)
+    t_right = shrink_axis(t, axis, half, 2 * half)
+    product = mul(left, right)
+    slope = add(mul_zero(t_left, right), mul_zero(t_right, left))
+    if size % 2 == 0:
+        return product, slope
+    last = shrink_axis(x, axis, size - 1, size)
+    t_last = shrink_axis(t, axis, size - 1, size)
+    first, t_first = shrink_axis(product, axis, 0, 1), shrink_axis(slope, axis, 0, 1)
+    t_first = add(mul_zero(t_first, last), mul_zero(t_last, first))
+    return (
+        _joined(mul(first, last), product, axis),
+        _joined(t_first, slope, axis),
+    )
 
 
 def _joined(first: Node, rest: Node, axis: int) -> Node:
@@ -111,24 +120,24 @@ def _joined(first: Node, rest: Node, axis: int) -> Node:
 
 
 reduce_prod_p = _reduction(
-    "reduce_prod", "iufc", np.multiply.reduce, _product_tangent, "the product along axes"
+    "reduce_prod", "iufc", np.multiply, _product_tangent, "the product along axes"
 )
 reduce_max_p = _reduction(
-    "reduce_max", "biuf", np.maximum.reduce, _extremum_tangent,
+    "reduce_max", "biuf", np.maximum, _extremum_tangent,
     "the greatest along axes; NaN wins",
 )  # fmt: skip
 reduce_min_p = _reduction(
-    "reduce_min", "biuf", np.minimum.reduce, _extremum_tangent,
+    "reduce_min", "biuf", np.minimum, _extremum_tangent,
     "the least along axes; NaN wins",
 )  # fmt: skip
 
 REDUCTIONS = (reduce_sum_p, reduce_prod_p, reduce_max_p, reduce_min_p)
 
 
-def reduce(primitive: Primitive, x: Node, axes: tuple[int, ...]) -> Node:
+def reduce(primitive: Op, x: Node, axes: tuple[int, ...]) -> Node:
     return primitive(x, arg=axes) if axes else x
 
 
-def identity_like(primitive: Primitive, node: Node) -> Node:
+def identity_like(primitive: Op, node: Node) -> Node:
     return const(identity(primitive, node.dtype), node.dtype, node.shape)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, constant_bits, make_node
-from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.record import Array, Primitive
 
 
-def _stored_aval(arg: Hashable, *avals: ShapedArray) -> ShapedArray:
+def _stored_aval(arg: Any, *avals: ShapedArray) -> ShapedArray:
     raise GraphError("a source is made with const(), iota() or variable()")
 
 
@@ -26,15 +26,15 @@ def _no_tangent(node: Node, tangents: Sequence[Node | None]) -> None:
     return None
 
 
-def _const_value(aval: ShapedArray, arg: Any) -> Any:
-    return np.broadcast_to(np.frombuffer(arg, aval.dtype)[0], aval.shape)
+def _const_value(aval: ShapedArray, bits: bytes) -> Array:
+    return np.broadcast_to(np.frombuffer(bits, aval.dtype)[0], aval.shape)
 
 
-def _iota_value(aval: ShapedArray, axis: Any) -> Any:
+def _iota_value(aval: ShapedArray, axis: int) -> Array:
     shape = [1] * aval.ndim
     shape[axis] = aval.shape[axis]
-    values = np.arange(aval.shape[axis]).astype(aval.dtype).reshape(shape)
-    return np.broadcast_to(values, aval.shape)
+    values: Array = np.arange(aval.shape[axis]).astype(aval.dtype)
+    return np.broadcast_to(values.reshape(shape), aval.shape)
 
 
 def _unbound(aval: ShapedArray, arg: Any) -> Any:
@@ -89,6 +89,11 @@ def variable(aval: ShapedArray, depth: int, index: int) -> Node:
 
 def is_variable(node: Node) -> bool:
     return node.op is variable_p
+
+
+def scope_and_position(node: Node) -> tuple[int, int]:
+    """Of a variable: the depth of its scope, and its number among the inputs."""
+    return node.arg
 
 
 def limit_like(node: Node, which: int) -> Node:

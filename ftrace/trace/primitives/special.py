@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+Array = Any  # of NumPy, whose stubs leave too much unknown
 
 
 def _elementwise(function: Callable[[float], float]) -> Callable[[Array], Array]:
@@ -111,7 +111,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
 
 def erf_inv(x: Array) -> Array:
     """The inverse of erf; infinite at -1 and 1, NaN beyond."""
-    y = np.asarray(x, np.float64).reshape(-1)
+    y = np.ravel(np.asarray(x, np.float64))
     z = y / 2
     centre = np.abs(z) <= 0.425
     result = z * _ratio(_CENTRE, 0.180625 - z * z)
@@ -120,7 +120,7 @@ def erf_inv(x: Array) -> Array:
         with np.errstate(all="ignore"):
             # 1 - |y| is exact, and decides far from the centre.
             r = np.sqrt(-np.log((1 - np.abs(outside)) / 2))
-            tail = np.where(r <= 5, _ratio(_TAIL, r - 1.6), _ratio(_FAR_TAIL, r - 5))
-            tail = np.where(np.isinf(r), np.inf, tail)
+            near, far = _ratio(_TAIL, r - 1.6), _ratio(_FAR_TAIL, r - 5)
+            tail = np.select([np.isinf(r), r <= 5], [np.inf, near], far)
         result[~centre] = np.copysign(tail, outside)
-    return (result / np.sqrt(2.0)).astype(x.dtype).reshape(np.shape(x))
+    return (result / np.sqrt(2.0)).astype(x.dtype).reshape(x.shape)

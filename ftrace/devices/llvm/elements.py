@@ -1,0 +1,270 @@
+"""Loads and stores of a kernel: which kind of access serves each.
+
+contiguous   the index grows by 1 (or -1) from lane to lane
+window       by 2, 3 or 4: vectors side by side, and every second element of them
+gather       any other way
+"""
+
+from __future__ import annotations
+
+from ftrace.devices.llvm.facts import Affine, Condition
+from ftrace.devices.llvm.ranges import At, Ranges
+from ftrace.devices.llvm.scalar import and_masks
+from ftrace.devices.llvm.types import Type, first_lanes, index_type, mask_type
+from ftrace.lower.kernel import Store
+from ftrace.trace.graph import Node
+
+
+class Elements(Ranges):
+    """Emits loads and stores."""
+
+    # Validity.
+
+    def _validity(self, valid: Node | None, at: At) -> tuple[str | None, str | None]:
+        """Where an access is made: whether at all, and in which lanes."""
+        uniform: str | None = None
+        mask = self.mask(at)
+        for condition in self.facts.conditions(valid):
+            if any(self.varies(n) for n in condition.nodes):
+                on = self._lanes_inside(condition, at)
+                mask = and_masks(self.ops, self.lanes, on, mask)
+            else:
+                uniform = and_masks(self.ops, 0, self._inside(condition, at), uniform)
+        return uniform, mask
+
+    def _inside(self, condition: Condition, at: At) -> str:
+        """Does a condition hold that is the same in all lanes?"""
+        if condition.form is None or condition.low is None or condition.high is None:
+            nodes = [self.value(n, at) for n in condition.nodes]
+            return and_masks(self.ops, 0, *nodes) or "true"
+        terms, constant = self.terms(condition.form, at)
+        place = self.access.sum_terms(terms, constant - condition.low)
+        width = condition.high - condition.low
+        return self.ops.binary("icmp ult", index_type(0, False), place, str(width))
+
+    def _lanes_inside(self, condition: Condition, at: At) -> str:
+        """The lanes in which a condition holds; both bounds are one comparison."""
+        form, lanes = condition.form, self.lanes
+        stride = None if form is None else self.form_stride(form)
+        if form is None or stride is None:
+            masks = [self.wide(n, lanes, at) for n in condition.nodes]
+            return and_masks(self.ops, lanes, *masks) or "true"
+        low, high = condition.low, condition.high
+        small = max(abs(low or 0), abs(high or 0)) < 1 << 30
+        t = index_type(lanes, small and self.facts.narrow_form(form))
+        terms, constant = self.terms(form, at)
+        places = self.index_lanes(
+            self.access.sum_terms(terms, constant - (low or 0)), stride, t
+        )
+        if high is None:
+            return self.ops.binary("icmp sge", t, places, t.zero)
+        word = "icmp slt" if low is None else "icmp ult"
+        return self.ops.binary(word, t, places, t.constant(high - (low or 0)))
+
+    # Loads.
+
+    def load(self, node: Node, at: At) -> str:
+        buffer, index = node.src[:2]
+        number = buffer.arg
+        assert isinstance(number, int)
+        fixed = number in self.fixed
+        base = self.buffer(number)
+        size = buffer.dtype.itemsize
+        access = self.access
+        uniform, mask = self._validity(node.src[2] if len(node.src) > 2 else None, at)
+        if not self.varies(node):
+            terms, constant = self.terms(self.facts.affine[index], at)
+            p = access.pointer(base, terms, constant, size)
+            p = access.or_zeros(p, uniform)
+            return access.load(Type.of(node.dtype, 0), p, fixed)
+        t = Type.of(node.dtype, self.lanes)
+        stride = self.stride(index)
+        if stride in (1, -1):
+            terms, constant = self.terms(self.facts.affine[index], at)
+            if stride < 0:
+                constant -= t.lanes - 1
+                if mask is not None:
+                    mask = self.ops.reverse(mask_type(t.lanes), mask)
+            p = access.or_zeros(access.pointer(base, terms, constant, size), uniform)
+            if mask is None:
+                found = access.load(t, p, fixed)
+            else:
+                found = access.load_masked(t, p, mask, fixed)
+            return self.ops.reverse(t, found) if stride < 0 else found
+        if stride in (2, 3, 4) and len(node.src) == 2:
+            found = self._window(node, t, stride, at)
+            if found is not None:
+                return found
+        p, offsets, offset_type = self._scattered(index, base, size, number, at)
+        if uniform is not None:
+            mask = and_masks(
+                self.ops, t.lanes, self.ops.splat(uniform, mask_type(t.lanes)), mask
+            )
+        return access.gather(t, p, offsets, offset_type, mask, fixed)
+
+    def _window(self, node: Node, t: Type, stride: int, at: At) -> str | None:
+        """Every `stride`-th element of vectors side by side, where all may be read."""
+        buffer, index = node.src
+        form = self.facts.affine[index]
+        bounds = self.facts.interval[index]
+        number, v = buffer.arg, self.vector
+        assert isinstance(number, int)
+        assert v is not None
+        phase = form.constant % stride
+        last = stride - 1 - phase
+        size = self.sizes[number]
+        if bounds is None or bounds[0] < phase or bounds[1] + last >= size:
+            return None
+        masked = self.mask(at) is not None
+        terms, constant = self.terms(form.shifted(-phase), at)
+        parts: list[str] = []
+        for n in range(stride):
+            place = constant + n * t.lanes
+            p = self.access.pointer(self.buffer(number), terms, place, t.bytes)
+            existing = stride * v.existing - n * t.lanes
+            if not masked or existing >= t.lanes:
+                parts.append(self.access.load(t, p, number in self.fixed))
+            elif existing > 0:
+                mask = first_lanes(t.lanes, existing)
+                parts.append(self.access.load_masked(t, p, mask, number in self.fixed))
+            else:
+                parts.append(t.zero)
+        return self.ops.pick(t, parts, stride, phase)
+
+    def _scattered(
+        self, index: Node, base: str, size: int, number: int, at: At
+    ) -> tuple[str, str, Type]:
+        """An address that is not contiguous: a pointer, and an index per lane."""
+        form = self.facts.affine[index]
+        stride = self.stride(index)
+        small = self.sizes[number] < 1 << 31
+        t = index_type(self.lanes, small)
+        if stride is not None:
+            terms, constant = self.terms(form, at)
+            p = self.access.pointer(base, terms, constant, size)
+            return p, t.lanewise([stride * lane for lane in range(t.lanes)]), t
+        # The sum is an element's number where the access is valid: 32 bits hold it
+        # even if they do not hold a part of it.
+        total = ""
+        uniform = Affine(
+            form.constant, {a: c for a, c in form.terms.items() if not self.varies(a)}
+        )
+        for atom, coefficient in form.terms.items():
+            if self.varies(atom):
+                part = self.index_as(atom, t, at)
+                if coefficient != 1:
+                    part = self.ops.binary("mul", t, part, t.constant(coefficient))
+                total = self.ops.binary("add", t, total, part) if total else part
+        terms, constant = self.terms(uniform, at)
+        if not terms:
+            return base, self._shift(total, t, constant), t
+        start = self.access.sum_terms(terms, constant)
+        if t.bits == 32:
+            start = self.writer.pure(f"trunc i64 {start} to i32", start)
+        total = self.ops.binary("add", t, total, self.ops.splat(start, t))
+        return base, total, t
+
+    def _shift(self, index: str, t: Type, by: int) -> str:
+        return self.ops.binary("add", t, index, t.constant(by)) if by else index
+
+    # Stores.
+
+    def store(self, store: Store, at: At) -> None:
+        """One copy of a store."""
+        v = self.vector
+        base = self.buffer(store.buffer)
+        size = store.value.dtype.itemsize
+        form = self.facts.affine[store.index]
+        if v is None or not any(self.varies(e) for e in store.expressions):
+            terms, constant = self.terms(form, at)
+            p = self.access.pointer(base, terms, constant, size)
+            p = self.access.or_sink(p, self._validity(store.valid, at)[0])
+            t = Type.of(store.value.dtype, 0)
+            self._store_value(store, t, self.plain(store.value, 0, at), p, at, None)
+            return
+        t = Type.of(store.value.dtype, v.lanes)
+        value = self.plain(store.value, v.lanes, at)
+        uniform, mask = self._validity(store.valid, at)
+        stride = self.stride(store.index)
+        if stride in (1, -1):
+            terms, constant = self.terms(form, at)
+            if stride < 0:
+                constant -= v.lanes - 1
+                value = self.ops.reverse(t, value)
+                if mask is not None:
+                    mask = self.ops.reverse(mask_type(v.lanes), mask)
+            p = self.access.pointer(base, terms, constant, size)
+            p = self.access.or_sink(p, uniform)
+            self._store_value(store, t, value, p, at, mask)
+            return
+        if uniform is not None:
+            everywhere = self.ops.splat(uniform, mask_type(v.lanes))
+            mask = and_masks(self.ops, v.lanes, everywhere, mask)
+        p, index, kind = self._scattered_store(store, base, size, at)
+        if store.combine:
+            old = self.access.gather(t, p, index, kind, mask, True)
+            value = self.ops.apply(store.combine, t, old, value)
+        self.access.scatter(t, value, p, index, kind, mask)
+
+    def may_pair(self, first: Store, second: Store) -> bool:
+        """Do two stores fill places side by side, so that together they are whole?"""
+        if first.buffer != second.buffer or first.combine or second.combine:
+            return False
+        if first.valid is not None or second.valid is not None:
+            return False
+        a, b = self.facts.affine[first.index], self.facts.affine[second.index]
+        if b.constant != a.constant + 1 or a.terms != b.terms:
+            return False
+        return self.vector is not None and self.stride(first.index) == 2
+
+    def store_pair(self, first: Store, second: Store, at: At) -> None:
+        """One copy of two stores that `may_pair`: their values in turn."""
+        v = self.vector
+        assert v is not None
+        t = Type.of(first.value.dtype, v.lanes)
+        a, b = (self.plain(s.value, v.lanes, at) for s in (first, second))
+        terms, constant = self.terms(self.facts.affine[first.index], at)
+        base, masked = self.buffer(first.buffer), self.mask(at) is not None
+        for n, value in enumerate(self.ops.interleave(t, a, b)):
+            p = self.access.pointer(base, terms, constant + n * v.lanes, t.bytes)
+            existing = 2 * v.existing - n * v.lanes
+            if not masked or existing >= v.lanes:
+                self.access.store(t, value, p)
+            elif existing > 0:
+                mask = first_lanes(v.lanes, existing)
+                self.access.store_masked(t, value, p, mask)
+
+    def _scattered_store(
+        self, store: Store, base: str, size: int, at: At
+    ) -> tuple[str, str, Type]:
+        if self.varies(store.index):
+            return self._scattered(store.index, base, size, store.buffer, at)
+        terms, constant = self.terms(self.facts.affine[store.index], at)
+        t = index_type(self.lanes, True)
+        return self.access.pointer(base, terms, constant, size), t.zero, t
+
+    def _store_value(
+        self, store: Store, t: Type, value: str, p: str, at: At, mask: str | None
+    ) -> None:
+        if store.combine:
+            if mask is None:
+                old = self.access.load(t, p, True)
+            else:
+                old = self.access.load_masked(t, p, mask, True)
+            value = self.ops.apply(store.combine, t, old, value)
+        if mask is not None:
+            self.access.store_masked(t, value, p, mask)
+        elif store.buffer in self.streamed and self._is_aligned(store, t, at):
+            self.access.stream(t, value, p)
+        else:
+            self.access.store(t, value, p)
+
+    def _is_aligned(self, store: Store, t: Type, at: At) -> bool:
+        """Does every vector of a store begin at a multiple of its size?"""
+        v = self.vector
+        if v is None or not t.lanes or t.kind == "b" or self.stride(store.index) != 1:
+            return False
+        form = self.facts.affine[store.index]
+        others = {a: c for a, c in form.terms.items() if a is not v.node}
+        rest = Affine(form.constant, others)
+        return rest.divisor() % t.lanes == 0 and t.lanes * t.bytes >= 16

@@ -1,0 +1,188 @@
+"""`check_grads`: derivatives held against finite differences, as in JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, DerivativeError, GradientCheckError
+from ftrace.trace import tree
+from ftrace.trace.tracer import asarray
+from ftrace.transforms.derivatives import jvp, vjp
+
+Function = Callable[..., Any]
+
+#: By the least precise dtype among arguments and results: tolerance, and step.
+_TOLERANCE = {2: 5e-2, 4: 6e-3, 8: 1e-5}
+_STEP = {2: 3e-2, 4: 1e-2, 8: 1e-5}
+
+
+def check_grads(
+    f: Function,
+    args: Sequence[Any],
+    order: int,
+    modes: str | Sequence[str] = ("fwd", "rev"),
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+) -> None:
+    """Raises unless jvp and vjp of `f` agree with central differences.
+
+    Args:
+      f: a function of pytrees of float or complex arrays.
+      args: where to check.
+      order: up to which order of derivative.
+      modes: "fwd" checks jvp, "rev" vjp; both by default.
+      atol, rtol: tolerances; by default by the least precise dtype.
+      eps: the step of the differences.
+
+    Raises:
+      GradientCheckError: a derivative is not the finite difference; an AssertionError.
+      DerivativeError: an argument or a result is neither float nor complex.
+      ArgumentError: a mode is unknown.
+    """
+    modes = (modes,) if isinstance(modes, str) else tuple(modes)
+    for mode in modes:
+        if mode not in ("fwd", "rev"):
+            raise ArgumentError(f"check_grads: modes are 'fwd' and 'rev', got {mode!r}")
+    rng = np.random.default_rng(0)
+    pending = [(f, tuple(args), order, "f")]
+    while pending:
+        function, values, left, name = pending.pop()
+        if left <= 0:
+            continue
+        if "fwd" in modes:
+            check_jvp(function, values, rng, atol, rtol, eps, name)
+            forward = _forward(function, _directions(values, rng))
+            pending.append((forward, values, left - 1, f"jvp of {name}"))
+        if "rev" in modes:
+            check_vjp(function, values, rng, atol, rtol, eps, name)
+            reverse = _reverse(function, _directions(function(*values), rng))
+            pending.append((reverse, values, left - 1, f"vjp of {name}"))
+
+
+def check_jvp(
+    f: Function,
+    args: tuple[Any, ...],
+    rng: np.random.Generator,
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+    name: str = "f",
+) -> None:
+    """Raises unless jvp of `f` along one direction is the central difference."""
+    tangents = _directions(args, rng)
+    value, tangent = jvp(f, args, tangents)
+    expected, _ = _difference(f, args, tangents, eps)
+    width = _width((args, value))
+    for got, want in zip(_numpy(tangent), expected, strict=True):
+        _compare(f"the jvp of {name}", got, want, width, atol, rtol)
+
+
+def check_vjp(
+    f: Function,
+    args: tuple[Any, ...],
+    rng: np.random.Generator,
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+    name: str = "f",
+) -> None:
+    """Raises unless ⟨vjp(ȳ), ẋ⟩ is ⟨ȳ, central difference along ẋ⟩."""
+    tangents = _directions(args, rng)
+    value, pullback = vjp(f, *args)
+    cotangents = _directions(value, rng)
+    expected, size = _difference(f, args, tangents, eps)
+    left = _inner(_numpy(pullback(cotangents)), _numpy(tangents))
+    right = _inner(_numpy(cotangents), expected)
+    width = _width((args, value))
+    _compare(f"the vjp of {name}", left, right, width, atol, rtol, size)
+
+
+def _forward(f: Function, tangents: Any) -> Function:
+    return lambda *args: jvp(f, args, tangents)[1]
+
+
+def _reverse(f: Function, cotangents: Any) -> Function:
+    return lambda *args: vjp(f, *args)[1](cotangents)
+
+
+def _numpy(values: Any) -> list[np.ndarray[Any, Any]]:
+    return [np.asarray(asarray(x)) for x in tree.leaves(values)]
+
+
+def _directions(values: Any, rng: np.random.Generator) -> Any:
+    """Random values of the same structure, shapes and dtypes."""
+
+    def draw(value: Any) -> Any:
+        array = np.asarray(asarray(value))
+        if not dtypes.is_inexact(array.dtype):
+            raise DerivativeError(
+                f"check_grads needs float or complex values, got {array.dtype}; close "
+                "over the others"
+            )
+        random = rng.standard_normal(array.shape)
+        if dtypes.is_complex(array.dtype):
+            random = random + 1j * rng.standard_normal(array.shape)
+        return np.asarray(random).astype(array.dtype)
+
+    return tree.map(draw, values)
+
+
+def _width(values: Any) -> int:
+    """Bytes of a real number of the least precise dtype."""
+    found = [x.real.dtype.itemsize for x in _numpy(values)]
+    return min(found, default=4)
+
+
+def _difference(
+    f: Function, args: tuple[Any, ...], tangents: Any, eps: float | None
+) -> tuple[list[np.ndarray[Any, Any]], float]:
+    """The central difference of each result along `tangents`, and its magnitude."""
+    step = _STEP[_width(args)] if eps is None else eps
+
+    def moved(sign: float) -> list[np.ndarray[Any, Any]]:
+        shifted = tree.map(
+            lambda x, t: (np.asarray(asarray(x)) + sign * step / 2 * t).astype(t.dtype),
+            args, tangents,
+        )  # fmt: skip
+        return _numpy(f(*shifted))
+
+    pairs = zip(moved(1), moved(-1), strict=True)
+    found = [_wide(high) / step - _wide(low) / step for high, low in pairs]
+    return found, max([float(np.max(np.abs(x), initial=0)) for x in found], default=0.0)
+
+
+def _wide(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return x.astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64)
+
+
+def _inner(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
+    """⟨x, y⟩ without conjugation: vjp is the transpose, not the adjoint."""
+    pairs = zip(xs, ys, strict=True)
+    total = sum((_wide(x) * _wide(y)).sum() for x, y in pairs)
+    return np.real(np.asarray(total))
+
+
+def _compare(
+    what: str,
+    got: Any,
+    want: Any,
+    width: int,
+    atol: float | None,
+    rtol: float | None,
+    magnitude: float = 1.0,
+) -> None:
+    tolerance = _TOLERANCE[width]
+    absolute = tolerance * max(1.0, magnitude) if atol is None else atol
+    relative = tolerance if rtol is None else rtol
+    if not np.allclose(_wide(np.asarray(got)), want, relative, absolute):
+        error = np.max(np.abs(got - want))
+        raise GradientCheckError(
+            f"check_grads: {what} is not the finite difference: they differ by {error} "
+            f"where {absolute} + {relative} · |value| is allowed; got\n{got}\n"
+            f"and the difference is\n{want}"
+        )
