@@ -61,7 +61,8 @@ $(VENV)/.test: EXTRAS := all,test
 $(VENV)/.dev: EXTRAS := dev
 
 $(VENV)/.all $(VENV)/.test $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(PIP) install --quiet --editable '.[$(EXTRAS)]'
+	@echo "installing ftrace[$(EXTRAS)] into $(VENV) (a minute or so)"
+	@$(PIP) install --quiet --editable '.[$(EXTRAS)]'
 	@touch $@
 
 # The first Python that is new enough and can make environments. pip is brought up to

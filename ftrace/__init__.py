@@ -14,8 +14,8 @@ Names, arguments and meanings are JAX's.
 
 from ftrace import errors, lax, nn, numpy, ops, optim, random, scipy, tree, tree_util
 from ftrace.array import Array
-from ftrace.settings import Config, config
 from ftrace.dtypes import float0
+from ftrace.settings import Config, config
 from ftrace.storage import load, save
 from ftrace.transforms.derivatives import (
     grad,

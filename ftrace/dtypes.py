@@ -1,4 +1,4 @@
-"""Dtypes, and how they combine: JAX's promotion lattice with weak Python scalars.
+r"""Dtypes, and how they combine: JAX's promotion lattice with weak Python scalars.
 
 All dtypes are `numpy.dtype` objects; bfloat16 comes from ml_dtypes. A *weak* type is
 that of a Python scalar: it takes the dtype of what it meets.
@@ -6,12 +6,12 @@ that of a Python scalar: it takes the dtype of what it meets.
 The lattice (source: the JAX documentation, "Type promotion semantics"):
 
     bool -> i* -> u8 -> u16 -> u32 -> u64 -> f* -> bf16 -> f32 -> f64 -> c128
-             \\-> i8 -> i16 -> i32 -> i64 /    \\-> f16 /       \\-> c64 /
+             \-> i8 -> i16 -> i32 -> i64 /    \-> f16 /       \-> c64 /
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import ml_dtypes
@@ -90,7 +90,7 @@ _ABOVE: Final = {point: _upper_bounds(point) for point in _EDGES}
 _WEAK_POINT: Final = {"b": bool_, "i": "i*", "u": "i*", "f": "f*", "c": "c*"}
 
 
-@lru_cache(maxsize=None)
+@cache
 def kind(dtype: np.dtype[Any]) -> str:
     """'b' bool, 'i' signed, 'u' unsigned, 'f' float, 'c' complex, 'V' float0."""
     found = _KIND.get(dtype)
@@ -118,7 +118,7 @@ def is_integer(dtype: np.dtype[Any]) -> bool:
     return kind(dtype) in "iu"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _join(points: frozenset[_Point]) -> _Point:
     common = frozenset(_ABOVE).intersection(*(_ABOVE[point] for point in points))
     return next(point for point in common if _ABOVE[point] >= common)
@@ -192,7 +192,7 @@ _NARROW: Final = {
 }  # fmt: skip
 
 _PYTHON: Final = {bool: "b", int: "i", float: "f", complex: "c"}
-_DTYPE: Final[type[Any]] = np.dtype
+_DTYPE: Final[type[Any]] = np.dtype  # Any: of its parameter nothing is known here
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
@@ -212,13 +212,18 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
     elif isinstance(dtype, str) and dtype in ("bfloat16", "bf16"):
         found = bfloat16
     else:
-        own = getattr(dtype, "dtype", None)
         try:
-            found = own if isinstance(own, _DTYPE) else np.dtype(dtype)
+            found = _read(dtype)
         except TypeError:
             raise ArgumentError(f"{dtype!r} is not a dtype") from None
     kind(found)
     return canonicalize(found)
+
+
+def _read(dtype: Any) -> Any:
+    """NumPy's reading; what has a dtype (a scalar type of ml_dtypes) means that."""
+    own = getattr(dtype, "dtype", None)
+    return own if isinstance(own, _DTYPE) else _DTYPE(dtype)
 
 
 def scalar_type(value: complex) -> tuple[np.dtype[Any], bool]:
@@ -254,8 +259,8 @@ def _fitting(value: int, default: np.dtype[Any]) -> np.dtype[Any]:
         if info.min <= value <= info.max:
             return dtype
     raise DtypeOverflowError(
-        f"Python int {_digits(value)} is too large for {allowed[-1]}; write it as a float, or "
-        "enable 64 bits with ft.config.update('jax_enable_x64', True)"
+        f"Python int {_digits(value)} is too large for {allowed[-1]}; write it as a "
+        "float, or enable 64 bits with ft.config.update('jax_enable_x64', True)"
     )
 
 

@@ -26,9 +26,10 @@ def _folder_of(package: str) -> str:
 # Between the user's line and ours stand frames of contextlib, functools, threading,
 # and of the packages that call functions for us.
 _LIBRARY = str(Path(sysconfig.get_path("stdlib")))
+_OURS = str(Path(__file__).parent)
 _INTERNAL = tuple(
     folder + os.sep
-    for folder in (str(Path(__file__).parent), _folder_of("numpy"), _folder_of("optree"))
+    for folder in (_OURS, _folder_of("numpy"), _folder_of("optree"))
     if folder
 )
 _PACKAGES = ("site-packages", "dist-packages")

@@ -1,5 +1,7 @@
 """One frozen configuration, read from the environment once.
 
+It is changed for a block, or for good:
+
     with ft.config(debug=1, disabled_rules={"merge_reshapes"}):
         step(params, batch)
 

@@ -17,7 +17,7 @@ PathLike = disk.PathLike
 
 
 def save(path: PathLike, tree: Any) -> None:
-    """Writes a pytree of arrays to a `.safetensors` or `.npz` file, whole or not at all.
+    """Writes a pytree of arrays to a `.safetensors` or `.npz` file: all or nothing.
 
     Args:
       path: its ending chooses the format.

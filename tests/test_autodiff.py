@@ -10,7 +10,13 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.errors import ArgumentError, DerivativeError, DtypeError, ShapeError, TreeError
+from ftrace.errors import (
+    ArgumentError,
+    DerivativeError,
+    DtypeError,
+    ShapeError,
+    TreeError,
+)
 
 
 def close(got: Any, want: Any, tolerance: float = 1e-5) -> None:
@@ -155,6 +161,21 @@ def test_closed_over_arrays_and_tracers() -> None:
     close(ft.grad(outer)(3.0), 2 * 6 * 3.0)
 
 
+def test_the_gradient_of_a_python_number_is_weak() -> None:
+    gradient = ft.grad(lambda x: x * x)(3.0)
+    assert gradient.weak_type
+    assert (fnp.ones(3, "float16") * gradient).dtype == np.float16
+
+
+def test_what_numpy_changes_later_does_not_reach_a_derivative() -> None:
+    x, w = np.ones(4), np.ones(4)
+    _, pull = ft.vjp(lambda v: v * v * w, x)
+    _, push = ft.linearize(lambda v: v * v * w, x)
+    x[0] = w[0] = 7.0
+    close(pull(np.ones(4))[0], 2 * np.ones(4))
+    close(push(np.ones(4)), 2 * np.ones(4))
+
+
 def test_stop_gradient_is_constant() -> None:
     assert float(ft.grad(lambda x: x * ft.lax.stop_gradient(x))(3.0)) == 3.0
 
@@ -179,7 +200,10 @@ def test_holomorphic_derivatives() -> None:
 
 
 EDGES: dict[str, tuple[Any, float, float]] = {
-    "abs at 0": (lambda x: fnp.abs(x), 0.0, 0.0),
+    "abs at 0": (lambda x: fnp.abs(x), 0.0, 1.0),
+    "relu6 at 0": (lambda x: ft.nn.relu6(x), 0.0, 0.0),
+    "relu6 at 6": (lambda x: ft.nn.relu6(x), 6.0, 0.0),
+    "cbrt at 0": (lambda x: fnp.cbrt(x), 0.0, math.inf),
     "sqrt at 0": (lambda x: fnp.sqrt(x), 0.0, math.inf),
     "relu at 0": (lambda x: ft.nn.relu(x), 0.0, 0.0),
     "maximum at a tie": (lambda x: fnp.maximum(x, 0.0), 0.0, 0.5),

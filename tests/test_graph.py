@@ -118,7 +118,7 @@ def test_threads_may_drop_nodes_while_others_make_them() -> None:
                 y = add(sin(x), x)
                 assert y.src == (sin(x), x)
                 del x, y
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             failures.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(8)]

@@ -215,7 +215,7 @@ def test_threads_trace_and_run_side_by_side() -> None:
                 f = ft.jit(lambda v, i=i: fnp.sum(fnp.sin(v) * i))
                 close(f(x), np.sum(np.sin(x) * i))
                 close(ft.grad(f)(x), np.cos(x) * i)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]

@@ -525,7 +525,7 @@ def test_a_row_kernel_keeps_its_passes_apart(columns: int) -> None:
 
 
 @pytest.mark.parametrize("combine", ["", "add", "mul", "max", "min"])
-@pytest.mark.parametrize("columns", [1, 3, 40])
+@pytest.mark.parametrize("columns", [1, 3, 40, 500])
 def test_scatter_combines_in_order(combine: str, columns: int) -> None:
     index = np.array([1, 4, 1, -1, 0, 4, 9, 4, 4, 1], np.int64)
     x, out = floats(10, columns), guarded(np.full((5, columns), 0.5, np.float32))
@@ -536,7 +536,7 @@ def test_scatter_combines_in_order(combine: str, columns: int) -> None:
     valid = ew.bit_and(ew.ge(row, const(0, INDEX)), ew.lt(row, const(5, INDEX)))
     value = load(buffer(0, x), at((i, columns), (j, 1)))
     store = Store(2, at((row, columns), (j, 1)), value, valid, combine)
-    run(make_kernel((i, j), (store,), arrays, frozenset((0,))), arrays)
+    run(make_kernel((i, j), (store,), arrays, frozenset((0,))), arrays, 3)
     meaning: Any = {"": lambda a, b: b, "add": np.add, "mul": np.multiply,
                     "max": np.maximum, "min": np.minimum}[combine]  # fmt: skip
     for n, target in enumerate(index):
@@ -782,6 +782,26 @@ def test_long_columns_are_summed_in_strips(shape: tuple[int, int]) -> None:
     np.testing.assert_array_equal(high, x.max(0))
     assert_guarded(out)
     assert_guarded(high)
+
+
+def test_sums_along_columns_may_use_each_other() -> None:
+    """The variance about the mean, in strips of columns."""
+    m, n = 1000, 2500
+    x = floats(m, n)
+    out, middle = guarded(np.zeros(n, np.float32)), guarded(np.zeros(n, np.float32))
+    (i,), (r, s) = axes(n), reduced(m, m)
+    share = const(1 / m, x.dtype)
+    element = load(buffer(0, x), at((r, n), (i, 1)))
+    mean = ew.mul(reduce("add", element, (r,)), share)
+    centred = ew.sub(load(buffer(0, x), at((s, n), (i, 1))), mean)
+    variance = ew.mul(reduce("add", ew.mul(centred, centred), (s,)), share)
+    kernel = make_kernel(
+        (i,), (Store(1, i, variance), Store(2, i, mean)), [x, out, middle]
+    )
+    run(kernel, [x, out, middle], 3)
+    np.testing.assert_allclose(out, x.var(0), rtol=1e-4)
+    np.testing.assert_allclose(middle, x.mean(0), rtol=1e-4, atol=1e-6)
+    assert_guarded(out)
 
 
 def test_results_do_not_depend_on_the_split() -> None:

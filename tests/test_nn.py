@@ -27,7 +27,7 @@ def test_nn_agrees_with_jax_eager_and_traced(expression: str) -> None:
 # The slopes of jax.nn at the corners.
 CORNERS: dict[str, tuple[Callable[..., Any], dict[float, float]]] = {
     "relu": (nn.relu, {-1: 0, 0: 0, 1: 1}),
-    "relu6": (nn.relu6, {-1: 0, 0: 0.5, 3: 1, 6: 0.5, 7: 0}),
+    "relu6": (nn.relu6, {-1: 0, 0: 0, 3: 1, 6: 0, 7: 0}),
     "leaky_relu": (nn.leaky_relu, {-1: 0.01, 0: 1, 1: 1}),
     "elu": (nn.elu, {0: 1, 1: 1, 200: 1, -200: 0}),
     "hard_tanh": (nn.hard_tanh, {-2: 0, -1: 1, 0: 1, 1: 1, 2: 0}),

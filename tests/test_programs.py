@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.programs import programs
 
 from ftrace.devices.base import get_device
 from ftrace.lower import lower
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph
+from tests.programs import programs
 
 EXAMPLES = {"interpreter": 300, "cpu": 150, "opencl": 25}
 

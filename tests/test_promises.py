@@ -32,9 +32,7 @@ RECORDED = json.loads(promotion.PATH.read_text())
 
 @pytest.mark.parametrize(
     "name",
-    "numpy numpy.linalg numpy.fft lax random nn nn.initializers tree tree_util "
-    "flatten_util ops test_util scipy scipy.special scipy.stats scipy.stats.norm "
-    "scipy.signal optim errors".split(),
+    ["numpy", "numpy.linalg", "numpy.fft", "lax", "random", "nn", "nn.initializers", "tree", "tree_util", "flatten_util", "ops", "test_util", "scipy", "scipy.special", "scipy.stats", "scipy.stats.norm", "scipy.signal", "optim", "errors"],
 )
 def test_submodules_are_real_modules(name: str) -> None:
     module = importlib.import_module(f"ftrace.{name}")

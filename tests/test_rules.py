@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftrace import dtypes, settings
+from ftrace.errors import GraphError
 from ftrace.lower.movement import MOVEMENT
 from ftrace.lower.reduces import LARGE, block_count
 from ftrace.lower.schedule import is_contraction
@@ -24,7 +25,7 @@ from ftrace.lower.simplify import SIMPLIFY, SPLIT
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import evaluate
-from ftrace.trace.graph import Node, toposort
+from ftrace.trace.graph import Node, make_node, toposort
 from ftrace.trace.primitives import elementwise as e
 from ftrace.trace.primitives import movement as m
 from ftrace.trace.primitives import reduction as r
@@ -930,6 +931,33 @@ def test_contraction_is_not_split() -> None:
 )
 def test_blocks_are_a_divisor_near_the_middle(size: int, blocks: int | None) -> None:
     assert block_count(size) == blocks
+
+
+def test_spec_refuses_a_node_that_breaks_its_record() -> None:
+    wrong = make_node(e.add, V(4).aval, (x, y))
+    with pytest.raises(GraphError, match=r"graph: <add .* is not allowed"):
+        GRAPH_SPEC.check([wrong])
+
+
+@pytest.mark.parametrize(
+    ("name", "node"),
+    [
+        ("simplify", e.stop_gradient(x)),
+        ("simplify", e.exp(C(1, 4))),
+        ("simplify", total(row, 0)),
+        ("simplify", shrink(x, (1, 1), (0, 6))),
+        ("movement", reshape(reshape(x, 24), 2, 12)),
+        ("movement", pad(x, (0, 0, 0), (0, 0, 0))),
+        ("movement", permute(expand(row, 4, 6), 1, 0)),
+    ],
+    ids=repr,
+)
+def test_spec_of_a_pass_refuses_what_it_removes(name: str, node: Node) -> None:
+    with pytest.raises(GraphError, match=rf"after {name}: .* is not allowed"):
+        check_after(name, [node])
+    check_after(name, rewrite([node], SIMPLIFY + MOVEMENT))
+    with settings.config(disabled_rules={"merge_reshapes"}):
+        check_after(name, [node])
 
 
 @st.composite

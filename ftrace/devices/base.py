@@ -157,7 +157,7 @@ def live_devices() -> list[Device]:
     return list(_registry.devices.values())
 
 
-class timed:  # noqa: N801  (reads as a statement)
+class timed:  # reads as a statement: `with timed(counters, "seconds")`
     """Adds the seconds that a block takes to one field of a device's counters."""
 
     def __init__(self, counters: Counters, name: str) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import FtraceError
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Op
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.record import Primitive

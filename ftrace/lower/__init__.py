@@ -155,7 +155,7 @@ def _splitting_node(built: BuiltKernel, plan: Schedule, forced: set[Node]) -> No
         inner = node not in plan.stored and node not in forced
         if inner and node.op.family not in ("movement", "source"):
             distance = round(abs(len(reads[node]) - half) * 2)
-            if 1 < len(reads[node]) and (best is None or distance < best[0]):
+            if len(reads[node]) > 1 and (best is None or distance < best[0]):
                 best = (distance, node)
     if best is None:
         raise DeviceError(
@@ -195,7 +195,8 @@ def assemble(graph: Graph, kernels: Sequence[BuiltKernel]) -> Program:
     for node in temporary:
         add_slot(node, "arena", offsets[node])
     steps = tuple(
-        RunKernel(b.kernel, tuple(number[n] for n in b.buffers), b.info) for b in kernels
+        RunKernel(b.kernel, tuple(number[n] for n in b.buffers), b.info)
+        for b in kernels
     )
     inputs = tuple(number[n] for n in graph.inputs)
     return Program(

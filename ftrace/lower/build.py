@@ -64,7 +64,7 @@ from ftrace.trace.primitives.elementwise import (
     mul,
     select,
 )
-from ftrace.trace.primitives.indexing import gather_p
+from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
 from ftrace.trace.primitives.source import const, const_p, iota_p, zeros_like
 
 _REDUCE_NAME = {
@@ -176,11 +176,11 @@ class _View:
         return self.draft.number not in self.plan.inlined.get(node, ())
 
     def root_contexts(self) -> list[tuple[Node, Context]]:
-        number = self.draft.number
+        number, indices = self.draft.number, self.axes.indices
         scattered = self.draft.scattered
         if scattered is not None:
             _, updates, *arrays = scattered.src
-            at = root_indices(self.axes.indices, self.shape, updates.shape)
+            at = root_indices(indices, self.shape, updates.shape)
             return [(updates, Context(number, at, ALWAYS))] + [
                 (a, Context(number, at[: a.ndim], ALWAYS)) for a in arrays
             ]
@@ -188,7 +188,7 @@ class _View:
             n.src[0] if self.draft.kind == "scatter" else n for n in self.draft.roots
         ]
         return [
-            (n, Context(number, root_indices(self.axes.indices, self.shape, n.shape), ALWAYS))
+            (n, Context(number, root_indices(indices, self.shape, n.shape), ALWAYS))
             for n in roots
         ]
 
@@ -209,7 +209,8 @@ class _View:
             if self.is_loaded(node) or node not in self.contexts:
                 continue
             for context in self.contexts[node]:
-                for source, inner in zip(node.src, self.operands(node, context), strict=True):
+                operands = self.operands(node, context)
+                for source, inner in zip(node.src, operands, strict=True):
                     if inner.valid is not None:
                         self.contexts.setdefault(source, {})[inner] = None
 
@@ -229,11 +230,11 @@ class _View:
             for context in contexts:
                 if context.valid is None:
                     continue
-                found.update(dict.fromkeys(c.index for c in context.valid))
+                found.update(dict.fromkeys(c.position for c in context.valid))
                 if self.is_loaded(node) and node.op is not const_p:
                     found[flatten_index(context.indices, node.shape)] = None
                 elif node.op is iota_p:
-                    axis: Any = node.arg
+                    axis: int = node.arg
                     found[context.indices[axis]] = None
         for node, context in self.stored():
             found[flatten_index(context.indices, node.shape)] = None
@@ -251,7 +252,7 @@ class _View:
         """Zero along the scattered axes: their index is added when it is stored."""
         node = self.draft.scattered
         assert node is not None
-        axes: Any = node.arg[0]  # type: ignore[index]
+        axes, _ = axes_and_kind(node)
         at = root_indices(self.axes.indices, self.shape, node.src[1].shape)
         rest = iter(at[node.src[2].ndim :])
         return tuple(ZERO if a in axes else next(rest) for a in range(node.ndim))
@@ -422,7 +423,7 @@ class _Builder:
             pairs = zip(node.src, inner, strict=True)
             needs = [(s, c) for s, c in pairs if c.valid is not None]
         assert context.valid is not None
-        used = [*context.indices, *(c.index for c in context.valid)]
+        used = [*context.indices, *(c.position for c in context.valid)]
         return needs + [self.view.arrays[n] for n in value_numbers(used)]
 
     def _expression(self, node: Node, context: Context) -> Node:
@@ -432,7 +433,7 @@ class _Builder:
         if self.view.is_loaded(node):
             return self._load(node, context)
         if node.op is iota_p:
-            axis: Any = node.arg
+            axis: int = node.arg
             return cast(self._index(context.indices[axis]), node.dtype)
         inner = self.view.operands(node, context)
         if node.op.family == "movement":
@@ -488,7 +489,7 @@ class _Builder:
 
     def _scatter(self, node: Node, buffer: int, index: Node) -> Store:
         """Adds the index arrays to the index; drops updates that are out of bounds."""
-        axes, kind = node.arg  # type: ignore[misc]
+        axes, kind = axes_and_kind(node)
         (updates, at), *arrays = self.view.root_contexts()
         valid: Node | None = None
         step = {a: prod(node.shape[a + 1 :]) for a in axes}
@@ -525,7 +526,8 @@ class _Builder:
                 operations += size * max(1, min(weight(node), 10))
         size = sum(spec.size * spec.dtype.itemsize for spec in specs)
         dims = "x".join(map(str, self.view.shape)) or "1"
-        main = [n for n in dict.fromkeys(reversed(names)) if n not in ("cast", "select")]
+        last_first = dict.fromkeys(reversed(names))
+        main = [n for n in last_first if n not in ("cast", "select")]
         title = "_".join(main[:3]) or "copy"
         return KernelInfo(
             f"{title}_{dims}", tuple(origins.values()), operations, size, tuple(names)

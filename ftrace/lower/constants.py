@@ -107,8 +107,9 @@ def move_constant(node: Node, shape: tuple[int, ...]) -> Node:
 def evaluate_scalar(node: Node) -> Any:
     """The value of an elementwise node over constants."""
     operands = [np.frombuffer(s.arg, s.dtype) for s in node.src]
+    aval = node.aval.with_shape((1,))
     with np.errstate(all="ignore"):
-        value = primitive_of(node).numpy(node.aval.with_shape((1,)), node.arg, *operands)
+        value = primitive_of(node).numpy(aval, node.arg, *operands)
     return np.asarray(value)[0]
 
 

@@ -34,6 +34,7 @@ from ftrace.trace.primitives.elementwise import (
     rem,
 )
 from ftrace.trace.primitives.movement import (
+    Pads,
     Shear,
     pad_p,
     permute_p,
@@ -82,7 +83,8 @@ class Index(NamedTuple):
     def __mul__(self, factor: int) -> Index:  # type: ignore[override]
         if factor == 0:
             return ZERO
-        return Index(tuple((a, c * factor) for a, c in self.terms), self.constant * factor)
+        terms = tuple((atom, c * factor) for atom, c in self.terms)
+        return Index(terms, self.constant * factor)
 
     def __sub__(self, other: Index) -> Index:
         return add_indices(self, other * -1)
@@ -92,9 +94,9 @@ ZERO = Index((), 0)
 
 
 class Condition(NamedTuple):
-    """low <= index < high."""
+    """low <= position < high."""
 
-    index: Index
+    position: Index
     low: int
     high: int
 
@@ -383,7 +385,7 @@ def _divided(
 
 def _padded(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Position:
     result: list[Index] = []
-    pads: Any = node.arg
+    pads: Pads = node.arg
     sizes = node.src[0].shape
     for index, (before, _, between), size in zip(indices, pads, sizes, strict=True):
         position = index + -before
@@ -455,8 +457,8 @@ def render_valid(valid: Valid, values: dict[int, Node]) -> Node | None:
     """The conditions as a predicate; None where there are none."""
     total: Node | None = None
     for condition in sorted(valid, key=repr):
-        index = render_index(condition.index, values)
-        low, high = bounds(condition.index)
+        index = render_index(condition.position, values)
+        low, high = bounds(condition.position)
         parts: list[Node] = []
         if condition.high == condition.low + 1:
             parts.append(eq(index, _literal(condition.low)))

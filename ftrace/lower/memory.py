@@ -16,7 +16,7 @@ ALIGNMENT = 128
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A value of `nbytes` that lives from step `first` to step `last`, both included."""
+    """A value of `nbytes` that lives from step `first` to `last`, both included."""
 
     nbytes: int
     first: int

@@ -57,10 +57,11 @@ DECISIONS = {
     "share_loops": "values over the same loops are stored by one kernel",
 }
 
-_COSTLY = frozenset(
-    "exp exp2 expm1 log log2 log1p pow sin cos tan asin acos atan sinh cosh tanh asinh "
-    "acosh atanh atan2 erf erfc erf_inv lgamma digamma logistic cbrt".split()
-)
+_COSTLY = frozenset((
+    "exp", "exp2", "expm1", "log", "log2", "log1p", "pow", "sin", "cos", "tan", "asin",
+    "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "atan2", "erf",
+    "erfc", "erf_inv", "lgamma", "digamma", "logistic", "cbrt",
+))  # fmt: skip
 _SOURCES = ("const", "iota", "variable")
 
 
@@ -186,7 +187,7 @@ def is_contraction(node: Node) -> bool:
 
 
 def reduced_axes(node: Node) -> list[int]:
-    axes: Any = node.arg
+    axes: tuple[int, ...] = node.arg
     return [a for a in sorted(axes) if node.src[0].shape[a] != 1]
 
 
@@ -226,7 +227,7 @@ def value_number(node: Node, indices: tuple[Index, ...], valid: Valid | None) ->
 
 def _gather_contexts(node: Node, context: Context) -> list[Context]:
     kernel, indices, valid = context
-    axes: Any = node.arg
+    axes: tuple[int, ...] = node.arg
     source, *arrays = node.src
     depth = arrays[0].ndim
     at = indices[:depth]
@@ -380,7 +381,7 @@ class _Scheduler:
             ):
                 ranges = ranges_of_all(inner.indices)
                 around = path + tuple(
-                    sorted((a for a in ranges if a not in path and a.reduced))
+                    sorted(a for a in ranges if a not in path and a.reduced)
                 )
                 self._use(source, inner, around)
 
@@ -426,7 +427,7 @@ class _Scheduler:
             return context.valid == ALWAYS and not ranges_of_all(context.indices)
         position = flatten_index(context.indices, node.shape)
         depth = len(ranges_of_all(context.indices))
-        outer = [i for i in draft.indices[:depth]]
+        outer = draft.indices[:depth]
         return position == flatten_index(outer, draft.shape[:depth]) and (
             prod(draft.shape[:depth]) == node.size
         )
@@ -446,9 +447,10 @@ class _Scheduler:
                 here_only = {aligned[0]: uses[aligned[0]]}
                 if len(here) > 1 or not self._reduce_is_inlined(node, here_only):
                     continue
-            elif self.costs_below(node) * (len(here) - 1) > RECOMPUTE:
-                continue
-            elif draft.weight + weight(node) > KERNEL_LIMIT:
+            elif (
+                self.costs_below(node) * (len(here) - 1) > RECOMPUTE
+                or draft.weight + weight(node) > KERNEL_LIMIT
+            ):
                 continue
             if not self._reaches(kernels - {number}, number):
                 return draft

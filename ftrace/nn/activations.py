@@ -52,8 +52,8 @@ def relu(x: Value) -> Any:
 
 @_activation
 def relu6(x: Any) -> Any:
-    """min(max(x, 0), 6)."""
-    return fnp.minimum(fnp.maximum(x, 0), 6)
+    """min(max(x, 0), 6), with a derivative of 0 at both ends."""
+    return fnp.where(x >= 6, 6, relu(x))
 
 
 @_activation

@@ -205,7 +205,8 @@ def _choose_now(mask: Value, x: Value, y: Value) -> Array | None:
             check_fits(v, dtype)
             values.append(dtype.type(v))
     try:
-        return Array.of(np.where(mask.numpy(), *values), weak)
+        chosen, other = values
+        return Array.of(np.where(mask.numpy(), chosen, np.asarray(other)), weak)
     except ValueError:
         broadcast_shapes("where", [mask.shape, *(v.shape for v in values)])
         raise

@@ -139,7 +139,8 @@ def apply(node: Node, operands: Sequence[Any]) -> Any:
     """The value of one node."""
     if node.op is shear_p and (window := _window_view(node, operands[0])) is not None:
         return window
-    return settle(primitive_of(node).numpy(node.aval, node.arg, *operands), node.aval.dtype)
+    value = primitive_of(node).numpy(node.aval, node.arg, *operands)
+    return settle(value, node.dtype)
 
 
 def settle(value: Any, dtype: np.dtype[Any]) -> Any:

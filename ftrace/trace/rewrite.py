@@ -187,7 +187,7 @@ class Rule:
       single_use: names of captures, parted by spaces, that nothing but the match may
         use, so that the rule does not double their work.
       passes: the name of a capture that the rule moves something past, and for which
-        the replacement stands. It is not passed any more after the 16th time:
+        the replacement stands. It is not passed any more after the 8th time:
         otherwise a long chain would be passed by all that stands above it.
     """
 
@@ -290,7 +290,7 @@ def _first_replacement(
 
 
 _LIMIT = 1000  # replacements per node of the graph, after which rules do not end
-_PASSES = 16  # how often a node is passed
+_PASSES = 8  # how often a node is passed
 
 
 def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:

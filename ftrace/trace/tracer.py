@@ -65,6 +65,9 @@ class _Stack(threading.local):
 
 _stack = _Stack()
 
+#: Transforms whose results are called after the trace has ended.
+_OUTLIVING = ("jit", "vjp", "linearize")
+
 
 class Scope:
     """One run of a user's function under a transform.
@@ -110,13 +113,15 @@ class Scope:
     def capture(self, value: Array | np.ndarray[Any, Any]) -> Node:
         """The variable of a concrete array: the same one for the same array.
 
-        A jitted function outlives its trace: it takes a copy of what NumPy may change.
+        What outlives its trace takes a copy of what NumPy may change.
         """
         known = self._captured_nodes.get(id(value))
         if known is None:
             array = asarray(value)
-            if self.transform == "jit" and not isinstance(value, Array):
-                array = Array.of(np.array(array.numpy()))
+            if isinstance(value, np.ndarray) and any(
+                scope.transform in _OUTLIVING for scope in _stack.scopes
+            ):
+                array = owned(value)
             node = self.input(aval_of(array), array).node
             self.captured.append(array)
             # Holding the value keeps its id from being given to another one.
@@ -417,6 +422,14 @@ def asarray(value: Value) -> Array:
     if hasattr(value, "__ftrace_array__"):
         return asarray(value.__ftrace_array__())
     return Array.of(np.asarray(value, aval.dtype), aval.weak_type)
+
+
+def owned(value: Value) -> Any:
+    """`value`; where NumPy may change it, an Array that holds a copy."""
+    if not isinstance(value, np.ndarray):
+        return value
+    array = asarray(value)
+    return array.__deepcopy__({}) if np.may_share_memory(array.numpy(), value) else array
 
 
 def no_memory(name: str, aval: ShapedArray) -> OutOfMemoryError:

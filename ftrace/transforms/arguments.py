@@ -11,6 +11,8 @@ from ftrace.trace import tree
 from ftrace.trace.tracer import Value, is_value
 from ftrace.trace.tree import TreeDef
 
+_SEQUENCE: tuple[type[Any], ...] = (tuple, list)
+
 
 def check_callable(function: Any, transform: str) -> None:
     if not callable(function):
@@ -47,14 +49,15 @@ def normalize_argnums(argnums: Any, args: Sequence[Any], transform: str) -> list
     Raises:
       ArgumentError: no ints, or there are not so many arguments.
     """
-    listed: list[Any] = [*argnums] if isinstance(argnums, (tuple, list)) else [argnums]
+    listed = argnums if isinstance(argnums, _SEQUENCE) else (argnums,)
     result: list[int] = []
     for number in listed:
         try:
             position = operator.index(number)
         except TypeError:
             raise ArgumentError(
-                f"{transform}: argnums must be an int or a tuple of ints, got {argnums!r}"
+                f"{transform}: argnums must be an int or a tuple of ints, "
+                f"got {argnums!r}"
             ) from None
         if not -len(args) <= position < len(args):
             raise ArgumentError(
@@ -91,13 +94,12 @@ class Output:
         result = self.function(*args, **kwargs)
         aux_values: list[Value] = []
         if self.has_aux:
-            pair: list[Any] = [*result] if isinstance(result, (tuple, list)) else []
-            if len(pair) != 2:
+            if not isinstance(result, _SEQUENCE) or len(result) != 2:
                 raise ArgumentError(
-                    f"{self.transform} with has_aux=True: {name_of(self.function)} must "
-                    f"return a pair (output, aux), got {type(result).__name__}"
+                    f"{self.transform} with has_aux=True: {name_of(self.function)} "
+                    f"must return a pair (output, aux), got {type(result).__name__}"
                 )
-            result, aux = pair
+            result, aux = result
             leaves, self.aux_treedef = tree.flatten(aux)
             self.aux_static = [None if is_value(x) else (x,) for x in leaves]
             aux_values = [x for x in leaves if is_value(x)]

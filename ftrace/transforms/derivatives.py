@@ -14,13 +14,20 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.array import Array
-from ftrace.errors import ArgumentError, DerivativeError, DtypeError, ShapeError, TreeError
+from ftrace.errors import (
+    ArgumentError,
+    DerivativeError,
+    DtypeError,
+    ShapeError,
+    TreeError,
+)
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph, Node, substitute
+from ftrace.trace.primitives.elementwise import cast
+from ftrace.trace.primitives.elementwise import stop_gradient as stop_gradient_p
 from ftrace.trace.primitives.source import const_like, variable
-from ftrace.trace.tracer import Value, aval_of, bind, trace
-from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_gradient_p
+from ftrace.trace.tracer import Value, aval_of, bind, owned, trace
 from ftrace.transforms.arguments import (
     Output,
     check_callable,
@@ -78,7 +85,8 @@ def value_and_grad(
 
         def call(*tracers: Value) -> Any:
             full = list(args)
-            for i, part in zip(positions, tree.unflatten(treedef, tracers), strict=True):
+            parts = tree.unflatten(treedef, tracers)
+            for i, part in zip(positions, parts, strict=True):
                 full[i] = part
             return fun(*full, **kwargs)
 
@@ -194,7 +202,8 @@ def jvp(
     directions, tangent_def = _tuple_values("jvp: tangents", tangents)
     if treedef != tangent_def:
         raise TreeError(
-            f"jvp: primals and tangents differ in structure: {treedef} and {tangent_def}"
+            f"jvp: primals and tangents differ in structure: {treedef} and "
+            f"{tangent_def}"
         )
     avals = [aval_of(x) for x in values]
     varying = _check_tangents(avals, directions)
@@ -207,7 +216,8 @@ def jvp(
     kept = [directions[i] for i in varying]
     types = avals + [avals[i].strong() for i in varying]
     graph = trace("jvp", output, types, [*values, *kept])
-    leaves = {graph.inputs[i]: graph.inputs[len(avals) + k] for k, i in enumerate(varying)}
+    moving = graph.inputs[len(avals) :]
+    leaves = {graph.inputs[i]: moving[k] for k, i in enumerate(varying)}
     primal_out = graph.outputs[: output.count]
     out = [
         _tangent_or_zero(t, node)
@@ -243,10 +253,11 @@ def _check_tangents(avals: Sequence[ShapedArray], tangents: Sequence[Value]) -> 
                 )
             continue
         given = aval_of(tangent)
+        pair = f"jvp: primal {aval!r} and tangent {given!r}"
         if given.shape != aval.shape:
-            raise ShapeError(f"jvp: primal {aval!r} and tangent {given!r} differ in shape")
+            raise ShapeError(f"{pair} differ in shape")
         if given.dtype != aval.dtype and not given.weak_type and not aval.weak_type:
-            raise DtypeError(f"jvp: primal {aval!r} and tangent {given!r} differ in dtype")
+            raise DtypeError(f"{pair} differ in dtype")
         varying.append(i)
     return varying
 
@@ -337,7 +348,8 @@ def _with_float0(pull: _Linear, avals: Sequence[ShapedArray]) -> Function:
 
     def pull_back(*args: Any) -> Any:
         leaves, treedef = tree.flatten(pull(*args))
-        return tree.unflatten(treedef, [_float0(g, a) for g, a in zip(leaves, avals, strict=True)])
+        pairs = zip(leaves, avals, strict=True)
+        return tree.unflatten(treedef, [_float0(g, a) for g, a in pairs])
 
     return pull_back
 
@@ -346,6 +358,7 @@ def _trace_primals(
     transform: str, fun: Function, primals: Sequence[Any], has_aux: bool
 ) -> tuple[list[Value], tree.TreeDef, Graph, Output]:
     values, treedef = flatten_values(tuple(primals), f"{transform}: the argument ")
+    values = [owned(x) for x in values]
 
     def call(*tracers: Value) -> Any:
         return fun(*tree.unflatten(treedef, tracers))

@@ -23,7 +23,7 @@ from ftrace.errors import DeviceError
 from ftrace.lower import Lowered, lower
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph
-from ftrace.trace.tracer import Value, asarray, hooks, inline, outer_scope
+from ftrace.trace.tracer import Value, asarray, hooks, inline, outer_scope, owned
 
 CACHE_SIZE = 4096  # compiled graphs that are kept
 
@@ -128,8 +128,8 @@ def device_for(arrays: Sequence[Array]) -> Device:
         if not memory.host:
             if found is not None and memory is not found:
                 raise DeviceError(
-                    f"the arguments are on two devices, {found.name} and {memory.name}; "
-                    "move them to one with ftrace.device_put"
+                    f"the arguments are on two devices, {found.name} and "
+                    f"{memory.name}; move them to one with ftrace.device_put"
                 )
             found = memory
     return found if found is not None else get_device()
@@ -156,4 +156,15 @@ def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
     scope = outer_scope(graph, operands)
     if scope is not None:
         return list(inline(graph, operands, scope))
-    return list(run_graph(graph, [asarray(x) for x in operands]))
+    arrays = [asarray(x) for x in operands]
+    if any(isinstance(x, np.ndarray) for x in operands) and (
+        settings.current().disable_jit or _shares_inputs(graph, arrays)
+    ):
+        arrays = [asarray(owned(x)) for x in operands]
+    return list(run_graph(graph, arrays))
+
+
+def _shares_inputs(graph: Graph, arrays: Sequence[Array]) -> bool:
+    """Is a result the memory of an input, which NumPy may change?"""
+    device = device_for([*arrays, *graph.captured])
+    return compile_graph(graph, device).shares_inputs

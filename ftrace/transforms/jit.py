@@ -80,7 +80,9 @@ def jit(
 
 
 def _owned(value: Value, array: Array) -> Array:
-    return array if not isinstance(value, np.ndarray) else Array.of(np.array(array.numpy(), order="C"))
+    if not isinstance(value, np.ndarray):
+        return array
+    return Array.of(np.array(array.numpy(), order="C"))
 
 
 def _as_ints(value: Any) -> tuple[int, ...]:
@@ -181,7 +183,7 @@ class Jitted:
         if any(type(x) is Tracer for x in values):
             return self._apply(self._trace(signature, values), values)
         arrays = [x if type(x) is Array else asarray(x) for x in values]
-        device = self._choose_device(arrays)
+        device = self.target(arrays)
         key = (signature, device.name, chosen.disabled_rules)
         found = self._compiled.get(key)
         if found is None:
@@ -196,7 +198,8 @@ class Jitted:
             arrays = [_owned(x, a) for x, a in zip(values, arrays, strict=True)]
         return traced.output.build(compiled([*arrays, *traced.graph.captured]))
 
-    def _choose_device(self, arrays: Sequence[Array]) -> Device:
+    def target(self, arrays: Sequence[Array]) -> Device:
+        """The device that the function was given, else that of its arguments."""
         if self._device is not None:
             return get_device(self._device)
         return device_for(arrays)
@@ -222,8 +225,8 @@ class Jitted:
                 hash(value)
             except TypeError:
                 raise StaticArgumentError(
-                    f"jit: the static argument {name!r} of {name_of(self._fun)} must be "
-                    f"hashable, got {type(value).__name__}; pass a tuple instead of a "
+                    f"jit: the static argument {name!r} of {name_of(self._fun)} must "
+                    f"be hashable, got {type(value).__name__}; pass a tuple instead of a "
                     f"list, or do not make it static"
                 ) from None
         positions = {i for i, _ in fixed}
@@ -304,7 +307,7 @@ class Stages:
     def __init__(self, jitted: Jitted, traced: Traced) -> None:
         self._jitted = jitted
         self._traced = traced
-        self._compiled = compile_graph(traced.graph, jitted._choose_device(()))
+        self._compiled = compile_graph(traced.graph, jitted.target(()))
         self.graph = traced.graph
         self.simplified = self._compiled.lowered.simplified
         self.program = self._compiled.lowered.program

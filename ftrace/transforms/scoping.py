@@ -19,7 +19,7 @@ def disable_jit(disable: bool = True) -> Generator[None, None, None]:
 
 @contextmanager
 def named_scope(name: str) -> Generator[None, None, None]:
-    """A block with a name. Origins name the user's lines, so that it changes nothing."""
+    """A block with a name. It changes nothing: origins name the user's lines."""
     yield
 
 

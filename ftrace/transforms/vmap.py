@@ -50,8 +50,8 @@ def vmap(
         in_axes = tuple(in_axes)
     if not isinstance(in_axes, (int, tuple, type(None))):
         raise ArgumentError(
-            f"vmap: in_axes must be an int, None or a tuple with an entry per argument, "
-            f"got {in_axes!r}"
+            "vmap: in_axes must be an int, None or a tuple with an entry per "
+            f"argument, got {in_axes!r}"
         )
 
     @wraps(fun)
@@ -115,8 +115,8 @@ def _normal_axis(axis: Any, value: Value) -> int | None:
         ) from None
     if not -aval.ndim <= number < aval.ndim:
         raise AxisError(
-            f"vmap: the argument of type {aval!r} has no axis {number} to map over; use "
-            f"None in in_axes for an argument that all examples share"
+            f"vmap: the argument of type {aval!r} has no axis {number} to map over; "
+            "use None in in_axes for an argument that all examples share"
         )
     return number % aval.ndim
 
@@ -136,8 +136,8 @@ def _batch_size(
         sizes.setdefault(axis_size, None)
     if not sizes:
         raise BatchSizeError(
-            f"vmap of {name_of(fun)}: no argument is mapped; give in_axes an int for one "
-            f"of them, or pass axis_size"
+            f"vmap of {name_of(fun)}: no argument is mapped; give in_axes an int for "
+            "one of them, or pass axis_size"
         )
     if len(sizes) > 1:
         listed = ", ".join(
@@ -154,8 +154,8 @@ def _put_axis(node: Node, batched: bool, place: Any, size: int, fun: Any) -> Nod
     if place is None:
         if batched:
             raise ArgumentError(
-                f"vmap of {name_of(fun)}: out_axes is None for a result that depends on "
-                f"a mapped argument; give it an axis"
+                f"vmap of {name_of(fun)}: out_axes is None for a result that depends "
+                "on a mapped argument; give it an axis"
             )
         return node
     ndim = node.ndim if batched else node.ndim + 1

@@ -15,10 +15,7 @@ from typing import Any
 
 PATH = Path(__file__).with_name("promotion.json")
 
-DTYPES = (
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 "
-    "float64 complex64 complex128"
-).split()
+DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 SCALARS = {"True": True, "1": 1, "1.0": 1.0, "1j": 1j}
 
 #: `xnp` is the numpy of the library, `np` is NumPy; each gives an array or an error.

@@ -35,7 +35,9 @@ class Contraction:
       columns: axes of the right operands.
       ranges: what is summed over.
       left, right: the largest expressions that depend on rows, or columns, alone.
-      reduces: the sums.
+      loads: what the sums read.
+      loops: the sums, those of one loop together. Only sums without left operands may
+        have several loops, of which each may use the results of those before it.
       loose: the left operands can be used where they stand in memory: one axis of
         rows suffices.
     """
@@ -46,62 +48,68 @@ class Contraction:
     ranges: tuple[Node, ...]
     left: tuple[Node, ...]
     right: tuple[Node, ...]
-    reduces: tuple[Node, ...]
+    loads: tuple[Node, ...]
+    loops: tuple[tuple[Node, ...], ...]
     loose: bool
+
+    @property
+    def reduces(self) -> tuple[Node, ...]:
+        """All of the sums."""
+        return tuple(node for loop in self.loops for node in loop)
 
 
 def find_contraction(
     kernel: Kernel, block: Sequence[Statement], facts: Facts
 ) -> Contraction | None:
     """The kernel as a contraction, if it is one."""
-    loop = _only_reduce(kernel, block)
+    loops = _reduce_loops(kernel, block)
     column = _contiguous_axis(kernel, facts)
-    if loop is None or column is None:
+    if not loops or column is None:
         return None
     free = facts.free
-    terms = [r.src[0] for r in loop.reduces]
+    reduces = [r for loop in loops for r in loop.reduces]
+    terms = [r.src[0] for r in reduces]
     loads = [n for n in toposort(terms) if n.op is load_p]
     moving = [n for n in loads if column in free[n]]
-    if not moving or not all(column in free[r] for r in loop.reduces):
+    if not moving or not all(column in free[r] for r in reduces):
         return None
     right = frozenset[Node]().union(*[free[n] for n in moving])
     left = frozenset[Node]().union(*[free[n] for n in loads if n not in moving])
     axes = [a for a in kernel.axes if axis_of(a).size > 1]
     rows = [a for a in axes if a in left and a not in right]
     columns = [a for a in axes if a in right and a not in left]
-    if column not in columns:
+    if column not in columns or (rows and len(loops) > 1):
         return None
     columns.remove(column)
     columns.append(column)
     lefts = _operands(terms, frozenset(rows), frozenset(columns), facts)
     rights = _operands(terms, frozenset(columns), frozenset(rows), facts)
-    ranges = frozenset(loop.ranges)
+    ranges = frozenset(loops[0].ranges)
     loose = all(_is_loose(n, ranges, facts) for n in lefts) and (
         len(rows) < 2 or max(axis_of(a).size for a in rows) >= _FEW_ROWS
     )
     return Contraction(
         tuple(a for a in kernel.axes if a not in rows and a not in columns),
-        tuple(rows), tuple(columns), loop.ranges, tuple(lefts), tuple(rights),
-        tuple(loop.reduces), loose,
+        tuple(rows), tuple(columns), loops[0].ranges, tuple(lefts), tuple(rights),
+        tuple(loads), tuple(tuple(loop.reduces) for loop in loops), loose,
     )  # fmt: skip
 
 
-def _only_reduce(kernel: Kernel, block: Sequence[Statement]) -> ReduceLoop | None:
-    """The one reduce loop of a kernel, inside all of its axes."""
+def _reduce_loops(kernel: Kernel, block: Sequence[Statement]) -> list[ReduceLoop]:
+    """The reduce loops of a kernel, if they are all inside all of its axes."""
     if kernel.ordered or any(store.combine for store in kernel.stores):
-        return None
+        return []
     while True:
         inner = [s for s in block if not isinstance(s, Let)]
         if len(inner) != 1 or not isinstance(inner[0], Loop):
             break
         block = inner[0].body
     loops = [s for s in block if isinstance(s, ReduceLoop)]
-    if len(loops) != 1 or any(isinstance(s, Loop) for s in block):
-        return None
-    (loop,) = loops
-    if not all(isinstance(s, Let) for s in loop.body):
-        return None
-    return loop if all(axis_of(r).size for r in loop.ranges) else None
+    if any(isinstance(s, Loop) for s in block):
+        return []
+    if not all(isinstance(s, Let) for loop in loops for s in loop.body):
+        return []
+    return loops if all(axis_of(r).size for loop in loops for r in loop.ranges) else []
 
 
 def _contiguous_axis(kernel: Kernel, facts: Facts) -> Node | None:
@@ -161,11 +169,13 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     depth = prod(axis_of(r).size for r in plan.ranges)
     width = prod(axis_of(a).size for a in plan.columns)
     item = max(n.dtype.itemsize for n in plan.right)
-    plain = all(is_plain(n, column, facts) for n in plan.right)
     footprint = depth * width * item
     if not plan.rows:
+        moving = [n for n in plan.loads if column in facts.free[n]]
+        plain = all(is_plain(n, column, facts) for n in moving)
         long = footprint > target.l2 // 2 and depth > 64 and width * item >= 4096
         return plain and len(plan.columns) == 1 and long
+    plain = all(is_plain(n, column, facts) for n in plan.right)
     height = prod(axis_of(a).size for a in plan.rows)
     if height < 4 or depth < 4 or width < 4:
         return False

@@ -207,14 +207,27 @@ class Nest:
         if chunks == 1:
             self.axis(last)
         else:
-            size = self.tiling.chunk
-            first = self._scale(chunk, size, 0)
-            end = lowest(writer, self._scale(chunk, size, size), total)
-            self._span(last, steps, parts, Span(first, end))
+            self._span(last, steps, parts, self._chunk(chunk, total))
         for o in reversed(opened):
             self.values.close(o)
         writer.close_loop(unit)
         return prod(sizes)
+
+    def _chunk(self, chunk: str, total: int) -> Span:
+        """The tiles of a chunk of an axis."""
+        size = self.tiling.chunk
+        end = lowest(self.writer, self._scale(chunk, size, size), total)
+        return Span(self._scale(chunk, size, 0), end)
+
+    def strips(self, loop: Loop, block: Sequence[Statement]) -> int:
+        """The units begin … end - 1: all of a block, over a strip of one loop in it."""
+        parts = cut(axis_of(loop.axis).size, self.tiling.of(loop.axis))
+        total = sum(part.count for part in parts)
+        unit = self.writer.open_loop("%begin", "%end", 1, guarded=True)
+        self.spans = {loop.axis: self._chunk(unit.index, total)}
+        self.block(block)
+        self.writer.close_loop(unit)
+        return -(-total // self.tiling.chunk)
 
     # Reduces.
 

@@ -161,24 +161,24 @@ class Product:
         self.pitch = -(-self.column_cut.length // step) * step
         room = target.l2 // 2 // (self.pitch * item * len(plan.right))
         deep = max(min(DEPTH * 4 // item, room), 16)
-        self.depth_cut = cut_ranges(self._walk(), deep, self.lanes)
+        self.depth_cut = cut_ranges(self._walk(plan.ranges), deep, self.lanes)
         self.outer = [*plan.outer, *self.column_cut.outer]
         if row is not None:
             self._choose_rows(row)
 
-    def _walk(self) -> list[Node]:
+    def _walk(self, ranges: Sequence[Node]) -> list[Node]:
         """What is summed over, in the order in which the left operands lie in memory.
 
         Their loads then walk through it evenly, and it becomes one loop.
         """
         facts = self.stage.facts
-        steps: dict[Node, int] = dict.fromkeys(self.plan.ranges, 0)
+        steps: dict[Node, int] = dict.fromkeys(ranges, 0)
         for n in toposort(self.plan.left or self.plan.right):
             if n.op is load_p:
                 terms = facts.affine[index_of(n)].terms
                 for r in steps:
                     steps[r] = max(steps[r], abs(terms.get(r, 0)))
-        return sorted(self.plan.ranges, key=lambda r: -steps[r])
+        return sorted(ranges, key=lambda r: -steps[r])
 
     def _cut_columns(self, height: int) -> tuple[Cut, RegisterTile]:
         """Blocks of columns that fill whole vectors and tiles best."""
@@ -277,13 +277,15 @@ class Product:
         stage, writer = self.stage, self.stage.writer
         depth = self.depth_cut
         self.several = depth.blocks > 1 or bool(depth.outer)
-        if self.several or self.rows is None:
+        if self.rows is None:
+            for reduces in self.plan.loops:
+                self._stream(reduces)
+            return
+        if self.several:
             for node, panel in self.sums.items():
                 stage.fill(panel, identity(str(node.arg), node.dtype))
         loops = self._open_loops(depth.outer)
-        if self.rows is None:
-            self._stream()
-        elif depth.split is None:
+        if depth.split is None:
             self._multiply(Block(stage, depth, "0"))
         else:
             loop = writer.open_loop("0", str(depth.blocks), 1)
@@ -377,19 +379,20 @@ class Product:
         spans = {} if split is None else {whole: Span("0", depth.count())}
         return merged, (whole,), spans
 
-    def _stream(self) -> None:
+    def _stream(self, reduces: Sequence[Node]) -> None:
         """Sums along columns: a few rows at a time, added up before they are stored."""
         stage, writer, column = self.stage, self.stage.writer, self.column
-        *outer, last = self._walk()
-        loops = self._open_loops([r for r in outer if r not in self.depth_cut.outer])
         index = sum_of(self.columns.terms(1))
-        stores = [
-            Store(
-                panel.number, index, reduce(str(n.arg), n.src[0], (last,)), None,
-                str(n.arg),
-            )
-            for n, panel in self.sums.items()
-        ]  # fmt: skip
+        known = {n: panel.load(index) for n, panel in self.sums.items()}
+        values = substitute([n.src[0] for n in reduces], known)
+        *outer, last = self._walk(reduces[0].src[1:])
+        stores: list[Store] = []
+        for n, value in zip(reduces, values, strict=True):
+            op, panel = str(n.arg), self.sums[n]
+            stage.fill(panel, identity(op, n.dtype))
+            total = reduce(op, value, (last,))
+            stores.append(Store(panel.number, index, total, None, op))
+        loops = self._open_loops(outer)
         steps = {column: Steps(self.lanes, self.tile.vectors)}
         spans = self.columns.spans(steps)
         for tiles in cut(axis_of(last).size, Steps(0, STREAM)):

@@ -81,6 +81,8 @@ def _render_loops(
         nest = Nest(values, tiling, fused)
         if tiling.parallel:
             units = nest.parallel()
+        elif tiling.strips is not None:
+            units = nest.strips(tiling.strips, block)
         else:
             nest.block(block)
         return values.writer

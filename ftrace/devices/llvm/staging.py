@@ -36,7 +36,7 @@ from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.source import const
 
 #: Scratch beyond this is taken from the heap: a thread may have a small stack.
-_STACK = 96 << 10
+_STACK = 160 << 10
 #: Ranges that name where blocks begin are numbered from here.
 _FIRST_NUMBER = 1 << 20
 
@@ -91,6 +91,7 @@ class Stage:
     heap: list[str] = field(default_factory=list[str])
     _ranges: int = _FIRST_NUMBER
     _buffers: int = 0
+    _stack: int = 0
 
     @property
     def writer(self) -> Writer:
@@ -119,7 +120,8 @@ class Stage:
     def _allocate(self, nbytes: int) -> str:
         writer = self.writer
         assert writer.level.depth == 0
-        if nbytes <= _STACK:
+        if self._stack + nbytes <= _STACK:
+            self._stack += nbytes
             return writer.here(f"alloca [{nbytes} x i8], align 64")
         writer.declare("declare ptr @malloc(i64)")
         writer.declare("declare void @free(ptr)")

@@ -98,6 +98,8 @@ class Tiling:
       steps: how each range runs; one by one where it is not named.
       parallel: the loops, outermost first, whose iterations are the units.
       chunk: tiles of the last parallel loop that make a unit.
+      strips: where no loop is parallel, one inside them all that is cut in strips:
+        a unit runs all the loops over a strip.
       operations: of the whole kernel, element by element.
       setup: reduces that come before the parallel loops, in every thread.
       setup_operations: what they cost.
@@ -106,6 +108,7 @@ class Tiling:
     steps: dict[Node, Steps] = field(default_factory=dict[Node, Steps])
     parallel: list[Loop] = field(default_factory=list[Loop])
     chunk: int = 1
+    strips: Loop | None = None
     operations: int = 1
     setup: list[ReduceLoop] = field(default_factory=list[ReduceLoop])
     setup_operations: int = 0
@@ -408,6 +411,7 @@ class Chooser:
             if steps.width > 1 or outer * axis_of(loop.axis).size >= _UNITS:
                 break
         if not tiling.parallel:
+            self._share_inside(tiling)
             return
         last = tiling.parallel[-1].axis
         tiles = sum(p.count for p in cut(axis_of(last).size, tiling.of(last)))
@@ -415,6 +419,23 @@ class Chooser:
         worth = -(-_UNIT // each)
         few = -(-outer * tiles // _UNITS)
         tiling.chunk = min(max(worth, few), tiles)
+
+    def _share_inside(self, tiling: Tiling) -> None:
+        """Under axes that run in order, each thread may take a strip of the others."""
+        block: Sequence[Statement] = self.top
+        while True:
+            inner = [s for s in block if not isinstance(s, Let)]
+            if len(inner) != 1 or not isinstance(inner[0], Loop):
+                return
+            loop = inner[0]
+            if axis_of(loop.axis).number not in self.kernel.ordered:
+                break
+            block = loop.body
+        steps = tiling.of(loop.axis)
+        tiles = sum(p.count for p in cut(axis_of(loop.axis).size, steps))
+        if loop not in self.top and steps.lanes:
+            tiling.strips = loop
+            tiling.chunk = -(-tiles // min(tiles, 2 * self.target.cores))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""Expand and sum: each is the transpose of the other.
+"""Expand and sum.
+
+Each is the transpose of the other:
 
     expand  (3, 1) -> (3, 4)    repeats along axes of size 1
     sum     (3, 4) -> (3, 1)    adds along axes, which stay with size 1
@@ -44,7 +46,8 @@ def _expand_value(aval: ShapedArray, shape: Shape, x: Array) -> Array:
 
 expand_p = Primitive(
     "expand", "movement", _infer_expand, _expand_value, _batch_expand,
-    transpose=_transpose_expand, linear=True, zero_at_zero=True, doc="repeats along axes of size 1",
+    transpose=_transpose_expand, linear=True, zero_at_zero=True,
+    doc="repeats along axes of size 1",
 )  # fmt: skip
 
 

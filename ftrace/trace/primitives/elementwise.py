@@ -319,7 +319,7 @@ def _absolute_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | Non
     if dtypes.is_complex(x.dtype):  # the real part of conj(x)·t / |x|
         unit = div(conj(x), cast(maximum(node, tiny_like(node)), x.dtype))
         return real(scale(t, unit))
-    return scale(t, sign(x))
+    return select(ge(x, zeros_like(x)), t, neg(t))
 
 
 def tiny_like(x: Node) -> Node:
@@ -394,7 +394,7 @@ rsqrt = _unary(
     doc="1/sqrt(x)",
 )  # fmt: skip
 cbrt = _unary(
-    "cbrt", "f", np.cbrt, lambda x, y: div(y, mul(const_like(x, 3), x)),
+    "cbrt", "f", np.cbrt, lambda x, y: div(const_like(y, 1 / 3), _square(y)),
     zero_at_zero=True, doc="cube root",
 )  # fmt: skip
 

@@ -128,7 +128,8 @@ def _infer_scatter(
     return x
 
 
-def _axes_and_kind(node: Node) -> tuple[tuple[int, ...], str]:
+def axes_and_kind(node: Node) -> tuple[tuple[int, ...], str]:
+    """Along which axes a scatter has its indices, and how it combines."""
     return node.arg
 
 
@@ -202,7 +203,7 @@ def _read_back(x: Node, indices: Sequence[Node], axes: tuple[int, ...]) -> Node:
 
 def _winners(node: Node) -> Node:
     """Which updates of a "set" are still there at the end: the last ones."""
-    axes, _ = _axes_and_kind(node)
+    axes, _ = axes_and_kind(node)
     _, _, *indices = node.src
     sizes = [node.shape[a] for a in axes]
     numbers = iota(dtypes.int32, (indices[0].size,), 0)
@@ -214,7 +215,7 @@ def _winners(node: Node) -> Node:
 
 
 def _scatter_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
-    axes, kind = _axes_and_kind(node)
+    axes, kind = axes_and_kind(node)
     x, updates, *indices = node.src
     t, u, *_ = tangents
     if t is None and u is None:
@@ -226,7 +227,7 @@ def _scatter_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None
 
 
 def _transpose_scatter(node: Node, ct: Node, i: int) -> Node | None:
-    axes, kind = _axes_and_kind(node)
+    axes, kind = axes_and_kind(node)
     _, updates, *indices = node.src
     if i == 0:
         if kind == "add":
@@ -241,7 +242,7 @@ def _transpose_scatter(node: Node, ct: Node, i: int) -> Node | None:
 def _batch_scatter(
     node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]
 ) -> Node:
-    axes, kind = _axes_and_kind(node)
+    axes, kind = axes_and_kind(node)
     size = next(s.shape[0] for s, has in zip(src, batched, strict=True) if has)
     x, updates, *indices = [
         broadcast_leading(s, (size, *old.shape))
