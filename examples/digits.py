@@ -211,9 +211,7 @@ def main() -> int:
     table.add_row("images per second", f"{BATCH / step_seconds:,.0f}")
     table.add_row("test accuracy", f"{reached:.2%} of {len(test_labels)} images")
     console.print(table)
-    for path in save_pictures(
-        options.out, losses, test_images, test_labels, predicted
-    ):
+    for path in save_pictures(options.out, losses, test_images, test_labels, predicted):
         console.print(f"saved {path}")
     if reached < REQUIRED_ACCURACY:
         console.print(f"[red]below the required {REQUIRED_ACCURACY:.0%}[/red]")

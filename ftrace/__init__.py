@@ -47,7 +47,13 @@ from ftrace.transforms.placement import (
     device_put,
     devices,
 )
-from ftrace.transforms.scoping import disable_jit, named_call, named_scope
+from ftrace.transforms.scoping import (
+    checkpoint,
+    disable_jit,
+    named_call,
+    named_scope,
+)
+from ftrace.transforms.scoping import checkpoint as remat
 from ftrace.transforms.vmap import vmap
 
 __version__ = "0.1.0"
@@ -58,6 +64,7 @@ __all__ = [
     "ShapeDtypeStruct",
     "all_counters",
     "block_until_ready",
+    "checkpoint",
     "clear_caches",
     "config",
     "counters",
@@ -90,6 +97,7 @@ __all__ = [
     "ops",
     "optim",
     "random",
+    "remat",
     "save",
     "scipy",
     "tree",

@@ -131,7 +131,9 @@ class Program:
 
     def reduce(self, x: Node) -> Node:
         axes = self.axes(x)
-        op = self.pick(st.sampled_from((r.reduce_sum_p, r.reduce_max_p, r.reduce_min_p)))
+        op = self.pick(
+            st.sampled_from((r.reduce_sum_p, r.reduce_max_p, r.reduce_min_p))
+        )
         return r.reduce(op, x, axes)
 
     def spread(self, x: Node) -> Node:
@@ -163,16 +165,16 @@ class Program:
         rest = tuple(n for a, n in enumerate(x.shape) if a != axis)
         wanted = shape + rest
         found = [v for v in self.values if v.shape == wanted]
-        updates = (
-            self.pick(st.sampled_from(found)) if found else self.input(wanted)
-        )
+        updates = self.pick(st.sampled_from(found)) if found else self.input(wanted)
         kind = self.pick(st.sampled_from(("add", "set", "max")))
         return scatter(x, updates, [index], (axis,), kind)
 
     def product(self, x: Node) -> Node | None:
         """A matrix product with a second value of two axes."""
         pairs = [
-            v for v in self.values if v.ndim == 2 and x.ndim == 2 and v.shape[0] == x.shape[1]
+            v
+            for v in self.values
+            if v.ndim == 2 and x.ndim == 2 and v.shape[0] == x.shape[1]
         ]
         if not pairs:
             return None

@@ -76,9 +76,16 @@ _DOMAIN = {
     "acosh": (1.1, 4), "atanh": (-0.9, 0.9), "erf_inv": (-0.9, 0.9),
     "lgamma": (0.3, 6), "digamma": (0.3, 6), "tan": (-1.2, 1.2), "erfc": (-2, 2),
 }  # fmt: skip
-_FLOAT_UNARY = ["neg", "abs", "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "cbrt", "logistic", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erf_inv", "lgamma", "digamma"]
+_FLOAT_UNARY = [
+    "neg", "abs", "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt",
+    "cbrt", "logistic", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
+    "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erf_inv", "lgamma", "digamma",
+]  # fmt: skip
 _FLAT_UNARY = ("sign", "floor", "ceil", "trunc", "round")
-_COMPLEX_UNARY = ["neg", "exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "expm1", "log1p", "logistic", "rsqrt"]
+_COMPLEX_UNARY = [
+    "neg", "exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "expm1",
+    "log1p", "logistic", "rsqrt",
+]  # fmt: skip
 _SHAPES = ((), (1,), (3, 5))
 
 
@@ -172,11 +179,16 @@ def _indexing() -> list[Sample]:
         Sample("scatter", (x, updates, i, j), ((0, 2), "add")),
         Sample("scatter", (x, updates, outside, j), ((0, 2), "add")),
         Sample("scatter", (x, _uniform(-1, 1, (3, 5, 3)), repeated), ((0,), "set")),
-        Sample("scatter", (_ints(0, 9, (4,)), _ints(0, 9, (3,)), repeated), ((0,), "max")),
-        Sample("scatter", (_ints(0, 9, (4,)), _ints(0, 9, (3,)), repeated), ((0,), "min")),
-        Sample("scatter", (_ints(0, 9, (4,)), _ints(0, 9, (3,)), repeated), ((0,), "mul")),
+        Sample(
+            "scatter", (_ints(0, 9, (4,)), _ints(0, 9, (3,)), repeated), ((0,), "max")
+        ),
+        Sample(
+            "scatter", (_ints(0, 9, (4,)), _ints(0, 9, (3,)), repeated), ((0,), "min")
+        ),
+        Sample(
+            "scatter", (_ints(0, 9, (4,)), _ints(0, 9, (3,)), repeated), ((0,), "mul")
+        ),
     ]
 
 
 SAMPLES = [*_elementwise(), *_movement(), *_reductions(), *_indexing()]
-

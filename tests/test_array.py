@@ -31,7 +31,10 @@ def same(got: Any, want: Any) -> None:
 
 # Operators, methods, properties.
 
-ARITHMETIC = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne"]
+ARITHMETIC = [
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge",
+    "eq", "ne",
+]  # fmt: skip
 BITS = ["and_", "or_", "xor", "lshift", "rshift", "floordiv", "mod"]
 
 
@@ -85,8 +88,10 @@ def test_an_operand_that_is_no_array_is_refused() -> None:
         lambda a: a.reshape((6,)), lambda a: a.reshape(-1, 2), lambda a: a.ravel(),
         lambda a: a.flatten(), lambda a: a.transpose(), lambda a: a.transpose(1, 0),
         lambda a: a.transpose((1, 0)), lambda a: a.T, lambda a: a.mT,
-        lambda a: a.swapaxes(0, 1), lambda a: a[None].squeeze(0), lambda a: a.clip(2, 4),
-        lambda a: a.round(), lambda a: a.repeat(2, 1), lambda a: a.take(np.array([1]), 1),
+        lambda a: a.swapaxes(0, 1), lambda a: a[None].squeeze(0),
+        lambda a: a.clip(2, 4),
+        lambda a: a.round(), lambda a: a.repeat(2, 1),
+        lambda a: a.take(np.array([1]), 1),
         lambda a: a.diagonal(), lambda a: a.trace(), lambda a: a.dot(a.T),
         lambda a: a.conj(), lambda a: a.real, lambda a: a.imag, lambda a: a.copy(),
         lambda a: a.astype("int32"), lambda a: a.view("int32"),
@@ -115,7 +120,7 @@ def test_iteration_length_and_scalars() -> None:
     assert len(x) == 2
     for row, want in zip(x, VALUES, strict=True):
         same(row, want)
-    a, b = x
+    _, b = x
     same(b, VALUES[1])
     assert x.tolist() == VALUES.tolist()
     assert x.item(0, 1) == 2.0
@@ -175,7 +180,8 @@ def test_numpy_in_and_out_is_not_copied() -> None:
     [
         fnp.array, fnp.copy,
         ft.jit(lambda v: v), ft.jit(lambda v: v.reshape(-1)), ft.vmap(lambda v: v),
-        lambda a: ft.vjp(lambda v: v, a)[0], lambda a: ft.jvp(lambda v: v, (a,), (a,))[1],
+        lambda a: ft.vjp(lambda v: v, a)[0],
+        lambda a: ft.jvp(lambda v: v, (a,), (a,))[1],
         lambda a: ft.grad(lambda v: (fnp.sum(v), v), has_aux=True)(a)[1],
     ],
 )  # fmt: skip
@@ -343,7 +349,8 @@ def test_what_is_kept_is_given_up_when_memory_runs_out() -> None:
     assert allocator.kept >= 6000
     big = allocator.allocate(8000)
     assert allocator.kept == 0
-    with pytest.raises(errors.OutOfMemoryError, match="no memory for .* bytes are in use"):
+    used_up = r"no memory for .* bytes are in use"
+    with pytest.raises(errors.OutOfMemoryError, match=used_up):
         allocator.allocate(8000)
     del big
     assert allocator.allocate(8000) is not None

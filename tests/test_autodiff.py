@@ -266,5 +266,7 @@ def test_an_error_names_the_line_of_the_user() -> None:
     def broken(x: Any) -> Any:
         return fnp.sum(x + fnp.ones(5))  # the line
 
-    with pytest.raises(ShapeError, match=r"fnp\.sum\(x \+ fnp\.ones\(5\)\)  # the line"):
+    with pytest.raises(
+        ShapeError, match=r"fnp\.sum\(x \+ fnp\.ones\(5\)\)  # the line"
+    ):
         ft.grad(broken)(np.ones(3))

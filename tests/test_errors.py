@@ -245,7 +245,7 @@ def test_a_value_is_said_to_be_made_where_this_function_made_it() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda a: np.linalg.norm(a), r"numpy\.linalg\.norm .* call ftrace\.numpy\.linalg"),
+        (lambda a: np.linalg.norm(a), r"linalg\.norm .* call ftrace\.numpy\.linalg"),
         (lambda a: np.linalg.svd(a), r"numpy\.linalg\.svd was called"),
         (lambda a: np.add.reduce(a), r"numpy\.add\.reduce"),
         (lambda a: np.sin(a, out=np.ones((2, 3))), r"numpy\.sin"),
@@ -348,7 +348,7 @@ def test_a_missing_driver_says_how_to_get_one(
         return [] if state == "no platform" else [Bare()]
 
     monkeypatch.setattr(cl, "get_platforms", platforms)
-    with pytest.raises(errors.DeviceError, match="no OpenCL driver.*pip install"):
+    with pytest.raises(errors.DeviceError, match=r"no OpenCL driver.*pip install"):
         OpenCL()
 
 

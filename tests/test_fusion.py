@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,9 @@ COUNTS: dict[str, tuple[Any, P, int]] = {
     "convolution with bias and relu": (
         lambda x, w: ft.nn.relu(convolve(x, w) + 1.0), (IMAGES, FILTERS), 1
     ),
-    "gather with work around it": (lambda x, i: fnp.exp(x)[i] * 2, (X, np.arange(5)), 1),
+    "gather with work around it": (
+        lambda x, i: fnp.exp(x)[i] * 2, (X, np.arange(5)), 1
+    ),
 }  # fmt: skip
 
 
@@ -89,9 +92,10 @@ def mlp_loss(params: Any, x: Any, y: Any) -> Any:
 def mlp_arguments(sizes: P) -> P:
     params = [
         (np.ones((n, m), np.float32), np.ones(m, np.float32))
-        for n, m in zip(sizes, sizes[1:], strict=False)
+        for n, m in pairwise(sizes)
     ]
-    return params, np.ones((64, sizes[0]), np.float32), np.ones((64, sizes[-1]), np.float32)
+    x, y = (np.ones((64, sizes[i]), np.float32) for i in (0, -1))
+    return params, x, y
 
 
 #: layers of the network: kernels of a training step with adam, at the most. Per layer:
@@ -117,7 +121,10 @@ CONTRACTIONS: dict[str, tuple[Any, P]] = {
     "matmul": (lambda a, b: a @ b, ((96, 80), (80, 72))),
     "batched": (lambda a, b: a @ b, ((6, 30, 40), (6, 40, 20))),
     "transposed": (lambda a, b: a.T @ b.T, ((80, 96), (72, 80))),
-    "einsum": (lambda a, b: fnp.einsum("bij,bkj->bik", a, b), ((4, 30, 40), (4, 20, 40))),
+    "einsum": (
+        lambda a, b: fnp.einsum("bij,bkj->bik", a, b),
+        ((4, 30, 40), (4, 20, 40)),
+    ),
     "tensordot": (lambda a, b: fnp.tensordot(a, b, 2), ((20, 6, 8), (6, 8, 30))),
     "outer": (lambda a, b: fnp.outer(a, b) @ fnp.ones(50), ((40,), (50,))),
     "convolution": (convolve, ((4, 8, 10, 10), (12, 8, 3, 3))),
@@ -135,7 +142,9 @@ def test_no_product_is_stored(name: str, gradient: bool) -> None:
     f, shapes = CONTRACTIONS[name]
     arrays = [np.ones(s, np.float32) for s in shapes]
     if gradient:
-        stages = ft.jit(ft.grad(lambda *xs: fnp.sum(f(*xs) ** 2), (0, 1))).lower(*arrays)
+        stages = ft.jit(ft.grad(lambda *xs: fnp.sum(f(*xs) ** 2), (0, 1))).lower(
+            *arrays
+        )
     else:
         stages = ft.jit(f).lower(*arrays)
     products = [n for n in stages.simplified.nodes if is_contraction(n)]

@@ -174,11 +174,10 @@ def test_large_programs_take_linear_time(program: Any, stage: str) -> None:
         result = STAGES[stage](f)
         spent.append(time.process_time() - start)
         count = result.count("\n") if stage == "printed" else len(result.nodes)
-        assert count >= min(size, 2 * size)
+        assert count >= size
         del result
-    print(f"{program.__name__} {stage}: {spent[0]:.2f} s, {spent[1]:.2f} s")
     # Four times the size; a quadratic step would take sixteen times as long.
-    assert spent[1] < 10 * spent[0] + 0.5
+    assert spent[1] < 10 * spent[0] + 0.5, f"{program.__name__} {stage}: {spent} s"
 
 
 @pytest.mark.parametrize(("program", "size"), [(chain, 50_000), (tree, 10_000)])
@@ -190,8 +189,7 @@ def test_large_programs_are_lowered(program: Any, size: int) -> None:
         lowered = lower(graph, 0)
         spent.append(time.process_time() - start)
         assert lowered.program.kernels
-    print(f"{program.__name__} lowered: {spent[0]:.2f} s, {spent[1]:.2f} s")
-    assert spent[1] < 10 * spent[0] + 0.5
+    assert spent[1] < 10 * spent[0] + 0.5, f"{program.__name__}: {spent} s"
 
 
 def test_a_long_chain_is_let_go_without_a_crash() -> None:
@@ -272,7 +270,9 @@ def test_a_name_is_taken_once() -> None:
 
 def test_a_graph_that_breaks_its_spec_is_found_between_passes() -> None:
     x = variable(F32, 0, 0)
-    wrong = make_node(add, F32, (x, variable(ShapedArray.of((4,), dtypes.float32), 0, 1)))
+    wrong = make_node(
+        add, F32, (x, variable(ShapedArray.of((4,), dtypes.float32), 0, 1))
+    )
     graph = Graph(toposort([wrong])[:2], (wrong,))  # type: ignore[arg-type]
     with ft.config(check_specs=True), pytest.raises(errors.GraphError, match="add"):
         lower(graph, 0)

@@ -972,3 +972,30 @@ def test_large_results_go_past_the_caches(shape: tuple[int, ...], shift: int) ->
     assert ("nontemporal" in text) == (shape[-1] != 50)
     run(kernel, [x, out], 2, small)
     np.testing.assert_array_equal(out, 2 * x)
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 100, 1000])
+@pytest.mark.parametrize("step", [1, 2, -1])
+def test_long_bodies_are_masked_throughout(size: int, step: int) -> None:
+    """They are compiled once, whatever is left in the last vector."""
+    x, y = guarded(floats(2 * size)), floats(size, seed=1)
+    out = guarded(np.zeros(2 * size, np.float32))
+    (i,) = axes(size)
+    place = at((i, step), offset=size if step < 0 else 0)
+    value, wanted = (
+        load(buffer(0, x), place),
+        x[size:0:-1] if step < 0 else x[: step * size : step],
+    )
+    a = load(buffer(1, y), i)
+    for n in range(50):
+        value = ew.add(ew.mul(value, a), const(n, y.dtype))
+        wanted = wanted * y + np.float32(n)
+    stores = [Store(2, place, value)]
+    if step == 2:
+        stores.append(Store(2, at((i, 2), offset=1), ew.neg(value)))
+    run(make_kernel((i,), stores, [x, y, out]), [x, y, out], 3)
+    got = out[size:0:-1] if step < 0 else out[: step * size : step]
+    np.testing.assert_array_equal(got, wanted)
+    if step == 2:
+        np.testing.assert_array_equal(out[1::2], -wanted)
+    assert_guarded(out)

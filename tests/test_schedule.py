@@ -1,4 +1,4 @@
-"""Every decision of the schedule: where it applies, where it must not, and switched off.
+"""Each decision of the schedule: where it applies, where it must not, switched off.
 
 Both programs of each row run on the interpreter with and without the decision.
 """
@@ -110,7 +110,9 @@ def test_decision_applies_where_it_should_and_only_there(name: str) -> None:
 
 def test_a_kernel_with_too_many_buffers_is_split() -> None:
     arrays = [np.full(10, i, np.float32) for i in range(20)]
-    graph = ft.make_graph(lambda xs: sum(fnp.sin(x) * i for i, x in enumerate(xs)))(arrays)
+    graph = ft.make_graph(lambda xs: sum(fnp.sin(x) * i for i, x in enumerate(xs)))(
+        arrays
+    )
     assert len(lower(graph).program.kernels) == 1
     program = lower(graph, max_buffers=6).program
     assert len(program.kernels) > 3
@@ -161,8 +163,8 @@ def test_memory_of_values_that_live_at_the_same_time_does_not_overlap() -> None:
     lives = [
         Lifetime(int(n), int(a), int(a + d))
         for n, a, d in zip(
-            rng.integers(1, 5000, 200), rng.integers(0, 50, 200), rng.integers(0, 9, 200),
-            strict=True,
+            rng.integers(1, 5000, 200), rng.integers(0, 50, 200),
+            rng.integers(0, 9, 200), strict=True,
         )
     ]  # fmt: skip
     plan = plan_memory(lives)
@@ -182,3 +184,18 @@ def test_a_rule_that_does_not_exist_cannot_be_switched_off() -> None:
         pytest.raises(ArgumentError, match="did you mean 'merge_reshapes'"),
     ):
         ft.jit(lambda x: x + 1)(1.0)
+
+
+def test_views_that_cannot_merge_are_stored_before_their_indices_explode() -> None:
+    def f(x: Any) -> Any:
+        for k in range(30):
+            x = x.reshape((6, 4, 10) if k % 2 else (10, 6, 4)).transpose(2, 0, 1)
+            x = x.reshape((8, 5, 6) if k % 3 else (3, 16, 5)).transpose(1, 2, 0)
+        return x + 1
+
+    x = np.arange(240, dtype=np.float32)
+    graph = ft.make_graph(f)(x)
+    kernels = lower(graph).program.kernels
+    assert 1 < len(kernels) < 30
+    (got,), (want,) = run_on("interpreter", graph, [x]), evaluate_graph(graph, x)
+    np.testing.assert_array_equal(got, want)

@@ -78,7 +78,7 @@ def test_python_control_flow_on_a_batched_value_is_refused() -> None:
 
 def test_bad_axes_say_what_to_do() -> None:
     f = lambda x, y: x + y  # noqa: E731
-    with pytest.raises(BatchSizeError, match="3 of .*, 4 of"):
+    with pytest.raises(BatchSizeError, match=r"3 of .*, 4 of"):
         ft.vmap(f)(np.ones(3), np.ones(4))
     with pytest.raises(BatchSizeError, match="no argument is mapped"):
         ft.vmap(f, (None, None))(1.0, 2.0)

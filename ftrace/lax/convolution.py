@@ -61,10 +61,11 @@ def conv_general_permutations(
                 f"convolution: {lhs!r}, {rhs!r} and {out!r} must name the same spatial "
                 "axes"
             )
-    return tuple(
+    in_axes, filter_axes, out_axes = (
         tuple(spec.index(c) for c in (*pair, *space))
         for spec, pair in zip((lhs, rhs, out), roles, strict=True)
-    )  # type: ignore[return-value]
+    )
+    return in_axes, filter_axes, out_axes
 
 
 def conv_dimension_numbers(

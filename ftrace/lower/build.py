@@ -216,7 +216,7 @@ class _View:
 
     def operands(self, node: Node, context: Context) -> list[Context]:
         self._asking = node
-        inner = operand_contexts(node, context, self, self.plan.levels[node])  # type: ignore[arg-type]
+        inner = operand_contexts(node, context, self.ranges_for, self.plan.levels[node])
         if node.op is gather_p:
             for array, here in zip(node.src[1:], inner[1:], strict=True):
                 number = value_number(array, here.indices, here.valid)
@@ -438,9 +438,7 @@ class _Builder:
         inner = self.view.operands(node, context)
         if node.op.family == "movement":
             return self._moved(node, context, inner[0])
-        sources = [
-            self.expressions[s, c] for s, c in zip(node.src, inner, strict=True)
-        ]
+        sources = [self.expressions[s, c] for s, c in zip(node.src, inner, strict=True)]
         if node.op.family == "reduction":
             sizes = [node.src[0].shape[a] for a in reduced_axes(node)]
             key = reduce_key(node, context, self.view.plan.levels[node])

@@ -298,7 +298,9 @@ def unflatten_index(position: Index, shape: Shape) -> tuple[Index, ...]:
 Position = tuple[tuple[Index, ...], Valid | None]
 
 
-def source_index(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Position:
+def source_index(
+    node: Node, indices: tuple[Index, ...], valid: Valid | None
+) -> Position:
     """Which element of the operand of a movement is the element at `indices`.
 
     Returns:
@@ -392,6 +394,13 @@ def _padded(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Posi
         position, valid = _divided(position, between + 1, size, valid)
         result.append(position)
     return tuple(result), valid
+
+
+@lru_cache(maxsize=1 << 16)
+def complexity(index: Index) -> int:
+    """How many atoms it holds, at any depth."""
+    inner = [complexity(a.inner) for a, _ in index.terms if a.inner is not None]
+    return len(index.terms) + sum(inner)
 
 
 def ranges_of(index: Index) -> frozenset[Atom]:

@@ -14,7 +14,7 @@ anew where that is cheap and stored where it is not:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from ftrace.lower.index import (
     Atom,
     Index,
     Valid,
+    complexity,
     flatten_index,
     range_index,
     ranges_of_all,
@@ -44,6 +45,7 @@ CHEAP = 4  # operations that are rather done again than stored and loaded
 RECOMPUTE = 40  # operations that may be done again inside one kernel
 NESTED = 1 << 14  # elements of a reduce that may run inside another one
 KERNEL_LIMIT = 600  # operations in one kernel
+INDEX_LIMIT = 100  # atoms in the indices of one use
 ROOTS = 8  # values that one kernel stores
 
 #: The decisions that `config.disabled_rules` can switch off, and what each one does.
@@ -112,7 +114,9 @@ class Draft:
     weight: int = 0
     reduces: int = 0
     next_range: int = 0
-    reduce_ranges: dict[Any, ReduceRanges] = field(default_factory=dict[Any, ReduceRanges])
+    reduce_ranges: dict[Any, ReduceRanges] = field(
+        default_factory=dict[Any, ReduceRanges]
+    )
 
     def __post_init__(self) -> None:
         for size in self.shape:
@@ -191,8 +195,12 @@ def reduced_axes(node: Node) -> list[int]:
     return [a for a in sorted(axes) if node.src[0].shape[a] != 1]
 
 
+#: Gives the ranges of the reduces with a key, for the sizes of their axes.
+RangesFor = Callable[[Any, Sequence[int]], ReduceRanges]
+
+
 def operand_contexts(
-    node: Node, context: Context, draft: Draft, level: int
+    node: Node, context: Context, ranges_for: RangesFor, level: int
 ) -> list[Context]:
     """Where a node, computed in a context, needs each of its operands."""
     kernel, indices, valid = context
@@ -202,7 +210,7 @@ def operand_contexts(
     if family == "reduction":
         axes = reduced_axes(node)
         key = reduce_key(node, context, level)
-        ranges = draft.ranges_for(key, [node.src[0].shape[a] for a in axes])
+        ranges = ranges_for(key, [node.src[0].shape[a] for a in axes])
         inner = list(indices)
         for axis, index in zip(axes, ranges.indices, strict=True):
             inner[axis] = index
@@ -306,7 +314,9 @@ class _Scheduler:
         if node.op.family == "reduction":
             return self._reduce_is_inlined(node, uses)
         cost = self.costs[node]
-        if node.op.family == "movement" or cost == 0:
+        if node.op.family == "movement":
+            return all(self._is_plain(context) for context in uses)
+        if cost == 0:
             return True
         drafts = self.result.drafts
         kernels = {context.kernel for context in uses}
@@ -326,6 +336,11 @@ class _Scheduler:
         ):
             return False
         return cost * (len(uses) - len(kernels)) <= RECOMPUTE
+
+    @staticmethod
+    def _is_plain(context: Context) -> bool:
+        """Is the index short? Reshapes of transposes of reshapes make it grow fast."""
+        return sum(complexity(index) for index in context.indices) <= INDEX_LIMIT
 
     def _may_fuse(self, uses: dict[Context, Any]) -> bool:
         """Are the decisions by which its users would compute it switched on?"""
@@ -376,9 +391,8 @@ class _Scheduler:
                 draft.reduces += 1
                 if is_contraction(node):
                     draft.kind = "contract"
-            for source, inner in zip(
-                node.src, operand_contexts(node, context, draft, level), strict=True
-            ):
+            below = operand_contexts(node, context, draft.ranges_for, level)
+            for source, inner in zip(node.src, below, strict=True):
                 ranges = ranges_of_all(inner.indices)
                 around = path + tuple(
                     sorted(a for a in ranges if a not in path and a.reduced)
@@ -522,5 +536,3 @@ def weight(node: Node) -> int:
     if node.op.name in _COSTLY:
         return 20 if node.op.name in ("lgamma", "digamma", "erf_inv", "pow") else 10
     return 3 if family == "indexing" else 1
-
-

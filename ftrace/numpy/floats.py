@@ -62,7 +62,9 @@ def _log_add(x1: Value, x2: Value, power: Any, scale: float) -> Any:
     difference = subtract(x1, x2)
     undefined = isnan(difference)
     safe = choose(undefined, 0.0, difference)
-    smaller = multiply(log1p(power(multiply(absolute(safe), -1))), scale)
+    # -|x1 - x2|, with a slope of 0 at a tie, where the maximum shares it.
+    distance = minimum(safe, multiply(safe, -1))
+    smaller = multiply(log1p(power(distance)), scale)
     return choose(undefined, add(x1, x2), add(maximum(x1, x2), smaller))
 
 

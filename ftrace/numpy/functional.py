@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from typing import Any
 
@@ -84,7 +84,7 @@ def apply_over_axes(
 def vectorize(
     pyfunc: Callable[..., Any],
     *,
-    excluded: Sequence[int | str] | set[int | str] = frozenset(),  # type: ignore[assignment]
+    excluded: Collection[int | str] = frozenset(),
     signature: str | None = None,
 ) -> Callable[..., Any]:
     """`pyfunc` of scalars, or of arrays as the signature says, for arrays of them.

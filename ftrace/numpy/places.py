@@ -61,13 +61,13 @@ def diag_indices_from(arr: Value) -> tuple[Any, ...]:
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """The indices of the lower triangle of an n × m matrix."""
     rows, columns = np.tril_indices(n, k, m)
-    return _arrays([rows, columns])  # type: ignore[return-value]
+    return _arrays([rows, columns])
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """The indices of the upper triangle of an n × m matrix."""
     rows, columns = np.triu_indices(n, k, m)
-    return _arrays([rows, columns])  # type: ignore[return-value]
+    return _arrays([rows, columns])
 
 
 def tril_indices_from(arr: Value, k: int = 0) -> tuple[Any, Any]:

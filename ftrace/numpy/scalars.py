@@ -34,11 +34,11 @@ class ScalarType:
     def __call__(self, x: Any = 0) -> Any:
         return array(x, self.dtype)
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: Any) -> bool:
         if isinstance(other, ScalarType):
             return self.dtype == other.dtype
         try:
-            return self.dtype == np.dtype(other)  # type: ignore[arg-type]
+            return self.dtype == np.dtype(other)
         except TypeError:
             return False
 

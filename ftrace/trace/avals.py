@@ -29,9 +29,7 @@ class ShapedArray:
     size: int
 
     @staticmethod
-    def of(
-        shape: Shape, dtype: np.dtype[Any], weak_type: bool = False
-    ) -> ShapedArray:
+    def of(shape: Shape, dtype: np.dtype[Any], weak_type: bool = False) -> ShapedArray:
         key = (shape, dtype, weak_type)
         found = _interned.get(key)
         if found is None:
@@ -53,9 +51,7 @@ class ShapedArray:
     def with_shape(self, shape: Shape) -> ShapedArray:
         return ShapedArray.of(shape, self.dtype, self.weak_type)
 
-    def with_dtype(
-        self, dtype: np.dtype[Any], weak_type: bool = False
-    ) -> ShapedArray:
+    def with_dtype(self, dtype: np.dtype[Any], weak_type: bool = False) -> ShapedArray:
         return ShapedArray.of(self.shape, dtype, weak_type)
 
     def strong(self) -> ShapedArray:

@@ -252,9 +252,7 @@ class Tracer(ArrayLike):
             self._no_numpy(func.__module__, func.__name__)
         return function(*args, **kwargs)
 
-    def _no_numpy(
-        self, module: str, name: str, method: str = "__call__"
-    ) -> NoReturn:
+    def _no_numpy(self, module: str, name: str, method: str = "__call__") -> NoReturn:
         ours = hasattr(sys.modules.get(f"ftrace.{module}"), name)
         advice = (
             f"call ftrace.{module}.{name} instead"
@@ -426,10 +424,12 @@ def asarray(value: Value) -> Array:
 
 def owned(value: Value) -> Any:
     """`value`; where NumPy may change it, an Array that holds a copy."""
+    given: Any = value
     if not isinstance(value, np.ndarray):
-        return value
-    array = asarray(value)
-    return array.__deepcopy__({}) if np.may_share_memory(array.numpy(), value) else array
+        return given
+    array = asarray(given)
+    shared = np.may_share_memory(array.numpy(), given)
+    return array.__deepcopy__({}) if shared else array
 
 
 def no_memory(name: str, aval: ShapedArray) -> OutOfMemoryError:

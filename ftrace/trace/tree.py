@@ -119,9 +119,7 @@ def flatten_up_to(treedef: TreeDef, tree: Any, what: str) -> list[Any]:
         ) from None
 
 
-def map(
-    f: Leafwise, tree: Any, *rest: Any, is_leaf: IsLeaf | None = None
-) -> Any:
+def map(f: Leafwise, tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
     """`f` of each leaf, and of what stands at the same place in `rest`.
 
     Raises:

@@ -29,9 +29,7 @@ _LINEAR_OPERANDS: dict[Op, tuple[int, ...]] = {
 }
 
 
-def jvp_nodes(
-    outputs: Sequence[Node], tangents: dict[Node, Node]
-) -> list[Node | None]:
+def jvp_nodes(outputs: Sequence[Node], tangents: dict[Node, Node]) -> list[Node | None]:
     """The tangents of the outputs; None is zero.
 
     Args:

@@ -134,7 +134,9 @@ def grad(
     return grad_f
 
 
-def _check_inputs(avals: Sequence[ShapedArray], holomorphic: bool, allow_int: bool) -> None:
+def _check_inputs(
+    avals: Sequence[ShapedArray], holomorphic: bool, allow_int: bool
+) -> None:
     for aval in avals:
         if holomorphic:
             if not dtypes.is_complex(aval.dtype):
@@ -167,7 +169,8 @@ def _check_scalar(outputs: Sequence[Node], name: str, holomorphic: bool) -> Node
     if not fits(head.dtype):
         wanted = "complex" if holomorphic else "real float"
         raise DerivativeError(
-            f"grad: {name} must return a {wanted} scalar, got {head.aval!r}", head.origin
+            f"grad: {name} must return a {wanted} scalar, got {head.aval!r}",
+            head.origin,
         )
     return head
 
@@ -180,7 +183,10 @@ def _float0(gradient: Value, aval: ShapedArray) -> Value:
 
 
 def jvp(
-    fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+    fun: Function,
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool = False,
 ) -> Any:
     """The value of `fun` and its directional derivative.
 
@@ -241,7 +247,9 @@ def _tuple_values(what: str, args: Sequence[Any]) -> tuple[list[Value], tree.Tre
     return leaves, treedef
 
 
-def _check_tangents(avals: Sequence[ShapedArray], tangents: Sequence[Value]) -> list[int]:
+def _check_tangents(
+    avals: Sequence[ShapedArray], tangents: Sequence[Value]
+) -> list[int]:
     """The positions that vary."""
     varying: list[int] = []
     for i, (aval, tangent) in enumerate(zip(avals, tangents, strict=True)):
@@ -335,9 +343,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     grads = gradient_nodes(heads, graph.inputs[: len(avals)], aligned)
     results, backward, residuals = _forward(graph, grads, cts, values)
     assert output.treedef is not None
-    pull = _Linear(
-        "vjp", backward, residuals, out_avals, output.treedef, treedef, True
-    )
+    pull = _Linear("vjp", backward, residuals, out_avals, output.treedef, treedef, True)
     answer = (output.build(results[: output.count]), _with_float0(pull, avals))
     return (*answer, output.build_aux(results[output.count :])) if has_aux else answer
 
@@ -370,7 +376,10 @@ def _trace_primals(
 
 
 def _forward(
-    graph: Graph, linear: Sequence[Node], unknown: Sequence[Node], values: Sequence[Value]
+    graph: Graph,
+    linear: Sequence[Node],
+    unknown: Sequence[Node],
+    values: Sequence[Value],
 ) -> tuple[list[Value], Graph, list[Value]]:
     """Runs what does not depend on the unknown variables.
 
@@ -409,9 +418,7 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     unknown = list(leaves.values())
     results, ahead, residuals = _forward(graph, out, unknown, values)
     assert output.treedef is not None
-    push = _Linear(
-        "linearize", ahead, residuals, avals, treedef, output.treedef, False
-    )
+    push = _Linear("linearize", ahead, residuals, avals, treedef, output.treedef, False)
     answer = (output.build(results[: output.count]), push)
     return (*answer, output.build_aux(results[output.count :])) if has_aux else answer
 
@@ -609,4 +616,3 @@ def _varies(value: Value) -> bool:
     return not isinstance(value, (Array, np.ndarray)) and dtypes.is_inexact(
         aval_of(value).dtype
     )
-

@@ -226,8 +226,8 @@ class Jitted:
             except TypeError:
                 raise StaticArgumentError(
                     f"jit: the static argument {name!r} of {name_of(self._fun)} must "
-                    f"be hashable, got {type(value).__name__}; pass a tuple instead of a "
-                    f"list, or do not make it static"
+                    f"be hashable, got {type(value).__name__}; pass a tuple instead of "
+                    f"a list, or do not make it static"
                 ) from None
         positions = {i for i, _ in fixed}
         rest = tuple(x for i, x in enumerate(args) if i not in positions)

@@ -15,7 +15,10 @@ from typing import Any
 
 PATH = Path(__file__).with_name("promotion.json")
 
-DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
+DTYPES = [
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
+]  # fmt: skip
 SCALARS = {"True": True, "1": 1, "1.0": 1.0, "1j": 1j}
 
 #: `xnp` is the numpy of the library, `np` is NumPy; each gives an array or an error.
@@ -84,9 +87,7 @@ def main() -> None:
         jax.config.update("jax_enable_x64", state)
         recorded[str(state)] = {
             "promotion": table(jnp),
-            "expressions": {
-                e: outcome(e, {"xnp": jnp, "np": np}) for e in EXPRESSIONS
-            },
+            "expressions": {e: outcome(e, {"xnp": jnp, "np": np}) for e in EXPRESSIONS},
         }
     PATH.write_text(json.dumps(recorded, indent=0) + "\n")
 

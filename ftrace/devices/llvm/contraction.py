@@ -23,6 +23,8 @@ from ftrace.trace.graph import Node, toposort
 
 #: Fewer rows than this in the longest of several row axes are put together.
 _FEW_ROWS = 64
+#: So few lines of the cache are not pushed out between one tile and the next.
+_FEW_STEPS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,12 +146,21 @@ def _operands(
 
 
 def _is_loose(node: Node, ranges: frozenset[Node], facts: Facts) -> bool:
-    """Can it be read where it stands, once per row of a tile?"""
+    """Can it be read where it stands, once per row of a tile?
+
+    It should be contiguous along one of the ranges, or every step takes a line of the
+    cache for a few elements.
+    """
     if facts.free[node].isdisjoint(ranges):
         return True
     if node.op is not load_p or len(node.src) > 2:
         return False
-    return all(a.op is range_p for a in facts.affine[index_of(node)].terms)
+    terms = facts.affine[index_of(node)].terms
+    if any(a.op is not range_p for a in terms):
+        return False
+    walked = [r for r in ranges if r in terms]
+    steps = prod(axis_of(r).size for r in walked)
+    return steps < _FEW_STEPS or any(abs(terms[r]) == 1 for r in walked)
 
 
 def is_plain(node: Node, column: Node, facts: Facts) -> bool:

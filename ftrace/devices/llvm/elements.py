@@ -116,6 +116,8 @@ class Elements(Ranges):
         if bounds is None or bounds[0] < phase or bounds[1] + last >= size:
             return None
         masked = self.mask(at) is not None
+        if masked and not v.existing:
+            return None
         terms, constant = self.terms(form.shifted(-phase), at)
         parts: list[str] = []
         for n in range(stride):
@@ -215,7 +217,10 @@ class Elements(Ranges):
         a, b = self.facts.affine[first.index], self.facts.affine[second.index]
         if b.constant != a.constant + 1 or a.terms != b.terms:
             return False
-        return self.vector is not None and self.stride(first.index) == 2
+        v = self.vector
+        if v is None or self.stride(first.index) != 2:
+            return False
+        return v.existing > 0 or all(mask is None for mask in v.masks)
 
     def store_pair(self, first: Store, second: Store, at: At) -> None:
         """One copy of two stores that `may_pair`: their values in turn."""

@@ -14,7 +14,7 @@ from ftrace import dtypes
 from ftrace.devices.llvm.ranges import At, Opened
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling, cut
-from ftrace.devices.llvm.types import Type, first_lanes
+from ftrace.devices.llvm.types import Type, first_lanes, index_type
 from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import Kernel, Store, axis_of, reduce_p
@@ -119,12 +119,22 @@ class Nest:
         masks: list[str | None] = [None] * tiles.copies
         if tiles.tail:
             masks[-1] = first_lanes(steps.lanes, tiles.tail)
+        if tiles.end:
+            masks = [self._lanes_before(tiles.end, base, steps.lanes)]
         opened = Opened(
             node, base, self.writer.level, tiles.copies, max(steps.lanes, 1),
             lanes=steps.lanes, masks=masks, existing=tiles.tail,
         )  # fmt: skip
         self.values.open(opened)
         return opened
+
+    def _lanes_before(self, end: int, base: str, lanes: int) -> str:
+        """The lanes of a vector at `base` that are before `end`."""
+        writer, t = self.writer, index_type(lanes, True)
+        rest = writer.pure(f"sub i64 {end}, {base}", base)
+        rest = lowest(writer, rest, lanes)
+        count = self.values.index_lanes(rest, 0, t)
+        return self.values.ops.binary("icmp ugt", t, count, t.lanewise(range(lanes)))
 
     def axis(self, loop: Loop) -> None:
         """An axis, or the part of it that was asked for."""

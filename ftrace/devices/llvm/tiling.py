@@ -30,11 +30,13 @@ class Steps:
       lanes: of the vector; 0 for one number at a time.
       copies: how often it is unrolled.
       even: numbers are cut in tiles as equal as can be, not in whole ones and a rest.
+      masked: every vector is masked, so that the last one needs no code of its own.
     """
 
     lanes: int = 0
     copies: int = 1
     even: bool = True
+    masked: bool = False
 
     @property
     def width(self) -> int:
@@ -52,6 +54,7 @@ class Tiles:
       copies: vectors (or numbers) in each.
       width: from one to the next.
       tail: lanes of the last vector that exist; 0 is all.
+      end: where the range ends, if the vectors are masked to end there.
     """
 
     start: int
@@ -59,12 +62,15 @@ class Tiles:
     copies: int
     width: int
     tail: int = 0
+    end: int = 0
 
 
 def cut(size: int, steps: Steps) -> list[Tiles]:
     """A range in tiles: many whole ones, and what is left."""
     if not steps.lanes and steps.even:
         return _cut_evenly(size, steps.copies)
+    if steps.masked and size % steps.width:
+        return [Tiles(0, -(-size // steps.width), 1, steps.width, 0, size)]
     whole = size // steps.width
     parts: list[Tiles] = []
     if whole:
@@ -131,6 +137,8 @@ _ACROSS = 8.0
 #: Operations worth a unit of the parallel domain, and units beyond which more are idle.
 _UNIT = 16_000
 _UNITS = 256
+#: Operations in a body that is not worth compiling twice, for its last vector.
+_LONG_BODY = 64
 #: The work in a call is so many times what each call has to repeat.
 _REPEATED = 16
 
@@ -326,7 +334,8 @@ class Chooser:
         weight = count_values(loop.body)
         copies = 4 if weight <= 6 else 2 if weight <= 16 else 1
         whole = max(axis_of(loop.axis).size // vector[1], 1)
-        tiling.steps[loop.axis] = Steps(vector[1], min(copies, whole))
+        masked = self.target.masked and weight > _LONG_BODY
+        tiling.steps[loop.axis] = Steps(vector[1], min(copies, whole), masked=masked)
 
     def _unroll_tile(self, vector: Vector, tiling: Tiling) -> None:
         """Reduces inside a vector axis: accumulators for several rows and vectors."""

@@ -191,7 +191,7 @@ def mul_add(a: Operand, b: Operand, c: Operand) -> Term:
 def _fma(a: Operand, b: Operand, c: Operand, arg: str | None) -> Term:
     like = next(x for x in (a, b, c) if isinstance(x, Term))
     src = (_term(a, like).node, _term(b, like).node, _term(c, like).node)
-    return Term(make_node(fma_p, like.node.aval, src, arg))  # type: ignore[arg-type]
+    return Term(make_node(fma_p, like.node.aval, src, arg))
 
 
 def polynomial(x: Term, coefficients: Sequence[float]) -> Term:
@@ -235,4 +235,4 @@ def bitcast(x: Term, dtype: np.dtype[Any]) -> Term:
 
 def ldexp(x: Term, n: Term) -> Term:
     """x·2ⁿ rounded once, for an integral float |n| ≤ 2·bias."""
-    return Term(make_node(ldexp_p, x.node.aval, (x.node, n.node)))  # type: ignore[arg-type]
+    return Term(make_node(ldexp_p, x.node.aval, (x.node, n.node)))

@@ -140,4 +140,3 @@ def reduce(primitive: Op, x: Node, axes: tuple[int, ...]) -> Node:
 
 def identity_like(primitive: Op, node: Node) -> Node:
     return const(identity(primitive, node.dtype), node.dtype, node.shape)
-
