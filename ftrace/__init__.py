@@ -19,17 +19,15 @@ from ftrace.settings import Config, config
 from ftrace.storage import load, save
 from ftrace.transforms.derivatives import (
     grad,
-    hessian,
-    jacfwd,
-    jacrev,
     jvp,
     linear_transpose,
     linearize,
     value_and_grad,
     vjp,
 )
-from ftrace.transforms.derivatives import jacrev as jacobian
 from ftrace.transforms.execute import clear_caches
+from ftrace.transforms.jacobian import hessian, jacfwd, jacrev
+from ftrace.transforms.jacobian import jacrev as jacobian
 from ftrace.transforms.jit import (
     ShapeDtypeStruct,
     eval_shape,

@@ -7,6 +7,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy.axes import as_value, full, static_int
+from ftrace.trace.operations import bind
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.record import Primitive
@@ -16,7 +17,7 @@ from ftrace.trace.primitives.reduction import (
     reduce_min_p,
     reduce_prod_p,
 )
-from ftrace.trace.tracer import Value, bind
+from ftrace.trace.tracer import Value
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 

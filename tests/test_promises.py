@@ -33,7 +33,8 @@ RECORDED = json.loads(promotion.PATH.read_text())
 SUBMODULES = [
     "numpy", "numpy.linalg", "numpy.fft", "lax", "random", "nn", "nn.initializers",
     "tree", "tree_util", "flatten_util", "ops", "test_util", "scipy", "scipy.special",
-    "scipy.stats", "scipy.stats.norm", "scipy.signal", "optim", "errors",
+    "scipy.stats", "scipy.stats.norm", "scipy.signal", "optim", "errors", "lax.linalg",
+    "scipy.linalg", "scipy.ndimage", "scipy.optimize", "debug",
 ]  # fmt: skip
 
 

@@ -27,11 +27,12 @@ from ftrace.numpy.axes import (
     static_int,
 )
 from ftrace.trace import tree
+from ftrace.trace.operations import bind
+from ftrace.trace.operations import elementwise as apply_elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.record import Primitive
-from ftrace.trace.tracer import Value, aval_of, bind
-from ftrace.trace.tracer import elementwise as apply_elementwise
+from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh",

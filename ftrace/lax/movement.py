@@ -22,8 +22,8 @@ from ftrace.numpy.axes import (
     static_int,
 )
 from ftrace.numpy.joining import concatenate as joined
+from ftrace.trace.operations import broadcast_shapes as common_shape
 from ftrace.trace.tracer import Value, aval_of
-from ftrace.trace.tracer import broadcast_shapes as common_shape
 
 __all__ = [
     "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank",

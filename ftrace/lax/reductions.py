@@ -26,10 +26,11 @@ from ftrace.numpy.cumulative import scan_logsumexp, scan_with
 from ftrace.numpy.positions import first_position
 from ftrace.numpy.reductions import reduced
 from ftrace.trace import tree
+from ftrace.trace.operations import elementwise, run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
-from ftrace.trace.tracer import Value, aval_of, elementwise, run_fused
+from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
     "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum",

@@ -25,9 +25,10 @@ from ftrace.numpy.axes import (
     iota,
     static_int,
 )
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.tracer import Value, aval_of, bind, current_scope, elementwise
+from ftrace.trace.tracer import Value, aval_of, current_scope
 
 __all__ = [
     "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim",

@@ -13,8 +13,9 @@ from ftrace.lax.monoids import Monoid, recognise
 from ftrace.lax.reductions import is_identity
 from ftrace.numpy.axes import as_value, check_shape, drop_axes, static_int
 from ftrace.numpy.windows import Window, slide_all
+from ftrace.trace.operations import bind, elementwise, run_fused
 from ftrace.trace.primitives.reduction import identity
-from ftrace.trace.tracer import Value, aval_of, bind, elementwise, run_fused
+from ftrace.trace.tracer import Value, aval_of
 
 __all__ = ["padtype_to_pads", "reduce_window"]
 

@@ -11,8 +11,9 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ShapeError
 from ftrace.numpy.axes import as_value, canonical_axis, cast, shrink_axis
+from ftrace.trace.operations import bind, elementwise, run_fused
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.tracer import Value, bind, elementwise, run_fused
+from ftrace.trace.tracer import Value
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish",

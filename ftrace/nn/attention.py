@@ -20,8 +20,9 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.contraction import contract
 from ftrace.numpy.softmax import log_sum_exp, softmax
+from ftrace.trace.operations import bind, elementwise, run_fused
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.tracer import Value, bind, elementwise, run_fused
+from ftrace.trace.tracer import Value
 
 __all__ = ["dot_product_attention"]
 

@@ -21,9 +21,10 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.reductions import check_where, reduced
 from ftrace.numpy.softmax import log_softmax, logsumexp, softmax
+from ftrace.trace.operations import bind
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.tracer import Value, bind
+from ftrace.trace.tracer import Value
 
 __all__ = [
     "log_softmax", "logmeanexp", "logsumexp", "one_hot", "softmax", "standardize",

@@ -36,14 +36,9 @@ from ftrace.numpy.elementwise import (
     subtract,
     truncate_values,
 )
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.tracer import (
-    Tracer,
-    Value,
-    asarray,
-    bind,
-    elementwise,
-)
+from ftrace.trace.tracer import Tracer, Value, asarray
 
 __all__ = [
     "around", "ceil", "divmod", "fix", "float_power", "floor", "floor_divide",

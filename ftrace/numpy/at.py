@@ -30,9 +30,10 @@ from ftrace.numpy.indexing import (
     sliced,
 )
 from ftrace.numpy.selection import maximum, minimum
+from ftrace.trace.operations import bind
 from ftrace.trace.primitives.elementwise import convert
 from ftrace.trace.primitives.indexing import scatter_p
-from ftrace.trace.tracer import Tracer, Value, asarray, bind, unbound_variable
+from ftrace.trace.tracer import Tracer, Value, asarray, unbound_variable
 
 __all__ = ["at"]
 

@@ -18,6 +18,7 @@ from ftrace.array import Array
 from ftrace.errors import ArgumentError, AxisError, ConcretizationTypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import constant_bits
+from ftrace.trace.operations import bind, broadcast_shapes
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p, convert, select
 from ftrace.trace.primitives.movement import (
@@ -34,8 +35,6 @@ from ftrace.trace.tracer import (
     Value,
     asarray,
     aval_of,
-    bind,
-    broadcast_shapes,
     check_fits,
     current_scope,
     no_memory,

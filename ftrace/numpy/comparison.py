@@ -22,7 +22,8 @@ from ftrace.numpy.elementwise import (
     subtract,
 )
 from ftrace.numpy.reductions import all as every
-from ftrace.trace.tracer import Value, aval_of, broadcast_shapes
+from ftrace.trace.operations import broadcast_shapes
+from ftrace.trace.tracer import Value, aval_of
 
 __all__ = ["allclose", "array_equal", "array_equiv", "isclose"]
 

@@ -26,8 +26,9 @@ from ftrace.numpy.axes import full as filled
 from ftrace.numpy.joining import stack
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
+from ftrace.trace.operations import bind
 from ftrace.trace.primitives.elementwise import bitcast, convert
-from ftrace.trace.tracer import Tracer, Value, aval_of, bind, check_fits, is_value
+from ftrace.trace.tracer import Tracer, Value, aval_of, check_fits, is_value
 
 __all__ = [
     "array", "asarray", "astype", "copy", "empty", "empty_like", "from_dlpack",

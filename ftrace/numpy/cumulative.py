@@ -33,11 +33,12 @@ from ftrace.numpy.nanreductions import without_nan
 from ftrace.numpy.reductions import chosen_dtype, summed_dtype, widened
 from ftrace.numpy.softmax import log_sum_exp
 from ftrace.numpy.windows import Window, slide_all
+from ftrace.trace.operations import bind, elementwise, run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_prod_p
-from ftrace.trace.tracer import Value, bind, elementwise, run_fused
+from ftrace.trace.tracer import Value
 
 __all__ = [
     "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod",

@@ -19,8 +19,8 @@ from ftrace.numpy.axes import as_value, no_out, permute, shape_of
 from ftrace.numpy.contraction import contract, finished, promoted
 from ftrace.numpy.linear import diagonal_of
 from ftrace.numpy.reductions import reduced
+from ftrace.trace.operations import run_fused
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.tracer import run_fused
 
 __all__ = ["einsum", "einsum_path"]
 

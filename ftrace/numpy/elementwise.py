@@ -12,9 +12,10 @@ from ftrace import dtypes
 from ftrace.array import ArrayLike
 from ftrace.errors import DtypeError
 from ftrace.numpy.axes import as_value, cast, full, no_out
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.record import Primitive
-from ftrace.trace.tracer import Value, aval_of, bind, elementwise
+from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh",

@@ -33,8 +33,9 @@ from ftrace.numpy.elementwise import (
     subtract,
 )
 from ftrace.numpy.selection import maximum, minimum
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.tracer import Value, bind, elementwise
+from ftrace.trace.tracer import Value
 
 __all__ = [
     "frexp", "hypot", "i0", "ldexp", "logaddexp", "logaddexp2", "nextafter", "sinc",

@@ -19,7 +19,8 @@ from ftrace.numpy.axes import (
 from ftrace.numpy.types import is_sequence
 from ftrace.trace import tree
 from ftrace.trace.avals import Shape
-from ftrace.trace.tracer import Value, broadcast_shapes
+from ftrace.trace.operations import broadcast_shapes
+from ftrace.trace.tracer import Value
 
 __all__ = ["apply_along_axis", "apply_over_axes", "vectorize"]
 

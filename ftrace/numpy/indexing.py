@@ -29,15 +29,9 @@ from ftrace.numpy.creation import array
 from ftrace.numpy.elementwise import bitwise_and
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
+from ftrace.trace.operations import bind, broadcast_shapes
 from ftrace.trace.primitives.indexing import gather_p
-from ftrace.trace.tracer import (
-    Tracer,
-    Value,
-    bind,
-    broadcast_shapes,
-    concrete,
-    unbound_variable,
-)
+from ftrace.trace.tracer import Tracer, Value, concrete, unbound_variable
 
 __all__ = ["getitem"]
 

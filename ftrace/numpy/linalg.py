@@ -29,9 +29,10 @@ from ftrace.numpy.reductions import max as greatest
 from ftrace.numpy.reductions import min as least
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.statistics import squared_magnitude
+from ftrace.trace.operations import bind, elementwise, run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.tracer import Value, aval_of, bind, elementwise, run_fused
+from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
     "cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose",

@@ -31,9 +31,10 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.contraction import contract, dot_axes, finished, promoted
 from ftrace.numpy.reductions import chosen_dtype, reduced, summed_dtype
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.tracer import Value, bind, elementwise
+from ftrace.trace.tracer import Value
 
 __all__ = [
     "cross", "dot", "inner", "kron", "matmul", "matrix_transpose",

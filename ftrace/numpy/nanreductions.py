@@ -22,9 +22,10 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.reductions import check_where, reduced
 from ftrace.numpy.statistics import mean, variance
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.reduction import reduce_min_p
-from ftrace.trace.tracer import Value, bind, elementwise
+from ftrace.trace.tracer import Value
 
 __all__ = [
     "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar",

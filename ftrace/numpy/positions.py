@@ -20,10 +20,11 @@ from ftrace.numpy.axes import (
     reshape,
 )
 from ftrace.numpy.reductions import reduced
+from ftrace.trace.operations import bind, run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
-from ftrace.trace.tracer import Value, bind, run_fused
+from ftrace.trace.tracer import Value
 
 __all__ = ["argmax", "argmin", "nanargmax", "nanargmin"]
 

@@ -39,8 +39,9 @@ from ftrace.numpy.elementwise import (
 )
 from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.joining import concatenate, stack
+from ftrace.trace.operations import broadcast_shapes
 from ftrace.trace.primitives.elementwise import convert, real_dtype
-from ftrace.trace.tracer import Value, aval_of, broadcast_shapes, is_value
+from ftrace.trace.tracer import Value, aval_of, is_value
 
 __all__ = [
     "arange", "c_", "fromfunction", "geomspace", "indices", "linspace", "logspace",

@@ -23,6 +23,7 @@ from ftrace.numpy.axes import (
     full,
     no_out,
 )
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.record import Primitive
@@ -32,7 +33,7 @@ from ftrace.trace.primitives.reduction import (
     reduce_min_p,
     reduce_prod_p,
 )
-from ftrace.trace.tracer import Value, bind, elementwise
+from ftrace.trace.tracer import Value
 
 __all__ = [
     "all", "amax", "amin", "any", "count_nonzero", "max", "min", "prod", "ptp", "sum",

@@ -35,16 +35,10 @@ from ftrace.numpy.elementwise import (
 )
 from ftrace.numpy.joining import stack
 from ftrace.numpy.types import is_sequence
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.tracer import (
-    Tracer,
-    Value,
-    bind,
-    concrete,
-    elementwise,
-    unbound_variable,
-)
+from ftrace.trace.tracer import Tracer, Value, concrete, unbound_variable
 
 __all__ = ["argwhere", "digitize", "flatnonzero", "nonzero", "searchsorted"]
 

@@ -25,8 +25,9 @@ from ftrace.numpy.elementwise import (
 )
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.types import finfo, is_sequence
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.tracer import Value, aval_of, bind, elementwise
+from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
     "clip", "copysign", "fmax", "fmin", "heaviside", "maximum", "minimum",

@@ -22,8 +22,8 @@ from ftrace.numpy.axes import broadcast_to as broadcast_value
 from ftrace.numpy.axes import flip as flip_axes
 from ftrace.numpy.axes import reshape as reshape_value
 from ftrace.trace.avals import Shape
+from ftrace.trace.operations import broadcast_shapes as common_shape
 from ftrace.trace.tracer import Value
-from ftrace.trace.tracer import broadcast_shapes as common_shape
 
 __all__ = [
     "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays",

@@ -24,10 +24,11 @@ from ftrace.numpy.axes import (
     full,
 )
 from ftrace.numpy.reductions import check_where, reduced
+from ftrace.trace.operations import bind, elementwise, run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.reduction import reduce_max_p
-from ftrace.trace.tracer import Value, aval_of, bind, elementwise, run_fused
+from ftrace.trace.tracer import Value, aval_of
 
 
 def _inexact(x: Value) -> Any:

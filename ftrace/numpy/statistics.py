@@ -36,9 +36,10 @@ from ftrace.numpy.reductions import (
     reduced,
     widened,
 )
+from ftrace.trace.operations import bind, elementwise, run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.tracer import Value, aval_of, bind, elementwise, run_fused
+from ftrace.trace.tracer import Value, aval_of
 
 __all__ = ["average", "corrcoef", "cov", "mean", "std", "var"]
 

@@ -22,8 +22,8 @@ from ftrace.numpy.axes import (
     shrink,
     stride,
 )
+from ftrace.trace.operations import bind
 from ftrace.trace.primitives.movement import Shear, shear_p
-from ftrace.trace.tracer import bind
 
 
 class Window(NamedTuple):

@@ -19,16 +19,14 @@ from ftrace.array import Array
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Graph, Node
+from ftrace.trace.operations import broadcast_shapes, hooks, run_fused
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.tracer import (
     asarray,
     aval_of,
-    broadcast_shapes,
     check_fits,
     current_scope,
-    hooks,
-    run_fused,
     scope_of,
     trace,
 )

@@ -7,8 +7,9 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace.numpy.axes import choose
 from ftrace.numpy.floats import scaled_i0
+from ftrace.trace.operations import elementwise, run_fused
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.tracer import Value, elementwise, run_fused
+from ftrace.trace.tracer import Value
 
 __all__ = ["i0", "i0e", "i1", "i1e"]
 

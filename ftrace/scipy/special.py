@@ -19,8 +19,9 @@ from ftrace.numpy.softmax import log_softmax as _log_softmax
 from ftrace.numpy.softmax import logsumexp
 from ftrace.numpy.softmax import softmax as _softmax
 from ftrace.scipy.bessel import i0, i0e, i1, i1e
+from ftrace.trace.operations import bind, elementwise, run_fused
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.tracer import Value, aval_of, bind, elementwise, run_fused
+from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
     "beta", "betaln", "boxcox", "boxcox1p", "digamma", "entr", "erf", "erfc", "erfinv",

@@ -18,19 +18,17 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ftrace import dtypes, settings
+from ftrace import dtypes
 from ftrace.array import Array, ArrayLike, surface
 from ftrace.errors import (
     ArgumentError,
     ConcretizationTypeError,
     DtypeOverflowError,
     OutOfMemoryError,
-    ShapeError,
     TracerArrayConversionError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
@@ -38,11 +36,10 @@ from ftrace.errors import (
 )
 from ftrace.origin import Origin, user_origin
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.evaluate import Plan, evaluate, settle
+from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Graph, Node, substitute, toposort
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import cast, convert
-from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.source import (
     const,
     is_variable,
@@ -460,220 +457,6 @@ def scope_of(values: Sequence[Value]) -> Scope | None:
     return found
 
 
-# Operations on values.
-
-
-class _Hooks:
-    """Set once by `transforms.jit`: runs a graph on the device of its arguments."""
-
-    run_graph: Callable[[Graph, Sequence[Array]], list[Array]] | None = None
-
-
-hooks = _Hooks()
-
-
-def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
-    """Applies a primitive to values: records it if one is traced, else does it.
-
-    The operands already have the shapes and dtypes that the primitive requires.
-    """
-    for x in operands:
-        if type(x) is not Array or not (x._buffer is None or x._buffer.device.host):
-            break
-    else:
-        return _bind_now(op, operands, arg)
-    scope = scope_of(operands)
-    if scope is not None:
-        return Tracer(op(*[scope.lift(x) for x in operands], arg=arg), scope)
-    arrays = [asarray(x) for x in operands]
-    aval = op.infer(arg, *[aval_of(x) for x in arrays])
-    if any(not x.memory.host for x in arrays):
-        return run_fused(lambda *xs: bind(op, *xs, arg=arg), arrays)
-    with np.errstate(all="ignore"):
-        try:
-            result = op.numpy(aval, arg, *[x.numpy() for x in arrays])
-        except MemoryError:
-            raise no_memory(op.name, aval) from None
-    return Array.of(settle(result, aval.dtype), aval.weak_type)
-
-
-@lru_cache(maxsize=4096)
-def _infer(op: Primitive, arg: Any, types: tuple[Any, ...]) -> ShapedArray:
-    """The type of a result, for (shape, dtype, weak_type) of each operand."""
-    return op.infer(arg, *[ShapedArray.of(*t) for t in types])
-
-
-def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
-    """`bind` of arrays of the host: NumPy does it, in a few µs."""
-    types = tuple([(x._shape, x._dtype, x.weak_type) for x in operands])
-    aval = _infer(op, arg, types)
-    values = [x._host if x._host is not None else x.numpy() for x in operands]
-    try:
-        if op.family == "movement":
-            result = op.numpy(aval, arg, *values)
-        else:
-            with np.errstate(all="ignore"):
-                result = op.numpy(aval, arg, *values)
-    except MemoryError:
-        raise no_memory(op.name, aval) from None
-    if type(result) is not np.ndarray or result.dtype != aval.dtype:
-        result = settle(result, aval.dtype)
-    return Array(aval.shape, aval.dtype, aval.weak_type, None, result)
-
-
-def elementwise(
-    op: Primitive,
-    *operands: Value,
-    dtype: np.dtype[Any] | None = None,
-    inexact: bool = False,
-) -> Any:
-    """An elementwise primitive after promotion and broadcasting, as NumPy does it.
-
-    Args:
-      op: the primitive.
-      operands: values of any shapes that broadcast together.
-      dtype: compute in this dtype instead of the promoted one.
-      inexact: integers and bools are promoted to the default float.
-
-    Raises:
-      ShapeError: the shapes do not broadcast.
-      DtypeError: the primitive is not defined for the promoted dtype.
-    """
-    # The common case first: arrays of the host and Python floats, a few µs in all.
-    types: list[Any] = []
-    concrete_array = False
-    for x in operands:
-        cls = x.__class__
-        if cls is Array and (x._buffer is None or x._buffer.device.host):
-            types.append((x._dtype, x.weak_type))
-            concrete_array = True
-        elif cls is float or (cls is int and -(2**31) <= x < 2**31):
-            types.append(cls)
-        elif isinstance(x, _NUMPY):
-            types.append((dtypes.canonicalize(x.dtype), False))
-        else:
-            break
-    else:
-        if concrete_array:
-            return _elementwise_now(op, operands, types, dtype, inexact)
-    scope = scope_of(operands)
-    if scope is None and not any(hasattr(x, "dtype") for x in operands):
-        scope = current_scope()  # numbers alone: a constant of the function
-    avals = [aval_of(x) for x in operands]
-    pairs = tuple((a.dtype, a.weak_type) for a in avals)
-    dtype, weak = _compute_type(pairs, dtype, inexact)
-    shape = broadcast_shapes(op.name, [a.shape for a in avals])
-    if scope is not None:
-        nodes = [scope.lift_to(x, dtype, shape, weak) for x in operands]
-        return Tracer(op(*nodes), scope)
-    if any(isinstance(x, Array) and not x.memory.host for x in operands):
-        return run_fused(
-            lambda *xs: elementwise(op, *xs, dtype=dtype, inexact=inexact), operands
-        )
-    for x in operands:
-        if type(x) is int:
-            check_fits(x, dtype)
-    full = ShapedArray.of(shape, dtype, weak)
-    aval = op.infer(None, *[full] * len(operands))
-    with np.errstate(all="ignore"):
-        try:
-            arrays = [convert(np.asarray(x), dtype) for x in operands]
-            result = op.numpy(aval, None, *arrays)
-        except MemoryError:
-            raise no_memory(op.name, aval) from None
-    return Array.of(settle(result, aval.dtype), aval.weak_type)
-
-
-def _compute_type(
-    pairs: tuple[tuple[np.dtype[Any], bool], ...],
-    dtype: np.dtype[Any] | None,
-    inexact: bool,
-) -> tuple[np.dtype[Any], bool]:
-    """In which (dtype, weak_type) an elementwise primitive computes."""
-    if dtype is not None:
-        return dtype, False
-    dtype, weak = dtypes.promote(*pairs)
-    return (dtypes.to_inexact(dtype), weak) if inexact else (dtype, weak)
-
-
-@lru_cache(maxsize=4096)
-def _plan(
-    op: Primitive,
-    types: tuple[Any, ...],
-    dtype: np.dtype[Any] | None,
-    inexact: bool,
-    x64: bool | None,  # part of the key: promotion depends on it
-) -> tuple[np.dtype[Any], ShapedArray, bool]:
-    """The dtype to compute in, the type of an element of the result, is it integer?"""
-    scalars = {float: dtypes.default_dtype("f"), int: dtypes.default_dtype("i")}
-    pairs = tuple((scalars[t], True) if t in scalars else t for t in types)
-    compute, weak = _compute_type(pairs, dtype, inexact)
-    operand = ShapedArray.of((), compute, weak)
-    result = op.infer(None, *[operand] * len(types))
-    return compute, result, dtypes.is_integer(compute)
-
-
-def _elementwise_now(
-    op: Primitive,
-    operands: Sequence[Value],
-    types: Sequence[Any],
-    dtype: np.dtype[Any] | None,
-    inexact: bool,
-) -> Array:
-    """`elementwise` of arrays of the host and numbers; NumPy broadcasts them."""
-    x64 = settings.current().enable_x64
-    compute, aval, integer = _plan(op, tuple(types), dtype, inexact, x64)
-    arrays: list[Any] = []
-    with np.errstate(all="ignore"):
-        for x in operands:
-            if type(x) is float or type(x) is int:
-                if integer:
-                    check_fits(x, compute)
-                arrays.append(compute.type(x))
-                continue
-            array = x
-            if type(x) is Array:
-                array = x._host if x._host is not None else x.numpy()
-            same = array.dtype == compute
-            arrays.append(array if same else convert(array, compute))
-        try:
-            result = op.numpy(aval, None, *arrays)
-        except ValueError:
-            broadcast_shapes(op.name, [array.shape for array in arrays])
-            raise
-        except MemoryError:
-            shape = broadcast_shapes(op.name, [array.shape for array in arrays])
-            raise no_memory(op.name, aval.with_shape(shape)) from None
-    if type(result) is not np.ndarray or result.dtype != aval.dtype:
-        result = settle(result, aval.dtype)
-    return Array(result.shape, aval.dtype, aval.weak_type, None, result)
-
-
-def broadcast_shapes(name: str, shapes: Sequence[Shape]) -> Shape:
-    """The shape to which all of them broadcast, by NumPy's rules.
-
-    Raises:
-      ShapeError: two sizes of an axis differ and neither is 1.
-    """
-    first = shapes[0]
-    if all(shape == first for shape in shapes):
-        return first
-    ndim = max(map(len, shapes))
-    padded = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
-    result: list[int] = []
-    for sizes in zip(*padded, strict=True):
-        distinct = {n for n in sizes if n != 1}
-        if len(distinct) > 1:
-            listed = " and ".join(map(str, shapes))
-            raise ShapeError(
-                f"{name}: shapes {listed} do not broadcast: sizes "
-                f"{' and '.join(map(str, sorted(distinct)))} meet in one axis; "
-                "reshape or transpose one of them"
-            )
-        result.append(distinct.pop() if distinct else 1)
-    return tuple(result)
-
-
 def trace(
     transform: str,
     function: Callable[..., Sequence[Value]],
@@ -731,48 +514,3 @@ def match_aval(node: Node, aval: ShapedArray) -> Node:
     if node.aval is aval:
         return node
     return cast(node, aval.dtype, aval.weak_type)
-
-
-def run_fused(
-    function: Callable[..., Any], operands: Sequence[Value], **static: Any
-) -> Any:
-    """`function(*operands, **static)` as one graph: recorded, or run at once.
-
-    For compositions whose intermediate values must not be made one by one, such as
-    matrix products. `function` takes and returns arrays only; the graphs of functions
-    of a module are kept, by the types of the operands and the static arguments.
-    """
-    if scope_of(operands) is not None:
-        return function(*operands, **static)
-    arrays = [asarray(x) for x in operands]
-    avals = tuple([aval_of(x) for x in arrays])
-    key = (function, avals, tuple(static.items()), settings.current().enable_x64)
-    fused = _fused.get(key)
-    if fused is None:
-        fused = _fuse(function, avals, static)
-        if function.__closure__ is None and "<" not in function.__qualname__:
-            if len(_fused) >= _FUSED_LIMIT:
-                _fused.clear()
-            _fused[key] = fused
-    graph, plan, captured = fused
-    if hooks.run_graph is not None and any(not x.memory.host for x in arrays):
-        return hooks.run_graph(graph, arrays)[0]
-    try:
-        (result,) = plan([*[x.numpy() for x in arrays], *captured])
-    except MemoryError:
-        name = getattr(function, "__name__", "the operation").lstrip("_")
-        raise no_memory(name, graph.outputs[0].aval) from None
-    return Array.of(result, graph.outputs[0].aval.weak_type)
-
-
-#: Graphs of eager compositions, with their plans and the arrays they captured.
-_fused: dict[Any, tuple[Graph, Plan, list[Any]]] = {}
-_FUSED_LIMIT = 2048
-
-
-def _fuse(
-    function: Callable[..., Any], avals: Sequence[ShapedArray], static: dict[str, Any]
-) -> tuple[Graph, Plan, list[Any]]:
-    graph = trace("eager", lambda *xs: [function(*xs, **static)], avals)
-    captured = [np.asarray(value) for value in graph.captured]
-    return graph, Plan(graph.outputs, graph.inputs), captured

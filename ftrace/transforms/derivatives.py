@@ -24,10 +24,11 @@ from ftrace.errors import (
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph, Node, substitute
+from ftrace.trace.operations import bind
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.elementwise import stop_gradient as stop_gradient_p
 from ftrace.trace.primitives.source import const_like, variable
-from ftrace.trace.tracer import Value, aval_of, bind, owned, trace
+from ftrace.trace.tracer import Value, aval_of, owned, trace
 from ftrace.transforms.arguments import (
     Output,
     check_callable,
@@ -44,7 +45,6 @@ from ftrace.transforms.autodiff import (
     transpose_nodes,
 )
 from ftrace.transforms.execute import apply_graph
-from ftrace.transforms.vmap import vmap
 
 Function = Callable[..., Any]
 
@@ -81,7 +81,7 @@ def value_and_grad(
         chosen = tuple(args[i] for i in positions)
         values, treedef = flatten_values(chosen, "grad: the argument ")
         avals = [aval_of(x) for x in values]
-        _check_inputs(avals, holomorphic, allow_int)
+        check_inputs(avals, holomorphic, allow_int)
 
         def call(*tracers: Value) -> Any:
             full = list(args)
@@ -134,7 +134,7 @@ def grad(
     return grad_f
 
 
-def _check_inputs(
+def check_inputs(
     avals: Sequence[ShapedArray], holomorphic: bool, allow_int: bool
 ) -> None:
     for aval in avals:
@@ -467,144 +467,6 @@ def type_of(value: Any) -> ShapedArray:
         weak = bool(getattr(value, "weak_type", False))
         return ShapedArray.of(tuple(value.shape), dtypes.as_dtype(value.dtype), weak)
     return aval_of(value)
-
-
-# Jacobians.
-
-
-def jacfwd(
-    fun: Function,
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Function:
-    """The Jacobian of `fun`, column by column in forward mode.
-
-    Returns:
-      f(*args) -> a tree like the output whose leaves are trees like the argument, of
-      shape output.shape + argument.shape; and aux with `has_aux`.
-    """
-    check_callable(fun, "jacfwd")
-
-    @wraps(fun)
-    def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
-        values, treedef, call = _of_arguments(fun, argnums, args, kwargs, "jacfwd")
-        _check_inputs([aval_of(x) for x in values], holomorphic, False)
-        sizes = [aval_of(x).size for x in values]
-        _, push, *aux = linearize(call, *values, has_aux=has_aux)
-        basis = _basis(values)
-        columns = vmap(push, out_axes=-1)(*basis)
-        outs, out_def = tree.flatten(columns)
-        shapes = [aval_of(x).shape for x in values]
-        rows: list[Any] = []
-        for out in outs:
-            parts = _split_last(out, sizes, shapes)
-            rows.append(_as_argument(treedef, parts, argnums))
-        answer = tree.unflatten(out_def, rows)
-        return (answer, *aux) if has_aux else answer
-
-    return jacfwd_f
-
-
-def jacrev(
-    fun: Function,
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-) -> Function:
-    """The Jacobian of `fun`, row by row in reverse mode; see `jacfwd`."""
-    check_callable(fun, "jacrev")
-
-    @wraps(fun)
-    def jacrev_f(*args: Any, **kwargs: Any) -> Any:
-        values, treedef, call = _of_arguments(fun, argnums, args, kwargs, "jacrev")
-        _check_inputs([aval_of(x) for x in values], holomorphic, allow_int)
-        output, pull, *aux = vjp(call, *values, has_aux=has_aux)
-        outs, out_def = tree.flatten(output)
-        basis = _basis(outs)
-        cotangents = tree.unflatten(out_def, basis)
-        grads = vmap(pull)(cotangents)
-        shapes = [aval_of(x).shape for x in outs]
-        sizes = [aval_of(x).size for x in outs]
-        per_argument = [_split_first(g, sizes, shapes) for g in grads]
-        rows = [
-            _as_argument(treedef, [parts[i] for parts in per_argument], argnums)
-            for i in range(len(outs))
-        ]
-        answer = tree.unflatten(out_def, rows)
-        return (answer, *aux) if has_aux else answer
-
-    return jacrev_f
-
-
-def hessian(
-    fun: Function,
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Function:
-    """The matrix of second derivatives: jacfwd of jacrev."""
-    return jacfwd(
-        jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic
-    )
-
-
-def _of_arguments(
-    fun: Function, argnums: Any, args: Sequence[Any], kwargs: Any, transform: str
-) -> tuple[list[Value], tree.TreeDef, Function]:
-    """The chosen arguments as flat values, and `fun` as a function of these."""
-    positions = normalize_argnums(argnums, args, transform)
-    chosen = tuple(args[i] for i in positions)
-    values, treedef = flatten_values(chosen, f"{transform}: the argument ")
-
-    def call(*flat: Value) -> Any:
-        full = list(args)
-        for i, part in zip(positions, tree.unflatten(treedef, flat), strict=True):
-            full[i] = part
-        return fun(*full, **kwargs)
-
-    call.__name__ = name_of(fun)
-    return values, treedef, call
-
-
-def _as_argument(treedef: tree.TreeDef, parts: Sequence[Value], argnums: Any) -> Any:
-    answer = tree.unflatten(treedef, parts)
-    return answer if isinstance(argnums, (tuple, list)) else answer[0]
-
-
-def _basis(values: Sequence[Value]) -> list[Array]:
-    """For each value its part of the standard basis of all of them together."""
-    avals = [aval_of(x) for x in values]
-    total = sum(a.size for a in avals)
-    parts: list[Array] = []
-    start = 0
-    for aval in avals:
-        part: Any = np.zeros((total, aval.size), aval.dtype)
-        np.fill_diagonal(part[start : start + aval.size], 1)
-        parts.append(Array.of(part.reshape((total, *aval.shape))))
-        start += aval.size
-    return parts
-
-
-def _split_last(x: Value, sizes: Sequence[int], shapes: Sequence[Any]) -> list[Value]:
-    out: list[Value] = []
-    start = 0
-    for size, shape in zip(sizes, shapes, strict=True):
-        part = x[..., start : start + size]
-        out.append(part.reshape((*part.shape[:-1], *shape)))
-        start += size
-    return out
-
-
-def _split_first(x: Value, sizes: Sequence[int], shapes: Sequence[Any]) -> list[Value]:
-    out: list[Value] = []
-    start = 0
-    for size, shape in zip(sizes, shapes, strict=True):
-        part = x[start : start + size]
-        out.append(part.reshape((*shape, *part.shape[1:])))
-        start += size
-    return out
 
 
 def stop_gradient(x: Any) -> Any:

@@ -23,7 +23,8 @@ from ftrace.errors import DeviceError
 from ftrace.lower import Lowered, lower
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph
-from ftrace.trace.tracer import Value, asarray, hooks, inline, outer_scope, owned
+from ftrace.trace.operations import hooks
+from ftrace.trace.tracer import Value, asarray, inline, outer_scope, owned
 
 CACHE_SIZE = 4096  # compiled graphs that are kept
 

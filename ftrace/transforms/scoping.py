@@ -46,5 +46,5 @@ def checkpoint(
     this mark; `policy` is accepted and has no effect on memory yet.
     """
     if fun is None:
-        return lambda f: checkpoint(f, policy=policy)
+        return partial(checkpoint, policy=policy)
     return fun

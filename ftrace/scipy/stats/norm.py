@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from ftrace.scipy.special import log_ndtr, ndtr, ndtri
+from ftrace.trace.operations import elementwise
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.tracer import Value, elementwise
+from ftrace.trace.tracer import Value
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
