@@ -12,7 +12,19 @@ that graph; lowering fuses it into kernels for the CPU, for OpenCL, or for NumPy
 Names, arguments and meanings are JAX's.
 """
 
-from ftrace import errors, lax, nn, numpy, ops, optim, random, scipy, tree, tree_util
+from ftrace import (
+    debug,
+    errors,
+    lax,
+    nn,
+    numpy,
+    ops,
+    optim,
+    random,
+    scipy,
+    tree,
+    tree_util,
+)
 from ftrace.array import Array
 from ftrace.dtypes import float0
 from ftrace.settings import Config, config
@@ -67,6 +79,7 @@ __all__ = [
     "config",
     "counters",
     "default_device",
+    "debug",
     "device_count",
     "device_get",
     "device_put",
