@@ -176,6 +176,19 @@ def test_what_numpy_changes_later_does_not_reach_a_derivative() -> None:
     close(push(np.ones(4)), 2 * np.ones(4))
 
 
+def test_lgamma_has_derivatives_of_every_order() -> None:
+    # polygamma(1), (2) and (3), from SciPy; below zero by its recurrence.
+    wanted = {
+        2.5: (0.4903577561002349, -0.23620405164172736, 0.2239058488172521),
+        -0.7: (14.28618087263834, -69.44163279863852, 768.1313523268525),
+    }
+    for x, values in wanted.items():
+        derivative = ft.grad(ft.lax.lgamma)
+        for value in values:
+            derivative = ft.grad(derivative)
+            np.testing.assert_allclose(derivative(np.float64(x)), value, rtol=1e-10)
+
+
 def test_stop_gradient_is_constant() -> None:
     assert float(ft.grad(lambda x: x * ft.lax.stop_gradient(x))(3.0)) == 3.0
 

@@ -22,9 +22,7 @@ from tests.samples import SAMPLES, Sample
 SOURCES = {"const", "iota", "variable"}
 # Kinks, jumps and integers have no slope that a finite difference could measure.
 INEXACT = [s for s in SAMPLES if any(dtypes.is_inexact(a.dtype) for a in s.arrays)]
-SMOOTH = [
-    s for s in INEXACT if s.name not in ("nextafter", "bitcast", "is_finite", "digamma")
-]
+SMOOTH = [s for s in INEXACT if s.name not in ("nextafter", "bitcast", "is_finite")]
 LINEAR = [s for s in INEXACT if PRIMITIVES[s.name].transpose is not None]
 EPSILON = 1e-6
 
