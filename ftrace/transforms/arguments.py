@@ -69,6 +69,28 @@ def normalize_argnums(argnums: Any, args: Sequence[Any], transform: str) -> list
     return result
 
 
+def of_arguments(
+    fun: Callable[..., Any],
+    argnums: Any,
+    args: Sequence[Any],
+    kwargs: Any,
+    transform: str,
+) -> tuple[list[Value], TreeDef, Callable[..., Any]]:
+    """The chosen arguments as flat values, and `fun` as a function of these."""
+    positions = normalize_argnums(argnums, args, transform)
+    chosen = tuple(args[i] for i in positions)
+    values, treedef = flatten_values(chosen, f"{transform}: the argument ")
+
+    def call(*flat: Value) -> Any:
+        full = list(args)
+        for i, part in zip(positions, tree.unflatten(treedef, flat), strict=True):
+            full[i] = part
+        return fun(*full, **kwargs)
+
+    call.__name__ = name_of(fun)
+    return values, treedef, call
+
+
 class Output:
     """Calls a function and remembers the structure of what it returned.
 

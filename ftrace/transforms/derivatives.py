@@ -34,7 +34,7 @@ from ftrace.transforms.arguments import (
     check_callable,
     flatten_values,
     name_of,
-    normalize_argnums,
+    of_arguments,
 )
 from ftrace.transforms.autodiff import (
     RESIDUAL_DEPTH,
@@ -77,21 +77,10 @@ def value_and_grad(
 
     @wraps(fun)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
-        positions = normalize_argnums(argnums, args, "grad")
-        chosen = tuple(args[i] for i in positions)
-        values, treedef = flatten_values(chosen, "grad: the argument ")
+        values, treedef, call = of_arguments(fun, argnums, args, kwargs, "grad")
         avals = [aval_of(x) for x in values]
         check_inputs(avals, holomorphic, allow_int)
-
-        def call(*tracers: Value) -> Any:
-            full = list(args)
-            parts = tree.unflatten(treedef, tracers)
-            for i, part in zip(positions, parts, strict=True):
-                full[i] = part
-            return fun(*full, **kwargs)
-
         output = Output(call, "grad", has_aux)
-        output.function.__name__ = name_of(fun)
         graph = trace("grad", output, avals, values)
         head = _check_scalar(graph.outputs[: output.count], name_of(fun), holomorphic)
         leaves = graph.inputs[: len(avals)]

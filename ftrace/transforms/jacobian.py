@@ -11,12 +11,7 @@ import numpy as np
 from ftrace.array import Array
 from ftrace.trace import tree
 from ftrace.trace.tracer import Value, aval_of
-from ftrace.transforms.arguments import (
-    check_callable,
-    flatten_values,
-    name_of,
-    normalize_argnums,
-)
+from ftrace.transforms.arguments import check_callable, of_arguments
 from ftrace.transforms.derivatives import Function, check_inputs, linearize, vjp
 from ftrace.transforms.vmap import vmap
 
@@ -37,7 +32,7 @@ def jacfwd(
 
     @wraps(fun)
     def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
-        values, treedef, call = _of_arguments(fun, argnums, args, kwargs, "jacfwd")
+        values, treedef, call = of_arguments(fun, argnums, args, kwargs, "jacfwd")
         check_inputs([aval_of(x) for x in values], holomorphic, False)
         sizes = [aval_of(x).size for x in values]
         _, push, *aux = linearize(call, *values, has_aux=has_aux)
@@ -67,7 +62,7 @@ def jacrev(
 
     @wraps(fun)
     def jacrev_f(*args: Any, **kwargs: Any) -> Any:
-        values, treedef, call = _of_arguments(fun, argnums, args, kwargs, "jacrev")
+        values, treedef, call = of_arguments(fun, argnums, args, kwargs, "jacrev")
         check_inputs([aval_of(x) for x in values], holomorphic, allow_int)
         output, pull, *aux = vjp(call, *values, has_aux=has_aux)
         outs, out_def = tree.flatten(output)
@@ -97,24 +92,6 @@ def hessian(
     return jacfwd(
         jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic
     )
-
-
-def _of_arguments(
-    fun: Function, argnums: Any, args: Sequence[Any], kwargs: Any, transform: str
-) -> tuple[list[Value], tree.TreeDef, Function]:
-    """The chosen arguments as flat values, and `fun` as a function of these."""
-    positions = normalize_argnums(argnums, args, transform)
-    chosen = tuple(args[i] for i in positions)
-    values, treedef = flatten_values(chosen, f"{transform}: the argument ")
-
-    def call(*flat: Value) -> Any:
-        full = list(args)
-        for i, part in zip(positions, tree.unflatten(treedef, flat), strict=True):
-            full[i] = part
-        return fun(*full, **kwargs)
-
-    call.__name__ = name_of(fun)
-    return values, treedef, call
 
 
 def _as_argument(treedef: tree.TreeDef, parts: Sequence[Value], argnums: Any) -> Any:
