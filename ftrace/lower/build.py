@@ -43,13 +43,13 @@ from ftrace.lower.kernel import (
 from ftrace.lower.schedule import (
     Context,
     Draft,
+    Reading,
     ReduceRanges,
     Schedule,
     operand_contexts,
     reduce_key,
     reduced_axes,
     root_indices,
-    value_number,
     weight,
 )
 from ftrace.origin import Origin
@@ -216,11 +216,14 @@ class _View:
 
     def operands(self, node: Node, context: Context) -> list[Context]:
         self._asking = node
-        inner = operand_contexts(node, context, self.ranges_for, self.plan.levels[node])
+        plan = self.plan
+        inner = operand_contexts(
+            node, context, self.ranges_for, plan.number_of, plan.levels[node]
+        )
         if node.op is gather_p:
             for array, here in zip(node.src[1:], inner[1:], strict=True):
-                number = value_number(array, here.indices, here.valid)
-                self.arrays[number] = (array, here)
+                reading = Reading(array, here.indices, here.valid)
+                self.arrays[plan.number_of(reading)] = (array, here)
         return inner
 
     def facts(self) -> list[Index]:
@@ -409,8 +412,9 @@ class _Builder:
                 continue
             take(node)
             self.expressions[node, context] = made = self._expression(node, context)
-            if node.dtype.kind in "iu":
-                number = value_number(node, context.indices, context.valid)
+            reading = Reading(node, context.indices, context.valid)
+            number = self.view.plan.readings.get(reading)
+            if number is not None:
                 self.values[number] = cast(made, INDEX)
 
     def _needs(self, node: Node, context: Context) -> list[tuple[Node, Context]]:

@@ -75,6 +75,14 @@ class Context(NamedTuple):
     valid: Valid | None
 
 
+class Reading(NamedTuple):
+    """The value of an integer array at an index, which is part of another index."""
+
+    array: Node
+    indices: tuple[Index, ...]
+    valid: Valid | None
+
+
 @dataclass(eq=False)
 class ReduceRanges:
     """The ranges of one or more reduces that run in one loop.
@@ -154,6 +162,7 @@ class Schedule:
       stored: for each stored value the kernel that stores it.
       inlined: for each value the kernels that compute it.
       levels: for each value how many reduces are below it.
+      readings: numbers for the values of index arrays at an index.
     """
 
     outputs: list[Node]
@@ -161,6 +170,11 @@ class Schedule:
     stored: dict[Node, int] = field(default_factory=dict[Node, int])
     inlined: dict[Node, set[int]] = field(default_factory=dict[Node, set[int]])
     levels: dict[Node, int] = field(default_factory=dict[Node, int])
+    readings: dict[Reading, int] = field(default_factory=dict[Reading, int])
+
+    def number_of(self, reading: Reading) -> int:
+        """The number of a reading: the same one for the same reading."""
+        return self.readings.setdefault(reading, len(self.readings))
 
 
 def root_indices(
@@ -197,10 +211,16 @@ def reduced_axes(node: Node) -> list[int]:
 
 #: Gives the ranges of the reduces with a key, for the sizes of their axes.
 RangesFor = Callable[[Any, Sequence[int]], ReduceRanges]
+#: Gives the number of a reading.
+NumberOf = Callable[[Reading], int]
 
 
 def operand_contexts(
-    node: Node, context: Context, ranges_for: RangesFor, level: int
+    node: Node,
+    context: Context,
+    ranges_for: RangesFor,
+    number_of: NumberOf,
+    level: int,
 ) -> list[Context]:
     """Where a node, computed in a context, needs each of its operands."""
     kernel, indices, valid = context
@@ -216,7 +236,7 @@ def operand_contexts(
             inner[axis] = index
         return [Context(kernel, tuple(inner), valid)]
     if node.op is gather_p:
-        return _gather_contexts(node, context)
+        return _gather_contexts(node, context, number_of)
     return [context] * len(node.src)
 
 
@@ -228,12 +248,9 @@ def reduce_key(node: Node, context: Context, level: int) -> Any:
     return sizes, rows, level, context.valid, alone
 
 
-def value_number(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> int:
-    """A name for the value of an index array at an index."""
-    return hash((node.serial, indices, valid))
-
-
-def _gather_contexts(node: Node, context: Context) -> list[Context]:
+def _gather_contexts(
+    node: Node, context: Context, number_of: NumberOf
+) -> list[Context]:
     kernel, indices, valid = context
     axes: tuple[int, ...] = node.arg
     source, *arrays = node.src
@@ -242,8 +259,10 @@ def _gather_contexts(node: Node, context: Context) -> list[Context]:
     rest = iter(indices[depth:])
     ranges = ranges_of_all(at)
     found = {
-        axis: value_index(value_number(a, at, valid), source.shape[axis], ranges)
-        for axis, a in zip(axes, arrays, strict=True)
+        axis: value_index(
+            number_of(Reading(array, at, valid)), source.shape[axis], ranges
+        )
+        for axis, array in zip(axes, arrays, strict=True)
     }
     where = tuple(found[a] if a in found else next(rest) for a in range(source.ndim))
     return [Context(kernel, where, valid)] + [Context(kernel, at, valid)] * len(arrays)
@@ -391,7 +410,9 @@ class _Scheduler:
                 draft.reduces += 1
                 if is_contraction(node):
                     draft.kind = "contract"
-            below = operand_contexts(node, context, draft.ranges_for, level)
+            below = operand_contexts(
+                node, context, draft.ranges_for, self.result.number_of, level
+            )
             for source, inner in zip(node.src, below, strict=True):
                 ranges = ranges_of_all(inner.indices)
                 around = path + tuple(
