@@ -59,13 +59,21 @@ def _from_environment() -> Config:
         text = os.environ.get(name)
         return None if text is None else text.lower() not in ("", "0", "false", "no")
 
+    def number(name: str) -> int:
+        text = os.environ.get(name) or "0"
+        if not text.isdecimal():
+            raise ArgumentError(
+                f"the environment variable {name} must be a number, got {text!r}"
+            )
+        return int(text)
+
     return Config(
         enable_x64=flag("FTRACE_ENABLE_X64"),
         device=os.environ.get("FTRACE_DEVICE", "cpu"),
-        debug=int(os.environ.get("FTRACE_DEBUG") or 0),
+        debug=number("FTRACE_DEBUG"),
         disable_jit=bool(flag("FTRACE_DISABLE_JIT")),
         check_specs=bool(flag("FTRACE_CHECK_SPECS")),
-        threads=int(os.environ.get("FTRACE_THREADS") or 0),
+        threads=number("FTRACE_THREADS"),
         cache_dir=os.environ.get("FTRACE_CACHE_DIR", ""),
     )
 

@@ -391,3 +391,13 @@ def test_a_file_where_the_cache_should_be_does_no_harm(tmp_path: Path) -> None:
     folder.write_text("not a folder")
     assert run_with_cache(folder).strip() == "0.0"
     assert folder.read_text() == "not a folder"
+
+
+@pytest.mark.parametrize("name", ["FTRACE_DEBUG", "FTRACE_THREADS"])
+def test_an_environment_variable_that_is_no_number_is_named(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import ftrace"],
+        env={**os.environ, name: "many"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"{name} must be a number, got 'many'" in done.stderr
