@@ -7,6 +7,8 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy.axes import as_value, full, static_int
+from ftrace.numpy.bounds import check_mode, widened
+from ftrace.numpy.selection import clip
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import scatter_p
@@ -36,12 +38,14 @@ def segment_sum(
 
     Args:
       data: (rows, …).
-      segment_ids: the segment of each row; (rows,), or more of the leading axes. Rows
-        outside of 0 … num_segments - 1 are left out.
+      segment_ids: the segment of each row; (rows,), or more of the leading axes.
       num_segments: how many segments there are; by default one more than the greatest
         id, which must then be known.
-      indices_are_sorted, unique_indices, bucket_size, mode, out_sharding: accepted,
-        without effect.
+      indices_are_sorted, unique_indices, bucket_size, out_sharding: accepted, without
+        effect.
+      mode: what becomes of rows whose id is not from 0 to num_segments - 1: "fill" or
+        "drop" (the default) leaves them out, "clip" takes the nearest segment. With
+        "promise_in_bounds" there are none, and if there are they are left out.
 
     Returns:
       (num_segments, …); an empty segment holds what a reduction of nothing gives.
@@ -49,9 +53,10 @@ def segment_sum(
     Raises:
       ShapeError: the ids do not fit the data.
       ConcretizationTypeError: num_segments is not given and the ids are traced.
+      ValueRangeError: num_segments is negative, or there is no such mode.
     """
     return _segments(
-        "segment_sum", "add", reduce_sum_p, data, segment_ids, num_segments
+        "segment_sum", "add", reduce_sum_p, data, segment_ids, num_segments, mode
     )
 
 
@@ -67,7 +72,7 @@ def segment_prod(
 ) -> Any:
     """The products of the rows of each segment; arguments as in `segment_sum`."""
     return _segments(
-        "segment_prod", "mul", reduce_prod_p, data, segment_ids, num_segments
+        "segment_prod", "mul", reduce_prod_p, data, segment_ids, num_segments, mode
     )
 
 
@@ -83,7 +88,7 @@ def segment_max(
 ) -> Any:
     """The greatest of the rows of each segment; arguments as in `segment_sum`."""
     return _segments(
-        "segment_max", "max", reduce_max_p, data, segment_ids, num_segments
+        "segment_max", "max", reduce_max_p, data, segment_ids, num_segments, mode
     )
 
 
@@ -99,7 +104,7 @@ def segment_min(
 ) -> Any:
     """The least of the rows of each segment; arguments as in `segment_sum`."""
     return _segments(
-        "segment_min", "min", reduce_min_p, data, segment_ids, num_segments
+        "segment_min", "min", reduce_min_p, data, segment_ids, num_segments, mode
     )
 
 
@@ -110,6 +115,7 @@ def _segments(
     data: Value,
     segment_ids: Value,
     num_segments: int | None,
+    mode: Any,
 ) -> Any:
     values, ids = as_value(data), as_value(segment_ids)
     if not dtypes.is_integer(ids.dtype):
@@ -126,6 +132,8 @@ def _segments(
         count = static_int(num_segments, f"{name}: num_segments")
     if count < 0:
         raise ValueRangeError(f"{name}: num_segments must not be negative, got {count}")
+    if check_mode(name, mode) == "clip" and count:
+        ids = clip(widened(ids, count), 0, count - 1)
     shape = (count, *values.shape[ids.ndim :])
     start = full(shape, identity(reduction, values.dtype), values.dtype)
     return bind(scatter_p, start, values, ids, arg=((0,), kind))

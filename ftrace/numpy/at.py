@@ -18,7 +18,7 @@ from ftrace.errors import ShapeError
 from ftrace.numpy import axes
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, reshape
-from ftrace.numpy.bounds import Position, check_mode
+from ftrace.numpy.bounds import Position, check_mode, is_known
 from ftrace.numpy.elementwise import add, common_type, divide, multiply, negative
 from ftrace.numpy.indexing import (
     Index,
@@ -64,9 +64,11 @@ class At:
 class Place:
     """A place in an array. Every method returns a changed copy of the array.
 
-    All methods take `mode`, for traced indices out of bounds: "drop" (the default of
-    updates), "clip" (the default of `get`), "fill" or "promise_in_bounds".
-    `indices_are_sorted` and `unique_indices` are accepted, and change nothing.
+    All methods take `mode`, for indices out of bounds: "drop" (the default of updates),
+    "clip" (the default of `get`), "fill" or "promise_in_bounds". Without a mode, an
+    index that is known to be out of bounds is an IndexBoundsError.
+    `indices_are_sorted` and `unique_indices` are accepted, and change nothing; with
+    `wrap_negative_indices=False` a negative index is out of bounds.
     """
 
     __slots__ = ("array", "index")
@@ -133,8 +135,25 @@ class Place:
         return self._update("max", values, **options)
 
     def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
-        """`func` of the elements at the place; once for an index that is repeated."""
-        return self._update("set", func(self.get()), **options)
+        """`func` of the elements at the place, as often as an index is repeated.
+
+        Repeats are seen where the index is known; with a traced one, `func` is applied
+        once to each element.
+        """
+        mode = check_mode("at.apply", options.get("mode"))
+        reading = {k: v for k, v in options.items() if k == "wrap_negative_indices"}
+        repeats = None
+        if not options.get("unique_indices"):
+            repeats = _repeats(self.array.shape, self.index, mode, **reading)
+        result = self.array
+        for done in range(1 if repeats is None else int(repeats.max(initial=1))):
+            place = Place(result, self.index)
+            old = place.get(mode=mode, **reading)
+            new = func(old)
+            if done and repeats is not None:
+                new = choose(repeats > done, cast(new, old.dtype), old)
+            result = place._update("set", new, **options)
+        return result
 
     def _update(
         self,
@@ -170,12 +189,15 @@ def update(
         return masked
     known = not any(isinstance(part, Tracer) for part in index_parts(index))
     eager = known and isinstance(x, Array) and isinstance(values, Array)
-    if eager and mode is None and x.memory.host:
+    checked = eager and mode is None
+    if checked and wrap and x.memory.host:
         found = _update_now(x, index, values, kind)
         if found is not None:
             return found
-    parse = parse_and_check if eager and mode is None else parse_index
-    parsed = parse(x.shape, index)
+    if checked:
+        parsed = parse_and_check(x.shape, index, wrap)
+    else:
+        parsed = parse_index(x.shape, index, mode, wrap)
     values = fitted(values, parsed.result_shape, f"at.{kind}")
     values = cast(values, x.dtype)
     region = sliced(x, parsed)
@@ -213,11 +235,32 @@ def _masked(x: Any, index: Any, values: Any, kind: str) -> Any:
     covered, rest = x.shape[: mask.ndim], x.shape[mask.ndim :]
     if unbound_variable(mask.node) is None or mask.shape != covered:
         return None
-    if values.ndim > len(rest):
+    extra = max(values.ndim - len(rest), 0)
+    if any(n != 1 for n in values.shape[:extra]):
         return None
     values = fitted(values, rest, f"at.{kind}")
     here = reshape(mask, mask.shape + (1,) * len(rest))
     return choose(here, cast(_COMBINE[kind](x, values), x.dtype), x)
+
+
+def _repeats(shape: Any, index: Any, mode: str | None, **options: bool) -> Any:
+    """How often each element of a place is named in it; None where that is not known.
+
+    The array broadcasts to the shape of the place.
+    """
+    wrap = options.get("wrap_negative_indices", True)
+    parsed = parse_index(shape, index, mode, wrap)
+    if not parsed.gathered or not all(is_known(a) for a in parsed.arrays):
+        return None
+    numbers: Any = np.zeros(parsed.batch or (), np.int64)
+    for array, axis in zip(parsed.arrays, parsed.gathered, strict=True):
+        size = parsed.shape[axis]
+        at = np.where(array < 0, array + size, array) if wrap else array
+        at = np.clip(at, 0, size - 1) if mode == "clip" else at
+        numbers = numbers * (size + 1) + np.where((at >= 0) & (at < size), at, size)
+    _, inverse, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    after = (1,) * (len(parsed.laid) - parsed.place)
+    return counts[inverse].reshape(numbers.shape + after)
 
 
 def _update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:

@@ -72,9 +72,9 @@ class Position:
             wrapped = _host.where(found < 0, found + size, found) if wrap else found
             known = bool(((wrapped >= 0) & (wrapped < size)).all())
             if isinstance(values, Tracer) and bool((wrapped == found).all()):
-                return Position(values, size, known)
+                return Position(widened(values, size), size, known)
             return Position(as_value(_index_array(wrapped, size)), size, known)
-        values = _widened(values, size)
+        values = widened(values, size)
         if wrap and dtypes.kind(values.dtype) == "i":
             values = choose(less(values, 0), add(values, size), values)
         return Position(values, size, False)
@@ -92,7 +92,7 @@ class Position:
         return low if dtypes.kind(self.values.dtype) == "u" else maximum(low, 0)
 
 
-def _widened(values: Any, size: int) -> Any:
+def widened(values: Any, size: int) -> Any:
     """Index values in a dtype that holds the size of the axis."""
     if dtypes.limits(values.dtype)[1] > size:
         return cast(values, values.dtype)

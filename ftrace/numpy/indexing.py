@@ -67,8 +67,16 @@ class Index:
         return (*self.laid[: self.place], *(self.batch or ()), *self.laid[self.place :])
 
 
-def parse_index(shape: Shape, index: Any) -> Index:
+def parse_index(
+    shape: Shape, index: Any, mode: str | None = None, wrap: bool = True
+) -> Index:
     """Takes an index apart.
+
+    Args:
+      shape: of what is indexed.
+      index: what stands in the brackets.
+      mode: with one, integers out of bounds are kept, as an array of no axes is.
+      wrap: negative integers count from the end.
 
     Raises:
       IndexBoundsError: it has too many parts, or an integer is out of bounds.
@@ -89,13 +97,17 @@ def parse_index(shape: Shape, index: Any) -> Index:
             bounds[axis], steps[axis] = _slice_bounds(part, shape[axis])
             order.append(axis)
             axis += 1
-        elif type(part) is int:
-            at = _checked_integer(part, axis, shape)
+        elif type(part) is int and (
+            mode is None or _is_inside(part, shape[axis], wrap)
+        ):
+            at = _checked_integer(part, axis, shape, wrap)
             bounds[axis] = (at, at + 1)
             order.append("integer")
             axis += 1
         else:
-            found = _by_axis(part, axis, shape)
+            found = _by_axis(
+                np.asarray(part) if type(part) is int else part, axis, shape
+            )
             batch_shapes += [v.shape for v in found] or [(int(part),)]
             gathered += range(axis, axis + len(found))
             arrays += found
@@ -210,9 +222,13 @@ def _slice_bounds(part: slice, size: int) -> tuple[tuple[int, int], int]:
     return (low, high + 1), step if len(reached) > 1 else 1
 
 
-def _checked_integer(value: int, axis: int, shape: Shape) -> int:
+def _is_inside(value: int, size: int, wrap: bool) -> bool:
+    return (-size if wrap else 0) <= value < size
+
+
+def _checked_integer(value: int, axis: int, shape: Shape, wrap: bool) -> int:
     size = shape[axis]
-    if not -size <= value < size:
+    if not _is_inside(value, size, wrap):
         raise IndexBoundsError(
             f"index {value} is out of bounds for axis {axis} of size {size} of an "
             f"array of shape {shape}"
@@ -279,13 +295,13 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
     return Array.of(np.asarray(result), x.weak_type)
 
 
-def parse_and_check(shape: Shape, index: Any) -> Index:
+def parse_and_check(shape: Shape, index: Any, wrap: bool = True) -> Index:
     """`parse_index`; indices of arrays that are known must be in bounds, too."""
-    parsed = parse_index(shape, index)
+    parsed = parse_index(shape, index, None, wrap)
     for axis, values in zip(parsed.gathered, parsed.arrays, strict=True):
         if is_known(values):
             size = shape[axis]
-            outside = (values < -size) | (values >= size)
+            outside = (values < (-size if wrap else 0)) | (values >= size)
             if outside.any():
                 first = int(values[outside].flat[0])
                 raise IndexBoundsError(
@@ -385,5 +401,6 @@ def read_at(
     x = as_value(x)
     known = not any(isinstance(part, Tracer) for part in index_parts(index))
     if mode is None and isinstance(x, Array) and known:
-        return read(x, parse_and_check(x.shape, index))
-    return read(x, parse_index(x.shape, index), mode, fill_value, wrap)
+        return read(x, parse_and_check(x.shape, index, wrap), None, None, wrap)
+    parsed = parse_index(x.shape, index, mode, wrap)
+    return read(x, parsed, mode, fill_value, wrap)

@@ -25,7 +25,7 @@ from ftrace.numpy.axes import (
 from ftrace.numpy.axes import (
     choose as select,
 )
-from ftrace.numpy.bounds import check_mode
+from ftrace.numpy.bounds import check_mode, widened
 from ftrace.numpy.editing import along
 from ftrace.numpy.elementwise import equal, truth
 from ftrace.numpy.indexing import read_at
@@ -81,7 +81,8 @@ def take(
 
 def _in_range(indices: Any, size: int, mode: str) -> Any:
     """Indices wrapped around, or clipped to, an axis."""
-    return remainder(indices, size) if mode == "wrap" else clip(indices, 0, size - 1)
+    at = widened(indices, size)
+    return remainder(at, size) if mode == "wrap" else clip(at, 0, size - 1)
 
 
 def _filled_read(x: Any, index: Any, mode: str | None, fill_value: Any) -> Any:
@@ -174,12 +175,7 @@ def put(
         return x
     values = along(values, np.arange(indices.size) % values.size, 0)
     if mode in ("wrap", "clip"):
-        indices = (
-            remainder(indices, x.size)
-            if mode == "wrap"
-            else clip(indices, 0, x.size - 1)
-        )
-        mode = None
+        indices, mode = _in_range(indices, x.size, mode), None
     values = cast(values, x.dtype)
     return reshape(
         update(ravel(x), indices, values, "set", check_mode("put", mode)), x.shape

@@ -21,11 +21,16 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand
 from ftrace.trace.primitives.elementwise import (
     bit_and,
+    bit_or,
+    cast,
+    div,
     eq,
     ge,
     lt,
     maximum,
     minimum,
+    ne,
+    scale,
     select,
 )
 from ftrace.trace.primitives.movement import move_axis, reshape
@@ -223,7 +228,41 @@ def _scatter_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None
     t, u = t or zeros_like(x), u or zeros_like(updates)
     if kind in ("add", "set"):
         return scatter(t, u, indices, axes, kind)
-    raise DtypeError(f"scatter with {kind!r} has no derivative; use add or set")
+    if kind == "mul":
+        ones = const_like(x, 1)
+        kept = scale(t, scatter(ones, updates, indices, axes, "mul"))
+        return scatter(kept, scale(u, _other_factors(node)), indices, axes, "add")
+    here, there = _holders(node, x), _holders(node, updates)
+    count = scatter(here, there, indices, axes, "add")
+    total = scatter(scale(t, here), scale(u, there), indices, axes, "add")
+    return div(total, count)
+
+
+def _other_factors(node: Node) -> Node:
+    """For each update of a "mul", the product of all else that its element holds.
+
+    It is the whole product divided by the update; beside one zero, the product of what
+    is not zero, and beside more, zero.
+    """
+    axes, _ = axes_and_kind(node)
+    x, updates, *indices = node.src
+    is_zero = eq(updates, zeros_like(updates))
+    factors = select(is_zero, const_like(updates, 1), updates)
+    product = _read_back(scatter(x, factors, indices, axes, "mul"), indices, axes)
+    marks = cast(is_zero, dtypes.int32)
+    board = const(0, dtypes.int32, node.shape)
+    zeros = _read_back(scatter(board, marks, indices, axes, "add"), indices, axes)
+    alone = eq(zeros, marks)  # no other update is zero
+    return select(alone, div(product, factors), zeros_like(updates))
+
+
+def _holders(node: Node, operand: Node) -> Node:
+    """1 where an operand of a "min" or "max" holds what the result does, else 0."""
+    axes, _ = axes_and_kind(node)
+    x, _, *indices = node.src
+    value = node if operand is x else _read_back(node, indices, axes)
+    holds = bit_or(eq(operand, value), ne(operand, operand))  # NaN wins
+    return cast(holds, operand.dtype)
 
 
 def _transpose_scatter(node: Node, ct: Node, i: int) -> Node | None:
