@@ -15,8 +15,8 @@ from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.record import PRIMITIVES
 from ftrace.trace.primitives.source import const, variable
-from ftrace.transforms.autodiff import jvp_nodes, tangent_variable, transpose_nodes
-from ftrace.transforms.batching import batch_nodes
+from ftrace.trace.autodiff import jvp_nodes, tangent_variable, transpose_nodes
+from ftrace.trace.batching import batch_nodes
 from tests.samples import SAMPLES, Sample
 
 SOURCES = {"const", "iota", "variable"}
@@ -143,7 +143,7 @@ def test_batching_is_a_loop(sample: Sample, which: str) -> None:
             aval = ShapedArray.of((size, *node.shape), node.dtype)
             leaves[node] = variable(aval, 0, i)
         inputs.append(leaves.get(node, node))
-    ((output, has),) = batch_nodes([sample.build(*nodes)], leaves)
+    ((output, has),) = batch_nodes([sample.build(*nodes)], leaves, size)
     assert has
     arrays = [
         np.stack([np.roll(a, k) for k in range(size)]) if i in batched else a

@@ -1,10 +1,16 @@
-"""What is known of a value before it exists: its shape, dtype and weakness."""
+"""What is known of a value before it exists: its shape, dtype and weakness.
+
+ShapedArray   an array
+Bundle        the several results of one operation, taken apart by `item`
+Stack         as many arrays of one type as a loop turns out to push
+Token         what effects pass on, so that they happen in order
+"""
 
 from __future__ import annotations
 
 import threading
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -58,11 +64,107 @@ class ShapedArray:
         """The same without the weak type."""
         return ShapedArray.of(self.shape, self.dtype)
 
+    @property
+    def items(self) -> tuple[ShapedArray, ...]:
+        """The types of the results: of itself, but for a bundle."""
+        return (self,)
+
     def __repr__(self) -> str:
         dims = ",".join(map(str, self.shape))
         weak = "~" if self.weak_type else ""
         return f"{dtypes.SHORT[self.dtype]}{weak}[{dims}]"
 
 
+class Bundle(ShapedArray):
+    """The types of several results. To walks over a graph it looks like a scalar.
+
+    Make them with `Bundle.of_items(avals)`.
+    """
+
+    __slots__ = ("_items",)
+
+    _items: tuple[ShapedArray, ...]
+
+    @staticmethod
+    def of_items(avals: tuple[ShapedArray, ...]) -> Bundle:
+        found = _interned.get(("bundle", avals))
+        if found is None:
+            with _lock:
+                found = _interned.get(("bundle", avals))
+                if found is None:
+                    found = _scalar_like(Bundle, dtypes.uint8)
+                    found._items = avals
+                    _interned["bundle", avals] = found
+        assert isinstance(found, Bundle)
+        return found
+
+    @property
+    def items(self) -> tuple[ShapedArray, ...]:
+        return self._items
+
+    def __repr__(self) -> str:
+        return f"({', '.join(map(repr, self._items))})"
+
+
+class Stack(ShapedArray):
+    """Arrays of one type, whose number is known at run time only.
+
+    Make them with `Stack.of_element(aval)`. A stack is written by one loop and read by
+    others of the same graph; it is never an argument or a result of a program.
+
+    Attributes:
+      element: the type of what is pushed.
+      lanes: () for one stack; else so many independent ones, in an array.
+    """
+
+    __slots__ = ("element", "lanes")
+
+    element: ShapedArray
+    lanes: Shape
+
+    @staticmethod
+    def of_element(aval: ShapedArray, lanes: Shape = ()) -> Stack:
+        key = ("stack", aval, lanes)
+        found = _interned.get(key)
+        if found is None:
+            with _lock:
+                found = _interned.get(key)
+                if found is None:
+                    found = _scalar_like(Stack, aval.dtype)
+                    found.element = aval
+                    found.lanes = lanes
+                    _interned[key] = found
+        assert isinstance(found, Stack)
+        return found
+
+    def __repr__(self) -> str:
+        several = f"{list(self.lanes)}" if self.lanes else ""
+        return f"stack{several} of {self.element!r}"
+
+
+class Token(ShapedArray):
+    """The type of `TOKEN`: a byte without meaning that puts effects in order."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "token"
+
+
+_Kind = TypeVar("_Kind", bound=ShapedArray)
+
+
+def _scalar_like(kind: type[_Kind], dtype: np.dtype[Any]) -> _Kind:
+    made = object.__new__(kind)
+    made.shape = ()
+    made.dtype = dtype
+    made.weak_type = False
+    made.size = 1
+    return made
+
+
 _interned: WeakValueDictionary[Any, ShapedArray] = WeakValueDictionary()
 _lock = threading.Lock()
+
+#: Each effect takes the token of the effect before it and gives a new one.
+TOKEN = _scalar_like(Token, dtypes.uint8)

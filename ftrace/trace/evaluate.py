@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ftrace.trace.avals import Stack
 from ftrace.trace.contract import sum_of_product
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import mul
 from ftrace.trace.primitives.movement import shear_p
-from ftrace.trace.primitives.record import primitive_of
+from ftrace.trace.primitives.record import compound_of, item_p, primitive_of
 from ftrace.trace.primitives.source import const_p
 
 
@@ -136,9 +137,19 @@ def _with_releases(
 
 
 def apply(node: Node, operands: Sequence[Any]) -> Any:
-    """The value of one node."""
+    """The value of one node: of a compound a tuple with one per result."""
     if node.op is shear_p and (window := _window_view(node, operands[0])) is not None:
         return window
+    if node.op is item_p:
+        return operands[0][node.arg]
+    compound = compound_of(node)
+    if compound is not None:
+        avals = node.aval.items
+        values = compound.numpy(avals, node.arg, *operands)
+        return tuple(
+            v if isinstance(a, Stack) else settle(v, a.dtype)
+            for v, a in zip(values, avals, strict=True)
+        )
     value = primitive_of(node).numpy(node.aval, node.arg, *operands)
     return settle(value, node.dtype)
 

@@ -274,6 +274,26 @@ def constant_value(node: Node) -> Any:
     return np.frombuffer(bits, node.dtype)[0]
 
 
+@dataclass(frozen=True, repr=False)
+class Body:
+    """A closed graph that is the argument of a node: the body of a loop, a branch.
+
+    Its variables are named by their position alone (`trace.body.close`), so that equal
+    bodies are equal objects wherever they were traced.
+    """
+
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+    def __hash__(self) -> int:
+        return hash((self.inputs, self.outputs))
+
+    def __str__(self) -> str:
+        return render_graph(Graph(self.inputs, self.outputs))
+
+    __repr__ = __str__
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A function of arrays: `outputs` in terms of `inputs`.
@@ -283,16 +303,19 @@ class Graph:
       outputs: what is computed.
       captured: concrete arrays that the function closed over: the values of the
         last inputs.
+      effects: the token before its effects and the token after them; empty if it has
+        none. Tokens put what the world notices in order (`trace/effects.py`).
     """
 
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     captured: tuple[Any, ...] = ()
+    effects: tuple[Node, ...] = ()
 
     @property
     def nodes(self) -> list[Node]:
         """All nodes, sources first, unused inputs too."""
-        return toposort((*self.inputs, *self.outputs))
+        return toposort((*self.inputs, *self.outputs, *self.effects))
 
     def __str__(self) -> str:
         return render_graph(self)

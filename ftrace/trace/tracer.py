@@ -35,7 +35,7 @@ from ftrace.errors import (
     UnexpectedTracerError,
 )
 from ftrace.origin import Origin, user_origin
-from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.avals import TOKEN, Shape, ShapedArray
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Graph, Node, substitute, toposort
 from ftrace.trace.primitives.broadcast import broadcast_leading
@@ -75,18 +75,26 @@ class Scope:
       inputs: its variables: the arguments, then one per captured array.
       bindings: for each input its value, or None where it has none.
       captured: the concrete arrays that the function used without being given them.
+      isolated: what the function uses of scopes around it becomes an input as well:
+        of the bodies of loops and branches, which run at times of their own.
+      imported: of an isolated scope, the values of the inputs after the arguments.
+      tokens: the token before the effects of the function, and the one after those so
+        far; empty if it has had none.
       closed: the function has returned.
     """
 
-    def __init__(self, transform: str) -> None:
+    def __init__(self, transform: str, isolated: bool = False) -> None:
         self.transform = transform
+        self.isolated = isolated
+        self.imported: list[Value] = []
+        self.tokens: tuple[Node, ...] = ()
         self.depth = 0
         self.inputs: list[Node] = []
         self.bindings: list[Binding] = []
         self.captured: list[Array] = []
         self.closed = False
         self.origin: Origin | None = None
-        self._captured_nodes: dict[int, tuple[Node, Any]] = {}
+        self._captured_nodes: dict[Any, tuple[Node, Any]] = {}
         self.values: dict[Node, Any] = {}
 
     def __enter__(self) -> Scope:
@@ -113,6 +121,10 @@ class Scope:
         What outlives its trace takes a copy of what NumPy may change.
         """
         known = self._captured_nodes.get(id(value))
+        if known is None and self.isolated:
+            node = self.input(aval_of(value)).node
+            self.imported.append(value)
+            known = self._captured_nodes[id(value)] = (node, value)
         if known is None:
             array = asarray(value)
             if isinstance(value, np.ndarray) and any(
@@ -125,10 +137,22 @@ class Scope:
             known = self._captured_nodes[id(value)] = (node, value)
         return known[0]
 
+    def import_tracer(self, value: Tracer) -> Node:
+        """Of an isolated scope: the input that stands for a value around it."""
+        known = self._captured_nodes.get(value.node)
+        if known is None:
+            node = self.input(value.node.aval).node
+            self.imported.append(value)
+            known = self._captured_nodes[value.node] = (node, value)
+        return known[0]
+
     def lift(self, value: Value) -> Node:
         """The node of any value inside this scope."""
         if isinstance(value, Tracer):
             check_open(value)
+            barrier = isolation(self.depth)
+            if barrier is not None and value.scope.depth < barrier.depth:
+                return barrier.import_tracer(value)
             return value.node
         if isinstance(value, Array):
             return self.capture(value)
@@ -154,6 +178,19 @@ class Scope:
 
     def wrap(self, node: Node) -> Tracer:
         return Tracer(node, self)
+
+
+def isolation(depth: int) -> Scope | None:
+    """The innermost isolated scope of this thread that is not deeper than `depth`."""
+    for scope in reversed(_stack.scopes[: depth + 1]):
+        if scope.isolated:
+            return scope
+    return None
+
+
+def open_scopes() -> Sequence[Scope]:
+    """The open scopes of this thread, outermost first."""
+    return _stack.scopes
 
 
 def current_scope() -> Scope | None:
@@ -454,6 +491,10 @@ def scope_of(values: Sequence[Value]) -> Scope | None:
                     "traced values of two threads meet in one operation; a traced "
                     "value belongs to the thread that runs its function"
                 )
+    if found is not None and len(_stack.scopes) - 1 > found.depth:
+        barrier = isolation(len(_stack.scopes))
+        if barrier is not None and barrier.depth > found.depth:
+            return barrier
     return found
 
 
@@ -478,13 +519,16 @@ def trace(
         values = bindings or [None] * len(avals)
         tracers = [scope.input(a, v) for a, v in zip(avals, values, strict=True)]
         outputs = tuple(scope.lift(x) for x in function(*tracers))
-        return Graph(tuple(scope.inputs), outputs, tuple(scope.captured))
+        captured = tuple(scope.captured)
+        return Graph(tuple(scope.inputs), outputs, captured, scope.tokens)
 
 
 def outer_scope(graph: Graph, operands: Sequence[Value]) -> Scope | None:
     """The scope in which a graph is applied: of its operands and free variables."""
+    if graph.effects and current_scope() is not None:
+        return current_scope()
     scope = scope_of(operands)
-    own = set(graph.inputs)
+    own = {*graph.inputs, *graph.effects}
     for node in graph.nodes:
         if is_variable(node) and node not in own:
             depth, _ = scope_and_position(node)
@@ -493,9 +537,18 @@ def outer_scope(graph: Graph, operands: Sequence[Value]) -> Scope | None:
     return scope
 
 
+def effects_as_output(graph: Graph) -> Graph:
+    """The graph with the token after its effects as last output, before them zero."""
+    if not graph.effects:
+        return graph
+    before, after = graph.effects
+    (last,) = substitute([after], {before: const(0, TOKEN.dtype)})
+    return Graph(graph.inputs, (*graph.outputs, last), graph.captured)
+
+
 def has_free_variables(graph: Graph) -> bool:
     """Does it use tracers of a transform around it?"""
-    own = set(graph.inputs)
+    own = {*graph.inputs, *graph.effects}
     return any(is_variable(n) and n not in own for n in graph.nodes)
 
 
@@ -506,7 +559,23 @@ def inline(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Tracer
         node: match_aval(scope.lift(value), node.aval)
         for node, value in zip(graph.inputs, values, strict=True)
     }
-    return [Tracer(node, scope) for node in substitute(graph.outputs, mapping)]
+    if graph.effects:
+        before, after = graph.effects
+        mapping[before] = current_token(scope)
+        *nodes, token = substitute((*graph.outputs, after), mapping)
+        scope.tokens = (scope.tokens[0], token)
+    else:
+        nodes = substitute(graph.outputs, mapping)
+    return [Tracer(node, scope) for node in nodes]
+
+
+def current_token(scope: Scope) -> Node:
+    """The token after the last effect of the scope."""
+    if not scope.tokens:
+        # Its position is no argument's: whoever runs the graph gives it any value.
+        first = variable(TOKEN, scope.depth, -1)
+        scope.tokens = (first, first)
+    return scope.tokens[-1]
 
 
 def match_aval(node: Node, aval: ShapedArray) -> Node:

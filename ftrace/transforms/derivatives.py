@@ -36,7 +36,7 @@ from ftrace.transforms.arguments import (
     name_of,
     of_arguments,
 )
-from ftrace.transforms.autodiff import (
+from ftrace.trace.autodiff import (
     RESIDUAL_DEPTH,
     gradient_nodes,
     jvp_nodes,
@@ -86,7 +86,8 @@ def value_and_grad(
         leaves = graph.inputs[: len(avals)]
         gradient = gradient_nodes([head], leaves, [const_like(head, 1)])
         outputs = (*graph.outputs, *gradient)
-        results = apply_graph(Graph(graph.inputs, outputs, graph.captured), values)
+        whole = Graph(graph.inputs, outputs, graph.captured, graph.effects)
+        results = apply_graph(whole, values)
         size = len(graph.outputs)
         grads = [_float0(g, a) for g, a in zip(results[size:], avals, strict=True)]
         answer = tree.unflatten(treedef, grads)
@@ -218,7 +219,8 @@ def jvp(
         _tangent_or_zero(t, node)
         for t, node in zip(jvp_nodes(primal_out, leaves), primal_out, strict=True)
     ]
-    whole = Graph(graph.inputs, (*graph.outputs, *out), graph.captured)
+    outputs = (*graph.outputs, *out)
+    whole = Graph(graph.inputs, outputs, graph.captured, graph.effects)
     results = apply_graph(whole, [*values, *kept])
     size, total = output.count, len(graph.outputs)
     answer = (output.build(results[:size]), output.build(results[total:]))
@@ -377,7 +379,8 @@ def _forward(
       and the values of the residuals.
     """
     nodes = split_known(linear, unknown)
-    known = Graph(graph.inputs, (*graph.outputs, *nodes), graph.captured)
+    outputs = (*graph.outputs, *nodes)
+    known = Graph(graph.inputs, outputs, graph.captured, graph.effects)
     results = apply_graph(known, values)
     size = len(graph.outputs)
     leaves = [variable(n.aval, RESIDUAL_DEPTH, i) for i, n in enumerate(nodes)]

@@ -24,7 +24,14 @@ from ftrace.lower import Lowered, lower
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph
 from ftrace.trace.operations import hooks
-from ftrace.trace.tracer import Value, asarray, inline, outer_scope, owned
+from ftrace.trace.tracer import (
+    Value,
+    asarray,
+    effects_as_output,
+    inline,
+    outer_scope,
+    owned,
+)
 
 CACHE_SIZE = 4096  # compiled graphs that are kept
 
@@ -43,7 +50,7 @@ class CompiledGraph:
     def __init__(self, graph: Graph, device: Device) -> None:
         self.device = device
         with timed(device.counters, "compile_seconds"):
-            self.lowered: Lowered = lower(graph, device.max_buffers)
+            self.lowered: Lowered = lower(effects_as_output(graph), device.max_buffers)
         self.executable: Executable = device.compile(self.lowered.program)
         slots = self.lowered.program.slots
         places = [slots[i].place for i in self.lowered.program.outputs]
@@ -62,9 +69,10 @@ class CompiledGraph:
                 buffer = self.to_device(array)
             buffers.append(buffer)
         results = self.executable(buffers)
+        # A token after effects is no result: zip leaves it out.
         return [
             Array(shape, dtype, weak, buffer)
-            for (shape, dtype, weak), buffer in zip(self.outputs, results, strict=True)
+            for (shape, dtype, weak), buffer in zip(self.outputs, results)  # noqa: B905
         ]
 
     def to_device(self, array: Array) -> Buffer:
@@ -95,7 +103,13 @@ if hasattr(os, "register_at_fork"):
 def compile_graph(graph: Graph, device: Device) -> CompiledGraph:
     """The graph compiled for the device: from the cache where it is there."""
     chosen = settings.current()
-    key = (graph.inputs, graph.outputs, device.name, chosen.disabled_rules)
+    key = (
+        graph.inputs,
+        graph.outputs,
+        graph.effects,
+        device.name,
+        chosen.disabled_rules,
+    )
     with _cache.lock:
         found = _cache.entries.get(key)
         if found is not None:
@@ -141,10 +155,11 @@ def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     arrays = [*arrays, *graph.captured]
     if settings.current().disable_jit:
         own = [np.asarray(a) for a in arrays]
-        values = evaluate_graph(Graph(graph.inputs, graph.outputs), *own)
+        plain = effects_as_output(graph)
+        values = evaluate_graph(Graph(plain.inputs, plain.outputs), *own)
         return [
             Array.of(np.asarray(v), n.aval.weak_type)
-            for v, n in zip(values, graph.outputs, strict=True)
+            for v, n in zip(values, graph.outputs)  # noqa: B905
         ]
     return compile_graph(graph, device_for(arrays))(arrays)
 

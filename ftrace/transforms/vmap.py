@@ -16,7 +16,7 @@ from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.source import scope_and_position, variable
 from ftrace.trace.tracer import Value, aval_of, trace
 from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
-from ftrace.transforms.batching import batch_nodes, place_axis
+from ftrace.trace.batching import batch_nodes, place_axis
 from ftrace.transforms.execute import apply_graph
 
 
@@ -88,7 +88,10 @@ def vmap(
             depth, index = scope_and_position(node)
             inputs.append(variable(aval, depth, index))
             leaves[node] = move_axis(inputs[-1], axis, 0)
-        batched = batch_nodes(graph.outputs, leaves)
+        tokens = graph.effects[1:]
+        found = batch_nodes((*graph.outputs, *tokens), leaves, size)
+        batched = found[: len(graph.outputs)]
+        effects = (*graph.effects[:1], *(node for node, _ in found[len(batched) :]))
         places = tree.broadcast_prefix(
             out_axes, output.build([0] * len(batched)), "vmap: out_axes"
         )
@@ -97,7 +100,7 @@ def vmap(
             for (node, has), place in zip(batched, places, strict=True)
         ]
         captured = graph.inputs[len(avals) :]
-        whole = Graph((*inputs, *captured), tuple(results), graph.captured)
+        whole = Graph((*inputs, *captured), tuple(results), graph.captured, effects)
         return output.build(apply_graph(whole, values))
 
     return vmap_f

@@ -9,7 +9,8 @@
     batch      (node, src, batched) -> node        one more leading axis
 
 A record that lacks a rule is refused when it is made. Rules build nodes by calling
-primitives on nodes.
+primitives on nodes. Operations with several results, and those that are steps of a
+program by themselves, have a record of their own kind: `Compound`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from ftrace.errors import PrimitiveError
-from ftrace.trace.avals import ShapedArray
+from ftrace.trace.avals import Bundle, ShapedArray
 from ftrace.trace.graph import Node, Op, make_node
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
@@ -87,6 +88,97 @@ class Primitive(Op):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PRIMITIVES.__getitem__, (self.name,)
+
+
+Results = Sequence[Node | None]
+
+#: All compound primitives by name, in the order in which they were made.
+COMPOUNDS: dict[str, Compound] = {}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Compound(Op):
+    """The record of an operation that is a step of a program by itself.
+
+    Loops, branches, calls, and what the host computes. Its operands and results are
+    stored; it may have several results, which `results` gives one by one. The node
+    itself has a `Bundle` of their types.
+
+        infer      (arg, *avals) -> (aval, …)            one per result
+        numpy      (avals, arg, *arrays) -> (array, …)   the meaning
+        jvp        (node, tangents) -> (tangent | None, …)   one per result
+        transpose  (node, cotangents, linear) -> (cotangent | None, …)
+                   cotangents: one per result, None is zero; linear: which operands are
+                   asked for; returned: one per operand, None is zero
+        batch      (node, src, batched, size) -> ([node, …], [batched, …])
+
+    Attributes:
+      no_derivative: why it has no jvp.
+      pure: equal calls may be done once, and unused ones not at all.
+      dtypes: kinds of dtype it takes, for the table in the docs.
+    """
+
+    infer: Callable[..., tuple[ShapedArray, ...]]
+    numpy: Callable[..., Sequence[Any]]
+    batch: Callable[
+        [Node, tuple[Node, ...], tuple[bool, ...], int], tuple[list[Node], list[bool]]
+    ]
+    jvp: Callable[[Node, Results], Results] | None = None
+    transpose: Callable[[Node, Results, tuple[bool, ...]], Results] | None = None
+    no_derivative: str = ""
+    pure: bool = True
+    dtypes: str = "biufc"
+    doc: str = ""
+    show: Callable[[Any], str] = field(default=lambda arg: f"{arg}")
+
+    def __post_init__(self) -> None:
+        if self.jvp is None and self.transpose is None and not self.no_derivative:
+            raise PrimitiveError(
+                f"the record of primitive {self.name!r} lacks jvp (or no_derivative, "
+                "saying why)"
+            )
+        if self.name in COMPOUNDS or self.name in PRIMITIVES:
+            raise PrimitiveError(f"there is a primitive named {self.name!r} already")
+        COMPOUNDS[self.name] = self
+
+    def __call__(self, *src: Node, arg: Any = None) -> Node:
+        """The node with all results; `results` takes it apart."""
+        avals = self.infer(arg, *[node.aval for node in src])
+        return make_node(self, Bundle.of_items(tuple(avals)), src, arg)
+
+    def results(self, *src: Node, arg: Any = None) -> list[Node]:
+        """The results of this primitive over `src`."""
+        return items(self(*src, arg=arg))
+
+    def render(self, node: Node) -> str:
+        if node.arg is None:
+            return self.name
+        return f"{self.name}[{self.show(node.arg)}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return COMPOUNDS.__getitem__, (self.name,)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Item(Op):
+    """One result of a compound; `arg` is its number."""
+
+    def __call__(self, *src: Node, arg: Any = None) -> Node:
+        (bundle,) = src
+        return make_node(self, bundle.aval.items[arg], src, arg)
+
+
+item_p = _Item("item", "item")
+
+
+def items(bundle: Node) -> list[Node]:
+    """The results of a compound's node."""
+    return [item_p(bundle, arg=i) for i in range(len(bundle.aval.items))]
+
+
+def compound_of(node: Node) -> Compound | None:
+    """The compound whose results the node bundles; None for any other node."""
+    return node.op if isinstance(node.op, Compound) else None
 
 
 def primitive_of(node: Node) -> Primitive:

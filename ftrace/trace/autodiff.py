@@ -13,11 +13,17 @@ from collections.abc import Sequence
 
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
-from ftrace.trace.avals import ShapedArray
+from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Node, Op, dependents, inherited_origin, toposort
 from ftrace.trace.primitives.elementwise import add, cast, div, mul, mul_zero, select
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.primitives.record import primitive_of
+from ftrace.trace.primitives.record import (
+    Compound,
+    Results,
+    compound_of,
+    item_p,
+    primitive_of,
+)
 from ftrace.trace.primitives.source import variable, zeros_like
 
 #: For primitives that are linear in some operands only: which ones these are.
@@ -37,15 +43,32 @@ def jvp_nodes(outputs: Sequence[Node], tangents: dict[Node, Node]) -> list[Node 
       tangents: for each leaf that varies the node of its tangent.
     """
     known: dict[Node, Node | None] = dict(tangents)
+    several: dict[Node, Results] = {}  # of compounds: a tangent per result
     with inherited_origin() as take:
         for node in dependents(outputs, tangents):
             if node in known:
                 continue
+            if node.op is item_p:
+                number: int = node.arg
+                known[node] = several[node.src[0]][number]
+                continue
             given = [known.get(s) for s in node.src]
-            if any(t is not None for t in given):
-                take(node)
+            compound = compound_of(node)
+            take(node)
+            if compound is not None:
+                several[node] = _tangents(compound, node, given)
+            elif any(t is not None for t in given):
                 known[node] = _tangent(node, given)
     return [known.get(node) for node in outputs]
+
+
+def _tangents(op: Compound, node: Node, tangents: list[Node | None]) -> Results:
+    """The tangent of each result of a compound."""
+    if all(t is None for t in tangents):
+        return [None] * len(node.aval.items)
+    if op.jvp is not None:
+        return op.jvp(node, tangents)
+    raise DerivativeError(f"{op.name} has no derivative: {op.no_derivative}")
 
 
 def _tangent(node: Node, tangents: list[Node | None]) -> Node | None:
@@ -70,6 +93,7 @@ def transpose_nodes(
       DerivativeError: the outputs are not linear in the leaves.
     """
     total: dict[Node, Node] = {}
+    several: dict[Node, list[Node | None]] = {}  # of compounds: one per result
     for node, cotangent in zip(outputs, cotangents, strict=True):
         if cotangent is not None:
             _accumulate(total, node, cotangent)
@@ -78,10 +102,25 @@ def transpose_nodes(
     wanted = set(leaves)
     with inherited_origin() as take:
         for node in reversed(linear):
+            compound = compound_of(node)
+            if compound is not None and node in several:
+                take(node)
+                flags = tuple(s in varying for s in node.src)
+                parts = _transposed(compound, node, several.pop(node), flags)
+                for source, part in zip(node.src, parts, strict=True):
+                    if part is not None and source in varying:
+                        _accumulate(total, source, part)
+                continue
             if node in wanted or node not in total:
                 continue
             take(node)
             cotangent = total.pop(node)
+            if node.op is item_p:
+                bundle = node.src[0]
+                empty: list[Node | None] = [None] * len(bundle.aval.items)
+                number: int = node.arg
+                several.setdefault(bundle, empty)[number] = cotangent
+                continue
             _check_linear(node, varying)
             transpose = primitive_of(node).transpose
             assert transpose is not None
@@ -91,6 +130,18 @@ def transpose_nodes(
                     if part is not None:
                         _accumulate(total, source, part)
     return [total.get(leaf) for leaf in leaves]
+
+
+def _transposed(
+    op: Compound, node: Node, cotangents: Results, linear: tuple[bool, ...]
+) -> Results:
+    if op.transpose is None:
+        raise DerivativeError(
+            f"linear_transpose: the function is not linear in its argument: it uses "
+            f"{op.name} of it",
+            node.origin,
+        )
+    return op.transpose(node, cotangents, linear)
 
 
 def _accumulate(total: dict[Node, Node], node: Node, cotangent: Node) -> None:
@@ -163,12 +214,16 @@ def split_known(outputs: Sequence[Node], unknown: Sequence[Node]) -> list[Node]:
     """The residuals: what the outputs need beside the unknown leaves.
 
     These are nodes that do not depend on `unknown` and are used by nodes that do,
-    other than constants.
+    other than constants. A stack does not leave its program: the loop that fills it
+    is run again.
     """
-    later = set(dependents(outputs, unknown))
+    ordered = toposort(outputs)
+    stacked = [n for n in ordered if any(isinstance(a, Stack) for a in n.aval.items)]
+    later = set(dependents(outputs, [*unknown, *stacked]))
+    wanted = set(unknown)
     residuals: dict[Node, None] = {}
-    for node in toposort(outputs):
-        if node in later:
+    for node in ordered:
+        if node in later and node not in wanted:
             for source in node.src:
                 if source not in later and source.op.name not in ("const", "iota"):
                     residuals[source] = None
