@@ -1,8 +1,9 @@
 """Operations on values: recorded where one of them is traced, else done at once.
 
-bind         a primitive, on operands of the right shapes and dtypes
-elementwise  a primitive after promotion and broadcasting
-run_fused    a composition as one graph
+bind           a primitive, on operands of the right shapes and dtypes
+bind_compound  an operation with several results, likewise
+elementwise    a primitive after promotion and broadcasting
+run_fused      a composition as one graph
 """
 
 # The eager path reads the slots of an Array: its properties would cost as much again.
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, settings
-from ftrace.array import Array
+from ftrace.array import Array, surface
 from ftrace.errors import (
     ShapeError,
 )
@@ -25,7 +26,7 @@ from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.evaluate import Plan, settle
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives.elementwise import convert
-from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.tracer import (
     _NUMPY,
     Tracer,
@@ -96,6 +97,39 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
     if type(result) is not np.ndarray or result.dtype != aval.dtype:
         result = settle(result, aval.dtype)
     return Array(aval.shape, aval.dtype, aval.weak_type, None, result)
+
+
+def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
+    """`bind` of an operation with several results, which are returned as a list.
+
+    Concrete operands are taken to the host, and the results to where these were.
+
+    Raises:
+      OutOfMemoryError: the host has no memory for a result.
+    """
+    scope = scope_of(operands)
+    if scope is not None:
+        nodes = op.results(*[scope.lift(x) for x in operands], arg=arg)
+        return [Tracer(node, scope) for node in nodes]
+    arrays = [asarray(x) for x in operands]
+    avals = op.infer(arg, *[aval_of(x) for x in arrays])
+    with np.errstate(all="ignore"):
+        try:
+            values = op.numpy(avals, arg, *[x.numpy() for x in arrays])
+        except MemoryError:
+            raise no_memory(op.name, max(avals, key=_nbytes)) from None
+    results = [
+        Array.of(settle(value, aval.dtype), aval.weak_type)
+        for value, aval in zip(values, avals, strict=True)
+    ]
+    for x in arrays:
+        if not x.memory.host:
+            return [surface["device_put"](result, x.device) for result in results]
+    return results
+
+
+def _nbytes(aval: ShapedArray) -> int:
+    return aval.size * aval.dtype.itemsize
 
 
 def elementwise(
