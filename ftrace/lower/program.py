@@ -3,8 +3,13 @@
     program = slots, steps, inputs, outputs
     slot    = an array in memory: an input, an output, or a part of the arena
     step    = RunKernel(kernel, slots) | CopySlot(source, target)
+            | CallHost(operation, operands, results)
+            | RunBranch(index, branches, operands, results)
+            | RunLoop(body, consts, carry, xs, ys)
 
-A device compiles a program into an `Executable`, once per shape signature.
+Branches and bodies are programs themselves. Their inputs and outputs are slots of the
+program around them, or parts of these; their arenas are parts of its arena. A device
+compiles a program into an `Executable`, once per shape signature.
 """
 
 from __future__ import annotations
@@ -16,6 +21,11 @@ import numpy as np
 
 from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.trace.avals import Shape
+from ftrace.trace.graph import Node
+
+
+#: Bytes of a stack's header, where a device keeps it in a slot.
+STACK_HEADER = 512
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,8 @@ class Slot:
       place: "input", "output" or "arena".
       position: which input or output; for the arena the offset in bytes.
       value: the name of what it holds, for people.
+      stacks: 0 for an array; else the slot holds so many stacks, one after the other,
+        and `dtype` and `shape` are those of what is pushed.
     """
 
     dtype: np.dtype[Any]
@@ -34,6 +46,7 @@ class Slot:
     place: str
     position: int
     value: str = ""
+    stacks: int = 0
 
     @property
     def size(self) -> int:
@@ -41,7 +54,8 @@ class Slot:
 
     @property
     def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
+        """Bytes in memory: of a stack its header only; it grows elsewhere."""
+        return self.stacks * STACK_HEADER or self.size * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -61,7 +75,94 @@ class CopySlot:
     target: int
 
 
-Step = RunKernel | CopySlot
+@dataclass(frozen=True, eq=False)
+class CallHost:
+    """Compute something on the host: `operation.numpy(avals, arg, *operands)`.
+
+    Attributes:
+      node: the operation, its argument, the types of operands and results, and the
+        user's line.
+      operands, results: slots; one per operand and result.
+    """
+
+    node: Node
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RunBranch:
+    """Run one of several programs.
+
+    Attributes:
+      index: the slot of an int32: which one.
+      branches: programs with one input per operand and one output per result.
+      operands, results: slots.
+      scratch: the slot, of bytes, in which the chosen branch has its arena.
+    """
+
+    index: int
+    branches: tuple[Program, ...]
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    scratch: int
+
+
+@dataclass(frozen=True)
+class Carry:
+    """Where a value that goes around a loop is kept.
+
+    Attributes:
+      initial: the slot of its first value, which is not written.
+      result: the slot in which its last value must be at the end.
+      spare: a slot of the same size: the iterations write `result` and `spare` in
+        turn. -1 where one is enough: an iteration may write where it reads.
+    """
+
+    initial: int
+    result: int
+    spare: int
+
+
+@dataclass(frozen=True, eq=False)
+class RunLoop:
+    """Run a program again and again.
+
+    The inputs of the body are those of `consts`, `carry` and one element of each of
+    `xs`; its outputs the next carry, one element of each of `ys`, and with
+    `predicate` whether there is another iteration.
+
+    Attributes:
+      body: no output of it is an input handed through, none stands there twice.
+      consts, xs, ys: slots. Where a slot of `xs` or `ys` holds one stack and `length`
+        is None, elements are popped from its bottom (its top if `reverse`) or pushed;
+        else element number t lies at t times the size of an element, and an array of
+        stacks has one stack per iteration.
+      carry: see `Carry`.
+      length: how many iterations; None where stacks or the predicate tell.
+      reverse: elements from the last to the first.
+      predicate: the slot of a bool: is there a first iteration? -1 if the length tells.
+      parallel: iterations may run at the same time, on several threads: there is no
+        carry, and nothing of it runs on the host.
+      scratch: the slot, of bytes, in which the body has its arena: `lanes` arenas one
+        after the other, each a multiple of the alignment.
+      lanes: how many iterations may run at the same time.
+    """
+
+    body: Program
+    consts: tuple[int, ...]
+    carry: tuple[Carry, ...]
+    xs: tuple[int, ...]
+    ys: tuple[int, ...]
+    length: int | None
+    reverse: bool
+    predicate: int
+    scratch: int
+    parallel: bool = False
+    lanes: int = 1
+
+
+Step = RunKernel | CopySlot | CallHost | RunBranch | RunLoop
 
 
 @dataclass(frozen=True)
@@ -74,6 +175,9 @@ class Program:
       inputs: for each argument its slot.
       outputs: for each result its slot: an output, or an input handed through.
       arena: bytes of temporary memory that the steps share.
+
+    A stack in the arena is empty when the program begins, and what it has grown is
+    given back when the program ends, however it ends.
     """
 
     slots: tuple[Slot, ...]
@@ -84,13 +188,44 @@ class Program:
 
     @property
     def kernels(self) -> list[RunKernel]:
-        return [step for step in self.steps if isinstance(step, RunKernel)]
+        """The kernels of its steps, those of branches and bodies included."""
+        found: list[RunKernel] = []
+        for step in self.steps:
+            if isinstance(step, RunKernel):
+                found.append(step)
+            for inner in programs_of(step):
+                found.extend(inner.kernels)
+        return found
 
     def __str__(self) -> str:
         lines = [f"program: {len(self.steps)} steps, arena of {self.arena} bytes"]
         for step in self.steps:
-            if isinstance(step, CopySlot):
-                lines.append(f"  copy {step.source} -> {step.target}")
-            else:
-                lines.append(f"  {step.info.name} {' '.join(map(str, step.slots))}")
+            lines.append("  " + describe(step))
+            for inner in programs_of(step):
+                lines += ["  " + line for line in str(inner).splitlines()]
         return "\n".join(lines)
+
+
+def programs_of(step: Step) -> tuple[Program, ...]:
+    """The programs that a step runs: branches, or a body."""
+    if isinstance(step, RunLoop):
+        return (step.body,)
+    return step.branches if isinstance(step, RunBranch) else ()
+
+
+def describe(step: Step) -> str:
+    """One line about a step."""
+    if isinstance(step, CopySlot):
+        return f"copy {step.source} -> {step.target}"
+    if isinstance(step, RunKernel):
+        return f"{step.info.name} {' '.join(map(str, step.slots))}"
+    if isinstance(step, CallHost):
+        return f"host {step.node.op.name} {step.operands} -> {step.results}"
+    if isinstance(step, RunBranch):
+        return f"branch on {step.index}: {step.operands} -> {step.results}"
+    carry = ", ".join(f"{c.initial} -> {c.result}" for c in step.carry)
+    length = "while" if step.length is None else str(step.length)
+    return (
+        f"loop {length}: consts {step.consts}, carry {carry}, xs {step.xs}, "
+        f"ys {step.ys}"
+    )
