@@ -1,0 +1,54 @@
+"""barrier: values that exist only once all of them do.
+
+    barrier_p(*operands) -> *operands
+
+What needs one of the results is not computed before every operand has been, and is not
+merged with what needs the operands themselves. It costs nothing: the results are the
+memory of the operands. `lax.optimization_barrier` is this; `checkpoint` puts it around
+what it computes again, so that the second pass cannot become the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.record import Compound, Results
+
+
+def _infer(arg: None, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+    return avals
+
+
+def _value(avals: Sequence[ShapedArray], arg: None, *operands: Any) -> Sequence[Any]:
+    return operands
+
+
+def _through(node: Node, values: Results) -> Results:
+    """Of what is known, tangents or cotangents: a barrier of their own."""
+    known = barrier([v for v in values if v is not None])
+    rest = iter(known)
+    return [None if v is None else next(rest) for v in values]
+
+
+def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
+    return _through(node, cotangents)
+
+
+def _batch(
+    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
+) -> tuple[list[Node], list[bool]]:
+    return barrier(src), list(batched)
+
+
+barrier_p = Compound(
+    "barrier", "barrier", _infer, _value, _batch, jvp=_through, transpose=_transpose,
+    doc="its operands, once all of them exist",
+)  # fmt: skip
+
+
+def barrier(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes, none of which exists before all of them do."""
+    return barrier_p.results(*nodes) if nodes else []
