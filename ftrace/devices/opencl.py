@@ -242,9 +242,11 @@ class OpenCL(Device):
             built = self.cl.Program(
                 self.context, program_source(rendered, self.traits)
             ).build(options=self.options, cache_dir=False)
+            # Kernels that differ may be the same text once they are legalized.
+            functions = {n: getattr(built, n) for n in {t.name: 0 for t in rendered}}
             for step, text in zip(steps, rendered, strict=True):
                 source = program_source([text], self.traits)
-                function = getattr(built, text.name)
+                function = functions[text.name]
                 self._kernels[step.kernel] = BuiltKernel(
                     function, text.global_size, text.local_size, source
                 )

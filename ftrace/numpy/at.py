@@ -45,6 +45,8 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "min": minimum,
     "max": maximum,
 }
+#: NumPy for indices that are known: without its stubs, which ask for dtypes.
+_host: Any = np
 _BASIC = (int, slice, type(Ellipsis))
 _UFUNCS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
@@ -255,10 +257,11 @@ def _repeats(shape: Any, index: Any, mode: str | None, **options: bool) -> Any:
     numbers: Any = np.zeros(parsed.batch or (), np.int64)
     for array, axis in zip(parsed.arrays, parsed.gathered, strict=True):
         size = parsed.shape[axis]
-        at = np.where(array < 0, array + size, array) if wrap else array
-        at = np.clip(at, 0, size - 1) if mode == "clip" else at
-        numbers = numbers * (size + 1) + np.where((at >= 0) & (at < size), at, size)
-    _, inverse, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+        at = _host.where(array < 0, array + size, array) if wrap else array
+        at = _host.clip(at, 0, size - 1) if mode == "clip" else at
+        inside = (at >= 0) & (at < size)
+        numbers = numbers * (size + 1) + _host.where(inside, at, size)
+    _, inverse, counts = _host.unique(numbers, return_inverse=True, return_counts=True)
     after = (1,) * (len(parsed.laid) - parsed.place)
     return counts[inverse].reshape(numbers.shape + after)
 
