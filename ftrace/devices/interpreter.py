@@ -18,11 +18,12 @@ import numpy as np
 
 from ftrace.buffer import Buffer, HostAllocator
 from ftrace.devices.base import Device, Executable, timed
+from ftrace.devices.drive import Driver
 from ftrace.devices.interpreter_kernel import Evaluation
 from ftrace.devices.interpreter_plan import KernelPlan
-from ftrace.devices.report import report_compiled, report_run
+from ftrace.devices.report import report_compiled
 from ftrace.lower.kernel import Kernel
-from ftrace.lower.program import CopySlot, Program, RunKernel, Slot
+from ftrace.lower.program import Program, RunKernel
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
@@ -78,8 +79,7 @@ class InterpretedProgram(Executable):
     ) -> None:
         self.device = device
         self.program = program
-        self._plans = plans
-        self._aliased = [_is_aliased(program, step) for step in program.kernels]
+        self._plans = dict(zip(program.kernels, plans, strict=True))
 
     @property
     def sources(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -91,53 +91,73 @@ class InterpretedProgram(Executable):
         for number in program.outputs:
             if number not in owners:
                 owners[number] = self.device.allocate(program.slots[number].nbytes)
-        arena = self.device.allocate(program.arena)
-        memories = [
-            _slot_bytes(slot, owners.get(number, arena))
-            for number, slot in enumerate(program.slots)
-        ]
+        memories = {
+            number: _bytes(buffer)[: program.slots[number].nbytes]
+            for number, buffer in owners.items()
+        }
+        driver = _InterpreterDriver(self.device, self._plans)
         with timed(self.device.counters, "run_seconds"):
-            self._run_steps(memories)
+            driver.run(
+                program,
+                [memories[number] for number in program.inputs],
+                [memories[number] for number in program.outputs],
+            )
         return [owners[number] for number in program.outputs]
 
-    def _run_steps(self, memories: list[Array]) -> None:
-        counters = self.device.counters
-        kernels = zip(self._plans, self._aliased, strict=True)
-        for step in self.program.steps:
-            start = time.perf_counter()
-            if isinstance(step, CopySlot):
-                memories[step.target][:] = memories[step.source]
-            else:
-                plan, aliased = next(kernels)
-                Evaluation(plan, [memories[s] for s in step.slots], aliased).run()
-                counters.kernels_run += 1
-                counters.operations += step.info.operations
-                counters.bytes += step.info.bytes
-            report_run(self.device.name, step, time.perf_counter() - start)
+
+class _InterpreterDriver(Driver):
+    """Memories are NumPy arrays of bytes."""
+
+    name = "interpreter"
+
+    def __init__(self, device: Interpreter, plans: dict[RunKernel, KernelPlan]) -> None:
+        self.device = device
+        self.counters = device.counters
+        self.plans = plans
+
+    def run_kernel(self, step: RunKernel, memories: list[Array]) -> None:
+        given = [memories[s] for s in step.slots]
+        aliased = _is_aliased(step, given)
+        Evaluation(self.plans[step], given, aliased).run()
+
+    def copy(self, source: Array, target: Array, nbytes: int) -> None:
+        target[:nbytes] = source[:nbytes]
+
+    def read(self, memory: Array, dtype: np.dtype[Any], size: int) -> Array:
+        return memory[: size * dtype.itemsize].view(dtype)
+
+    def write(self, memory: Array, array: Array) -> None:
+        memory[: array.nbytes] = array.reshape(-1).view(np.uint8)
+
+    def allocate(self, nbytes: int) -> Array:
+        return np.empty(nbytes, np.uint8)
+
+    def place_arena(self, program: Program) -> tuple[dict[int, Array], Any]:
+        arena = self.device.allocate(program.arena)
+        memory = _bytes(arena)
+        return {
+            number: memory[slot.position : slot.position + slot.nbytes]
+            for number, slot in enumerate(program.slots)
+            if slot.place == "arena"
+        }, arena
+
+    def element(self, memory: Array, t: int, nbytes: int) -> Array:
+        return memory[t * nbytes : (t + 1) * nbytes]
+
+    def new_element(self, memory: Array, t: int, nbytes: int) -> Array:
+        return memory[t * nbytes : (t + 1) * nbytes]
+
+    def keep_element(self, memory: Array, t: int, nbytes: int, written: Array) -> None:
+        pass  # it was written in place
 
 
 def _bytes(buffer: Buffer) -> Array:
     return buffer.memory.view(np.uint8)
 
 
-def _slot_bytes(slot: Slot, buffer: Buffer) -> Array:
-    first = slot.position if slot.place == "arena" else 0
-    return _bytes(buffer)[first : first + slot.nbytes]
-
-
-def _is_aliased(program: Program, step: RunKernel) -> bool:
+def _is_aliased(step: RunKernel, memories: Sequence[Array]) -> bool:
     """Does a buffer that the kernel writes overlap one that it reads?"""
-    specs = step.kernel.buffers
-    slots = [program.slots[number] for number in step.slots]
-    written = [s for s, spec in zip(slots, specs, strict=True) if spec.written]
-    read = [s for s, spec in zip(slots, specs, strict=True) if not spec.written]
-    return any(_overlap(a, b) for a in written for b in read)
-
-
-def _overlap(a: Slot, b: Slot) -> bool:
-    if a.place != b.place:
-        return False
-    if a.place != "arena":
-        return a.position == b.position
-    ends = min(a.position + a.nbytes, b.position + b.nbytes)
-    return max(a.position, b.position) < ends
+    pairs = list(zip(memories, step.kernel.buffers, strict=True))
+    written = [m for m, spec in pairs if spec.written]
+    read = [m for m, spec in pairs if not spec.written]
+    return any(np.may_share_memory(a, b) for a in written for b in read)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from ftrace import settings
-from ftrace.lower.program import CopySlot, RunKernel, Step
+from ftrace.lower.program import RunKernel, Step, describe
 
 
 def report_compiled(device: str, step: RunKernel, seconds: float, source: str) -> None:
@@ -29,8 +29,8 @@ def report_run(device: str, step: Step, seconds: float) -> None:
     if settings.current().debug < 2:
         return
     microseconds = f"{seconds * 1e6:.1f} us"
-    if isinstance(step, CopySlot):
-        tell(f"{device}: copied in {microseconds}")
+    if not isinstance(step, RunKernel):
+        tell(f"{device}: ran {describe(step)} in {microseconds}")
         return
     info = step.info
     tell(

@@ -3,6 +3,7 @@
 # ruff: noqa: F403
 
 from ftrace.lax import linalg as linalg
+from ftrace.lax.control import *
 from ftrace.lax.convolution import *
 from ftrace.lax.dot import *
 from ftrace.lax.elementwise import *

@@ -1,12 +1,13 @@
 """Lowering: from a graph to a program, stage by stage.
 
+    0 control    branches and loops as programs run them    control.py
     1 simplify   rewrites that make the graph smaller       simplify.py
     2 movement   movement merges, and moves to the loads    movement.py
     3 schedule   what is stored, and by which kernel        schedule.py
     4 index      movement becomes index arithmetic          index.py, build.py
     5 loops      expressions take their place in loops      place.py
     6 memory     values share an arena                      memory.py
-    7 program    steps in order                             below
+    7 program    steps in order                             assemble.py
 
 `PASSES` is the list of the first two; each leaves a graph that `spec.py` describes.
 """
@@ -19,17 +20,18 @@ from dataclasses import dataclass
 
 from ftrace import settings
 from ftrace.errors import ArgumentError, DeviceError, GraphError
+from ftrace.lower.assemble import BuiltStep, assemble
 from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.build import BuiltKernel, build_kernel
-from ftrace.lower.memory import Lifetime, plan_memory
+from ftrace.lower.control import bodies_of, control_to_loops
 from ftrace.lower.movement import MOVEMENT
-from ftrace.lower.program import Program, RunKernel, Slot
+from ftrace.lower.program import Program
 from ftrace.lower.schedule import DECISIONS as SCHEDULING
-from ftrace.lower.schedule import Draft, Schedule, schedule
+from ftrace.lower.schedule import Draft, Schedule, root_of, schedule
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
 from ftrace.lower.spec import GRAPH_SPEC, check_after
-from ftrace.trace.graph import Graph, Node, toposort
-from ftrace.trace.primitives.movement import reshape_p
+from ftrace.trace.graph import Body, Graph, Node, toposort
+from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.source import is_variable
 from ftrace.trace.rewrite import PatternMatcher, rewrite
 
@@ -65,17 +67,52 @@ def lower(graph: Graph, max_buffers: int = 0) -> Lowered:
       max_buffers: how many buffers one kernel can take; 0 is no limit.
     """
     check_disabled_rules(settings.current().disabled_rules)
-    simplified = Graph(graph.inputs, tuple(simplify_graph(graph.outputs)))
-    outputs = [n for n in simplified.outputs if root_of(n).size]
+    prepared = control_to_loops(graph.outputs)
+    simplified = Graph(graph.inputs, tuple(simplify_graph(prepared)))
+    plan, built = _plan(simplified, max_buffers)
+    return Lowered(graph, simplified, plan, assemble(simplified, built))
+
+
+def lower_body(body: Body, max_buffers: int = 0) -> Program:
+    """The program of a body: each output has memory of its own, also what it got."""
+    outputs: list[Node] = []
+    taken: set[Node] = set()
+    for node in simplify_graph(control_to_loops(body.outputs)):
+        root = root_of(node)
+        if is_variable(root) or root in taken:
+            node = root = copy(node)
+        taken.add(root)
+        outputs.append(node)
+    graph = Graph(body.inputs, tuple(outputs))
+    return assemble(graph, _plan(graph, max_buffers)[1])
+
+
+def _plan(
+    graph: Graph, max_buffers: int
+) -> tuple[Schedule, list[BuiltKernel | BuiltStep]]:
+    """What is stored, and the kernels and other steps in their order."""
+    outputs = [root_of(n) for n in graph.outputs if root_of(n).size]
     forced: set[Node] = set()
     while True:
-        plan = schedule([root_of(n) for n in outputs], forced)
-        built = [build_kernel(d, plan) for d in ordered_drafts(plan)]
-        too_many = [b for b in built if 0 < max_buffers < len(b.kernel.buffers)]
+        plan = schedule(outputs, forced)
+        built = [
+            build_kernel(d, plan) if d.step is None else build_step(d.step, max_buffers)
+            for d in ordered_drafts(plan)
+        ]
+        too_many = [
+            b
+            for b in built
+            if isinstance(b, BuiltKernel) and 0 < max_buffers < len(b.kernel.buffers)
+        ]
         if not too_many:
-            break
+            return plan, built
         forced |= {_splitting_node(b, plan, forced) for b in too_many}
-    return Lowered(graph, simplified, plan, assemble(simplified, built))
+
+
+def build_step(node: Node, max_buffers: int) -> BuiltStep:
+    """An operation that is a step by itself, with the programs that it runs."""
+    programs = tuple(lower_body(body, max_buffers) for body in bodies_of(node))
+    return BuiltStep(node, programs)
 
 
 def rule_names() -> frozenset[str]:
@@ -106,13 +143,6 @@ def simplify_graph(outputs: Sequence[Node]) -> list[Node]:
                 if old.shape != new.shape or old.dtype != new.dtype:
                     raise GraphError(f"{name} turned {old!r} into {new!r}")
     return nodes
-
-
-def root_of(node: Node) -> Node:
-    """The value whose memory an output is: reshapes share it."""
-    while node.op is reshape_p:
-        node = node.src[0]
-    return node
 
 
 def ordered_drafts(plan: Schedule) -> list[Draft]:
@@ -163,42 +193,3 @@ def _splitting_node(built: BuiltKernel, plan: Schedule, forced: set[Node]) -> No
             f"can give it, and cannot be split"
         )
     return best[1]
-
-
-def assemble(graph: Graph, kernels: Sequence[BuiltKernel]) -> Program:
-    """Slots for all values, and the steps that fill them."""
-    roots = [root_of(n) for n in graph.outputs]
-    first: dict[Node, int] = {}
-    last: dict[Node, int] = {}
-    for step, built in enumerate(kernels):
-        for node in built.buffers:
-            first.setdefault(node, step)
-            last[node] = step
-    position = {node: i for i, node in reversed(list(enumerate(roots)))}
-    temporary = [n for n in first if not is_variable(n) and n not in position]
-    plan = plan_memory(
-        [Lifetime(n.size * n.dtype.itemsize, first[n], last[n]) for n in temporary]
-    )
-    offsets = dict(zip(temporary, plan.offsets, strict=True))
-    slots: list[Slot] = []
-    number: dict[Node, int] = {}
-
-    def add_slot(node: Node, place: str, at: int) -> None:
-        number[node] = len(slots)
-        slots.append(Slot(node.dtype, node.shape, place, at, node.op.name))
-
-    for i, node in enumerate(graph.inputs):
-        add_slot(node, "input", i)
-    for node, i in position.items():
-        if node not in number:
-            add_slot(node, "output", i)
-    for node in temporary:
-        add_slot(node, "arena", offsets[node])
-    steps = tuple(
-        RunKernel(b.kernel, tuple(number[n] for n in b.buffers), b.info)
-        for b in kernels
-    )
-    inputs = tuple(number[n] for n in graph.inputs)
-    return Program(
-        tuple(slots), steps, inputs, tuple(number[n] for n in roots), plan.size
-    )

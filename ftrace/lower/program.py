@@ -23,7 +23,6 @@ from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 
-
 #: Bytes of a stack's header, where a device keeps it in a slot.
 STACK_HEADER = 512
 

@@ -39,6 +39,8 @@ from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy, is_reused, mul, mul_zero
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.primitives.movement import reshape_p
+from ftrace.trace.primitives.record import compound_of, item_p
 from ftrace.trace.primitives.source import is_variable
 
 CHEAP = 4  # operations that are rather done again than stored and loaded
@@ -105,8 +107,10 @@ class Draft:
       atoms: the ranges of its loops, outermost first.
       indices: for each size of `shape` its index in terms of the ranges.
       roots: the values that it stores.
-      kind: "map", or "contract" with one contraction and its epilogue, or "scatter".
+      kind: "map", or "contract" with one contraction and its epilogue, or "scatter",
+        or "step" for an operation that is a step of the program by itself.
       scattered: the scatter whose updates it applies.
+      step: the compound that is this step.
       feeds: kernels that read what it stores.
       weight: operations per iteration, roughly.
     """
@@ -118,6 +122,7 @@ class Draft:
     roots: list[Node] = field(default_factory=list[Node])
     kind: str = "map"
     scattered: Node | None = None
+    step: Node | None = None
     feeds: set[int] = field(default_factory=set[int])
     weight: int = 0
     reduces: int = 0
@@ -188,6 +193,23 @@ def root_indices(
         positions = iter(indices)
         return tuple(ZERO if n == 1 else next(positions) for n in shape)
     return unflatten_index(flatten_index(indices[:depth], loops[:depth]), shape)
+
+
+def is_step(node: Node) -> bool:
+    """Is it an operation that is a step of the program, or one of its results?"""
+    return node.op is item_p or compound_of(node) is not None
+
+
+def root_of(node: Node) -> Node:
+    """The value whose memory a value is: reshapes and barriers share it."""
+    while True:
+        if node.op is reshape_p:
+            node = node.src[0]
+        elif node.op is item_p and node.src[0].op.family == "barrier":
+            number: int = node.arg
+            node = node.src[0].src[number]
+        else:
+            return node
 
 
 def squeeze(shape: Shape) -> Shape:
@@ -283,8 +305,15 @@ class _Scheduler:
         self.result = Schedule(list(outputs))
         self.disabled = settings.current().disabled_rules
         self.forced = forced
-        self.must_store = forced | {n for n in outputs if not is_variable(n)}
         self.order = toposort(outputs)
+        self.must_store = forced | {n for n in outputs if not is_variable(n)}
+        for node in self.order:
+            if compound_of(node) is not None:
+                self.must_store |= {
+                    r for s in node.src if not is_variable(r := root_of(s))
+                }
+        # Kernels that read what a step computes.
+        self.readers: dict[Node, set[int]] = {}
         # For each value its contexts, with how often each computes it too much and
         # the ranges of the loops around it, outermost first.
         self.contexts: dict[Node, dict[Context, tuple[int, tuple[Atom, ...]]]] = {}
@@ -300,6 +329,9 @@ class _Scheduler:
         for node in self.order:
             below = [levels[s] for s in node.src]
             levels[node] = max(below, default=0) + (node.op.family == "reduction")
+            if is_step(node):
+                levels[node] = self.costs[node] = 0
+                continue
             if node in self.must_store or node.op.name in _SOURCES:
                 self.costs[node] = 0
                 continue
@@ -319,7 +351,12 @@ class _Scheduler:
             if is_variable(node):
                 continue
             uses = self.contexts.pop(node, {})
-            if node.op in (scatter_p, copy) or node in self.must_store:
+            if node.op is item_p:
+                readers = self.readers.setdefault(node.src[0], set())
+                readers |= {context.kernel for context in uses}
+            elif is_step(node):
+                self._run_as_step(node)
+            elif node.op in (scatter_p, copy) or node in self.must_store:
                 self._store(node, uses)
             elif node.op.name in _SOURCES or self._is_inlined(node, uses):
                 self._inline(node, uses)
@@ -451,6 +488,15 @@ class _Scheduler:
             here[root] = (1, tuple(draft.atoms))
         self._inline(node, here)
 
+    def _run_as_step(self, node: Node) -> None:
+        draft = self._new_draft(())
+        draft.kind, draft.step = "step", node
+        draft.feeds |= self.readers.pop(node, set())
+        for source in node.src:
+            root = root_of(source)
+            at = Context(draft.number, (ZERO,) * root.ndim, ALWAYS)
+            self._use(root, at, ())
+
     def _new_draft(self, shape: Shape) -> Draft:
         draft = Draft(len(self.result.drafts), shape)
         self.result.drafts.append(draft)
@@ -474,7 +520,7 @@ class _Scheduler:
             draft = self.result.drafts[number]
             here = [c for c in uses if c.kernel == number]
             aligned = [c for c in here if self._is_aligned(node, c, draft)]
-            if len(aligned) != 1 or draft.kind == "scatter":
+            if len(aligned) != 1 or draft.kind in ("scatter", "step"):
                 continue
             if node.op is copy or len(draft.roots) >= ROOTS:
                 continue

@@ -6,6 +6,7 @@ graph     = const | iota | variable
           | reduction(graph)          axes stay with size 1
           | gather(graph, index, …) | scatter(graph, graph, index, …)
           | copy(graph) | stop_gradient(graph)
+          | item[i](compound)         one result of an operation that is a step
 
 simplify  leaves no stop_gradient, no value without elements but constants, no
           operation on nothing but constants, no reduction of an axis of size 1
@@ -22,6 +23,7 @@ from ftrace import settings
 from ftrace.errors import FtraceError
 from ftrace.lower.chains import MOVEMENTS
 from ftrace.lower.constants import ELEMENTWISE, arg_of
+from ftrace.lower.schedule import is_step
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import copy
@@ -35,7 +37,7 @@ from ftrace.trace.primitives.movement import (
     stride_p,
     unshear_p,
 )
-from ftrace.trace.primitives.record import PRIMITIVES, primitive_of
+from ftrace.trace.primitives.record import PRIMITIVES, item_p, primitive_of
 from ftrace.trace.primitives.reduction import REDUCTIONS
 from ftrace.trace.primitives.source import const_p, iota_p, variable_p
 from ftrace.trace.rewrite import Pat, Spec
@@ -72,7 +74,11 @@ _OTHERS = tuple(p for p in PRIMITIVES.values() if p not in SOURCES)
 #: Of every graph that is lowered, before and after each pass.
 GRAPH_SPEC: Final = Spec(
     "graph",
-    (Pat(SOURCES, where=_is_source), Pat(_OTHERS, where=_obeys_record)),
+    (
+        Pat(SOURCES, where=_is_source),
+        Pat(_OTHERS, where=_obeys_record),
+        Pat(where=is_step),
+    ),
 )
 
 # What the passes leave, unless some of their rules are disabled.
@@ -97,6 +103,7 @@ _MOVING = tuple(op for op in MOVEMENTS if op not in _PADDING)
 
 _SIMPLE: Final = (
     Pat((const_p, variable_p)),
+    Pat(where=is_step),
     Pat((iota_p, *_INDEXING, *_PADDING), where=_has_elements),
     Pat(ELEMENTWISE, where=_all(_has_elements, _varies)),
     Pat(REDUCTIONS, where=_all(_has_elements, _reduces_something)),
@@ -110,7 +117,10 @@ SIMPLIFIED_SPEC: Final = Spec(
 
 def _above(op: Any, *allowed: Any) -> Pat:
     """A movement above one that it cannot move past, or above no movement."""
-    others = tuple(p for p in PRIMITIVES.values() if p not in (*MOVEMENTS, const_p))
+    others = (
+        item_p,
+        *(p for p in PRIMITIVES.values() if p not in (*MOVEMENTS, const_p)),
+    )
     return Pat(op, Pat((*others, *allowed)), where=_changes_something)
 
 
@@ -128,9 +138,9 @@ def _changes_something(node: Node) -> bool:
 MOVED_SPEC: Final = Spec(
     "after movement",
     (
-        *_SIMPLE[:1],
+        *_SIMPLE[:2],
         Pat((iota_p, *_INDEXING, shear_p, unshear_p), where=_has_elements),
-        *_SIMPLE[2:],
+        *_SIMPLE[3:],
         # Past a reshape, and below a pad, a movement gets only where axes correspond.
         _above(shrink_p, reshape_p, shear_p, unshear_p),
         _above(stride_p, shrink_p, reshape_p, pad_p, shear_p, unshear_p),

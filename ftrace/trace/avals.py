@@ -168,3 +168,6 @@ _lock = threading.Lock()
 
 #: Each effect takes the token of the effect before it and gives a new one.
 TOKEN = _scalar_like(Token, dtypes.uint8)
+#: The value of a token under which effects do not happen: for who wants the values of
+#: a part of a graph that runs again, or runs later (`trace/effects.py`).
+REHEARSAL = 1

@@ -35,7 +35,7 @@ from ftrace.errors import (
     UnexpectedTracerError,
 )
 from ftrace.origin import Origin, user_origin
-from ftrace.trace.avals import TOKEN, Shape, ShapedArray
+from ftrace.trace.avals import REHEARSAL, TOKEN, Shape, ShapedArray
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Graph, Node, substitute, toposort
 from ftrace.trace.primitives.broadcast import broadcast_leading
@@ -54,10 +54,14 @@ Binding = Any  # Array | Tracer | None
 
 
 class _Stack(threading.local):
-    """The open scopes of a thread, outermost first."""
+    """The open scopes of a thread, outermost first.
+
+    Those below `floor` are out of sight: a callback runs while they are open.
+    """
 
     def __init__(self) -> None:
         self.scopes: list[Scope] = []
+        self.floor = 0
 
 
 _stack = _Stack()
@@ -80,6 +84,7 @@ class Scope:
       imported: of an isolated scope, the values of the inputs after the arguments.
       tokens: the token before the effects of the function, and the one after those so
         far; empty if it has had none.
+      bound: its arguments have values: what happens in it may happen at once.
       closed: the function has returned.
     """
 
@@ -92,6 +97,7 @@ class Scope:
         self.inputs: list[Node] = []
         self.bindings: list[Binding] = []
         self.captured: list[Array] = []
+        self.bound = False
         self.closed = False
         self.origin: Origin | None = None
         self._captured_nodes: dict[Any, tuple[Node, Any]] = {}
@@ -182,7 +188,7 @@ class Scope:
 
 def isolation(depth: int) -> Scope | None:
     """The innermost isolated scope of this thread that is not deeper than `depth`."""
-    for scope in reversed(_stack.scopes[: depth + 1]):
+    for scope in reversed(_stack.scopes[_stack.floor : depth + 1]):
         if scope.isolated:
             return scope
     return None
@@ -190,12 +196,25 @@ def isolation(depth: int) -> Scope | None:
 
 def open_scopes() -> Sequence[Scope]:
     """The open scopes of this thread, outermost first."""
-    return _stack.scopes
+    return _stack.scopes[_stack.floor :]
+
+
+class outside_scopes:  # reads as a statement: `with outside_scopes()`
+    """A block in which no scope is open: of callbacks, which compute for themselves."""
+
+    __slots__ = ("outer",)
+
+    def __enter__(self) -> None:
+        self.outer = _stack.floor
+        _stack.floor = len(_stack.scopes)
+
+    def __exit__(self, *_: object) -> None:
+        _stack.floor = self.outer
 
 
 def current_scope() -> Scope | None:
     """The innermost open scope of this thread."""
-    return _stack.scopes[-1] if _stack.scopes else None
+    return _stack.scopes[-1] if len(_stack.scopes) > _stack.floor else None
 
 
 class Tracer(ArrayLike):
@@ -337,7 +356,7 @@ def check_open(tracer: Tracer) -> None:
 def unbound_variable(node: Node) -> tuple[Scope, Node] | None:
     """A variable that `node` needs and that has no value, with its scope."""
     for leaf in toposort([node]):
-        if is_variable(leaf):
+        if is_variable(leaf) and leaf.aval is not TOKEN:
             depth, index = scope_and_position(leaf)
             scope = _stack.scopes[depth]
             binding = scope.bindings[index]
@@ -383,7 +402,10 @@ def concrete(tracer: Tracer) -> Any:
     if node not in values:
         known = dict(values)
         for leaf in toposort([node]):
-            if is_variable(leaf) and leaf not in known:
+            if leaf.aval is TOKEN and is_variable(leaf):
+                # Effects happen when the function has returned, and not now.
+                known[leaf] = np.uint8(REHEARSAL)
+            elif is_variable(leaf) and leaf not in known:
                 depth, index = scope_and_position(leaf)
                 binding = _stack.scopes[depth].bindings[index]
                 known[leaf] = (
@@ -516,6 +538,7 @@ def trace(
       The graph. It may use variables of scopes around this one.
     """
     with Scope(transform) as scope:
+        scope.bound = bindings is not None
         values = bindings or [None] * len(avals)
         tracers = [scope.input(a, v) for a, v in zip(avals, values, strict=True)]
         outputs = tuple(scope.lift(x) for x in function(*tracers))

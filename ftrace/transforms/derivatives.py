@@ -22,6 +22,14 @@ from ftrace.errors import (
     TreeError,
 )
 from ftrace.trace import tree
+from ftrace.trace.autodiff import (
+    RESIDUAL_DEPTH,
+    gradient_nodes,
+    jvp_nodes,
+    split_known,
+    tangent_variable,
+    transpose_nodes,
+)
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.operations import bind
@@ -35,14 +43,6 @@ from ftrace.transforms.arguments import (
     flatten_values,
     name_of,
     of_arguments,
-)
-from ftrace.trace.autodiff import (
-    RESIDUAL_DEPTH,
-    gradient_nodes,
-    jvp_nodes,
-    split_known,
-    tangent_variable,
-    transpose_nodes,
 )
 from ftrace.transforms.execute import apply_graph
 

@@ -1,0 +1,497 @@
+"""Loops and branches inside of traced functions: JAX's names, arguments, meanings."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
+from ftrace.numpy.axes import as_value
+from ftrace.numpy.joining import concatenate
+from ftrace.trace import tree
+from ftrace.trace.avals import TOKEN, ShapedArray
+from ftrace.trace.body import close
+from ftrace.trace.control.branch import Branches, cond_p
+from ftrace.trace.control.loop import While, while_p
+from ftrace.trace.control.scan import Scan, scan_p
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.elementwise import add, cast
+from ftrace.trace.primitives.source import const, iota, variable
+from ftrace.trace.tracer import Tracer, Value, aval_of
+from ftrace.transforms.arguments import check_callable, flatten_values, name_of
+from ftrace.transforms.bodies import (
+    Traced,
+    apply_compound,
+    check_structure,
+    common_types,
+    distinct,
+    leaf_names,
+    matched,
+    next_types,
+    trace_function,
+)
+from ftrace.transforms.vmap import vmap
+
+__all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]
+
+Function = Callable[..., Any]
+
+
+# Branches.
+
+
+def cond(pred: Value, *args: Any, operand: Any = None, linear: Any = None) -> Any:
+    """`true_fun(*operands)` if the predicate holds, else `false_fun(*operands)`.
+
+    `cond(pred, true_fun, false_fun, *operands)`; only the chosen one runs, also where
+    the predicate differs between the lanes of a vmap.
+
+    Args:
+      pred: a scalar bool; a number counts as true where it is not zero.
+      true_fun, false_fun: return results of the same structure, shapes and dtypes.
+      operands: arrays, or pytrees of them.
+      operand: one operand, by name.
+      linear: accepted for JAX's sake.
+
+    Raises:
+      ArgumentError: `pred` is no scalar, or a branch no function.
+      TreeError, ShapeError, DtypeError: the branches return different types.
+    """
+    if len(args) == 4 and not callable(args[1]):  # JAX's older order
+        true_operand, true_fun, false_operand, false_fun = args
+        branches = [
+            lambda a, b: false_fun(b),
+            lambda a, b: true_fun(a),
+        ]
+        operands: tuple[Any, ...] = (true_operand, false_operand)
+        names = [name_of(false_fun), name_of(true_fun)]
+    else:
+        if len(args) < 2:
+            raise ArgumentError(
+                f"cond takes a predicate and two functions, got {1 + len(args)} "
+                "arguments; write cond(pred, true_fun, false_fun, *operands)"
+            )
+        true_fun, false_fun, *rest = args
+        operands = (operand,) if operand is not None else tuple(rest)
+        branches = [false_fun, true_fun]
+        names = [name_of(false_fun), name_of(true_fun)]
+    for branch in branches:
+        check_callable(branch, "cond")
+    aval = _scalar("cond: the predicate", pred)
+    if dtypes.is_complex(aval.dtype):
+        raise DtypeError(f"cond: the predicate must be a bool, got {aval!r}")
+    index = as_value(pred)
+    if aval.dtype != dtypes.bool_:
+        index = index != 0
+    return _branch("cond", index, branches, operands, names)
+
+
+def switch(
+    index: Value, branches: Sequence[Function], *operands: Any, operand: Any = None
+) -> Any:
+    """`branches[index](*operands)`; an index out of bounds is moved inside.
+
+    Args:
+      index: a scalar integer.
+      branches: functions that return results of the same structure and types.
+      operands: arrays, or pytrees of them.
+
+    Raises:
+      ArgumentError: no scalar integer, no branches, or a branch no function.
+      TreeError, ShapeError, DtypeError: the branches return different types.
+    """
+    branches = list(branches)
+    if operand is not None:
+        operands = (operand,)
+    if not branches:
+        raise ArgumentError("switch takes at least one branch, got none")
+    for branch in branches:
+        check_callable(branch, "switch")
+    aval = _scalar("switch: the index", index)
+    if not dtypes.is_integer(aval.dtype):
+        raise DtypeError(f"switch: the index must be an integer, got {aval!r}")
+    names = [name_of(b) for b in branches]
+    if len(branches) == 1:
+        return branches[0](*operands)
+    index = as_value(index).clip(0, len(branches) - 1)
+    return _branch("switch", index, branches, operands, names)
+
+
+def _scalar(what: str, value: Value) -> ShapedArray:
+    aval = aval_of(value)
+    if aval.shape != ():
+        raise ShapeError(
+            f"{what} must be a scalar, got {aval!r}; reduce it with .all() or .any(), "
+            "or choose elementwise with where"
+        )
+    return aval
+
+
+def _branch(
+    what: str,
+    index: Value,
+    branches: Sequence[Function],
+    operands: tuple[Any, ...],
+    names: Sequence[str],
+) -> Any:
+    values, treedef = flatten_values(operands, f"{what}: the operand ")
+    avals = [aval_of(x) for x in values]
+    traced = [trace_function(what, b, treedef, avals) for b in branches]
+    first = traced[0].treedef
+    for name, other in zip(names[1:], traced[1:], strict=True):
+        if other.treedef != first:
+            raise TreeError(
+                f"{what}: all branches must return the same structure, but {names[0]} "
+                f"returns {first} and {name} {other.treedef}"
+            )
+    types = common_types(what, [t.draft.outputs for t in traced], names)
+    free, places = distinct([t.draft.values for t in traced])
+    effects = any(t.draft.effects for t in traced)
+    bodies = tuple(
+        _branch_body(t, places[i], [aval_of(x) for x in free], types, effects)
+        for i, t in enumerate(traced)
+    )
+    results = apply_compound(
+        what,
+        cond_p,
+        Branches(bodies),
+        [index, *values, *free],
+        lambda nodes: [cast(nodes[0], dtypes.int32), *nodes[1:]],
+        1 if effects else -1,
+    )
+    return tree.unflatten(first, results)
+
+
+def _branch_body(
+    traced: Traced,
+    places: Sequence[int],
+    free: Sequence[ShapedArray],
+    types: Sequence[ShapedArray],
+    effects: bool,
+) -> Any:
+    """A branch over the operands and all that any branch uses from outside."""
+    draft = traced.draft
+    mine = dict(zip(places, draft.free, strict=True))
+    others = [mine.get(i, variable(a, _UNUSED, i)) for i, a in enumerate(free)]
+    inputs = [*draft.arguments, *others]
+    outputs = matched(draft.outputs, types)
+    if effects:
+        before, after = draft.effects or (variable(TOKEN, _UNUSED, -1),) * 2
+        return close([before, *inputs], [after, *outputs])
+    return close(inputs, outputs)
+
+
+#: The depth of variables that no function uses.
+_UNUSED = -8
+
+
+# Loops.
+
+
+def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
+    """`body_fun` again and again, as long as `cond_fun` of its result holds.
+
+    Unlike in JAX it has a gradient: what reverse mode needs of each iteration is kept
+    on stacks that grow with the number of iterations (see docs/control_flow.md).
+
+    Args:
+      cond_fun: carry -> a scalar bool.
+      body_fun: carry -> carry, of the same structure, shapes and dtypes.
+      init_val: the first carry: a pytree of arrays.
+
+    Raises:
+      TreeError, ShapeError, DtypeError: the carry changes its structure or type, or
+        the predicate is no scalar bool.
+    """
+    check_callable(cond_fun, "while_loop")
+    check_callable(body_fun, "while_loop")
+    values, treedef = flatten_values((init_val,), "while_loop: the initial value ")
+    wanted = tree.structure(init_val)
+    names = leaf_names("carry", init_val)
+    avals = [aval_of(x) for x in values]
+    while True:
+        body = trace_function("while_loop", body_fun, treedef, avals)
+        check_structure("while_loop", wanted, body.treedef)
+        types = next_types("while_loop", avals, body.draft.outputs, names)
+        if types == avals:
+            break
+        avals = types
+    test = trace_function("while_loop", cond_fun, treedef, avals)
+    predicate = _predicate(test, cond_fun)
+    if test.draft.effects:
+        raise ArgumentError(
+            "while_loop: the predicate must have no effects; call back in the body"
+        )
+    free, places = distinct([test.draft.values, body.draft.values])
+    consts = len(free)
+    arg = While(
+        _loop_body(test, places[0], free, [predicate], bool(body.draft.effects), False),
+        _loop_body(
+            body, places[1], free, matched(body.draft.outputs, avals),
+            bool(body.draft.effects), True,
+        ),
+        consts,
+    )  # fmt: skip
+    results = apply_compound(
+        "while_loop",
+        while_p,
+        arg,
+        [*free, *values],
+        lambda nodes: [*nodes[:consts], *matched(nodes[consts:], avals)],
+        consts if body.draft.effects else -1,
+    )
+    return tree.unflatten(wanted, results)
+
+
+def _loop_body(
+    traced: Traced,
+    places: Sequence[int],
+    free: Sequence[Value],
+    outputs: Sequence[Node],
+    effects: bool,
+    returned: bool,
+) -> Any:
+    """(consts, token, arguments) -> (token, outputs), tokens only where needed."""
+    draft = traced.draft
+    mine = dict(zip(places, draft.free, strict=True))
+    consts = [mine.get(i, variable(aval_of(x), _UNUSED, i)) for i, x in enumerate(free)]
+    if not effects:
+        return close([*consts, *draft.arguments], outputs)
+    before, after = draft.effects or (variable(TOKEN, _UNUSED, -1),) * 2
+    tokens = [after] if returned else []
+    return close([*consts, before, *draft.arguments], [*tokens, *outputs])
+
+
+def _predicate(traced: Traced, fun: Function) -> Node:
+    outputs = traced.draft.outputs
+    if len(outputs) != 1 or outputs[0].shape != () or outputs[0].dtype != dtypes.bool_:
+        got = ", ".join(repr(n.aval) for n in outputs) or "nothing"
+        raise DtypeError(
+            f"while_loop: {name_of(fun)} must return a scalar bool, got {got}; compare, "
+            "or reduce with .all() or .any()",
+            outputs[0].origin if outputs else None,
+        )
+    return outputs[0]
+
+
+def fori_loop(
+    lower: Value, upper: Value, body_fun: Function, init_val: Any, *, unroll: Any = None
+) -> Any:
+    """`for i in range(lower, upper): val = body_fun(i, val)`.
+
+    Args:
+      lower, upper: integers; known ones, or traced.
+      body_fun: (i, carry) -> carry.
+      init_val: the first carry: a pytree of arrays.
+      unroll: accepted for JAX's sake.
+
+    Raises:
+      DtypeError: a bound is no integer. Others as of `scan`.
+    """
+    check_callable(body_fun, "fori_loop")
+    bounds = [_scalar("fori_loop: a bound", x) for x in (lower, upper)]
+    for aval in bounds:
+        if not dtypes.is_integer(aval.dtype):
+            raise DtypeError(f"fori_loop: the bounds must be integers, got {aval!r}")
+    pairs = [(a.dtype, a.weak_type) for a in bounds]
+    dtype, _ = dtypes.promote(*pairs)
+    if isinstance(lower, Tracer) or isinstance(upper, Tracer):
+        return _while_below(lower, upper, dtype, body_fun, init_val)
+    start, stop = operator.index(_int(lower)), operator.index(_int(upper))
+
+    def step(carry: Any, i: Value) -> Any:
+        return body_fun(i, carry), None
+
+    count = max(stop - start, 0)
+    step.__name__ = name_of(body_fun)
+    return _scan("fori_loop", step, init_val, None, count, False, (start, dtype))[0]
+
+
+def _int(value: Any) -> Any:
+    return value if isinstance(value, int) else np.asarray(value).item()
+
+
+def _while_below(
+    lower: Value, upper: Value, dtype: Any, body_fun: Function, init_val: Any
+) -> Any:
+    def body(carry: Any) -> Any:
+        i, last, value = carry
+        return i + 1, last, body_fun(i, value)
+
+    first, last = (as_value(x).astype(dtype) for x in (lower, upper))
+    return while_loop(lambda c: c[0] < c[1], body, (first, last, init_val))[2]
+
+
+def scan(
+    f: Function,
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    _split_transpose: bool = False,
+) -> Any:
+    """`f` for each element along the leading axis of `xs`, with a carry.
+
+    Args:
+      f: (carry, x) -> (carry, y).
+      init: the first carry: a pytree of arrays.
+      xs: a pytree of arrays with a common leading axis; None for none.
+      length: of that axis; required without `xs`.
+      reverse: from the last element to the first; ys are in the order of xs.
+      unroll: accepted for JAX's sake: an iteration costs nanoseconds anyway.
+
+    Returns:
+      (last carry, ys), where ys has the y of each element along a leading axis.
+
+    Raises:
+      ArgumentError: `xs` and `length` do not tell one length.
+      TreeError, ShapeError, DtypeError: the carry changes its structure or type.
+    """
+    check_callable(f, "scan")
+    count = _length(xs, length)
+    return _scan("scan", f, init, xs, count, bool(reverse), None)
+
+
+def _length(xs: Any, length: int | None) -> int:
+    values, _ = flatten_values(xs, "scan: xs")
+    sizes: dict[int, ShapedArray | None] = {}
+    for value in values:
+        aval = aval_of(value)
+        if aval.ndim == 0:
+            raise ShapeError(
+                f"scan runs over the leading axis of xs, got the scalar {aval!r}"
+            )
+        sizes.setdefault(aval.shape[0], aval)
+    if length is not None:
+        try:
+            sizes.setdefault(operator.index(length), None)
+        except TypeError:
+            raise ArgumentError(
+                f"scan: length must be a known integer, got {length!r}"
+            ) from None
+    if len(sizes) != 1:
+        listed = ", ".join(
+            f"{n} (length)" if a is None else f"{n} of {a!r}" for n, a in sizes.items()
+        )
+        raise ArgumentError(
+            f"scan: xs and length must agree in one length, got {listed or 'none'}"
+        )
+    (count,) = sizes
+    if count < 0:
+        raise ArgumentError(f"scan: the length must not be negative, got {count}")
+    return count
+
+
+def _scan(
+    what: str,
+    f: Function,
+    init: Any,
+    xs: Any,
+    length: int,
+    reverse: bool,
+    counter: tuple[int, Any] | None,
+) -> Any:
+    """A scan over `xs`, or over a counter: its first value and dtype."""
+    values, _ = flatten_values(init, f"{what}: the initial carry ")
+    wanted = tree.structure(init)
+    names = leaf_names("carry", init)
+    elements, _ = flatten_values(xs, f"{what}: xs")
+    of_elements = [aval_of(x) for x in elements]
+    of_elements = [a.with_shape(a.shape[1:]) for a in of_elements]
+    example: Any = xs
+    if counter is not None:
+        of_elements = [ShapedArray.of((), counter[1])]
+        example = 0
+    treedef = tree.structure((init, example))
+    avals = [aval_of(x) for x in values]
+    while True:
+        body = trace_function(what, f, treedef, [*avals, *of_elements])
+        _check_pair(what, f, wanted, body)
+        types = next_types(what, avals, body.draft.outputs[: len(avals)], names)
+        if types == avals:
+            break
+        avals = types
+    draft = body.draft
+    count = len(avals)
+    outputs = [*matched(draft.outputs[:count], avals), *draft.outputs[count:]]
+    effects = bool(draft.effects)
+    inputs = [*draft.free, *draft.effects[:1], *draft.arguments]
+    arg = Scan(
+        close(inputs, [*draft.effects[1:], *outputs]),
+        length,
+        reverse,
+        len(draft.free),
+        count + effects,
+    )
+    first = len(draft.free) + count
+
+    def operands(nodes: Sequence[Node]) -> list[Node]:
+        consts, carry = nodes[: len(draft.free)], nodes[len(draft.free) : first]
+        rest = list(nodes[first:])
+        if counter is not None:
+            start, dtype = counter
+            rest = [add(iota(dtype, (length,), 0), const(start, dtype, (length,)))]
+        return [*consts, *matched(carry, avals), *rest]
+
+    results = apply_compound(
+        what, scan_p, arg, [*draft.values, *values, *elements], operands,
+        len(draft.free) if effects else -1,
+    )  # fmt: skip
+    return tree.unflatten(body.treedef, results)
+
+
+def _check_pair(what: str, f: Function, wanted: tree.TreeDef, body: Traced) -> None:
+    """Raises where a body did not return (carry, y) with a carry like the first."""
+    children = body.treedef.children()
+    if body.treedef.type is not tuple or len(children) != 2:
+        raise TreeError(
+            f"{what}: {name_of(f)} must return a pair (carry, y), got the structure "
+            f"{body.treedef}; return (carry, None) if there is no y"
+        )
+    check_structure(what, wanted, children[0])
+
+
+def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
+    """`f` for each element along the leading axis, one after the other.
+
+    Args:
+      f: a function of one element.
+      xs: a pytree of arrays with a common leading axis.
+      batch_size: so many elements at a time, by vmap.
+
+    Returns:
+      The results along a leading axis.
+    """
+    check_callable(f, "map")
+
+    def step(carry: Any, x: Any) -> Any:
+        return carry, f(x)
+
+    step.__name__ = name_of(f)
+    if batch_size is None:
+        return scan(step, (), xs)[1]
+    count = _length(xs, None)
+    size = operator.index(batch_size)
+    if size < 1:
+        raise ArgumentError(f"map: batch_size must be positive, got {batch_size}")
+    whole = count - count % size
+
+    def batches(x: Any) -> Any:
+        x = as_value(x)
+        return x[:whole].reshape(whole // size, size, *x.shape[1:])
+
+    wide = vmap(f)
+    parts: list[Any] = []
+    if whole:
+        found = scan(lambda c, x: (c, wide(x)), (), tree.map(batches, xs))[1]
+        parts.append(tree.map(lambda y: y.reshape(whole, *y.shape[2:]), found))
+    if count % size or not whole:
+        parts.append(wide(tree.map(lambda x: as_value(x)[whole:], xs)))
+    if len(parts) == 1:
+        return parts[0]
+    return tree.map(lambda a, b: concatenate([a, b]), *parts)

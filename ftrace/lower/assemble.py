@@ -1,0 +1,194 @@
+"""From kernels and other steps in their order to a program: slots for all values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.lower.build import BuiltKernel
+from ftrace.lower.control import Loop, runs_on_host
+from ftrace.lower.memory import ALIGNMENT, Lifetime, plan_memory
+from ftrace.lower.program import (
+    STACK_HEADER,
+    CallHost,
+    Carry,
+    Program,
+    RunBranch,
+    RunKernel,
+    RunLoop,
+    Slot,
+    Step,
+)
+from ftrace.lower.schedule import root_of
+from ftrace.trace.avals import ShapedArray, Stack
+from ftrace.trace.graph import Graph, Node
+from ftrace.trace.primitives.record import items
+from ftrace.trace.primitives.source import is_variable
+
+#: Iterations of a parallel loop that may run at the same time.
+LANES = 16
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltStep:
+    """An operation that is a step by itself.
+
+    Attributes:
+      node: the operation.
+      programs: of its bodies.
+    """
+
+    node: Node
+    programs: tuple[Program, ...]
+
+    @property
+    def operands(self) -> list[Node]:
+        return [root_of(s) for s in self.node.src]
+
+
+@dataclass(eq=False)
+class _Temporary:
+    """Memory that a program needs for a time: of a value, or for a step.
+
+    Attributes:
+      aval: what it holds.
+      first, last: the steps between which it is in use.
+    """
+
+    aval: ShapedArray
+    value: str
+    first: int
+    last: int
+
+
+@dataclass(eq=False)
+class _Values:
+    """All that has a slot, by node, or by a name of its own for a step's scratch."""
+
+    temporaries: dict[Hashable, _Temporary] = field(
+        default_factory=dict[Hashable, _Temporary]
+    )
+
+    def use(self, key: Hashable, aval: ShapedArray, value: str, step: int) -> None:
+        known = self.temporaries.setdefault(key, _Temporary(aval, value, step, step))
+        known.last = step
+
+
+def assemble(graph: Graph, built: Sequence[BuiltKernel | BuiltStep]) -> Program:
+    """Slots for all values, and the steps that fill them."""
+    work = [b for b in built if isinstance(b, BuiltKernel) or not _is_barrier(b)]
+    values = _Values()
+    for number, step in enumerate(work):
+        if isinstance(step, BuiltKernel):
+            nodes = step.buffers
+        else:
+            nodes = [*step.operands, *items(step.node)]
+            for key, aval in _scratch(step):
+                values.use((number, key), aval, "scratch", number)
+        for node in nodes:
+            values.use(node, node.aval, node.op.name, number)
+    slots: list[Slot] = []
+    number_of: dict[Hashable, int] = {}
+
+    def add_slot(
+        key: Hashable, aval: ShapedArray, name: str, place: str, at: int
+    ) -> None:
+        number_of[key] = len(slots)
+        stacks = prod(aval.lanes) if isinstance(aval, Stack) else 0
+        element = aval.element if isinstance(aval, Stack) else aval
+        slots.append(Slot(element.dtype, element.shape, place, at, name, stacks))
+
+    for i, node in enumerate(graph.inputs):
+        add_slot(node, node.aval, node.op.name, "input", i)
+    roots = [root_of(n) for n in graph.outputs]
+    for i, node in enumerate(roots):
+        if node not in number_of:
+            add_slot(node, node.aval, node.op.name, "output", i)
+    rest = {k: t for k, t in values.temporaries.items() if k not in number_of}
+    plan = plan_memory([_lifetime(t, len(work)) for t in rest.values()])
+    for (key, temporary), offset in zip(rest.items(), plan.offsets, strict=True):
+        assert not (isinstance(key, Node) and is_variable(key))
+        add_slot(key, temporary.aval, temporary.value, "arena", offset)
+    steps = tuple(_step(b, i, number_of) for i, b in enumerate(work))
+    inputs = tuple(number_of[n] for n in graph.inputs)
+    outputs = tuple(number_of[n] for n in roots)
+    return Program(tuple(slots), steps, inputs, outputs, plan.size)
+
+
+def _is_barrier(step: BuiltStep) -> bool:
+    """Its results are its operands: there is nothing to run."""
+    return step.node.op.family == "barrier"
+
+
+def _lifetime(temporary: _Temporary, steps: int) -> Lifetime:
+    aval = temporary.aval
+    if isinstance(aval, Stack):  # its header is looked at when the program ends
+        return Lifetime(STACK_HEADER * prod(aval.lanes), 0, steps)
+    nbytes = aval.size * aval.dtype.itemsize
+    return Lifetime(nbytes, temporary.first, temporary.last)
+
+
+def _scratch(step: BuiltStep) -> list[tuple[Any, ShapedArray]]:
+    """What a step needs beside its operands and results: (key, type)."""
+    if not step.programs:
+        return []
+    arena = max(program.arena for program in step.programs)
+    arg = step.node.arg
+    if not isinstance(arg, Loop):
+        return [("arena", _bytes(arena))]
+    rounded = -(-arena // ALIGNMENT) * ALIGNMENT
+    return [
+        ("arena", _bytes(rounded * _lanes(arg))),
+        *((("spare", k), n.aval) for k, n in enumerate(arg.body.outputs[: arg.carry])),
+    ]
+
+
+def _bytes(count: int) -> ShapedArray:
+    return ShapedArray.of((count,), dtypes.uint8)
+
+
+def _lanes(arg: Loop) -> int:
+    """How many iterations may run at the same time."""
+    if arg.carry or arg.length is None or arg.predicate or runs_on_host(arg.body):
+        return 1
+    return max(1, min(arg.length, LANES))
+
+
+def _step(
+    built: BuiltKernel | BuiltStep, number: int, number_of: dict[Hashable, int]
+) -> Step:
+    if isinstance(built, BuiltKernel):
+        slots = tuple(number_of[n] for n in built.buffers)
+        return RunKernel(built.kernel, slots, built.info)
+    node = built.node
+    operands = tuple(number_of[n] for n in built.operands)
+    results = tuple(number_of[n] for n in items(node))
+    if not built.programs:
+        return CallHost(node, operands, results)
+    scratch = number_of[number, "arena"]
+    if not isinstance(node.arg, Loop):
+        return RunBranch(operands[0], built.programs, operands[1:], results, scratch)
+    arg = node.arg
+    given = operands[arg.predicate :]
+    first = arg.consts + arg.carry
+    carry = tuple(
+        Carry(initial, results[k], number_of[number, ("spare", k)])
+        for k, initial in enumerate(given[arg.consts : first])
+    )
+    lanes = _lanes(arg)
+    return RunLoop(
+        built.programs[0],
+        given[: arg.consts],
+        carry,
+        given[first:],
+        results[arg.carry :],
+        arg.length,
+        arg.reverse,
+        operands[0] if arg.predicate else -1,
+        scratch,
+        lanes > 1,
+        lanes,
+    )

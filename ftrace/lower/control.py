@@ -1,0 +1,117 @@
+"""Stage 0: control flow in the form in which programs run it.
+
+    scan, while  ->  loop: one operation, whose body also computes the predicate
+
+`while cond: body` becomes a loop whose body returns, after the carry and what it
+pushes, whether there is another iteration: the predicate is computed with the rest of
+the body, and the first one in the graph around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ftrace.errors import GraphError
+from ftrace.trace.avals import TOKEN, ShapedArray
+from ftrace.trace.body import apply_body
+from ftrace.trace.control.branch import Branches
+from ftrace.trace.control.loop import While, while_p
+from ftrace.trace.control.scan import Scan, scan_p, stacked_type
+from ftrace.trace.graph import Body, Node, inherited_origin, rebuild, toposort
+from ftrace.trace.primitives.record import Compound
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The argument of a loop; its operands are predicate, constants, carry, elements.
+
+    Attributes:
+      body: (consts, carry, elements) -> (carry, elements, predicate).
+      length, reverse, consts, carry: as of `Scan`.
+      predicate: there is a predicate: the first operand, and the body's last output.
+    """
+
+    body: Body
+    length: int | None
+    reverse: bool
+    consts: int
+    carry: int
+    predicate: bool
+
+    def __str__(self) -> str:
+        length = "while" if self.length is None else f"length={self.length}"
+        return f"{length}, consts={self.consts}, carry={self.carry}"
+
+
+def _infer(arg: Loop, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+    outputs = arg.body.outputs
+    last = len(outputs) - arg.predicate
+    carry = [n.aval for n in outputs[: arg.carry]]
+    return (
+        *carry,
+        *(stacked_type(n.aval, arg.length) for n in outputs[arg.carry : last]),
+    )
+
+
+def _not_evaluated(*_: Any) -> Any:
+    raise GraphError("a loop exists in lowered programs only")
+
+
+loop_p = Compound(
+    "loop", "loop", _infer, _not_evaluated, _not_evaluated,
+    no_derivative="it exists in lowered programs only", show=str,
+    doc="what scan and while become in lowering",
+)  # fmt: skip
+
+
+def control_to_loops(outputs: Sequence[Node]) -> list[Node]:
+    """The outputs with each scan and while as a loop."""
+    done: dict[Node, Node] = {}
+    with inherited_origin() as take:
+        for node in toposort(outputs):
+            take(node)
+            src = tuple(done[s] for s in node.src)
+            if node.op is scan_p:
+                done[node] = _loop_of_scan(node.arg, src)
+            elif node.op is while_p:
+                done[node] = _loop_of_while(node.arg, src)
+            else:
+                done[node] = rebuild(node, src)
+    return [done[node] for node in outputs]
+
+
+def _loop_of_scan(arg: Scan, src: Sequence[Node]) -> Node:
+    loop = Loop(arg.body, arg.length, arg.reverse, arg.consts, arg.carry, False)
+    return loop_p(*src, arg=loop)
+
+
+def _loop_of_while(arg: While, src: Sequence[Node]) -> Node:
+    (first,) = apply_body(arg.cond, src)
+    consts = arg.body.inputs[: arg.consts]
+    after = arg.body.outputs[: arg.carry]
+    (again,) = apply_body(arg.cond, [*consts, *after])
+    body = replace(arg.body, outputs=(*arg.body.outputs, again))
+    loop = Loop(body, None, False, arg.consts, arg.carry, True)
+    return loop_p(first, *src, arg=loop)
+
+
+def runs_on_host(body: Body) -> bool:
+    """Does anything in the body, or in bodies within it, run on the host in order?"""
+    for node in toposort(body.outputs):
+        if node.aval is TOKEN or node.op.family == "host":
+            return True
+        if any(runs_on_host(inner) for inner in bodies_of(node)):
+            return True
+    return False
+
+
+def bodies_of(node: Node) -> tuple[Body, ...]:
+    """The bodies that a node holds."""
+    arg = node.arg
+    if isinstance(arg, Branches):
+        return arg.bodies
+    if isinstance(arg, While):
+        return (arg.cond, arg.body)
+    return (arg.body,) if isinstance(arg, (Scan, Loop)) else ()

@@ -1,0 +1,202 @@
+"""From users' functions to the operands and argument of a control-flow operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.errors import DtypeError, ShapeError, TreeError
+from ftrace.trace import tree
+from ftrace.trace.avals import TOKEN, ShapedArray
+from ftrace.trace.body import Draft, trace_body
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.record import Compound
+from ftrace.trace.tracer import (
+    Tracer,
+    Value,
+    aval_of,
+    current_scope,
+    current_token,
+    match_aval,
+    scope_of,
+    trace,
+)
+from ftrace.transforms.arguments import Output, name_of
+from ftrace.transforms.execute import apply_graph
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function traced as a body, with the structure of what it returned."""
+
+    draft: Draft
+    output: Output
+
+    @property
+    def treedef(self) -> tree.TreeDef:
+        assert self.output.treedef is not None
+        return self.output.treedef
+
+
+def trace_function(
+    what: str, fun: Function, treedef: tree.TreeDef, avals: Sequence[ShapedArray]
+) -> Traced:
+    """The body of `fun`, called with arguments of a structure and these types."""
+
+    def call(*tracers: Value) -> Any:
+        return fun(*tree.unflatten(treedef, tracers))
+
+    output = Output(call, what, False)
+    call.__name__ = name_of(fun)
+    return Traced(trace_body(what, output, avals), output)
+
+
+# Types that go around a loop.
+
+
+def next_types(
+    what: str,
+    before: Sequence[ShapedArray],
+    after: Sequence[Node],
+    names: Sequence[str],
+) -> list[ShapedArray]:
+    """The types that a carry must have, given what one iteration made of it.
+
+    A weak type gives way to the type that it becomes, as in JAX.
+
+    Raises:
+      ShapeError, DtypeError: a leaf changes its shape or dtype.
+    """
+    found: list[ShapedArray] = []
+    for aval, node, name in zip(before, after, names, strict=True):
+        new = node.aval
+        if new.shape != aval.shape:
+            raise ShapeError(
+                f"{what}: the carry must keep its shape, but {name} of type {aval!r} "
+                f"became {new!r}; return an array of shape {aval.shape}",
+                node.origin,
+            )
+        if new.dtype == aval.dtype:
+            found.append(aval if new.weak_type else aval.strong())
+            continue
+        pair = (aval.dtype, aval.weak_type), (new.dtype, new.weak_type)
+        if not aval.weak_type or dtypes.promote(*pair)[0] != new.dtype:
+            raise DtypeError(
+                f"{what}: the carry must keep its dtype, but {name} of type {aval!r} "
+                f"became {new!r}; convert it with .astype, or begin with {new.dtype}",
+                node.origin,
+            )
+        found.append(new)
+    return found
+
+
+def check_structure(what: str, wanted: tree.TreeDef, got: tree.TreeDef) -> None:
+    """Raises TreeError where what a body returned is not built like its carry."""
+    if wanted != got:
+        raise TreeError(
+            f"{what}: the carry must keep its structure, but {wanted} became {got}; "
+            "return a carry built like the one that came in"
+        )
+
+
+def leaf_names(what: str, value: Any) -> list[str]:
+    """For messages: the place of each leaf."""
+    return [what + tree.path_string(path) for path, _ in tree.flatten_with_path(value)]
+
+
+def common_types(
+    what: str, branches: Sequence[Sequence[Node]], names: Sequence[str]
+) -> list[ShapedArray]:
+    """The types of the results of several branches; weak types give way.
+
+    Raises:
+      ShapeError, DtypeError: two branches return different types.
+    """
+    found: list[ShapedArray] = []
+    for position, nodes in enumerate(zip(*branches, strict=True)):
+        aval = nodes[0].aval
+        for number, node in enumerate(nodes[1:], 1):
+            new = node.aval
+            text = (
+                f"{what}: all branches must return the same types, but {names[0]} "
+                f"returns {nodes[0].aval!r} and {names[number]} {new!r} as result "
+                f"{position}"
+            )
+            if new.shape != aval.shape:
+                raise ShapeError(f"{text}; reshape or broadcast one", node.origin)
+            pair = (aval.dtype, aval.weak_type), (new.dtype, new.weak_type)
+            dtype, weak = dtypes.promote(*pair)
+            kept = [d for d, is_weak in pair if not is_weak]
+            if any(d != dtype for d in kept) or (not kept and new.dtype != aval.dtype):
+                raise DtypeError(f"{text}; convert one with .astype", node.origin)
+            aval = ShapedArray.of(aval.shape, dtype, weak)
+        found.append(aval)
+    return found
+
+
+def matched(nodes: Sequence[Node], avals: Sequence[ShapedArray]) -> list[Node]:
+    """The nodes in these types, which differ from theirs in dtype and weakness only."""
+    return [match_aval(n, a) for n, a in zip(nodes, avals, strict=True)]
+
+
+# Applying an operation to values.
+
+
+def apply_compound(
+    what: str,
+    op: Compound,
+    arg: Any,
+    values: Sequence[Value],
+    operands: Callable[[Sequence[Node]], list[Node]],
+    token: int = -1,
+) -> list[Any]:
+    """The results of an operation: recorded where something is traced, else run.
+
+    Args:
+      what: the name for messages.
+      op, arg: the operation.
+      values: what its operands are made of.
+      operands: from the nodes of `values` to those of the operands.
+      token: at which operand the token of effects stands; -1 if there are none.
+
+    Returns:
+      The results, but for the token.
+    """
+    scope = current_scope() if token >= 0 else scope_of(values) or current_scope()
+    if scope is None:
+        avals = [aval_of(x) for x in values]
+        graph = trace(
+            what,
+            lambda *xs: apply_compound(what, op, arg, xs, operands, token),
+            avals,
+        )
+        return apply_graph(graph, values)
+    nodes = operands([scope.lift(x) for x in values])
+    if token >= 0:
+        nodes.insert(token, current_token(scope))
+    results = op.results(*nodes, arg=arg)
+    for node in results:
+        if node.aval is TOKEN:
+            scope.tokens = (scope.tokens[0], node)
+    return [Tracer(node, scope) for node in results if node.aval is not TOKEN]
+
+
+def distinct(groups: Sequence[Sequence[Value]]) -> tuple[list[Value], list[list[int]]]:
+    """The different values of all groups, and for each group their positions."""
+    found: dict[Any, int] = {}
+    values: list[Value] = []
+    places: list[list[int]] = []
+    for group in groups:
+        mine: list[int] = []
+        for value in group:
+            key = value.node if isinstance(value, Tracer) else id(value)
+            if key not in found:
+                found[key] = len(values)
+                values.append(value)
+            mine.append(found[key])
+        places.append(mine)
+    return values, places
