@@ -86,6 +86,9 @@ class Scope:
         far; empty if it has had none.
       bound: its arguments have values: what happens in it may happen at once.
       closed: the function has returned.
+      adopted: of a rule that runs after the function around it has returned: for
+        traced values of that function, by (scope, node), the inputs that stand for
+        them.
     """
 
     def __init__(self, transform: str, isolated: bool = False) -> None:
@@ -93,6 +96,7 @@ class Scope:
         self.isolated = isolated
         self.imported: list[Value] = []
         self.tokens: tuple[Node, ...] = ()
+        self.adopted: dict[tuple[Scope, Node], Node] = {}
         self.depth = 0
         self.inputs: list[Node] = []
         self.bindings: list[Binding] = []
@@ -155,7 +159,8 @@ class Scope:
     def lift(self, value: Value) -> Node:
         """The node of any value inside this scope."""
         if isinstance(value, Tracer):
-            check_open(value)
+            if value.scope.closed:
+                value = adopted(value)
             barrier = isolation(self.depth)
             if barrier is not None and value.scope.depth < barrier.depth:
                 return barrier.import_tracer(value)
@@ -350,6 +355,20 @@ def check_open(tracer: Tracer) -> None:
         )
 
 
+def adopted(tracer: Tracer) -> Tracer:
+    """What stands for a traced value of a function that has returned.
+
+    Raises:
+      UnexpectedTracerError: no open scope has adopted it.
+    """
+    for scope in reversed(_stack.scopes):
+        node = scope.adopted.get((tracer.scope, tracer.node))
+        if node is not None:
+            return scope.wrap(node)
+    check_open(tracer)
+    return tracer
+
+
 # Concrete values of tracers.
 
 
@@ -505,7 +524,7 @@ def scope_of(values: Sequence[Value]) -> Scope | None:
         if isinstance(value, Tracer):
             scope = value.scope
             if scope.closed:
-                check_open(value)
+                scope = adopted(value).scope
             if found is None or scope.depth > found.depth:
                 found = scope
             elif scope.depth == found.depth and scope is not found:
