@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, settings
 from ftrace.devices.base import Counters
 from ftrace.devices.report import report_run
 from ftrace.errors import GraphError
@@ -104,10 +104,13 @@ class Driver(ABC):
         for number, memory in places.items():
             stacks = program.slots[number].stacks
             memories[number] = [[] for _ in range(stacks)] if stacks else memory
+        observed = settings.current().debug >= 2
         for step in program.steps:
             start = time.perf_counter()
             _RUN[type(step)](self, program, step, memories)
-            report_run(self.name, step, time.perf_counter() - start)
+            if observed:
+                self.synchronize()
+                report_run(self.name, step, time.perf_counter() - start)
         del held
 
     def _kernel(self, program: Program, step: RunKernel, memories: Memories) -> None:

@@ -18,19 +18,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ftrace import settings
 from ftrace.buffer import Buffer, LRUAllocator
 from ftrace.devices.base import Device, Executable, timed
+from ftrace.devices.drive import Driver
 from ftrace.devices.opencl_launch import Traits
 from ftrace.devices.opencl_render import program_source, render
 from ftrace.devices.opencl_scalars import SUPPORTED
 from ftrace.devices.pocl import name_processor
-from ftrace.devices.report import report_compiled, report_run
+from ftrace.devices.report import report_compiled
 from ftrace.errors import DeviceError, MissingExtraError, OutOfMemoryError
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.legalize import legalize
 from ftrace.lower.memory import ALIGNMENT
-from ftrace.lower.program import CopySlot, Program, RunKernel
+from ftrace.lower.program import Program, RunKernel
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
@@ -273,10 +273,7 @@ class EnqueuedProgram(Executable):
         self.device = device
         self.program = program
         self.sources = tuple(kernel.source for kernel in kernels)
-        self._kernels = tuple(kernels)
-        self._temporaries = [
-            number for number, slot in enumerate(program.slots) if slot.place == "arena"
-        ]
+        self._kernels = dict(zip(program.kernels, kernels, strict=True))
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         program, device = self.program, self.device
@@ -284,62 +281,108 @@ class EnqueuedProgram(Executable):
         for number in program.outputs:
             if number not in owners:
                 owners[number] = device.allocate(program.slots[number].nbytes)
-        handles = {number: buffer.memory.whole for number, buffer in owners.items()}
-        held = self._place_temporaries(handles)
+        places = {n: Part(b.memory.whole, b) for n, b in owners.items()}
+        driver = _Enqueuer(device, self._kernels)
         with timed(device.counters, "run_seconds"), device.lock:
-            self._enqueue(handles)
-        del held  # what was enqueued runs before anything that gets this memory next
+            driver.run(
+                program,
+                [places[number] for number in program.inputs],
+                [places[number] for number in program.outputs],
+            )
         return [owners[number] for number in program.outputs]
 
-    def _place_temporaries(self, handles: dict[int, Any]) -> list[Buffer]:
-        """Adds the memory of the arena's slots; the result is what holds it.
 
-        Where the device cannot divide a buffer at our offsets, each slot has its own.
-        """
-        device, slots = self.device, self.program.slots
-        if not self._temporaries:
-            return []
-        if device.divides_memory:
-            arena = device.allocate(self.program.arena)
-            for number in self._temporaries:
-                slot = slots[number]
-                handles[number] = arena.memory.part(slot.position, max(slot.nbytes, 1))
-            return [arena]
-        held = [device.allocate(slots[number].nbytes) for number in self._temporaries]
-        for number, buffer in zip(self._temporaries, held, strict=True):
-            handles[number] = buffer.memory.whole
-        return held
+class Part(NamedTuple):
+    """A buffer of OpenCL, and the buffer of ours that keeps its memory.
 
-    def _enqueue(self, handles: dict[int, Any]) -> None:
-        device = self.device
-        counters = device.counters
-        observed = settings.current().debug >= 2
-        kernels = iter(self._kernels)
-        for step in self.program.steps:
-            start = time.perf_counter()
-            if isinstance(step, CopySlot):
-                self._copy(step, handles)
-            else:
-                kernel = next(kernels)
-                if 0 not in kernel.global_size:
-                    device.enqueue(
-                        kernel.function, device.queue, kernel.global_size,
-                        kernel.local_size, *[handles[slot] for slot in step.slots],
-                    )  # fmt: skip
-                counters.kernels_run += 1
-                counters.operations += step.info.operations
-                counters.bytes += step.info.bytes
-            if observed:
-                device.synchronize()
-                report_run(device.name, step, time.perf_counter() - start)
+    What was enqueued runs before anything that gets the memory next.
+    """
 
-    def _copy(self, step: CopySlot, handles: dict[int, Any]) -> None:
-        nbytes = self.program.slots[step.source].nbytes
+    handle: Any
+    buffer: Buffer
+
+
+class _Enqueuer(Driver):
+    """Memories are `Part`s."""
+
+    name = "opencl"
+
+    def __init__(self, device: OpenCL, kernels: dict[RunKernel, BuiltKernel]) -> None:
+        self.device = device
+        self.counters = device.counters
+        self.kernels = kernels
+
+    def run_kernel(self, step: RunKernel, memories: list[Part]) -> None:
+        kernel, device = self.kernels[step], self.device
+        if 0 not in kernel.global_size:
+            handles = [memories[slot].handle for slot in step.slots]
+            device.enqueue(
+                kernel.function, device.queue, kernel.global_size, kernel.local_size,
+                *handles,
+            )  # fmt: skip
+
+    def copy(self, source: Part, target: Part, nbytes: int) -> None:
+        self._copy_bytes(source, 0, target, 0, nbytes)
+
+    def _copy_bytes(
+        self, source: Part, first: int, target: Part, to: int, nbytes: int
+    ) -> None:
         if nbytes:
             self.device.enqueue(
-                self.device.cl.enqueue_copy, self.device.queue, handles[step.target],
-                handles[step.source], byte_count=nbytes,
+                self.device.cl.enqueue_copy, self.device.queue, target.handle,
+                source.handle, src_offset=first, dst_offset=to, byte_count=nbytes,
             )  # fmt: skip
+
+    def read(self, memory: Part, dtype: np.dtype[Any], size: int) -> Array:
+        result = np.empty(size, dtype)
+        if result.nbytes:
+            self.device.enqueue(
+                self.device.cl.enqueue_copy, self.device.queue, _raw(result),
+                memory.handle, is_blocking=True,
+            )  # fmt: skip
+        return result
+
+    def write(self, memory: Part, array: Array) -> None:
+        if array.nbytes:
+            self.device.enqueue(
+                self.device.cl.enqueue_copy, self.device.queue, memory.handle,
+                _raw(array), is_blocking=True,
+            )  # fmt: skip
+
+    def allocate(self, nbytes: int) -> Part:
+        buffer = self.device.allocate(nbytes)
+        return Part(buffer.memory.whole, buffer)
+
+    def place_arena(self, program: Program) -> tuple[dict[int, Part], Any]:
+        """Parts of one buffer; a buffer each where the device cannot divide it so."""
+        numbers = [n for n, slot in enumerate(program.slots) if slot.place == "arena"]
+        if not numbers:
+            return {}, None
+        if not self.device.divides_memory:
+            return {n: self.allocate(program.slots[n].nbytes) for n in numbers}, None
+        arena = self.device.allocate(program.arena)
+        found: dict[int, Part] = {}
+        for number in numbers:
+            slot = program.slots[number]
+            handle = arena.memory.part(slot.position, max(slot.nbytes, 1))
+            found[number] = Part(handle, arena)
+        return found, arena
+
+    # Elements of a scan lie where no kernel could be given them: they are copied.
+
+    def element(self, memory: Part, t: int, nbytes: int) -> Part:
+        found = self.allocate(nbytes)
+        self._copy_bytes(memory, t * nbytes, found, 0, nbytes)
+        return found
+
+    def new_element(self, memory: Part, t: int, nbytes: int) -> Part:
+        return self.allocate(nbytes)
+
+    def keep_element(self, memory: Part, t: int, nbytes: int, written: Part) -> None:
+        self._copy_bytes(written, 0, memory, t * nbytes, nbytes)
+
+    def synchronize(self) -> None:
+        self.device.synchronize()
 
 
 def _build_options(cl: Any, device: Any) -> list[str]:

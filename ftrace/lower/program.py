@@ -57,7 +57,7 @@ class Slot:
         return self.stacks * STACK_HEADER or self.size * self.dtype.itemsize
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RunKernel:
     """Run a kernel on slots, in the order of the kernel's buffers."""
 
