@@ -15,6 +15,7 @@ Names, arguments and meanings are JAX's.
 from ftrace import (
     debug,
     errors,
+    experimental,
     lax,
     nn,
     numpy,
@@ -29,6 +30,7 @@ from ftrace.array import Array
 from ftrace.dtypes import float0
 from ftrace.settings import Config, config
 from ftrace.storage import load, save
+from ftrace.transforms.callbacks import effects_barrier, io_callback, pure_callback
 from ftrace.transforms.derivatives import (
     grad,
     jvp,
@@ -85,11 +87,14 @@ __all__ = [
     "device_put",
     "devices",
     "disable_jit",
+    "effects_barrier",
     "errors",
     "eval_shape",
+    "experimental",
     "float0",
     "grad",
     "hessian",
+    "io_callback",
     "jacfwd",
     "jacobian",
     "jacrev",
@@ -107,6 +112,7 @@ __all__ = [
     "numpy",
     "ops",
     "optim",
+    "pure_callback",
     "random",
     "remat",
     "save",

@@ -1,91 +1,158 @@
-"""Printing and calling back while a function runs, where its values are known.
+"""Printing and calling back while a function runs, also from compiled programs.
 
-ft.debug.print("loss {}", loss)
+    ft.debug.print("loss {}", loss)
+
+Both are effects: they happen once each time the function runs, in the order of the
+program, under jit, vmap, derivatives, and inside of loops.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from string import Formatter
 from typing import Any
 
-from ftrace.array import Array
-from ftrace.errors import ArgumentError, ConcretizationTypeError
+import numpy as np
+
+from ftrace.errors import ArgumentError
 from ftrace.trace import tree
-from ftrace.trace.tracer import (
-    Tracer,
-    check_open,
-    concrete,
-    current_scope,
-    unbound_variable,
-)
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.effects import call_back
+from ftrace.trace.tracer import aval_of
 
 __all__ = ["callback", "print"]
 
 
-def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
-    """Prints `fmt.format(*args, **kwargs)`, also inside un-jitted grad, jvp and vjp.
+def print(
+    fmt: str,
+    *args: Any,
+    ordered: bool = False,
+    partitioned: bool = False,
+    skip_format_check: bool = False,
+    **kwargs: Any,
+) -> None:
+    """Prints `fmt.format(*args, **kwargs)` when the function runs.
+
+    Under vmap it prints once per lane, one after the other; in a derivative the values
+    of the function itself, once.
 
     Args:
       fmt: a format string, not an f-string.
-      args, kwargs: what its braces stand for: arrays, or pytrees of them.
-      ordered: accepted, without effect: what runs at once runs in order.
+      args, kwargs: what its braces stand for: arrays, pytrees of them, and anything
+        else. Arrays are printed as NumPy prints them.
+      ordered: accepted, without effect: all prints are in the order of the program.
+      partitioned: accepted, without effect: there is one device.
+      skip_format_check: finds mistakes in `fmt` when it prints, not when it is called.
 
     Raises:
-      ConcretizationTypeError: called under jit, vmap or the like.
-      ArgumentError: an argument is missing in the format, or not used by it.
+      ArgumentError: an argument is missing in the format, or not used by it, or cannot
+        be printed with the specification that it has there.
     """
-    values, named = _known("debug.print", args, kwargs)
-    sys.stdout.write(_StrictFormatter().vformat(fmt, values, named) + "\n")
+    if not isinstance(fmt, str):
+        raise ArgumentError(
+            f"debug.print: the first argument is the format, got {type(fmt).__name__}: "
+            f'{fmt!r:.60}; write debug.print("{{}}", x)'
+        )
+    if not skip_format_check:
+        _check(fmt, args, kwargs)
+    call_back("debug.print", _printer(fmt), None, args, kwargs, static_numbers=True)
 
 
 def callback(
-    callback: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any
+    callback: Callable[..., Any],
+    *args: Any,
+    ordered: bool = False,
+    partitioned: bool = False,
+    **kwargs: Any,
 ) -> None:
-    """Calls a function of arrays, also inside un-jitted grad, jvp and vjp.
+    """Calls a function of arrays when the function runs; what it returns is dropped.
+
+    Under vmap it is called once per lane, one after the other; in a derivative with
+    the values of the function itself, once.
 
     Args:
-      callback: gets the arguments as arrays with values; what it returns is dropped.
-      args, kwargs: its arguments: arrays, or pytrees of them.
-      ordered: accepted, without effect: what runs at once runs in order.
+      callback: gets the arguments as arrays with values. It may call functions of
+        ftrace, jitted ones too. What it raises reaches the caller of the program.
+      args, kwargs: its arguments: arrays and numbers, pytrees of them; other leaves
+        (strings, objects) are passed on as they are.
+      ordered: accepted, without effect: all calls are in the order of the program.
+      partitioned: accepted, without effect: there is one device.
 
     Raises:
-      ConcretizationTypeError: called under jit, vmap or the like.
       ArgumentError: `callback` is not callable.
     """
-    if not callable(callback):
-        raise ArgumentError(f"debug.callback: a function is required, got {callback!r}")
-    values, named = _known("debug.callback", args, kwargs)
-    callback(*values, **named)
+    call_back("debug.callback", callback, None, args, kwargs)
 
 
-def _known(
-    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with arrays in place of tracers."""
-    for leaf in tree.leaves((args, kwargs)):
-        if isinstance(leaf, Tracer):
-            check_open(leaf)
-    # Under jit all calls are refused, also those of known values: they would run once,
-    # while tracing, and never again.
-    scope = current_scope()
-    for node in scope.inputs if scope is not None else ():
-        found = unbound_variable(node)
-        if found is not None:
-            raise ConcretizationTypeError(
-                f"{name} was called under {found[0].transform}, where values are not "
-                "known; from compiled programs it works only with callbacks, which "
-                "come with a later version. Return the value and look at it outside, "
-                "or run the function under ftrace.disable_jit()"
+@lru_cache(maxsize=1024)
+def _printer(fmt: str) -> Callable[..., None]:
+    """The function that prints in this format: the same object for the same one."""
+
+    def write(*args: Any, **kwargs: Any) -> None:
+        sys.stdout.write(_StrictFormatter().vformat(fmt, args, kwargs) + "\n")
+
+    write.__name__ = repr(fmt)
+    return write
+
+
+# Formats.
+
+
+def _check(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raises where the arguments, whatever their values, do not fit the format."""
+    values, named = tree.map(_stand_in, (args, kwargs))
+    try:
+        _StrictFormatter().vformat(fmt, values, named)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(
+            f"debug.print: the format {fmt!r} does not fit its arguments: {error}"
+        ) from None
+
+
+def _stand_in(leaf: Any) -> Any:
+    return _StandIn(aval_of(leaf)) if hasattr(leaf, "dtype") else leaf
+
+
+class _StandIn:
+    """An array without values, for a trial of the format."""
+
+    def __init__(self, aval: ShapedArray) -> None:
+        self.aval = aval
+
+    def __getattr__(self, name: str) -> Any:
+        known = name in ("shape", "dtype", "ndim", "size")
+        return getattr(self.aval, name) if known else _Anything()
+
+    def __getitem__(self, index: Any) -> Any:
+        return _Anything()
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return "1"
+        if self.aval.shape:
+            raise ArgumentError(
+                f"debug.print: the specification {spec!r} is for a scalar, and it was "
+                f"given an array of type {self.aval!r}; write {{}} for it, and set "
+                "numpy.set_printoptions"
             )
-    return tree.map(_valued, (args, kwargs))
+        return format(np.ones((), self.aval.dtype).item(), spec)
 
 
-def _valued(leaf: Any) -> Any:
-    if isinstance(leaf, Tracer):
-        return Array.of(concrete(leaf), leaf.weak_type)
-    return leaf
+class _Anything(str):
+    """Part of an array of which nothing is known yet: prints in every way."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _Anything()
+
+    def __getitem__(self, index: Any) -> Any:
+        return _Anything()
+
+    def __format__(self, spec: str) -> str:
+        return ""
 
 
 class _StrictFormatter(Formatter):

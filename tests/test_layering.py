@@ -28,6 +28,7 @@ FLOORS = {
     "transforms": ("transforms",),
     "top": (
         "lax", "nn", "scipy", "testing", "ops", "debug", "test_util", "storage",
+        "experimental",
     ),
     "package": ("__init__", "__main__", "pytest_plugin"),
 }  # fmt: skip

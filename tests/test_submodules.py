@@ -239,24 +239,6 @@ def test_callback_gets_arrays() -> None:
         debug.callback(3)  # pyright: ignore[reportArgumentType]
 
 
-def test_compiled_programs_do_not_print(capsys: pytest.CaptureFixture[str]) -> None:
-    def constant(x: Any) -> Any:
-        debug.print("here")
-        return x
-
-    for call in (
-        lambda: ft.jit(printing)(3.0),
-        lambda: ft.jit(constant)(3.0),
-        lambda: ft.jit(ft.grad(printing))(3.0),
-        lambda: ft.grad(ft.jit(printing))(3.0),
-        lambda: ft.vmap(printing)(np.ones(2)),
-        lambda: ft.make_graph(printing)(3.0),
-    ):
-        with pytest.raises(errors.ConcretizationTypeError, match="later version"):
-            call()
-    assert capsys.readouterr().out == ""
-
-
 def test_print_checks_its_format() -> None:
     with pytest.raises(errors.ArgumentError, match="asks for the argument 1"):
         debug.print("{} {}", 1)

@@ -331,7 +331,10 @@ def render_graph(graph: Graph, source_lines: bool = True) -> str:
     for node in graph.inputs:
         names[node] = next(letters)
     heading = " ".join(f"{names[n]}:{n.aval!r}" for n in graph.inputs)
-    for node in reading_order(graph.outputs):
+    for node in graph.effects[:1]:
+        names[node] = next(letters)
+        heading = f"{heading} {names[node]}:{node.aval!r}".lstrip()
+    for node in reading_order((*graph.outputs, *graph.effects)):
         if node in names:
             continue
         if node.op.name == "const" and node.aval.shape == ():
@@ -346,7 +349,7 @@ def render_graph(graph: Graph, source_lines: bool = True) -> str:
         if source_lines and node.origin is not None:
             text = f"{text:<58} # {node.origin}"
         lines.append(text)
-    result = ", ".join(names[n] for n in graph.outputs)
+    result = ", ".join(names[n] for n in (*graph.outputs, *graph.effects[1:]))
     return "\n".join([f"graph ({heading}):", *lines, f"  return {result}"])
 
 

@@ -156,6 +156,14 @@ class Scope:
             known = self._captured_nodes[value.node] = (node, value)
         return known[0]
 
+    def adopt(self, value: Tracer, node: Node) -> None:
+        """Of an isolated scope: `node`, an input, stands for a value around it.
+
+        That also holds when the scope of the value has been closed.
+        """
+        self.adopted[value.scope, value.node] = node
+        self._captured_nodes[value.node] = (node, value)
+
     def lift(self, value: Value) -> Node:
         """The node of any value inside this scope."""
         if isinstance(value, Tracer):
@@ -584,8 +592,9 @@ def effects_as_output(graph: Graph) -> Graph:
     if not graph.effects:
         return graph
     before, after = graph.effects
-    (last,) = substitute([after], {before: const(0, TOKEN.dtype)})
-    return Graph(graph.inputs, (*graph.outputs, last), graph.captured)
+    start = const(0, TOKEN.dtype)
+    outputs = substitute((*graph.outputs, after), {before: start})
+    return Graph(graph.inputs, tuple(outputs), graph.captured)
 
 
 def has_free_variables(graph: Graph) -> bool:
