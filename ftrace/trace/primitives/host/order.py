@@ -1,0 +1,148 @@
+"""The order of numbers in NumPy: sorted values, stable permutations, greatest k.
+
+In this order -0.0 equals 0.0, NaN stands behind all numbers and equals NaN, complex
+numbers go by their real parts, then by the imaginary ones.
+
+NumPy's sorts of plain values use vector instructions, its stable sorts of positions do
+not, and take ten times as long. So a key of at most 32 bits is packed into one integer
+with its position,
+
+    key · 2³² + position
+
+and these, which are all different, are sorted as plain values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+
+Array = Any  # numpy.ndarray
+
+_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+
+
+def sort_values(x: Array, axis: int) -> Array:
+    """`x` in ascending order along `axis`; equal elements keep their order."""
+    if dtypes.is_complex(x.dtype):
+        return np.take_along_axis(x, argsort([x], axis), axis)
+    if not dtypes.is_float(x.dtype):
+        return np.sort(x, axis, kind="stable" if x.dtype.itemsize <= 2 else None)
+    half = x.dtype.itemsize == 2
+    result = np.sort(x.astype(np.float32) if half else x, axis)
+    if _has_negative_zero(result):  # NumPy may have exchanged it with a zero
+        return np.take_along_axis(x, argsort([x], axis), axis)
+    return result.astype(x.dtype) if half else result
+
+
+def _has_negative_zero(x: Array) -> bool:
+    bits = x.view(_SIGNED[x.dtype.itemsize])
+    return bool((bits == np.iinfo(bits.dtype).min).any())
+
+
+def argsort(keys: Sequence[Array], axis: int) -> Array:
+    """Positions along `axis` that bring the keys into order, the first one counts most.
+
+    Args:
+      keys: arrays of one shape.
+      axis: counted from the front.
+
+    Returns:
+      int32, or int64 where the axis has more positions than int32 has numbers.
+    """
+    parts = [p for key in keys for p in _parts(np.moveaxis(key, axis, -1))]
+    places = _stable_positions(parts[-1])
+    for part in reversed(parts[:-1]):
+        moved = np.take_along_axis(part, places, -1)
+        places = np.take_along_axis(places, _stable_positions(moved), -1)
+    return np.moveaxis(places, -1, axis)
+
+
+def _parts(x: Array) -> list[Array]:
+    """A complex key as two; any other as it is."""
+    return [x.real, x.imag] if dtypes.is_complex(x.dtype) else [x]
+
+
+def _stable_positions(x: Array) -> Array:
+    """The positions that sort the last axis."""
+    if x.dtype.itemsize > 4 or x.shape[-1] >= 1 << 31:
+        return _wide_positions(x)
+    packed = _packed(_narrow_key(x, merge_zeros=True))
+    packed.sort(axis=-1)
+    return packed.astype(np.int32)
+
+
+def _wide_positions(x: Array) -> Array:
+    """Of 64-bit values: the fast sort, unless elements are equal."""
+    integer = np.int32 if x.shape[-1] < 1 << 31 else np.int64
+    places = np.argsort(x, -1)
+    ordered = np.take_along_axis(x, places, -1)
+    distinct = (ordered[..., 1:] > ordered[..., :-1]).all()
+    if not distinct:  # or one of them is NaN
+        places = np.argsort(x, -1, kind="stable")
+    return places.astype(integer)
+
+
+def _narrow_key(x: Array, merge_zeros: bool) -> Array:
+    """An integer of at most 32 bits per element that is in the same order."""
+    match dtypes.kind(x.dtype):
+        case "b":
+            return x.view(np.uint8)
+        case "u":
+            return (
+                (x ^ np.array(1 << 31, x.dtype)).view(np.int32)
+                if (x.dtype.itemsize == 4)
+                else x
+            )
+        case "i":
+            return x
+        case _:
+            return float_key(x.astype(np.float32), merge_zeros)
+
+
+def float_key(x: Array, merge_zeros: bool) -> Array:
+    """A signed integer per float of 32 or 64 bits that is in the same order.
+
+    With `merge_zeros` those of -0.0 and 0.0 are equal; else that of -0.0 is less. That
+    of NaN is the greatest integer.
+    """
+    integer = np.dtype(_SIGNED[x.dtype.itemsize])
+    greatest = np.iinfo(integer).max
+    plain: Array = x + x.dtype.type(0) if merge_zeros else x
+    bits = plain.view(integer)
+    key = bits ^ ((bits >> (8 * integer.itemsize - 1)) & greatest)
+    missing = x != x
+    if missing.any():
+        key[missing] = greatest
+    return key
+
+
+def _packed(key: Array) -> Array:
+    packed = key.astype(np.int64)
+    packed <<= 32
+    packed |= np.arange(key.shape[-1], dtype=np.int64)
+    return packed
+
+
+def top_positions(x: Array, k: int, axis: int, largest: bool) -> Array:
+    """The positions of the k greatest (least) along `axis`, the greatest first.
+
+    Of equal elements the first comes first. Here -0.0 is less than 0.0; NaN is greater
+    than all numbers.
+    """
+    x = np.moveaxis(x, axis, -1)
+    if x.dtype.itemsize > 4 or x.shape[-1] >= 1 << 31:
+        key = float_key(x, False) if dtypes.is_float(x.dtype) else x
+        places = _wide_positions(~key if largest else key)[..., :k]
+    else:
+        key = _narrow_key(x, merge_zeros=False).astype(np.int32)
+        packed = _packed(~key if largest else key)
+        if 0 < k < packed.shape[-1]:
+            packed = np.partition(packed, k - 1, -1)[..., :k]
+        packed.sort(axis=-1)
+        places = packed[..., :k].astype(np.int32)
+    return np.moveaxis(places, -1, axis)

@@ -1,0 +1,176 @@
+"""Running reductions in NumPy: sums, products, extrema, log-sums, linear recurrences.
+
+Sums, products and recurrences of 32-bit numbers are computed in 64 bits. A step from
+each element to the next is a ufunc's `accumulate` where there is one. Where there is
+none, pairs of neighbours are combined first, then the pairs: O(n) in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+
+Array = Any  # numpy.ndarray
+
+_where: Any = np.where  # its stub knows nothing of Any
+
+#: The ufunc that repeats.
+_UFUNC: dict[str, Any] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "logsumexp": np.logaddexp,
+}
+_WIDE = {
+    dtypes.float16: dtypes.float32,
+    dtypes.bfloat16: dtypes.float32,
+    dtypes.float32: dtypes.float64,
+    dtypes.complex64: dtypes.complex128,
+}
+KINDS = tuple(_UFUNC)
+
+
+def accumulate(kind: str, x: Array, axis: int, reverse: bool) -> Array:
+    """Each element combined with all before it (behind it) along `axis`."""
+    if reverse:
+        return np.flip(accumulate(kind, np.flip(x, axis), axis, False), axis)
+    ordered = kind in ("max", "min")
+    if ordered and x.dtype != dtypes.bfloat16:
+        return _UFUNC[kind].accumulate(x, axis, dtype=x.dtype)
+    wide = dtypes.float32 if ordered else _WIDE.get(x.dtype, x.dtype)
+    if kind == "logsumexp" and dtypes.is_complex(x.dtype):
+        moved = np.moveaxis(x.astype(wide), axis, 0)
+        (result,) = combine_along([moved], _complex_log_sum)
+        return np.moveaxis(result, 0, axis).astype(x.dtype)
+    if x.dtype == dtypes.bfloat16:
+        x = x.astype(wide)  # of which NumPy's ufuncs know no conversion on the way
+        return _UFUNC[kind].accumulate(x, axis).astype(dtypes.bfloat16)
+    return _UFUNC[kind].accumulate(x, axis, dtype=wide).astype(x.dtype, copy=False)
+
+
+def _complex_log_sum(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
+    return [_log_sum(*left, *right)]
+
+
+def _log_sum(a: Array, b: Array) -> Array:
+    swap = a.real < b.real
+    high, low = _where(swap, b, a), _where(swap, a, b)
+    return _where(np.isneginf(high.real), high, high + np.log1p(np.exp(low - high)))
+
+
+Combine = Callable[[Sequence[Array], Sequence[Array]], Sequence[Array]]
+
+
+def combine_along(elements: Sequence[Array], combine: Combine) -> list[Array]:
+    """The running combination of arrays along their leading axis.
+
+    Pairs (0, 1), (2, 3), … are combined and scanned; the result is every second one,
+    and one more combination gives those between.
+    """
+    size = elements[0].shape[0]
+    if size < 2:
+        return list(elements)
+    pairs = combine([x[:-1:2] for x in elements], [x[1::2] for x in elements])
+    odd = combine_along(pairs, combine)
+    before = odd if size % 2 else [x[:-1] for x in odd]
+    even = combine(before, [x[2::2] for x in elements])
+    return [_interleaved(*parts) for parts in zip(elements, even, odd, strict=True)]
+
+
+def _interleaved(first: Array, even: Array, odd: Array) -> Array:
+    """The element 0 of `first`, then those at odd and at even positions in turns."""
+    size = 1 + even.shape[0] + odd.shape[0]
+    result = np.empty((size, *odd.shape[1:]), odd.dtype)
+    result[0] = first[0]
+    result[1::2] = odd
+    result[2::2] = even
+    return result
+
+
+# Linear recurrences.
+
+
+def recur(a: Array, b: Array, axis: int, reverse: bool) -> Array:
+    """y[i] = a[i]·y[i-1] + b[i] along `axis`; backwards if `reverse`; y[-1] = 0."""
+    dtype = b.dtype
+    wide = _WIDE.get(dtype, dtype)
+    a, b = (np.moveaxis(x.astype(wide), axis, 0) for x in (a, b))
+    if reverse:
+        a, b = a[::-1], b[::-1]
+    _, y = combine_along([a, b], _two_steps)
+    if reverse:
+        y = y[::-1]
+    return np.moveaxis(y, 0, axis).astype(dtype)
+
+
+def _two_steps(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
+    """y -> a·y + b, followed by another such step, is one such step."""
+    (a, b), (c, d) = left, right
+    return [a * c, c * b + d]
+
+
+# The derivative of running extrema. Of two equal elements each has half a share. Which
+# elements meet is that of `combine_along`, as in JAX: by that ties are divided.
+
+
+def _shares(kind: str, left: Array, right: Array) -> tuple[Array, Array]:
+    """How much of left and right is in their maximum (minimum)."""
+    first = _where(left == right, 0.5, left > right if kind == "max" else left < right)
+    return first, 1 - first
+
+
+def extremum_tangent(
+    kind: str, x: Array, t: Array, axis: int, reverse: bool, transposed: bool
+) -> Array:
+    """The derivative of the running maximum (minimum) of `x`, times a tangent.
+
+    Args:
+      kind: "max" or "min".
+      x: where.
+      t: the tangent, or the cotangent if `transposed`.
+      axis: along which it runs, backwards if `reverse`.
+      transposed: multiply by the transposed derivative.
+    """
+    wide = _WIDE.get(t.dtype, t.dtype)
+    x = np.moveaxis(x.astype(np.float32) if x.dtype.itemsize == 2 else x, axis, 0)
+    t = np.moveaxis(t.astype(wide), axis, 0)
+    if reverse:
+        x, t = x[::-1], t[::-1]
+    if transposed:
+        result = _pull(kind, x, _UFUNC[kind].accumulate(x, 0), t)
+    else:
+
+        def push(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
+            (p, s), (q, u) = left, right
+            of_left, of_right = _shares(kind, p, q)
+            return [_UFUNC[kind](p, q), of_left * s + of_right * u]
+
+        result = combine_along([x, t], push)[1]
+    if reverse:
+        result = result[::-1]
+    return np.moveaxis(result, 0, axis)
+
+
+def _pull(kind: str, x: Array, y: Array, ct: Array) -> Array:
+    """The transpose of the walk of `combine_along`, whose result for `x` is `y`."""
+    size = x.shape[0]
+    if size < 2:
+        return ct
+    result = np.zeros_like(ct)
+    of_odd = ct[1::2].copy()
+    count = (size - 1) // 2
+    before, own = _shares(kind, y[1::2][:count], x[2::2])
+    of_odd[:count] += before * ct[2::2]
+    result[2::2] += own * ct[2::2]
+    result[0] += ct[0]
+    left, right = x[:-1:2], x[1::2]
+    of_pairs = _pull(kind, _UFUNC[kind](left, right), y[1::2], of_odd)
+    of_left, of_right = _shares(kind, left, right)
+    result[:-1:2] += of_left * of_pairs
+    result[1::2] += of_right * of_pairs
+    return result
