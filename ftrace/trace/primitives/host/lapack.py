@@ -1,0 +1,213 @@
+"""The calls of NumPy and SciPy, on arrays with any leading axes.
+
+NumPy's functions are batched, and raise for the whole batch where one matrix fails:
+then the others are computed one by one, and that one is NaN. SciPy is an extra; what
+only it has (LU, triangular systems) is written in NumPy too, a step per row for all
+matrices of a batch at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ftrace.errors import MissingExtraError
+
+Array = Any  # of NumPy, whose stubs leave too much unknown
+
+
+@cache
+def scipy_linalg() -> Any | None:
+    """`scipy.linalg`, or None where SciPy is not installed."""
+    try:
+        import scipy.linalg
+    except ImportError:
+        return None
+    return scipy.linalg
+
+
+def need_scipy(what: str) -> Any:
+    """`scipy.linalg`.
+
+    Raises:
+      MissingExtraError: SciPy is not installed.
+    """
+    found = scipy_linalg()
+    if found is None:
+        raise MissingExtraError(
+            f"{what} needs SciPy: install it with pip install 'ftrace[scipy]'"
+        )
+    return found
+
+
+def stacked(x: Array, core: int = 2) -> Array:
+    """`x` with its leading axes as one."""
+    lead = x.shape[: x.ndim - core]
+    return x.reshape(prod(lead), *x.shape[x.ndim - core :])
+
+
+def or_nan(function: Callable[..., Any], *arrays: Array) -> tuple[Array, ...]:
+    """The results of a batched function of NumPy; NaN for a matrix that fails."""
+    try:
+        return _several(function(*arrays))
+    except np.linalg.LinAlgError:
+        pass
+    lead = arrays[0].shape[:-2]
+    flat = [stacked(x) for x in arrays]
+    found: list[tuple[Array, ...] | None] = []
+    for i in range(prod(lead)):
+        try:
+            found.append(_several(function(*[x[i] for x in flat])))
+        except np.linalg.LinAlgError:
+            found.append(None)
+    sample = next((f for f in found if f is not None), None)
+    if sample is None:
+        sample = _several(function(*[_eye(x) for x in flat]))
+    rows = [f or tuple(np.full_like(s, np.nan) for s in sample) for f in found]
+    return tuple(
+        np.stack(parts).reshape(*lead, *parts[0].shape)
+        for parts in zip(*rows, strict=True)
+    )
+
+
+def _several(value: Any) -> tuple[Array, ...]:
+    return tuple(value) if isinstance(value, tuple) else (value,)
+
+
+def _eye(x: Array) -> Array:
+    """A matrix that every factorisation takes, of the shape of an element of `x`."""
+    return np.eye(x.shape[-2], x.shape[-1], dtype=x.dtype)
+
+
+# Triangular systems.
+
+
+def solve_triangular(
+    a: Array, b: Array, lower: bool, trans: bool, conj: bool, unit: bool
+) -> Array:
+    """X of op(a) X = b, for triangular a; the other triangle is not read.
+
+    A zero on the diagonal gives infinities and NaN.
+    """
+    if conj and np.iscomplexobj(a):
+        a = a.conj()
+    lead, (n, k) = b.shape[:-2], b.shape[-2:]
+    if b.size == 0:
+        return np.zeros(b.shape, b.dtype)
+    blas = scipy_linalg()
+    many = prod(lead)
+    if blas is None or many > 4 * n:
+        return substitute(a, b, lower, trans, unit)
+    (trsm,) = blas.get_blas_funcs(("trsm",), (a, b))
+    result = np.empty((many, n, k), b.dtype)
+    for i, (left, right) in enumerate(zip(stacked(a), stacked(b), strict=True)):
+        # BLAS is column-major: it sees the transposes, Xᵀ op(a)ᵀ = bᵀ, without a copy.
+        result[i] = trsm(
+            1, left.T, right.T, side=1, lower=not lower, trans_a=trans, diag=unit
+        ).T
+    return result.reshape(*lead, n, k)
+
+
+def substitute(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Array:
+    """Substitution row by row, for all matrices of a batch at once."""
+    if trans:
+        a, lower = a.swapaxes(-1, -2), not lower
+    n = a.shape[-1]
+    x = np.array(b)
+    for row in range(n) if lower else reversed(range(n)):
+        known = slice(0, row) if lower else slice(row + 1, n)
+        x[..., row, :] -= (a[..., row, None, known] @ x[..., known, :])[..., 0, :]
+        if not unit:
+            x[..., row, :] /= a[..., row, row, None]
+    return x
+
+
+# LU.
+
+
+def lu(a: Array) -> tuple[Array, Array]:
+    """(L and U in one matrix, the row exchanged with each row): partial pivoting."""
+    lead, (m, n) = a.shape[:-2], a.shape[-2:]
+    least = min(m, n)
+    blas = scipy_linalg()
+    if blas is None or prod(lead) > 4 * least:
+        return eliminate(a)
+    (getrf,) = blas.get_lapack_funcs(("getrf",), (a,))
+    factors = np.empty((prod(lead), m, n), a.dtype)
+    pivots = np.empty((prod(lead), least), np.int32)
+    for i, matrix in enumerate(stacked(a)):
+        factors[i], pivots[i], _ = getrf(matrix)
+    return factors.reshape(a.shape), pivots.reshape(*lead, least)
+
+
+def eliminate(a: Array) -> tuple[Array, Array]:
+    """Gauss's elimination column by column, for all matrices of a batch at once."""
+    lead, (m, n) = a.shape[:-2], a.shape[-2:]
+    x = np.array(stacked(a))
+    least, lanes = min(m, n), np.arange(len(x))
+    pivots = np.empty((len(x), least), np.int32)
+    for j in range(least):
+        size = _magnitude(x[:, j:, j])
+        chosen = j + np.argmax(np.where(np.isnan(size), -1, size), axis=-1)
+        pivots[:, j] = chosen
+        row = x[lanes, chosen]
+        x[lanes, chosen] = x[:, j]
+        x[:, j] = row
+        pivot = x[:, j, j, None]
+        # A column of zeros stays, as in LAPACK: dividing it would make it NaN.
+        x[:, j + 1 :, j] /= np.where(pivot == 0, np.ones((), x.dtype), pivot)
+        x[:, j + 1 :, j + 1 :] -= x[:, j + 1 :, j, None] * x[:, j, None, j + 1 :]
+    return x.reshape(a.shape), pivots.reshape(*lead, least)
+
+
+def _magnitude(x: Array) -> Array:
+    """What LAPACK compares: |Re| + |Im|."""
+    return np.abs(x.real) + np.abs(x.imag) if np.iscomplexobj(x) else np.abs(x)
+
+
+def permutation(pivots: Array, size: int) -> Array:
+    """The order of the rows after exchanging row i with row pivots[i], one by one."""
+    flat = stacked(pivots, 1)
+    lanes = np.arange(len(flat))
+    order = np.tile(np.arange(size, dtype=np.int32), (len(flat), 1))
+    for i in range(flat.shape[-1]):
+        chosen = flat[:, i]
+        moved = order[lanes, chosen]
+        order[lanes, chosen] = order[:, i]
+        order[:, i] = moved
+    return order.reshape(*pivots.shape[:-1], size)
+
+
+def solve_lu(factors: Array, order: Array, b: Array, trans: bool, conj: bool) -> Array:
+    """X of op(A) X = b, where A[order] = L U."""
+    if b.size == 0:
+        return np.zeros(b.shape, b.dtype)
+    if trans:
+        y = solve_triangular(factors, b, False, True, conj, False)
+        y = solve_triangular(factors, y, True, True, conj, True)
+        x = np.empty_like(y)
+        np.put_along_axis(x, order[..., None].astype(np.intp), y, -2)
+        return x
+    y = np.take_along_axis(b, order[..., None].astype(np.intp), -2)
+    y = solve_triangular(factors, y, True, False, conj, True)
+    return solve_triangular(factors, y, False, False, conj, False)
+
+
+def each(
+    function: Callable[..., Sequence[Array]],
+    avals: Sequence[Any],
+    *arrays: Array,
+    core: int = 2,
+) -> list[Array]:
+    """The results of a function of single matrices, for each of a batch."""
+    lead = arrays[0].shape[: arrays[0].ndim - core]
+    results = [np.empty(a.shape, a.dtype) for a in avals]
+    for index in np.ndindex(*lead):
+        values = function(*[x[index] for x in arrays])
+        for result, value in zip(results, values, strict=True):
+            result[index] = value
+    return results
