@@ -1,0 +1,271 @@
+"""Functions of matrices: exponential, square root, Sylvester's equation, Schur's form.
+
+expm_p(a, e₁, …, eₖ) -> the k-th derivative of exp at a along e₁, …, eₖ
+sqrtm_p(a) -> S                         S·S = a, complex
+sylvester_p(a, b, c) -> X               a·X + X·b = c
+schur_p(a) -> (T, Z)                    a = Z·T·Zᴴ
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from ftrace.errors import ShapeError
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.elementwise import add
+from ftrace.trace.primitives.host import lapack
+from ftrace.trace.primitives.host.family import (
+    complex_of,
+    host,
+    need_matrices,
+    need_square,
+)
+from ftrace.trace.primitives.host.matrix import (
+    as_dtype_of,
+    minus,
+    need_not_linear,
+    product,
+    transposed,
+)
+from ftrace.trace.primitives.record import Array, Results
+
+# The exponential.
+
+#: Numerator of the [13/13] Padé approximant of exp.
+#: Source: N. Higham, "The scaling and squaring method for the matrix exponential
+#: revisited" (2005), table 2.3 and eq. 3.4.
+_PADE = (
+    64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800,
+    129060195264000, 10559470521600, 670442572800, 33522128640, 1323241920, 40840800,
+    960960, 16380, 182, 1,
+)  # fmt: skip
+#: Up to this norm the approximant is exact to double precision (the same, table 2.3).
+_THETA = 5.371920351148152
+#: Beyond so many squarings the result is NaN.
+MAX_SQUARINGS = 16
+
+
+def _infer_expm(squarings: int, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+    need_square("expm", avals[0])
+    need_matrices("expm", *avals)
+    if any(x.shape != avals[0].shape for x in avals):
+        raise ShapeError(f"expm_frechet: the matrices differ in shape: {avals}")
+    return (ShapedArray.of(avals[0].shape, avals[0].dtype),)
+
+
+def _expm(avals: Any, squarings: int, a: Array, *directions: Array) -> Sequence[Array]:
+    """exp of [[a, e], [0, a]] has the derivative along e in its upper right corner.
+
+    Source: R. Mathias, "A chain rule for matrix functions and applications" (1996).
+    """
+    n = a.shape[-1]
+    for i, direction in enumerate(directions):
+        a = _block(a, _repeated(direction, 2**i))
+    return (_exponential(a, squarings)[..., :n, a.shape[-1] - n :],)
+
+
+def _block(a: Array, e: Array) -> Array:
+    top = np.concatenate([a, e], -1)
+    bottom = np.concatenate([np.zeros_like(a), a], -1)
+    return np.concatenate([top, bottom], -2)
+
+
+def _repeated(e: Array, count: int) -> Array:
+    """`count` copies of a matrix along the diagonal."""
+    n = e.shape[-1]
+    result = np.zeros((*e.shape[:-2], n * count, n * count), e.dtype)
+    for i in range(count):
+        place = slice(i * n, (i + 1) * n)
+        result[..., place, place] = e
+    return result
+
+
+def _exponential(a: Array, most: int) -> Array:
+    """Scaling, a Padé approximant, and squaring, each matrix as often as it needs."""
+    if a.size == 0:
+        return np.array(a)
+    wide = np.complex128 if np.iscomplexobj(a) else np.float64
+    x = a.astype(wide)
+    norm = np.abs(x).sum(-2).max(-1)
+    good = np.isfinite(norm)
+    _, exponent = np.frexp(np.where(good, norm, 0) / _THETA)
+    count = np.maximum(exponent, 0)
+    x = np.where(good[..., None, None], x, 0) * np.ldexp(1.0, -count)[..., None, None]
+    y = _pade(x)
+    for i in range(min(int(count.max(initial=0)), most)):
+        more = (count > i)[..., None, None]
+        y = np.where(more, y @ y, y)
+    failed = ~good | (count > most)
+    return np.where(failed[..., None, None], np.nan, y).astype(a.dtype)
+
+
+def _pade(x: Array) -> Array:
+    b = _PADE
+    one = np.eye(x.shape[-1])
+    x2 = x @ x
+    x4 = x2 @ x2
+    x6 = x4 @ x2
+    odd = x6 @ (b[13] * x6 + b[11] * x4 + b[9] * x2)
+    odd = x @ (odd + b[7] * x6 + b[5] * x4 + b[3] * x2 + b[1] * one)
+    even = x6 @ (b[12] * x6 + b[10] * x4 + b[8] * x2)
+    even = even + b[6] * x6 + b[4] * x4 + b[2] * x2 + b[0] * one
+    return np.linalg.solve(even - odd, even + odd)
+
+
+def _expm_tangent(node: Node, tangents: Results) -> Results:
+    """One more direction for a change of a; it is linear in each direction."""
+    src, arg = node.src, node.arg
+    terms: list[Node] = []
+    for i, t in enumerate(tangents):
+        if t is not None:
+            operands = (*src, t) if i == 0 else (*src[:i], t, *src[i + 1 :])
+            terms += expm_p.results(*operands, arg=arg)
+    return (reduce(add, terms),)
+
+
+def _expm_transpose(
+    node: Node, cotangents: Results, linear: tuple[bool, ...]
+) -> Results:
+    """In a direction it is linear: transposed matrices, with the cotangent for it."""
+    (ct,) = cotangents
+    need_not_linear("expm", node, (linear[0], sum(linear) > 1))
+    answer: list[Node | None] = [None] * len(node.src)
+    if ct is not None:
+        i = linear.index(True)
+        others = (transposed(s) for k, s in enumerate(node.src) if k != i)
+        answer[i] = expm_p.results(*others, ct, arg=node.arg)[0]
+    return answer
+
+
+expm_p = host(
+    "expm", _infer_expm, _expm, _expm_tangent, transpose=_expm_transpose,
+    doc="the exponential of a matrix, or its derivative along directions",
+)  # fmt: skip
+
+
+# Sylvester's equation, and the square root.
+
+
+def _infer_sylvester(
+    arg: None, a: ShapedArray, b: ShapedArray, c: ShapedArray
+) -> tuple[ShapedArray, ...]:
+    need_square("sylvester", a)
+    need_square("sylvester", b)
+    need_matrices("sylvester", a, b, c)
+    if c.shape[-2:] != (a.shape[-1], b.shape[-1]):
+        raise ShapeError(
+            "solve_sylvester: a (m, m), b (n, n) and c (m, n) are required, got "
+            f"{a!r}, {b!r} and {c!r}"
+        )
+    return (ShapedArray.of(c.shape, c.dtype),)
+
+
+def _sylvester(avals: Any, arg: None, a: Array, b: Array, c: Array) -> Sequence[Array]:
+    linalg = lapack.scipy_linalg()
+
+    def solved(a: Array, b: Array, c: Array) -> tuple[Array]:
+        if c.size == 0 or not all(np.isfinite(x).all() for x in (a, b, c)):
+            return (np.full(c.shape, np.nan, c.dtype),)
+        try:
+            if linalg is not None:
+                return (linalg.solve_sylvester(a, b, c),)
+            # Row-major: vec(a·X + X·b) = (a ⊗ 1 + 1 ⊗ bᵀ)·vec X.
+            m, n = c.shape
+            matrix = np.kron(a, np.eye(n)) + np.kron(np.eye(m), b.T)
+            return (np.linalg.solve(matrix, c.ravel()).reshape(m, n),)
+        except np.linalg.LinAlgError:
+            return (np.full(c.shape, np.nan, c.dtype),)
+
+    return lapack.each(solved, avals, a, b, c)
+
+
+def _sylvester_tangent(node: Node, tangents: Results) -> Results:
+    """a·X' + X'·b = c' - a'·X - X·b'."""
+    a, b, _ = node.src
+    t, u, change = tangents
+    if t is not None or u is not None:
+        (x,) = sylvester_p.results(*node.src)
+        if t is not None:
+            change = minus(change, product(t, x))
+        if u is not None:
+            change = minus(change, product(x, u))
+    assert change is not None
+    return (sylvester_p.results(a, b, change)[0],)
+
+
+def _sylvester_transpose(
+    node: Node, cotangents: Results, linear: tuple[bool, ...]
+) -> Results:
+    need_not_linear("solve_sylvester", node, linear[:2])
+    a, b, _ = node.src
+    (ct,) = cotangents
+    if ct is None:
+        return None, None, None
+    return None, None, sylvester_p.results(transposed(a), transposed(b), ct)[0]
+
+
+sylvester_p = host(
+    "sylvester", _infer_sylvester, _sylvester, _sylvester_tangent,
+    transpose=_sylvester_transpose, doc="X of a·X + X·b = c",
+)  # fmt: skip
+
+
+def _infer_sqrtm(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    need_square("sqrtm", a)
+    return (complex_of(a, a.shape),)
+
+
+def _sqrtm(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    linalg = lapack.need_scipy("sqrtm")
+
+    def root(x: Array) -> tuple[Array]:
+        if not np.isfinite(x).all():
+            return (np.full(x.shape, np.nan, x.dtype),)
+        return (linalg.sqrtm(x),)
+
+    return lapack.each(root, avals, a)
+
+
+def _sqrtm_tangent(node: Node, tangents: Results) -> Results:
+    """S·S = a gives S·S' + S'·S = a'."""
+    (a,), (t,) = node.src, tangents
+    assert t is not None
+    (root,) = sqrtm_p.results(a)
+    return (sylvester_p.results(root, root, as_dtype_of(t, root))[0],)
+
+
+sqrtm_p = host(
+    "sqrtm", _infer_sqrtm, _sqrtm, _sqrtm_tangent,
+    doc="the principal square root of a matrix, complex",
+)  # fmt: skip
+
+
+# Schur's form.
+
+
+def _infer_schur(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    need_square("schur", a)
+    return a, a
+
+
+def _schur(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    linalg = lapack.need_scipy("schur")
+
+    def decomposed(x: Array) -> tuple[Array, Array]:
+        if x.size == 0 or not np.isfinite(x).all():
+            return np.full(x.shape, np.nan), np.full(x.shape, np.nan)
+        return linalg.schur(x, output="complex" if np.iscomplexobj(x) else "real")
+
+    return lapack.each(decomposed, avals, a)
+
+
+schur_p = host(
+    "schur", _infer_schur, _schur,
+    no_derivative="the form of Schur is not unique; use eig",
+    doc="a = Z·T·Zᴴ: unitary Z, upper triangular T (of blocks, if real)",
+)  # fmt: skip
