@@ -1,6 +1,6 @@
 """Lowering: from a graph to a program, stage by stage.
 
-    0 control    branches and loops as programs run them    control.py
+    0 control    loops as a whole; as programs run them     loops.py, control.py
     1 simplify   rewrites that make the graph smaller       simplify.py
     2 movement   movement merges, and moves to the loads    movement.py
     3 schedule   what is stored, and by which kernel        schedule.py
@@ -24,6 +24,8 @@ from ftrace.lower.assemble import BuiltStep, assemble
 from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.build import BuiltKernel, build_kernel
 from ftrace.lower.control import bodies_of, control_to_loops
+from ftrace.lower.loops import DECISIONS as LOOPS
+from ftrace.lower.loops import simplify_loops
 from ftrace.lower.movement import MOVEMENT
 from ftrace.lower.program import Program
 from ftrace.lower.schedule import DECISIONS as SCHEDULING
@@ -67,7 +69,7 @@ def lower(graph: Graph, max_buffers: int = 0) -> Lowered:
       max_buffers: how many buffers one kernel can take; 0 is no limit.
     """
     check_disabled_rules(settings.current().disabled_rules)
-    prepared = control_to_loops(graph.outputs)
+    prepared = control_to_loops(simplify_loops(graph.outputs))
     simplified = Graph(graph.inputs, tuple(simplify_graph(prepared)))
     plan, built = _plan(simplified, max_buffers)
     return Lowered(graph, simplified, plan, assemble(simplified, built))
@@ -77,7 +79,7 @@ def lower_body(body: Body, max_buffers: int = 0) -> Program:
     """The program of a body: each output has memory of its own, also what it got."""
     outputs: list[Node] = []
     taken: set[Node] = set()
-    for node in simplify_graph(control_to_loops(body.outputs)):
+    for node in simplify_graph(control_to_loops(simplify_loops(body.outputs))):
         root = root_of(node)
         if is_variable(root) or root in taken:
             node = root = copy(node)
@@ -118,7 +120,7 @@ def build_step(node: Node, max_buffers: int) -> BuiltStep:
 def rule_names() -> frozenset[str]:
     """The names that `config.disabled_rules` may hold: rules and decisions."""
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
-    return frozenset(rules | set(SCHEDULING) | set(BUILDING))
+    return frozenset(rules | set(SCHEDULING) | set(BUILDING) | set(LOOPS))
 
 
 def check_disabled_rules(names: frozenset[str]) -> None:

@@ -225,9 +225,16 @@ def split_known(outputs: Sequence[Node], unknown: Sequence[Node]) -> list[Node]:
     for node in ordered:
         if node in later and node not in wanted:
             for source in node.src:
-                if source not in later and source.op.name not in ("const", "iota"):
-                    residuals[source] = None
+                if source not in later:
+                    residuals[_unmoved(source)] = None
     for node in outputs:
-        if node not in later and node.op.name not in ("const", "iota"):
-            residuals[node] = None
-    return list(residuals)
+        if node not in later:
+            residuals[_unmoved(node)] = None
+    return [n for n in residuals if n.op.name not in ("const", "iota")]
+
+
+def _unmoved(node: Node) -> Node:
+    """What is rather remembered: movement that does not shrink is done again."""
+    while node.op.family == "movement" and node.src[0].size <= node.size:
+        node = node.src[0]
+    return node
