@@ -18,7 +18,7 @@ for a value in the midst of a function, and what is computed again for a derivat
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,12 @@ from ftrace.trace import tree
 from ftrace.trace.avals import REHEARSAL, TOKEN, ShapedArray
 from ftrace.trace.callback import Callback, Same, Static, promised
 from ftrace.trace.evaluate import settle
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Body, Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import stop_gradient
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.record import Compound, Results, compound_of
-from ftrace.trace.primitives.source import is_variable
+from ftrace.trace.primitives.source import const, is_variable
 from ftrace.trace.tracer import (
     Scope,
     Tracer,
@@ -154,6 +154,49 @@ pure_callback_p = Compound(
     "pure_callback", "host", _infer_pure, _value_pure, _batch_pure, jvp=_jvp,
     doc="calls a Python function of its operands alone", show=str,
 )  # fmt: skip
+
+
+def rehearsal() -> Node:
+    """The token for what is computed again and has had its effects."""
+    return const(REHEARSAL, TOKEN.dtype)
+
+
+def check_repeatable(nodes: Sequence[Node]) -> None:
+    """Raises where a loop would have to call back again for the values it got.
+
+    Raises:
+      DerivativeError: the nodes, or a body in them, use what an io_callback returns.
+    """
+    pending = list(nodes)
+    seen: set[Node] = set()
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        pending.extend(node.src)
+        for body in _bodies(node.arg):
+            pending.extend(body.outputs)
+        if node.op is callback_p and node.arg.results:
+            arg: Callback = node.arg
+            raise DerivativeError(
+                f"vjp and linearize run a while_loop again for what it remembers, and "
+                f"this one calls {arg.name} by {arg.kind}, which must not be called "
+                "again; use grad, value_and_grad or jvp, or pass the values in",
+                arg.origin,
+            )
+
+
+def _bodies(arg: Any) -> list[Body]:
+    """The bodies that the argument of a node holds."""
+    if not is_dataclass(arg):
+        return []
+    found: list[Body] = []
+    for field in fields(arg):
+        value: Any = getattr(arg, field.name)
+        parts = value if isinstance(value, tuple) else (value,)
+        found += [part for part in parts if isinstance(part, Body)]
+    return found
 
 
 # On values.

@@ -30,7 +30,8 @@ from ftrace.trace.autodiff import (
     tangent_variable,
     transpose_nodes,
 )
-from ftrace.trace.avals import ShapedArray
+from ftrace.trace.avals import TOKEN, ShapedArray
+from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.elementwise import cast
@@ -378,13 +379,18 @@ def _forward(
       The outputs of `graph`; a graph of `linear` in terms of residuals and the unknown;
       and the values of the residuals.
     """
-    nodes = split_known(linear, unknown)
+    residuals = split_known(linear, unknown)
+    # What is run again for its stacks has had its effects.
+    again = {n: rehearsal() for n in residuals if n.aval is TOKEN}
+    nodes = [n for n in residuals if n not in again]
     outputs = (*graph.outputs, *nodes)
     known = Graph(graph.inputs, outputs, graph.captured, graph.effects)
     results = apply_graph(known, values)
     size = len(graph.outputs)
     leaves = [variable(n.aval, RESIDUAL_DEPTH, i) for i, n in enumerate(nodes)]
-    later = substitute(linear, dict(zip(nodes, leaves, strict=True)))
+    later = substitute(linear, again | dict(zip(nodes, leaves, strict=True)))
+    if again:
+        check_repeatable(later)
     return results[:size], Graph((*leaves, *unknown), tuple(later)), results[size:]
 
 

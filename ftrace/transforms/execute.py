@@ -21,13 +21,13 @@ from ftrace.buffer import Buffer
 from ftrace.devices.base import Device, Executable, get_device, timed
 from ftrace.errors import DeviceError
 from ftrace.lower import Lowered, lower
+from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph
 from ftrace.trace.operations import hooks
 from ftrace.trace.tracer import (
     Value,
     asarray,
-    effects_as_output,
     inline,
     outer_scope,
     owned,
@@ -50,7 +50,7 @@ class CompiledGraph:
     def __init__(self, graph: Graph, device: Device) -> None:
         self.device = device
         with timed(device.counters, "compile_seconds"):
-            self.lowered: Lowered = lower(effects_as_output(graph), device.max_buffers)
+            self.lowered: Lowered = lower(closed_graph(graph), device.max_buffers)
         self.executable: Executable = device.compile(self.lowered.program)
         slots = self.lowered.program.slots
         places = [slots[i].place for i in self.lowered.program.outputs]
@@ -155,7 +155,7 @@ def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     arrays = [*arrays, *graph.captured]
     if settings.current().disable_jit:
         own = [np.asarray(a) for a in arrays]
-        plain = effects_as_output(graph)
+        plain = closed_graph(graph)
         values = evaluate_graph(Graph(plain.inputs, plain.outputs), *own)
         return [
             Array.of(np.asarray(v), n.aval.weak_type)
