@@ -504,6 +504,131 @@ REDUCES = {
     ),
 }
 
+# positions == index, along an axis of 6 and, for sums over the other, of 20
+picked = e.eq(iota(i32, (4, 6), 1), expand(V(4, 1, dtype=i32, number=12), 4, 6))
+narrow = V(3, 1, dtype=i8, number=13)
+spread = e.eq(expand(narrow, 3, 20), iota(i8, (3, 20), 1))
+long = V(3, 20, number=14)
+
+
+def where(mask: Node, node: Node) -> Node:
+    return e.select(mask, node, like(node, 0))
+
+
+ONE_HOT = {
+    "fold_sum_of_picked": Row(
+        lambda: [
+            total(where(picked, x), 1),
+            total(where(picked, expand(row, 4, 6)), 1),
+            total(where(picked, h), 1),
+            total(where(picked, w), 1),
+            total(where(reshape(picked, 2, 2, 6), reshape(x, 2, 2, 6)), 2),
+            total(where(permute(picked, 1, 0), permute(i, 1, 0)), 0),
+            total(where(spread, expand(V(1, 20, number=15), 3, 20)), 1),
+            total(where(e.eq(iota(i32, (4, 6), 0), iota(i32, (4, 6), 1)), x), 1),
+        ],
+        lambda: [
+            total(where(picked, x), 0),
+            total(e.select(picked, x, like(x, 1)), 1),
+            total(where(e.eq(x, iota(f32, (4, 6), 1)), x), 1),
+            total(where(e.eq(i, iota(i32, (4, 6), 1)), x), 1),
+            total(where(e.lt(i, iota(i32, (4, 6), 1)), x), 1),
+            greatest(where(picked, x), 1),
+            total(where(picked, e.sub(x, expand(total(x, 1), 4, 6))), 1),
+        ],
+    ),
+    "fold_sum_of_one_hot": Row(
+        lambda: [
+            total(e.mul(cast(picked, f32), x), 1),
+            total(e.mul(x, e.select(picked, like(x, 1), like(x, 0))), 0, 1),
+            total(e.mul(i, cast(picked, i32)), 1),
+            total(e.mul(w, cast(picked, c64)), 1),
+            total(cast(picked, i32), 1),
+            total(
+                e.mul(
+                    expand(reshape(cast(picked, f32), 4, 1, 6), 4, 3, 6),
+                    expand(reshape(V(3, 6, number=16), 1, 3, 6), 4, 3, 6),
+                ),
+                2,
+            ),
+        ],
+        lambda: [
+            total(e.mul(cast(picked, f32), x), 0),
+            total(e.mul(cast(p, f32), x), 1),
+            total(e.mul(x, e.select(picked, like(x, 2), like(x, 0))), 1),
+        ],
+        SMALL,
+    ),
+    "fold_sum_of_spread": Row(
+        lambda: [
+            total(where(spread, expand(V(3, 1, number=15), 3, 20)), 0),
+            total(e.mul(cast(spread, f32), expand(V(3, 1, number=15), 3, 20)), 0),
+            total(cast(spread, i32), 0),
+            total(
+                e.mul(
+                    expand(reshape(cast(spread, f32), 3, 1, 20), 3, 5, 20),
+                    expand(V(3, 5, 1, number=16), 3, 5, 20),
+                ),
+                0,
+            ),
+            total(
+                where(
+                    expand(reshape(spread, 3, 1, 20), 3, 5, 20),
+                    expand(V(3, 5, 1, number=16), 3, 5, 20),
+                ),
+                0, 1,
+            ),
+        ],
+        lambda: [
+            total(where(spread, long), 0),
+            total(where(spread, expand(V(3, 1, number=15), 3, 20)), 1),
+            total(where(picked, expand(column, 4, 6)), 0),
+            total(e.mul(cast(spread, f16), expand(V(3, 1, dtype=f16), 3, 20)), 0),
+        ],
+        SMALL,
+    ),
+}  # fmt: skip
+
+lane = V(4, dtype=i32, number=17)
+lanes = iota(i32, (4,), 0)
+zeros = like(x, 0)
+
+SCATTERS = {
+    "scatter_without_collisions_is_select": Row(
+        lambda: [
+            scatter(zeros, V(4, number=18), [lanes, lane], (0, 1), "add"),
+            scatter(like(x, 2), V(4, number=18), [lanes, lane], (0, 1), "set"),
+            scatter(like(x, 2), V(4, number=18), [lanes, lane], (0, 1), "max"),
+            scatter(zeros, row, [V(1, dtype=i32, number=19)], (0,), "add"),
+            scatter(zeros, V(4, number=18), [V(dtype=i8, number=20)], (1,), "mul"),
+            scatter(
+                like(cube, 0), V(4, 3, number=18),
+                [V(4, dtype=i32, number=17), lanes], (0, 2), "add",
+            ),
+        ],
+        lambda: [
+            scatter(x, V(4, number=18), [lanes, lane], (0, 1), "add"),
+            scatter(zeros, V(4, 6, number=18), [lane], (0,), "add"),
+            scatter(zeros, V(4, number=18), [lane, lane], (0, 1), "add"),
+            scatter(zeros, V(3, number=18), [iota(i32, (3,), 0)] * 2, (0, 1), "add"),
+        ],
+    ),
+    "scatter_complex_products": Row(
+        lambda: [
+            e.add(node, like(node, 0))  # a zero has the sign of no product
+            for node in (
+                scatter(w, V(5, 6, dtype=c64), [V(5, dtype=u8)], (0,), "mul"),
+                scatter(w, V(3, 2, dtype=c64), [V(3, 2, dtype=i32)] * 2, (0, 1), "mul"),
+            )
+        ],
+        lambda: [
+            scatter(w, V(5, 6, dtype=c64), [V(5, dtype=i32)], (0,), "add"),
+            scatter(x, V(5, 6), [V(5, dtype=i32)], (0,), "mul"),
+        ],
+        SMALL,
+    ),
+}  # fmt: skip
+
 CHAINS = {
     "remove_noop_reshape": Row(lambda: reshape(x, 4, 6), lambda: reshape(x, 6, 4)),
     "remove_noop_expand": Row(lambda: expand(x, 4, 6), lambda: expand(row, 4, 6)),
@@ -774,7 +899,8 @@ PUSHES = {
 }
 
 ROWS = {
-    **CONSTANTS, **ARITHMETIC, **LOGIC, **REDUCES, **CHAINS, **EXCHANGES, **PUSHES,
+    **CONSTANTS, **ARITHMETIC, **LOGIC, **ONE_HOT, **SCATTERS, **REDUCES, **CHAINS,
+    **EXCHANGES, **PUSHES,
 }  # fmt: skip
 
 NUMBERS = (

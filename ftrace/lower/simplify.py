@@ -5,6 +5,8 @@ The rules stand in order of what they are about:
     constants.py   what is known becomes a constant
     algebra.py     identities of arithmetic
     logic.py       identities of truth values, bits, comparisons, selects, casts
+    onehot.py      sums that pick one element are indexed loads
+    scatters.py    scatters whose updates cannot collide, and those of complex numbers
     reduces.py     reductions merge and lose axes; large ones are split
 """
 
@@ -15,10 +17,14 @@ from typing import Final
 from ftrace.lower.algebra import ALGEBRA
 from ftrace.lower.constants import CONSTANTS
 from ftrace.lower.logic import LOGIC
+from ftrace.lower.onehot import ONE_HOT
 from ftrace.lower.reduces import REDUCES, SPLITS
+from ftrace.lower.scatters import SCATTERS
 from ftrace.trace.rewrite import PatternMatcher
 
-SIMPLIFY: Final = PatternMatcher((*CONSTANTS, *ALGEBRA, *LOGIC, *REDUCES))
+SIMPLIFY: Final = PatternMatcher(
+    (*CONSTANTS, *ALGEBRA, *LOGIC, *ONE_HOT, *SCATTERS, *REDUCES)
+)
 
 #: Runs last: `merge_reduces` would undo it.
 SPLIT: Final = PatternMatcher(SPLITS)

@@ -195,7 +195,7 @@ def trailing(mask: Node, shape: Shape) -> Node:
     return expand(reshape(mask, mask.shape + (1,) * (len(shape) - mask.ndim)), shape)
 
 
-def _read_back(x: Node, indices: Sequence[Node], axes: tuple[int, ...]) -> Node:
+def read_back(x: Node, indices: Sequence[Node], axes: tuple[int, ...]) -> Node:
     """What stands at the indices of a scatter; zero for those out of bounds."""
     sizes = [x.shape[a] for a in axes]
     if 0 in sizes:
@@ -216,7 +216,7 @@ def _winners(node: Node) -> Node:
     places = tuple(range(len(sizes)))
     board = const(0, dtypes.int32, tuple(sizes))
     board = scatter(board, numbers, indices, places, "set")
-    return eq(_read_back(board, indices, places), numbers)
+    return eq(read_back(board, indices, places), numbers)
 
 
 def _scatter_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
@@ -248,10 +248,10 @@ def _other_factors(node: Node) -> Node:
     x, updates, *indices = node.src
     is_zero = eq(updates, zeros_like(updates))
     factors = select(is_zero, const_like(updates, 1), updates)
-    product = _read_back(scatter(x, factors, indices, axes, "mul"), indices, axes)
+    product = read_back(scatter(x, factors, indices, axes, "mul"), indices, axes)
     marks = cast(is_zero, dtypes.int32)
     board = const(0, dtypes.int32, node.shape)
-    zeros = _read_back(scatter(board, marks, indices, axes, "add"), indices, axes)
+    zeros = read_back(scatter(board, marks, indices, axes, "add"), indices, axes)
     alone = eq(zeros, marks)  # no other update is zero
     return select(alone, div(product, factors), zeros_like(updates))
 
@@ -260,7 +260,7 @@ def _holders(node: Node, operand: Node) -> Node:
     """1 where an operand of a "min" or "max" holds what the result does, else 0."""
     axes, _ = axes_and_kind(node)
     x, _, *indices = node.src
-    value = node if operand is x else _read_back(node, indices, axes)
+    value = node if operand is x else read_back(node, indices, axes)
     holds = bit_or(eq(operand, value), ne(operand, operand))  # NaN wins
     return cast(holds, operand.dtype)
 
@@ -272,7 +272,7 @@ def _transpose_scatter(node: Node, ct: Node, i: int) -> Node | None:
         if kind == "add":
             return ct
         return scatter(ct, zeros_like(updates), indices, axes, "set")
-    found = _read_back(ct, indices, axes)
+    found = read_back(ct, indices, axes)
     if kind == "add":
         return found
     return select(trailing(_winners(node), found.shape), found, zeros_like(found))

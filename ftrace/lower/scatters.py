@@ -1,0 +1,144 @@
+"""Rules on scatters: into a constant without collisions, and of complex products.
+
+    zeros.at[arange(n), i].add(u)  ->  where(k == i, u, 0)
+
+A scatter is stored, and what works on it waits for that; a `where` joins the work. This
+is the transpose of `take_along_axis` and of an element at a computed index. A base that
+is no constant stays a scatter, as it may be updated in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ftrace import dtypes
+from ftrace.lower.onehot import counts_along
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.broadcast import expand
+from ftrace.trace.primitives.elementwise import (
+    add,
+    bit_and,
+    eq,
+    maximum,
+    minimum,
+    mul,
+    select,
+)
+from ftrace.trace.primitives.indexing import (
+    axes_and_kind,
+    read_back,
+    scatter,
+    scatter_p,
+    trailing,
+)
+from ftrace.trace.primitives.movement import permute, reshape
+from ftrace.trace.primitives.reduction import reduce, reduce_prod_p
+from ftrace.trace.primitives.source import const_like, const_p, iota
+from ftrace.trace.rewrite import Pat, Rule
+
+_COMBINE: Final = {"add": add, "mul": mul, "min": minimum, "max": maximum}
+
+
+def _lanes(x: Node) -> dict[int, int] | None:
+    """Axis of the result -> axis of the batch, where the index only counts.
+
+    None if some axis of the batch has no such index, so that updates may collide.
+    """
+    axes, _ = axes_and_kind(x)
+    indices = x.src[2:]
+    wanted = [c for c, n in enumerate(indices[0].shape) if n != 1]
+    found: dict[int, int] = {}
+    for axis, index in zip(axes, indices, strict=True):
+        for place in wanted:
+            same = index.shape[place] == x.shape[axis]
+            if same and place not in found.values() and counts_along(index, place):
+                found[axis] = place
+                break
+    return found if len(found) == len(wanted) else None
+
+
+def _laid_out(node: Node, x: Node, lanes: dict[int, int], rest: Sequence[int]) -> Node:
+    """Values of batch, or batch and rest, as the axes of x that they belong to."""
+    depth = x.src[2].ndim
+    source = dict(lanes)
+    if node.ndim > depth:
+        source |= {axis: depth + i for i, axis in enumerate(rest)}
+    order = [source[a] for a in sorted(source)]
+    units = [a for a in range(node.ndim) if a not in order]
+    moved = permute(node, (*order, *units))
+    shape = tuple(node.shape[source[a]] if a in source else 1 for a in range(x.ndim))
+    return expand(reshape(moved, shape), x.shape)
+
+
+def _scatter_as_select(x: Node) -> Node | None:
+    lanes = _lanes(x)
+    axes, kind = axes_and_kind(x)
+    base, updates, *indices = x.src
+    if lanes is None or len(lanes) == len(axes):
+        return None
+    rest = [a for a in range(x.ndim) if a not in axes]
+    mask: Node | None = None
+    for axis, index in zip(axes, indices, strict=True):
+        if axis not in lanes:
+            at = _laid_out(index, x, lanes, rest)
+            here = eq(at, iota(at.dtype, x.shape, axis))
+            mask = here if mask is None else bit_and(mask, here)
+    assert mask is not None
+    new = _laid_out(updates, x, lanes, rest)
+    if kind in _COMBINE:
+        new = _COMBINE[kind](base, new)
+    return select(mask, new, base)
+
+
+def _fits(x: Node) -> bool:
+    """Can the index dtypes hold every position?"""
+    axes, _ = axes_and_kind(x)
+    return x.src[0].op is const_p and all(
+        dtypes.limits(index.dtype)[1] >= x.shape[axis] - 1
+        for axis, index in zip(axes, x.src[2:], strict=True)
+    )
+
+
+def _products(x: Node) -> Node:
+    """Each update becomes the product of all those of its element, and is set.
+
+    Devices combine no pairs of numbers in memory. It takes time in the square of the
+    number of updates.
+    """
+    axes, _ = axes_and_kind(x)
+    base, updates, *indices = x.src
+    count = indices[0].size
+    width = updates.size // count
+    same: Node | None = None
+    for index in indices:
+        ours = expand(reshape(index, (count, 1)), (count, count))
+        theirs = expand(reshape(index, (1, count)), (count, count))
+        here = eq(ours, theirs)
+        same = here if same is None else bit_and(same, here)
+    assert same is not None
+    whole = (count, count, width)
+    factors = expand(reshape(updates, (1, count, width)), whole)
+    factors = select(trailing(same, whole), factors, const_like(factors, 1))
+    product = reshape(reduce(reduce_prod_p, factors, (1,)), updates.shape)
+    return scatter(
+        base, mul(read_back(base, indices, axes), product), indices, axes, "set"
+    )
+
+
+def _is_complex_product(x: Node) -> bool:
+    return dtypes.is_complex(x.dtype) and axes_and_kind(x)[1] == "mul"
+
+
+SCATTERS: Final = (
+    Rule(  # c.at[arange(n), i].add(u) -> where(k == i, c + u, c)
+        "scatter_without_collisions_is_select",
+        Pat(scatter_p, name="x", where=_fits),
+        _scatter_as_select,
+    ),
+    Rule(  # x.at[i].multiply(u) -> x.at[i].set(x[i] * product of all u there), complex
+        "scatter_complex_products",
+        Pat(scatter_p, name="x", where=_is_complex_product),
+        _products,
+    ),
+)
