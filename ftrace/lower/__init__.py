@@ -1,6 +1,7 @@
 """Lowering: from a graph to a program, stage by stage.
 
-    0 control    loops as a whole; as programs run them     loops.py, control.py
+    0 calls      functions take the place of calls          calls.py
+      control    loops as a whole; as programs run them     loops.py, control.py
     1 simplify   rewrites that make the graph smaller       simplify.py
     2 movement   movement merges, and moves to the loads    movement.py
     3 schedule   what is stored, and by which kernel        schedule.py
@@ -15,15 +16,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ftrace import settings
 from ftrace.errors import ArgumentError, DeviceError, GraphError
-from ftrace.lower.assemble import BuiltStep, assemble
+from ftrace.lower.assemble import assemble
 from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.build import BuiltKernel, build_kernel
-from ftrace.lower.control import bodies_of, control_to_loops
+from ftrace.lower.calls import inline_calls
+from ftrace.lower.control import Loop, bodies_of, control_to_loops
+from ftrace.lower.inplace import DECISIONS as SHARING
+from ftrace.lower.inplace import Sharing, share_memory
 from ftrace.lower.loops import DECISIONS as LOOPS
 from ftrace.lower.loops import simplify_loops
 from ftrace.lower.movement import MOVEMENT
@@ -32,6 +36,7 @@ from ftrace.lower.schedule import DECISIONS as SCHEDULING
 from ftrace.lower.schedule import Draft, Schedule, root_of, schedule
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
 from ftrace.lower.spec import GRAPH_SPEC, check_after
+from ftrace.lower.step import BuiltStep
 from ftrace.trace.graph import Body, Graph, Node, toposort
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.source import is_variable
@@ -61,22 +66,29 @@ class Lowered:
     program: Program
 
 
-def lower(graph: Graph, max_buffers: int = 0) -> Lowered:
+def lower(graph: Graph, max_buffers: int = 0, donated: Iterable[Node] = ()) -> Lowered:
     """The program of a graph.
 
     Args:
       graph: closed; its inputs are the program's, captured arrays included.
       max_buffers: how many buffers one kernel can take; 0 is no limit.
+      donated: inputs whose memory the program may overwrite.
     """
     check_disabled_rules(settings.current().disabled_rules)
-    prepared = control_to_loops(simplify_loops(graph.outputs))
+    outputs = inline_calls(graph.outputs)
+    prepared = control_to_loops(simplify_loops(outputs))
     simplified = Graph(graph.inputs, tuple(simplify_graph(prepared)))
-    plan, built = _plan(simplified, max_buffers)
-    return Lowered(graph, simplified, plan, assemble(simplified, built))
+    given: dict[Node, Node | None] = dict.fromkeys(donated)
+    plan, program = _program(simplified, max_buffers, given)
+    return Lowered(graph, simplified, plan, program)
 
 
-def lower_body(body: Body, max_buffers: int = 0) -> Program:
-    """The program of a body: each output has memory of its own, also what it got."""
+def lower_body(body: Body, max_buffers: int = 0, carry: range = range(0)) -> Program:
+    """The program of a body: each output has memory of its own, also what it got.
+
+    An input of `carry`, whose next value is the output of its number there, may be
+    overwritten by that, and is, where that is safe.
+    """
     outputs: list[Node] = []
     taken: set[Node] = set()
     for node in simplify_graph(control_to_loops(simplify_loops(body.outputs))):
@@ -86,41 +98,63 @@ def lower_body(body: Body, max_buffers: int = 0) -> Program:
         taken.add(root)
         outputs.append(node)
     graph = Graph(body.inputs, tuple(outputs))
-    return assemble(graph, _plan(graph, max_buffers)[1])
+    given: dict[Node, Node | None] = {
+        body.inputs[i]: root_of(outputs[k]) for k, i in enumerate(carry)
+    }
+    return _program(graph, max_buffers, given)[1]
 
 
-def _plan(
-    graph: Graph, max_buffers: int
-) -> tuple[Schedule, list[BuiltKernel | BuiltStep]]:
-    """What is stored, and the kernels and other steps in their order."""
+def _program(
+    graph: Graph, max_buffers: int, given: dict[Node, Node | None]
+) -> tuple[Schedule, Program]:
+    """What is stored, and the program that does it.
+
+    Args:
+      graph: after all rewrites.
+      max_buffers: how many buffers one kernel can take; 0 is no limit.
+      given: inputs that may be overwritten; see `share_memory`.
+    """
     outputs = [root_of(n) for n in graph.outputs if root_of(n).size]
     forced: set[Node] = set()
     while True:
         plan = schedule(outputs, forced)
-        built = [
-            build_kernel(d, plan) if d.step is None else build_step(d.step, max_buffers)
-            for d in ordered_drafts(plan)
-        ]
+        built = {
+            d.number: build_kernel(d, plan)
+            if d.step is None
+            else build_step(d.step, max_buffers)
+            for d in plan.drafts
+        }
         too_many = [
             b
-            for b in built
+            for b in built.values()
             if isinstance(b, BuiltKernel) and 0 < max_buffers < len(b.kernel.buffers)
         ]
         if not too_many:
-            return plan, built
+            break
         forced |= {_splitting_node(b, plan, forced) for b in too_many}
+    sharing = Sharing()
+    if "share_memory" not in settings.current().disabled_rules:
+        sharing = share_memory(plan.drafts, built, outputs, given)
+    order = [d.number for d in ordered_drafts(plan, sharing)]
+    steps = [built[n] for n in order if n not in sharing.dropped]
+    return plan, assemble(graph, steps, sharing)
 
 
 def build_step(node: Node, max_buffers: int) -> BuiltStep:
     """An operation that is a step by itself, with the programs that it runs."""
-    programs = tuple(lower_body(body, max_buffers) for body in bodies_of(node))
-    return BuiltStep(node, programs)
+    arg, carry = node.arg, range(0)
+    if isinstance(arg, Loop):
+        carry = range(arg.consts, arg.consts + arg.carry)
+    programs = (lower_body(body, max_buffers, carry) for body in bodies_of(node))
+    return BuiltStep(node, tuple(programs))
 
 
 def rule_names() -> frozenset[str]:
     """The names that `config.disabled_rules` may hold: rules and decisions."""
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
-    return frozenset(rules | set(SCHEDULING) | set(BUILDING) | set(LOOPS))
+    return frozenset(
+        rules | set(SCHEDULING) | set(BUILDING) | set(LOOPS) | set(SHARING)
+    )
 
 
 def check_disabled_rules(names: frozenset[str]) -> None:
@@ -147,15 +181,21 @@ def simplify_graph(outputs: Sequence[Node]) -> list[Node]:
     return nodes
 
 
-def ordered_drafts(plan: Schedule) -> list[Draft]:
+def ordered_drafts(plan: Schedule, sharing: Sharing) -> list[Draft]:
     """The kernels in an order in which each finds what it reads.
+
+    What overwrites a value runs after all who read it.
 
     Raises:
       GraphError: some kernels wait for each other.
     """
     waiting = {d.number: 0 for d in plan.drafts}
-    for draft in plan.drafts:
-        for reader in draft.feeds:
+    feeds = {d.number: set(d.feeds) for d in plan.drafts}
+    for after, earlier in sharing.before.items():
+        for number in earlier:
+            feeds[number].add(after)
+    for readers in feeds.values():
+        for reader in readers:
             waiting[reader] += 1
     # Later drafts are nearer to the inputs; among those that are ready they go first.
     ready = [d.number for d in plan.drafts if waiting[d.number] == 0]
@@ -163,7 +203,7 @@ def ordered_drafts(plan: Schedule) -> list[Draft]:
     while ready:
         draft = plan.drafts[ready.pop()]
         order.append(draft)
-        for reader in sorted(draft.feeds):
+        for reader in sorted(feeds[draft.number]):
             waiting[reader] -= 1
             if waiting[reader] == 0:
                 ready.append(reader)

@@ -10,6 +10,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.lower.build import BuiltKernel
 from ftrace.lower.control import Loop, runs_on_host
+from ftrace.lower.inplace import Sharing
 from ftrace.lower.memory import ALIGNMENT, Lifetime, plan_memory
 from ftrace.lower.program import (
     STACK_HEADER,
@@ -23,6 +24,7 @@ from ftrace.lower.program import (
     Step,
 )
 from ftrace.lower.schedule import root_of
+from ftrace.lower.step import BuiltStep
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.record import items
@@ -30,23 +32,6 @@ from ftrace.trace.primitives.source import is_variable
 
 #: Iterations of a parallel loop that may run at the same time.
 LANES = 16
-
-
-@dataclass(frozen=True, eq=False)
-class BuiltStep:
-    """An operation that is a step by itself.
-
-    Attributes:
-      node: the operation.
-      programs: of its bodies.
-    """
-
-    node: Node
-    programs: tuple[Program, ...]
-
-    @property
-    def operands(self) -> list[Node]:
-        return [root_of(s) for s in self.node.src]
 
 
 @dataclass(eq=False)
@@ -77,8 +62,11 @@ class _Values:
         known.last = step
 
 
-def assemble(graph: Graph, built: Sequence[BuiltKernel | BuiltStep]) -> Program:
+def assemble(
+    graph: Graph, built: Sequence[BuiltKernel | BuiltStep], sharing: Sharing
+) -> Program:
     """Slots for all values, and the steps that fill them."""
+    owner = sharing.root
     work = [b for b in built if isinstance(b, BuiltKernel) or not _is_barrier(b)]
     values = _Values()
     for number, step in enumerate(work):
@@ -89,7 +77,7 @@ def assemble(graph: Graph, built: Sequence[BuiltKernel | BuiltStep]) -> Program:
             for key, aval in _scratch(step):
                 values.use((number, key), aval, "scratch", number)
         for node in nodes:
-            values.use(node, node.aval, node.op.name, number)
+            values.use(owner(node), node.aval, node.op.name, number)
     slots: list[Slot] = []
     number_of: dict[Hashable, int] = {}
 
@@ -103,7 +91,7 @@ def assemble(graph: Graph, built: Sequence[BuiltKernel | BuiltStep]) -> Program:
 
     for i, node in enumerate(graph.inputs):
         add_slot(node, node.aval, node.op.name, "input", i)
-    roots = [root_of(n) for n in graph.outputs]
+    roots = [owner(root_of(n)) for n in graph.outputs]
     for i, node in enumerate(roots):
         if node not in number_of:
             add_slot(node, node.aval, node.op.name, "output", i)
@@ -112,6 +100,9 @@ def assemble(graph: Graph, built: Sequence[BuiltKernel | BuiltStep]) -> Program:
     for (key, temporary), offset in zip(rest.items(), plan.offsets, strict=True):
         assert not (isinstance(key, Node) and is_variable(key))
         add_slot(key, temporary.aval, temporary.value, "arena", offset)
+    for node in sharing.owner:
+        if owner(node) in number_of:
+            number_of[node] = number_of[owner(node)]
     steps = tuple(_step(b, i, number_of) for i, b in enumerate(work))
     inputs = tuple(number_of[n] for n in graph.inputs)
     outputs = tuple(number_of[n] for n in roots)
@@ -142,7 +133,11 @@ def _scratch(step: BuiltStep) -> list[tuple[Any, ShapedArray]]:
     rounded = -(-arena // ALIGNMENT) * ALIGNMENT
     return [
         ("arena", _bytes(rounded * _lanes(arg))),
-        *((("spare", k), n.aval) for k, n in enumerate(arg.body.outputs[: arg.carry])),
+        *(
+            (("spare", k), n.aval)
+            for k, n in enumerate(arg.body.outputs[: arg.carry])
+            if not step.updates_in_place(k)
+        ),
     ]
 
 
@@ -175,7 +170,7 @@ def _step(
     given = operands[arg.predicate :]
     first = arg.consts + arg.carry
     carry = tuple(
-        Carry(initial, results[k], number_of[number, ("spare", k)])
+        Carry(initial, results[k], number_of.get((number, ("spare", k)), -1))
         for k, initial in enumerate(given[arg.consts : first])
     )
     lanes = _lanes(arg)

@@ -1,0 +1,158 @@
+"""Before all else: calls become what they call.
+
+    inline_calls   call(x) -> the body of the call, applied to x
+                   name(x) -> x
+                   arrays held in bodies become operands of what holds the body
+    ready_graph    a graph for execution: no calls, and held arrays are captured ones
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ftrace.array import Array
+from ftrace.trace.body import apply_body, close
+from ftrace.trace.calls.bodies import CALLS, bodies_of, with_bodies
+from ftrace.trace.calls.custom import forward_mode_error, vjp_tangent_p
+from ftrace.trace.calls.held import Held, held_p
+from ftrace.trace.calls.policies import name_p
+from ftrace.trace.control.loop import While
+from ftrace.trace.control.scan import Scan
+from ftrace.trace.graph import (
+    Body,
+    Graph,
+    Node,
+    inherited_origin,
+    rebuild,
+    substitute,
+    toposort,
+)
+from ftrace.trace.primitives.record import item_p
+from ftrace.trace.primitives.source import variable
+from ftrace.trace.tracer import match_aval
+
+_HELD_DEPTH = -12
+
+
+def inline_calls(outputs: Sequence[Node]) -> list[Node]:
+    """The outputs without calls, also in the bodies of loops and branches.
+
+    Raises:
+      DerivativeError: a tangent is needed of a function that has none (custom_vjp).
+    """
+    return _Inliner().inlined(outputs)
+
+
+def ready_graph(graph: Graph) -> Graph:
+    """The graph as it is compiled: without calls, held arrays as captured ones."""
+    tokens = graph.effects[1:]
+    before = (*graph.outputs, *tokens)
+    outputs = inline_calls(before)
+    if tuple(outputs) == before:
+        return graph
+    nodes = [n for n in toposort(outputs) if n.op is item_p and n.src[0].op is held_p]
+    names = [variable(n.aval, _HELD_DEPTH, i) for i, n in enumerate(nodes)]
+    found = substitute(outputs, dict(zip(nodes, names, strict=True)))
+    count = len(graph.outputs)
+    results = [
+        match_aval(new, old.aval)
+        for new, old in zip(found[:count], graph.outputs, strict=True)
+    ]
+    return Graph(
+        (*graph.inputs, *names),
+        tuple(results),
+        (*graph.captured, *map(_array, nodes)),
+        (*graph.effects[:1], *found[count:]),
+    )
+
+
+def _array(node: Node) -> Array:
+    arg: Held = node.src[0].arg
+    return arg.array
+
+
+class _Inliner:
+    """One walk; what became of bodies is remembered."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[Body, Body] = {}
+
+    def inlined(self, outputs: Sequence[Node]) -> list[Node]:
+        nodes = toposort(outputs)
+        if not any(_concerns(n) for n in nodes):
+            return list(outputs)
+        done: dict[Node, Node] = {}
+        several: dict[Node, list[Node]] = {}
+        with inherited_origin() as take:
+            for node in nodes:
+                take(node)
+                if node.op is item_p and node.src[0] in several:
+                    number: int = node.arg
+                    done[node] = several[node.src[0]][number]
+                    continue
+                src = tuple(done[s] for s in node.src)
+                if node.op is vjp_tangent_p:
+                    raise forward_mode_error(node)
+                if isinstance(node.arg, CALLS):
+                    several[node] = apply_body(self.body(node.arg.body), src)
+                    done[node] = node
+                elif node.op is name_p:
+                    done[node] = src[0]
+                elif node.op.family == "control":
+                    done[node] = self._holder(node, src)
+                else:
+                    done[node] = rebuild(node, src)
+        return [done[node] for node in outputs]
+
+    def body(self, body: Body) -> Body:
+        found = self.bodies.get(body)
+        if found is None:
+            outputs = self.inlined(body.outputs)
+            found = self.bodies[body] = Body(body.inputs, tuple(outputs))
+        return found
+
+    def _holder(self, node: Node, src: tuple[Node, ...]) -> Node:
+        """A loop or branch: what its bodies hold becomes operands of it."""
+        before = bodies_of(node.arg)
+        bodies = [self.body(body) for body in before]
+        held = _held_in(bodies)
+        if not held:
+            if tuple(bodies) == before:
+                return rebuild(node, src)
+            return node.op(*src, arg=with_bodies(node.arg, bodies))
+        at = _place_of_constants(node.arg, src)
+        names = [variable(n.aval, _HELD_DEPTH, i) for i, n in enumerate(held)]
+        mapping = dict(zip(held, names, strict=True))
+        first = len(src) - len(bodies[-1].inputs)  # of a branch: the index
+        closed = [
+            close(
+                [*b.inputs[: at - first], *names, *b.inputs[at - first :]],
+                substitute(b.outputs, mapping),
+            )
+            for b in bodies
+        ]
+        arg = with_bodies(node.arg, closed)
+        if isinstance(arg, (Scan, While)):
+            arg = replace(arg, consts=arg.consts + len(held))
+        return node.op(*src[:at], *held, *src[at:], arg=arg)
+
+
+def _concerns(node: Node) -> bool:
+    return node.op.family in ("call", "control") or node.op is name_p
+
+
+def _held_in(bodies: Sequence[Body]) -> list[Node]:
+    """The arrays that bodies hold, each once."""
+    found: dict[Node, None] = {}
+    for body in bodies:
+        for node in toposort(body.outputs):
+            if node.op is item_p and node.src[0].op is held_p:
+                found[node] = None
+    return list(found)
+
+
+def _place_of_constants(arg: Any, src: Sequence[Node]) -> int:
+    """The position among the operands at which new constants are put."""
+    return arg.consts if isinstance(arg, (Scan, While)) else len(src)

@@ -1,0 +1,285 @@
+"""Which values take the memory of others instead of a copy of it.
+
+    x.at[i].set(u)      on a value that nothing needs afterwards
+    loop carries        that an iteration updates, and their first value
+    donated arguments   that a result of the same size is computed from
+
+What is overwritten must be ours and dead: all who read it run before. The kernel that
+writes may read it too, but only the very element that it then writes; anything else
+is a hazard, and a copy is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from ftrace.lower.build import BuiltKernel
+from ftrace.lower.kernel import load_p, param_p, range_p, reduce_p
+from ftrace.lower.schedule import Draft, root_of
+from ftrace.lower.step import BuiltStep
+from ftrace.trace.graph import Node, constant_value, is_constant, toposort
+from ftrace.trace.primitives.elementwise import add, mul
+from ftrace.trace.primitives.indexing import axes_and_kind
+from ftrace.trace.primitives.source import is_variable
+
+#: What `config.disabled_rules` can switch off here.
+DECISIONS = {
+    "share_memory": "updates, carries and results take the memory of what is dead",
+}
+
+Built = BuiltKernel | BuiltStep
+
+
+@dataclass(eq=False)
+class Sharing:
+    """What was decided.
+
+    Attributes:
+      owner: for a value the one whose memory it takes.
+      dropped: kernels that would only have copied.
+      before: for each kernel those that must run before it on that account.
+    """
+
+    owner: dict[Node, Node] = field(default_factory=dict[Node, Node])
+    dropped: set[int] = field(default_factory=set[int])
+    before: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+
+    def root(self, node: Node) -> Node:
+        """The value whose memory it is in the end."""
+        while node in self.owner:
+            node = self.owner[node]
+        return node
+
+
+def share_memory(
+    drafts: Sequence[Draft],
+    built: Mapping[int, Built],
+    outputs: Iterable[Node],
+    given: Mapping[Node, Node | None],
+) -> Sharing:
+    """Decides for all values of a program.
+
+    Args:
+      drafts, built: its kernels and other steps, by number.
+      outputs: whose memory they are: these are not overwritten.
+      given: inputs that may be overwritten, each with the output that is to be in
+        its memory at the end; None is any.
+    """
+    return _Sharer(drafts, built, frozenset(outputs), given).run()
+
+
+class _Sharer:
+    def __init__(
+        self,
+        drafts: Sequence[Draft],
+        built: Mapping[int, Built],
+        outputs: frozenset[Node],
+        given: Mapping[Node, Node | None],
+    ) -> None:
+        self.drafts = drafts
+        self.built = built
+        self.outputs = outputs
+        self.given = given
+        self.result = Sharing()
+        self.readers: dict[Node, set[int]] = {}
+        self.taken: set[Node] = set()
+        self.after = {d.number: set(d.feeds) for d in drafts}
+        for number, step in built.items():
+            loaded = (
+                step.loads.values() if isinstance(step, BuiltKernel) else step.operands
+            )
+            for node in loaded:
+                self.readers.setdefault(node, set()).add(number)
+
+    def run(self) -> Sharing:
+        # From the inputs on: later drafts are nearer to them.
+        for draft in reversed(self.drafts):
+            step = self.built[draft.number]
+            if isinstance(step, BuiltStep):
+                self._share_carries(draft.number, step)
+            elif draft.scattered is not None:
+                self._share_scatter(draft, step)
+            elif draft.kind == "map":
+                self._share_outputs(draft, step)
+        self._check_given()
+        return self.result
+
+    # Who may take what.
+
+    def _may_take(self, source: Node, writer: int, besides: Iterable[int]) -> bool:
+        """Is `source` ours, and dead once `writer` has run?"""
+        if source in self.taken or source in self.outputs:
+            return False
+        if is_variable(source) and source not in self.given:
+            return False
+        others = self.readers.get(source, set()) - {writer, *besides}
+        return not any(self._reaches(writer, other) for other in others)
+
+    def _take(self, value: Node, source: Node, writer: int, besides: set[int]) -> None:
+        others = self.readers.get(source, set()) - {writer} - besides
+        self.result.owner[value] = source
+        self.taken.add(source)
+        self.result.before.setdefault(writer, set()).update(others)
+        for other in others:
+            self.after[other].add(writer)
+
+    def _reaches(self, start: int, target: int) -> bool:
+        seen, pending = {start}, [start]
+        while pending:
+            number = pending.pop()
+            if number == target:
+                return True
+            fresh = self.after[number] - seen
+            seen |= fresh
+            pending.extend(fresh)
+        return False
+
+    # The three kinds.
+
+    def _share_scatter(self, draft: Draft, step: BuiltKernel) -> None:
+        node = draft.scattered
+        assert node is not None
+        prepare = next(
+            d for d in self.drafts if d.kind == "scatter" and node in d.roots
+        )
+        copied = self.built[prepare.number]
+        assert isinstance(copied, BuiltKernel)
+        source = root_of(node.src[0])
+        if not _is_copy(copied, source) or source not in copied.loads.values():
+            return
+        besides = {prepare.number}
+        if not self._may_take(source, draft.number, besides):
+            return
+        if not _reads_no_other_update(step, source, node):
+            return
+        self._take(node, source, draft.number, besides)
+        self.result.dropped.add(prepare.number)
+
+    def _share_carries(self, number: int, step: BuiltStep) -> None:
+        operands = step.operands
+        for initial, result in step.carried_in_place():
+            fits = operands.count(initial) == 1 and result.size == initial.size
+            if fits and self._may_take(initial, number, ()):
+                self._take(result, initial, number, set())
+
+    def _share_outputs(self, draft: Draft, step: BuiltKernel) -> None:
+        """A result of elementwise work, in the memory of an argument that it is of."""
+        if any(n.op is reduce_p for n in step.kernel.nodes):
+            return
+        for value in draft.roots:
+            if value not in self.outputs:
+                continue
+            for source in step.loads.values():
+                wanted = self.given.get(source, source)
+                if source not in self.given or wanted not in (None, value):
+                    continue
+                if source.size != value.size or source.dtype != value.dtype:
+                    continue
+                if not self._may_take(source, draft.number, ()):
+                    continue
+                if _reads_what_it_writes(step, source, value):
+                    self._take(value, source, draft.number, set())
+                    break
+
+    def _check_given(self) -> None:
+        """An argument that ends in another output than the wanted one is not taken.
+
+        Raises nothing: the sharing is undone from where it goes wrong.
+        """
+        final: dict[Node, list[Node]] = {}
+        for value in self.result.owner:
+            final.setdefault(self.result.root(value), []).append(value)
+        for source, wanted in self.given.items():
+            if wanted is None or source not in final:
+                continue
+            if (
+                any(v in self.outputs for v in final[source])
+                and wanted in final[source]
+            ):
+                continue
+            self._undo(source)
+
+    def _undo(self, source: Node) -> None:
+        for value, owner in list(self.result.owner.items()):
+            if owner is source:
+                del self.result.owner[value]
+                for draft in self.drafts:
+                    if draft.kind == "scatter" and value in draft.roots:
+                        self.result.dropped.discard(draft.number)
+
+
+def _is_copy(step: BuiltKernel, source: Node) -> bool:
+    """Does it do nothing but copy the whole of `source`?"""
+    (store,) = step.kernel.stores
+    return (
+        store.value.op is load_p
+        and len(store.value.src) == 2
+        and store.value.src[1] is store.index
+        and step.kernel.buffers[store.buffer].size == source.size
+    )
+
+
+def _reads_no_other_update(step: BuiltKernel, source: Node, node: Node) -> bool:
+    """May a scatter read what it updates in place, as its kernel does?
+
+    It may if it makes one update, of one element or of one row along the leading axes:
+    an element of that row is then made of the same element of this row, or of others.
+    """
+    loads = _loads_of(step, source)
+    if not loads or node.src[1].size == 1:
+        return True
+    axes, _ = axes_and_kind(node)
+    if node.src[2].size != 1 or axes != tuple(range(len(axes))):
+        return False
+    row = prod(node.shape[len(axes) :])
+    (store,) = step.kernel.stores
+    inside, _ = _parted(store.index)
+    for load in loads:
+        same, outside = _parted(load.src[1])
+        if same != inside or not all(_divisible(term, row) for term in outside):
+            return False
+    return True
+
+
+def _parted(index: Node) -> tuple[set[Node], set[Node]]:
+    """The terms of an index that change with a range, and those that do not."""
+    moving: set[Node] = set()
+    fixed: set[Node] = set()
+    pending = [index]
+    while pending:
+        term = pending.pop()
+        if term.op is add:
+            pending.extend(term.src)
+        elif any(n.op is range_p for n in toposort([term])):
+            moving.add(term)
+        else:
+            fixed.add(term)
+    return moving, fixed
+
+
+def _divisible(term: Node, row: int) -> bool:
+    """Is it, by its form, a multiple of the size of a row?"""
+    factors = term.src if term.op is mul else (term,)
+    return any(is_constant(f) and int(constant_value(f)) % row == 0 for f in factors)
+
+
+def _reads_what_it_writes(step: BuiltKernel, source: Node, value: Node) -> bool:
+    """Does a kernel read of `source` only the element of `value` that it writes?"""
+    stores = [s for s in step.kernel.stores if step.stores[s.buffer] is value]
+    if len(stores) != 1:
+        return False
+    return all(load.src[1] is stores[0].index for load in _loads_of(step, source))
+
+
+def _loads_of(step: BuiltKernel, source: Node) -> list[Node]:
+    numbers = {number for number, node in step.loads.items() if node is source}
+    roots = [e for store in step.kernel.stores for e in store.expressions]
+    return [
+        node
+        for node in toposort(roots)
+        if node.op is load_p
+        and node.src[0].op is param_p
+        and node.src[0].arg in numbers
+    ]
