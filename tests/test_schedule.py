@@ -26,6 +26,7 @@ from ftrace.lower.index import (
     unflatten_index,
 )
 from ftrace.lower.memory import Lifetime, plan_memory
+from ftrace.lower.inplace import Sharing
 from ftrace.lower.schedule import DECISIONS, Draft, Schedule
 from ftrace.trace.evaluate import evaluate_graph
 from tests.test_programs import run_on
@@ -61,7 +62,7 @@ ROWS: dict[str, Row] = {
     ),
     "fuse_rows": Row(centred, lambda x, w: fnp.exp(fnp.sum(x, 1))),
     "recompute_cheap": Row(
-        lambda x, w: (fnp.sum(x + 1, 0), fnp.cumsum(x + 1, 1)[0]), lambda x, w: x + 1
+        lambda x, w: (fnp.sum(x + 1, 0), (x + 1)[:, ::-1].T * 2), lambda x, w: x + 1
     ),
     "store_beside": Row(
         lambda x, w: ((y := fnp.exp(x)), fnp.sum(y, 0), y * 2), lambda x, w: fnp.exp(x)
@@ -127,7 +128,7 @@ def test_kernels_that_wait_for_each_other_are_refused() -> None:
     first.feeds.add(1)
     second.feeds.add(0)
     with pytest.raises(GraphError, match="wait for each other"):
-        ordered_drafts(Schedule([], [first, second]))
+        ordered_drafts(Schedule([], [first, second]), Sharing())
 
 
 def test_kernels_come_after_what_they_read() -> None:
