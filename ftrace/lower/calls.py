@@ -1,9 +1,9 @@
 """Before all else: calls become what they call.
 
-    inline_calls   call(x) -> the body of the call, applied to x
-                   name(x) -> x
-                   arrays held in bodies become operands of what holds the body
-    ready_graph    a graph for execution: no calls, and held arrays are captured ones
+inline_calls   call(x) -> the body of the call, applied to x
+               name(x) -> x
+               arrays held in bodies become operands of what holds the body
+ready_graph    a graph for execution: no calls, and held arrays are captured ones
 """
 
 from __future__ import annotations

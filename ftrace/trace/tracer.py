@@ -156,13 +156,16 @@ class Scope:
             known = self._captured_nodes[value.node] = (node, value)
         return known[0]
 
-    def adopt(self, value: Tracer, node: Node) -> None:
+    def adopt(self, value: Value, node: Node) -> None:
         """Of an isolated scope: `node`, an input, stands for a value around it.
 
-        That also holds when the scope of the value has been closed.
+        That also holds when the scope of a traced value has been closed.
         """
-        self.adopted[value.scope, value.node] = node
-        self._captured_nodes[value.node] = (node, value)
+        if isinstance(value, Tracer) and value.scope.closed:
+            self.adopted[value.scope, value.node] = node
+        else:
+            key = value.node if isinstance(value, Tracer) else id(value)
+            self._captured_nodes[key] = (node, value)
 
     def lift(self, value: Value) -> Node:
         """The node of any value inside this scope."""

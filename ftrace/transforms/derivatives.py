@@ -6,7 +6,7 @@ builds the graph of the derivative, and runs that as one program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -31,6 +31,7 @@ from ftrace.trace.autodiff import (
     transpose_nodes,
 )
 from ftrace.trace.avals import TOKEN, ShapedArray
+from ftrace.trace.calls.follow import follow_rules
 from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.operations import bind
@@ -86,8 +87,7 @@ def value_and_grad(
         head = _check_scalar(graph.outputs[: output.count], name_of(fun), holomorphic)
         leaves = graph.inputs[: len(avals)]
         gradient = gradient_nodes([head], leaves, [const_like(head, 1)])
-        outputs = (*graph.outputs, *gradient)
-        whole = Graph(graph.inputs, outputs, graph.captured, graph.effects)
+        whole = _followed(graph, (*graph.outputs, *gradient), leaves)
         results = apply_graph(whole, values)
         size = len(graph.outputs)
         grads = [_float0(g, a) for g, a in zip(results[size:], avals, strict=True)]
@@ -220,8 +220,7 @@ def jvp(
         _tangent_or_zero(t, node)
         for t, node in zip(jvp_nodes(primal_out, leaves), primal_out, strict=True)
     ]
-    outputs = (*graph.outputs, *out)
-    whole = Graph(graph.inputs, outputs, graph.captured, graph.effects)
+    whole = _followed(graph, (*graph.outputs, *out), leaves)
     results = apply_graph(whole, [*values, *kept])
     size, total = output.count, len(graph.outputs)
     answer = (output.build(results[:size]), output.build(results[total:]))
@@ -332,8 +331,10 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     ]
     rest = iter(cts)
     aligned = [next(rest) if dtypes.is_inexact(a.dtype) else None for a in out_avals]
-    grads = gradient_nodes(heads, graph.inputs[: len(avals)], aligned)
-    results, backward, residuals = _forward(graph, grads, cts, values)
+    leaves = graph.inputs[: len(avals)]
+    grads = gradient_nodes(heads, leaves, aligned)
+    whole = _followed(graph, (*graph.outputs, *grads), leaves)
+    results, backward, residuals = _forward(whole, len(grads), cts, values)
     assert output.treedef is not None
     pull = _Linear("vjp", backward, residuals, out_avals, output.treedef, treedef, True)
     answer = (output.build(results[: output.count]), _with_float0(pull, avals))
@@ -369,29 +370,41 @@ def _trace_primals(
 
 def _forward(
     graph: Graph,
-    linear: Sequence[Node],
+    count: int,
     unknown: Sequence[Node],
     values: Sequence[Value],
 ) -> tuple[list[Value], Graph, list[Value]]:
     """Runs what does not depend on the unknown variables.
 
+    Args:
+      graph: its last `count` outputs depend on them.
+
     Returns:
-      The outputs of `graph`; a graph of `linear` in terms of residuals and the unknown;
+      The other outputs; a graph of the last ones in terms of residuals and the unknown;
       and the values of the residuals.
     """
+    size = len(graph.outputs) - count
+    first, linear = graph.outputs[:size], graph.outputs[size:]
     residuals = split_known(linear, unknown)
     # What is run again for its stacks has had its effects.
     again = {n: rehearsal() for n in residuals if n.aval is TOKEN}
     nodes = [n for n in residuals if n not in again]
-    outputs = (*graph.outputs, *nodes)
+    outputs = (*first, *nodes)
     known = Graph(graph.inputs, outputs, graph.captured, graph.effects)
     results = apply_graph(known, values)
-    size = len(graph.outputs)
     leaves = [variable(n.aval, RESIDUAL_DEPTH, i) for i, n in enumerate(nodes)]
     later = substitute(linear, again | dict(zip(nodes, leaves, strict=True)))
     if again:
         check_repeatable(later)
     return results[:size], Graph((*leaves, *unknown), tuple(later)), results[size:]
+
+
+def _followed(graph: Graph, outputs: Sequence[Node], leaves: Iterable[Node]) -> Graph:
+    """The graph with other outputs, all of them computed by the rules of its calls."""
+    count = len(outputs)
+    found = follow_rules((*outputs, *graph.effects[1:]), leaves)
+    effects = (*graph.effects[:1], *found[count:])
+    return Graph(graph.inputs, tuple(found[:count]), graph.captured, effects)
 
 
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
@@ -414,7 +427,8 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
         for t, n in zip(jvp_nodes(heads, leaves), heads, strict=True)
     ]
     unknown = list(leaves.values())
-    results, ahead, residuals = _forward(graph, out, unknown, values)
+    whole = _followed(graph, (*graph.outputs, *out), leaves)
+    results, ahead, residuals = _forward(whole, len(out), unknown, values)
     assert output.treedef is not None
     push = _Linear("linearize", ahead, residuals, avals, treedef, output.treedef, False)
     answer = (output.build(results[: output.count]), push)

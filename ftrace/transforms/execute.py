@@ -21,6 +21,7 @@ from ftrace.buffer import Buffer
 from ftrace.devices.base import Device, Executable, get_device, timed
 from ftrace.errors import DeviceError
 from ftrace.lower import Lowered, lower
+from ftrace.lower.calls import ready_graph
 from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph
@@ -152,6 +153,7 @@ def device_for(arrays: Sequence[Array]) -> Device:
 
 def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of a graph for concrete arguments: `graph.captured` is added."""
+    graph = ready_graph(graph)
     arrays = [*arrays, *graph.captured]
     if settings.current().disable_jit:
         own = [np.asarray(a) for a in arrays]
@@ -182,5 +184,6 @@ def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
 
 def _shares_inputs(graph: Graph, arrays: Sequence[Array]) -> bool:
     """Is a result the memory of an input, which NumPy may change?"""
+    graph = ready_graph(graph)
     device = device_for([*arrays, *graph.captured])
     return compile_graph(graph, device).shares_inputs

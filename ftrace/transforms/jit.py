@@ -16,6 +16,7 @@ from ftrace import settings
 from ftrace.array import Array
 from ftrace.devices.base import Device, get_device
 from ftrace.errors import ArgumentError, StaticArgumentError
+from ftrace.lower.calls import ready_graph
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph
@@ -191,6 +192,7 @@ class Jitted:
             if has_free_variables(traced.graph):
                 return self._apply(traced, values)
             with self._lock:
+                traced = Traced(ready_graph(traced.graph), traced.output)
                 found = (traced, compile_graph(traced.graph, device))
                 self._compiled[key] = found
         traced, compiled = found
@@ -307,7 +309,8 @@ class Stages:
     def __init__(self, jitted: Jitted, traced: Traced) -> None:
         self._jitted = jitted
         self._traced = traced
-        self._compiled = compile_graph(traced.graph, jitted.target(()))
+        ready = ready_graph(traced.graph)
+        self._compiled = compile_graph(ready, jitted.target(()))
         self.graph = traced.graph
         self.simplified = self._compiled.lowered.simplified
         self.program = self._compiled.lowered.program

@@ -1,0 +1,41 @@
+"""The bodies that nodes hold, and how to replace them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ftrace.trace.calls.checkpoint import Checkpoint
+from ftrace.trace.calls.custom import CustomJvp, CustomVjp
+from ftrace.trace.calls.lanes import CustomVmap
+from ftrace.trace.calls.linear import LinearCall
+from ftrace.trace.control.branch import Branches
+from ftrace.trace.control.loop import While
+from ftrace.trace.control.scan import Scan
+from ftrace.trace.graph import Body
+
+#: Arguments of nodes that hold one body, called `body`.
+CALLS = (Checkpoint, CustomJvp, CustomVjp, CustomVmap, LinearCall)
+
+
+def bodies_of(arg: Any) -> tuple[Body, ...]:
+    """The bodies in the argument of a node."""
+    if isinstance(arg, Branches):
+        return arg.bodies
+    if isinstance(arg, While):
+        return (arg.cond, arg.body)
+    if isinstance(arg, (Scan, *CALLS)):
+        return (arg.body,)
+    return ()
+
+
+def with_bodies(arg: Any, bodies: Sequence[Body]) -> Any:
+    """The argument with other bodies in the places of its own."""
+    if isinstance(arg, Branches):
+        return Branches(tuple(bodies))
+    if isinstance(arg, While):
+        cond, body = bodies
+        return replace(arg, cond=cond, body=body)
+    (body,) = bodies
+    return replace(arg, body=body)

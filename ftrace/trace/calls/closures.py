@@ -1,0 +1,68 @@
+"""The arrays and traced values that a Python function closes over.
+
+A rule runs when the function around it has returned. The values of that function which
+it uses become operands of the call: they are looked for in the cells, defaults, bound
+arguments and globals of the rule, in the functions that it closes over, and in trees.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from types import FunctionType, MethodType
+from typing import Any
+
+from ftrace.array import Array
+from ftrace.trace import tree
+from ftrace.trace.tracer import Tracer
+
+#: How many values are looked at; what lies deeper is not found.
+_LIMIT = 4096
+_ARRAYS = (Tracer, Array)
+
+
+def closed_over(values: Iterable[Any]) -> list[Tracer | Array]:
+    """The arrays among these values and in what they refer to, each once."""
+    found: dict[int, Tracer | Array] = {}
+    seen: set[int] = set()
+    pending = list(values)
+    while pending and len(seen) < _LIMIT:
+        value = pending.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, _ARRAYS):
+            found[id(value)] = value
+        elif not isinstance(value, (str, bytes, int, float, type)):
+            pending.extend(_parts(value))
+    return list(found.values())
+
+
+def _parts(value: Any) -> list[Any]:
+    """What a function, an object or a container refers to."""
+    if isinstance(value, FunctionType):
+        cells = [_content(cell) for cell in value.__closure__ or ()]
+        defaults = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+        known = value.__globals__
+        named = [known.get(name) for name in value.__code__.co_names]
+        return [*cells, *defaults, *(x for x in named if isinstance(x, _ARRAYS))]
+    if isinstance(value, MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, functools.partial):
+        partial: Any = value
+        return [partial.func, *partial.args, *partial.keywords.values()]
+    if tree.is_node(value):
+        return tree.leaves(value)
+    return list(getattr(value, "__dict__", {}).values()) if _is_plain(value) else []
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
+
+
+def _is_plain(value: Any) -> bool:
+    """An object of Python: no module, and nothing that is written in C."""
+    return hasattr(value, "__dict__") and hasattr(type(value), "__weakref__")

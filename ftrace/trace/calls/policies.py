@@ -1,0 +1,261 @@
+"""Policies: which values of a function under `checkpoint` its derivative keeps.
+
+A policy is asked about each value that the derivative needs and that is no argument: to
+keep it, or to compute it again from what it is made of. Users may give any function
+
+    policy(primitive, *avals, **params) -> bool
+
+that is told the primitive (`primitive.name`), the types of its operands, and what else
+it has: `arg`; of a name the `name`; of a contraction, which is called `dot_general`,
+the `dimension_numbers`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ftrace.errors import ArgumentError
+from ftrace.trace.avals import TOKEN, Stack
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
+from ftrace.trace.primitives.elementwise import (
+    batch_elementwise,
+    cast_p,
+    is_reused,
+    mul,
+    mul_zero,
+)
+from ftrace.trace.primitives.record import Primitive, item_p
+
+# Names.
+
+
+def _same_type(arg: str, x: Any) -> Any:
+    return x
+
+
+def _same_value(aval: Any, arg: str, x: Any) -> Any:
+    return x
+
+
+def _tangent(node: Node, tangents: Any) -> Node | None:
+    return tangents[0]
+
+
+name_p = Primitive(
+    "name", "identity", _same_type, _same_value, batch_elementwise, jvp=_tangent,
+    zero_at_zero=True, doc="the same value, with a name for policies of checkpoint",
+)  # fmt: skip
+
+
+# Contractions.
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A sum of products as a product of arrays.
+
+    Attributes:
+      factors: the two operands, before they repeat.
+      contracted, batch: axes of the product that are summed, and that both factors
+        have and the result keeps.
+    """
+
+    factors: tuple[Node, Node]
+    contracted: Axes
+    batch: Axes
+
+
+def contraction_of(node: Node) -> Contraction | None:
+    """The contraction that a node is, also where its result is cast; None if none."""
+    if node.op is cast_p:
+        node = node.src[0]
+    if node.op is not reduce_sum_p:
+        return None
+    product = node.src[0]
+    while product.op is cast_p:
+        product = product.src[0]
+    if product.op not in (mul, mul_zero) or not all(map(is_reused, product.src)):
+        return None
+    x, y = (_before_repeating(s) for s in product.src)
+    axes: Axes = node.arg
+    batch = tuple(
+        a
+        for a, n in enumerate(product.shape)
+        if n > 1 and a not in axes and _has_axis(product.src[0], a)
+        and _has_axis(product.src[1], a)
+    )  # fmt: skip
+    return Contraction((x, y), axes, batch)
+
+
+def _before_repeating(node: Node) -> Node:
+    return node.src[0] if node.op is expand_p else node
+
+
+def _has_axis(node: Node, axis: int) -> bool:
+    """Does an operand differ along an axis, instead of repeating?"""
+    return node.op is not expand_p or node.src[0].shape[axis] != 1
+
+
+# Policies.
+
+
+class Policy(ABC):
+    """Decides about one value."""
+
+    @abstractmethod
+    def keeps(self, node: Node) -> bool:
+        """Is the value kept? It is no argument, and not only a view of another one."""
+
+
+@dataclass(frozen=True)
+class Everything(Policy):
+    """All that the derivative needs."""
+
+    def keeps(self, node: Node) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Nothing(Policy):
+    """The arguments alone."""
+
+    def keeps(self, node: Node) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Dots(Policy):
+    """Results of contractions.
+
+    Attributes:
+      batched: also of those that have batch axes.
+    """
+
+    batched: bool = True
+
+    def keeps(self, node: Node) -> bool:
+        found = contraction_of(node)
+        return found is not None and (self.batched or not found.batch)
+
+
+@dataclass(frozen=True)
+class Names(Policy):
+    """By the names that `checkpoint_name` gave.
+
+    Attributes:
+      names: which names the policy speaks of.
+      named: are these kept? The other names are treated the other way.
+      unnamed: are values without a name kept?
+    """
+
+    names: frozenset[str]
+    named: bool
+    unnamed: bool = False
+
+    def keeps(self, node: Node) -> bool:
+        if node.op is not name_p:
+            return self.unnamed
+        return (node.arg in self.names) == self.named
+
+
+@dataclass(frozen=True)
+class Either(Policy):
+    """What one of two policies keeps."""
+
+    first: Policy
+    second: Policy
+
+    def keeps(self, node: Node) -> bool:
+        return self.first.keeps(node) or self.second.keeps(node)
+
+
+@dataclass(frozen=True)
+class UserPolicy(Policy):
+    """A user's function; see the head of this file."""
+
+    function: Callable[..., Any]
+
+    def keeps(self, node: Node) -> bool:
+        found = contraction_of(node)
+        if found is not None:
+            numbers = (
+                (found.contracted, found.contracted), (found.batch, found.batch)
+            )  # fmt: skip
+            avals = [f.aval for f in found.factors]
+            return self._asked(_DOT_GENERAL, avals, dimension_numbers=numbers)
+        bundle = node.src[0] if node.op is item_p else node
+        avals = [s.aval for s in bundle.src]
+        if node.op is name_p:
+            return self._asked(name_p, avals, name=node.arg)
+        return self._asked(bundle.op, avals, arg=bundle.arg)
+
+    def _asked(self, op: Any, avals: Any, **params: Any) -> bool:
+        return bool(self.function(op, *avals, **params))
+
+
+@dataclass(frozen=True)
+class _Called:
+    """What a policy sees of an operation that is several nodes."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_DOT_GENERAL = _Called("dot_general")
+
+
+def policy_of(policy: Any) -> Policy:
+    """The policy that a user gave: None keeps nothing.
+
+    Raises:
+      ArgumentError: it is no policy and no function.
+    """
+    if policy is None:
+        return Nothing()
+    if isinstance(policy, Policy):
+        return policy
+    if not callable(policy):
+        raise ArgumentError(
+            "checkpoint: policy must be one of ftrace.checkpoint_policies or a "
+            f"function of (primitive, *avals, **params), got {policy!r:.60}"
+        )
+    return UserPolicy(policy)
+
+
+def kept_values(residuals: list[Node], inputs: set[Node], policy: Policy) -> list[Node]:
+    """What is kept, so that the residuals can be computed from it and the inputs."""
+    kept: dict[Node, None] = {}
+    seen = set(inputs)
+    pending = list(reversed(residuals))
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if _must_keep(node) or (_can_keep(node) and policy.keeps(node)):
+            kept[node] = None
+        else:
+            pending.extend(reversed(node.src))
+    return list(kept)
+
+
+def _can_keep(node: Node) -> bool:
+    """An array of its own: no view, no constant, no stack, no part of a compound."""
+    if node.op.family in ("movement", "source") or isinstance(node.aval, Stack):
+        return False
+    return len(node.aval.items) == 1 and (
+        node.op is item_p or isinstance(node.op, Primitive)
+    )
+
+
+def _must_keep(node: Node) -> bool:
+    """Is it the result of an effect, which happens once?"""
+    return node.op is item_p and any(a is TOKEN for a in node.src[0].aval.items)

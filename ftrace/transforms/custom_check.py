@@ -1,0 +1,194 @@
+"""What a user's rule returned, held against what it must return.
+
+A message names the leaf, what was expected, what came back, and the user's line: that
+which made the leaf, or else that of the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
+from ftrace.origin import Origin
+from ftrace.trace import tree
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.primitives.source import const
+from ftrace.trace.tracer import Tracer, Value, aval_of, current_scope, is_value
+from ftrace.trace.tree import TreeDef
+
+
+class SymbolicZero:
+    """Stands for a tangent or cotangent that is zero, in a rule with symbolic_zeros.
+
+    Attributes:
+      aval, shape, dtype: of the zero; dtype float0 for that of an integer.
+    """
+
+    def __init__(self, aval: ShapedArray) -> None:
+        self.aval = aval
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        inexact = dtypes.is_inexact(self.aval.dtype)
+        return self.aval.dtype if inexact else dtypes.float0
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    def instantiate(self) -> Value:
+        """The zeros as an array."""
+        return zeros_of(self.aval)
+
+    def __repr__(self) -> str:
+        return f"SymbolicZero({self.aval!r})"
+
+
+def zeros_of(aval: ShapedArray) -> Value:
+    """Zeros, in the function that is being traced; float0 for an integer."""
+    if not dtypes.is_inexact(aval.dtype):
+        return np.zeros(aval.shape, dtypes.float0)
+    scope = current_scope()
+    if scope is None:
+        return np.zeros(aval.shape, aval.dtype)
+    return scope.wrap(const(0, aval.dtype, aval.shape))
+
+
+def place_of(function: Any) -> Origin | None:
+    """Where a function was defined."""
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    code = getattr(function, "__code__", None)
+    return None if code is None else Origin(code, -1)
+
+
+class Promise:
+    """What a rule must return: a structure, and a type for each leaf.
+
+    Args:
+      what: for messages: "the tangents that the jvp rule of f returned".
+      like: "the results of f".
+      rule: the user's function.
+      example: a tree of that structure.
+      avals: the types of its leaves.
+    """
+
+    def __init__(
+        self, what: str, like: str, rule: Callable[..., Any],
+        example: Any, avals: Sequence[ShapedArray],
+    ) -> None:  # fmt: skip
+        self.what = what
+        self.like = like
+        self.origin = place_of(rule)
+        self.example = example
+        self.avals = avals
+
+    def structure(self, got: Any) -> list[Any]:
+        """The leaves of what came back.
+
+        Raises:
+          TreeError: it has another structure.
+        """
+        leaves, treedef = tree.flatten(got)
+        expected = tree.structure(self.example)
+        if treedef != expected:
+            raise TreeError(
+                f"{self.what} must have the structure of {self.like}: expected "
+                f"{_readable(expected)}, got {_readable(treedef)}",
+                self.origin,
+            )
+        return leaves
+
+    def check(self, leaves: Sequence[Any], tangents: bool = False) -> list[Any]:
+        """The leaves, each of the promised type; None for the tangent of an integer.
+
+        Raises:
+          ShapeError, DtypeError, ArgumentError: a leaf is of another type.
+        """
+        paths = tree.flatten_with_path(self.example)
+        return [
+            self._leaf(leaf, aval, tree.path_string(path), tangents)
+            for leaf, aval, (path, _) in zip(leaves, self.avals, paths, strict=True)
+        ]
+
+    def _leaf(self, leaf: Any, aval: ShapedArray, path: str, tangents: bool) -> Any:
+        if isinstance(leaf, SymbolicZero):
+            leaf = leaf.instantiate()
+        at = f"{self.what}, at {path}" if path else self.what
+        if tangents and not dtypes.is_inexact(aval.dtype):
+            return None
+        origin = self.origin
+        if isinstance(leaf, Tracer) and leaf.origin is not None:
+            origin = leaf.origin
+        if getattr(leaf, "dtype", None) == dtypes.float0 or not is_value(leaf):
+            raise ArgumentError(
+                f"{at}: expected {aval!r} as in {self.like}, got "
+                f"{type(leaf).__name__}: {leaf!r:.60}",
+                origin,
+            )
+        got = aval_of(leaf)
+        differ = f"{at}: expected {aval!r} as in {self.like}, got {got!r}"
+        if got.shape != aval.shape:
+            raise ShapeError(differ, origin)
+        if got.dtype != aval.dtype and not got.weak_type:
+            raise DtypeError(f"{differ}; convert it with .astype", origin)
+        return leaf
+
+
+def _readable(treedef: TreeDef) -> str:
+    text = str(treedef)
+    return text.removeprefix("PyTreeSpec(").removesuffix(", namespace='ftrace')")
+
+
+def pair_of(result: Any, what: str, rule: Callable[..., Any]) -> tuple[Any, Any]:
+    """The two things that a rule returns.
+
+    Raises:
+      ArgumentError: these are not two.
+    """
+    if not isinstance(result, (tuple, list)) or len(_list(result)) != 2:
+        raise ArgumentError(
+            f"{what}, got {type(result).__name__}: {result!r:.80}", place_of(rule)
+        )
+    first, second = _list(result)
+    return first, second
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value)
+
+
+def aligned(example: Any, got: Any) -> list[Any] | None:
+    """A leaf of `got` per leaf of `example`; None in `got` stands for any subtree.
+
+    Returns None if the structures differ.
+    """
+    if got is None:
+        return [None] * len(tree.leaves(example))
+    if not tree.is_node(example):
+        return [got] if not tree.is_node(got) else None
+    if type(example) is not type(got):
+        return None
+    ours, data = tree.flatten_one_level(example)
+    theirs, other = tree.flatten_one_level(got)
+    if data != other or [key for key, _ in ours] != [key for key, _ in theirs]:
+        return None
+    found: list[Any] = []
+    for (_, mine), (_, yours) in zip(ours, theirs, strict=True):
+        part = aligned(mine, yours)
+        if part is None:
+            return None
+        found += part
+    return found
