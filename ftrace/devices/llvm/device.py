@@ -21,18 +21,18 @@ from ftrace.devices.llvm.compile import Code, emit_objects, link
 from ftrace.devices.llvm.memory import WarmAllocator
 from ftrace.devices.llvm.pool import available_cores
 from ftrace.devices.llvm.render import Rendered, render
-from ftrace.devices.llvm.runtime import COPY_GRAIN, NativeStep, Runtime, Table, runtime
+from ftrace.devices.llvm.runner.records import NO_MEMORY
+from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.llvm.scalar import operations_of
+from ftrace.devices.llvm.tables import Table
 from ftrace.devices.llvm.target import host_target
+from ftrace.errors import OutOfMemoryError
 from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.legalize import legalize
-from ftrace.lower.program import CopySlot, Program, RunKernel
+from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
 KERNELS_KEPT = 4096
-#: A program of less work than this holds the GIL: it is done in about a microsecond.
-BRIEF_BYTES = 16 << 10
-BRIEF_OPERATIONS = 8 << 10
 
 #: The name of the function in every kernel's text: equal kernels have equal texts.
 FUNCTION = "kernel"
@@ -163,7 +163,11 @@ class CPU(Device):
 
 
 class CPUExecutable(Executable):
-    """A program whose call is one native call."""
+    """A program whose call is one native call, loops and branches included.
+
+    A loop of unknown length counts as one iteration in the device's counters, and a
+    branch as the one with the most operations.
+    """
 
     def __init__(
         self, device: CPU, program: Program, kernels: Sequence[CompiledKernel]
@@ -172,7 +176,6 @@ class CPUExecutable(Executable):
         self.program = program
         self.sources = tuple(kernel.text for kernel in kernels)
         self._kernels = tuple(kernels)  # they keep the machine code
-        self._runtime = runtime()
 
         # The objects of a call: the inputs, the outputs that it makes, the arena.
         number_of = {slot: i for i, slot in enumerate(program.inputs)}
@@ -190,16 +193,24 @@ class CPUExecutable(Executable):
         size_class = device.memory.size_class
         self._made = [(nbytes, size_class(nbytes)) for nbytes in made]
         self._pack = struct.Struct(f"{len(program.inputs) + len(made)}P").pack
-        self._steps = _native_steps(program, kernels, number_of, self._runtime)
-        self._table = Table(self._steps)
 
-        infos = [step.info for step in program.kernels]
-        self._operations = sum(info.operations for info in infos)
-        self._bytes = sum(info.bytes for info in infos)
-        brief = self._bytes < BRIEF_BYTES and self._operations < BRIEF_OPERATIONS
-        self._run = self._runtime.run_briefly if brief else self._runtime.run
+        native = runtime()
+        self._run = native.run
+        places = [
+            (number_of[i], slot.position if slot.place == "arena" else 0)
+            for i, slot in enumerate(program.slots)
+        ]
+        self._table = Table(program, kernels, places, native.handlers)
+        self._entry = self._table.entry
+        self._work = self._table.work
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        """Runs the program.
+
+        Raises:
+          OutOfMemoryError: a stack that a loop pushes on found no memory.
+          Exception: whatever a host call has raised, or a signal during a long loop.
+        """
         device = self.device
         chosen = settings.current()
         buffers = [*inputs, *device.memory.allocate_all(self._made)]
@@ -207,48 +218,34 @@ class CPUExecutable(Executable):
         threads = chosen.threads or device.threads
         start = time.perf_counter()
         if chosen.debug >= 2:
-            self._run_step_by_step(objects, threads)
+            status = self._run_step_by_step(objects, threads)
         else:
-            self._run(self._table.address, objects, threads)
+            status = self._run(self._entry, objects, threads)
+        if status == NO_MEMORY:
+            raise OutOfMemoryError(
+                "there is no memory left for what this loop remembers of its "
+                "iterations; run fewer of them, or use `checkpoint`"
+            )
         counters = device.counters
         counters.run_seconds += time.perf_counter() - start
-        counters.kernels_run += len(self._kernels)
-        counters.operations += self._operations
-        counters.bytes += self._bytes
+        work = self._work
+        counters.kernels_run += work.kernels
+        counters.operations += work.operations
+        counters.bytes += work.bytes
         return [buffers[number] for number in self._results]
 
-    def _run_step_by_step(self, objects: bytes, threads: int) -> None:
-        for number, step in enumerate(self.program.steps):
-            table = self._table.only(number)
-            start = time.perf_counter()
-            self._run(table.ctypes.data, objects, threads)
-            _report_run(step, time.perf_counter() - start)
+    def _run_step_by_step(self, objects: bytes, threads: int) -> int:
+        """The same, telling of each step; a loop is one step."""
+        steps = iter(self.program.steps)
+        before = time.perf_counter()
 
+        def tell(_: int) -> None:
+            nonlocal before
+            _report_run(next(steps), time.perf_counter() - before)
+            before = time.perf_counter()
 
-def _native_steps(
-    program: Program,
-    kernels: Sequence[CompiledKernel],
-    number_of: dict[int, int],
-    native: Runtime,
-) -> list[NativeStep]:
-    def reference(slot: int) -> tuple[int, int]:
-        facts = program.slots[slot]
-        return number_of[slot], facts.position if facts.place == "arena" else 0
-
-    steps: list[NativeStep] = []
-    compiled = iter(kernels)
-    for step in program.steps:
-        if isinstance(step, CopySlot):
-            pair = (reference(step.source), reference(step.target))
-            nbytes = program.slots[step.target].nbytes
-            steps.append(NativeStep(native.copy, pair, nbytes, COPY_GRAIN))
-        else:
-            kernel = next(compiled)
-            references = tuple(map(reference, step.slots))
-            steps.append(
-                NativeStep(kernel.address, references, kernel.units, kernel.grain)
-            )
-    return steps
+        entry, _memory = self._table.observed(tell)
+        return self._run(entry, objects, threads)
 
 
 def _report_compiled(
@@ -264,13 +261,17 @@ def _report_compiled(
             sys.stderr.write(f"{kernel}\n{compiled[kernel].text}\n")
 
 
-def _report_run(step: RunKernel | CopySlot, seconds: float) -> None:
+def _report_run(step: Step, seconds: float) -> None:
+    microseconds = f"{seconds * 1e6:.1f} us"
     if isinstance(step, CopySlot):
-        sys.stderr.write(f"cpu: copied in {seconds * 1e6:.1f} us\n")
+        sys.stderr.write(f"cpu: copied in {microseconds}\n")
+        return
+    if not isinstance(step, RunKernel):
+        sys.stderr.write(f"cpu: ran {describe(step)} in {microseconds}\n")
         return
     info = step.info
     sys.stderr.write(
-        f"cpu: ran {info.name} in {seconds * 1e6:.1f} us, "
+        f"cpu: ran {info.name} in {microseconds}, "
         f"{info.bytes / seconds / 1e9:.2f} GB/s, "
         f"{info.operations / seconds / 1e9:.2f} G operations/s\n"
     )

@@ -1,0 +1,201 @@
+"""Programs and their steps but for loops: functions of the native runner."""
+
+from __future__ import annotations
+
+from ftrace.devices.llvm.runner.function import HANDLER, Function, View
+from ftrace.devices.llvm.runner.records import (
+    GO_ON,
+    RAISED,
+    BranchStep,
+    Context,
+    Entry,
+    Headers,
+    HostStep,
+    KernelStep,
+    ProgramRecord,
+    Reference,
+)
+
+#: Operations between two looks at the clock.
+BUDGET = 1 << 16
+
+DECLARATIONS = """
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @PyObject_CallFunction(ptr, ptr, ...)
+declare void @Py_DecRef(ptr)
+
+@one_number = internal constant [2 x i8] c"n\\00"
+"""
+
+
+def steps_ir() -> str:
+    """The text of all of them."""
+    functions = (
+        _run(), _run_program(), _resolve(), _run_kernel(), _copy(), _run_branch(),
+        _run_host(),
+    )  # fmt: skip
+    return DECLARATIONS + "\n".join(f.text for f in functions)
+
+
+def _run(data_offset: int = object.__basicsize__) -> Function:
+    """The entry: `run(entry, objects, threads)` -> status; called with the GIL.
+
+    The objects are NumPy arrays. Their data pointers stand after the object's head.
+    """
+    parameters = ("ptr %entry", "ptr %objects", "i64 %threads")
+    f = Function("run", "i32", *parameters, visible=True)
+    entry = f.view("%entry", Entry)
+    count = entry.number("objects")
+    outer = f.pointers(f.let(f"add i64 {count}, 1"))
+    with f.repeat(count) as i:
+        array = f.slot("%objects", i)
+        f.set_slot(outer, i, f.load("ptr", f.beyond(array, data_offset)))
+    program = entry.pointer("program")
+    frame = new_frame(f, program, outer, "null")
+    context = f.new(Context)
+    context.set("threads", "%threads")
+    context.set("budget", BUDGET)
+    context.set("checked", 0)
+    context.set("state", "null", "ptr")
+    released = f.let(f"icmp ne i64 {entry.number('released')}, 0")
+    with f.when(released):
+        context.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
+    status = call_program(f, program, frame, context.address)
+    with f.when(released):
+        f.do(f"call void @PyEval_RestoreThread(ptr {context.pointer('state')})")
+    f.give(status)
+    return f
+
+
+def new_frame(f: Function, program: str, outer: str, scratch: str) -> str:
+    """The frame of a program in the frame around it."""
+    slots = f.view(program, ProgramRecord).number("slots")
+    frame = f.pointers(f.let(f"add i64 {slots}, 1"))
+    operands = f"ptr {program}, ptr {outer}, ptr {scratch}, ptr {frame}"
+    f.do(f"call void @resolve({operands})")
+    return frame
+
+
+def call_program(f: Function, program: str, frame: str, context: str) -> str:
+    """The status of a program that runs on that frame."""
+    operands = f"ptr {program}, ptr {frame}, ptr {context}"
+    return f.let(f"call i32 @run_program({operands})")
+
+
+def _resolve() -> Function:
+    """Fills a frame: every slot is a reference to the frame around it."""
+    parameters = ("ptr %program", "ptr %outer", "ptr %scratch", "ptr %frame")
+    f = Function("resolve", "void", *parameters)
+    program = f.view("%program", ProgramRecord)
+    references = program.pointer("references")
+    with f.repeat(program.number("slots")) as i:
+        reference = f.view(references, Reference, i)
+        source = reference.number("source")
+        own = f.let(f"icmp slt i64 {source}, 0")
+        # The first pointer of a frame may be read also where it is not asked for.
+        there = f.slot("%outer", f.let(f"select i1 {own}, i64 0, i64 {source}"))
+        base = f.let(f"select i1 {own}, ptr %scratch, ptr {there}")
+        f.set_slot("%frame", i, f.beyond(base, reference.number("offset")))
+    f.give()
+    return f
+
+
+def _run_program() -> Function:
+    """Runs the steps of a program, with stacks that are its own."""
+    parameters = ("ptr %program", "ptr %frame", "ptr %context")
+    f = Function("run_program", "i32", *parameters)
+    program = f.view("%program", ProgramRecord)
+    stacks, headers = program.number("stacks"), program.pointer("headers")
+    with f.repeat(stacks) as i:
+        _call_on_stacks(f, "empty_stacks", f.view(headers, Headers, i))
+    first = program.pointer("first")
+    status = f.variable("i32", GO_ON)
+    with f.repeat(program.number("steps")) as i:
+        record = f.slot(first, i)
+        handler = f.slot(record, 0)
+        operands = f"ptr {record}, ptr %frame, ptr %context"
+        found = f.let(f"call i32 {handler}({operands})")
+        f.store("i32", found, status)
+        f.stop_if(f.let(f"icmp ne i32 {found}, {GO_ON}"))
+    with f.repeat(stacks) as i:
+        _call_on_stacks(f, "free_stacks", f.view(headers, Headers, i))
+    f.give(f.load("i32", status))
+    return f
+
+
+def _call_on_stacks(f: Function, name: str, row: View) -> None:
+    header, count = f.slot("%frame", row.number("slot")), row.number("stacks")
+    f.do(f"call void @{name}(ptr {header}, i64 {count})")
+
+
+def _run_kernel() -> Function:
+    """Calls a kernel: here if it is too little to share, else by the pool."""
+    f = Function("run_kernel", "i32", *HANDLER, visible=True)
+    step = f.view("%record", KernelStep)
+    slots, count = step.pointer("slots"), step.number("buffers")
+    buffers = f.pointers(count)
+    with f.repeat(count) as i:
+        slot = f.load("i64", f.word(slots, i))
+        f.set_slot(buffers, i, f.slot("%frame", slot))
+    kernel = step.pointer("kernel")
+    units, grain = step.number("units"), step.number("grain")
+    with f.when(f.let(f"icmp ult i64 {units}, {f.let(f'shl i64 {grain}, 1')}")):
+        f.do(f"call void {kernel}(ptr {buffers}, i64 0, i64 {units})")
+        f.give(GO_ON)
+    threads = f.view("%context", Context).number("threads")
+    job = f"ptr {kernel}, ptr {buffers}, i64 {units}, i64 {grain}, i64 {threads}"
+    f.do(f"call void @parallel({job})")
+    f.give(GO_ON)
+    return f
+
+
+def _copy() -> Function:
+    """A kernel that copies bytes; its units are bytes."""
+    parameters = ("ptr %buffers", "i64 %begin", "i64 %end")
+    f = Function("copy", "void", *parameters, visible=True)
+    source = f.beyond(f.slot("%buffers", 0), "%begin")
+    target = f.beyond(f.slot("%buffers", 1), "%begin")
+    f.copy(target, source, f.let("sub i64 %end, %begin"))
+    f.give()
+    return f
+
+
+def _run_branch() -> Function:
+    """Runs the program that the index chooses."""
+    f = Function("run_branch", "i32", *HANDLER, visible=True)
+    step = f.view("%record", BranchStep)
+    chosen = f.load("i32", f.slot("%frame", step.number("chosen")))
+    wide = f.let(f"sext i32 {chosen} to i64")
+    below = f.let(f"icmp slt i64 {wide}, 0")
+    least = f.let(f"select i1 {below}, i64 0, i64 {wide}")
+    last = f.let(f"sub i64 {step.number('branches')}, 1")
+    above = f.let(f"icmp sgt i64 {least}, {last}")
+    index = f.let(f"select i1 {above}, i64 {last}, i64 {least}")
+    program = f.slot(step.pointer("programs"), index)
+    scratch = f.slot("%frame", step.number("scratch"))
+    frame = new_frame(f, program, "%frame", scratch)
+    f.give(call_program(f, program, frame, "%context"))
+    return f
+
+
+def _run_host() -> Function:
+    """Calls a Python object on the address of the frame; its exception ends the call.
+
+    The exception stays with the thread: whoever called `run` raises it.
+    """
+    f = Function("run_host", "i32", *HANDLER, visible=True)
+    context = f.view("%context", Context)
+    f.do(f"call void @PyEval_RestoreThread(ptr {context.pointer('state')})")
+    function = f.view("%record", HostStep).pointer("callable")
+    operands = f"ptr {function}, ptr @one_number, ptr %frame"
+    result = f.let(f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({operands})")
+    raised = f.let(f"icmp eq ptr {result}, null")
+    status = f.variable("i32", RAISED)
+    with f.when(f.let(f"xor i1 {raised}, true")):
+        f.do(f"call void @Py_DecRef(ptr {result})")
+        f.store("i32", GO_ON, status)
+    context.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
+    f.give(f.load("i32", status))
+    return f
