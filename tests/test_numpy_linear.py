@@ -216,9 +216,9 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
     (lambda: fnp.trace(_ones(3, 3), 0, 0, 2), AxisError, "axis 2 is out of bounds"),
     (lambda: fnp.cross(_ones(4), _ones(4)), ShapeError, "2 or 3 components"),
     (
-        lambda: fnp.linalg.norm(_ones(2, 2), "nuc"),
+        lambda: fnp.linalg.norm(_ones(2, 2), "max"),
         ValueRangeError,
-        "ord='nuc' is not available",
+        "ord='max' is not a norm of matrices",
     ),
     (lambda: fnp.linalg.norm(_ones(2, 2, 2), 2), ShapeError, "two that of matrices"),
     (
@@ -227,11 +227,6 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
         "ord must be a number",
     ),
     (lambda: fnp.linalg.matrix_power(_ones(2, 3), 2), ShapeError, "square matrices"),
-    (
-        lambda: fnp.linalg.matrix_power(_ones(2, 2), -1),
-        ValueRangeError,
-        "n = -1 is negative",
-    ),
     (
         lambda: fnp.linalg.multi_dot([_ones(2, 2)]),
         ValueRangeError,

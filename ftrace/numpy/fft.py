@@ -1,20 +1,328 @@
-"""Frequencies and the order of spectra."""
+"""Fourier transforms, their frequencies, and the order of spectra.
+
+Transforms run along one axis or several, after cutting or padding them with zeros to
+the lengths that are asked for. `norm` says what is divided by the number n of
+elements: "backward" (the default) the inverse transform, "forward" the other one, and
+"ortho" both, by √n.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import ValueRangeError
-from ftrace.numpy.axes import canonical_axes, cast, full, iota, shape_of, static_int
+from ftrace.errors import AxisError, DtypeError, ShapeError, ValueRangeError
+from ftrace.numpy.axes import (
+    as_value,
+    canonical_axes,
+    cast,
+    full,
+    iota,
+    pad,
+    permute,
+    shape_of,
+    shrink_axis,
+    static_int,
+)
 from ftrace.numpy.creation import Dtype, dtype_or
 from ftrace.numpy.elementwise import add, divide, multiply
 from ftrace.numpy.joining import concatenate
+from ftrace.numpy.linear import conjugated
 from ftrace.numpy.padding import roll
+from ftrace.trace.operations import bind_compound, elementwise
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.host.fourier import Fourier, fft_p
 from ftrace.trace.tracer import Value
 
-__all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn",
+    "ifftshift", "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq",
+    "rfftn",
+]  # fmt: skip
+
+Lengths = Sequence[int] | None
+
+#: By kind of transform: which norms multiply by n to which power.
+_FORWARD = {None: 0.0, "backward": 0.0, "ortho": -0.5, "forward": -1.0}
+_INVERSE = {None: 0.0, "backward": 0.0, "ortho": 0.5, "forward": 1.0}
+
+
+# Transforms.
+
+
+def fft(a: Value, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The Fourier transform along one axis: y[k] = Σ a[j]·exp(-2πi·jk/n).
+
+    Args:
+      a: float or complex.
+      n: the length; the axis is cut or padded to it.
+      axis: along which.
+      norm: see the module.
+
+    Returns:
+      A complex array.
+
+    Raises:
+      AxisError: there is no such axis.
+      ValueRangeError: the length is not positive, or the norm unknown.
+    """
+    return _along_one("fft", a, n, axis, norm)
+
+
+def ifft(
+    a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Any:
+    """The inverse of `fft`."""
+    return _along_one("ifft", a, n, axis, norm)
+
+
+def rfft(
+    a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Any:
+    """The first n//2 + 1 elements of `fft` of a real array: the others mirror them.
+
+    Raises:
+      DtypeError: the array is complex, float16 or bfloat16.
+      AxisError, ValueRangeError: see `fft`.
+    """
+    return _along_one("rfft", a, n, axis, norm)
+
+
+def irfft(
+    a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Any:
+    """The inverse of `rfft`, of length n: by default twice (the axis's size - 1)."""
+    return _along_one("irfft", a, n, axis, norm)
+
+
+def hfft(
+    a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Any:
+    """`fft` of a signal that mirrors itself, given its first half: a real spectrum."""
+    return irfft(conjugated(a), n, axis, _opposite(norm))
+
+
+def ihfft(
+    a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Any:
+    """The inverse of `hfft`: half of a signal, from its real spectrum."""
+    return conjugated(rfft(a, n, axis, _opposite(norm)))
+
+
+def fft2(
+    a: Value,
+    s: Lengths = None,
+    axes: Sequence[int] = (-2, -1),
+    norm: str | None = None,
+) -> Any:
+    """`fftn` along two axes."""
+    return _along_two("fft", a, s, axes, norm)
+
+
+def ifft2(
+    a: Value,
+    s: Lengths = None,
+    axes: Sequence[int] = (-2, -1),
+    norm: str | None = None,
+) -> Any:
+    """`ifftn` along two axes."""
+    return _along_two("ifft", a, s, axes, norm)
+
+
+def rfft2(
+    a: Value,
+    s: Lengths = None,
+    axes: Sequence[int] = (-2, -1),
+    norm: str | None = None,
+) -> Any:
+    """`rfftn` along two axes."""
+    return _along_two("rfft", a, s, axes, norm)
+
+
+def irfft2(
+    a: Value,
+    s: Lengths = None,
+    axes: Sequence[int] = (-2, -1),
+    norm: str | None = None,
+) -> Any:
+    """`irfftn` along two axes."""
+    return _along_two("irfft", a, s, axes, norm)
+
+
+def fftn(
+    a: Value,
+    s: Lengths = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Any:
+    """`fft` along several axes.
+
+    Args:
+      a: float or complex.
+      s: the length of each axis; it is cut or padded to it.
+      axes: along which; by default the last ones that `s` has lengths for, or all.
+      norm: see the module.
+
+    Raises:
+      AxisError: there is no such axis, or it is named twice.
+      ShapeError: `s` and `axes` differ in number.
+      ValueRangeError: a length is not positive, or the norm unknown.
+    """
+    return _transform("fftn", "fft", a, s, axes, norm)
+
+
+def ifftn(
+    a: Value,
+    s: Lengths = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Any:
+    """The inverse of `fftn`."""
+    return _transform("ifftn", "ifft", a, s, axes, norm)
+
+
+def rfftn(
+    a: Value,
+    s: Lengths = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Any:
+    """`rfft` along the last of several axes, then `fft` along the others.
+
+    Raises:
+      DtypeError: the array is complex, float16 or bfloat16.
+      AxisError, ShapeError, ValueRangeError: see `fftn`.
+    """
+    return _transform("rfftn", "rfft", a, s, axes, norm)
+
+
+def irfftn(
+    a: Value,
+    s: Lengths = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Any:
+    """The inverse of `rfftn`: the last length is by default twice (the size - 1)."""
+    return _transform("irfftn", "irfft", a, s, axes, norm)
+
+
+def _along_one(kind: str, a: Value, n: Any, axis: Any, norm: Any) -> Any:
+    lengths = None if n is None else (static_int(n, f"{kind}: n"),)
+    return _transform(
+        kind, kind, a, lengths, (static_int(axis, f"{kind}: axis"),), norm
+    )
+
+
+def _along_two(kind: str, a: Value, s: Any, axes: Any, norm: Any) -> Any:
+    if len(tuple(axes)) != 2:
+        raise AxisError(f"{kind}2: two axes are required, got {axes!r}; use {kind}n")
+    return _transform(f"{kind}2", kind, a, s, axes, norm)
+
+
+def _opposite(norm: str | None) -> str | None:
+    """The norm under which an inverse transform is scaled like this forward one."""
+    swapped = {None: "forward", "backward": "forward", "forward": "backward"}
+    return swapped.get(norm, norm)
+
+
+def _transform(name: str, kind: str, a: Value, s: Any, axes: Any, norm: Any) -> Any:
+    x = as_value(a)
+    inverse = kind in ("ifft", "irfft")
+    if norm not in _FORWARD:
+        raise ValueRangeError(
+            f"{name}: norm must be 'backward', 'ortho' or 'forward', got {norm!r}"
+        )
+    places = _axes(name, x, s, axes)
+    if not places:
+        return _converted(name, kind, x) if kind != "irfft" else x
+    lengths = _lengths(name, kind, x, s, places)
+    x = _converted(name, kind, x)
+    sizes = list(lengths)
+    if kind == "irfft":
+        sizes[-1] = lengths[-1] // 2 + 1
+    if 0 in lengths:
+        return _empty(x, kind, places, lengths)
+    for axis, size in zip(places, sizes, strict=True):
+        x = _resized(x, axis, size)
+    order = (*[i for i in range(x.ndim) if i not in places], *places)
+    moved = permute(x, order)
+    (y,) = bind_compound(fft_p, moved, arg=Fourier(kind, lengths))
+    power = (_INVERSE if inverse else _FORWARD)[norm]
+    if power:
+        y = elementwise(p.mul, y, math.prod(lengths) ** power)
+    return permute(y, tuple(sorted(range(len(order)), key=order.__getitem__)))
+
+
+def _empty(x: Any, kind: str, axes: Sequence[int], lengths: Sequence[int]) -> Any:
+    """The transform of no elements."""
+    shape = list(x.shape)
+    for axis, size in zip(axes, lengths, strict=True):
+        shape[axis] = size
+    if kind == "fft" or kind == "ifft":
+        return full(tuple(shape), 0, x.dtype)
+    if kind == "irfft":
+        return full(tuple(shape), 0, p.real_dtype(x.dtype))
+    shape[axes[-1]] = lengths[-1] // 2 + 1
+    return full(tuple(shape), 0, p.complex_dtype(x.dtype))
+
+
+def _axes(name: str, x: Any, s: Any, axes: Any) -> tuple[int, ...]:
+    if axes is None:
+        count = x.ndim if s is None else len(s)
+        if count > x.ndim:
+            raise ShapeError(f"{name}: {count} lengths for an array of shape {x.shape}")
+        return tuple(range(x.ndim - count, x.ndim))
+    return canonical_axes(tuple(axes), x.ndim, name)
+
+
+def _lengths(
+    name: str, kind: str, x: Any, s: Any, axes: tuple[int, ...]
+) -> tuple[int, ...]:
+    if s is not None:
+        lengths = tuple(static_int(n, f"{name}: length") for n in s)
+        if len(lengths) != len(axes):
+            raise ShapeError(
+                f"{name}: one length per axis is required, got {lengths} for the axes "
+                f"{axes}"
+            )
+    else:
+        lengths = tuple(x.shape[i] for i in axes)
+        if kind == "irfft":
+            lengths = (*lengths[:-1], 2 * (lengths[-1] - 1))
+    if s is not None and min(lengths) < 1:
+        raise ValueRangeError(f"{name}: lengths must be positive, got {lengths}")
+    return lengths
+
+
+def _converted(name: str, kind: str, x: Any) -> Any:
+    """In the dtype that the transform takes."""
+    if kind == "rfft":
+        if dtypes.is_complex(x.dtype) or x.dtype in (dtypes.float16, dtypes.bfloat16):
+            raise DtypeError(
+                f"{name}: the array must be float32 or float64, got {x.dtype}; use "
+                f"{name.replace('r', '', 1)} for complex ones, or .astype('float32')"
+            )
+        return cast(x, dtypes.to_inexact(x.dtype))
+    if dtypes.is_complex(x.dtype):
+        return x
+    wide = dtypes.to_inexact(x.dtype)
+    narrow = wide.itemsize <= 4
+    return cast(x, dtypes.complex64 if narrow else dtypes.complex128)
+
+
+def _resized(x: Any, axis: int, size: int) -> Any:
+    """The axis cut, or padded with zeros at its end."""
+    missing = size - x.shape[axis]
+    if missing < 0:
+        return shrink_axis(x, axis, 0, size)
+    pads = [(0, 0, 0)] * x.ndim
+    pads[axis] = (0, missing, 0)
+    return pad(x, tuple(pads))
+
+
+# Frequencies, and the order of spectra.
 
 
 def _count(name: str, n: Any) -> int:

@@ -217,9 +217,7 @@ def _infer_slogdet(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _slogdet(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    sign, size = np.linalg.slogdet(a)
-    # The sign of NaN is NaN, also where LAPACK found one of a pivot.
-    return np.where(np.isnan(size), np.full((), np.nan, sign.dtype), sign), size
+    return tuple(np.linalg.slogdet(a))
 
 
 def _slogdet_tangent(node: Node, tangents: Results) -> Results:

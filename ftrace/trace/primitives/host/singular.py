@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, mul, neg, sub
@@ -120,3 +121,60 @@ def _changed(u: Node, first: Node, turn: Node, image: Node, inverse: Node) -> No
 
 
 svd_p = host("svd", _infer, _svd, _tangent, doc="singular values and vectors")
+
+
+# The pseudoinverse.
+
+
+def _infer_pinv(
+    hermitian: bool, a: ShapedArray, rtol: ShapedArray
+) -> tuple[ShapedArray, ...]:
+    need_matrices("pinv", a)
+    *lead, m, n = a.shape
+    if rtol.shape != tuple(lead):
+        raise ShapeError(f"pinv: one rtol per matrix is required, got {rtol!r}")
+    return (ShapedArray.of((*lead, n, m), a.dtype),)
+
+
+def _pinv(avals: Any, hermitian: bool, a: Array, rtol: Array) -> Sequence[Array]:
+    if a.size == 0:
+        return (np.zeros(avals[0].shape, a.dtype),)
+    limit = rtol[..., None].astype(a.real.dtype)
+    if hermitian:
+        values, u = lapack.or_nan(lambda x: tuple(np.linalg.eigh(x)), a)
+        vh = u.conj().swapaxes(-1, -2)
+    else:
+        u, values, vh = lapack.or_nan(
+            lambda x: tuple(np.linalg.svd(x, full_matrices=False)), a
+        )
+    size = np.abs(values)
+    large = size > limit * size.max(-1, keepdims=True)
+    inverse = np.where(large, 1 / np.where(large, values, 1), 0)
+    v = vh.conj().swapaxes(-1, -2)
+    uh = u.conj().swapaxes(-1, -2)
+    return ((v * inverse[..., None, :]).astype(a.dtype) @ uh,)
+
+
+def _pinv_tangent(node: Node, tangents: Results) -> Results:
+    """At constant rank: P' = -P a' P + P Pᴴ a'ᴴ (1 - a P) + (1 - P a) a'ᴴ Pᴴ P.
+
+    Source: G. Golub and V. Pereyra, "The differentiation of pseudo-inverses and
+    nonlinear least squares problems whose variables separate" (1973), eq. 4.12.
+    """
+    (a, rtol), (t, _) = node.src, tangents
+    if t is None:
+        return (None,)
+    (inverse,) = pinv_p.results(a, rtol, arg=node.arg)
+    change = adjoint(t)
+    first = neg(product(product(inverse, t), inverse))
+    left = product(product(inverse, adjoint(inverse)), change)
+    left = sub(left, product(product(left, a), inverse))
+    right = product(product(change, adjoint(inverse)), inverse)
+    right = sub(right, product(inverse, product(a, right)))
+    return (add(first, add(left, right)),)
+
+
+pinv_p = host(
+    "pinv", _infer_pinv, _pinv, _pinv_tangent,
+    doc="the pseudoinverse; singular values up to rtol times the greatest are zero",
+)  # fmt: skip

@@ -163,6 +163,8 @@ def _left_vectors(a: Array, values: Array, right: Array) -> Array:
         return left * (phase.conj() / np.abs(phase))
     (geev,) = linalg.get_lapack_funcs(("geev",), (a,))
     result = np.empty_like(right)
+    if a.size == 0:
+        return result
     for index in np.ndindex(*a.shape[:-2]):
         if np.iscomplexobj(a):
             result[index] = geev(a[index], compute_vr=0)[1]

@@ -1,0 +1,294 @@
+"""Factorisations of matrices in the last two axes: cholesky, qr, svd, eigh, eig.
+
+Integers and bools are taken as floats. A matrix that has no factorisation, or holds
+NaN, gives NaN; nothing raises for values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ftrace import dtypes
+from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.numpy.axes import as_value, cast, flip, insert_axes, shrink
+from ftrace.numpy.linear import conjugated, matrix_transpose
+from ftrace.numpy.sorting import argsort
+from ftrace.numpy.take import take_along_axis
+from ftrace.trace.operations import bind, bind_compound, elementwise
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.host.orthogonal import householder_factor_p, qr_p
+from ftrace.trace.primitives.host.singular import svd_p
+from ftrace.trace.primitives.host.spectral import eig_p, eigh_p, eigvals_p
+from ftrace.trace.primitives.host.triangular import cholesky_p
+from ftrace.trace.tracer import Value
+
+__all__ = [
+    "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "qr", "svd", "svdvals",
+    "EigResult", "EighResult", "QRResult", "SVDResult",
+]  # fmt: skip
+
+
+class EigResult(NamedTuple):
+    """Eigenvalues (…, n), and eigenvectors (…, n, n) as columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class EighResult(NamedTuple):
+    """Ascending real eigenvalues (…, n), and eigenvectors (…, n, n) as columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class QRResult(NamedTuple):
+    """Orthonormal columns (…, m, k), and an upper triangle (…, k, n)."""
+
+    Q: Any
+    R: Any
+
+
+class SVDResult(NamedTuple):
+    """a = U·diag(S)·Vh, with descending S (…, min(m, n))."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+# Arguments.
+
+
+def inexact(x: Value) -> Any:
+    """`x`, as floats if it has integers or bools."""
+    x = as_value(x)
+    return x if dtypes.is_inexact(x.dtype) else cast(x, dtypes.to_inexact(x.dtype))
+
+
+def matrices(name: str, x: Value) -> Any:
+    """`inexact` of matrices.
+
+    Raises:
+      ShapeError: there are fewer than two axes.
+    """
+    x = inexact(x)
+    if x.ndim < 2:
+        raise ShapeError(
+            f"{name}: matrices in the last two axes are required, got the shape "
+            f"{x.shape}"
+        )
+    return x
+
+
+def square(name: str, x: Value) -> Any:
+    """`matrices` that are square.
+
+    Raises:
+      ShapeError: the last two axes differ in size.
+    """
+    x = matrices(name, x)
+    if x.shape[-1] != x.shape[-2]:
+        raise ShapeError(
+            f"{name}: square matrices (…, n, n) are required, got the shape {x.shape}"
+        )
+    return x
+
+
+def adjoint(x: Value) -> Any:
+    """The conjugate transposes."""
+    return conjugated(matrix_transpose(x))
+
+
+def symmetrized(x: Any) -> Any:
+    """(x + xᴴ)/2."""
+    return elementwise(p.mul, bind(p.add, x, adjoint(x)), 0.5)
+
+
+# Factorisations.
+
+
+def cholesky(a: Value, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
+    """The lower triangular L of a = L·Lᴴ; with `upper`, the U of a = Uᴴ·U.
+
+    Args:
+      a: (…, n, n), hermitian and positive definite; NaN where it is not.
+      upper: return the upper triangle.
+      symmetrize_input: take (a + aᴴ)/2; otherwise the upper triangle is not read.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    x = square("cholesky", a)
+    if symmetrize_input:
+        x = symmetrized(x)
+    (factor,) = bind_compound(cholesky_p, x)
+    return adjoint(factor) if upper else factor
+
+
+def qr(a: Value, mode: str = "reduced") -> Any:
+    """a = Q·R, with orthonormal columns in Q and an upper triangular R.
+
+    Args:
+      a: (…, m, n).
+      mode: "reduced", or "complete" (also "full") for a square Q; "r" for R alone;
+        "raw" for LAPACK's reflections (…, n, m) and their factors.
+
+    Returns:
+      `QRResult`, or R.
+
+    Raises:
+      ValueRangeError: the mode is unknown.
+      ShapeError: there are fewer than two axes.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    x = matrices("qr", a)
+    if mode == "raw":
+        factors, taus = bind_compound(householder_factor_p, x)
+        return QRResult(matrix_transpose(factors), taus)
+    if mode not in ("reduced", "r", "complete", "full"):
+        raise ValueRangeError(
+            f"qr: mode must be 'reduced', 'complete', 'r' or 'raw', got {mode!r}"
+        )
+    q, r = bind_compound(qr_p, x, arg=mode in ("complete", "full"))
+    return r if mode == "r" else QRResult(q, r)
+
+
+def svd(
+    a: Value,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    hermitian: bool = False,
+    subset_by_index: tuple[int, int] | None = None,
+) -> Any:
+    """The singular value decomposition a = U·diag(S)·Vh.
+
+    Args:
+      a: (…, m, n).
+      full_matrices: U is (…, m, m) and Vh is (…, n, n), instead of k = min(m, n)
+        columns and rows.
+      compute_uv: return the vectors, too.
+      hermitian: `a` is; then it is done by `eigh`.
+      subset_by_index: (start, end): these singular values and vectors only.
+
+    Returns:
+      `SVDResult`, or S.
+
+    Raises:
+      ValueRangeError: `full_matrices` with `subset_by_index`, or an empty subset.
+      ShapeError: there are fewer than two axes; not square, but `hermitian`.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    x = matrices("svd", a)
+    if subset_by_index is not None and full_matrices and compute_uv:
+        raise ValueRangeError(
+            "svd: subset_by_index asks for some singular vectors, full_matrices for "
+            "more than all; set full_matrices=False"
+        )
+    if hermitian:
+        found = _svd_hermitian(x, compute_uv)
+    elif compute_uv:
+        found = bind_compound(svd_p, x, arg="full" if full_matrices else "reduced")
+    else:
+        found = bind_compound(svd_p, x, arg="values")
+    if subset_by_index is not None:
+        found = _subset(found, *subset_by_index)
+    return SVDResult(*found) if compute_uv else found[0]
+
+
+def _svd_hermitian(x: Any, vectors: bool) -> list[Any]:
+    v, w = bind_compound(eigh_p, symmetrized(square("svd", x)), arg=True)
+    size = elementwise(p.absolute, w)
+    order = flip(argsort(size), (w.ndim - 1,))
+    s = take_along_axis(size, order, axis=-1)
+    if not vectors:
+        return [s]
+    columns = insert_axes(order, (order.ndim - 1,))
+    v = take_along_axis(v, columns, axis=-1)
+    sign = bind(p.sign, take_along_axis(w, order, axis=-1))
+    is_zero = elementwise(p.eq, sign, 0)
+    sign = elementwise(p.add, sign, cast(is_zero, sign.dtype))
+    turned = elementwise(p.mul, v, insert_axes(sign, (sign.ndim - 1,)))
+    return [v, s, adjoint(turned)]
+
+
+def _subset(found: list[Any], start: int, stop: int) -> list[Any]:
+    values = found[len(found) // 2]
+    k = values.shape[-1]
+    if not 0 <= start < stop <= k:
+        raise ValueRangeError(
+            f"svd: subset_by_index must be (start, end) within the {k} singular "
+            f"values, got {(start, stop)}"
+        )
+    leading = tuple((0, n) for n in values.shape[:-1])
+    s = shrink(values, (*leading, (start, stop)))
+    if len(found) == 1:
+        return [s]
+    u, _, vh = found
+    u = shrink(u, (*leading, (0, u.shape[-2]), (start, stop)))
+    return [u, s, shrink(vh, (*leading, (start, stop), (0, vh.shape[-1])))]
+
+
+def svdvals(x: Value, /) -> Any:
+    """The singular values (…, min(m, n)) of matrices, descending.
+
+    Raises:
+      ShapeError: there are fewer than two axes.
+    """
+    return svd(x, compute_uv=False)
+
+
+def _lower(name: str, triangle: Any) -> bool:
+    if triangle not in (None, "L", "U"):
+        raise ValueRangeError(f"{name}: UPLO must be 'L' or 'U', got {triangle!r}")
+    return triangle != "U"
+
+
+def eigh(a: Value, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
+    """Eigenvalues and eigenvectors of hermitian matrices.
+
+    Where two eigenvalues are equal, the derivative of the vectors is NaN.
+
+    Args:
+      a: (…, n, n).
+      UPLO: which triangle is read, where the input is not symmetrized.
+      symmetrize_input: take (a + aᴴ)/2.
+
+    Returns:
+      `EighResult`.
+
+    Raises:
+      ValueRangeError: UPLO is neither "L" nor "U".
+      ShapeError: the matrices are not square.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    lower = _lower("eigh", UPLO)
+    x = square("eigh", a)
+    if symmetrize_input:
+        x = symmetrized(x)
+    vectors, values = bind_compound(eigh_p, x, arg=lower)
+    return EighResult(values, vectors)
+
+
+def eigvalsh(a: Value, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
+    """The ascending eigenvalues of hermitian matrices: see `eigh`."""
+    return eigh(a, UPLO, symmetrize_input).eigenvalues
+
+
+def eig(a: Value) -> EigResult:
+    """Eigenvalues and eigenvectors of matrices, complex, in no order.
+
+    Eigenvectors have length 1, and a derivative that keeps it.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    values, _, right = bind_compound(eig_p, square("eig", a))
+    return EigResult(values, right)
+
+
+def eigvals(a: Value) -> Any:
+    """The eigenvalues of matrices, complex, in no order: see `eig`."""
+    return bind_compound(eigvals_p, square("eigvals", a))[0]

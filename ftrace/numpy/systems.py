@@ -1,0 +1,376 @@
+"""Systems of linear equations, inverses and determinants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.numpy.axes import (
+    as_value,
+    broadcast_to,
+    canonical_axes,
+    cast,
+    choose,
+    drop_axes,
+    full,
+    insert_axes,
+    iota,
+    move_axis,
+    permute,
+    reshape,
+    shrink,
+    static_int,
+)
+from ftrace.numpy.factorizations import inexact, matrices, square, svdvals
+from ftrace.numpy.linear import matmul
+from ftrace.numpy.reductions import reduced
+from ftrace.numpy.reductions import sum as add_up
+from ftrace.numpy.statistics import squared_magnitude
+from ftrace.trace.operations import (
+    bind,
+    bind_compound,
+    broadcast_shapes,
+    elementwise,
+    run_fused,
+)
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.host.lu import Op, det_p, lu_p, lu_solve_p, slogdet_p
+from ftrace.trace.primitives.host.singular import pinv_p
+from ftrace.trace.tracer import Value, aval_of
+
+__all__ = [
+    "SlogdetResult", "det", "inv", "lstsq", "matrix_power", "pinv", "slogdet",
+    "solve", "tensorinv", "tensorsolve",
+]  # fmt: skip
+
+
+class SlogdetResult(NamedTuple):
+    """Determinants as sign (or phase) and the logarithm of their size."""
+
+    sign: Any
+    logabsdet: Any
+
+
+# Systems.
+
+
+def together(*values: Value) -> list[Any]:
+    """The operands in one float or complex dtype."""
+    avals = [aval_of(x) for x in values]
+    dtype, weak = dtypes.promote(*[(a.dtype, a.weak_type) for a in avals])
+    dtype = dtypes.to_inexact(dtype)
+    return [cast(x, dtype, weak and dtypes.is_inexact(dtype)) for x in values]
+
+
+def solve(a: Value, b: Value) -> Any:
+    """The x of a·x = b.
+
+    A singular matrix gives infinities or NaN.
+
+    Args:
+      a: (…, n, n).
+      b: (n,), a vector; or (…, n, k). The axes before broadcast.
+
+    Returns:
+      (…, n) for a vector, else (…, n, k).
+
+    Raises:
+      ShapeError: the shapes do not fit.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    x, y = together(square("solve", a), as_value(b))
+    n = x.shape[-1]
+    if y.ndim == 0 or y.shape[-1 if y.ndim == 1 else -2] != n:
+        raise ShapeError(
+            f"solve: for matrices of shape {x.shape}, b must be ({n},) or (…, {n}, k), "
+            f"got {y.shape}; several vectors are the columns of a matrix"
+        )
+    if y.ndim > 1:
+        return solve_matrices(x, y)
+    result = solve_matrices(x, insert_axes(y, (1,)))
+    return drop_axes(result, (result.ndim - 1,))
+
+
+def solve_matrices(a: Any, b: Any, op: Op | None = None) -> Any:
+    """The X of op(a)·X = b for (…, n, n) and (…, n, k); the axes before broadcast."""
+    chosen = op if op is not None else Op()
+    if a.ndim == 2:
+        return over_columns(lambda y: _solved(a, y, chosen), b)
+    lead = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
+    full_a = broadcast_to(a, (*lead, *a.shape[-2:]))
+    full_b = broadcast_to(b, (*lead, *b.shape[-2:]))
+    return _solved(full_a, full_b, chosen)
+
+
+def _solved(a: Any, b: Any, op: Op) -> Any:
+    factors, _, order = bind_compound(lu_p, bind(p.stop_gradient, a))
+    return bind_compound(lu_solve_p, a, factors, order, b, arg=op)[0]
+
+
+def over_columns(function: Any, b: Any) -> Any:
+    """A function of (n, k), for all (…, n, k) at once: they are columns of one."""
+    if b.ndim == 2:
+        return function(b)
+    rows = b.ndim - 2
+    moved = move_axis(b, rows, 0)
+    n, rest = moved.shape[0], moved.shape[1:]
+    result = function(reshape(moved, (n, prod(rest))))
+    return move_axis(reshape(result, (result.shape[0], *rest)), 0, rows)
+
+
+def identity_of(like: Any, size: int) -> Any:
+    """The identity matrix in the dtype of a value."""
+    if size == 0:
+        return full((0, 0), 0, like.dtype)
+    rows = iota(dtypes.int32, (size, size), 0)
+    columns = iota(dtypes.int32, (size, size), 1)
+    one, zero = full((), 1, like.dtype), full((), 0, like.dtype)
+    return choose(bind(p.eq, rows, columns), one, zero)
+
+
+def inv(a: Value) -> Any:
+    """The inverses of matrices (…, n, n); infinities or NaN where there are none.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    x = square("inv", a)
+    return solve_matrices(x, broadcast_to(identity_of(x, x.shape[-1]), x.shape))
+
+
+# Determinants.
+
+
+def det(a: Value) -> Any:
+    """The determinants of matrices (…, n, n). Singular ones have a derivative, too.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      DtypeError: float16 or bfloat16, and more than 3 rows.
+    """
+    x = square("det", a)
+    if 1 <= x.shape[-1] <= 3:
+        return run_fused(_short_det, [x])
+    return bind_compound(det_p, x)[0]
+
+
+def _short_det(x: Any) -> Any:
+    """Of up to 3 rows: by the first of them, as arithmetic that fuses."""
+    n = x.shape[-1]
+    leading = tuple((0, size) for size in x.shape[:-2])
+
+    def at(i: int, j: int) -> Any:
+        part = shrink(x, (*leading, (i, i + 1), (j, j + 1)))
+        return drop_axes(part, (x.ndim - 2, x.ndim - 1))
+
+    def minor(j: int, k: int) -> Any:
+        """Of the last two rows and the columns j and k."""
+        products = (
+            bind(p.mul, at(n - 2, c), at(n - 1, d)) for c, d in ((j, k), (k, j))
+        )
+        return bind(p.sub, *products)
+
+    if n == 1:
+        return at(0, 0)
+    if n == 2:
+        return minor(0, 1)
+    terms = [bind(p.mul, at(0, i), minor((i + 1) % 3, (i + 2) % 3)) for i in range(3)]
+    return bind(p.add, bind(p.add, terms[0], terms[1]), terms[2])
+
+
+def slogdet(a: Value, *, method: str | None = None) -> SlogdetResult:
+    """The signs and the logarithms of the sizes of determinants.
+
+    Args:
+      a: (…, n, n).
+      method: "lu" or "qr" are accepted; both give the same.
+
+    Raises:
+      ValueRangeError: the method is unknown.
+      ShapeError: the matrices are not square.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    if method not in (None, "lu", "qr"):
+        raise ValueRangeError(f"slogdet: method must be 'lu' or 'qr', got {method!r}")
+    return SlogdetResult(*bind_compound(slogdet_p, square("slogdet", a)))
+
+
+# Pseudoinverse and least squares.
+
+
+def epsilon(x: Any) -> float:
+    """The spacing of numbers at 1 in the dtype of a value."""
+    return float(np.finfo(p.real_dtype(x.dtype)).eps)
+
+
+def pinv(
+    a: Value,
+    rtol: Value | None = None,
+    hermitian: bool = False,
+    *,
+    rcond: Value | None = None,
+) -> Any:
+    """The pseudoinverses of matrices; the derivative is that at constant rank.
+
+    Args:
+      a: (…, m, n).
+      rtol: singular values of no more than `rtol` times the greatest count as zero:
+        one number, or one per matrix; by default 10·max(m, n)·ε.
+      hermitian: `a` is.
+      rcond: another name of `rtol`.
+
+    Returns:
+      (…, n, m).
+
+    Raises:
+      ArgumentError: both `rtol` and `rcond` are given.
+      ShapeError: there are fewer than two axes; not square, but `hermitian`.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    if rtol is not None and rcond is not None:
+        raise ValueRangeError("pinv: rtol and rcond are one argument; give one of them")
+    x = (square if hermitian else matrices)("pinv", a)
+    limit: Any = rtol if rtol is not None else rcond
+    if limit is None:
+        limit = 10 * max(x.shape[-2:]) * epsilon(x)
+    limit = broadcast_to(cast(limit, p.real_dtype(x.dtype)), x.shape[:-2], "pinv: rtol")
+    limit = bind(p.stop_gradient, limit)
+    return bind_compound(pinv_p, x, limit, arg=bool(hermitian))[0]
+
+
+def lstsq(
+    a: Value, b: Value, rcond: float | None = None, *, numpy_resid: bool = False
+) -> tuple[Any, Any, Any, Any]:
+    """The x that makes |b - a·x| least; of several the shortest.
+
+    Args:
+      a: (m, n).
+      b: (m,) or (m, k).
+      rcond: singular values below `rcond` times the greatest count as zero; by default
+        max(m, n)·ε, and ε where it is negative.
+      numpy_resid: the residuals are empty where NumPy's are: where `a` has not rank n,
+        or no more rows than columns. This needs the value of the rank.
+
+    Returns:
+      (x, the squared lengths of the residuals, the rank, the singular values).
+
+    Raises:
+      ShapeError: the shapes do not fit.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    x, y = together(as_value(a), as_value(b))
+    if x.ndim != 2 or y.ndim not in (1, 2) or y.shape[0] != x.shape[0]:
+        raise ShapeError(
+            "lstsq: a must be (m, n) and b (m,) or (m, k), got the shapes "
+            f"{x.shape} and {y.shape}; apply vmap for several systems"
+        )
+    m, n = x.shape
+    columns = y if y.ndim == 2 else insert_axes(y, (1,))
+    values = svdvals(x)
+    limit = epsilon(x) * max(m, n) if rcond is None else float(rcond)
+    limit = epsilon(x) if limit < 0 else limit
+    result = matmul(pinv(x, limit), columns)
+    rest = bind(p.sub, columns, matmul(x, result))
+    residuals = reduced(reduce_sum_p, squared_magnitude(rest), (0,), False)
+    rank = _rank(values, limit)
+    if numpy_resid and (m <= n or int(rank) < n):
+        residuals = full((0,), 0, residuals.dtype)
+    return result if y.ndim == 2 else drop_axes(result, (1,)), residuals, rank, values
+
+
+def _rank(values: Any, limit: float) -> Any:
+    if values.shape[-1] == 0:
+        return full((), 0, dtypes.default_dtype("i"))
+    greatest = shrink(values, ((0, 1),))
+    large = elementwise(p.gt, values, elementwise(p.mul, greatest, limit))
+    return add_up(large)
+
+
+# Powers and tensors.
+
+
+def matrix_power(a: Value, n: int) -> Any:
+    """Square matrices to an integer power, by repeated squaring.
+
+    Args:
+      a: (…, k, k).
+      n: the power; a negative one is that of the inverse.
+
+    Raises:
+      ShapeError: the last two axes differ in size.
+    """
+    x = as_value(a)
+    if x.ndim < 2 or x.shape[-2] != x.shape[-1]:
+        raise ShapeError(f"matrix_power: square matrices are required, got {x.shape}")
+    power = static_int(n, "matrix_power: n")
+    if power < 0:
+        x, power = inv(x), -power
+    if power == 0:
+        return broadcast_to(identity_of(x, x.shape[-1]), x.shape)
+    result: Any = None
+    while power:
+        if power & 1:
+            result = x if result is None else matmul(result, x)
+        power >>= 1
+        if power:
+            x = matmul(x, x)
+    return result
+
+
+def tensorinv(a: Value, ind: int = 2) -> Any:
+    """The inverse of `tensordot(a, ·, ind)`.
+
+    Args:
+      a: an array whose first `ind` sizes have the product of the others.
+      ind: how many axes are the rows.
+
+    Returns:
+      An array with the shape `a.shape[ind:] + a.shape[:ind]`.
+
+    Raises:
+      ValueRangeError: `ind` is not positive.
+      ShapeError: the products of the sizes differ.
+    """
+    x = inexact(a)
+    count = static_int(ind, "tensorinv: ind")
+    if count <= 0:
+        raise ValueRangeError(f"tensorinv: ind must be positive, got {count}")
+    rows, columns = x.shape[:count], x.shape[count:]
+    if prod(rows) != prod(columns):
+        raise ShapeError(
+            f"tensorinv: the first {count} sizes of {x.shape} must have the product of "
+            "the others"
+        )
+    return reshape(inv(reshape(x, (prod(rows), prod(columns)))), (*columns, *rows))
+
+
+def tensorsolve(a: Value, b: Value, axes: Sequence[int] | None = None) -> Any:
+    """The x of `tensordot(a, x, x.ndim) = b`.
+
+    Args:
+      a: an array with the sizes of b, then those of x.
+      b: an array.
+      axes: axes of `a` that are moved to the end first.
+
+    Raises:
+      ShapeError: the product of the sizes of x is not that of the sizes of b.
+    """
+    x, y = inexact(a), as_value(b)
+    if axes is not None:
+        last = canonical_axes(tuple(axes), x.ndim, "tensorsolve")
+        x = permute(x, (*[i for i in range(x.ndim) if i not in last], *last))
+    rows, columns = x.shape[: y.ndim], x.shape[y.ndim :]
+    if prod(rows) != prod(columns) or prod(rows) != prod(y.shape):
+        raise ShapeError(
+            f"tensorsolve: the first {y.ndim} sizes of a, {x.shape}, must have the "
+            f"product of the others and of those of b, {y.shape}"
+        )
+    flat = solve(reshape(x, (prod(rows), prod(columns))), reshape(y, (prod(y.shape),)))
+    return reshape(flat, columns)
