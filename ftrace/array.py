@@ -13,8 +13,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.buffer import Buffer, Memory
-from ftrace.errors import ArgumentError, ImmutableError, OutOfMemoryError
+from ftrace.buffer import Buffer, Memory, is_exclusive
+from ftrace.errors import (
+    ArgumentError,
+    DeletedArrayError,
+    ImmutableError,
+    OutOfMemoryError,
+)
 
 #: Functions by name; what operators and methods call.
 surface: dict[str, Callable[..., Any]] = {}
@@ -200,6 +205,8 @@ class ArrayLike:
     any = _method("any")
     argmax = _method("argmax")
     argmin = _method("argmin")
+    argpartition = _method("argpartition")
+    argsort = _method("argsort")
     astype = _method("astype")
     clip = _method("clip")
     conj = _method("conj")
@@ -214,12 +221,14 @@ class ArrayLike:
     mean = _method("mean")
     min = _method("min")
     nonzero = _method("nonzero")
+    partition = _method("partition")
     prod = _method("prod")
     ptp = _method("ptp")
     ravel = _method("ravel")
     repeat = _method("repeat")
     round = _method("round")
     searchsorted = _method("searchsorted")
+    sort = _method("sort")
     squeeze = _method("squeeze")
     std = _method("std")
     sum = _method("sum")
@@ -288,7 +297,8 @@ class Array(ArrayLike):
     def buffer(self) -> Buffer:
         """The memory, row-major and contiguous."""
         if self._buffer is None:
-            assert self._host is not None
+            if self._host is None:
+                raise self._deleted()
             try:
                 flat: Any = np.ravel(np.ascontiguousarray(self._host))
             except MemoryError:  # it was one element, shown at every position
@@ -318,7 +328,8 @@ class Array(ArrayLike):
     def numpy(self) -> np.ndarray[Any, Any]:
         """The values as a read-only NumPy array, shared where the device allows it."""
         if self._host is None:
-            assert self._buffer is not None
+            if self._buffer is None:
+                raise self._deleted()
             size = self.size
             flat = self._buffer.device.copy_out(self._buffer, self._dtype, size)
             host = self._host = flat.reshape(self._shape)
@@ -357,6 +368,22 @@ class Array(ArrayLike):
     def delete(self) -> None:
         """Lets go of the memory at once; the array must not be used again."""
         self._buffer = self._host = None
+
+    def is_deleted(self) -> bool:
+        """Has it been deleted, or donated to a jitted function?"""
+        return self._buffer is None and self._host is None
+
+    def _deleted(self) -> DeletedArrayError:
+        return DeletedArrayError(
+            f"an array of type {self.dtype.name}{list(self._shape)} was used after it "
+            "had been deleted or donated to a jitted function; use the result of that "
+            "call instead, or do not donate it"
+        )
+
+    def is_held_alone(self, buffer: Buffer) -> bool:
+        """Does nobody but this array, and the caller, see the memory of its buffer?"""
+        self._host = None  # a view of ours; those of users count
+        return is_exclusive(buffer, 3)
 
     def to_device(self, device: Any) -> Array:
         """The array on another device."""

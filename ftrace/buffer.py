@@ -56,6 +56,20 @@ class Buffer:
         return f"<buffer of {self.nbytes} bytes on {self.device.name}>"
 
 
+def is_exclusive(buffer: Buffer, holders: int) -> bool:
+    """Does nothing but `holders` references, and this call, see a buffer's memory?
+
+    False where the interpreter cannot say.
+    """
+    count = getattr(sys, "getrefcount", None)
+    if count is None or buffer.allocator is None:
+        return False
+    if count(buffer) > holders + 2:
+        return False
+    memory = buffer.memory
+    return not isinstance(memory, np.ndarray) or count(memory.base) == 2
+
+
 class Allocator(ABC):
     """Gives out buffers and counts the bytes.
 

@@ -81,6 +81,13 @@ class UnexpectedTracerError(FtraceError, TypeError, RuntimeError):
     """A traced value escaped from its function and was used. Return it instead."""
 
 
+class DeletedArrayError(FtraceError, RuntimeError):
+    """An array was used after `delete`, or after it had been a donated argument.
+
+    Use the result of the call instead, or do not donate the array.
+    """
+
+
 class StaticArgumentError(FtraceError, ValueError):
     """A static argument is not hashable, or its position does not exist."""
 

@@ -196,6 +196,22 @@ class Program:
                 found.extend(inner.kernels)
         return found
 
+    @property
+    def written(self) -> set[int]:
+        """The slots that its steps write."""
+        found: set[int] = set()
+        for step in self.steps:
+            if isinstance(step, RunKernel):
+                pairs = zip(step.slots, step.kernel.buffers, strict=True)
+                found.update(slot for slot, spec in pairs if spec.written)
+            elif isinstance(step, CopySlot):
+                found.add(step.target)
+            elif isinstance(step, RunLoop):
+                found.update((*step.ys, *(c.result for c in step.carry)))
+            else:
+                found.update(step.results)
+        return found
+
     def __str__(self) -> str:
         lines = [f"program: {len(self.steps)} steps, arena of {self.arena} bytes"]
         for step in self.steps:

@@ -44,24 +44,39 @@ class CompiledGraph:
       lowered: the graph, the program and what is between them.
       executable: what the device made of the program.
       shares_inputs: an output is the memory of an input.
+      overwritten: positions of the inputs that the program writes: donated ones.
     """
 
-    __slots__ = ("device", "executable", "lowered", "outputs", "shares_inputs")
+    __slots__ = (
+        "device", "executable", "lowered", "outputs", "overwritten", "shares_inputs",
+    )  # fmt: skip
 
-    def __init__(self, graph: Graph, device: Device) -> None:
+    def __init__(
+        self, graph: Graph, device: Device, donated: tuple[int, ...] = ()
+    ) -> None:
         self.device = device
+        given = [graph.inputs[i] for i in donated]
         with timed(device.counters, "compile_seconds"):
-            self.lowered: Lowered = lower(closed_graph(graph), device.max_buffers)
-        self.executable: Executable = device.compile(self.lowered.program)
-        slots = self.lowered.program.slots
-        places = [slots[i].place for i in self.lowered.program.outputs]
+            closed = closed_graph(graph)
+            self.lowered: Lowered = lower(closed, device.max_buffers, given)
+        program = self.lowered.program
+        self.executable: Executable = device.compile(program)
+        places = [program.slots[i].place for i in program.outputs]
         self.shares_inputs = "input" in places
+        written = program.written
+        self.overwritten = tuple(
+            i for i, slot in enumerate(program.inputs) if slot in written
+        )
         self.outputs = [(n.shape, n.dtype, n.aval.weak_type) for n in graph.outputs]
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs for one array per input of the graph, on any device."""
         device, host = self.device, self.device.host
         buffers: list[Buffer] = []
+        if self.overwritten:
+            arrays = list(arrays)
+            for i in self.overwritten:
+                arrays[i] = self._taken_over(arrays[i])
         for array in arrays:
             buffer = array.stored
             if buffer is None or not (
@@ -75,6 +90,18 @@ class CompiledGraph:
             Array(shape, dtype, weak, buffer)
             for (shape, dtype, weak), buffer in zip(self.outputs, results)  # noqa: B905
         ]
+
+    def _taken_over(self, array: Array) -> Array:
+        """The array's memory to be overwritten: a copy where anyone else sees it."""
+        shape, dtype = array.shape, array.dtype
+        buffer = self.to_device(array)
+        values = None
+        if buffer.device is not self.device or not array.is_held_alone(buffer):
+            values = np.array(array.numpy())
+        array.delete()
+        if values is not None:
+            buffer = self.device.copy_in(values)
+        return Array(shape, dtype, False, buffer)
 
     def to_device(self, array: Array) -> Buffer:
         """The array's buffer, copied if it is on another device."""
@@ -101,8 +128,14 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def compile_graph(graph: Graph, device: Device) -> CompiledGraph:
-    """The graph compiled for the device: from the cache where it is there."""
+def compile_graph(
+    graph: Graph, device: Device, donated: tuple[int, ...] = ()
+) -> CompiledGraph:
+    """The graph compiled for the device: from the cache where it is there.
+
+    Args:
+      donated: positions of inputs whose memory may be overwritten.
+    """
     chosen = settings.current()
     key = (
         graph.inputs,
@@ -110,13 +143,14 @@ def compile_graph(graph: Graph, device: Device) -> CompiledGraph:
         graph.effects,
         device.name,
         chosen.disabled_rules,
+        donated,
     )
     with _cache.lock:
         found = _cache.entries.get(key)
         if found is not None:
             _cache.entries.move_to_end(key)
             return found
-    compiled = CompiledGraph(graph, device)
+    compiled = CompiledGraph(graph, device, donated)
     with _cache.lock:
         _cache.entries[key] = compiled
         while len(_cache.entries) > CACHE_SIZE:

@@ -56,7 +56,8 @@ def jit(
       fun: a pure function of pytrees of arrays.
       static_argnums, static_argnames: arguments that are Python values; hashable, and
         a new value traces the function again.
-      donate_argnums, donate_argnames: arguments that the caller gives up; accepted.
+      donate_argnums, donate_argnames: arguments that the caller gives up: results may
+        take their memory, and the arrays are deleted.
       keep_unused, inline: accepted for JAX's sake; nothing to do here.
       device: name of the device to run on; by default that of the arguments.
 
@@ -76,8 +77,9 @@ def jit(
             device=device,
         )
     check_callable(fun, "jit")
-    numbers, names = _static_positions(fun, static_argnums, static_argnames)
-    return Jitted(fun, numbers, names, device)
+    static = _positions(fun, "static", static_argnums, static_argnames)
+    donated = _positions(fun, "donate", donate_argnums, donate_argnames)
+    return Jitted(fun, *static, device, donated)
 
 
 def _owned(value: Value, array: Array) -> Array:
@@ -93,16 +95,12 @@ def _as_ints(value: Any) -> tuple[int, ...]:
     return tuple(operator.index(v) for v in listed)
 
 
-def _static_positions(
-    fun: Any, static_argnums: Any, static_argnames: Any
+def _positions(
+    fun: Any, kind: str, argnums: Any, argnames: Any
 ) -> tuple[tuple[int, ...], frozenset[str]]:
-    """Positions and names of the static arguments: each names the other."""
-    numbers = list(_as_ints(static_argnums))
-    names = (
-        [static_argnames]
-        if isinstance(static_argnames, str)
-        else list(static_argnames or ())
-    )
+    """Positions and names of static or donated arguments: each names the other."""
+    numbers = list(_as_ints(argnums))
+    names = [argnames] if isinstance(argnames, str) else list(argnames or ())
     try:
         parameters = list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):
@@ -118,13 +116,13 @@ def _static_positions(
     for name in names:
         if name not in known and not open_names:
             raise StaticArgumentError(
-                f"jit: static_argnames names {name!r}, but {name_of(fun)} takes "
+                f"jit: {kind}_argnames names {name!r}, but {name_of(fun)} takes "
                 f"{', '.join(sorted(known))}"
             )
     for number in numbers:
         if not variadic and not -len(positional) <= number < len(positional):
             raise StaticArgumentError(
-                f"jit: static_argnums has {number}, but {name_of(fun)} takes "
+                f"jit: {kind}_argnums has {number}, but {name_of(fun)} takes "
                 f"{len(positional)} positional arguments"
             )
     numbers = [n % len(positional) if n < 0 else n for n in numbers]
@@ -159,8 +157,11 @@ class Jitted:
         static_argnums: tuple[int, ...],
         static_argnames: frozenset[str],
         device: Any,
+        donated: tuple[tuple[int, ...], frozenset[str]] = ((), frozenset()),
     ) -> None:
         update_wrapper(self, fun)
+        self._donated = donated
+        self._donates = any(map(bool, donated))
         self._fun = fun
         self._static_argnums = static_argnums
         self._static_argnames = static_argnames
@@ -193,12 +194,56 @@ class Jitted:
                 return self._apply(traced, values)
             with self._lock:
                 traced = Traced(ready_graph(traced.graph), traced.output)
-                found = (traced, compile_graph(traced.graph, device))
+                donated = self._donated_leaves(dynamic, static)
+                found = (traced, compile_graph(traced.graph, device, donated))
                 self._compiled[key] = found
         traced, compiled = found
+        if self._donates:
+            return self._call_and_delete(found, arrays, values, dynamic, static)
         if compiled.shares_inputs:  # NumPy may change what a result would share
             arrays = [_owned(x, a) for x, a in zip(values, arrays, strict=True)]
         return traced.output.build(compiled([*arrays, *traced.graph.captured]))
+
+    def _donated_leaves(self, dynamic: Any, static: Any) -> tuple[int, ...]:
+        """The positions, among the leaves, of those of donated arguments."""
+        if not self._donates:
+            return ()
+        args, kwargs = dynamic
+        count = len(args) if static is None else static[0]
+        fixed = {k for k, _, _ in static[1]} if static is not None else set[Any]()
+        numbers, names = self._donated
+        flags = [i in numbers for i in range(count) if i not in fixed]
+        marks = [
+            *(
+                tree.map(lambda _, f=flag: f, arg)
+                for arg, flag in zip(args, flags, strict=True)
+            ),
+            {k: tree.map(lambda _, f=k in names: f, v) for k, v in kwargs.items()},
+        ]
+        return tuple(i for i, flag in enumerate(tree.leaves(marks)) if flag)
+
+    def _call_and_delete(
+        self,
+        found: tuple[Traced, CompiledGraph],
+        arrays: Sequence[Array],
+        values: Sequence[Value],
+        dynamic: Any,
+        static: Any,
+    ) -> Any:
+        """Calls; donated arrays are deleted. One that is given twice is copied."""
+        traced, compiled = found
+        donated = self._donated_leaves(dynamic, static)
+        given = list(arrays)
+        del arrays  # a reference more would make the memory look shared
+        for i in donated:
+            if any(x is given[i] for k, x in enumerate(given) if k != i):
+                given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
+            given[i] = _owned(values[i], given[i])
+        results = compiled([*given, *traced.graph.captured])
+        for i in donated:
+            if isinstance(values[i], Array):
+                values[i].delete()
+        return traced.output.build(results)
 
     def target(self, arrays: Sequence[Array]) -> Device:
         """The device that the function was given, else that of its arguments."""
@@ -280,7 +325,9 @@ class Jitted:
 
     def lower(self, *args: Any, **kwargs: Any) -> Stages:
         """What becomes of the function for these arguments, stage by stage."""
-        return Stages(self, self.trace(*args, **kwargs))
+        dynamic, static = self._split(args, kwargs)
+        donated = self._donated_leaves(dynamic, static)
+        return Stages(self, self.trace(*args, **kwargs), donated)
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the result, without computing it."""
