@@ -17,6 +17,8 @@ import ftrace.lax as lax
 import ftrace.numpy as fnp
 import ftrace.ops as ops
 from ftrace.errors import IndexBoundsError, NonConcreteBooleanIndexError
+from ftrace.lower import lower
+from ftrace.settings import config
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.tracer import asarray, aval_of, trace
 from tests.data import indexing_cases as cases
@@ -234,3 +236,143 @@ def test_gradients_of_indexing_on_devices(device: Any, number: int) -> None:
     for expression, slopes in zip(expressions, found, strict=True):
         for name, slope in zip(cases.varying(expression), slopes, strict=True):
             check(slope, cases.slope_name(expression, name))
+
+
+TABLE = np.ones((50, 8), np.float32)
+ROWS = (np.arange(20) % 7).astype(np.int32)
+VALUES = np.ones((20, 8), np.float32)
+LOGITS = np.linspace(-3, 3, 1000, dtype=np.float32).reshape(20, 50)
+WHERE = np.int32(3)
+
+
+def one_hot_loss(x: Any, labels: Any) -> Any:
+    picked = ft.nn.one_hot(labels, 50) * ft.nn.log_softmax(x)
+    return -fnp.mean(fnp.sum(picked, -1))
+
+
+def indexed_loss(x: Any, labels: Any) -> Any:
+    found = fnp.take_along_axis(ft.nn.log_softmax(x), labels[:, None], 1)
+    return -fnp.mean(found)
+
+
+def one_hot_step(x: Any, i: Any, y: Any) -> Any:
+    loss = lambda x: fnp.sum((ft.nn.one_hot(i, 50) @ x - y) ** 2)  # noqa: E731
+    return x - 0.1 * ft.grad(loss)(x)
+
+
+#: name: (function, arguments, kernels). A scatter takes two: one makes what it starts
+#: from, the other computes the updates and applies them.
+COUNTS: dict[str, tuple[Any, Any, int]] = {
+    "gather between elementwise work": (
+        lambda x, i: fnp.tanh(fnp.exp(x)[i] * 2 + 1), (TABLE, ROWS), 1
+    ),
+    "gather into a norm": (
+        lambda x, i: ft.nn.standardize(x[i], axis=-1), (TABLE, ROWS), 1
+    ),
+    "gather into a sum": (lambda x, i: fnp.sum(fnp.sin(x[i]), 1), (TABLE, ROWS), 1),
+    "lax.gather with fill": (
+        lambda x, i: lax.gather(
+            fnp.exp(x), i[:, None], lax.GatherDimensionNumbers((1,), (0,), (0,)),
+            (1, 8), mode="fill",
+        ) * 2,
+        (TABLE, ROWS), 1,
+    ),
+    "dynamic_slice between elementwise work": (
+        lambda x, p: fnp.sin(lax.dynamic_slice(fnp.exp(x), (p, 0), (4, 8))),
+        (TABLE, WHERE), 1,
+    ),
+    "scatter-add of computed updates to a computed array": (
+        lambda x, i, y: (x * 2).at[i].add(fnp.exp(y)), (TABLE, ROWS, VALUES), 2
+    ),
+    "work after a scatter": (
+        lambda x, i, y: fnp.tanh(x.at[i].add(y)), (TABLE, ROWS, VALUES), 3
+    ),
+    "gradient of a gather": (
+        ft.grad(lambda x, i: fnp.sum(fnp.sin(x[i]))), (TABLE, ROWS), 2
+    ),
+    "segment_sum of computed rows": (
+        lambda y, i: ft.ops.segment_sum(fnp.exp(y), i, 7), (VALUES, ROWS), 2
+    ),
+    "a slice that is set": (
+        lambda x, y: x.at[2:22].set(fnp.exp(y)) * 2, (TABLE, VALUES), 1
+    ),
+    "a mask that is set": (lambda x: fnp.exp(x.at[x > 0].set(0)), (TABLE,), 1),
+    "one_hot @ table": (
+        lambda x, i: fnp.exp(ft.nn.one_hot(i, 50) @ x), (TABLE, ROWS), 1
+    ),
+    "a step of gradient descent through one_hot": (
+        one_hot_step, (TABLE, ROWS, VALUES), 3
+    ),
+    "cross entropy by one_hot, with its gradient": (
+        ft.value_and_grad(one_hot_loss), (LOGITS, ROWS), 2
+    ),
+    "cross entropy by an index, with its gradient": (
+        ft.value_and_grad(indexed_loss), (LOGITS, ROWS), 2
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_indexing_fuses_with_the_work_around_it(name: str) -> None:
+    f, arguments, count = COUNTS[name]
+    stages = ft.jit(f).lower(*arguments)
+    assert len(stages.kernels) == count, stages.program
+
+
+RULES = {"fold_sum_of_picked", "fold_sum_of_one_hot", "fold_sum_of_spread"}
+
+
+def multiplications(f: Any, arguments: Any) -> int:
+    graph = trace("t", lambda *a: [f(*a)], [aval_of(a) for a in arguments])
+    return sum(step.info.operations for step in lower(graph).program.kernels)
+
+
+def test_one_hot_products_do_the_work_of_an_index() -> None:
+    by_hand = lambda x, i: fnp.where((i >= 0) & (i < 50), 1, 0)[:, None] * x[i]  # noqa: E731
+    product = lambda x, i: ft.nn.one_hot(i, 50) @ x  # noqa: E731
+    folded = multiplications(product, (TABLE, ROWS))
+    assert folded <= 2 * multiplications(by_hand, (TABLE, ROWS))
+    with config(disabled_rules=RULES):
+        assert multiplications(product, (TABLE, ROWS)) > 5 * folded
+
+
+def test_rows_that_are_not_picked_do_not_spoil_a_one_hot_product(device: Any) -> None:
+    table = np.array([[1, 2], [np.nan, np.inf], [3, -0.0]], np.float32)
+    index = np.array([2, 0, 5, 2], np.int32)
+    product = ft.jit(lambda i, t: ft.nn.one_hot(i, 3) @ t)
+    wanted = np.array([[3, 0], [1, 2], [0, 0], [3, 0]], np.float32)
+    np.testing.assert_array_equal(product(index, table), wanted)
+    with config(disabled_rules=RULES):
+        plain = ft.jit(lambda i, t: ft.nn.one_hot(i, 3) @ t)(index, table)
+    assert np.isnan(np.asarray(plain)).all()
+
+
+def test_where_of_positions_is_exact(device: Any) -> None:
+    values = np.array([1, np.nan, -0.0, np.inf, -5], np.float32)
+
+    def pick(v: Any, i: Any) -> Any:
+        return fnp.sum(fnp.where(i[:, None] == fnp.arange(5), v, 0), 1)
+
+    index = np.array([3, 2, 1, 0, 4, -1, 5, 2**31 - 1, -(2**31)], np.int32)
+    found = np.asarray(ft.jit(pick)(values, index))
+    with config(disabled_rules=RULES):
+        plain = np.asarray(ft.jit(pick)(values, index))
+    assert found.tobytes() == plain.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int8", "complex64", "float16"])
+def test_histograms_by_comparison_are_counted(device: Any, dtype: str) -> None:
+    index = np.array([3, 17, 3, -1, 40, 0, 3], np.int32)
+    weights = np.arange(1, 8).astype(dtype)
+
+    def count(i: Any, w: Any) -> Any:
+        hits = i[:, None] == fnp.arange(20)
+        return fnp.sum(hits, 0), fnp.sum(hits * w[:, None], 0)
+
+    wanted = np.zeros(20, int), np.zeros(20, dtype)
+    for place, weight in zip(index, weights, strict=True):
+        if 0 <= place < 20:
+            wanted[0][place] += 1
+            wanted[1][place] += weight
+    for found, value in zip(ft.jit(count)(index, weights), wanted, strict=True):
+        np.testing.assert_array_equal(found, value)
