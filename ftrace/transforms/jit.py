@@ -353,11 +353,13 @@ class Stages:
       program: buffers and steps.
     """
 
-    def __init__(self, jitted: Jitted, traced: Traced) -> None:
+    def __init__(
+        self, jitted: Jitted, traced: Traced, donated: tuple[int, ...]
+    ) -> None:
         self._jitted = jitted
         self._traced = traced
         ready = ready_graph(traced.graph)
-        self._compiled = compile_graph(ready, jitted.target(()))
+        self._compiled = compile_graph(ready, jitted.target(()), donated)
         self.graph = traced.graph
         self.simplified = self._compiled.lowered.simplified
         self.program = self._compiled.lowered.program
