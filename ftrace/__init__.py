@@ -13,6 +13,9 @@ Names, arguments and meanings are JAX's.
 """
 
 from ftrace import (
+    ad_checkpoint,
+    custom_batching,
+    custom_derivatives,
     debug,
     errors,
     experimental,
@@ -31,6 +34,10 @@ from ftrace.dtypes import float0
 from ftrace.settings import Config, config
 from ftrace.storage import load, save
 from ftrace.transforms.callbacks import effects_barrier, io_callback, pure_callback
+from ftrace.transforms.checkpoint import checkpoint, checkpoint_policies
+from ftrace.transforms.checkpoint import checkpoint as remat
+from ftrace.transforms.custom import custom_jvp, custom_vjp
+from ftrace.transforms.custom_linear import closure_convert, custom_gradient
 from ftrace.transforms.derivatives import (
     grad,
     jvp,
@@ -60,12 +67,10 @@ from ftrace.transforms.placement import (
     devices,
 )
 from ftrace.transforms.scoping import (
-    checkpoint,
     disable_jit,
     named_call,
     named_scope,
 )
-from ftrace.transforms.scoping import checkpoint as remat
 from ftrace.transforms.vmap import vmap
 
 __version__ = "0.1.0"
@@ -74,14 +79,22 @@ __all__ = [
     "Array",
     "Config",
     "ShapeDtypeStruct",
+    "ad_checkpoint",
     "all_counters",
     "block_until_ready",
     "checkpoint",
+    "checkpoint_policies",
     "clear_caches",
+    "closure_convert",
     "config",
     "counters",
-    "default_device",
+    "custom_batching",
+    "custom_derivatives",
+    "custom_gradient",
+    "custom_jvp",
+    "custom_vjp",
     "debug",
+    "default_device",
     "device_count",
     "device_get",
     "device_put",

@@ -29,6 +29,7 @@ FLOORS = {
     "top": (
         "lax", "nn", "scipy", "testing", "ops", "debug", "test_util", "storage",
         "experimental",
+        "ad_checkpoint", "custom_batching", "custom_derivatives", "extend",
     ),
     "package": ("__init__", "__main__", "pytest_plugin"),
 }  # fmt: skip

@@ -1,8 +1,7 @@
 """Before all else: calls become what they call.
 
-inline_calls   call(x) -> the body of the call, applied to x
-               name(x) -> x
-               arrays held in bodies become operands of what holds the body
+inline_calls   call(x) -> the body of the call, applied to x; name(x) -> x; arrays held
+               in bodies become operands of the loops and branches that hold these
 ready_graph    a graph for execution: no calls, and held arrays are captured ones
 """
 

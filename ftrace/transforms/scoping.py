@@ -30,21 +30,3 @@ def named_call(
     if fun is None:
         return partial(named_call, name=name)
     return fun
-
-
-def checkpoint(
-    fun: Callable[..., Any] | None = None,
-    *,
-    prevent_cse: bool = True,
-    policy: Any = None,
-    static_argnums: int | tuple[int, ...] = (),
-    concrete: bool = False,
-) -> Callable[..., Any]:
-    """`fun`; which of its values are stored is the scheduler's decision.
-
-    The schedule stores a value or computes it anew by what each costs, with or without
-    this mark; `policy` is accepted and has no effect on memory yet.
-    """
-    if fun is None:
-        return partial(checkpoint, policy=policy)
-    return fun

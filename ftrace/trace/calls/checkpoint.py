@@ -46,7 +46,7 @@ class Checkpoint:
     effects: bool = False
 
     def __str__(self) -> str:
-        return f"{type(self.policy).__name__.lower()}"
+        return getattr(self.policy, "__name__", repr(self.policy))
 
 
 def _infer(arg: Checkpoint, *avals: ShapedArray) -> tuple[ShapedArray, ...]:

@@ -17,7 +17,7 @@ from ftrace.trace.autodiff import transpose_nodes
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import apply_body, close, linearize, or_zeros, plan_of
-from ftrace.trace.control.scan import batched_inputs, map_lanes
+from ftrace.trace.control.scan import Scan, batched_inputs, map_lanes, scan_p
 from ftrace.trace.graph import Body, Node, substitute
 from ftrace.trace.primitives.broadcast import broadcast_leading, reduce_sum
 from ftrace.trace.primitives.elementwise import cast
@@ -95,6 +95,23 @@ def _batch(
         avals = [n.aval for n in arg.body.inputs]
         body, has = arg.rule.batched(avals, size, batched)
     return apply_body(body, src), has
+
+
+@dataclass(frozen=True)
+class SequentialBatcher(Batcher):
+    """One lane after the other."""
+
+    body: Body
+
+    def batched(
+        self, avals: Sequence[ShapedArray], size: int, flags: Flags
+    ) -> tuple[Body, list[bool]]:
+        inputs = batched_inputs(self.body, flags, size)
+        order = sorted(range(len(flags)), key=lambda i: flags[i])
+        inner = close([self.body.inputs[i] for i in order], self.body.outputs)
+        arg = Scan(inner, size, False, flags.count(False), 0)
+        results = scan_p.results(*[inputs[i] for i in order], arg=arg)
+        return close(inputs, results), [True] * len(results)
 
 
 # Derivatives.

@@ -12,7 +12,6 @@ the `dimension_numbers`.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -104,34 +103,23 @@ def _has_axis(node: Node, axis: int) -> bool:
 
 # Policies.
 
-
-class Policy(ABC):
-    """Decides about one value."""
-
-    @abstractmethod
-    def keeps(self, node: Node) -> bool:
-        """Is the value kept? It is no argument, and not only a view of another one."""
+#: (primitive, *avals, **params) -> is the value kept?
+Policy = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Everything(Policy):
-    """All that the derivative needs."""
+class Constantly:
+    """Keeps all that the derivative needs, or nothing but the arguments."""
 
-    def keeps(self, node: Node) -> bool:
-        return True
+    answer: bool
 
-
-@dataclass(frozen=True)
-class Nothing(Policy):
-    """The arguments alone."""
-
-    def keeps(self, node: Node) -> bool:
-        return False
+    def __call__(self, primitive: Any, *avals: Any, **params: Any) -> bool:
+        return self.answer
 
 
 @dataclass(frozen=True)
-class Dots(Policy):
-    """Results of contractions.
+class Dots:
+    """Keeps the results of contractions.
 
     Attributes:
       batched: also of those that have batch axes.
@@ -139,14 +127,16 @@ class Dots(Policy):
 
     batched: bool = True
 
-    def keeps(self, node: Node) -> bool:
-        found = contraction_of(node)
-        return found is not None and (self.batched or not found.batch)
+    def __call__(self, primitive: Any, *avals: Any, **params: Any) -> bool:
+        if primitive.name != DOT_GENERAL.name:
+            return False
+        _, (batch, _) = params["dimension_numbers"]
+        return self.batched or not batch
 
 
 @dataclass(frozen=True)
-class Names(Policy):
-    """By the names that `checkpoint_name` gave.
+class Names:
+    """Keeps by the names that `checkpoint_name` gave.
 
     Attributes:
       names: which names the policy speaks of.
@@ -158,49 +148,26 @@ class Names(Policy):
     named: bool
     unnamed: bool = False
 
-    def keeps(self, node: Node) -> bool:
-        if node.op is not name_p:
+    def __call__(self, primitive: Any, *avals: Any, **params: Any) -> bool:
+        if primitive.name != name_p.name:
             return self.unnamed
-        return (node.arg in self.names) == self.named
+        return (params["name"] in self.names) == self.named
 
 
 @dataclass(frozen=True)
-class Either(Policy):
-    """What one of two policies keeps."""
+class Either:
+    """Keeps what one of two policies keeps."""
 
     first: Policy
     second: Policy
 
-    def keeps(self, node: Node) -> bool:
-        return self.first.keeps(node) or self.second.keeps(node)
+    def __call__(self, primitive: Any, *avals: Any, **params: Any) -> bool:
+        mine = bool(self.first(primitive, *avals, **params))
+        return mine or bool(self.second(primitive, *avals, **params))
 
 
 @dataclass(frozen=True)
-class UserPolicy(Policy):
-    """A user's function; see the head of this file."""
-
-    function: Callable[..., Any]
-
-    def keeps(self, node: Node) -> bool:
-        found = contraction_of(node)
-        if found is not None:
-            numbers = (
-                (found.contracted, found.contracted), (found.batch, found.batch)
-            )  # fmt: skip
-            avals = [f.aval for f in found.factors]
-            return self._asked(_DOT_GENERAL, avals, dimension_numbers=numbers)
-        bundle = node.src[0] if node.op is item_p else node
-        avals = [s.aval for s in bundle.src]
-        if node.op is name_p:
-            return self._asked(name_p, avals, name=node.arg)
-        return self._asked(bundle.op, avals, arg=bundle.arg)
-
-    def _asked(self, op: Any, avals: Any, **params: Any) -> bool:
-        return bool(self.function(op, *avals, **params))
-
-
-@dataclass(frozen=True)
-class _Called:
+class Pseudo:
     """What a policy sees of an operation that is several nodes."""
 
     name: str
@@ -209,25 +176,38 @@ class _Called:
         return self.name
 
 
-_DOT_GENERAL = _Called("dot_general")
+DOT_GENERAL = Pseudo("dot_general")
 
 
 def policy_of(policy: Any) -> Policy:
     """The policy that a user gave: None keeps nothing.
 
     Raises:
-      ArgumentError: it is no policy and no function.
+      ArgumentError: it is no function.
     """
     if policy is None:
-        return Nothing()
-    if isinstance(policy, Policy):
-        return policy
+        return Constantly(False)
     if not callable(policy):
         raise ArgumentError(
             "checkpoint: policy must be one of ftrace.checkpoint_policies or a "
             f"function of (primitive, *avals, **params), got {policy!r:.60}"
         )
-    return UserPolicy(policy)
+    return policy
+
+
+def keeps(policy: Policy, node: Node) -> bool:
+    """Asks a policy about a value that is an array of its own."""
+    found = contraction_of(node)
+    if found is not None:
+        both = found.contracted, found.batch
+        numbers = tuple((axes, axes) for axes in both)
+        avals = [f.aval for f in found.factors]
+        return bool(policy(DOT_GENERAL, *avals, dimension_numbers=numbers))
+    bundle = node.src[0] if node.op is item_p else node
+    avals = [s.aval for s in bundle.src]
+    if node.op is name_p:
+        return bool(policy(name_p, *avals, name=node.arg))
+    return bool(policy(bundle.op, *avals, arg=bundle.arg))
 
 
 def kept_values(residuals: list[Node], inputs: set[Node], policy: Policy) -> list[Node]:
@@ -240,7 +220,7 @@ def kept_values(residuals: list[Node], inputs: set[Node], policy: Policy) -> lis
         if node in seen:
             continue
         seen.add(node)
-        if _must_keep(node) or (_can_keep(node) and policy.keeps(node)):
+        if _must_keep(node) or (_can_keep(node) and keeps(policy, node)):
             kept[node] = None
         else:
             pending.extend(reversed(node.src))

@@ -136,9 +136,7 @@ class Rule:
     key: Any
     function: Callable[..., Sequence[Value]] = field(compare=False, repr=False)
     closed: tuple[Value, ...] = field(compare=False, repr=False)
-    traced: dict[Any, Body] = field(
-        compare=False, repr=False, default_factory=dict
-    )
+    traced: dict[Any, Body] = field(compare=False, repr=False, default_factory=dict)
 
     def trace(self, what: str, avals: Sequence[ShapedArray], *details: Any) -> Body:
         """The rule for operands of these types, the closed ones first.

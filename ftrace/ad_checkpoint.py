@@ -1,0 +1,19 @@
+"""JAX's `ad_checkpoint`: names for values, and what a derivative keeps."""
+
+from ftrace.transforms.checkpoint import (
+    checkpoint,
+    checkpoint_name,
+    checkpoint_policies,
+    print_saved_residuals,
+    saved_residuals,
+)
+from ftrace.transforms.checkpoint import checkpoint as remat
+
+__all__ = [
+    "checkpoint",
+    "checkpoint_name",
+    "checkpoint_policies",
+    "print_saved_residuals",
+    "remat",
+    "saved_residuals",
+]
