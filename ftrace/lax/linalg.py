@@ -1,16 +1,415 @@
-"""JAX's `lax.linalg`, as far as it needs no factorisation."""
+"""JAX's `lax.linalg`: LAPACK on matrices in the last two axes.
+
+Nothing is promoted or broadcast; a dtype that LAPACK does not have is an error.
+"""
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Callable
 from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError
-from ftrace.numpy.axes import as_value
+from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
+from ftrace.numpy.axes import (
+    as_value,
+    cast,
+    drop_axes,
+    insert_axes,
+    pad,
+    shrink_axis,
+    static_int,
+)
+from ftrace.numpy.factorizations import adjoint, matrices, square, symmetrized
+from ftrace.numpy.linear import matmul
+from ftrace.trace.operations import bind_compound
+from ftrace.trace.primitives.host.functions import schur_p
+from ftrace.trace.primitives.host.lu import lu_p, permutation_p
+from ftrace.trace.primitives.host.orthogonal import (
+    householder_product_p,
+    qr_p,
+    qr_pivoted_p,
+)
+from ftrace.trace.primitives.host.spectral import eig_p, eigh_p, eigvals_p
+from ftrace.trace.primitives.host.triangular import (
+    Triangular,
+    cholesky_p,
+    triangular_solve_p,
+)
+from ftrace.trace.primitives.host.tridiagonal import (
+    hessenberg_p,
+    tridiagonal_p,
+    tridiagonal_solve_p,
+)
 from ftrace.trace.tracer import Value
 
-__all__ = ["symmetric_product"]
+__all__ = [
+    "EigImplementation", "EighImplementation", "SvdAlgorithm", "cholesky",
+    "cholesky_update", "eig", "eigh", "hessenberg", "householder_product", "lu",
+    "lu_pivots_to_permutation", "ormqr", "qr", "schur", "svd", "symmetric_product",
+    "triangular_solve", "tridiagonal", "tridiagonal_solve",
+]  # fmt: skip
+
+
+class EigImplementation(enum.Enum):
+    """Accepted; LAPACK does it."""
+
+    CUSOLVER = "cusolver"
+    MAGMA = "magma"
+    LAPACK = "lapack"
+
+
+class EighImplementation(enum.Enum):
+    """Accepted; LAPACK does it."""
+
+    QR = "qr"
+    JACOBI = "jacobi"
+    QDWH = "qdwh"
+
+
+class SvdAlgorithm(enum.Enum):
+    """Accepted; LAPACK does it."""
+
+    DEFAULT = "default"
+    QR = "QR"
+    JACOBI = "Jacobi"
+    POLAR = "polar"
+
+
+# Factorisations.
+
+
+def cholesky(x: Value, *, symmetrize_input: bool = True) -> Any:
+    """The lower triangular L of x = L·Lᴴ; NaN where there is none.
+
+    Args:
+      x: (…, n, n), of which the lower triangle is read.
+      symmetrize_input: take (x + xᴴ)/2 first.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    a = square("cholesky", x)
+    return bind_compound(cholesky_p, symmetrized(a) if symmetrize_input else a)[0]
+
+
+def cholesky_update(r_matrix: Value, w_vector: Value) -> Any:
+    """The upper triangular S of Sᴴ·S = Rᴴ·R + w·wᴴ, with a positive diagonal.
+
+    Args:
+      r_matrix: (n, n), upper triangular.
+      w_vector: (n,).
+
+    Raises:
+      ShapeError: the shapes do not fit.
+    """
+    r, w = square("cholesky_update", r_matrix), as_value(w_vector)
+    if r.ndim != 2 or w.shape != r.shape[-1:]:
+        raise ShapeError(
+            "cholesky_update: a matrix (n, n) and a vector (n,) are required, got the "
+            f"shapes {r.shape} and {w.shape}"
+        )
+    row = fnp.conj(insert_axes(cast(w, r.dtype), (0,)))
+    (_, s) = bind_compound(qr_p, fnp.concatenate([fnp.triu(r), row]), arg=False)
+    sign = fnp.sign(fnp.diagonal(s))
+    return insert_axes(fnp.conj(sign), (1,)) * s
+
+
+def eig(
+    x: Value,
+    *,
+    compute_left_eigenvectors: bool = True,
+    compute_right_eigenvectors: bool = True,
+    enable_eigvec_derivs: bool = False,
+    implementation: EigImplementation | None = None,
+    use_magma: bool | None = None,
+) -> list[Any]:
+    """Eigenvalues and eigenvectors of general matrices, complex.
+
+    Args:
+      x: (…, n, n).
+      compute_left_eigenvectors, compute_right_eigenvectors: which vectors to return.
+      enable_eigvec_derivs: accepted; vectors have derivatives.
+      implementation, use_magma: accepted, without effect.
+
+    Returns:
+      [values, left vectors, right vectors], as far as they were asked for.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    a = square("eig", x)
+    if not (compute_left_eigenvectors or compute_right_eigenvectors):
+        return bind_compound(eigvals_p, a)
+    values, left, right = bind_compound(eig_p, a)
+    found = [values]
+    if compute_left_eigenvectors:
+        found.append(left)
+    if compute_right_eigenvectors:
+        found.append(right)
+    return found
+
+
+def eigh(
+    x: Value,
+    *,
+    lower: bool = True,
+    symmetrize_input: bool = True,
+    sort_eigenvalues: bool = True,
+    subset_by_index: tuple[int, int] | None = None,
+    implementation: EighImplementation | None = None,
+) -> tuple[Any, Any]:
+    """Eigenvectors and eigenvalues, in this order, of hermitian matrices.
+
+    Args:
+      x: (…, n, n).
+      lower: which triangle is read.
+      symmetrize_input: take (x + xᴴ)/2 first.
+      sort_eigenvalues: accepted; they always ascend.
+      subset_by_index: (start, end): these values and vectors only.
+      implementation: accepted, without effect.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      ValueRangeError: the subset is empty or out of range.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    a = square("eigh", x)
+    a = symmetrized(a) if symmetrize_input else a
+    vectors, values = bind_compound(eigh_p, a, arg=bool(lower))
+    if subset_by_index is not None:
+        start, stop = _subset("eigh", subset_by_index, a.shape[-1])
+        vectors = shrink_axis(vectors, vectors.ndim - 1, start, stop)
+        values = shrink_axis(values, values.ndim - 1, start, stop)
+    return vectors, values
+
+
+def _subset(name: str, subset: tuple[int, int], size: int) -> tuple[int, int]:
+    start, stop = (static_int(i, f"{name}: subset_by_index") for i in subset)
+    if not 0 <= start < stop <= size:
+        raise ValueRangeError(
+            f"{name}: subset_by_index must be (start, end) within {size}, got {subset}"
+        )
+    return start, stop
+
+
+def lu(x: Value) -> list[Any]:
+    """LU factors with partial pivoting.
+
+    Args:
+      x: (…, m, n).
+
+    Returns:
+      [U with the strictly lower triangle of L below it, pivots, permutation]: row i was
+      exchanged with row pivots[i]; `x[permutation] = L·U`.
+
+    Raises:
+      ShapeError: there are fewer than two axes.
+      DtypeError: integers, float16 or bfloat16.
+    """
+    return bind_compound(lu_p, as_value(x))
+
+
+def lu_pivots_to_permutation(pivots: Value, permutation_size: int) -> Any:
+    """The order of rows that exchanging row i with row pivots[i], one by one, gives."""
+    size = static_int(permutation_size, "lu_pivots_to_permutation: permutation_size")
+    return bind_compound(permutation_p, as_value(pivots), arg=size)[0]
+
+
+def qr(
+    x: Value,
+    *,
+    pivoting: bool = False,
+    full_matrices: bool = True,
+    use_magma: bool | None = None,
+) -> tuple[Any, ...]:
+    """x = Q·R; with `pivoting` x[:, order] = Q·R, where the diagonal of R falls.
+
+    Args:
+      x: (…, m, n).
+      pivoting: also return the order of the columns. This needs SciPy.
+      full_matrices: Q is (…, m, m).
+      use_magma: accepted, without effect.
+
+    Raises:
+      ShapeError: there are fewer than two axes.
+      MissingExtraError: pivoting, without SciPy.
+    """
+    a = matrices("qr", x)
+    op = qr_pivoted_p if pivoting else qr_p
+    return tuple(bind_compound(op, a, arg=bool(full_matrices)))
+
+
+def svd(
+    x: Value,
+    *,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    subset_by_index: tuple[int, int] | None = None,
+    algorithm: SvdAlgorithm | None = None,
+) -> Any:
+    """(U, S, Vh), or S: see `numpy.linalg.svd`."""
+    found = fnp.linalg.svd(
+        x, full_matrices, compute_uv, subset_by_index=subset_by_index
+    )
+    return tuple(found) if compute_uv else found
+
+
+def schur(
+    x: Value,
+    *,
+    compute_schur_vectors: bool = True,
+    sort_eig_vals: bool = False,
+    select_callable: Callable[..., Any] | None = None,
+) -> list[Any]:
+    """[T, Z] of x = Z·T·Zᴴ, or [T]. It needs SciPy, and has no derivative.
+
+    Args:
+      x: (…, n, n).
+      compute_schur_vectors: return Z, too.
+      sort_eig_vals, select_callable: not supported.
+
+    Raises:
+      ArgumentError: an order of the eigenvalues is asked for.
+      ShapeError: the matrices are not square.
+      MissingExtraError: SciPy is not installed.
+    """
+    if sort_eig_vals or select_callable is not None:
+        raise ArgumentError("schur: sorted eigenvalues are not supported")
+    found = bind_compound(schur_p, square("schur", x))
+    return found if compute_schur_vectors else found[:1]
+
+
+# Reflections and forms.
+
+
+def householder_product(a: Value, taus: Value) -> Any:
+    """The orthonormal columns of a product of reflections H = 1 - τ·v·vᴴ.
+
+    Args:
+      a: (…, m, n), m >= n: below the diagonal of column i, the vector v of reflection i
+        after its first element, which is 1.
+      taus: (…, k), k <= n.
+
+    Raises:
+      ShapeError: the shapes do not fit.
+    """
+    return bind_compound(
+        householder_product_p, matrices("householder_product", a), as_value(taus)
+    )[0]
+
+
+def ormqr(
+    a: Value, taus: Value, c: Value, *, left: bool = True, transpose: bool = False
+) -> Any:
+    """Q·c, or c·Q unless `left`, with the square Q of reflections; Qᴴ if `transpose`.
+
+    Args:
+      a, taus: see `householder_product`.
+      c: (…, m, k), or (…, k, m) unless `left`.
+
+    Raises:
+      ShapeError: the shapes do not fit.
+    """
+    x = matrices("ormqr", a)
+    *_, m, n = x.shape
+    if n < m:
+        x = pad(x, (*[(0, 0, 0)] * (x.ndim - 1), (0, m - n, 0)))
+    elif n > m:
+        x = shrink_axis(x, x.ndim - 1, 0, m)
+    q = householder_product(x, taus)
+    q = adjoint(q) if transpose else q
+    return matmul(q, c) if left else matmul(c, q)
+
+
+def hessenberg(a: Value) -> tuple[Any, Any]:
+    """(H above its reflections, taus) of a = Q·H·Qᴴ. It needs SciPy.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      MissingExtraError: SciPy is not installed.
+    """
+    h, taus = bind_compound(hessenberg_p, square("hessenberg", a))
+    return h, taus
+
+
+def tridiagonal(a: Value, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
+    """(T with its reflections, diagonal, what is beside it, taus). It needs SciPy.
+
+    Args:
+      a: (…, n, n), hermitian.
+      lower: which triangle is read.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      MissingExtraError: SciPy is not installed.
+    """
+    found = bind_compound(tridiagonal_p, square("tridiagonal", a), arg=bool(lower))
+    reflections, diagonal, beside, taus = found
+    return reflections, diagonal, beside, taus
+
+
+# Systems.
+
+
+def triangular_solve(
+    a: Value,
+    b: Value,
+    *,
+    left_side: bool = False,
+    lower: bool = False,
+    transpose_a: bool = False,
+    conjugate_a: bool = False,
+    unit_diagonal: bool = False,
+) -> Any:
+    """X of op(a)·X = b (`left_side`) or X·op(a) = b, for triangular a.
+
+    Args:
+      a: (…, n, n).
+      b: (…, n, k) if `left_side`, else (…, k, n); a vector (n,) for one matrix.
+      left_side: on which side op(a) stands.
+      lower: which triangle of `a` is read.
+      transpose_a, conjugate_a: what op is.
+      unit_diagonal: the diagonal is not read and is 1.
+
+    Raises:
+      ShapeError: the shapes do not fit.
+      DtypeError: the dtypes differ, or LAPACK does not have them.
+    """
+    x, y = as_value(a), as_value(b)
+    arg = Triangular(
+        bool(left_side), bool(lower), bool(transpose_a),
+        bool(conjugate_a) and dtypes.is_complex(x.dtype), bool(unit_diagonal),
+    )  # fmt: skip
+    vector = y.ndim == x.ndim - 1
+    if not vector:
+        return bind_compound(triangular_solve_p, x, y, arg=arg)[0]
+    place = y.ndim if left_side else y.ndim - 1
+    (result,) = bind_compound(triangular_solve_p, x, insert_axes(y, (place,)), arg=arg)
+    return drop_axes(result, (place,))
+
+
+def tridiagonal_solve(
+    dl: Value, d: Value, du: Value, b: Value, *, perturb_singular: bool = False
+) -> Any:
+    """X of T·X = b, for T of three diagonals.
+
+    Args:
+      dl: (…, n), below the diagonal; its first element is not read.
+      d: (…, n), the diagonal.
+      du: (…, n), above the diagonal; its last element is not read.
+      b: (…, n, k).
+      perturb_singular: accepted, without effect: a singular T gives NaN.
+
+    Raises:
+      ShapeError: the shapes do not fit.
+      DtypeError: the dtypes differ, or LAPACK does not have them.
+    """
+    diagonals = [as_value(x) for x in (dl, d, du)]
+    return bind_compound(tridiagonal_solve_p, *diagonals, as_value(b))[0]
 
 
 def symmetric_product(
