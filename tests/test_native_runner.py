@@ -1,42 +1,30 @@
-"""The CPU's native runner: loops, branches and host calls, in programs made by hand."""
+"""The CPU's native runner: loops, stacks and branches, in programs made by hand."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import resource
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import ftrace.devices  # noqa: F401  (registers the devices)
 from ftrace import dtypes, settings
+from ftrace.devices.llvm import tables
 from ftrace.devices.llvm.device import CPU
-from ftrace.lower import lower
-from ftrace.lower.memory import ALIGNMENT
-from ftrace.lower.program import (
-    CallHost,
-    Carry,
-    CopySlot,
-    Program,
-    RunBranch,
-    RunKernel,
-    RunLoop,
-    Slot,
-    Step,
-)
-from ftrace.trace.avals import Bundle, Shape, ShapedArray
-from ftrace.trace.graph import Graph, Node, make_node
+from ftrace.lower.program import CopySlot, Program
+from ftrace.trace.avals import Shape
+from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import add, lt, mul, sub
-from ftrace.trace.primitives.record import COMPOUNDS, Compound
-from ftrace.trace.primitives.source import const_like, variable
+from ftrace.trace.primitives.source import const, const_like
+from tests.assembly import Assembly, kernel_of, of, plus_one, results_of, run
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-Array = np.ndarray[Any, Any]
-I64 = dtypes.int64
-F32 = dtypes.float32
-BOOL = dtypes.bool_
+BOOL, I64 = dtypes.bool_, dtypes.int64
 
 
 @pytest.fixture(scope="module")
@@ -45,166 +33,9 @@ def cpu() -> CPU:
 
 
 @pytest.fixture(autouse=True, params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Any:
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     with settings.config(threads=request.param):
         yield request.param
-
-
-class Assembly:
-    """A program that is put together slot by slot, each with its own memory."""
-
-    def __init__(self) -> None:
-        self.slots: list[Slot] = []
-        self.steps: list[Step] = []
-        self.inputs: list[int] = []
-        self.outputs: list[int] = []
-        self.arena = 0
-
-    def input(self, shape: Shape = (), dtype: Any = I64, stacks: int = 0) -> int:
-        self.inputs.append(len(self.slots))
-        place = len(self.inputs) - 1
-        self.slots.append(Slot(np.dtype(dtype), shape, "input", place, "", stacks))
-        return self.inputs[-1]
-
-    def output(self, shape: Shape = (), dtype: Any = I64, stacks: int = 0) -> int:
-        self.outputs.append(len(self.slots))
-        place = len(self.outputs) - 1
-        self.slots.append(Slot(np.dtype(dtype), shape, "output", place, "", stacks))
-        return self.outputs[-1]
-
-    def temporary(self, shape: Shape = (), dtype: Any = I64, stacks: int = 0) -> int:
-        slot = Slot(np.dtype(dtype), shape, "arena", self.arena, "", stacks)
-        self.slots.append(slot)
-        self.arena += -(-max(slot.nbytes, 1) // ALIGNMENT) * ALIGNMENT
-        return len(self.slots) - 1
-
-    def scratch(self, *programs: Program, lanes: int = 1) -> int:
-        nbytes = max(-(-p.arena // ALIGNMENT) * ALIGNMENT for p in programs)
-        return self.temporary((max(nbytes * lanes, 1),), dtypes.uint8)
-
-    def compute(self, function: Callable[..., Node], *slots: int, to: int) -> None:
-        """A kernel: the slot `to` becomes `function` of the others."""
-        program = kernel_of(function, *[self.slots[s] for s in slots])
-        (step,) = program.steps
-        assert isinstance(step, RunKernel)
-        outer = dict(zip(program.inputs, slots, strict=True))
-        outer[program.outputs[0]] = to
-        places = tuple(outer[s] for s in step.slots)
-        self.steps.append(RunKernel(step.kernel, places, step.info))
-
-    def loop(
-        self,
-        body: Program,
-        consts: Sequence[int] = (),
-        carry: Sequence[tuple[int, int, int]] = (),
-        xs: Sequence[int] = (),
-        ys: Sequence[int] = (),
-        length: int | None = None,
-        reverse: bool = False,
-        predicate: int = -1,
-        parallel: bool = False,
-        lanes: int = 1,
-    ) -> None:
-        rows = tuple(Carry(*row) for row in carry)
-        scratch = self.scratch(body, lanes=lanes)
-        self.steps.append(
-            RunLoop(
-                body,
-                tuple(consts),
-                rows,
-                tuple(xs),
-                tuple(ys),
-                length,
-                reverse,
-                predicate,
-                scratch,
-                parallel,
-                lanes,
-            )
-        )
-
-    def branch(
-        self,
-        index: int,
-        branches: Sequence[Program],
-        operands: Sequence[int],
-        results: Sequence[int],
-    ) -> None:
-        scratch = self.scratch(*branches)
-        places = tuple(operands), tuple(results)
-        self.steps.append(RunBranch(index, tuple(branches), *places, scratch))
-
-    def host(
-        self, op: Compound, operands: Sequence[int], results: Sequence[int]
-    ) -> None:
-        def aval(slot: int) -> ShapedArray:
-            return ShapedArray.of(self.slots[slot].shape, self.slots[slot].dtype)
-
-        src = tuple(variable(aval(s), 0, i) for i, s in enumerate(operands))
-        bundle = Bundle.of_items(tuple(aval(s) for s in results))
-        node = make_node(op, bundle, src, None)
-        self.steps.append(CallHost(node, tuple(operands), tuple(results)))
-
-    @property
-    def program(self) -> Program:
-        return Program(
-            tuple(self.slots),
-            tuple(self.steps),
-            tuple(self.inputs),
-            tuple(self.outputs),
-            self.arena,
-        )
-
-
-def kernel_of(function: Callable[..., Any], *types: Slot) -> Program:
-    """The lowered program of a function of nodes with one or several results."""
-    inputs = tuple(
-        variable(ShapedArray.of(t.shape, t.dtype), 0, i) for i, t in enumerate(types)
-    )
-    found = function(*inputs)
-    outputs = tuple(found) if isinstance(found, (list, tuple)) else (found,)
-    return lower(Graph(inputs, outputs)).program
-
-
-def of(shape: Shape = (), dtype: Any = I64) -> Slot:
-    return Slot(np.dtype(dtype), shape, "input", 0)
-
-
-def plus_one(x: Node) -> Node:
-    return add(x, const_like(x, 1))
-
-
-def run(cpu: CPU, program: Program, *arrays: Any) -> list[Array]:
-    executable = cpu.compile(program)
-    return results_of(cpu, executable, arrays)
-
-
-def results_of(cpu: CPU, executable: Any, arrays: Sequence[Any]) -> list[Array]:
-    buffers = executable([cpu.copy_in(np.asarray(a)) for a in arrays])
-    found: list[Array] = []
-    program = executable.program
-    for number, buffer in zip(program.outputs, buffers, strict=True):
-        slot = program.slots[number]
-        flat = cpu.copy_out(buffer, slot.dtype, slot.size)
-        found.append(flat.copy().reshape(slot.shape))
-    return found
-
-
-_hosts = iter(range(1_000_000))
-
-
-def host_op(function: Callable[..., Sequence[Any]], name: str = "") -> Compound:
-    """A compound whose meaning is a function of arrays; it leaves no trace."""
-    name = name or f"host_{next(_hosts)}"
-    before = COMPOUNDS.pop(name, None)
-    op = Compound(
-        name, "host", lambda *_: (), lambda avals, arg, *xs: function(*xs),
-        lambda *_: ([], []), no_derivative="a test",
-    )  # fmt: skip
-    del COMPOUNDS[name]
-    if before is not None:
-        COMPOUNDS[name] = before
-    return op
 
 
 # Carry
@@ -367,3 +198,256 @@ def test_stack_keeps_what_was_pushed(
         total = (3 * total + 2 * t) % 2**64
     total -= 2**64 if total >= 2**63 else 0
     np.testing.assert_array_equal(found[1], np.full(shape, total))
+
+
+def test_stacks_give_their_memory_back(cpu: CPU) -> None:
+    """Each run pushes 12 MB; a hundred of them would be seen."""
+    executable = cpu.compile(push_then_read((300,), 5000, True))
+    results_of(cpu, executable, [0])
+    before = resident_bytes()
+    for _ in range(100):
+        results_of(cpu, executable, [0])
+    assert resident_bytes() - before < 100 << 20
+
+
+def resident_bytes() -> int:
+    """What the process has in memory now; where that is unknown, 0."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * resource.getpagesize()
+
+
+def pushing_lanes(lanes: int, parallel: bool) -> Program:
+    """A loop over lanes: each pushes squares on a stack, and one more reads them."""
+    inner = Assembly()
+    x, stack = inner.input(), inner.output(stacks=1)
+    begins, y = inner.temporary(dtype=BOOL), inner.temporary()
+
+    def step(x: Node) -> list[Node]:
+        after = plus_one(x)
+        return [after, mul(x, x), lt(after, const_like(x, 100))]
+
+    inner.compute(lambda x: lt(x, const_like(x, 100)), x, to=begins)
+    row = (x, y, inner.temporary())
+    inner.loop(kernel_of(step, of()), carry=[row], ys=[stack], predicate=begins)
+
+    reading = Assembly()
+    stack = reading.input(stacks=1)
+    total, zero = reading.output(), reading.temporary()
+    reading.compute(lambda: const(0, I64), to=zero)
+    fold = kernel_of(lambda t, e: add(add(t, t), e), of(), of())
+    row = (zero, total, reading.temporary())
+    reading.loop(fold, carry=[row], xs=[stack], reverse=True)
+
+    a = Assembly()
+    xs, totals = a.input((lanes,)), a.output((lanes,))
+    stacks = a.temporary(stacks=lanes)
+    split = {"length": lanes, "parallel": parallel, "lanes": 4 if parallel else 1}
+    a.loop(inner.program, xs=[xs], ys=[stacks], **split)
+    a.loop(reading.program, xs=[stacks], ys=[totals], **split)
+    return a.program
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("lanes", [1, 3, 8, 50])
+def test_arrays_of_stacks_have_one_per_iteration(
+    cpu: CPU, lanes: int, parallel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "WORTH_A_THREAD", 1)
+    starts = np.arange(lanes) * 13 % 120
+    (found,) = run(cpu, pushing_lanes(lanes, parallel), starts)
+    for start, total in zip(starts, found, strict=True):
+        wanted = np.int64(0)
+        for t in range(start, 100)[::-1]:
+            wanted = np.int64(((2 * int(wanted) + t * t) + 2**63) % 2**64 - 2**63)
+        assert total == wanted
+
+
+# Nested loops, branches
+
+
+def nested(rows: int, columns: int) -> Program:
+    """x -> for each of some rows: for each column: x = 2 x + column * row."""
+    inner = kernel_of(
+        lambda c, x, e: add(add(x, x), mul(c, e)), of((3,)), of((3,)), of((3,))
+    )
+    middle = Assembly()
+    table, x, row = middle.input((columns, 3)), middle.input((3,)), middle.input((3,))
+    y = middle.output((3,))
+    middle.loop(inner, [row], [(x, y, middle.temporary((3,)))], [table], length=columns)
+    a = Assembly()
+    table, x = a.input((columns, 3)), a.input((3,))
+    xs, y = a.input((rows, 3)), a.output((3,))
+    a.loop(middle.program, [table], [(x, y, a.temporary((3,)))], [xs], length=rows)
+    return a.program
+
+
+@pytest.mark.parametrize("rows", [0, 1, 4])
+@pytest.mark.parametrize("columns", [0, 1, 5])
+def test_loops_nest(cpu: CPU, rows: int, columns: int) -> None:
+    random = np.random.default_rng(rows + columns)
+    table = random.integers(-9, 9, (columns, 3))
+    start, elements = (
+        random.integers(-9, 9, (1, 3))[0],
+        random.integers(-9, 9, (rows, 3)),
+    )
+    x = start
+    for row in elements:
+        for column in table:
+            x = 2 * x + column * row
+    (found,) = run(cpu, nested(rows, columns), table, start, elements)
+    np.testing.assert_array_equal(found, x)
+
+
+def branches() -> list[Program]:
+    """Of (x, y): two results; what is handed through; one twice; with an arena."""
+    exchanged = Assembly()
+    x, y = exchanged.input((4,)), exchanged.input((4,))
+    exchanged.outputs = [y, x]
+    twice = Assembly()
+    x, y = twice.input((4,)), twice.input((4,))
+    total = twice.output((4,))
+    twice.outputs = [total, total]
+    twice.compute(mul, x, y, to=total)
+    own = Assembly()  # which needs an arena
+    x, y = own.input((4,)), own.input((4,))
+    between, p, q = own.temporary((4,)), own.output((4,)), own.output((4,))
+    own.compute(add, x, y, to=between)
+    own.compute(plus_one, between, to=p)
+    own.compute(add, between, x, to=q)
+    first = kernel_of(lambda x, y: [sub(y, x), add(x, y)], of((4,)), of((4,)))
+    return [first, exchanged.program, twice.program, own.program]
+
+
+def branched(index: int, x: Any, y: Any) -> tuple[Any, Any]:
+    index = min(max(index, 0), 3)
+    return [
+        lambda: (y - x, x + y),
+        lambda: (y, x),
+        lambda: (x * y, x * y),
+        lambda: (x + y + 1, x + y + x),
+    ][index]()
+
+
+@pytest.mark.parametrize("index", [0, 1, 2, 3, -1, 4, 2**31 - 1, -(2**31)])
+def test_branch_runs_the_program_of_its_index(cpu: CPU, index: int) -> None:
+    a = Assembly()
+    i, x, y = a.input(dtype=dtypes.int32), a.input((4,)), a.input((4,))
+    p, q = a.output((4,)), a.output((4,))
+    a.branch(i, branches(), [x, y], [p, q])
+    u, v = np.arange(4), np.arange(4) * 5 + 2
+    found = run(cpu, a.program, np.int32(index), u, v)
+    np.testing.assert_array_equal(found, branched(index, u, v))
+
+
+def test_branches_in_a_loop(cpu: CPU) -> None:
+    body = Assembly()
+    x, y = body.input((4,)), body.input((4,))
+    index = body.input(dtype=dtypes.int32)
+    p, q = body.output((4,)), body.output((4,))
+    body.branch(index, branches(), [x, y], [p, q])
+    a = Assembly()
+    x, y = a.input((4,)), a.input((4,))
+    indices = a.input((9,), dtypes.int32)
+    p, q = a.output((4,)), a.output((4,))
+    rows = [(x, p, a.temporary((4,))), (y, q, a.temporary((4,)))]
+    a.loop(body.program, carry=rows, xs=[indices], length=9)
+    chosen = np.array([0, 3, 1, 2, 2, 0, 1, 3, 0], np.int32)
+    u, v = np.arange(4), np.arange(4) + 1
+    found = run(cpu, a.program, u, v, chosen)
+    for index in chosen:
+        u, v = branched(int(index), u, v)
+    np.testing.assert_array_equal(found, [u, v])
+
+
+# Parallel loops
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [0, 1, 2, 7, 8, 9, 100])
+@pytest.mark.parametrize("lanes", [1, 2, 8])
+def test_iterations_of_a_parallel_loop_have_their_own_arena(
+    cpu: CPU, length: int, lanes: int, reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "WORTH_A_THREAD", 1)
+    body = Assembly()
+    c, x = body.input((50,)), body.input((50,))
+    between, y = body.temporary((50,)), body.output((50,))
+    body.loop(
+        kernel_of(lambda c, x: add(mul(x, x), c), of((50,)), of((50,))),
+        [c], [(x, between, body.temporary((50,)))], length=20,
+    )  # fmt: skip
+    body.compute(add, between, x, to=y)
+    a = Assembly()
+    c, xs, ys = a.input((50,)), a.input((length, 50)), a.output((length, 50))
+    a.loop(
+        body.program, [c], xs=[xs], ys=[ys], length=length, reverse=reverse,
+        parallel=True, lanes=lanes,
+    )  # fmt: skip
+    random = np.random.default_rng(length)
+    constant, elements = (
+        random.integers(-9, 9, 50),
+        random.integers(-9, 9, (length, 50)),
+    )
+    executable = cpu.compile(a.program)
+    wanted = elements.copy()
+    for _ in range(20):
+        wanted = wanted * wanted + constant
+    for _ in range(5):
+        (found,) = results_of(cpu, executable, [constant, elements])
+        np.testing.assert_array_equal(found, wanted + elements)
+
+
+# Everything at once
+
+
+def test_many_callers_run_loops_at_once(cpu: CPU) -> None:
+    pushes = cpu.compile(push_then_read((3,), 500, True))
+    wanted = results_of(cpu, pushes, [0])
+    lanes = cpu.compile(pushing_lanes(8, True))
+    starts = np.arange(8) * 11
+    also = results_of(cpu, lanes, [starts])
+
+    def work(number: int) -> bool:
+        with settings.config(threads=1 + number % 3):
+            for _ in range(40):
+                found = results_of(cpu, pushes, [0])
+                same = all((f == w).all() for f, w in zip(found, wanted, strict=True))
+                if not same or (results_of(cpu, lanes, [starts])[0] != also[0]).any():
+                    return False
+        return True
+
+    with ThreadPoolExecutor(6) as callers:
+        assert all(callers.map(work, range(12)))
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_loops_run_in_a_forked_child(cpu: CPU, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "WORTH_A_THREAD", 1)
+    executable = cpu.compile(pushing_lanes(8, True))
+    starts = np.arange(8) * 11
+    wanted = results_of(cpu, executable, [starts])
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            found = results_of(cpu, executable, [starts])
+            status = 0 if (found[0] == wanted[0]).all() else 2
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_counters_multiply_by_known_lengths(cpu: CPU) -> None:
+    """A loop of unknown length counts as one iteration; see `CPUExecutable`."""
+    cpu.counters.reset()
+    run(cpu, nested(4, 5), *map(np.zeros, [(5, 3), 3, (4, 3)], [np.int64] * 3))
+    assert cpu.counters.kernels_run == 20
+    assert cpu.counters.bytes == 20 * 4 * 24
+    cpu.counters.reset()
+    run(cpu, push_then_read((3,), 500, True), 0)
+    assert cpu.counters.kernels_run == 5  # before the loops 2, then 2 and 1

@@ -49,11 +49,14 @@ class HostCall:
         try:
             self._compute(frame)
         except BaseException as error:
-            add_note = getattr(error, "add_note", None)  # new in Python 3.11
-            origin = self.node.origin
-            if add_note is not None and origin is not None:
-                add_note(f"in {self.op.name}, called at {origin.describe()}")
+            self._add_note(error)
             raise
+
+    def _add_note(self, error: Any) -> None:
+        """Names the user's line, where Python has notes (3.11 and later)."""
+        origin = self.node.origin
+        if origin is not None and hasattr(error, "add_note"):
+            error.add_note(f"in {self.op.name}, called at {origin.describe()}")
 
     def _compute(self, frame: int) -> None:
         operands = [operand.view(frame) for operand in self._operands]
