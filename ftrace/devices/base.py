@@ -74,12 +74,14 @@ class Device(ABC):
       host: its memory is the host's: a buffer's `memory` is a NumPy array.
       allocator: where its buffers come from.
       max_buffers: how many buffers one kernel can take; 0 is no limit.
+      recurrences: it compiles loops that keep their carry in registers.
     """
 
     name: str
     host: bool
     allocator: Allocator
     max_buffers: int = 0
+    recurrences: bool = False
 
     def __init__(self) -> None:
         self.counters = Counters()

@@ -4,6 +4,7 @@
       control    loops as a whole; as programs run them     loops.py, control.py
     1 simplify   rewrites that make the graph smaller       simplify.py
     2 movement   movement merges, and moves to the loads    movement.py
+      registers  small loops become one kernel              registers.py
     3 schedule   what is stored, and by which kernel        schedule.py
     4 index      movement becomes index arithmetic          index.py, build.py
     5 loops      expressions take their place in loops      place.py
@@ -32,6 +33,9 @@ from ftrace.lower.loops import DECISIONS as LOOPS
 from ftrace.lower.loops import simplify_loops
 from ftrace.lower.movement import MOVEMENT
 from ftrace.lower.program import Program
+from ftrace.lower.recurrence import DECISIONS as REGISTERS
+from ftrace.lower.recurrence import built_recurrence, register_loop_p
+from ftrace.lower.registers import loops_in_registers
 from ftrace.lower.schedule import DECISIONS as SCHEDULING
 from ftrace.lower.schedule import Draft, Schedule, root_of, schedule
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
@@ -66,24 +70,44 @@ class Lowered:
     program: Program
 
 
-def lower(graph: Graph, max_buffers: int = 0, donated: Iterable[Node] = ()) -> Lowered:
+def lower(
+    graph: Graph,
+    max_buffers: int = 0,
+    donated: Iterable[Node] = (),
+    recurrences: bool = False,
+) -> Lowered:
     """The program of a graph.
 
     Args:
       graph: closed; its inputs are the program's, captured arrays included.
       max_buffers: how many buffers one kernel can take; 0 is no limit.
       donated: inputs whose memory the program may overwrite.
+      recurrences: the device runs small loops in registers.
     """
     check_disabled_rules(settings.current().disabled_rules)
     outputs = inline_calls(graph.outputs)
     prepared = control_to_loops(simplify_loops(outputs))
     simplified = Graph(graph.inputs, tuple(simplify_graph(prepared)))
     given: dict[Node, Node | None] = dict.fromkeys(donated)
-    plan, program = _program(simplified, max_buffers, given)
+    final = simplified
+    if recurrences:
+        found = loops_in_registers(simplified.outputs, simplified_outputs)
+        final = Graph(graph.inputs, tuple(found))
+    plan, program = _program(final, max_buffers, given, recurrences)
     return Lowered(graph, simplified, plan, program)
 
 
-def lower_body(body: Body, max_buffers: int = 0, carry: range = range(0)) -> Program:
+def simplified_outputs(body: Body) -> list[Node]:
+    """What a body returns, after all rewrites."""
+    return simplify_graph(control_to_loops(simplify_loops(body.outputs)))
+
+
+def lower_body(
+    body: Body,
+    max_buffers: int = 0,
+    carry: range = range(0),
+    recurrences: bool = False,
+) -> Program:
     """The program of a body: each output has memory of its own, also what it got.
 
     An input of `carry`, whose next value is the output of its number there, may be
@@ -91,7 +115,10 @@ def lower_body(body: Body, max_buffers: int = 0, carry: range = range(0)) -> Pro
     """
     outputs: list[Node] = []
     taken: set[Node] = set()
-    for node in simplify_graph(control_to_loops(simplify_loops(body.outputs))):
+    simplified = simplified_outputs(body)
+    if recurrences:
+        simplified = loops_in_registers(simplified, simplified_outputs)
+    for node in simplified:
         root = root_of(node)
         if is_variable(root) or root in taken:
             node = root = copy(node)
@@ -101,11 +128,14 @@ def lower_body(body: Body, max_buffers: int = 0, carry: range = range(0)) -> Pro
     given: dict[Node, Node | None] = {
         body.inputs[i]: root_of(outputs[k]) for k, i in enumerate(carry)
     }
-    return _program(graph, max_buffers, given)[1]
+    return _program(graph, max_buffers, given, recurrences)[1]
 
 
 def _program(
-    graph: Graph, max_buffers: int, given: dict[Node, Node | None]
+    graph: Graph,
+    max_buffers: int,
+    given: dict[Node, Node | None],
+    recurrences: bool,
 ) -> tuple[Schedule, Program]:
     """What is stored, and the program that does it.
 
@@ -113,6 +143,7 @@ def _program(
       graph: after all rewrites.
       max_buffers: how many buffers one kernel can take; 0 is no limit.
       given: inputs that may be overwritten; see `share_memory`.
+      recurrences: bodies may have small loops in registers.
     """
     outputs = [root_of(n) for n in graph.outputs if root_of(n).size]
     forced: set[Node] = set()
@@ -121,7 +152,7 @@ def _program(
         built = {
             d.number: build_kernel(d, plan)
             if d.step is None
-            else build_step(d.step, max_buffers)
+            else build_step(d.step, max_buffers, recurrences)
             for d in plan.drafts
         }
         too_many = [
@@ -140,20 +171,26 @@ def _program(
     return plan, assemble(graph, steps, sharing)
 
 
-def build_step(node: Node, max_buffers: int) -> BuiltStep:
+def build_step(
+    node: Node, max_buffers: int, recurrences: bool
+) -> BuiltStep | BuiltKernel:
     """An operation that is a step by itself, with the programs that it runs."""
+    if node.op is register_loop_p:
+        return built_recurrence(node, root_of)
     arg, carry = node.arg, range(0)
     if isinstance(arg, Loop):
         carry = range(arg.consts, arg.consts + arg.carry)
-    programs = (lower_body(body, max_buffers, carry) for body in bodies_of(node))
-    return BuiltStep(node, tuple(programs))
+    programs = tuple(
+        lower_body(body, max_buffers, carry, recurrences) for body in bodies_of(node)
+    )
+    return BuiltStep(node, programs)
 
 
 def rule_names() -> frozenset[str]:
     """The names that `config.disabled_rules` may hold: rules and decisions."""
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
     return frozenset(
-        rules | set(SCHEDULING) | set(BUILDING) | set(LOOPS) | set(SHARING)
+        rules.union(SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS)
     )
 
 

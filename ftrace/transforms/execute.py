@@ -58,7 +58,9 @@ class CompiledGraph:
         given = [graph.inputs[i] for i in donated]
         with timed(device.counters, "compile_seconds"):
             closed = closed_graph(graph)
-            self.lowered: Lowered = lower(closed, device.max_buffers, given)
+            self.lowered: Lowered = lower(
+                closed, device.max_buffers, given, device.recurrences
+            )
         program = self.lowered.program
         self.executable: Executable = device.compile(program)
         places = [program.slots[i].place for i in program.outputs]

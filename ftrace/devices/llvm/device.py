@@ -20,7 +20,7 @@ from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.llvm.compile import Code, emit_objects, link
 from ftrace.devices.llvm.memory import WarmAllocator
 from ftrace.devices.llvm.pool import available_cores
-from ftrace.devices.llvm.render import Rendered, render
+from ftrace.devices.llvm.render import Rendered, render, render_recurrence
 from ftrace.devices.llvm.runner.records import NO_MEMORY
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.llvm.scalar import operations_of
@@ -30,6 +30,7 @@ from ftrace.errors import OutOfMemoryError
 from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.legalize import legalize
 from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
+from ftrace.lower.recurrence import Recurrence, legalize_recurrence
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
 KERNELS_KEPT = 4096
@@ -60,6 +61,9 @@ class CompiledKernel:
 def render_kernel(kernel: Kernel) -> Rendered:
     """The code of a kernel for this machine, in operations that it has."""
     target = host_target()
+    if isinstance(kernel, Recurrence):
+        legal = legalize_recurrence(kernel, operations_of(target))
+        return render_recurrence(legal, target, FUNCTION)
     return render(legalize(kernel, operations_of(target)), target, FUNCTION)
 
 
@@ -72,6 +76,7 @@ class CPU(Device):
 
     name = "cpu"
     host = True
+    recurrences = True
 
     def __init__(self) -> None:
         super().__init__()

@@ -20,6 +20,7 @@ from ftrace.devices.llvm.contraction import (
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.nest import Nest, fused_products
 from ftrace.devices.llvm.product import Product
+from ftrace.devices.llvm.recurrence import write_recurrence
 from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.streaming import module, streamed_buffers
 from ftrace.devices.llvm.target import Target
@@ -29,6 +30,7 @@ from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import Kernel, axis_of
 from ftrace.lower.place import Statement, place
+from ftrace.lower.recurrence import Recurrence
 
 #: Operations of elements that pay for waking another thread.
 _WORTH_A_THREAD = 40_000
@@ -61,6 +63,14 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     if turned is not None:
         return _render_turned(kernel, turned, facts, target, name)
     return _render_loops(kernel, block, facts, target, name)
+
+
+def render_recurrence(recurrence: Recurrence, target: Target, name: str) -> Rendered:
+    """The code of a legal recurrence, as function `name`."""
+    writer, units = write_recurrence(recurrence, target)
+    text = module(target, name, frozenset(), lambda _: writer)
+    each = -(-recurrence.operations // units)
+    return Rendered(text, units, max(-(-_WORTH_A_THREAD // max(each, 1)), 1))
 
 
 def _render_loops(

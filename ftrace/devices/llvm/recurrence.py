@@ -1,0 +1,486 @@
+"""A recurrence as LLVM IR: its registers are phi nodes, its lanes a vector.
+
+    recurrence -> Lines -> text
+
+Lanes are the elements of vectors, several vectors side by side where the processor
+would otherwise wait for the last operation; groups of them are the units that threads
+share. Where a loop ends in each lane at a time of its own, a lane that is done keeps
+its values, and the loop goes on until all are. The last group of lanes begins earlier
+where the others leave fewer: its first lanes are computed twice, which needs no masks.
+
+A sum has its terms one after the other, and is the same for any number of lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ftrace import dtypes
+from ftrace.devices.llvm.access import Access, Term
+from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.nest import lowest
+from ftrace.devices.llvm.scalar import Operations, and_masks
+from ftrace.devices.llvm.target import Target
+from ftrace.devices.llvm.types import Type, mask_type
+from ftrace.devices.llvm.writer import OpenLoop, Writer
+from ftrace.lower.kernel import Store, axis_of, load_p, range_p
+from ftrace.lower.math.term import RARE, RELAXED
+from ftrace.lower.recurrence import (
+    FIRST_REGISTER,
+    Assign,
+    Recurrence,
+    Repeat,
+    Statement,
+    assigns,
+)
+from ftrace.trace.graph import Node, constant_value, toposort
+from ftrace.trace.primitives.source import const_p
+
+#: A register by the number of its buffer, and which of its scalars.
+Register = tuple[int, int]
+
+#: Vectors side by side, where all lanes run alike and where each has its own length.
+_VECTORS, _VECTORS_APART = 2, 1
+
+
+def register_of(node: Node) -> Register | None:
+    """The register that a load reads; None for any other node."""
+    if node.op is not load_p:
+        return None
+    number: int = node.src[0].arg
+    if number < FIRST_REGISTER:
+        return None
+    return number, int(constant_value(node.src[1]))
+
+
+def target_of(store: Store) -> Register | None:
+    """The register that a store sets; None for one to memory."""
+    if store.buffer < FIRST_REGISTER:
+        return None
+    return store.buffer, int(constant_value(store.index))
+
+
+def registers_set(block: Sequence[Statement]) -> dict[Register, None]:
+    """The registers that a block sets, in order."""
+    stores = (s for a in assigns(block) for s in a.stores)
+    return dict.fromkeys(r for s in stores if (r := target_of(s)) is not None)
+
+
+class Variation:
+    """Which expressions differ from lane to lane."""
+
+    def __init__(self, recurrence: Recurrence) -> None:
+        self.lane = recurrence.axes[0] if recurrence.axes else None
+        self.registers: set[Register] = set()
+        self.apart = False
+        self._known: dict[Node, bool] = {}
+        if self.lane is None:
+            return
+        before = -1
+        while len(self.registers) != before:
+            before = len(self.registers)
+            self._known = {}
+            self._spread(recurrence.block)
+
+    def _spread(self, block: Sequence[Statement]) -> None:
+        for statement in block:
+            if isinstance(statement, Assign):
+                for store in statement.stores:
+                    register = target_of(store)
+                    if register is not None and self.of(store.value):
+                        self.registers.add(register)
+                continue
+            self._spread(statement.block)
+            if (statement.predicate, 0) in self.registers:
+                self.apart = True
+                self.registers.update(registers_set(statement.block))
+
+    def of(self, node: Node) -> bool:
+        if self.lane is None:
+            return False
+        known = self._known
+        if node not in known:
+            for n in toposort([node]):
+                if n in known:
+                    continue
+                register = register_of(n)
+                if register is not None:
+                    known[n] = register in self.registers
+                else:
+                    known[n] = n is self.lane or any(known[s] for s in n.src)
+        return known[node]
+
+
+class LoopWriter(Writer):
+    """A writer that also knows loops that end when a predicate says so."""
+
+    def close_while(
+        self, loop: OpenLoop, first: str, again: str, updated: Sequence[str]
+    ) -> list[str]:
+        """The values that a loop hands on, after its last iteration.
+
+        Args:
+          loop: from `open_loop`, whose index is not used.
+          first: is there a first iteration?
+          again: is there another one?
+          updated: what it hands on to the next iteration.
+        """
+        level = self._pop()
+        outer = self.stack[-1]
+        entered, header, done = outer.label, level.first, f"done{loop.index[2:]}"
+        lines = outer.lines
+        lines.append(f"  br i1 {first}, label %{header}, label %{done}")
+        lines.append(f"{header}:")
+        edges = list(zip(loop.carried, updated, strict=True))
+        for (kind, initial, name), value in edges:
+            places = f"[{initial}, %{entered}], [{value}, %{level.label}]"
+            lines.append(f"  {name} = phi {kind} {places}")
+        lines.extend(level.lines)
+        lines.append(f"  br i1 {again}, label %{header}, label %{done}")
+        lines.append(f"{done}:")
+        results: list[str] = []
+        for (kind, initial, name), value in edges:
+            places = f"[{initial}, %{entered}], [{value}, %{level.label}]"
+            lines.append(f"  {name}.end = phi {kind} {places}")
+            self.depth_of[f"{name}.end"] = outer.depth
+            results.append(f"{name}.end")
+        outer.label = done
+        return results
+
+
+@dataclass(eq=False)
+class Lines:
+    """Emits the statements of a legal recurrence.
+
+    Attributes:
+      recurrence: as `legalize_recurrence` leaves it.
+      lanes: of a vector; 0 where it has none.
+      writer: into which.
+      held: what is in each register now.
+      ranges: the value of each range now; of the lanes, that of the first one.
+      active: the lanes that have not ended; None is all.
+    """
+
+    recurrence: Recurrence
+    target: Target
+    variation: Variation
+    lanes: int
+    writer: LoopWriter = field(default_factory=LoopWriter)
+    held: dict[Register, str] = field(default_factory=dict[Register, str])
+    ranges: dict[Node, str] = field(default_factory=dict[Node, str])
+    active: str | None = None
+
+    def __post_init__(self) -> None:
+        self.ops = Operations(self.writer, self.target)
+        self.access = Access(self.writer, self.ops)
+        nodes = self.recurrence.nodes
+        stores = [s for a in assigns(self.recurrence.block) for s in a.stores]
+        indices = [n.src[1] for n in nodes if n.op is load_p]
+        indices += [s.index for s in stores]
+        self.facts = Facts([*indices, *self.recurrence.axes])
+        self.rare: dict[Node, list[Node]] = {}
+        for node in nodes:
+            if node.arg == RARE:
+                self.rare.setdefault(node.src[0], []).append(node)
+        self.types: dict[Register, Type] = {}
+        for store in stores:
+            register = target_of(store)
+            if register is not None:
+                lanes = self.lanes if register in self.variation.registers else 0
+                self.types[register] = Type.of(store.value.dtype, lanes)
+        self.known: dict[Node, str] = {}
+
+    # Statements.
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            if isinstance(statement, Assign):
+                self.assign(statement)
+            else:
+                self.repeat(statement)
+
+    def assign(self, statement: Assign) -> None:
+        found: dict[Register, str] = {}
+        for store in statement.stores:
+            register = target_of(store)
+            if register is None:
+                self.store(store)
+            else:
+                lanes = self.types[register].lanes
+                found[register] = self.wide(store.value, lanes)
+        if found:
+            self.held.update(found)
+            self.known.clear()
+
+    def repeat(self, statement: Repeat) -> None:
+        inside = registers_set(statement.block)
+        carried = [r for r in inside if r in self.held]
+        predicate = statement.predicate, 0
+        if statement.predicate >= 0 and self.types[predicate].lanes:
+            # A lane that does not run the loop around this one need not run this one.
+            first = and_masks(self.ops, self.lanes, self.held[predicate], self.active)
+            assert first is not None
+            self.held[predicate] = first
+        pairs = [(self.types[r].text, self.held[r]) for r in carried]
+        times = statement.times
+        length = 1 if times is None else axis_of(times).size
+        entry = None if times is not None else self.any(predicate)
+        loop = self.writer.open_loop("0", str(length), 1, pairs)
+        before = [name for _, _, name in loop.carried]
+        self.held.update(zip(carried, before, strict=True))
+        self.known.clear()
+        if times is not None:
+            self.ranges[times] = loop.index
+        if entry is None:
+            self.block(statement.block)
+            updated = [self.held[r] for r in carried]
+            results = self.writer.close_loop(loop, updated)
+        else:
+            updated, again = self._iteration(statement, carried, before)
+            results = self.writer.close_while(loop, entry, again, updated)
+        self.held.update(zip(carried, results, strict=True))
+        self.known.clear()
+
+    def _iteration(
+        self, statement: Repeat, carried: Sequence[Register], before: Sequence[str]
+    ) -> tuple[list[str], str]:
+        """What one iteration of a while hands on, and whether there is another."""
+        predicate = statement.predicate, 0
+        if not self.types[predicate].lanes:
+            self.block(statement.block)
+            return [self.held[r] for r in carried], self.held[predicate]
+        outer, self.active = self.active, self.held[predicate]
+        on = self.active
+        self.block(statement.block)
+        for register, old in zip(carried, before, strict=True):
+            t = self.types[register]
+            if register == predicate:
+                new = self.ops.binary("and", t, on, self.held[register])
+            else:
+                new = self.ops.select(on, t, self.held[register], old)
+            self.held[register] = new
+        self.active = outer
+        return [self.held[r] for r in carried], self.any(predicate)
+
+    def any(self, predicate: Register) -> str:
+        """Does a predicate hold in some lane?"""
+        text, lanes = self.held[predicate], self.types[predicate].lanes
+        if not lanes:
+            return text
+        pure = self.writer.pure
+        bits = pure(f"bitcast <{lanes} x i1> {text} to i{lanes}", text)
+        return pure(f"icmp ne i{lanes} {bits}, 0", bits)
+
+    # Values.
+
+    def lanes_of(self, node: Node) -> int:
+        return self.lanes if self.variation.of(node) else 0
+
+    def wide(self, node: Node, lanes: int) -> str:
+        """A value in every lane."""
+        text = self.value(node)
+        if lanes and not self.variation.of(node):
+            return self.ops.splat(text, Type.of(node.dtype, lanes))
+        return text
+
+    def value(self, node: Node) -> str:
+        """A vector if the node varies from lane to lane, else a scalar."""
+        pending = [node]
+        known = self.known
+        while pending:
+            n = pending[-1]
+            if n in known:
+                pending.pop()
+                continue
+            missing = [s for s in self._needs(n) if s not in known]
+            if missing:
+                pending.extend(missing)
+                continue
+            known[n] = self._emit(n)
+            pending.pop()
+        return known[node]
+
+    def _needs(self, node: Node) -> Iterator[Node]:
+        if node.op is load_p:
+            if register_of(node) is None:
+                terms = self.facts.affine[node.src[1]].terms
+                yield from (atom for atom in terms if atom.op is not range_p)
+                yield from node.src[2:]
+        elif node.arg == RARE:
+            yield node.src[0]
+            yield from (n.src[2] for n in self.rare[node.src[0]])
+        else:
+            yield from node.src
+
+    def _emit(self, node: Node) -> str:
+        op = node.op
+        if op is const_p:
+            return Type.of(node.dtype, 0).constant(constant_value(node))
+        if op is range_p:
+            return self._range(node)
+        if op is load_p:
+            register = register_of(node)
+            return self._load(node) if register is None else self.held[register]
+        if node.arg == RARE:
+            return self._branch(node)
+        lanes = self.lanes_of(node)
+        if op.name in ("cast", "bitcast"):
+            (source,) = node.src
+            have, want = Type.of(source.dtype, lanes), Type.of(node.dtype, lanes)
+            convert = self.ops.cast if op.name == "cast" else self.ops.bitcast
+            return convert(self.known[source], have, want)
+        t = Type.of(node.src[-1].dtype, lanes)
+        texts = [self.wide(s, lanes) for s in node.src]
+        if op.name == "select":
+            return self.ops.select(texts[0], t, texts[1], texts[2])
+        if node.arg == RELAXED and not self.target.fma:
+            product = self.ops.apply("mul", t, texts[0], texts[1])
+            return self.ops.apply("add", t, product, texts[2])
+        return self.ops.apply(op.name, t, *texts)
+
+    def _range(self, node: Node) -> str:
+        text = self.ranges[node]
+        if node is not self.variation.lane:
+            return text
+        t = Type.of(node.dtype, self.lanes)
+        steps = t.lanewise(range(self.lanes))
+        return self.ops.binary("add", t, self.ops.splat(text, t), steps)
+
+    def _branch(self, node: Node) -> str:
+        """Computes what is rare where it is taken, in some lane."""
+        writer, condition = self.writer, node.src[0]
+        lanes = self.lanes_of(condition)
+        group = [n for n in self.rare[condition] if self.lanes_of(n) >= lanes]
+        others = [self.wide(n.src[2], self.lanes_of(n)) for n in group]
+        taken = on = self.known[condition]
+        if lanes:
+            bits = writer.pure(f"bitcast <{lanes} x i1> {on} to i{lanes}", on)
+            taken = writer.pure(f"icmp ne i{lanes} {bits}, 0", bits)
+        known, self.known = self.known, dict(self.known)
+        branch = writer.open_branch()
+        results: list[tuple[str, str, str]] = []
+        for n, other in zip(group, others, strict=True):
+            t = Type.of(n.dtype, self.lanes_of(n))
+            value = self.wide(n.src[1], t.lanes)
+            if lanes:
+                value = self.ops.select(on, t, value, other)
+            results.append((t.text, value, other))
+        self.known = known
+        found = writer.close_branch(branch, taken, results)
+        known.update(zip(group, found, strict=True))
+        return known[node]
+
+    # Memory.
+
+    def _buffer(self, number: int) -> str:
+        pure = self.writer.pure
+        place = "%buffers"
+        if number:
+            place = pure(f"getelementptr ptr, ptr %buffers, i64 {number}")
+        return pure(f"load ptr, ptr {place}, align 8", place)
+
+    def _address(self, index: Node) -> tuple[list[Term], list[Term], int, int]:
+        """Terms that are one for all lanes, those that are not; stride; constant."""
+        form = self.facts.affine[index]
+        same: list[Term] = []
+        apart: list[Term] = []
+        for atom, coefficient in form.terms.items():
+            if atom.op is range_p:
+                same.append((coefficient, self.ranges[atom]))
+            else:
+                varies = self.variation.of(atom)
+                (apart if varies else same).append((coefficient, self.value(atom)))
+        lane = self.variation.lane
+        stride = 0 if lane is None else form.terms.get(lane, 0)
+        return same, apart, stride, form.constant
+
+    def _load(self, node: Node) -> str:
+        buffer, index, *rest = node.src
+        base, size = self._buffer(int(buffer.arg)), buffer.dtype.itemsize
+        valid = rest[0] if rest else None
+        same, apart, stride, constant = self._address(index)
+        lanes = self.lanes_of(node)
+        t = Type.of(node.dtype, lanes)
+        mask = None if valid is None else self.value(valid)
+        one = mask if valid is not None and not self.lanes_of(valid) else None
+        if not lanes or (stride == 1 and not apart):
+            p = self.access.pointer(base, same, constant, size)
+            p = self.access.or_zeros(p, one)
+            if mask is None or one is not None:
+                return self.access.load(t, p, False)
+            return self.access.load_masked(t, p, mask, False)
+        if valid is not None:
+            mask = self.wide(valid, lanes)
+        mask = and_masks(self.ops, lanes, mask, self.active)
+        place, offsets, kind = self._places(base, size, same, apart, stride, constant)
+        return self.access.gather(t, place, offsets, kind, mask, False)
+
+    def _places(
+        self,
+        base: str,
+        size: int,
+        same: list[Term],
+        apart: list[Term],
+        stride: int,
+        constant: int,
+    ) -> tuple[str, str, Type]:
+        """A pointer, and for each lane a distance from it in elements."""
+        t = Type.of(dtypes.int64, self.lanes)
+        offsets = t.lanewise([stride * lane for lane in range(self.lanes)])
+        for coefficient, value in apart:
+            part = value
+            if coefficient != 1:
+                part = self.ops.binary("mul", t, value, t.constant(coefficient))
+            offsets = self.ops.binary("add", t, part, offsets)
+        return self.access.pointer(base, same, constant, size), offsets, t
+
+    def store(self, store: Store) -> None:
+        """A store to memory."""
+        base, size = self._buffer(store.buffer), store.value.dtype.itemsize
+        same, apart, stride, constant = self._address(store.index)
+        lanes = self.lanes if stride else 0
+        assert not apart
+        assert lanes or not self.lanes_of(store.value)
+        t, value = Type.of(store.value.dtype, lanes), self.wide(store.value, lanes)
+        p = self.access.pointer(base, same, constant, size)
+        if stride in (0, 1):
+            self.access.store(t, value, p)
+            return
+        p, offsets, kind = self._places(base, size, same, apart, stride, constant)
+        everywhere = mask_type(lanes).constant(True)
+        self.access.scatter(t, value, p, offsets, kind, everywhere)
+
+
+def lanes_for(recurrence: Recurrence, variation: Variation, target: Target) -> int:
+    """How many lanes are computed at once; 0 where there are none."""
+    if not recurrence.axes:
+        return 0
+    widest = max([4, *(s.dtype.itemsize for s in recurrence.registers)])
+    vectors = _VECTORS_APART if variation.apart else _VECTORS
+    wanted = vectors * target.vector_bytes // widest
+    size = axis_of(recurrence.axes[0]).size
+    lanes = 1
+    while 2 * lanes <= min(wanted, size):
+        lanes *= 2
+    return lanes
+
+
+def write_recurrence(recurrence: Recurrence, target: Target) -> tuple[LoopWriter, int]:
+    """The function of a legal recurrence, and how many units it has."""
+    variation = Variation(recurrence)
+    lanes = lanes_for(recurrence, variation, target)
+    lines = Lines(recurrence, target, variation, lanes)
+    if not lanes:
+        lines.block(recurrence.block)
+        return lines.writer, 1
+    (axis,) = recurrence.axes
+    size, writer = axis_of(axis).size, lines.writer
+    unit = writer.open_loop("%begin", "%end", 1, guarded=True)
+    first = lines.access.sum_terms([(lanes, unit.index)])
+    if size % lanes:
+        first = lowest(writer, first, size - lanes)
+    lines.ranges[axis] = first
+    lines.block(recurrence.block)
+    writer.close_loop(unit)
+    return writer, -(-size // lanes)

@@ -1,0 +1,230 @@
+"""Recurrences: loops of small bodies as one kernel that keeps the carry in registers.
+
+    block  = statement, …
+    statement = Assign(stores)                    all values are read, then all stored
+              | Repeat(times, predicate, block)   again and again
+
+A recurrence is a kernel whose stores stand in blocks. Its *registers* are buffers of
+one scalar, numbered from `FIRST_REGISTER` on: what goes around a loop is loaded from
+and stored to them, which costs nothing. Everything else is as in any kernel, and
+so is what makes it legal for a machine.
+
+With an axis the block runs for each *lane* by itself, and registers belong to a lane:
+the iterations of a loop without a carry, or the rows of a carry that never meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ftrace.lower.build import BuiltKernel
+from ftrace.lower.kernel import (
+    INDEX,
+    BufferSpec,
+    Kernel,
+    KernelInfo,
+    Store,
+    axis_of,
+    fma_p,
+    render_kernel,
+)
+from ftrace.lower.legalize import legalize
+from ftrace.lower.schedule import weight
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Node, reading_order, toposort
+from ftrace.trace.primitives.record import Compound, items
+
+#: What `config.disabled_rules` can switch off here.
+DECISIONS = {
+    "loops_in_registers": "a loop with a small body and carry becomes one kernel",
+}
+
+
+#: The number of the first register: larger than that of any buffer.
+FIRST_REGISTER = 1 << 20
+#: How often a loop is taken to run whose length nobody knows.
+GUESSED_LENGTH = 100
+
+
+@dataclass(frozen=True)
+class Assign:
+    """Stores to registers and buffers: every value is that from before all of them."""
+
+    stores: tuple[Store, ...]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A block, again and again.
+
+    Attributes:
+      times: the range that counts the iterations; None where the predicate tells.
+      predicate: the register of a bool: is there another iteration, the first one
+        included? -1 where the range tells.
+      block: what one iteration does.
+    """
+
+    times: Node | None
+    predicate: int
+    block: tuple[Statement, ...]
+
+
+Statement = Assign | Repeat
+
+
+@dataclass(frozen=True)
+class Recurrence(Kernel):
+    """A kernel of loops with registers. Equal recurrences are compiled once.
+
+    Attributes:
+      axes: none, or the range of the lanes.
+      stores: none: they stand in the block.
+      block: what it does, for each lane.
+      registers: their types, from number `FIRST_REGISTER` on.
+    """
+
+    block: tuple[Statement, ...] = ()
+    registers: tuple[BufferSpec, ...] = ()
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All expressions, sources first."""
+        parts = [s for a in assigns(self.block) for s in a.stores]
+        return reading_order([e for store in parts for e in store.expressions])
+
+    @property
+    def operations(self) -> int:
+        """Arithmetic operations in one run, of all lanes; a guess for a while."""
+        return prod(self.shape) * _operations(self.block)
+
+    def __str__(self) -> str:
+        head = f"recurrence of {len(self.registers)} registers, {self.shape} lanes:"
+        return "\n".join([head, *_render(self.block, "  ", self.axes)])
+
+
+def assigns(block: Sequence[Statement]) -> Iterator[Assign]:
+    """All assignments of a block, in order, those of the loops in it included."""
+    for statement in block:
+        if isinstance(statement, Assign):
+            yield statement
+        else:
+            yield from assigns(statement.block)
+
+
+def cost(node: Node) -> int:
+    """Operations of one expression: index arithmetic and leaves are free."""
+    free = node.op.family in ("source", "kernel") and node.op is not fma_p
+    return 0 if free or node.dtype is INDEX else max(1, weight(node))
+
+
+def _operations(block: Sequence[Statement]) -> int:
+    total = 0
+    for statement in block:
+        if isinstance(statement, Repeat):
+            times = statement.times
+            length = GUESSED_LENGTH if times is None else axis_of(times).size
+            total += length * _operations(statement.block)
+        else:
+            total += sum(map(cost, toposort([s.value for s in statement.stores])))
+    return total
+
+
+def _render(
+    block: Sequence[Statement], indent: str, axes: tuple[Node, ...]
+) -> Iterator[str]:
+    for statement in block:
+        if isinstance(statement, Assign):
+            text = render_kernel(Kernel(axes, statement.stores, ()))
+            yield from (indent + line for line in text.splitlines()[1:])
+        else:
+            while_ = f"while buffer{statement.predicate}"
+            times = statement.times
+            yield indent + (
+                while_ if times is None else f"for r{axis_of(times).number}"
+                f"<{axis_of(times).size}"
+            )  # fmt: skip
+            yield from _render(statement.block, indent + "  ", axes)
+
+
+def legalize_recurrence(
+    recurrence: Recurrence, supported: Collection[str]
+) -> Recurrence:
+    """As `legalize`, assignment by assignment.
+
+    Raises:
+      GraphError: a complex value is combined in a way that pairs cannot express.
+    """
+    specs = (*recurrence.buffers, *recurrence.registers)
+    legal = specs
+
+    def block_of(block: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        nonlocal legal
+        found: list[Statement] = []
+        for statement in block:
+            if isinstance(statement, Repeat):
+                found.append(replace(statement, block=block_of(statement.block)))
+                continue
+            kernel = legalize(Kernel((), statement.stores, specs), supported)
+            legal = kernel.buffers
+            found.append(Assign(kernel.stores))
+        return tuple(found)
+
+    block = block_of(recurrence.block)
+    count = len(recurrence.buffers)
+    return replace(
+        recurrence, block=block, buffers=legal[:count], registers=legal[count:]
+    )
+
+
+# As an operation of the graph.
+
+
+@dataclass(frozen=True)
+class Step:
+    """The argument of a recurrence in a graph; its operands are what it loads.
+
+    Attributes:
+      kernel: its buffers are the results, then the operands.
+      info: for people.
+      results: their types.
+    """
+
+    kernel: Recurrence
+    info: KernelInfo
+    results: tuple[ShapedArray, ...]
+
+    def __str__(self) -> str:
+        return self.info.name
+
+
+def _infer(arg: Step, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+    return arg.results
+
+
+def _not_evaluated(*_: Any) -> Any:
+    raise AssertionError("a recurrence exists in lowered programs only")
+
+
+register_loop_p = Compound(
+    "register_loop", "loop", _infer, _not_evaluated, _not_evaluated,
+    no_derivative="it exists in lowered programs only", show=str,
+    doc="a loop that keeps its carry in registers",
+)  # fmt: skip
+
+
+def built_recurrence(node: Node, root_of: Callable[[Node], Node]) -> BuiltKernel:
+    """The kernel of a recurrence in a graph, and the values in its buffers."""
+    step: Step = node.arg
+    results = items(node)
+    loads = {i: root_of(s) for i, s in enumerate(node.src, len(results))}
+    return BuiltKernel(step.kernel, step.info, dict(enumerate(results)), loads)
+
+
+def register_spec(dtype: np.dtype[Any]) -> BufferSpec:
+    """The type of a register."""
+    return BufferSpec(dtype, 1, True)

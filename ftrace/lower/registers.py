@@ -1,0 +1,213 @@
+"""Stage 2b: loops with small bodies become recurrences, which run in registers.
+
+    loop  ->  recurrence      where the carry of a lane and the work on it are small
+
+Lanes are, in this order of preference: the iterations of a loop without a carry; an
+axis that all of the carry has and in which the body is elementwise; none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+
+from ftrace import settings
+from ftrace.lower.control import Loop, loop_p
+from ftrace.lower.kernel import BufferSpec, KernelInfo, Store
+from ftrace.lower.recurrence import (
+    Assign,
+    Recurrence,
+    Statement,
+    Step,
+    cost,
+    register_loop_p,
+)
+from ftrace.lower.scalarize import Lanes, Registers, Scalarizer, Unsuited
+from ftrace.origin import Origin
+from ftrace.trace.avals import TOKEN, Stack
+from ftrace.trace.graph import Body, Node, inherited_origin, rebuild, toposort
+
+Prepare = Callable[[Body], Sequence[Node]]
+
+#: Registers of one lane, and operations of one iteration: measured on ODE solvers and
+#: RNN cells, where the code generator takes longer than what it saves beyond them.
+MOST_REGISTERS = 64
+MOST_OPERATIONS = 1500
+#: Elements that are looked at on the way: movement costs nothing in the end.
+_ELEMENTS = 4 * MOST_OPERATIONS
+#: Fewer lanes than these are rather registers beside each other.
+_FEW_LANES = 4
+
+
+def loops_in_registers(outputs: Sequence[Node], prepare: Prepare) -> list[Node]:
+    """The outputs with small loops as recurrences.
+
+    Args:
+      outputs: of a graph after its rewrites.
+      prepare: applies the same rewrites to a body.
+    """
+    if "loops_in_registers" in settings.current().disabled_rules:
+        return list(outputs)
+    order = toposort(outputs)
+    if not any(node.op is loop_p for node in order):
+        return list(outputs)
+    done: dict[Node, Node] = {}
+    prepared: dict[Body, Sequence[Node]] = {}
+
+    def prepare_once(body: Body) -> Sequence[Node]:
+        if body not in prepared:
+            prepared[body] = prepare(body)
+        return prepared[body]
+
+    with inherited_origin() as take:
+        for node in order:
+            take(node)
+            new = rebuild(node, tuple(done[s] for s in node.src))
+            found = find_recurrence(new, prepare_once) if new.op is loop_p else None
+            done[node] = new if found is None else found
+    return [done[node] for node in outputs]
+
+
+def find_recurrence(node: Node, prepare: Prepare) -> Node | None:
+    """The recurrence that does what a loop does; None if it is too large or unfit."""
+    arg: Loop = node.arg
+    types = [n.aval for n in (*arg.body.inputs, *arg.body.outputs)]
+    if any(aval is TOKEN or isinstance(aval, Stack) for aval in types):
+        return None
+    if arg.length is None and len(arg.body.outputs) != arg.carry + arg.predicate:
+        return None
+    for size, axis in _possible_lanes(arg):
+        if not _may_be_small(arg, size, prepare):
+            continue
+        try:
+            return _Maker(node, prepare, size, axis).make()
+        except Unsuited:
+            continue
+    return None
+
+
+def _possible_lanes(arg: Loop) -> Iterator[tuple[int, int]]:
+    """(how many lanes, their axis of the carry), the best first; 1 is none."""
+    if not arg.carry:
+        yield arg.length or 0, 0
+        return
+    shapes = [n.shape for n in arg.body.outputs[: arg.carry]]
+    arrays = [s for s in shapes if s]
+    scalars_first = True
+    found: list[tuple[int, int]] = []
+    for axis in (0, -1):
+        sizes = {s[axis] for s in arrays}
+        if len(sizes) == 1 and max(sizes) > 1 and (axis == 0 or _differ(arrays)):
+            found.append((max(sizes), axis))
+            scalars_first = scalars_first and max(sizes) < _FEW_LANES
+    yield from [(1, 0), *found] if scalars_first else [*found, (1, 0)]
+
+
+def _differ(shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Is the last axis another one than the first?"""
+    return any(len(s) > 1 for s in shapes)
+
+
+def _may_be_small(arg: Loop, lanes: int, prepare: Prepare) -> bool:
+    """Looks at sizes only."""
+    if lanes < 1:
+        return False
+    carry = sum(prod(n.shape) for n in arg.body.outputs[: arg.carry])
+    each = sum(n.size for n in arg.body.outputs) if arg.carry else 0
+    if carry > lanes * MOST_REGISTERS or each > 4 * lanes * MOST_REGISTERS:
+        return False
+    if not arg.carry:
+        lanes = 1  # the body is that of one lane
+    total = 0
+    for node in toposort(prepare(arg.body)):
+        if node.op.family in ("movement", "source", "item", "indexing"):
+            continue
+        reduces = node.op.family == "reduction"
+        total += max(node.size, node.src[0].size if reduces else 0)
+    return total <= lanes * MOST_OPERATIONS
+
+
+class _Maker:
+    """Makes one recurrence of a loop."""
+
+    def __init__(self, node: Node, prepare: Prepare, size: int, axis: int) -> None:
+        self.node = node
+        self.prepare = prepare
+        self.arg: Loop = node.arg
+        self.results = node.aval.items
+        count = len(self.results)
+        self.work = Scalarizer(prepare, count, MOST_REGISTERS, _ELEMENTS, None)
+        self.axes: tuple[Node, ...] = ()
+        self.lanes: Lanes | None = None
+        if size > 1:
+            lane, index = self.work.new_range(size)
+            self.axes = (lane,)
+            self.lanes = Lanes(index, size, axis)
+
+    def make(self) -> Node:
+        work, lanes = self.work, self.lanes
+        if self.arg.carry or lanes is None:
+            work.lanes = lanes
+            registers = work.run(work.loop(0, self.node))
+            stores = self._last_stores(registers)
+            block = [*work.scopes[0].block]
+        else:
+            stores = self._each_lane(lanes)
+            block = [*work.scopes[1].block]
+        if stores:
+            block.append(Assign(tuple(stores)))
+        return self._step(block)
+
+    def _last_stores(self, results: Sequence[Registers | None]) -> list[Store]:
+        """What the carry is in the end."""
+        stores: list[Store] = []
+        for k, registers in enumerate(results):
+            if registers is None:
+                continue
+            for _, position in self.work.positions(registers.shape):
+                place = self.work.rendered(position)
+                stores.append(Store(k, place, registers.places[position]))
+        return stores
+
+    def _each_lane(self, lanes: Lanes) -> list[Store]:
+        """A loop without a carry: its iterations are lanes."""
+        work, arg = self.work, self.arg
+        scope = work.enter(self.node, lanes.index)
+        stores: list[Store] = []
+        for k, output in enumerate(self.prepare(arg.body)):
+            stores += work.run(work.pushed(scope, output, k, lanes.index))
+        return stores
+
+    def _step(self, block: Sequence[Statement]) -> Node:
+        work = self.work
+        operands = list(work.operands)
+        specs = [BufferSpec(a.dtype, a.size, True) for a in self.results]
+        specs += [BufferSpec(n.dtype, n.size, False) for n in operands]
+        recurrence = Recurrence(
+            self.axes, (), tuple(specs), block=tuple(block),
+            registers=tuple(work.registers),
+        )  # fmt: skip
+        nodes = recurrence.nodes
+        if sum(map(cost, nodes)) > MOST_OPERATIONS:
+            raise Unsuited("too many operations")
+        info = self._info(recurrence, nodes)
+        return register_loop_p(*operands, arg=Step(recurrence, info, self.results))
+
+    def _info(self, recurrence: Recurrence, nodes: Sequence[Node]) -> KernelInfo:
+        names = [n.op.name for n in nodes if cost(n)]
+        origins: dict[str, Origin] = {}
+        for node in (self.node, *toposort(self.prepare(self.arg.body))):
+            if node.origin is not None:
+                origins.setdefault(str(node.origin), node.origin)
+        lanes = prod(recurrence.shape)
+        length = self.arg.length if self.arg.carry else None
+        size = f"{'while' if length is None else length}" if self.arg.carry else ""
+        parts = [p for p in (size, f"{lanes}" if lanes > 1 else "") if p]
+        nbytes = sum(s.size * s.dtype.itemsize for s in recurrence.buffers)
+        return KernelInfo(
+            f"loop_{'x'.join(parts)}",
+            tuple(origins.values()),
+            recurrence.operations,
+            nbytes,
+            tuple(dict.fromkeys(names)),
+        )
