@@ -41,8 +41,15 @@ def random_index(draw: Any) -> tuple[Any, ...]:
     count = draw(st.integers(0, 4))
     batch = draw(st.sampled_from([(), (2,), (1,), (3, 2)]))
     parts: list[Any] = []
-    for size in SHAPE[:count]:
-        match draw(st.sampled_from("isamn")):
+    sizes = list(SHAPE[:count])
+    while sizes:
+        size = sizes.pop(0)
+        match draw(st.sampled_from("isamnM" if sizes else "isamn")):
+            case "M":
+                covered = size * sizes[0]
+                flags = np.arange(covered) < (batch or (1,))[-1]
+                mixed = draw(st.permutations(flags.tolist()))
+                parts.append(np.array(mixed).reshape(size, sizes.pop(0)))
             case "i":
                 parts.append(draw(st.integers(-size, size - 1)))
             case "s":
@@ -91,17 +98,30 @@ def test_reading_agrees_with_numpy(index: tuple[Any, ...]) -> None:
     assert traced.shape == wanted.shape
 
 
+UFUNCS: dict[str, Any] = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "multiply": np.multiply,
+}
+
+
+def traceable(index: tuple[Any, ...]) -> list[int]:
+    """Where an index has integers or arrays of them."""
+    return [
+        i
+        for i, part in enumerate(index)
+        if isinstance(part, (int, np.ndarray)) and np.asarray(part).dtype != bool
+    ]
+
+
 @settings(max_examples=150)
 @given(random_index())
 def test_reading_with_traced_indices_agrees_with_numpy(index: tuple[Any, ...]) -> None:
     wanted = numpy_reads(index)
     if wanted is None:
         return
-    places = [
-        i
-        for i, part in enumerate(index)
-        if isinstance(part, (int, np.ndarray)) and np.asarray(part).dtype != bool
-    ]
+    places = traceable(index)
     arrays = [np.asarray(index[i], "int32") for i in places]
     x = fnp.asarray(VALUES)
 
@@ -118,6 +138,34 @@ def test_reading_with_traced_indices_agrees_with_numpy(index: tuple[Any, ...]) -
 
 
 @settings(max_examples=150)
+@given(random_index(), st.sampled_from(["set", "add", "max", "multiply"]))
+def test_updates_with_traced_indices_agree_with_numpy(
+    index: tuple[Any, ...], kind: str
+) -> None:
+    place = numpy_reads(index)
+    if place is None:
+        return
+    new = (np.arange(place.size, dtype="int32") % 7 + 1).reshape(place.shape)
+    wanted = VALUES.copy()
+    if kind == "set":
+        wanted[index] = new
+    else:
+        UFUNCS[kind].at(wanted, index, new)
+    places = traceable(index)
+    arrays = [np.asarray(index[i], "int32") for i in places]
+
+    def function(v: Any, u: Any, *indices: Any) -> list[Any]:
+        parts = list(index)
+        for i, traced in zip(places, indices, strict=True):
+            parts[i] = traced
+        return [getattr(v.at[tuple(parts)], kind)(u)]
+
+    graph = trace("jit", function, [aval_of(a) for a in (VALUES, new, *arrays)])
+    (traced,) = evaluate_graph(graph, VALUES, new, *arrays)
+    np.testing.assert_array_equal(traced, wanted)
+
+
+@settings(max_examples=150)
 @given(random_index(), st.sampled_from(["set", "add", "min", "multiply"]))
 def test_updates_agree_with_numpy(index: tuple[Any, ...], kind: str) -> None:
     place = numpy_reads(index)
@@ -128,9 +176,7 @@ def test_updates_agree_with_numpy(index: tuple[Any, ...], kind: str) -> None:
     if kind == "set":
         wanted[index] = new
     else:
-        {"add": np.add, "min": np.minimum, "multiply": np.multiply}[kind].at(
-            wanted, index, new
-        )
+        UFUNCS[kind].at(wanted, index, new)
     x = fnp.asarray(VALUES)
     np.testing.assert_array_equal(getattr(x.at[index], kind)(new), wanted)
     graph = trace(
@@ -160,6 +206,8 @@ def test_modes_inside_jit() -> None:
     np.testing.assert_array_equal(dropped, [0, 1, 7])
     clipped = ft.jit(lambda v, i: v.at[i].add(1.0, mode="clip"))(x, at)
     np.testing.assert_array_equal(clipped, [1, 1, 4])
+    wrapped = fnp.take_along_axis(x, at, 0, "fill", 9.0, wrap_negative_indices=False)
+    np.testing.assert_array_equal(wrapped, [9, 9, 9])
     listed = ft.jit(lambda v, i: v[[i, 0]])(x, 2)
     np.testing.assert_array_equal(listed, [2, 0])
     captured = ft.jit(lambda i: x[[i, 0]] + x.at[[0, i]].set(5.0)[:2])(2)

@@ -69,8 +69,8 @@ class Place:
     All methods take `mode`, for indices out of bounds: "drop" (the default of updates),
     "clip" (the default of `get`), "fill" or "promise_in_bounds". Without a mode, an
     index that is known to be out of bounds is an IndexBoundsError.
-    `indices_are_sorted` and `unique_indices` are accepted, and change nothing; with
-    `wrap_negative_indices=False` a negative index is out of bounds.
+    `indices_are_sorted`, `unique_indices` and `out_sharding` are accepted, and change
+    nothing; with `wrap_negative_indices=False` a negative index is out of bounds.
     """
 
     __slots__ = ("array", "index")
@@ -89,6 +89,7 @@ class Place:
         fill_value: Any = None,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
+        out_sharding: None = None,
         wrap_negative_indices: bool = True,
     ) -> Any:
         """The elements at the place, as `x[index]`, with a mode."""
@@ -165,6 +166,7 @@ class Place:
         mode: Any = None,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
+        out_sharding: None = None,
         wrap_negative_indices: bool = True,
     ) -> Any:
         checked = check_mode("at", mode)

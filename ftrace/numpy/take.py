@@ -85,10 +85,13 @@ def _in_range(indices: Any, size: int, mode: str) -> Any:
     return remainder(at, size) if mode == "wrap" else clip(at, 0, size - 1)
 
 
-def _filled_read(x: Any, index: Any, mode: str | None, fill_value: Any) -> Any:
+def _filled_read(
+    x: Any, index: Any, mode: str | None, fill_value: Any, wrap: bool = True
+) -> Any:
     """Reads; out of bounds raises where all is known, else it is the fill value."""
     traced = isinstance(x, Tracer) or any(isinstance(p, Tracer) for p in index)
-    return read_at(x, index, "fill" if traced and mode is None else mode, fill_value)
+    mode = "fill" if traced and mode is None else mode
+    return read_at(x, index, mode, fill_value, wrap)
 
 
 def _along_axis(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, ...]:
@@ -116,6 +119,8 @@ def take_along_axis(
 ) -> Any:
     """For every place of `indices`, the element of `arr` in the same lane.
 
+    Negative indices count from the end, unless `wrap_negative_indices` is False.
+
     Raises:
       ShapeError: the two differ in rank, or do not broadcast.
       IndexBoundsError: without a mode, a known index is out of bounds.
@@ -125,7 +130,9 @@ def take_along_axis(
         x, axis = ravel(x), 0
     axis = canonical_axis(axis, x.ndim, "take_along_axis")
     index = _along_axis("take_along_axis", x, indices, axis)
-    return _filled_read(x, index, check_mode("take_along_axis", mode), fill_value)
+    mode = check_mode("take_along_axis", mode)
+    wrap = wrap_negative_indices is not False
+    return _filled_read(x, index, mode, fill_value, wrap)
 
 
 def _not_in_place(name: str, inplace: bool) -> None:
