@@ -3,9 +3,11 @@
 from benchmarks.rows import (
     cold,
     contractions,
+    control,
     convolution,
     dispatch,
     elementwise,
+    host,
     indexing,
     movement,
     reductions,
@@ -22,6 +24,8 @@ FAMILIES = (
     indexing.FAMILY,
     training.FAMILY,
     transforms.FAMILY,
+    control.FAMILY,
+    host.FAMILY,
     dispatch.FAMILY,
     cold.FAMILY,
 )
