@@ -4,6 +4,7 @@
     fuse      a loop over what another one makes joins it, iteration by iteration
     prune     results, carries and operands that nobody needs vanish
     hoist     what is the same in each iteration is computed before the loop
+    split     products that need no iteration are done for all at once (fission.py)
 
 Forward and reverse mode rely on these: a derivative makes a second loop beside the
 first, which also returns what must be remembered (merge); the tangent loop over that
@@ -17,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from ftrace import dtypes, settings
+from ftrace.lower.fission import split_scan
 from ftrace.lower.schedule import weight
 from ftrace.trace.avals import Stack
 from ftrace.trace.body import apply_body, close, depends_on
@@ -33,6 +35,7 @@ DECISIONS = {
     "fuse_loops": "a loop over what another one makes joins it",
     "prune_loops": "results and carries of a loop that nobody needs vanish",
     "hoist_invariants": "what is the same in each iteration is computed before it",
+    "split_products": "products that need no iteration are done for all at once",
 }
 
 _CONTROL = (scan_p, while_p, cond_p)
@@ -54,6 +57,7 @@ def simplify_loops(outputs: Sequence[Node]) -> list[Node]:
         ("fuse_loops", _fuse),
         ("prune_loops", _prune),
         ("hoist_invariants", _hoist),
+        ("split_products", _split_products),
     )
     for name, function in passes:
         if name not in disabled:
@@ -280,7 +284,7 @@ def _prune(outputs: list[Node]) -> list[Node]:
 
     def compound(node: Node, src: tuple[Node, ...]) -> Sequence[Node]:
         if not kept[node]:  # nobody looks at them
-            return [const(0, dtypes.uint8)] * len(node.aval.items)
+            return [const(0, a.dtype, a.shape) for a in node.aval.items]
         if node.op is cond_p:
             return _pruned_branches(node, src, kept[node], inputs[node])
         return _pruned_loop(node, src, kept[node], inputs[node])
@@ -399,6 +403,17 @@ def _pruned_loop(
     for k in fixed:
         answer[k] = src[arg.consts + k]
     return answer
+
+
+# Split.
+
+
+def _split_products(outputs: list[Node]) -> list[Node]:
+    def compound(node: Node, src: tuple[Node, ...]) -> Sequence[Node]:
+        found = split_scan(node, src) if node.op is scan_p else None
+        return items(node.op(*src, arg=node.arg)) if found is None else found
+
+    return _rebuild(outputs, compound)
 
 
 # Hoist.
