@@ -13,7 +13,8 @@ from functools import lru_cache
 
 from ftrace import dtypes
 from ftrace.trace.autodiff import jvp_nodes, split_known
-from ftrace.trace.avals import ShapedArray, Stack
+from ftrace.trace.avals import TOKEN, ShapedArray, Stack
+from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.evaluate import Plan
 from ftrace.trace.graph import Body, Node, dependents, substitute
 from ftrace.trace.primitives.elementwise import cast
@@ -115,9 +116,15 @@ def linearize(body: Body, varying: tuple[bool, ...]) -> Linearized:
         for t, node in zip(jvp_nodes(body.outputs, leaves), body.outputs, strict=True)
     )
     moving = [t for t in outputs if t is not None]
-    return Linearized(
-        tangents, outputs, tuple(split_known(moving, list(leaves.values())))
-    )
+    residuals = split_known(moving, list(leaves.values()))
+    again = {n: rehearsal() for n in residuals if n.aval is TOKEN}
+    if again:  # what is run again for its stacks has had its effects
+        moving = substitute(moving, again)
+        check_repeatable(moving)
+        rest = iter(moving)
+        outputs = tuple(None if t is None else next(rest) for t in outputs)
+    kept = tuple(n for n in residuals if n not in again)
+    return Linearized(tangents, outputs, kept)
 
 
 def _tangent_of(node: Node, position: int) -> Node:

@@ -31,12 +31,12 @@ from ftrace.trace import tree
 from ftrace.trace.avals import REHEARSAL, TOKEN, ShapedArray
 from ftrace.trace.callback import Callback, Same, Static, promised
 from ftrace.trace.evaluate import settle
-from ftrace.trace.graph import Body, Node
+from ftrace.trace.graph import Body, Node, constant_bits, make_node
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import stop_gradient
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.record import Compound, Results, compound_of
-from ftrace.trace.primitives.source import const, is_variable
+from ftrace.trace.primitives.source import const_p, is_variable
 from ftrace.trace.tracer import (
     Scope,
     Tracer,
@@ -158,7 +158,7 @@ pure_callback_p = Compound(
 
 def rehearsal() -> Node:
     """The token for what is computed again and has had its effects."""
-    return const(REHEARSAL, TOKEN.dtype)
+    return make_node(const_p, TOKEN, (), constant_bits(REHEARSAL, TOKEN.dtype))
 
 
 def check_repeatable(nodes: Sequence[Node]) -> None:
@@ -180,9 +180,9 @@ def check_repeatable(nodes: Sequence[Node]) -> None:
         if node.op is callback_p and node.arg.results:
             arg: Callback = node.arg
             raise DerivativeError(
-                f"vjp and linearize run a while_loop again for what it remembers, and "
-                f"this one calls {arg.name} by {arg.kind}, which must not be called "
-                "again; use grad, value_and_grad or jvp, or pass the values in",
+                "this derivative runs a while_loop again for what it remembers, and "
+                f"the loop calls {arg.name} by {arg.kind}, which must not be called "
+                "again; pass the values in, or have a loop of a known length (scan)",
                 arg.origin,
             )
 

@@ -480,14 +480,15 @@ def map_lanes(
     """
     op = node.op
     assert isinstance(op, Compound)
-    kinds = [
-        1 if old.aval is TOKEN else 2 if has else 0
-        for old, has in zip(node.src, batched, strict=True)
-    ]
-    order = sorted(range(len(src)), key=lambda i: kinds[i])
     names = [variable(s.aval, _LANE_DEPTH, i) for i, s in enumerate(node.src)]
     results = op.results(*names, arg=node.arg)
     tokens = [r for r in results if r.aval is TOKEN]
+    # A token that is not passed on is not used: it does not go around.
+    kinds = [
+        1 if old.aval is TOKEN and tokens else 2 if has else 0
+        for old, has in zip(node.src, batched, strict=True)
+    ]
+    order = sorted(range(len(src)), key=lambda i: kinds[i])
     others = [r for r in results if r.aval is not TOKEN]
     body = close([names[i] for i in order], [*tokens, *others])
     arg = Scan(body, size, False, kinds.count(0), len(tokens))
