@@ -69,6 +69,7 @@ def assemble(
     owner = sharing.root
     work = [b for b in built if isinstance(b, BuiltKernel) or not _is_barrier(b)]
     values = _Values()
+    behind: set[Node] = set()  # values that a barrier gives on
     for number, step in enumerate(work):
         if isinstance(step, BuiltKernel):
             nodes = step.buffers
@@ -78,6 +79,8 @@ def assemble(
                 values.use((number, key), aval, "scratch", number)
         for node in nodes:
             values.use(owner(node), node.aval, node.op.name, number)
+            if root_of(node) is not node:
+                behind.add(node)
     slots: list[Slot] = []
     number_of: dict[Hashable, int] = {}
 
@@ -103,6 +106,8 @@ def assemble(
     for node in sharing.owner:
         if owner(node) in number_of:
             number_of[node] = number_of[owner(node)]
+    for node in behind:
+        number_of[node] = number_of[owner(node)]
     steps = tuple(_step(b, i, number_of) for i, b in enumerate(work))
     inputs = tuple(number_of[n] for n in graph.inputs)
     outputs = tuple(number_of[n] for n in roots)

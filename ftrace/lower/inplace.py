@@ -48,8 +48,9 @@ class Sharing:
 
     def root(self, node: Node) -> Node:
         """The value whose memory it is in the end."""
+        node = root_of(node)
         while node in self.owner:
-            node = self.owner[node]
+            node = root_of(self.owner[node])
         return node
 
 
@@ -91,7 +92,7 @@ class _Sharer:
                 step.loads.values() if isinstance(step, BuiltKernel) else step.operands
             )
             for node in loaded:
-                self.readers.setdefault(node, set()).add(number)
+                self.readers.setdefault(root_of(node), set()).add(number)
 
     def run(self) -> Sharing:
         # From the inputs on: later drafts are nearer to them.
@@ -111,6 +112,8 @@ class _Sharer:
     def _may_take(self, source: Node, writer: int, besides: Iterable[int]) -> bool:
         """Is `source` ours, and dead once `writer` has run?"""
         if source in self.taken or source in self.outputs:
+            return False
+        if root_of(source) is not source:  # behind a barrier
             return False
         if is_variable(source) and source not in self.given:
             return False
