@@ -97,10 +97,10 @@ def _exponential(a: Array, most: int) -> Array:
     count = np.maximum(exponent, 0)
     x = np.where(good[..., None, None], x, 0) * np.ldexp(1.0, -count)[..., None, None]
     y = _pade(x)
-    for i in range(min(int(count.max(initial=0)), most)):
+    for i in range(min(int(count.max(initial=0)), most + 1)):
         more = (count > i)[..., None, None]
         y = np.where(more, y @ y, y)
-    failed = ~good | (count > most)
+    failed = ~good | (count > most + 1)  # one more than JAX scales by
     return np.where(failed[..., None, None], np.nan, y).astype(a.dtype)
 
 

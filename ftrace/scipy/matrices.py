@@ -1,0 +1,376 @@
+"""Special matrices: Toeplitz and its relatives, and those of a number alone."""
+
+from __future__ import annotations
+
+from math import comb
+from typing import Any
+
+import numpy as np
+
+import ftrace.numpy as fnp
+from ftrace import dtypes
+from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.numpy.axes import (
+    as_value,
+    broadcast_to,
+    full,
+    insert_axes,
+    iota,
+    pad,
+    reshape,
+    shrink_axis,
+    static_int,
+)
+from ftrace.numpy.factorizations import inexact
+from ftrace.trace.operations import broadcast_shapes
+from ftrace.trace.tracer import Value
+
+__all__ = [
+    "block_diag", "circulant", "companion", "convolution_matrix", "dft", "fiedler",
+    "fiedler_companion", "hadamard", "hankel", "helmert", "hilbert", "invhilbert",
+    "invpascal", "leslie", "pascal", "toeplitz",
+]  # fmt: skip
+
+
+def block_diag(*arrs: Value) -> Any:
+    """The matrices one after the other along the diagonal, zeros elsewhere.
+
+    Args:
+      arrs: matrices; a vector is a row, a scalar is a matrix of one element.
+
+    Raises:
+      ShapeError: an operand has more than two axes.
+    """
+    blocks = [fnp.atleast_2d(x) for x in arrs or (fnp.zeros((1, 0)),)]
+    for x in blocks:
+        if x.ndim > 2:
+            raise ShapeError(
+                "block_diag: operands of at most two axes are required, got the shape "
+                f"{x.shape}"
+            )
+    width = sum(x.shape[1] for x in blocks)
+    rows: list[Any] = []
+    before = 0
+    for x in blocks:
+        after = width - before - x.shape[1]
+        rows.append(pad(x, ((0, 0, 0), (before, after, 0))))
+        before += x.shape[1]
+    return fnp.concatenate(rows)
+
+
+def toeplitz(c: Value, r: Value | None = None) -> Any:
+    """The matrices of equal diagonals, by their first column and their first row.
+
+    Args:
+      c: (..., n), the first column.
+      r: (..., m), the first row, of which the first element is not looked at; by
+        default the conjugate of `c`.
+    """
+    column = fnp.atleast_1d(c)
+    row = fnp.conjugate(column) if r is None else fnp.atleast_1d(r)
+    n, m = column.shape[-1], row.shape[-1]
+    batch = broadcast_shapes("toeplitz", [column.shape[:-1], row.shape[:-1]])
+    if n == 0 or m == 0:
+        return fnp.zeros((*batch, n, m), fnp.result_type(column, row))
+    column = broadcast_to(column, (*batch, n))
+    row = broadcast_to(row, (*batch, m))
+    diagonals = fnp.concatenate(
+        [fnp.flip(column, -1), shrink_axis(row, len(batch), 1, m)], axis=-1
+    )
+    if n == 1:
+        return insert_axes(diagonals, (len(batch),))
+    # Row i starts one element before row i - 1. So does, in copies of the diagonals one
+    # after the other, what follows every so many elements but one.
+    count = n + m - 1
+    copies = broadcast_to(
+        insert_axes(diagonals, (len(batch),)), (*batch, n, count), "toeplitz"
+    )
+    flat = reshape(copies, (*batch, n * count))
+    flat = shrink_axis(flat, len(batch), n - 1, n - 1 + n * (count - 1))
+    return shrink_axis(reshape(flat, (*batch, n, count - 1)), len(batch) + 1, 0, m)
+
+
+def hilbert(n: int) -> Any:
+    """The matrix 1/(i + j + 1) of n rows.
+
+    Raises:
+      ValueRangeError: n is negative.
+    """
+    size = static_int(n, "hilbert: n")
+    if size < 0:
+        raise ValueRangeError(f"hilbert: n must not be negative, got {size}")
+    dtype = dtypes.default_dtype("f")
+    rows = iota(dtype, (size, size), 0)
+    return full((), 1, dtype) / (rows + iota(dtype, (size, size), 1) + 1)
+
+
+def _size(name: str, n: Any) -> int:
+    size = static_int(n, f"{name}: n")
+    if size < 0:
+        raise ValueRangeError(f"{name}: n must not be negative, got {size}")
+    return size
+
+
+def _vector(name: str, x: Value, least: int) -> Any:
+    """A vector, or vectors in the last axis, of so many elements at least."""
+    value = fnp.atleast_1d(x)
+    if value.shape[-1] < least:
+        raise ShapeError(
+            f"{name}: at least {least} elements are required, got the shape "
+            f"{value.shape}"
+        )
+    return value
+
+
+# Of vectors.
+
+
+def circulant(c: Value) -> Any:
+    """The matrices (…, n, n) whose columns are `c`, each turned by one more.
+
+    Raises:
+      ShapeError: there are no elements.
+    """
+    x = _vector("circulant", c, 1)
+    n = x.shape[-1]
+    rows = np.arange(n)
+    return fnp.take(x, (rows[:, None] - rows) % n, axis=-1)
+
+
+def hankel(c: Value, r: Value | None = None) -> Any:
+    """The matrices of equal counterdiagonals, by their first column and last row.
+
+    Args:
+      c: (…, n), the first column.
+      r: (…, m), the last row, of which the first element is not looked at; by default
+        zeros.
+    """
+    column = fnp.atleast_1d(c)
+    row = fnp.zeros_like(column) if r is None else fnp.atleast_1d(r)
+    n, m = column.shape[-1], row.shape[-1]
+    batch = broadcast_shapes("hankel", [column.shape[:-1], row.shape[:-1]])
+    column = broadcast_to(column, (*batch, n))
+    row = broadcast_to(row, (*batch, m))
+    values = fnp.concatenate([column, shrink_axis(row, len(batch), 1, m)], axis=-1)
+    return fnp.take(values, np.arange(n)[:, None] + np.arange(m), axis=-1)
+
+
+def companion(a: Value) -> Any:
+    """The matrices (…, n-1, n-1) whose eigenvalues are the roots of polynomials.
+
+    Args:
+      a: (…, n), the coefficients, the highest power first.
+
+    Raises:
+      ShapeError: there are fewer than 2 coefficients.
+    """
+    x = inexact(_vector("companion", a, 2))
+    row = -x[..., 1:] / x[..., :1]
+    return _row_over_diagonal(row, fnp.ones((*x.shape[:-1], x.shape[-1] - 2), x.dtype))
+
+
+def _row_over_diagonal(row: Any, below: Any) -> Any:
+    """A first row (…, n), and (…, n - 1) below the diagonal."""
+    n = row.shape[-1]
+    eye = fnp.eye(n - 1, n, dtype=below.dtype)
+    rest = insert_axes(below, (below.ndim,)) * eye
+    return fnp.concatenate([insert_axes(row, (row.ndim - 1,)), rest], axis=-2)
+
+
+def leslie(f: Value, s: Value) -> Any:
+    """Leslie's matrices: fecundities (…, n) in the first row, survival below it.
+
+    Raises:
+      ShapeError: `s` has not one element less than `f`.
+    """
+    row, below = (fnp.atleast_1d(x) for x in (f, s))
+    if row.shape[-1] != below.shape[-1] + 1 or row.shape[-1] < 2:
+        raise ShapeError(
+            "leslie: n >= 2 fecundities and n - 1 rates of survival are required, got "
+            f"the shapes {row.shape} and {below.shape}"
+        )
+    dtype = fnp.result_type(row, below)
+    return _row_over_diagonal(row.astype(dtype), below.astype(dtype))
+
+
+def fiedler(a: Value) -> Any:
+    """The matrices |aᵢ - aⱼ|."""
+    x = fnp.atleast_1d(a)
+    return fnp.abs(insert_axes(x, (x.ndim,)) - insert_axes(x, (x.ndim - 1,)))
+
+
+def fiedler_companion(a: Value) -> Any:
+    """The five-diagonal matrix with the roots of a polynomial as eigenvalues.
+
+    Args:
+      a: (n,), the coefficients, the highest power first.
+
+    Raises:
+      ShapeError: `a` is no vector.
+    """
+    x = inexact(as_value(a))
+    if x.ndim != 1:
+        raise ShapeError(f"fiedler_companion: a vector is required, got {x.shape}")
+    if x.shape[0] < 2:
+        return full((0, 0), 0, x.dtype)
+    if x.shape[0] == 2:
+        return reshape(-x[1:] / x[:1], (1, 1))
+    c = x / x[0]
+    n = c.shape[0] - 1
+    result = fnp.zeros((n, n), x.dtype)
+    result = result.at[0, 0].set(-c[1]).at[1, 0].set(1)
+    result = result.at[np.arange(0, n - 1, 2), np.arange(1, n, 2)].set(-c[2::2])
+    result = result.at[np.arange(2, n, 2), np.arange(1, n - 1, 2)].set(-c[3::2])
+    result = result.at[np.arange(0, n - 2, 2), np.arange(2, n, 2)].set(1)
+    return result.at[np.arange(3, n, 2), np.arange(1, n - 2, 2)].set(1)
+
+
+def convolution_matrix(a: Value, n: int, mode: str = "full") -> Any:
+    """The matrices M of M·v = convolve(a, v, mode), for v of n elements.
+
+    Args:
+      a: (…, m).
+      n: how many columns.
+      mode: "full", "same" or "valid".
+
+    Raises:
+      ValueRangeError: n is not positive, or the mode unknown.
+    """
+    size = static_int(n, "convolution_matrix: n")
+    if size < 1 or mode not in ("full", "same", "valid"):
+        raise ValueRangeError(
+            "convolution_matrix: n must be positive and mode 'full', 'same' or "
+            f"'valid', got {size} and {mode!r}"
+        )
+    x = _vector("convolution_matrix", a, 1)
+    m = x.shape[-1]
+    rows, columns = np.arange(size + m - 1)[:, None], np.arange(size)
+    index = rows - columns
+    inside = (index >= 0) & (index < m)
+    matrix = fnp.take(x, np.clip(index, 0, m - 1), axis=-1)
+    matrix = fnp.where(inside, matrix, fnp.zeros((), x.dtype))
+    if mode == "full":
+        return matrix
+    least = min(m, size)
+    before = (least - 1) // 2 if mode == "same" else least - 1
+    after = least // 2 if mode == "same" else least - 1
+    axis = matrix.ndim - 2
+    return shrink_axis(matrix, axis, before, matrix.shape[axis] - after)
+
+
+# Of a number.
+
+
+def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
+    """The matrix of the Fourier transform of n elements.
+
+    Args:
+      n: how many.
+      scale: None, "sqrtn" or "n": what it is divided by.
+      dtype: a complex one.
+
+    Raises:
+      ValueRangeError: the scale is unknown.
+    """
+    size = _size("dft", n)
+    count = max(size, 1)
+    divisors = {None: 1.0, "sqrtn": float(count) ** 0.5, "n": float(count)}
+    if scale not in divisors:
+        raise ValueRangeError(f"dft: scale must be None, 'sqrtn' or 'n', got {scale!r}")
+    target = dtypes.default_dtype("c") if dtype is None else dtypes.as_dtype(dtype)
+    places = np.arange(size)
+    turns = np.outer(places, places) % count / count
+    return fnp.asarray((np.exp(-2j * np.pi * turns) / divisors[scale]).astype(target))
+
+
+def hadamard(n: int, dtype: Any = int) -> Any:
+    """The matrix of ±1 with orthogonal rows, for a power of two.
+
+    Raises:
+      ValueRangeError: n is no power of two.
+    """
+    size = _size("hadamard", n)
+    if size < 1 or size & (size - 1):
+        raise ValueRangeError(f"hadamard: n must be a power of two, got {size}")
+    matrix = np.ones((1, 1), np.int8)
+    while len(matrix) < size:
+        matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+    return fnp.asarray(matrix.astype(dtypes.as_dtype(dtype)))
+
+
+def helmert(n: int, full: bool = False) -> Any:
+    """Helmert's orthonormal contrasts: n - 1 rows, or n if `full`.
+
+    Raises:
+      ValueRangeError: n is not positive.
+    """
+    size = _size("helmert", n)
+    if size < 1:
+        raise ValueRangeError(f"helmert: n must be positive, got {size}")
+    rows = np.tril(np.ones((size, size)), -1) - np.diag(np.arange(size))
+    rows[0] = 1
+    rows /= np.sqrt((rows**2).sum(1, keepdims=True))
+    chosen = rows if full else rows[1:]
+    return fnp.asarray(chosen.astype(dtypes.default_dtype("f")))
+
+
+def invhilbert(n: int) -> Any:
+    """The inverse of the Hilbert matrix, computed in integers."""
+    size = _size("invhilbert", n)
+    rows = [
+        [
+            (-1) ** (i + j) * (i + j + 1) * comb(size + i, size - j - 1)
+            * comb(size + j, size - i - 1) * comb(i + j, i) ** 2
+            for j in range(size)
+        ]
+        for i in range(size)
+    ]  # fmt: skip
+    return _of_integers(rows, size)
+
+
+def _of_integers(rows: Any, size: int, dtype: Any = None) -> Any:
+    values = np.array(rows, np.float64).reshape(size, size)
+    return fnp.asarray(values.astype(dtype or dtypes.default_dtype("f")))
+
+
+def _check_kind(name: str, kind: str | None) -> str:
+    chosen = "symmetric" if kind is None else kind
+    if chosen not in ("symmetric", "lower", "upper"):
+        raise ValueRangeError(
+            f"{name}: kind must be 'symmetric', 'lower' or 'upper', got {kind!r}"
+        )
+    return chosen
+
+
+def pascal(n: int, kind: str | None = None) -> Any:
+    """Pascal's triangle as a float32 matrix.
+
+    Args:
+      n: how many rows.
+      kind: "symmetric" (the default), "lower" or "upper".
+
+    Raises:
+      ValueRangeError: the kind is unknown.
+    """
+    size, chosen = _size("pascal", n), _check_kind("pascal", kind)
+    if chosen == "symmetric":
+        rows = [[comb(i + j, i) for j in range(size)] for i in range(size)]
+    else:
+        rows = [[comb(i, j) for j in range(size)] for i in range(size)]
+    result = _of_integers(rows, size, dtypes.float32)
+    return fnp.matrix_transpose(result) if chosen == "upper" else result
+
+
+def invpascal(n: int, kind: str | None = None) -> Any:
+    """The inverse of `pascal`, computed in integers.
+
+    Raises:
+      ValueRangeError: the kind is unknown.
+    """
+    size, chosen = _size("invpascal", n), _check_kind("invpascal", kind)
+    lower = [[(-1) ** (i + j) * comb(i, j) for j in range(size)] for i in range(size)]
+    if chosen == "symmetric":
+        exact = np.array(lower, object).reshape(size, size)
+        return _of_integers(exact.T.dot(exact) if size else exact, size)
+    result = _of_integers(lower, size)
+    return fnp.matrix_transpose(result) if chosen == "upper" else result
