@@ -14,7 +14,7 @@ from functools import wraps
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError
+from ftrace.errors import ArgumentError, TreeError
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import Draft, close
@@ -31,7 +31,7 @@ from ftrace.transforms.custom import (
     resolved,
     result_types,
 )
-from ftrace.transforms.custom_check import Promise, SymbolicZero, zeros_of
+from ftrace.transforms.custom_check import Promise, SymbolicZero, place_of, zeros_of
 from ftrace.transforms.execute import apply_graph
 
 
@@ -123,20 +123,23 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     def forward(*args: Any) -> Any:
         value, pullback = fun(*args)
         leaves, treedef = tree.flatten(value)
-        single = len(args) == 1
+        structure = tree.structure(args)
 
         def flat(*cotangents: Value) -> list[Value]:
             found = pullback(tree.unflatten(treedef, cotangents))
-            found = (found,) if single else tuple(found)
-            got, structure = flatten_values(found, "custom_gradient: the cotangent ")
-            structures.append(structure)
-            return got
+            return flatten_values(found, "custom_gradient: the cotangent ")[0]
 
-        structures: list[tree.TreeDef] = []
         draft = trace_call("custom_gradient", flat, leaves)
         _refuse_effects(draft, "custom_gradient", pullback)
         body = close([*draft.free, *draft.arguments], draft.outputs)
-        return value, (_Pullback(body), structures[-1], list(draft.values))
+        if len(draft.outputs) != structure.num_leaves:
+            raise TreeError(
+                f"custom_gradient: the pullback of {name_of(fun)} must return a "
+                f"cotangent per argument, in the structure {structure}, got "
+                f"{len(draft.outputs)} arrays",
+                place_of(pullback),
+            )
+        return value, (_Pullback(body), structure, list(draft.values))
 
     def backward(residuals: Any, cotangent: Any) -> Any:
         pullback, structure, values = residuals

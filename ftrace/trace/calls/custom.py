@@ -117,10 +117,15 @@ def _present(node: Node, tangents: Results) -> tuple[list[Node], tuple[bool, ...
     """
     arg = node.arg
     count = len(arg.avals)
-    if any(t is not None for t in tangents[: arg.closed]):
+    moving = [
+        name
+        for name, t in zip(arg.body.inputs[: arg.closed], tangents, strict=False)
+        if t is not None
+    ]
+    if moving and dependents(arg.body.outputs, moving):
         raise DerivativeError(
-            f"{arg.name} is differentiated with respect to a value that it or its rule "
-            "closes over; the rule tells of the arguments only: pass the value as an "
+            f"{arg.name} is differentiated with respect to a value that it closes "
+            "over; its rule tells of the arguments only: pass the value as an "
             "argument, or stop_gradient of it",
             node.origin,
         )
@@ -244,7 +249,7 @@ def _jvp_of_vjp(node: Node, tangents: Results) -> Results:
         arg.bwd,
         (*arg.avals[: arg.closed], *(n.aval for n in plain)),
         mask,
-        tuple(results[k].strong() for k in wanted),
+        tuple(_without_lanes(results[k].strong(), arg.lanes) for k in wanted),
         tuple(
             (size, (*flags[: arg.closed], *many, *_some(flags[arg.closed :], mask)))
             for size, flags in arg.lanes
@@ -255,6 +260,10 @@ def _jvp_of_vjp(node: Node, tangents: Results) -> Results:
     for k, result in zip(wanted, found, strict=True):
         empty[k] = result
     return empty
+
+
+def _without_lanes(aval: ShapedArray, lanes: Lanes) -> ShapedArray:
+    return aval.with_shape(aval.shape[len(lanes) :])
 
 
 def _some(flags: Sequence[bool], mask: Sequence[bool]) -> list[bool]:
