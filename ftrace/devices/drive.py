@@ -127,11 +127,10 @@ class Driver(ABC):
         node, slots = step.node, program.slots
         operation = node.op
         assert isinstance(operation, Compound)
+        # A slot holds what an operand is a view of: it has its own shape.
         operands = [
-            self.read(memories[s], slots[s].dtype, slots[s].size).reshape(
-                slots[s].shape
-            )
-            for s in step.operands
+            self.read(memories[s], slots[s].dtype, slots[s].size).reshape(source.shape)
+            for s, source in zip(step.operands, node.src, strict=True)
         ]
         avals = node.aval.items
         with np.errstate(all="ignore"):

@@ -108,7 +108,9 @@ def assemble(
             number_of[node] = number_of[owner(node)]
     for node in behind:
         number_of[node] = number_of[owner(node)]
-    steps = tuple(_step(b, i, number_of) for i, b in enumerate(work))
+    steps = tuple(
+        _step(b, i, number_of) for i, b in enumerate(work) if _writes_something(b)
+    )
     inputs = tuple(number_of[n] for n in graph.inputs)
     outputs = tuple(number_of[n] for n in roots)
     return Program(tuple(slots), steps, inputs, outputs, plan.size)
@@ -155,6 +157,13 @@ def _lanes(arg: Loop) -> int:
     if arg.carry or arg.length is None or arg.predicate or runs_on_host(arg.body):
         return 1
     return max(1, min(arg.length, LANES))
+
+
+def _writes_something(built: BuiltKernel | BuiltStep) -> bool:
+    """Is there an element to compute? An operand of the host may have none."""
+    if not isinstance(built, BuiltKernel) or not built.stores:
+        return True
+    return any(node.size for node in built.stores.values())
 
 
 def _step(

@@ -289,9 +289,9 @@ def unflatten_index(position: Index, shape: Shape) -> tuple[Index, ...]:
     result: list[Index] = []
     below = prod(shape)
     for size in shape:
-        below //= size
-        outer = divide(position, below)
-        result.append(outer if not result else remainder(outer, size))
+        below //= max(size, 1)  # without elements every index will do
+        outer = divide(position, max(below, 1))
+        result.append(outer if not result else remainder(outer, max(size, 1)))
     return tuple(result)
 
 
