@@ -259,10 +259,10 @@ def _promised_type(what: str, leaf: Any) -> ShapedArray:
             "ftrace.ShapeDtypeStruct(shape, dtype)"
         )
     dtype = dtypes.as_dtype(leaf.dtype)
-    if dtypes.canonicalize(dtype) != dtype:
+    if leaf.dtype not in (int, float, complex) and np.dtype(leaf.dtype) != dtype:
         raise DtypeError(
-            f"{what}: result_shape_dtypes asks for {dtype}, but 64 bits are switched "
-            f"off; ask for {dtypes.canonicalize(dtype)}, or enable them with "
+            f"{what}: result_shape_dtypes asks for {np.dtype(leaf.dtype)}, but 64 bits "
+            f"are switched off; ask for {dtype}, or enable them with "
             "ft.config.update('jax_enable_x64', True)"
         )
     return ShapedArray.of(tuple(int(n) for n in leaf.shape), dtype)

@@ -1,0 +1,882 @@
+"""Effects and callbacks: once, in order, whatever is around them."""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import debug, errors, lax
+from ftrace.transforms import execute
+from tests.conftest import DEVICES, require_device
+from tests.data.effects_cases import FORMATS, PROGRAMS, WAYS
+
+RECORDED = json.loads(
+    (Path(__file__).parent / "data" / "effects.json").read_text("utf-8")
+)
+f32 = np.float32
+SCALAR = ft.ShapeDtypeStruct((), f32)
+
+
+@pytest.fixture(params=[*DEVICES, "disable_jit"])
+def mode(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each device in turn, and evaluation node by node."""
+    with ExitStack() as stack:
+        if request.param == "disable_jit":
+            stack.enter_context(ft.disable_jit())
+        else:
+            found = require_device(request.param)
+            stack.enter_context(ft.config(device=found.name))
+        yield request.param
+
+
+class Log:
+    """Keeps what it is called with, as Python numbers."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def keep(self, *args: Any, what: str) -> None:
+        self.events.append([what, *(np.asarray(a).tolist() for a in args)])
+
+    def note(self, what: str, *args: Any) -> None:
+        debug.callback(self.keep, *args, what=what)
+
+    @property
+    def library(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            jit=ft.jit, grad=ft.grad, vmap=ft.vmap, lax=lax, numpy=fnp, note=self.note
+        )
+
+
+def events(way: str, program: Callable[[Any, Any], Any]) -> list[Any]:
+    log = Log()
+    WAYS[way](log.library, lambda a: program(log.library, a))
+    return log.events
+
+
+def assert_same(found: list[Any], wanted: list[Any]) -> None:
+    assert [e[0] for e in found] == [e[0] for e in wanted]
+    for mine, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine[1:], other[1:], rtol=1e-5, atol=1e-6)
+
+
+# Against JAX.
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("way", WAYS)
+def test_effects_happen_as_in_jax(mode: str, way: str, name: str) -> None:
+    wanted = RECORDED[f"{way}/{name}"]
+    if wanted is None:  # reverse mode through while_loop: JAX has none
+        wanted = RECORDED[f"{'jit' if way == 'jit_grad' else 'plain'}/{name}"]
+    found = events(way, PROGRAMS[name])
+    if "vmap" in way and name in ("branch", "silent_branch", "until", "nested"):
+        # There JAX also calls back for lanes that have not chosen the branch, or have
+        # left the loop. Here each lane does what it would do alone.
+        log = Log()
+        for value in (f32(0.5), f32(1.5)):
+            PROGRAMS[name](log.library, value)
+        wanted = log.events
+    if "vmap" in way:  # there JAX promises no order
+        found, wanted = sorted(found), sorted(wanted)
+    assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("number", range(len(FORMATS)))
+def test_print_formats_as_jax(
+    mode: str, number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fmt, args, kwargs = FORMATS[number]
+
+    numeric = [x for x in args if hasattr(x, "dtype")]
+    named = {k: v for k, v in kwargs.items() if hasattr(v, "dtype")}
+    others = {k: v for k, v in kwargs.items() if k not in named}
+
+    def call(values: Any, traced: Any) -> None:
+        rest = iter(values)
+        full = [next(rest) if hasattr(x, "dtype") else x for x in args]
+        debug.print(fmt, *full, **traced, **others)
+
+    ft.jit(call)(numeric, named)
+    assert capsys.readouterr().out == RECORDED["formats"][number]
+
+
+# Against Python: random programs, with loops and branches that Python runs.
+
+
+class PythonLax:
+    """The loops and branches of lax as Python has them."""
+
+    @staticmethod
+    def scan(f: Any, init: Any, xs: Any) -> Any:
+        rows: list[Any] = []
+        for x in np.asarray(xs):
+            init, y = f(init, x)
+            rows.append(y)
+        return init, np.stack(rows)
+
+    @staticmethod
+    def while_loop(cond: Any, body: Any, init: Any) -> Any:
+        while cond(init):
+            init = body(init)
+        return init
+
+    @staticmethod
+    def cond(pred: Any, yes: Any, no: Any, *operands: Any) -> Any:
+        return (yes if pred else no)(*operands)
+
+
+def plain_library(log: Log) -> SimpleNamespace:
+    def note(what: str, *args: Any) -> None:
+        log.keep(*args, what=what)
+
+    return SimpleNamespace(lax=PythonLax, numpy=np, note=note)
+
+
+def programs(depth: int) -> st.SearchStrategy[list[Any]]:
+    """Lists of statements; those of loops and branches hold programs themselves."""
+    simple: st.SearchStrategy[Any] = st.sampled_from(["note", "sin", "shift"])
+    if depth == 0:
+        return st.lists(simple, min_size=1, max_size=2)
+    inner = programs(depth - 1)
+    nested: st.SearchStrategy[Any] = st.one_of(
+        st.tuples(st.sampled_from(["scan", "while"]), inner),
+        st.tuples(st.just("cond"), inner, inner),
+    )
+    return st.lists(st.one_of(simple, nested), min_size=1, max_size=3)
+
+
+def run(program: list[Any], M: Any, c: Any, name: str = "") -> Any:
+    for number, statement in enumerate(program):
+        at = f"{name}.{number}"
+        if statement == "note":
+            M.note(at, c)
+        elif statement == "sin":
+            c = M.numpy.sin(c)
+        elif statement == "shift":
+            c = c * f32(0.5) + f32(0.1)
+        elif statement[0] == "scan":
+            inner = statement[1]
+
+            def body(v: Any, i: Any, inner: Any = inner, at: str = at) -> Any:
+                v = run(inner, M, v, at) * i
+                return v, v
+
+            c = M.lax.scan(body, c, M.numpy.arange(1, 3, dtype=f32))[0]
+        elif statement[0] == "while":
+            inner = statement[1]
+
+            def step(state: Any, inner: Any = inner, at: str = at) -> Any:
+                i, v = state
+                return i + 1, run(inner, M, v, at)
+
+            c = M.lax.while_loop(lambda s: s[0] < 2, step, (0, c))[1]
+        else:
+            branches = [
+                lambda v, p=p, at=f"{at}{k}": run(p, M, v, at)
+                for k, p in enumerate(statement[1:])
+            ]
+            c = M.lax.cond(c > 0.3, *branches, c)
+    return c
+
+
+@pytest.mark.parametrize("way", ["jit", "grad", "jit_grad", "vmap_grad", "vjp"])
+@pytest.mark.parametrize("device_name", ["interpreter", "disable_jit"])
+@settings(max_examples=12)
+@given(program=programs(3))
+def test_random_programs_act_as_python(
+    way: str, device_name: str, program: list[Any]
+) -> None:
+    given_value = f32(0.7)
+    wanted = Log()
+    value = run(program, plain_library(wanted), given_value)
+    log = Log()
+
+    def f(x: Any) -> Any:
+        return run(program, log.library, x)
+
+    context = (
+        ft.disable_jit()
+        if device_name == "disable_jit"
+        else ft.config(device=device_name)
+    )
+    with context:
+        if way == "jit":
+            np.testing.assert_allclose(ft.jit(f)(given_value), value, rtol=1e-4)
+        elif way == "grad":
+            ft.grad(f)(given_value)
+        elif way == "jit_grad":
+            ft.jit(ft.grad(f))(given_value)
+        elif way == "vmap_grad":
+            ft.vmap(ft.grad(f))(np.array([given_value]))
+        else:
+            ft.vjp(f, given_value)[1](f32(1))
+    assert [e[0] for e in log.events] == [e[0] for e in wanted.events]
+    for mine, other in zip(log.events, wanted.events, strict=True):
+        np.testing.assert_allclose(mine[1], other[1], rtol=1e-4, atol=1e-5)
+
+
+@settings(max_examples=12)
+@given(program=programs(3))
+def test_each_lane_acts_as_one_example(program: list[Any]) -> None:
+    """Per lane what happens is what happens for that example alone, in its order."""
+    values = np.array([0.7, 0.2, -0.4], f32)
+
+    def tagged(log: Log, lane: Any) -> SimpleNamespace:
+        def note(what: str, *args: Any) -> None:
+            debug.callback(log.keep, lane, *args, what=what)
+
+        return SimpleNamespace(lax=lax, numpy=fnp, note=note)
+
+    log = Log()
+    with ft.config(device="interpreter"):
+        ft.vmap(lambda lane, x: run(program, tagged(log, lane), x))(
+            np.arange(3), values
+        )
+    for lane, value in enumerate(values):
+        wanted = Log()
+        run(program, plain_library(wanted), value)
+        found = [[e[0], e[2]] for e in log.events if e[1] == lane]
+        assert [e[0] for e in found] == [e[0] for e in wanted.events]
+        for mine, other in zip(found, wanted.events, strict=True):
+            np.testing.assert_allclose(mine[1], other[1], rtol=1e-4, atol=1e-5)
+
+
+# Once, in order, never dropped.
+
+
+class Counter:
+    """A function with a memory: gives 0, then 1, and so on."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def next(self, *_: Any) -> Any:
+        self.count += 1
+        return f32(self.count - 1)
+
+
+def test_equal_calls_with_effects_are_two(mode: str) -> None:
+    counter = Counter()
+
+    @ft.jit
+    def f(x: Any) -> Any:
+        first = ft.io_callback(counter.next, SCALAR, x)
+        return first * 10 + ft.io_callback(counter.next, SCALAR, x)
+
+    assert float(f(1.0)) == 1
+    assert float(f(1.0)) == 23
+    assert counter.count == 4
+
+
+def test_unused_results_are_computed_if_there_are_effects(mode: str) -> None:
+    counter, pure = Counter(), Counter()
+
+    @ft.jit
+    def f(x: Any) -> Any:
+        ft.io_callback(counter.next, SCALAR, x)
+        ft.pure_callback(pure.next, SCALAR, x)
+        return x + 1
+
+    f(1.0)
+    f(1.0)
+    assert counter.count == 2
+    # Under disable_jit there is no program, and each operation runs as it is called.
+    assert pure.count == (2 if mode == "disable_jit" else 0)
+
+
+def test_equal_pure_calls_are_one() -> None:
+    counter = Counter()
+
+    def f(x: Any) -> Any:
+        return sum(ft.pure_callback(counter.next, SCALAR, x) for _ in range(3))
+
+    ft.jit(f, device="interpreter")(1.0)
+    assert counter.count == 1
+
+
+def test_effects_without_operands_run_each_time(mode: str) -> None:
+    log = Log()
+
+    @ft.jit
+    def f() -> None:
+        log.note("here")
+
+    f()
+    f()
+    assert log.events == ([["here"]] * 2)
+
+
+def test_state_goes_through_a_scan_in_order(mode: str) -> None:
+    counter = Counter()
+
+    def body(c: Any, x: Any) -> Any:
+        got = ft.io_callback(counter.next, SCALAR, x, ordered=True)
+        return c + got * x, got
+
+    total, got = ft.jit(lambda xs: lax.scan(body, f32(0), xs))(np.arange(4, dtype=f32))
+    np.testing.assert_array_equal(got, [0, 1, 2, 3])
+    assert float(total) == 14
+
+
+def test_unbatched_effects_happen_once_under_vmap(mode: str) -> None:
+    log = Log()
+
+    def f(x: Any, y: Any) -> Any:
+        log.note("lane", x)
+        log.note("shared", y)
+        log.note("lane again", x)
+        return x + y
+
+    ft.vmap(f, in_axes=(0, None))(np.arange(2), 5)
+    assert log.events == [
+        ["lane", 0], ["lane", 1], ["shared", 5], ["lane again", 0], ["lane again", 1],
+    ]  # fmt: skip
+
+
+def test_nested_vmaps_count_as_loops(mode: str) -> None:
+    log = Log()
+
+    def f(x: Any, y: Any) -> Any:
+        log.note("pair", x, y)
+        return ft.io_callback(lambda a, b: f32(10 * a + b), SCALAR, x, y)
+
+    table = ft.vmap(lambda x: ft.vmap(lambda y: f(x, y))(np.arange(3)))(np.arange(2))
+    assert log.events == [["pair", x, y] for x in range(2) for y in range(3)]
+    np.testing.assert_array_equal(table, [[0, 1, 2], [10, 11, 12]])
+
+
+def test_no_lanes_no_calls(mode: str) -> None:
+    counter = Counter()
+    found = ft.vmap(lambda x: ft.io_callback(counter.next, SCALAR, x))(fnp.zeros(0))
+    assert (counter.count, found.shape) == (0, (0,))
+
+
+def test_second_derivatives_act_once(mode: str) -> None:
+    log = Log()
+
+    def f(x: Any) -> Any:
+        return PROGRAMS["nested"](log.library, x)
+
+    f(f32(0.75))
+    once = list(log.events)
+    for transformed in (
+        ft.grad(ft.grad(f)), ft.jit(ft.grad(ft.grad(f))), ft.hessian(f),
+        lambda x: ft.jvp(ft.grad(f), (x,), (f32(1),)),
+    ):  # fmt: skip
+        log.events.clear()
+        transformed(f32(0.75))
+        assert_same(log.events, once)
+
+
+# Un-jitted derivatives: what Python sees in the midst of a function.
+
+
+def test_order_is_kept_around_jitted_functions(mode: str) -> None:
+    log = Log()
+
+    @ft.jit
+    def inner(x: Any) -> Any:
+        log.note("inner", x)
+        return x * x
+
+    def f(x: Any) -> Any:
+        log.note("before", x)
+        y = inner(x)
+        if y > 1:  # evaluates, and does not call again
+            log.note("after", y)
+        return y
+
+    assert float(ft.grad(f)(2.0)) == 4
+    assert [e[0] for e in log.events] == ["before", "inner", "after"]
+
+
+def test_values_behind_a_callback_that_waits_are_refused() -> None:
+    counter = Counter()
+
+    @ft.jit
+    def inner(x: Any) -> Any:
+        return x * ft.io_callback(counter.next, SCALAR, 0)
+
+    def f(x: Any) -> Any:
+        return inner(x) if float(inner(x)) >= 0 else x
+
+    with pytest.raises(errors.ConcretizationTypeError, match="happens once"):
+        ft.grad(f)(2.0)
+    assert counter.count == 0
+
+
+def test_callbacks_may_close_over_traced_values_with_a_value(mode: str) -> None:
+    seen: list[float] = []
+
+    def f(x: Any) -> Any:
+        debug.callback(lambda: seen.append(float(x)))
+        return x * x
+
+    ft.grad(f)(3.0)
+    assert seen == [3.0]
+
+
+def test_what_a_callback_computes_is_not_traced(mode: str) -> None:
+    found: list[Any] = []
+
+    def look(v: Any) -> None:
+        found.append(fnp.ones(2) * v + ft.jit(ft.grad(lambda a: a * a))(v))
+
+    def f(x: Any) -> Any:
+        debug.callback(look, x)
+        return x * x
+
+    for transformed in (ft.grad(f), ft.jit(f), ft.jit(ft.grad(f)), f):
+        transformed(3.0)
+        assert isinstance(found[-1], ft.Array)
+        np.testing.assert_array_equal(found[-1], [9, 9])
+
+
+def test_effects_in_a_callback_happen_at_once(mode: str) -> None:
+    log = Log()
+
+    @ft.jit
+    def inner(x: Any) -> Any:
+        log.note("inner", x)
+        return x + 1
+
+    def outer(x: Any) -> Any:
+        log.note("outer", x)
+        return inner(x)
+
+    f = ft.jit(lambda x: ft.pure_callback(outer, SCALAR, x) * 2)
+    assert float(f(f32(1))) == 4
+    assert log.events == [["outer", 1.0], ["inner", 1.0]]
+
+
+# Derivatives.
+
+
+def double(x: Any) -> Any:
+    return np.asarray(x) * f32(2)
+
+
+@pytest.mark.parametrize("call", [ft.io_callback, ft.pure_callback])
+@pytest.mark.parametrize("transform", [
+    ft.grad, lambda f: ft.jit(ft.grad(f)), lambda f: ft.grad(ft.jit(f)),
+    lambda f: lambda x: ft.jvp(f, (x,), (x,)), lambda f: lambda x: ft.vjp(f, x),
+])  # fmt: skip
+def test_derivatives_of_callbacks_are_refused(call: Any, transform: Any) -> None:
+    def f(x: Any) -> Any:
+        return call(double, SCALAR, x * 2) + x
+
+    with pytest.raises(errors.DerivativeError, match="custom_jvp") as caught:
+        transform(f)(f32(1))
+    assert "call(double, SCALAR, x * 2)" in str(caught.value)
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, ft.jit])
+def test_constants_of_the_derivative_may_come_from_callbacks(
+    mode: str, jit: Any
+) -> None:
+    def f(x: Any) -> Any:
+        scale = ft.io_callback(double, SCALAR, lax.stop_gradient(x))
+        count = ft.io_callback(
+            lambda v: np.int32(v), ft.ShapeDtypeStruct((), np.int32), x
+        )
+        ft.io_callback(lambda v: None, None, x)
+        return x * scale * count
+
+    assert float(jit(ft.grad(f))(f32(3))) == 18
+
+
+def test_reverse_mode_runs_no_io_callback_again() -> None:
+    counter = Counter()
+
+    def body(state: Any) -> Any:
+        i, x = state
+        return i + 1, fnp.sin(x) * ft.io_callback(counter.next, SCALAR, i)
+
+    def f(x: Any) -> Any:
+        return lax.while_loop(lambda s: s[0] < 3, body, (0, x))[1]
+
+    with ft.config(device="interpreter"):
+        ft.grad(f)(f32(1))
+        assert counter.count == 3
+        with pytest.raises(errors.DerivativeError, match="must not be called again"):
+            ft.vjp(f, f32(1))
+
+
+# vmap of pure callbacks.
+
+
+@pytest.mark.parametrize(("method", "shapes"), [
+    (None, [((2,), (2,))] * 3), ("sequential", [((2,), (2,))] * 3),
+    ("sequential_unrolled", [((2,), (2,))] * 3), ("expand_dims", [((3, 2), (1, 2))]),
+    ("broadcast_all", [((3, 2), (3, 2))]), ("legacy_vectorized", [((3, 2), (2,))]),
+])  # fmt: skip
+def test_vmap_methods_show_these_shapes(mode: str, method: Any, shapes: Any) -> None:
+    seen: list[Any] = []
+
+    def add(x: Any, y: Any) -> Any:
+        seen.append((x.shape, y.shape))
+        return np.asarray(x) + np.asarray(y)
+
+    def f(x: Any, y: Any) -> Any:
+        return ft.pure_callback(
+            add, ft.ShapeDtypeStruct((2,), f32), x, y, vmap_method=method
+        )
+
+    x, y = np.arange(6, dtype=f32).reshape(3, 2), np.array([10, 20], f32)
+    np.testing.assert_array_equal(ft.vmap(f, (0, None))(x, y), x + y)
+    assert seen == shapes
+
+
+def test_vmap_methods_nest() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return ft.pure_callback(
+            lambda a, b: np.asarray(a) * np.asarray(b), SCALAR, x, y,
+            vmap_method="expand_dims",
+        )  # fmt: skip
+
+    x, y = np.arange(2, dtype=f32), np.arange(3, dtype=f32)
+    with ft.config(device="interpreter"):
+        table = ft.vmap(lambda a: ft.vmap(lambda b: f(a, b))(y))(x)
+    np.testing.assert_array_equal(table, x[:, None] * y)
+
+
+def test_vectorized_is_deprecated() -> None:
+    def f(x: Any) -> Any:
+        return ft.pure_callback(double, SCALAR, x, vectorized=True)
+
+    with pytest.warns(DeprecationWarning, match="legacy_vectorized"):
+        found = ft.vmap(f)(np.arange(3, dtype=f32))
+    np.testing.assert_array_equal(found, [0, 2, 4])
+    with pytest.raises(errors.ArgumentError, match="vmap_method must be one of"):
+        ft.pure_callback(double, SCALAR, 1.0, vmap_method="parallel")
+
+
+# Results are what was promised.
+
+
+@pytest.mark.parametrize(("specs", "result", "error", "parts"), [
+    (SCALAR, lambda: np.ones(3, f32), errors.ShapeError, ["shape ()", "(3,)"]),
+    (SCALAR, lambda: np.int32(1), errors.DtypeError, ["float32", "int32"]),
+    (SCALAR, lambda: 1j, errors.DtypeError, ["float32", "complex64"]),
+    (SCALAR, lambda: (1.0, 2.0), errors.TreeError, ["one array", "(*, *)"]),
+    (SCALAR, lambda: None, errors.TreeError, ["one array", "None"]),
+    (None, lambda: 3, errors.TreeError, ["must return None", "one array"]),
+    ({"a": SCALAR, "b": [SCALAR]}, lambda: {"a": 1.0, "b": [np.ones(2, f32)]},
+     errors.ShapeError, ["['b'][0]", "(2,)"]),
+    (SCALAR, lambda: "text", errors.ArgumentError, ["str: 'text'"]),
+])  # fmt: skip
+def test_wrong_results_are_named(
+    mode: str, specs: Any, result: Any, error: Any, parts: Any
+) -> None:
+    def give(*_: Any) -> Any:
+        return result()
+
+    def f(x: Any) -> Any:
+        return ft.io_callback(give, specs, x)
+
+    for call in (f, ft.jit(f), ft.vmap(f)):
+        with pytest.raises(error) as caught:
+            call(np.ones(1, f32))
+        message = str(caught.value)
+        assert "io_callback" in message
+        assert "give" in message
+        assert "ft.io_callback(give, specs, x)" in message
+        assert all(part in message for part in parts), message
+
+
+def test_results_take_the_promised_type(mode: str) -> None:
+    int8 = ft.ShapeDtypeStruct((), np.int8)
+    specs = {"n": int8, "x": [SCALAR, ft.ShapeDtypeStruct((2,), f32)]}
+
+    def give(x: Any) -> Any:
+        assert isinstance(x, ft.Array)
+        return {"n": 7, "x": (lambda v: [2, v])(np.asarray(x, np.float64))}
+
+    found = ft.jit(lambda x: ft.pure_callback(give, specs, x))(np.ones(2, f32))
+    types = ft.tree.map(lambda a: (a.shape, a.dtype.name), found)
+    assert types == {"n": ((), "int8"), "x": [((), "float32"), ((2,), "float32")]}
+    with ft.config(enable_x64=True), pytest.raises(errors.DtypeError, match="float64"):
+        ft.jit(lambda x: ft.pure_callback(give, specs, x))(np.ones(2, f32))
+    with pytest.raises(errors.DtypeOverflowError):
+        ft.jit(lambda x: ft.pure_callback(lambda _: 300, int8, x))(1.0)
+
+
+def test_specifications_are_checked() -> None:
+    with pytest.raises(errors.ArgumentError, match="ShapeDtypeStruct"):
+        ft.pure_callback(double, 3, 1.0)
+    wide = ft.ShapeDtypeStruct((), np.float64)
+    with (
+        ft.config(enable_x64=False),
+        pytest.raises(errors.DtypeError, match="64 bits are switched off"),
+    ):
+        ft.pure_callback(double, wide, 1.0)
+    for call in (ft.pure_callback, ft.io_callback):
+        with pytest.raises(errors.ArgumentError, match="a function is required"):
+            call(3, SCALAR, 1.0)
+    with pytest.raises(errors.ArgumentError, match="a function is required"):
+        debug.callback(None, 1.0)  # pyright: ignore[reportArgumentType]
+
+
+def test_arguments_come_as_arrays_in_their_trees(mode: str) -> None:
+    seen: list[Any] = []
+
+    def look(*args: Any, **kwargs: Any) -> Any:
+        seen.append((args, kwargs))
+        return f32(0)
+
+    @ft.jit
+    def f(x: Any) -> Any:
+        return ft.pure_callback(
+            look, SCALAR, {"a": x, "b": [np.arange(2), 3]}, "name", None, flag=True
+        )
+
+    f(f32(1.5))
+    (tree, name, nothing), named = seen[0]
+    arrays = [tree["a"], *tree["b"], named["flag"]]
+    assert all(isinstance(a, ft.Array) for a in arrays)
+    assert [a.tolist() for a in arrays] == [1.5, [0, 1], 3, True]
+    assert (name, nothing) == ("name", None)
+
+
+def test_what_a_callback_keeps_does_not_change(mode: str) -> None:
+    kept: list[Any] = []
+
+    def body(i: Any, x: Any) -> Any:
+        debug.callback(kept.append, x)
+        return x + 1
+
+    ft.jit(lambda x: lax.fori_loop(0, 5, body, x))(np.zeros(3, f32))
+    gc.collect()
+    ft.jit(lambda x: x * 2)(np.ones(3, f32))
+    np.testing.assert_array_equal(np.stack(kept)[:, 0], np.arange(5))
+
+
+# Exceptions.
+
+
+class Trouble(Exception):
+    """Raised by callbacks of these tests."""
+
+
+def fail_at(limit: float) -> Callable[..., Any]:
+    def callback(x: Any) -> Any:
+        if float(x) >= limit:
+            raise Trouble(f"at {float(x)}")
+        return np.asarray(x)
+
+    return callback
+
+
+def in_use(mode: str) -> int:
+    gc.collect()
+    if mode == "disable_jit":
+        return 0
+    return require_device(mode).allocator.in_use
+
+
+@pytest.mark.parametrize("shape", ["straight", "scan", "while", "cond", "vmap"])
+def test_exceptions_reach_the_caller_and_leave_all_usable(
+    mode: str, shape: str
+) -> None:
+    failing = fail_at(3)
+
+    def call(x: Any) -> Any:
+        big = fnp.ones(1000) * x
+        return ft.io_callback(failing, SCALAR, x) + big.sum() * 0
+
+    def f(x: Any) -> Any:
+        if shape == "scan":
+            return lax.scan(lambda c, i: (call(c + i), c), x, fnp.arange(2.0))[0]
+        if shape == "while":
+            return lax.while_loop(lambda c: c < 4, lambda c: call(c) + 1, x)
+        if shape == "cond":
+            return lax.cond(x > 0, call, lambda v: v, x)
+        if shape == "vmap":
+            return ft.vmap(call)(fnp.stack([x, x - 1])).sum()
+        return call(x)
+
+    jitted = ft.jit(f)
+    good = f32(5) if shape == "while" else f32(1)
+    bad = f32(2) if shape == "while" else f32(3)
+    first = float(jitted(good))
+    before = in_use(mode)
+    for _ in range(3):
+        with pytest.raises(Trouble, match="at 3") as caught:
+            jitted(bad)
+        text = "".join(traceback.format_exception(caught.value))
+        assert "raise Trouble" in text  # where it was raised
+        assert "ft.io_callback(failing, SCALAR, x)" in text  # where it was written
+        assert "jitted(bad)" in text  # where the program was called
+        del caught
+        assert in_use(mode) == before
+    assert float(jitted(good)) == first
+
+
+@pytest.mark.parametrize("exception", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_interrupts_pass_through(mode: str, exception: Any) -> None:
+    stops = [True]
+
+    def interrupt(x: Any) -> None:
+        if stops:
+            raise exception
+
+    @ft.jit
+    def f(x: Any) -> Any:
+        debug.callback(interrupt, x)
+        return x + 1
+
+    with pytest.raises(exception):
+        f(1.0)
+    stops.clear()
+    assert float(f(1.0)) == 2
+
+
+def test_effects_after_an_exception_do_not_happen(mode: str) -> None:
+    log = Log()
+
+    @ft.jit
+    def f(x: Any) -> Any:
+        log.note("first", x)
+        debug.callback(fail_at(0), x)
+        log.note("second", x)
+        return x
+
+    with pytest.raises(Trouble):
+        f(1.0)
+    assert log.events == [["first", 1.0]]
+
+
+def test_threads_call_back_for_themselves(mode: str) -> None:
+    seen: dict[threading.Thread, list[int]] = {}
+
+    def look(number: Any) -> Any:
+        seen.setdefault(threading.current_thread(), []).append(int(number))
+        return np.asarray(number) * 2
+
+    spec = ft.ShapeDtypeStruct((), np.int32)
+    f = ft.jit(lambda n: ft.io_callback(look, spec, n) + 1)
+    found: dict[int, list[int]] = {}
+
+    def work(start: int) -> None:
+        if mode == "disable_jit":
+            with ft.disable_jit():
+                found[start] = [int(f(np.int32(start + i))) for i in range(20)]
+        else:
+            with ft.config(device=mode):
+                found[start] = [int(f(np.int32(start + i))) for i in range(20)]
+
+    threads = [threading.Thread(target=work, args=(100 * k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for start in range(0, 400, 100):
+        assert found[start] == [2 * (start + i) + 1 for i in range(20)]
+    assert sorted(map(len, seen.values())) == [20] * 4
+
+
+# Formats are checked where they are written.
+
+
+@pytest.mark.parametrize(("fmt", "args", "message"), [
+    ("{} {}", (1,), "asks for the argument 1"),
+    ("{name}", (), "asks for the argument 'name'"),
+    ("{}", (1, 2), "does not use"),
+    ("{:.2f}", (np.ones(3),), "is for a scalar"),
+    ("{:d}", (f32(1),), "does not fit"),
+    ("{:.2f}", ([f32(1)],), "does not fit"),
+    ("{", (), "does not fit"),
+    (f32(1), (), "is the format"),
+])  # fmt: skip
+def test_wrong_formats_are_refused_before_anything_runs(
+    fmt: Any, args: Any, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leaves, treedef = ft.tree.flatten(args)
+
+    def f(*values: Any) -> None:
+        debug.print(fmt, *ft.tree.unflatten(treedef, values))
+
+    for call in (f, ft.jit(f)):
+        with pytest.raises(errors.ArgumentError, match=message):
+            call(*leaves)
+    assert capsys.readouterr().out == ""
+
+
+def test_format_checks_can_be_skipped(capsys: pytest.CaptureFixture[str]) -> None:
+    debug.print("{{{}}}", 1, skip_format_check=True)
+    assert capsys.readouterr().out == "{1}\n"
+
+
+def test_python_values_are_printed_as_they_are(
+    mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zero = [0.0, -0.0]
+
+    def f(x: Any, k: int) -> None:
+        debug.print("{} {} {} {}", 2**70, zero[k], "s", [x, {"k": k}])
+
+    ft.jit(f, static_argnums=1)(f32(1), 0)
+    ft.jit(f, static_argnums=1)(f32(1), 1)
+    shown = "[Array(1., dtype=float32), {'k': %d}]"
+    assert capsys.readouterr().out == (
+        f"{2**70} 0.0 s {shown % 0}\n{2**70} -0.0 s {shown % 1}\n"
+    )
+
+
+# Graphs.
+
+
+def test_graphs_show_their_effects() -> None:
+    def f(x: Any) -> Any:
+        debug.print("x is {}", x)
+        return x + 1
+
+    text = str(ft.make_graph(f)(1.0))
+    assert "callback[debug.print 'x is {}']" in text
+    assert text.count(":token") == 2  # before it, and after it
+    assert "callback" not in str(ft.make_graph(lambda x: x + 1)(1.0))
+
+
+def test_functions_that_print_are_compiled_once() -> None:
+    def f(x: Any) -> Any:
+        debug.print("x is {}", x)
+        return x + 1
+
+    with ft.config(device="interpreter"):
+        ft.vmap(f)(np.arange(3.0))
+        before = ft.counters("interpreter").kernels_compiled
+        known = len(compiled_graphs())
+        for _ in range(3):
+            ft.vmap(f)(np.arange(3.0))
+        assert ft.counters("interpreter").kernels_compiled == before
+        assert len(compiled_graphs()) == known
+
+
+def compiled_graphs() -> Any:
+    return execute._cache.entries  # pyright: ignore[reportPrivateUsage]
+
+
+def test_shapes_are_known_without_a_call() -> None:
+    counter = Counter()
+    found = ft.eval_shape(lambda x: ft.io_callback(counter.next, SCALAR, x), 1.0)
+    assert (found.shape, found.dtype, counter.count) == ((), f32, 0)
+
+
+def test_barrier_and_names() -> None:
+    ft.effects_barrier()
+    assert ft.experimental.io_callback is ft.io_callback
