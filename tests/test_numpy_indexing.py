@@ -229,6 +229,10 @@ def test_masks_that_are_traced_update_by_where() -> None:
     np.testing.assert_array_equal(zeroed, [[0, 1, 2], [0, 0, 0]])
     rows = ft.jit(lambda v: v.at[v[:, 0] > 0].add(fnp.arange(3.0)))(x)
     np.testing.assert_array_equal(rows, [[0, 1, 2], [3, 5, 7]])
+    roots = ft.jit(lambda v: v.at[v > 3].apply(fnp.square))(x)
+    np.testing.assert_array_equal(roots, [[0, 1, 2], [3, 16, 25]])
+    one = ft.jit(lambda v: v.at[v > 3].divide(v[:1, :1] + 2))(x)
+    np.testing.assert_array_equal(one, [[0, 1, 2], [3, 2, 2.5]])
 
 
 def test_masks_work_in_gradients_that_are_not_jitted() -> None:

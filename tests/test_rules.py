@@ -526,6 +526,16 @@ ONE_HOT = {
             total(where(permute(picked, 1, 0), permute(i, 1, 0)), 0),
             total(where(spread, expand(V(1, 20, number=15), 3, 20)), 1),
             total(where(e.eq(iota(i32, (4, 6), 0), iota(i32, (4, 6), 1)), x), 1),
+            total(
+                where(
+                    e.eq(
+                        expand(V(300, 1, dtype=i8, number=15), 300, 2),
+                        iota(i8, (300, 2), 1),
+                    ),
+                    V(300, 2, number=16),
+                ),
+                1,
+            ),
         ],
         lambda: [
             total(where(picked, x), 0),
@@ -594,6 +604,19 @@ lanes = iota(i32, (4,), 0)
 zeros = like(x, 0)
 
 SCATTERS = {
+    "gather_of_positions_is_movement": Row(
+        lambda: [
+            gather(x, [lanes], (0,)),
+            gather(x, [iota(i8, (5,), 0)], (1,)),
+            gather(cube, [iota(i32, (3, 2), 1), iota(i32, (3, 2), 0)], (0, 1)),
+            gather(cube, [iota(i32, (1, 3), 1)], (2,)),
+        ],
+        lambda: [
+            gather(x, [e.rem(V(4, dtype=u8), C(6, 4, dtype=u8))], (1,)),
+            gather(x, [lanes, lanes], (0, 1)),
+            gather(cube, [iota(i32, (3, 2), 1)], (0,)),
+        ],
+    ),
     "scatter_without_collisions_is_select": Row(
         lambda: [
             scatter(zeros, V(4, number=18), [lanes, lane], (0, 1), "add"),

@@ -27,7 +27,7 @@ from ftrace.lower.constants import (
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
-from ftrace.trace.primitives.elementwise import add, cast_p, eq, mul, select
+from ftrace.trace.primitives.elementwise import add, cast, cast_p, eq, mul, select
 from ftrace.trace.primitives.indexing import clamp, gather, in_bounds, scatter
 from ftrace.trace.primitives.movement import permute, permute_p, reshape, reshape_p
 from ftrace.trace.primitives.reduction import REDUCTIONS, reduce
@@ -207,9 +207,26 @@ def _load(f: Node, index: Node, axis: int) -> Node | None:
         both = {*_varies(source)} & {*_varies(at)}
         if both and _is_reduced(source):
             return None  # it stands in the kernel of that reduction, as a sum
-        found = _gathered(source, clamp(at, size), axis, shape)
+        found = _gathered(source, at, axis, shape)
     inside = expand(in_bounds([at], [size]), shape)
     return select(inside, found, zeros_like(found))
+
+
+def _index_arrays(
+    at: Node, batch: list[int], axis: int, indexed: list[int]
+) -> list[Node]:
+    """The index along `axis`, and positions along the others that it runs with."""
+    sizes = tuple(at.shape[a] for a in batch)
+    if len(batch) == 1 and counts_along(at, batch[0]):
+        index = iota(at.dtype, sizes, 0)
+    else:
+        index = reshape(at, sizes)
+    if len(indexed) > 1 and index.dtype.itemsize < 4:  # so that all positions fit
+        index = cast(index, dtypes.int32)
+    return [
+        index if a == axis else iota(index.dtype, sizes, batch.index(a))
+        for a in indexed
+    ]
 
 
 def _gathered(source: Node, at: Node, axis: int, shape: Shape) -> Node:
@@ -217,15 +234,11 @@ def _gathered(source: Node, at: Node, axis: int, shape: Shape) -> Node:
     kept = [a for a in _varies(source) if a != axis]
     indexed = sorted([axis, *[a for a in kept if a in batch]])
     rest = [a for a in kept if a not in batch]
-    sizes = tuple(at.shape[a] for a in batch)
     dense = sorted([axis, *kept])
-    arrays = [
-        reshape(at, sizes) if a == axis else iota(at.dtype, sizes, batch.index(a))
-        for a in indexed
-    ]
+    arrays = _index_arrays(at, batch, axis, indexed)
     found = gather(
         reshape(source, tuple(source.shape[a] for a in dense)),
-        arrays,
+        [clamp(i, source.shape[a]) for a, i in zip(indexed, arrays, strict=True)],
         tuple(dense.index(a) for a in indexed),
     )
     stand = [*batch, *rest]
@@ -282,14 +295,11 @@ def _spread(x: Node, values: Node, at: Node, axis: int) -> Node | None:
     if not any(a in axes for a in batch):
         return None
     values = reduce(reduce_sum_p, values, tuple(a for a in axes if a not in batch))
-    sizes = tuple(at.shape[a] for a in batch)
     indexed = sorted([axis, *[a for a in batch if a not in axes]])
-    arrays = [
-        reshape(at, sizes) if a == axis else iota(at.dtype, sizes, batch.index(a))
-        for a in indexed
-    ]
+    arrays = _index_arrays(at, batch, axis, indexed)
     others = [a for a in range(x.ndim) if a not in batch and a != axis]
     updates = permute(values, (*batch, *others, axis))
+    sizes = tuple(at.shape[a] for a in batch)
     rest = tuple(n for a, n in enumerate(x.shape) if a not in indexed)
     zeros = const(0, x.dtype, x.shape)
     return scatter(

@@ -1,5 +1,6 @@
-"""Rules on scatters: into a constant without collisions, and of complex products.
+"""Rules on gathers of all in order, on scatters without collisions, complex ones.
 
+    x[arange(n)]                   ->  x
     zeros.at[arange(n), i].add(u)  ->  where(k == i, u, 0)
 
 A scatter is stored, and what works on it waits for that; a `where` joins the work. This
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ftrace import dtypes
+from ftrace.lower.constants import arg_of
 from ftrace.lower.onehot import counts_along
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand
@@ -27,12 +29,13 @@ from ftrace.trace.primitives.elementwise import (
 )
 from ftrace.trace.primitives.indexing import (
     axes_and_kind,
+    gather_p,
     read_back,
     scatter,
     scatter_p,
     trailing,
 )
-from ftrace.trace.primitives.movement import permute, reshape
+from ftrace.trace.primitives.movement import permute, reshape, shrink_axis
 from ftrace.trace.primitives.reduction import reduce, reduce_prod_p
 from ftrace.trace.primitives.source import const_like, const_p, iota
 from ftrace.trace.rewrite import Pat, Rule
@@ -130,7 +133,35 @@ def _is_complex_product(x: Node) -> bool:
     return dtypes.is_complex(x.dtype) and axes_and_kind(x)[1] == "mul"
 
 
+def _gather_as_movement(x: Node) -> Node | None:
+    """Each index counts along its own axis of the batch: the elements only move."""
+    axes: tuple[int, ...] = arg_of(x)
+    source, *indices = x.src
+    batch = indices[0].shape
+    places: list[int] = []
+    for axis, index in zip(axes, indices, strict=True):
+        for place, size in enumerate(batch):
+            fits = 1 < size <= source.shape[axis] and place not in places
+            if fits and counts_along(index, place):
+                places.append(place)
+                break
+        else:
+            return None
+    if any(n != 1 and c not in places for c, n in enumerate(batch)):
+        return None
+    for axis, place in zip(axes, places, strict=True):
+        source = shrink_axis(source, axis, 0, batch[place])
+    order = [axis for _, axis in sorted(zip(places, axes, strict=True))]
+    rest = [a for a in range(source.ndim) if a not in axes]
+    return reshape(permute(source, (*order, *rest)), x.shape)
+
+
 SCATTERS: Final = (
+    Rule(  # x[arange(n)] -> x[:n]
+        "gather_of_positions_is_movement",
+        Pat(gather_p, name="x"),
+        _gather_as_movement,
+    ),
     Rule(  # c.at[arange(n), i].add(u) -> where(k == i, c + u, c)
         "scatter_without_collisions_is_select",
         Pat(scatter_p, name="x", where=_fits),

@@ -6,7 +6,7 @@ The rules stand in order of what they are about:
     algebra.py     identities of arithmetic
     logic.py       identities of truth values, bits, comparisons, selects, casts
     onehot.py      sums that pick one element are indexed loads
-    scatters.py    scatters whose updates cannot collide, and those of complex numbers
+    scatters.py    gathers of all in order, scatters without collisions or of complex
     reduces.py     reductions merge and lose axes; large ones are split
 """
 

@@ -144,6 +144,9 @@ class Place:
         once to each element.
         """
         mode = check_mode("at.apply", options.get("mode"))
+        mask = _traced_mask(self.array, self.index)
+        if mask is not None:
+            return choose(mask, cast(func(self.array), self.array.dtype), self.array)
         reading = {k: v for k, v in options.items() if k == "wrap_negative_indices"}
         repeats = None
         if not options.get("unique_indices"):
@@ -230,8 +233,8 @@ def fitted(values: Any, shape: tuple[int, ...], name: str) -> Any:
         ) from None
 
 
-def _masked(x: Any, index: Any, values: Any, kind: str) -> Any:
-    """The update through a traced mask, where the values do not depend on its count."""
+def _traced_mask(x: Any, index: Any) -> Any:
+    """A traced mask, if the index is one and fits, with axes to broadcast to x."""
     parts = index_parts(index)
     mask = parts[0] if len(parts) == 1 else None
     if not isinstance(mask, Tracer) or mask.dtype != dtypes.bool_:
@@ -239,11 +242,19 @@ def _masked(x: Any, index: Any, values: Any, kind: str) -> Any:
     covered, rest = x.shape[: mask.ndim], x.shape[mask.ndim :]
     if unbound_variable(mask.node) is None or mask.shape != covered:
         return None
+    return reshape(mask, mask.shape + (1,) * len(rest))
+
+
+def _masked(x: Any, index: Any, values: Any, kind: str) -> Any:
+    """The update through a traced mask, where the values do not depend on its count."""
+    here = _traced_mask(x, index)
+    if here is None:
+        return None
+    rest = x.shape[index_parts(index)[0].ndim :]
     extra = max(values.ndim - len(rest), 0)
     if any(n != 1 for n in values.shape[:extra]):
         return None
     values = fitted(values, rest, f"at.{kind}")
-    here = reshape(mask, mask.shape + (1,) * len(rest))
     return choose(here, cast(_COMBINE[kind](x, values), x.dtype), x)
 
 
