@@ -283,9 +283,9 @@ def test_the_64_bit_switch_is_that_of_jax(enabled: bool) -> None:
             "must end in that of the logits",
         ),
         (
-            lambda: random.choice(KEY, 5, (2,), replace=False),
+            lambda: random.choice(KEY, 5, (6,), replace=False),
             errors.ValueRangeError,
-            "needs a sort",
+            "without replacement",
         ),
         (
             lambda: random.choice(KEY, 5, (2,), p=np.ones(4, np.float32)),

@@ -4,8 +4,7 @@
     fnp.mean(fnp.exp(x), axis=-1)
 
 Each name is JAX's, with its arguments and defaults; the modules name what is public in
-their `__all__`. What needs a sort, a Fourier transform or a factorisation is not here
-yet.
+their `__all__`.
 """
 
 # ruff: noqa: F403, F405
@@ -30,6 +29,7 @@ from ftrace.numpy.einstein import *
 from ftrace.numpy.elementwise import *
 from ftrace.numpy.floats import *
 from ftrace.numpy.functional import *
+from ftrace.numpy.histogram import *
 from ftrace.numpy.indexing import *
 from ftrace.numpy.joining import *
 from ftrace.numpy.linear import *
@@ -39,12 +39,15 @@ from ftrace.numpy.padding import *
 from ftrace.numpy.places import *
 from ftrace.numpy.polynomial import *
 from ftrace.numpy.positions import *
+from ftrace.numpy.quantiles import *
 from ftrace.numpy.ranges import *
 from ftrace.numpy.reductions import *
 from ftrace.numpy.scalars import *
 from ftrace.numpy.searching import *
 from ftrace.numpy.selection import *
+from ftrace.numpy.sets import *
 from ftrace.numpy.shape import *
+from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
 from ftrace.numpy.take import *
 from ftrace.numpy.types import *

@@ -1,16 +1,13 @@
-"""Running reductions: cumsum, cumprod and their like, by sliding windows.
+"""Running reductions: cumsum, cumprod and their like.
 
-One step combines K neighbours at distance d, and so reaches K·d elements back:
-
-    y[i] = x[i] ∘ x[i - d] ∘ … ∘ x[i - (K-1)·d]        d = 1, K, K², …
-
-After log_K(n) steps every element has seen all before it. Each step is one reduction
-over a window (a view, until a kernel reads it); its error grows like that of a tree.
+Along a short axis each result is a reduction over a window that slides over the array,
+a view which fuses with what is around it. Along a longer one the host runs from element
+to element, as a step of the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,21 +20,36 @@ from ftrace.numpy.axes import (
     cast,
     choose,
     drop_axes,
+    flip,
     full,
     iota,
     no_out,
     pad,
     reshape,
+    shrink_axis,
+    stride,
 )
+from ftrace.numpy.joining import concatenate, stack
 from ftrace.numpy.nanreductions import without_nan
-from ftrace.numpy.reductions import chosen_dtype, summed_dtype, widened
+from ftrace.numpy.reductions import chosen_dtype, summed_dtype
 from ftrace.numpy.softmax import log_sum_exp
 from ftrace.numpy.windows import Window, slide_all
-from ftrace.trace.operations import bind, elementwise, run_fused
+from ftrace.trace.operations import bind, bind_compound, elementwise, run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.host.cumulative import (
+    EXTREMA,
+    Running,
+    check_running,
+    cumulate_p,
+)
 from ftrace.trace.primitives.record import Primitive
-from ftrace.trace.primitives.reduction import identity, reduce_prod_p
+from ftrace.trace.primitives.reduction import (
+    identity,
+    reduce_max_p,
+    reduce_min_p,
+    reduce_prod_p,
+)
 from ftrace.trace.tracer import Value
 
 __all__ = [
@@ -47,49 +59,122 @@ __all__ = [
 
 Dtype = Any
 
-#: How many neighbours one step combines.
-RADIX = 8
+#: Axes that are no longer are reduced over windows.
+SHORT = 8
 
-
-def scan_axis(
-    combine: Callable[[Any], Any], x: Any, axis: int, fill: Any, reverse: bool
-) -> Any:
-    """The running reduction of `x` along `axis`.
-
-    Args:
-      combine: reduces the leading axis of a value, which stays with size 1.
-      x: a value.
-      axis: counted from the front.
-      fill: what changes nothing, before the first element.
-      reverse: from the last element to the first.
-    """
-    size = x.shape[axis]
-    reach = 1
-    while reach < size:
-        count = min(RADIX, -(-size // reach))
-        window = _window(count, reach, reverse)
-        around = [window if a == axis else Window(1) for a in range(x.ndim)]
-        x = drop_axes(combine(slide_all(x, around, fill)), (0,))
-        reach *= count
-    return x
-
-
-def _window(count: int, dilation: int, reverse: bool) -> Window:
-    """An element and the `count` - 1 before it (after it), `dilation` apart."""
-    extra = (count - 1) * dilation
-    before, after = (0, extra) if reverse else (extra, 0)
-    return Window(count, 1, dilation, before, after)
+_KIND = {
+    reduce_sum_p: "sum",
+    reduce_prod_p: "prod",
+    reduce_max_p: "max",
+    reduce_min_p: "min",
+}
+_PAIRWISE = {reduce_max_p: p.maximum, reduce_min_p: p.minimum}
 
 
 def scan_with(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
-    """The running sum, product, maximum or minimum."""
+    """The running sum, product, maximum or minimum of a value along `axis`.
+
+    Args:
+      x: a value.
+      primitive: the reduction.
+      axis: counted from the front.
+      reverse: from the last element to the first.
+    """
+    kind = _KIND[primitive]
+    check_running(kind, x.dtype)
+    if x.shape[axis] > SHORT or (dtypes.is_complex(x.dtype) and kind in EXTREMA):
+        return bind_compound(cumulate_p, x, arg=Running(kind, axis, reverse))[0]
+    if x.shape[axis] < 2:
+        return x
+    pair = _PAIRWISE.get(primitive)
+    if pair is not None:
+        return _scan_pairwise(x, pair, axis, reverse)
     fill = identity(primitive, x.dtype)
-    return scan_axis(lambda z: bind(primitive, z, arg=(0,)), x, axis, fill, reverse)
+    seen = _windows(x, axis, fill, reverse)
+    return drop_axes(bind(primitive, seen, arg=(0,)), (0,))
+
+
+def _scan_pairwise(x: Any, pair: Primitive, axis: int, reverse: bool) -> Any:
+    """By the same tree as a long axis, so that ties share derivatives as there."""
+
+    def combine(left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+        return [bind(pair, left[0], right[0])]
+
+    if reverse:
+        return flip(_scan_pairwise(flip(x, (axis,)), pair, axis, False), (axis,))
+    return combine_axis(combine, [x], axis)[0]
 
 
 def scan_logsumexp(x: Any, axis: int, reverse: bool) -> Any:
     """The running log(sum(exp(x)))."""
-    return scan_axis(lambda z: log_sum_exp(z, (0,)), x, axis, -np.inf, reverse)
+    check_running("logsumexp", x.dtype)
+    if x.shape[axis] > SHORT:
+        return bind_compound(cumulate_p, x, arg=Running("logsumexp", axis, reverse))[0]
+    if x.shape[axis] < 2:
+        return x
+    seen = _windows(x, axis, -np.inf, reverse)
+    return drop_axes(log_sum_exp(seen, (0,)), (0,))
+
+
+def _windows(x: Any, axis: int, fill: Any, reverse: bool) -> Any:
+    """In front of each element a new axis: the element and all before (behind) it."""
+    size = x.shape[axis]
+    before, after = (0, size - 1) if reverse else (size - 1, 0)
+    window = Window(size, 1, 1, before, after)
+    around = [window if a == axis else Window(1) for a in range(x.ndim)]
+    return slide_all(x, around, fill)
+
+
+def combine_axis(
+    combine: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
+    values: Sequence[Any],
+    axis: int,
+) -> list[Any]:
+    """The running combination of values along an axis, in O(n).
+
+    Pairs (0, 1), (2, 3), … are combined and scanned; the result is every second one,
+    and one more combination gives those between.
+
+    Args:
+      combine: of two sequences of values, elementwise along the axis; associative.
+      values: all of one size along the axis.
+      axis: counted from the front.
+    """
+    size = values[0].shape[axis]
+    if size < 2:
+        return list(values)
+    even_places = [_every_second(x, axis, 0) for x in values]
+    odd_places = [_every_second(x, axis, 1) for x in values]
+    firsts = [shrink_axis(x, axis, 0, size // 2) for x in even_places]
+    odd = combine_axis(combine, combine(firsts, odd_places), axis)
+    if size == 2:
+        even = even_places
+    else:
+        count = (size + 1) // 2
+        before = [shrink_axis(x, axis, 0, count - 1) for x in odd]
+        later = combine(before, [shrink_axis(x, axis, 1, count) for x in even_places])
+        even = [
+            concatenate([shrink_axis(x, axis, 0, 1), cast(rest, x.dtype)], axis)
+            for x, rest in zip(values, later, strict=True)
+        ]
+    return [_interleave(*parts, axis) for parts in zip(even, odd, strict=True)]
+
+
+def _every_second(x: Any, axis: int, start: int) -> Any:
+    rest = shrink_axis(x, axis, start, x.shape[axis])
+    return stride(rest, tuple(2 if a == axis else 1 for a in range(x.ndim)))
+
+
+def _interleave(even: Any, odd: Any, axis: int) -> Any:
+    """Elements of the one and the other in turns; the first has as many or one more."""
+    count = odd.shape[axis]
+    pairs = stack([shrink_axis(even, axis, 0, count), odd], axis=axis + 1)
+    shape = list(odd.shape)
+    shape[axis] = 2 * count
+    merged = reshape(pairs, tuple(shape))
+    if even.shape[axis] == count:
+        return merged
+    return concatenate([merged, shrink_axis(even, axis, count, count + 1)], axis)
 
 
 def cumulate(
@@ -111,7 +196,7 @@ def cumulate(
     final = chosen_dtype(dtype, natural)
     if final == dtypes.bool_:
         a = cast(a, final)
-    wide = summed_dtype(widened(final))
+    wide = summed_dtype(final)
     result = run_fused(
         scan_with, [cast(a, wide)], primitive=primitive, axis=axis, reverse=False
     )

@@ -36,13 +36,14 @@ from ftrace.random.keys import (
     split,
     wrap_key_data,
 )
+from ftrace.random.permutation import permutation
 from ftrace.random.uniform import bernoulli, bits, rademacher, randint, uniform
 
 __all__ = [
     "PRNGKey", "clone", "fold_in", "key", "key_data", "key_impl", "split",
     "wrap_key_data",
     "bernoulli", "bits", "rademacher", "randint", "uniform",
-    "categorical", "choice",
+    "categorical", "choice", "permutation",
     "cauchy", "double_sided_maxwell", "exponential", "geometric", "gumbel", "laplace",
     "logistic", "lognormal", "maxwell", "normal", "pareto", "rayleigh", "triangular",
     "truncated_normal", "wald", "weibull_min",

@@ -12,6 +12,7 @@ from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError, ValueRangeError
 from ftrace.random.distributions import extreme, extreme_high
 from ftrace.random.draw import as_shape, broadcast_to, check_key, draw
+from ftrace.random.permutation import random_order
 from ftrace.random.threefry import Key
 from ftrace.random.uniform import offset_between, unit
 from ftrace.trace.avals import Shape
@@ -21,6 +22,7 @@ from ftrace.trace.primitives.elementwise import (
     add,
     bit_and,
     bit_or,
+    cast,
     eq,
     le,
     lt,
@@ -30,8 +32,9 @@ from ftrace.trace.primitives.elementwise import (
     select,
     sub,
 )
+from ftrace.trace.primitives.host.sorting import TopK, top_k_p
 from ftrace.trace.primitives.indexing import gather
-from ftrace.trace.primitives.movement import permute, reshape, shrink_axis
+from ftrace.trace.primitives.movement import move_axis, permute, reshape, shrink_axis
 from ftrace.trace.primitives.reduction import reduce, reduce_max_p, reduce_min_p
 from ftrace.trace.primitives.source import const, const_like, iota
 from ftrace.trace.tracer import aval_of, is_value
@@ -55,22 +58,18 @@ def categorical(
       axis: the axis of the categories.
       shape: of the result: any leading sizes, then the shape of `logits` without
         `axis`; by default the latter alone.
-      replace: must be True.
+      replace: if false, what leading sizes of `shape` count are different categories.
       mode: "high" for probabilities below 1e-7; by default "low".
 
     Raises:
       ShapeError: `shape` does not end in that of `logits` without `axis`.
+      ValueRangeError: without replacement, more draws than categories.
     """
     aval = aval_of(logits)
     if not dtypes.is_float(aval.dtype):
         raise DtypeError(f"random.categorical: logits must be floats, got {aval!r}")
     if not -aval.ndim <= axis < aval.ndim:
         raise AxisError(f"random.categorical: axis {axis} is out of range for {aval!r}")
-    if not replace:
-        raise ValueRangeError(
-            "random.categorical: replace=False needs a sort, which ftrace does not "
-            "have yet; draw with replace=True"
-        )
     if mode not in (None, "low", "high"):
         raise ValueRangeError(
             f'random.categorical: mode is "low" or "high", got {mode!r}'
@@ -85,12 +84,46 @@ def categorical(
             f"random.categorical: shape {shape} must end in that of the logits "
             f"without the axis of categories, {rest}"
         )
+    if not replace:
+        return _distinct(
+            check_key("categorical", key), logits, shape, leading, axis, mode
+        )
     drawn = list(shape)
     drawn.insert(leading + axis, aval.shape[axis])
     return draw(
         _categories, check_key("categorical", key), logits, shape=tuple(drawn),
         axis=leading + axis, mode=mode or "low",
     )  # fmt: skip
+
+
+def _distinct(
+    key: Any, logits: Any, shape: Shape, leading: int, axis: int, mode: str | None
+) -> Any:
+    """Categories drawn without replacement, along the leading axes of the result."""
+    count, size = prod(shape[:leading]), aval_of(logits).shape[axis]
+    if count > size:
+        raise ValueRangeError(
+            f"random.categorical: without replacement there are at most {size} draws, "
+            f"as many as categories; shape {shape} asks for {count}"
+        )
+    return draw(
+        _greatest, key, logits, shape=shape, count=count, axis=axis, mode=mode or "low"
+    )
+
+
+def _greatest(
+    key: Key, logits: Node, shape: Shape, count: int, axis: int, mode: str
+) -> Node:
+    """The Gumbel-top-k trick: the positions of the greatest logits + Gumbel noise."""
+    noise = (extreme_high if mode == "high" else extreme)(
+        key, logits.shape, logits.dtype
+    )
+    noisy = move_axis(add(logits, noise), axis, logits.ndim - 1)
+    arg = TopK(count, noisy.ndim - 1)
+    (places,) = top_k_p.results(noisy, arg=arg)
+    return cast(
+        reshape(move_axis(places, places.ndim - 1, 0), shape), dtypes.default_dtype("i")
+    )
 
 
 def _categories(key: Key, logits: Node, shape: Shape, axis: int, mode: str) -> Node:
@@ -126,16 +159,16 @@ def choice(
       key: a key.
       a: an array, or a number n for the integers from 0 to n - 1.
       shape: of the sample; it takes the place of `axis` in the result.
-      replace: must be True: an element may be drawn again.
+      replace: an element may be drawn again.
       p: the probability of each element, by default the same for all.
       axis: of the elements.
-      mode: without effect where `replace` is True.
+      mode: "high" or "low", the precision of draws without replacement by `p`.
 
     Raises:
       ShapeError: `p` does not hold one probability per element.
-      ValueRangeError: there are no elements to draw from.
+      ValueRangeError: there are no elements to draw from, or not enough without
+        replacement.
     """
-    del mode
     check_key("choice", key)
     shape = as_shape("choice", shape)
     aval = aval_of(a)
@@ -147,16 +180,34 @@ def choice(
     if count <= 0 and prod(shape):
         raise ValueRangeError("random.choice: there are no elements to draw from")
     if not replace:
-        raise ValueRangeError(
-            "random.choice: replace=False needs a sort, which ftrace does not have "
-            "yet; draw with replace=True"
-        )
-    if p is None:
+        sample = _drawn_once(key, count, shape, p, mode)
+    elif p is None:
         sample = draw(_positions, key, shape=shape, count=count)
     else:
         steps = fnp.cumsum(_probabilities(p, count))
         sample = draw(_weighted_positions, key, steps, shape=shape)
     return draw(_take, sample, *rows, axis=axis) if rows else sample
+
+
+def _drawn_once(key: Any, count: int, shape: Shape, p: Any, mode: str | None) -> Any:
+    """Different positions below `count`."""
+    size = prod(shape)
+    if size > count:
+        raise ValueRangeError(
+            f"random.choice: of {count} elements no {size} can be drawn without "
+            "replacement; draw fewer, or with replace=True"
+        )
+    if p is None:
+        return draw(_first_of_order, key, shape=shape, count=count)
+    logits = fnp.log(_probabilities(p, count))
+    return draw(
+        _greatest, key, logits, shape=shape, count=size, axis=0, mode=mode or "low"
+    )
+
+
+def _first_of_order(key: Key, shape: Shape, count: int) -> Node:
+    order = shrink_axis(random_order(key, (count,), 0), 0, 0, prod(shape))
+    return cast(reshape(order, shape), dtypes.default_dtype("i"))
 
 
 def _probabilities(p: Any, count: int) -> Any:
