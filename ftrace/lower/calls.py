@@ -28,8 +28,9 @@ from ftrace.trace.graph import (
     substitute,
     toposort,
 )
+from ftrace.trace.primitives.barrier import barrier, barrier_p
 from ftrace.trace.primitives.record import item_p
-from ftrace.trace.primitives.source import variable
+from ftrace.trace.primitives.source import is_variable, variable
 from ftrace.trace.tracer import match_aval
 
 _HELD_DEPTH = -12
@@ -99,6 +100,9 @@ class _Inliner:
                     done[node] = node
                 elif node.op is name_p:
                     done[node] = src[0]
+                elif node.op is barrier_p:
+                    several[node] = _barrier(src)
+                    done[node] = node
                 elif node.op.family == "control":
                     done[node] = self._holder(node, src)
                 else:
@@ -139,7 +143,31 @@ class _Inliner:
 
 
 def _concerns(node: Node) -> bool:
-    return node.op.family in ("call", "control") or node.op is name_p
+    return node.op.family in ("call", "control", "barrier") or node.op is name_p
+
+
+def _barrier(operands: Sequence[Node]) -> list[Node]:
+    """barrier(view(input)) -> view(barrier(input)): the view need not be stored."""
+    views: list[list[Node]] = []
+    roots: dict[Node, int] = {}
+    for node in operands:
+        chain: list[Node] = []
+        root = node
+        while root.op.family == "movement" and len(root.src) == 1:
+            chain.append(root)
+            root = root.src[0]
+        if not is_variable(root):
+            chain, root = [], node
+        views.append([*chain, root])
+        roots.setdefault(root, len(roots))
+    behind = barrier(list(roots))
+    results: list[Node] = []
+    for *chain, root in views:
+        result = behind[roots[root]]
+        for view in reversed(chain):
+            result = rebuild(view, (result,))
+        results.append(result)
+    return results
 
 
 def _held_in(bodies: Sequence[Body]) -> list[Node]:

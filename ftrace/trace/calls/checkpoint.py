@@ -17,7 +17,7 @@ from ftrace.trace.autodiff import split_known, transpose_nodes
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import apply_body, close, linearize, plan_of
-from ftrace.trace.calls.policies import Policy, kept_values
+from ftrace.trace.calls.policies import Constantly, Policy, kept_values
 from ftrace.trace.control.scan import batched_inputs, map_lanes
 from ftrace.trace.graph import Body, Node, substitute, toposort
 from ftrace.trace.primitives.barrier import barrier
@@ -79,7 +79,8 @@ def _jvp(node: Node, tangents: Results) -> Results:
         *apply_body(Body(inputs, tuple(kept)), node.src),
         *(t for i in moving if (t := tangents[i]) is not None),
     ]
-    linear = replace(arg, body=body, effects=False)
+    apart = arg.barrier and arg.policy != Constantly(True)  # else nothing is done twice
+    linear = replace(arg, body=body, barrier=apart, effects=False)
     results = checkpoint_p.results(*operands, arg=linear)
     for k, result in zip(wanted, results, strict=True):
         answer[k] = result
@@ -111,6 +112,8 @@ def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Res
     if arg.barrier and constant:
         operands = _apart(operands)
     results = checkpoint_p.results(*operands, arg=replace(arg, body=body))
+    if arg.barrier and constant:  # what was computed again is done with before others
+        results = barrier(results)
     answer: list[Node | None] = [None] * len(node.src)
     for i, result in zip(parts, results, strict=True):
         answer[i] = result
