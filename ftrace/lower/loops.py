@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ftrace import dtypes, settings
+from ftrace import settings
 from ftrace.lower.fission import split_scan
 from ftrace.lower.schedule import weight
 from ftrace.trace.avals import Stack
@@ -284,7 +284,11 @@ def _prune(outputs: list[Node]) -> list[Node]:
 
     def compound(node: Node, src: tuple[Node, ...]) -> Sequence[Node]:
         if not kept[node]:  # nobody looks at them
-            return [const(0, a.dtype, a.shape) for a in node.aval.items]
+            return _fillers(node)
+        if isinstance(node.arg, Scan) and node.arg.length == 0:
+            carry = src[node.arg.consts : node.arg.consts + node.arg.carry]
+            empty = node.aval.items[len(carry) :]
+            return [*carry, *(const(0, a.dtype, a.shape) for a in empty)]
         if node.op is cond_p:
             return _pruned_branches(node, src, kept[node], inputs[node])
         return _pruned_loop(node, src, kept[node], inputs[node])
@@ -339,7 +343,7 @@ def _pruned_branches(
     )
     rest = filled[0][2]
     results = cond_p.results(src[0], *(src[i + 1] for i in rest), arg=Branches(pruned))
-    return _spread(results, kept, len(bodies[0].outputs), src[0])
+    return _spread(results, kept, node)
 
 
 def _with_constants(
@@ -355,9 +359,9 @@ def _with_constants(
 
 
 def _spread(
-    results: Sequence[Node], places: Sequence[int], count: int, filler: Node
+    results: Sequence[Node], places: Sequence[int], node: Node
 ) -> list[Node]:
-    found = [filler] * count  # in the places of what nobody looks at
+    found = _fillers(node)  # in the places of what nobody looks at
     for place, result in zip(places, results, strict=True):
         found[place] = result
     return found
@@ -399,10 +403,15 @@ def _pruned_loop(
     else:
         new = replace(arg, body=new_body, consts=len(consts), carry=len(carry))
     found = items(node.op(*(src[i] for i in order), arg=new))
-    answer = _spread(found, results, len(body.outputs), const(0, dtypes.uint8))
+    answer = _spread(found, results, node)
     for k in fixed:
         answer[k] = src[arg.consts + k]
     return answer
+
+
+def _fillers(node: Node) -> list[Node]:
+    """For results that nobody needs; what is made of them must still fit."""
+    return [const(0, a.dtype, a.shape) for a in node.aval.items]
 
 
 # Split.

@@ -309,9 +309,8 @@ class _Scheduler:
         self.must_store = forced | {n for n in outputs if not is_variable(n)}
         for node in self.order:
             if compound_of(node) is not None:
-                self.must_store |= {
-                    r for s in node.src if not is_variable(r := root_of(s))
-                }
+                roots = map(root_of, node.src)
+                self.must_store |= {r for r in roots if r.size and not is_variable(r)}
         # Kernels that read what a step computes.
         self.readers: dict[Node, set[int]] = {}
         # For each value its contexts, with how often each computes it too much and

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import GraphError
-from ftrace.trace.autodiff import transpose_nodes
+from ftrace.trace.autodiff import split_known, transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import (
@@ -264,11 +264,8 @@ def _some(node: Node | None) -> Node:
 def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
     arg: Scan = node.arg
     body, first = arg.body, arg.consts + arg.carry
-    moving = depends_on(
-        body.outputs, [n for n, flag in zip(body.inputs, linear, strict=True) if flag]
-    )
-    carried = zip(body.inputs[arg.consts : first], body.outputs, strict=False)
-    if any(a not in moving and b not in moving for a, b in carried):
+    flags, _ = _linear_carry(arg, linear)
+    if not all(flags[arg.consts : first]):
         return _transpose_split(node, cotangents, linear)
     consts = [i for i in range(arg.consts) if linear[i]]
     carry = list(range(arg.consts, first))
@@ -330,35 +327,84 @@ def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Res
 def _transpose_split(
     node: Node, cotangents: Results, linear: tuple[bool, ...]
 ) -> Results:
-    """Of a scan that also carries what is not linear: the linear part by itself.
-
-    A linear function is its own derivative, wherever that is taken: at zero.
-    """
-    src = [
-        strong_zeros(s) if flag else s for s, flag in zip(node.src, linear, strict=True)
-    ]
-    at_zero = node.op(*src, arg=node.arg)
-    tangents = [s if flag else None for s, flag in zip(node.src, linear, strict=True)]
-    found = _jvp(at_zero, tangents)
-    known = [(t, ct) for t, ct in zip(found, cotangents, strict=True) if t is not None]
+    """Of a scan that also carries what is not linear: that runs first, by itself."""
+    arg: Scan = node.arg
+    body, first = arg.body, arg.consts + arg.carry
+    flags, moving = _linear_carry(arg, linear)
+    known = [i for i, flag in enumerate(flags) if not flag]
+    carry = [k for k in range(arg.carry) if flags[arg.consts + k]]
+    others = [k for k in range(arg.carry) if not flags[arg.consts + k]]
+    ys = [k for k in range(arg.carry, len(body.outputs)) if body.outputs[k] in moving]
+    leaves = [n for n, flag in zip(body.inputs, flags, strict=True) if flag]
+    results = [body.outputs[k] for k in (*carry, *ys)]
+    residuals = split_known(results, leaves)
+    at_hand = {body.inputs[i] for i in known if not arg.consts <= i < first}
+    stacked = [n for n in residuals if n not in at_hand]
+    before = Scan(
+        close(
+            [body.inputs[i] for i in known],
+            [*(body.outputs[k] for k in others), *stacked],
+        ),
+        arg.length,
+        arg.reverse,
+        sum(i < arg.consts for i in known),
+        len(others),
+    )
+    made = scan_p.results(*(node.src[i] for i in known), arg=before)[len(others) :]
+    values = dict(zip(stacked, made, strict=True))
+    names = {n: variable(n.aval, _RESIDUAL_DEPTH, i) for i, n in enumerate(residuals)}
+    position = {n: i for i, n in enumerate(body.inputs)}
+    of_consts = [n for n in residuals if n in at_hand and position[n] < arg.consts]
+    of_elements = [n for n in residuals if n not in of_consts]
+    mine = [i for i, flag in enumerate(flags) if flag]
+    consts = [i for i in mine if i < arg.consts]
+    carried = [i for i in mine if arg.consts <= i < first]
+    xs = [i for i in mine if i >= first]
+    rest = Scan(
+        close(
+            [
+                *(names[n] for n in of_consts),
+                *(body.inputs[i] for i in (*consts, *carried, *xs)),
+                *(names[n] for n in of_elements),
+            ],
+            substitute(results, names),
+        ),
+        arg.length,
+        arg.reverse,
+        len(of_consts) + len(consts),
+        len(carried),
+    )
+    bundle = scan_p(
+        *(node.src[position[n]] for n in of_consts),
+        *(node.src[i] for i in (*consts, *carried, *xs)),
+        *(values[n] if n in values else node.src[position[n]] for n in of_elements),
+        arg=rest,
+    )
+    order = [*consts, *carried, *xs]
+    places = range(len(of_consts), len(of_consts) + len(order))
+    parts = _transpose(
+        bundle,
+        [cotangents[k] for k in (*carry, *ys)],
+        tuple(i in places for i in range(len(bundle.src))),
+    )
     answer: list[Node | None] = [None] * len(node.src)
-    if not known:
-        return answer
-    bundle = known[0][0].src[0]
-    given: list[Node | None] = [None] * len(bundle.aval.items)
-    for tangent, cotangent in known:
-        number: int = tangent.arg
-        given[number] = cotangent
-    wanted = {
-        s: i for i, (s, flag) in enumerate(zip(node.src, linear, strict=True)) if flag
-    }
-    parts = _transpose(bundle, given, tuple(s in wanted for s in bundle.src))
-    for source, part in zip(bundle.src, parts, strict=True):
-        if part is not None and source in wanted:
-            i = wanted[source]
-            known_part = answer[i]
-            answer[i] = part if known_part is None else add(known_part, part)
+    for i, place in zip(order, places, strict=True):
+        answer[i] = parts[place]
     return answer
+
+
+def _linear_carry(arg: Scan, linear: Sequence[bool]) -> tuple[list[bool], set[Node]]:
+    """Which inputs are linear once the carry has gone around, and what they move."""
+    flags = list(linear)
+    while True:
+        leaves = [n for n, flag in zip(arg.body.inputs, flags, strict=True) if flag]
+        moving = depends_on(arg.body.outputs, leaves)
+        before = list(flags)
+        for k in range(arg.carry):
+            i = arg.consts + k
+            flags[i] = flags[i] or arg.body.outputs[k] in moving
+        if flags == before:
+            return flags, moving
 
 
 def _strong(aval: ShapedArray) -> ShapedArray:
