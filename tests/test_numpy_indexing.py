@@ -323,3 +323,31 @@ def test_what_needs_values_says_what_to_write(
 ) -> None:
     with pytest.raises(error, match=message):
         ft.jit(call)(fnp.arange(3.0), 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "positions"),
+    [
+        ((5,), None, [0, 5, 2, 2, -1]),
+        ((5,), 0, 3),
+        ((2, 3), 1, [3, 0]),
+        ((2, 3), 0, -1),
+        ((2, 3), None, [1, 1]),
+        ((0,), 0, [0, 0]),
+    ],
+)
+def test_insert_at_traced_positions_is_that_at_known_ones(
+    shape: Any, axis: int | None, positions: Any
+) -> None:
+    x = np.arange(np.prod(shape), dtype="float32").reshape(shape)
+    at = np.array(positions, "int32")
+    new = np.arange(at.size, dtype="float32") + 10 if axis is None else 7.0
+    found = ft.jit(lambda v, i: fnp.insert(v, i, new, axis))(x, at)
+    np.testing.assert_array_equal(found, np.insert(x, at, new, axis))
+
+
+def test_delete_at_a_traced_position_is_that_at_a_known_one() -> None:
+    x = np.arange(6.0, dtype="float32").reshape(2, 3)
+    deleted = ft.jit(lambda v, i: fnp.delete(v, i, 1))
+    for position in (0, 1, 2, -1):
+        np.testing.assert_array_equal(deleted(x, position), np.delete(x, position, 1))

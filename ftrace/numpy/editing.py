@@ -10,6 +10,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, IndexBoundsError, ShapeError, ValueRangeError
 from ftrace.numpy import axes
+from ftrace.numpy.at import update
 from ftrace.numpy.axes import (
     as_value,
     broadcast_to,
@@ -22,11 +23,23 @@ from ftrace.numpy.axes import (
     reshape,
     shrink_axis,
 )
+from ftrace.numpy.bounds import widened
 from ftrace.numpy.cumulative import cumsum
-from ftrace.numpy.elementwise import common_type
+from ftrace.numpy.elementwise import (
+    add,
+    bitwise_and,
+    bitwise_or,
+    common_type,
+    equal,
+    less,
+    less_equal,
+    subtract,
+)
 from ftrace.numpy.indexing import read_at
 from ftrace.numpy.joining import concatenate, tile
+from ftrace.numpy.reductions import sum as summed
 from ftrace.numpy.searching import searchsorted
+from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel
 from ftrace.trace.tracer import Tracer, Value, unbound_variable
 
@@ -144,12 +157,15 @@ def append(arr: Value, values: Value, axis: int | None = None) -> Any:
 def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
     """`values` before the positions `obj`, which refer to `arr` as it is.
 
+    Positions that are traced are clipped to the axis.
+
     Raises:
-      IndexBoundsError: a position is out of bounds.
-      ConcretizationTypeError: the positions are traced.
+      IndexBoundsError: a position that is known is out of bounds.
     """
     arr, axis = _flattened(arr, axis, "insert")
     size = arr.shape[axis]
+    if _is_traced(obj):
+        return _insert_traced(arr, obj, cast(values, arr.dtype), axis)
     positions = _positions("insert", obj, size, size)
     dtype, weak = arr.dtype, arr.weak_type and common_type(arr, values)[1]
     values = cast(values, dtype)
@@ -176,6 +192,44 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
     return along(concatenate([arr, values], axis), source, axis)
 
 
+def _is_traced(obj: Any) -> bool:
+    return isinstance(obj, Tracer) and unbound_variable(obj.node) is not None
+
+
+def _clipped(name: str, obj: Any, size: int, last: int) -> Any:
+    """Traced positions, counted from the front and from 0 to `last`."""
+    if not dtypes.is_integer(obj.dtype):
+        raise ArgumentError(f"{name}: positions must be integers, got {obj.aval!r}")
+    obj = widened(obj, size)
+    return clip(axes.choose(less(obj, 0), add(obj, size), obj), 0, last)
+
+
+def _insert_traced(arr: Any, obj: Any, values: Any, axis: int) -> Any:
+    size = arr.shape[axis]
+    positions = _clipped("insert", obj, size, size)
+    if positions.ndim == 0:
+        values = _one_block(values, arr, axis)
+        positions = axes.expand(reshape(positions, (1,)), (values.shape[axis],))
+    count = positions.size
+    shape = (*arr.shape[:axis], count, *arr.shape[axis + 1 :])
+    values = broadcast_to(values, shape, "insert")
+    # Each new element stands behind those of lesser positions, in the order given.
+    mine, other = reshape(positions, (count, 1)), reshape(positions, (1, count))
+    order = iota(dtypes.int32, (count, count), 1)
+    earlier = bitwise_and(equal(other, mine), less(order, axes.permute(order, (1, 0))))
+    before = bitwise_or(less(other, mine), earlier)
+    places = add(positions, summed(cast(before, positions.dtype), 1))
+    marks = full((size + count,), 0, dtypes.int32)
+    taken = update(marks, places, as_value(1), "set", "drop")
+    numbers = iota(dtypes.int32, (size + count,), 0)
+    source = subtract(numbers, subtract(cumsum(taken), taken))
+    if size == 0:
+        kept = full((*shape[:axis], count, *shape[axis + 1 :]), 0, arr.dtype)
+    else:
+        kept = along(arr, clip(source, 0, size - 1), axis)
+    return update(kept, (slice(None),) * axis + (places,), values, "set", "drop")
+
+
 def _one_block(values: Any, arr: Any, axis: int) -> Any:
     """Values for one position: moved to the axis as NumPy does for an integer."""
     values = insert_axes(values, range(arr.ndim - values.ndim))
@@ -195,10 +249,17 @@ def delete(
 
     Raises:
       IndexBoundsError: a position is out of bounds.
-      ConcretizationTypeError: the positions are traced.
+      ConcretizationTypeError: the positions are traced, and not one integer, which is
+        clipped to the axis.
     """
     arr, axis = _flattened(arr, axis, "delete")
     size = arr.shape[axis]
+    if _is_traced(obj) and obj.ndim == 0 and obj.dtype != dtypes.bool_ and size:
+        gap = _clipped("delete", obj, size, size - 1)
+        numbers = iota(dtypes.int32, (size - 1,), 0)
+        return along(
+            arr, add(numbers, cast(less_equal(gap, numbers), dtypes.int32)), axis
+        )
     mask = None if isinstance(obj, slice) else _host.asarray(obj)
     if mask is not None and mask.dtype == np.bool_:
         if mask.shape != (size,):
