@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 
 from ftrace import dtypes, settings
-from ftrace.devices.llvm.device import CPU, CPUExecutable
+from ftrace.devices.llvm import tables
+from ftrace.devices.llvm.device import CPU
 from ftrace.errors import OutOfMemoryError, ShapeError
-from ftrace.trace.graph import Node
+from ftrace.lower.program import Program
 from ftrace.trace.primitives.elementwise import lt
 from ftrace.trace.primitives.source import const_like
 from tests.assembly import (
@@ -251,37 +252,46 @@ def test_host_runs_in_a_forked_child(cpu: CPU) -> None:
 # What ends a program
 
 
-def endless(cpu: CPU, pushed: int = 0) -> CPUExecutable:
-    """A loop that counts far, and may push so many numbers each time."""
-
-    def body(x: Node) -> list[Node]:
-        after = plus_one(x)
-        more = lt(after, const_like(x, 10**15))
-        return [after, more]
-
+def endless_program(pushed: int = 0) -> Program:
+    """A loop that counts far; it may make room for so many numbers each time."""
+    body = Assembly()
+    x, y = body.input(), body.output()
+    cell = body.output((pushed,)) if pushed else -1
+    again = body.output(dtype=BOOL)
+    body.compute(plus_one, x, to=y)
+    body.compute(lambda x: lt(x, const_like(x, 10**15)), x, to=again)
     a = Assembly()
     x, begins, y = a.input(), a.input(dtype=BOOL), a.output()
+    stacks = [a.temporary((pushed,), stacks=1)] if cell >= 0 else []
     row = (x, y, a.temporary())
-    if not pushed:
-        a.loop(kernel_of(body, of()), carry=[row], predicate=begins)
-        return cpu.compile(a.program)
-    big = Assembly()
-    x = big.input()
-    y, _, again = big.output(), big.output((pushed,)), big.output(dtype=BOOL)
-    big.compute(plus_one, x, to=y)
-    big.compute(lambda x: lt(x, const_like(x, 10**15)), x, to=again)
-    stack = a.temporary((pushed,), stacks=1)
-    a.loop(big.program, carry=[row], ys=[stack], predicate=begins)
-    return cpu.compile(a.program)
+    a.loop(body.program, carry=[row], ys=stacks, predicate=begins)
+    return a.program
 
 
 def test_stack_without_memory_is_our_error(cpu: CPU) -> None:
     """No machine has 2 ** 60 bytes for one cell."""
-    executable = endless(cpu, pushed=1 << 57)
+    executable = cpu.compile(endless_program(1 << 57))
     for _ in range(2):
         with pytest.raises(OutOfMemoryError, match="remembers"):
             executable([cpu.copy_in(np.array(v)) for v in (0, True)])
     assert cpu.allocator.in_use == 0
+
+
+def test_lane_without_memory_ends_all_of_them(
+    cpu: CPU, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "WORTH_A_THREAD", 1)
+    pushed = endless_program(1 << 57)
+    a = Assembly()
+    starts, begins, ends = a.input((9,)), a.input((9,), BOOL), a.output((9,))
+    a.loop(pushed, xs=[starts, begins], ys=[ends], length=9, parallel=True, lanes=4)
+    executable = cpu.compile(a.program)
+    flags = np.zeros(9, bool)
+    (found,) = results_of(cpu, executable, [np.arange(9), flags])
+    np.testing.assert_array_equal(found, np.arange(9))
+    flags[5] = True
+    with pytest.raises(OutOfMemoryError):
+        results_of(cpu, executable, [np.arange(9), flags])
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
@@ -291,7 +301,7 @@ def test_long_loop_ends_at_an_interrupt(threads: int) -> None:
         sys.path[:0] = {sys.path!r}
         from tests.test_native_host import *
         cpu = CPU()
-        executable = endless(cpu)
+        executable = cpu.compile(endless_program())
         settings.config.update("threads", {threads})
         sys.stdout.write("begun\\n"); sys.stdout.flush()
         try:
@@ -358,3 +368,23 @@ def test_debug_tells_of_every_step(
     bad = host_in_loops(host_op(lambda x: [x[:1]]), 2, 2)
     with settings.config(debug=2), pytest.raises(ShapeError):
         run(cpu, bad.program, np.arange(3))
+
+
+def test_host_is_not_called_by_several_threads(
+    cpu: CPU, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "WORTH_A_THREAD", 1)
+    callers: list[int] = []
+
+    def meaning(x: Array) -> list[Array]:
+        callers.append(threading.get_ident())
+        return [x]
+
+    a = Assembly()
+    xs, ys = a.input((8, 3)), a.output((8, 3))
+    body = host_in_loops(host_op(meaning), 1, 2).program
+    a.loop(body, xs=[xs], ys=[ys], length=8, parallel=True, lanes=4)
+    value = np.arange(24).reshape(8, 3)
+    np.testing.assert_array_equal(run(cpu, a.program, value)[0], value + 2)
+    assert set(callers) == {threading.get_ident()}
+    assert len(callers) == 16

@@ -292,7 +292,8 @@ def _references(program: Program, known: Mapping[int, Reference]) -> list[Refere
 
 def _lanes(step: RunLoop) -> int:
     """Into how many lanes a loop is split: each is worth a thread's while."""
-    if not step.parallel or step.length is None:
+    work = work_of(step.body)
+    if not step.parallel or step.length is None or work.on_host:
         return 1
-    cost = (work_of(step.body).cost + 1) * step.length
+    cost = (work.likely_cost + 1) * step.length
     return max(min(step.lanes, step.length, cost // WORTH_A_THREAD), 1)

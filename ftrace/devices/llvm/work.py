@@ -19,6 +19,8 @@ BRIEF_BYTES = 16 << 10
 BRIEF_OPERATIONS = 8 << 10
 #: Operations of elements that pay for waking another thread.
 WORTH_A_THREAD = 40_000
+#: How many iterations a loop may have of which it is not known.
+LIKELY_LENGTH = 64
 #: What a step costs by itself, in such operations.
 STEP_OPERATIONS = 32
 
@@ -31,7 +33,8 @@ class Work:
       kernels, operations, bytes: see `Counters`. A loop of unknown length counts as
         one iteration, and a branch as the one with the most operations.
       steps: how many steps it runs, so counted.
-      bounded: it does no more than that, and none of it on the host.
+      bounded: it does no more than that.
+      on_host: some of it is done by Python.
     """
 
     kernels: int = 0
@@ -39,22 +42,29 @@ class Work:
     bytes: int = 0
     steps: int = 0
     bounded: bool = True
+    on_host: bool = False
 
     @property
     def brief(self) -> bool:
         """Is it done sooner than the GIL is given away and taken back?"""
         few = self.operations + self.steps * STEP_OPERATIONS < BRIEF_OPERATIONS
-        return self.bounded and few and self.bytes < BRIEF_BYTES
+        known = self.bounded and not self.on_host
+        return known and few and self.bytes < BRIEF_BYTES
 
     @property
     def cost(self) -> int:
         """About how many operations of elements it is worth."""
         return self.operations + self.bytes // 8 + self.steps * STEP_OPERATIONS
 
+    @property
+    def likely_cost(self) -> int:
+        """The same, if loops of unknown length have not just one iteration."""
+        return self.cost * (1 if self.bounded else LIKELY_LENGTH)
+
     def times(self, count: int) -> Work:
         return Work(
             self.kernels * count, self.operations * count, self.bytes * count,
-            self.steps * count, self.bounded,
+            self.steps * count, self.bounded, self.on_host,
         )  # fmt: skip
 
 
@@ -77,6 +87,7 @@ def total(parts: Iterable[Work]) -> Work:
         sum(work.bytes for work in listed),
         sum(work.steps for work in listed),
         all(work.bounded for work in listed),
+        any(work.on_host for work in listed),
     )
 
 
@@ -90,7 +101,8 @@ def _work_of_step(step: Step) -> Work:
         return total((body.times(step.length), Work(steps=1 + step.length)))
     if isinstance(step, RunBranch):
         branches = [work_of(branch) for branch in step.branches]
-        bounded = all(work.bounded for work in branches)
+        each = total(branches)
         most = max(branches, key=lambda work: work.operations, default=Work())
-        return total((most, Work(steps=1, bounded=bounded)))
-    return Work(steps=1, bounded=not isinstance(step, CallHost))
+        choice = Work(steps=1, bounded=each.bounded, on_host=each.on_host)
+        return total((most, choice))
+    return Work(steps=1, on_host=isinstance(step, CallHost))

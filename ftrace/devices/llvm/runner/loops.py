@@ -284,7 +284,8 @@ def _count_pushes(f: Function, count: str, rows: str) -> None:
 def _breathe() -> Function:
     """Looks from time to time whether Python has a signal to handle, as Ctrl-C.
 
-    Only where the GIL was released, and where there is the clock of POSIX.
+    Only where the GIL was released, and where there is the clock of POSIX. Lanes do
+    not look: most of them are not on the thread that called.
     """
     f = Function("breathe", "i32", "ptr %record")
     context = f.view("%record", Context)
