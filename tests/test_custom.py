@@ -61,3 +61,396 @@ def test_values_are_those_of_jax(name: str, device: str) -> None:
 def test_values_without_programs_are_those_of_jax(name: str) -> None:
     with ft.config(disable_jit=True):
         assert_recorded(name)
+
+
+# What JAX refuses, or has no value for.
+
+
+def test_forward_over_reverse_needs_no_rule_for_values_that_are_not_used() -> None:
+    """JAX refuses these where the forward rule calls the function itself."""
+    f = scaled(ft, fnp)
+    x, y = fnp.arange(3.0), fnp.linspace(1.0, 2.0, 3)
+    forward = ft.jacfwd(ft.jacrev(f, 1), 1)(x, y)
+    np.testing.assert_allclose(forward, np.diag(-3 * x * np.sin(y)), rtol=1e-5)
+    _, moved = ft.jvp(ft.grad(f), (x, y), (x, y))
+    np.testing.assert_allclose(moved, 2 * np.cos(y) * np.asarray(y), rtol=1e-5)
+
+
+def test_rules_may_use_values_of_a_function_that_has_returned(device: str) -> None:
+    def outer(x: Any, a: Any) -> Any:
+        b = a * 2
+
+        @ft.custom_jvp
+        def f(x: Any) -> Any:
+            return b * x
+
+        f.defjvp(lambda p, t: (f(p[0]), 7 * b * t[0]))
+
+        @ft.custom_vjp
+        def g(x: Any) -> Any:
+            return fnp.sin(x)
+
+        g.defvjp(lambda x: (g(x), x), lambda r, ct: (ct * b * r,))
+        return g(f(x))
+
+    expected = 6.0 * 3.0 * 42.0
+    assert float(ft.grad(outer)(0.5, 3.0)) == expected
+    assert float(ft.jit(ft.grad(outer))(0.5, 3.0)) == expected
+    lanes = ft.vmap(ft.grad(outer), (None, 0))(0.5, fnp.array([3.0, 1.0]))
+    np.testing.assert_allclose(lanes, [expected, 2.0 * 1.0 * 14.0])
+
+
+def test_derivatives_of_a_rule_reach_what_it_closes_over() -> None:
+    def outer(a: Any) -> Any:
+        @ft.custom_jvp
+        def f(x: Any) -> Any:
+            return fnp.sin(x)
+
+        f.defjvp(lambda p, t: (f(p[0]), a * a * t[0]))
+        return ft.grad(f)(1.0)
+
+    assert float(ft.grad(outer)(3.0)) == 6.0
+
+
+def test_rules_may_use_methods_and_attributes() -> None:
+    class Model:
+        def __init__(self, scale: Any) -> None:
+            self.scale = scale
+
+        @partial(ft.custom_vjp, nondiff_argnums=(0,))
+        def apply(self, x: Any) -> Any:
+            return self.scale * x
+
+        def forward(self, x: Any) -> Any:
+            return self.apply(x), None
+
+        def backward(self, _: Any, ct: Any) -> Any:
+            return (ct * self.scale * 10,)
+
+        apply.defvjp(forward, backward)
+
+    assert float(ft.grad(Model(fnp.array(3.0)).apply)(2.0)) == 30.0
+    traced = ft.grad(lambda s, x: Model(ft.lax.stop_gradient(s)).apply(x), 1)
+    assert float(traced(4.0, 2.0)) == 40.0
+    assert float(ft.jit(traced)(4.0, 2.0)) == 40.0
+
+
+def test_residuals_may_be_any_values() -> None:
+    @ft.custom_vjp
+    def f(x: Any) -> Any:
+        return x.sum()
+
+    f.defvjp(
+        lambda x: (f(x), ("sum", x.shape, 2)),
+        lambda r, ct: (fnp.full(r[1], ct * r[2]) if r[0] == "sum" else None,),
+    )
+    np.testing.assert_array_equal(ft.grad(f)(fnp.ones(3)), [2, 2, 2])
+
+
+def test_python_may_ask_for_values_in_the_function() -> None:
+    @ft.custom_jvp
+    def f(x: Any) -> Any:
+        return x * 2 if x > 0 else x * 3
+
+    f.defjvp(lambda p, t: (f(p[0]), t[0] * 5))
+    assert float(ft.grad(f)(-1.0)) == 5.0
+    assert float(ft.value_and_grad(f)(-1.0)[0]) == -3.0
+
+    kept = ft.checkpoint(lambda x: x * 2 if x > 0 else x * 3)
+    assert float(ft.grad(kept)(-1.0)) == 3.0
+
+
+def test_arrays_that_rules_use_are_not_traced_again() -> None:
+    """A rule over a new array each time does not compile each time."""
+    from ftrace.transforms import execute
+
+    def gradient(scale: float) -> float:
+        weights = fnp.full(3, scale)
+
+        @ft.custom_vjp
+        def f(x: Any) -> Any:
+            return x.sum()
+
+        f.defvjp(lambda x: (f(x), None), lambda _, ct: (ct * weights,))
+        return float(ft.grad(f)(fnp.ones(3))[0])
+
+    assert gradient(2.0) == 2.0
+    before = len(execute._cache.entries)  # pyright: ignore[reportPrivateUsage]
+    assert [gradient(3.0), gradient(4.0)] == [3.0, 4.0]
+    assert len(execute._cache.entries) == before  # pyright: ignore[reportPrivateUsage]
+
+
+def test_arrays_held_in_the_bodies_of_loops(device: str) -> None:
+    where: dict[str, Any] = {"weights": fnp.arange(1.0, 4.0)}
+
+    @ft.custom_vjp
+    def f(x: Any) -> Any:
+        return fnp.sin(x)
+
+    def backward(x: Any, ct: Any) -> Any:
+        return (ct * fnp.cos(x) * ft.tree.leaves(where)[0],)
+
+    f.defvjp(lambda x: (f(x), x), backward)
+
+    def scanned(x: Any) -> Any:
+        return lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0].sum()
+
+    def branched(x: Any) -> Any:
+        return lax.cond(x[0] > 0, f, lambda v: v, x).sum()
+
+    x = np.array([0.5, 0.6, 0.7])
+    w = np.arange(1.0, 4.0)
+    expected = w * np.cos(np.sin(x)) * w * np.cos(x)
+    np.testing.assert_allclose(ft.grad(scanned)(fnp.array(x)), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        ft.grad(branched)(fnp.array(x)), w * np.cos(x), rtol=1e-5
+    )
+
+
+def test_effects_in_functions_and_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    @ft.custom_vjp
+    def f(x: Any) -> Any:
+        ft.debug.print("function {}", x)
+        return x * 2
+
+    def forward(x: Any) -> Any:
+        ft.debug.print("forward {}", x)
+        return x * 2, None
+
+    def backward(_: Any, ct: Any) -> Any:
+        ft.debug.print("backward {}", ct)
+        return (ct * 3,)
+
+    f.defvjp(forward, backward)
+    ft.jit(f)(1.0)
+    assert capsys.readouterr().out.split("\n")[0] == "function 1.0"
+    ft.jit(ft.value_and_grad(lambda x: f(x) ** 2))(1.0)
+    assert capsys.readouterr().out.split("\n")[:-1] == ["forward 1.0", "backward 4.0"]
+
+
+def test_a_function_without_a_rule_runs_but_has_no_derivative() -> None:
+    f = ft.custom_jvp(lambda x: x * 2)
+    g = ft.custom_vjp(lambda x: x * 2)
+    assert float(f(2.0)) == float(ft.jit(g)(2.0)) == 4.0
+    with pytest.raises(DerivativeError, match=r"without a rule.*defjvp"):
+        ft.grad(f)(1.0)
+    with pytest.raises(DerivativeError, match=r"without a rule.*defvjp\(fwd, bwd\)"):
+        ft.grad(g)(1.0)
+
+
+def test_forward_mode_of_a_vjp_rule_says_so() -> None:
+    f = scaled(ft, fnp)
+    x = fnp.ones(3)
+    for attempt in (
+        lambda: ft.jvp(f, (x, x), (x, x)),
+        lambda: ft.jacfwd(f)(x, x),
+        lambda: ft.jit(lambda x: ft.jvp(f, (x, x), (x, x))[1])(x),
+        lambda: ft.linearize(f, x, x)[1](x, x),
+    ):
+        with pytest.raises(DerivativeError, match="reverse mode only"):
+            attempt()
+
+
+def test_what_a_function_closes_over_has_no_derivative() -> None:
+    def outer(a: Any) -> Any:
+        f = ft.custom_jvp(lambda x: a * x)
+        f.defjvp(lambda p, t: (f(p[0]), a * t[0]))
+        return f(1.0)
+
+    with pytest.raises(DerivativeError, match=r"closes over.*argument"):
+        ft.grad(outer)(2.0)
+
+
+def test_a_traced_value_that_is_not_found_is_named() -> None:
+    hidden: Any = None
+
+    class Slotted:
+        __slots__ = ("value",)
+
+    def outer(x: Any) -> Any:
+        nonlocal hidden
+        hidden = Slotted()
+        hidden.value = x * 2
+        f = ft.custom_jvp(lambda x: x)
+        f.defjvp(lambda p, t: (p[0], t[0] * hidden.value))
+        return f(x)
+
+    with pytest.raises(UnexpectedTracerError):
+        ft.grad(outer)(2.0)
+
+
+# Rules that return something else.
+
+
+def jvp_returning(answer: Any) -> Any:
+    f = ft.custom_jvp(lambda x: {"a": fnp.sin(x), "b": x})
+    f.defjvp(lambda p, t: answer(p[0], t[0]))
+    return lambda: ft.jvp(f, (fnp.ones(3),), (fnp.ones(3),))
+
+
+def test_results_of_a_jvp_rule_are_checked() -> None:
+    x = fnp.ones(3)
+    with pytest.raises(ArgumentError, match="must return a pair"):
+        jvp_returning(lambda x, t: {"a": x, "b": x})()
+    with pytest.raises(TreeError, match=r"results of the jvp rule.*expected.*'a'.*got"):
+        jvp_returning(lambda x, t: (x, t))()
+    with pytest.raises(TreeError, match="tangents of the jvp rule"):
+        jvp_returning(lambda x, t: ({"a": x, "b": x}, t))()
+    with pytest.raises(ShapeError) as caught:
+        jvp_returning(lambda x, t: ({"a": x, "b": x}, {"a": t, "b": t.sum()}))()
+    message = str(caught.value)
+    assert "['b']" in message
+    assert "expected f32[3]" in message
+    assert "got f32[]" in message
+    assert "test_custom.py" in message
+    with pytest.raises(DtypeError, match=r"\['a'\]: expected f32\[3\].*got i32"):
+        jvp_returning(lambda x, t: ({"a": x.astype(int), "b": x}, {"a": t, "b": t}))()
+    with pytest.raises(DerivativeError, match="depends on the tangents"):
+        jvp_returning(lambda x, t: ({"a": x * t, "b": x}, {"a": t, "b": t}))()
+    jvp_returning(lambda x, t: ({"a": x, "b": x}, {"a": t, "b": t}))()
+    del x
+
+
+def vjp_returning(forward: Any, backward: Any) -> Any:
+    f = ft.custom_vjp(lambda x, y: (x * y["k"]).sum())
+    f.defvjp(forward, backward)
+    return lambda: ft.grad(f, (0, 1))(fnp.ones(3), {"k": fnp.ones(3)})
+
+
+def test_results_of_a_vjp_rule_are_checked() -> None:
+    def good(x: Any, y: Any) -> Any:
+        return (x * y["k"]).sum(), None
+
+    vjp_returning(good, lambda r, ct: (ct * fnp.ones(3), {"k": ct * fnp.ones(3)}))()
+    vjp_returning(good, lambda r, ct: [None, {"k": None}])()
+    vjp_returning(good, lambda r, ct: (None, None))()
+    with pytest.raises(ArgumentError, match=r"fwd rule.*must return a pair"):
+        vjp_returning(lambda x, y: x.sum(), lambda r, ct: (None, None))()
+    with pytest.raises(ShapeError, match=r"fwd rule.*expected f32\[\].*got f32\[3\]"):
+        vjp_returning(lambda x, y: (x, None), lambda r, ct: (None, None))()
+    for wrong in (
+        lambda r, ct: ct,
+        lambda r, ct: None,
+        lambda r, ct: (ct,),
+        lambda r, ct: (fnp.ones(3), {"j": fnp.ones(3)}),
+        lambda r, ct: (fnp.ones(3), fnp.ones(3)),
+    ):
+        with pytest.raises(TreeError, match=r"bwd rule.*a cotangent per argument"):
+            vjp_returning(good, wrong)()
+    with pytest.raises(ShapeError) as caught:
+        vjp_returning(good, lambda r, ct: (ct * fnp.ones(3), {"k": fnp.ones(2)}))()
+    message = str(caught.value)
+    assert "[1]['k']" in message
+    assert "expected f32[3]" in message
+    assert "got f32[2]" in message
+    assert "test_custom.py" in message
+    with pytest.raises(DtypeError, match=r"\[0\]: expected f32\[3\].*got i32"):
+        vjp_returning(good, lambda r, ct: (fnp.arange(3), None))()
+
+
+def test_results_of_a_vmap_rule_are_checked() -> None:
+    def f_with(rule: Any) -> Any:
+        f = ft.custom_batching.custom_vmap(lambda x: (x, x * 2))
+        f.def_vmap(rule)
+        return lambda: ft.vmap(f)(fnp.ones(3))
+
+    f_with(lambda n, b, x: ((x, x), (True, True)))()
+    with pytest.raises(ArgumentError, match="must return a pair"):
+        f_with(lambda n, b, x: x)()
+    with pytest.raises(TreeError, match="out_batched must have the structure"):
+        f_with(lambda n, b, x: ((x, x), True))()
+    with pytest.raises(ArgumentError, match="must hold bools"):
+        f_with(lambda n, b, x: ((x, x), (True, 0)))()
+    with pytest.raises(ShapeError, match=r"\[1\]: expected f32\[3\].*got f32\[\]"):
+        f_with(lambda n, b, x: ((x, x.sum()), (True, True)))()
+
+
+def test_arguments_are_checked() -> None:
+    with pytest.raises(ArgumentError, match="takes a function"):
+        ft.custom_jvp(3)
+    with pytest.raises(ArgumentError, match="takes a function"):
+        ft.custom_vjp(lambda x: x).defvjp(lambda x: x, None)
+    with pytest.raises(StaticArgumentError, match="names 'z'"):
+        ft.custom_jvp(lambda x: x, nondiff_argnames=("z",))
+    with pytest.raises(ArgumentError, match="k can be given by name only"):
+        ft.custom_jvp(lambda x, *, k=1: x * k)(1.0, k=2)
+    f = ft.custom_jvp(lambda x: x)
+    with pytest.raises(ArgumentError, match="missing"):
+        f()
+    with pytest.raises(ArgumentError, match="must be an array or a number"):
+        f("x")
+    with pytest.raises(ArgumentError, match="defjvps cannot be used"):
+        ft.custom_jvp(lambda g, x: x, nondiff_argnums=0).defjvps(None)
+
+
+# Laws.
+
+
+def test_linear_calls_batch_and_transpose_again() -> None:
+    linear_call = ft.custom_derivatives.linear_call
+
+    def call(r: Any, x: Any) -> Any:
+        return linear_call(lambda r, x: r * x, lambda r, ct: r * ct, r, x)
+
+    r, x = fnp.arange(6.0).reshape(2, 3), fnp.ones((2, 3))
+    for axes, args in (
+        ((0, 0), (r, x)),
+        ((None, 0), (r[0], x)),
+        ((0, None), (r, x[0])),
+    ):
+
+        def loss(*args: Any, axes: Any = axes) -> Any:
+            return (ft.vmap(call, axes)(*args) ** 2).sum()
+
+        check_grads(loss, args, order=2, modes=["fwd", "rev"])
+
+
+def test_the_derivative_of_a_batching_rule_is_used() -> None:
+    @ft.custom_batching.custom_vmap
+    def f(x: Any, y: Any) -> Any:
+        return fnp.sin(x) * y
+
+    @f.def_vmap
+    def f_vmap(axis_size: int, in_batched: Any, x: Any, y: Any) -> Any:
+        return 10 * fnp.sin(x) * y * fnp.ones(axis_size), True
+
+    x = fnp.array([0.5, 1.0, 1.5])
+    np.testing.assert_allclose(
+        ft.vmap(ft.grad(f), (0, None))(x, 2.0), 20 * np.cos(x), rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        ft.grad(lambda x: ft.vmap(f, (0, None))(x, 2.0).sum())(x),
+        20 * np.cos(x), rtol=1e-5,
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        ft.vmap(lambda a, t: ft.jvp(f, (a, 2.0), (t, 0.0))[1], (0, None))(x, 1.0),
+        20 * np.cos(x), rtol=1e-5,
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        ft.vmap(lambda ct: ft.vjp(f, 0.5, 2.0)[1](ct)[0])(x),
+        20 * np.cos(0.5) * np.asarray(x), rtol=1e-5,
+    )  # fmt: skip
+
+
+def test_calls_of_equal_functions_are_one_graph() -> None:
+    f = product(ft, fnp)
+    graph = ft.make_graph(lambda x: f(x, 2.0) + f(x, 2.0))(1.0)
+    assert sum(n.op.name == "custom_jvp" for n in graph.nodes) == 1
+    f = ft.jit(lambda x: f_of(x) + fnp.sin(x) * 2)
+
+    @ft.custom_jvp
+    def f_of(x: Any) -> Any:
+        return fnp.sin(x) * 2
+
+    lowered = f.lower(1.0).simplified
+    assert sum(n.op.name == "sin" for n in lowered.nodes) == 1
+
+
+def test_sequential_batching_has_derivatives() -> None:
+    @ft.custom_batching.sequential_vmap
+    def f(x: Any, y: Any) -> Any:
+        return fnp.sin(x).sum() * y
+
+    x, y = fnp.arange(6.0).reshape(3, 2) / 6, fnp.arange(3.0)
+    with ft.config(device="interpreter"):
+        check_grads(lambda x, y: ft.vmap(f)(x, y), (x, y), order=1)

@@ -23,7 +23,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.callback import Same, Static
 from ftrace.trace.calls.closures import closed_over
 from ftrace.trace.calls.custom import CustomJvp, CustomVjp, custom_jvp_p, custom_vjp_p
-from ftrace.trace.calls.rules import Called, Rule, bind_call, called
+from ftrace.trace.calls.rules import Called, Rule, bind_call, called, later_values
 from ftrace.trace.tracer import Tracer, Value, aval_of
 from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
 from ftrace.transforms.custom_check import (
@@ -67,11 +67,16 @@ class Invocation:
         """The arguments that are no part of derivatives."""
         return [self.args[i] for i in self.fixed]
 
-    def key(self, *functions: Any) -> Any:
-        """Tells the rules of this call from others."""
+    def key(self, values: tuple[Any, ...], *functions: Any) -> Any:
+        """Tells the rules of this call from others.
+
+        What Python decides by values is good for these values only.
+        """
         fixed, structure = tree.flatten(self.constants)
         static = tuple(_static(x) for x in fixed)
-        return (*map(Same.of, functions), static, _hashable((structure, self.treedef)))
+        alone = object() if values else None
+        structures = _hashable((structure, self.treedef))
+        return (*map(Same.of, functions), static, structures, alone)
 
     def separated(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments that take part in derivatives, with other leaves."""
@@ -254,8 +259,10 @@ class custom_jvp(_WithRules):
         rule: Rule | None = None
         if self.jvp is not None:
             function = _JvpRule(call, self.jvp, self.symbolic_zeros, found)
-            key = (*call.key(self.fun, self.jvp), self.symbolic_zeros)
-            rule = Rule(call.name, key, function, found.operands[: found.closed])
+            values = later_values(found.operands)
+            key = (call.key(values, self.fun, self.jvp), self.symbolic_zeros)
+            closed = found.operands[: found.closed]
+            rule = Rule(call.name, key, function, closed, values)
         arg = CustomJvp(
             call.name, found.body, operand_types(found), found.closed, found.effects,
             rule,
@@ -382,10 +389,11 @@ class custom_vjp(_WithRules):
         bwd: Rule | None = None
         if self.fwd is not None and self.bwd is not None:
             rules = _VjpRules(call, self.fwd, self.bwd, self.symbolic_zeros, found)
-            key = (*call.key(self.fun, self.fwd, self.bwd), self.symbolic_zeros)
+            values = later_values(found.operands)
+            key = (call.key(values, self.fun, self.fwd, self.bwd), self.symbolic_zeros)
             closed = found.operands[: found.closed]
-            fwd = Rule(call.name, (key, "fwd"), rules.forward, closed)
-            bwd = Rule(call.name, (key, "bwd"), rules.backward, closed)
+            fwd = Rule(call.name, (key, "fwd"), rules.forward, closed, values)
+            bwd = Rule(call.name, (key, "bwd"), rules.backward, closed, values)
         arg = CustomVjp(
             call.name, found.body, operand_types(found), found.closed, found.effects,
             fwd, bwd,

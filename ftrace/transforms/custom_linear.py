@@ -187,7 +187,7 @@ def linear_call(
         raise ArgumentError(f"linear_call: {call.name} has effects; it must be linear")
     rule = Rule(
         call.name,
-        call.key(fun, fun_transpose),
+        call.key((), fun, fun_transpose),
         _TransposeRule(call, fun_transpose, count, result_types(found)),
         found.operands[: found.closed],
     )

@@ -77,7 +77,7 @@ class custom_vmap:
             batcher = SequentialBatcher(found.body)
         elif self.vmap_rule is not None:
             function = _VmapRule(call, self.vmap_rule, result_types(found))
-            key = (call.key(self.fun, self.vmap_rule), found.body)
+            key = (call.key((), self.fun, self.vmap_rule), found.body)
             closed = found.operands[: found.closed]
             batcher = _UserBatcher(Rule(call.name, key, function, closed))
         arg = CustomVmap(call.name, found.body, found.closed, found.effects, batcher)

@@ -155,9 +155,7 @@ def nondiff_arguments(ft: Any, np: Any, lax: Any) -> Any:
     def other(g: Any, x: Any) -> Any:
         return g(x)
 
-    other.defvjp(
-        lambda g, x: (other(g, x), x), lambda g, x, ct: (ct * g(x) * 11.0,)
-    )
+    other.defvjp(lambda g, x: (other(g, x), x), lambda g, x, ct: (ct * g(x) * 11.0,))
 
     @partial(ft.custom_jvp, nondiff_argnames=("n",))
     def named(x: Any, n: Any = 3) -> Any:
@@ -243,9 +241,7 @@ def vjp_rule_under_vmap(ft: Any, np: Any, lax: Any) -> Any:
         ft.vmap(ft.grad(f, (0, 1)), (None, 0))(x[0], y),
         ft.grad(lambda a: ft.vmap(f, (None, 0))(a, y).sum())(x[0]),
         ft.grad(lambda a: ft.vmap(f, (0, None))(x, a).sum())(y[0]),
-        ft.grad(
-            lambda a: ft.vmap(ft.vmap(f, (None, 0)), (0, None))(a, y).sum()
-        )(x),
+        ft.grad(lambda a: ft.vmap(ft.vmap(f, (None, 0)), (0, None))(a, y).sum())(x),
         ft.vmap(ft.vjp(ft.vmap(f), x, y)[1])(np.arange(6.0).reshape(3, 2)),
     ]
 

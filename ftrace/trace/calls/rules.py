@@ -11,17 +11,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ftrace.errors import UnexpectedTracerError
-from ftrace.trace.avals import TOKEN, ShapedArray
+from ftrace.trace.avals import REHEARSAL, TOKEN, ShapedArray
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import Draft, close
 from ftrace.trace.calls.held import held
 from ftrace.trace.control.scan import batched_inputs
-from ftrace.trace.graph import Body, Node, substitute
+from ftrace.trace.evaluate import evaluate
+from ftrace.trace.graph import Body, Node, substitute, toposort
 from ftrace.trace.primitives.barrier import barrier
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.record import Compound
-from ftrace.trace.primitives.source import const, variable
+from ftrace.trace.primitives.source import (
+    const,
+    is_variable,
+    scope_and_position,
+    variable,
+)
 from ftrace.trace.tracer import (
     Scope,
     Tracer,
@@ -120,6 +128,39 @@ def bind_call(op: Compound, call: Called, arg: Any) -> list[Value]:
     return [scope.wrap(n) for n in results]
 
 
+class _Later:
+    """The value of a node, once the function around it has returned."""
+
+    def __init__(self, node: Node, scopes: Sequence[Scope]) -> None:
+        self.node = node
+        self.scopes = scopes
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        known: dict[Node, Any] = {}
+        for leaf in toposort([self.node]):
+            if leaf.aval is TOKEN and is_variable(leaf):
+                known[leaf] = np.uint8(REHEARSAL)
+            elif is_variable(leaf):
+                depth, index = scope_and_position(leaf)
+                binding = self.scopes[depth].bindings[index]
+                if isinstance(binding, Tracer):
+                    binding = _Later(binding.node, self.scopes)
+                known[leaf] = np.asarray(binding)
+        return np.asarray(evaluate([self.node], known)[0])
+
+
+def later_values(operands: Sequence[Value]) -> tuple[Any, ...]:
+    """Values of operands for who asks later; () where nothing has values."""
+    scopes = tuple(open_scopes())
+    if not all(s.bound and not s.isolated for s in scopes):
+        return ()
+    return tuple(
+        _Later(x.node, scopes) if isinstance(x, Tracer) else x
+        for x in operands
+        if x is not None
+    )
+
+
 @dataclass(frozen=True)
 class Rule:
     """A user's function that is traced when a transform asks for it.
@@ -129,6 +170,7 @@ class Rule:
       key: rules with equal keys are equal.
       function: from flat values, and what `trace` is given, to flat values.
       closed: the values of the operands that the call closes over.
+      values: those of all operands, where Python may ask for them; or ().
       traced: the graphs that were asked for.
     """
 
@@ -136,6 +178,7 @@ class Rule:
     key: Any
     function: Callable[..., Sequence[Value]] = field(compare=False, repr=False)
     closed: tuple[Value, ...] = field(compare=False, repr=False)
+    values: tuple[Any, ...] = field(compare=False, repr=False, default=())
     traced: dict[Any, Body] = field(compare=False, repr=False, default_factory=dict)
 
     def trace(self, what: str, avals: Sequence[ShapedArray], *details: Any) -> Body:
@@ -154,6 +197,9 @@ class Rule:
         count = len(self.closed)
         with Scope(f"the {what} rule of {self.name}", isolated=True) as scope:
             tracers = [scope.input(aval) for aval in avals]
+            operands = what in ("jvp", "fwd")
+            for i, value in enumerate(self.values[: None if operands else count]):
+                scope.bindings[i] = value
             for value, mine in zip(self.closed, tracers, strict=False):
                 scope.adopt(value, mine.node)
             outputs = [scope.lift(x) for x in self.function(*details, tracers[count:])]
