@@ -274,7 +274,7 @@ def cumulative_prod(
 ) -> Any:
     """The running product along `axis`; arguments and errors as in `cumulative_sum`.
 
-    With `include_initial` it begins with 1.
+    It is computed in the dtype of `x`; with `include_initial` it begins with 1.
     """
     return _array_api("cumulative_prod", reduce_prod_p, x, axis, dtype, include_initial)
 
@@ -303,4 +303,5 @@ def _array_api(
             start = elementwise(p.eq, iota(dtypes.int32, padded.shape, axis), 0)
             padded = choose(start, full((), first, x.dtype), padded)
         x = padded
-    return cumulate(name, primitive, x, axis, dtype, promote_integers=True)
+    promote = primitive is reduce_sum_p  # as in JAX; a product stays as narrow as x
+    return cumulate(name, primitive, x, axis, dtype, promote_integers=promote)

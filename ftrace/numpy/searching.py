@@ -119,6 +119,9 @@ def argwhere(a: Value, *, size: int | None = None, fill_value: Any = None) -> An
     return columns if a.ndim else reshape(columns, (columns.shape[0], 0))
 
 
+_METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
+
+
 def searchsorted(
     a: Value,
     v: Value,
@@ -134,12 +137,18 @@ def searchsorted(
       v: the values.
       side: "left" before equal elements, "right" behind them.
       sorter: indices that bring `a` into order.
-      method: accepted; the search is always binary.
+      method: "scan", "scan_unrolled", "sort" or "compare_all"; accepted, the search is
+        always binary.
 
     Raises:
       ShapeError: `a` is no vector.
-      ValueRangeError: the side is neither "left" nor "right".
+      ValueRangeError: the side is neither "left" nor "right", or there is no such
+        method.
     """
+    if method not in _METHODS:
+        raise ValueRangeError(
+            f"searchsorted: the methods are {', '.join(_METHODS)}; got {method!r}"
+        )
     if side not in ("left", "right"):
         raise ValueRangeError(f'searchsorted: side is "left" or "right", got {side!r}')
     a, v = promote_together(a, v)
