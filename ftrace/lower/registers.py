@@ -29,12 +29,17 @@ from ftrace.trace.graph import Body, Node, inherited_origin, rebuild, toposort
 
 Prepare = Callable[[Body], Sequence[Node]]
 
-#: Registers of one lane, and operations of one iteration: measured on ODE solvers and
-#: RNN cells, where the code generator takes longer than what it saves beyond them.
+#: Registers of one lane, and operations of one iteration: beyond them the code
+#: generator takes longer (0.2 ms per operation) than the other way does.
 MOST_REGISTERS = 64
-MOST_OPERATIONS = 1500
+MOST_OPERATIONS = 1000
+#: Terms of sums in one iteration: of larger contractions a kernel of their own is
+#: faster, and much faster to make.
+MOST_TERMS = 48
 #: Elements that are looked at on the way: movement costs nothing in the end.
 _ELEMENTS = 4 * MOST_OPERATIONS
+#: How much smaller rewrites may make a body.
+_SHRINKING = 4
 #: Fewer lanes than these are rather registers beside each other.
 _FEW_LANES = 4
 
@@ -112,19 +117,29 @@ def _may_be_small(arg: Loop, lanes: int, prepare: Prepare) -> bool:
     """Looks at sizes only."""
     if lanes < 1:
         return False
-    carry = sum(prod(n.shape) for n in arg.body.outputs[: arg.carry])
-    each = sum(n.size for n in arg.body.outputs) if arg.carry else 0
-    if carry > lanes * MOST_REGISTERS or each > 4 * lanes * MOST_REGISTERS:
+    carry = sum(n.size for n in arg.body.outputs[: arg.carry])
+    pushed = sum(n.size for n in arg.body.outputs[arg.carry :])
+    each = lanes if arg.carry else 1  # without a carry the body is that of one lane
+    if carry > each * MOST_REGISTERS or pushed > each * MOST_REGISTERS:
         return False
-    if not arg.carry:
-        lanes = 1  # the body is that of one lane
-    total = 0
-    for node in toposort(prepare(arg.body)):
-        if node.op.family in ("movement", "source", "item", "indexing"):
-            continue
-        reduces = node.op.family == "reduction"
-        total += max(node.size, node.src[0].size if reduces else 0)
-    return total <= lanes * MOST_OPERATIONS
+    operations, terms = _work(arg.body.outputs)
+    if operations > _SHRINKING * each * MOST_OPERATIONS:
+        return False
+    if terms > _SHRINKING * each * MOST_TERMS:
+        return False
+    operations, terms = _work(prepare(arg.body))
+    return operations <= each * MOST_OPERATIONS and terms <= each * MOST_TERMS
+
+
+def _work(outputs: Sequence[Node]) -> tuple[int, int]:
+    """Elements that are computed, and terms of sums among them."""
+    operations = terms = 0
+    for node in toposort(outputs):
+        if node.op.family == "reduction":
+            terms += node.src[0].size
+        elif node.op.family not in ("movement", "source", "item", "indexing"):
+            operations += node.size
+    return operations, terms
 
 
 class _Maker:

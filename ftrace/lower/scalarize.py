@@ -35,7 +35,6 @@ from ftrace.lower.index import (
     render_valid,
     source_index,
     value_index,
-    value_numbers,
 )
 from ftrace.lower.kernel import (
     INDEX,
@@ -370,14 +369,16 @@ class Scalarizer:
         found = bound.places.get(position)
         if found is not None:
             return found
-        used = value_numbers([position])
-        if not used:
+        # Positions differ in what an index array holds, but not in the lane.
+        lanes = {r: c for r, c in position.terms if r.kind == "range"}
+        if any(dict(other.terms) != lanes for other in bound.places):
             raise Unsuited("an element of another lane")
-        place = self.rendered(position)
-        rest = list(bound.places.items())
+        moving = [(r, c) for r, c in position.terms if r.kind != "range"]
+        place = self.rendered(Index(tuple(moving), position.constant))
+        rest = [(p.constant, register) for p, register in bound.places.items()]
         total = rest[-1][1]
-        for other, value in reversed(rest[:-1]):
-            same = folded(eq, dtypes.bool_, (place, self.rendered(other)))
+        for constant, value in reversed(rest[:-1]):
+            same = folded(eq, dtypes.bool_, (place, const(constant, INDEX)))
             total = folded(select, value.dtype, (same, value, total))
         return total
 

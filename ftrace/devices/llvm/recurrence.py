@@ -40,8 +40,10 @@ from ftrace.trace.primitives.source import const_p
 #: A register by the number of its buffer, and which of its scalars.
 Register = tuple[int, int]
 
-#: Vectors side by side, where all lanes run alike and where each has its own length.
-_VECTORS, _VECTORS_APART = 2, 1
+#: Vectors side by side at most: measured, four are best where their registers fit.
+_VECTORS = 4
+#: Vector registers that these may fill; the others are for what is between.
+_FILLED = 16
 
 
 def register_of(node: Node) -> Register | None:
@@ -73,7 +75,6 @@ class Variation:
     def __init__(self, recurrence: Recurrence) -> None:
         self.lane = recurrence.axes[0] if recurrence.axes else None
         self.registers: set[Register] = set()
-        self.apart = False
         self._known: dict[Node, bool] = {}
         if self.lane is None:
             return
@@ -93,7 +94,6 @@ class Variation:
                 continue
             self._spread(statement.block)
             if (statement.predicate, 0) in self.registers:
-                self.apart = True
                 self.registers.update(registers_set(statement.block))
 
     def of(self, node: Node) -> bool:
@@ -456,14 +456,19 @@ def lanes_for(recurrence: Recurrence, variation: Variation, target: Target) -> i
     """How many lanes are computed at once; 0 where there are none."""
     if not recurrence.axes:
         return 0
-    widest = max([4, *(s.dtype.itemsize for s in recurrence.registers)])
-    vectors = _VECTORS_APART if variation.apart else _VECTORS
-    wanted = vectors * target.vector_bytes // widest
     size = axis_of(recurrence.axes[0]).size
-    lanes = 1
-    while 2 * lanes <= min(wanted, size):
-        lanes *= 2
-    return lanes
+    widest = max([4, *(s.dtype.itemsize for s in recurrence.registers)])
+    lanes = target.vector_bytes // widest
+    while lanes > size:
+        lanes //= 2
+    held = max(len(variation.registers), 1)
+    vectors = 1
+    while (
+        2 * vectors <= min(_VECTORS, _FILLED // held)
+        and 2 * vectors * lanes * target.cores <= size
+    ):
+        vectors *= 2
+    return lanes * vectors
 
 
 def write_recurrence(recurrence: Recurrence, target: Target) -> tuple[LoopWriter, int]:
