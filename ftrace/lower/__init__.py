@@ -25,7 +25,7 @@ from ftrace.errors import ArgumentError, DeviceError, GraphError
 from ftrace.lower.assemble import assemble
 from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.build import BuiltKernel, build_kernel
-from ftrace.lower.calls import inline_calls
+from ftrace.lower.calls import inline_calls, loose_tokens
 from ftrace.lower.control import Loop, bodies_of, control_to_loops
 from ftrace.lower.inplace import DECISIONS as SHARING
 from ftrace.lower.inplace import Sharing, share_memory
@@ -145,7 +145,8 @@ def _program(
       given: inputs that may be overwritten; see `share_memory`.
       recurrences: bodies may have small loops in registers.
     """
-    outputs = [root_of(n) for n in graph.outputs if root_of(n).size]
+    roots = [root_of(n) for n in graph.outputs if root_of(n).size]
+    outputs = roots + loose_tokens(graph.outputs)
     forced: set[Node] = set()
     while True:
         plan = schedule(outputs, forced)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ftrace.array import Array
+from ftrace.trace.avals import TOKEN
 from ftrace.trace.body import apply_body, close
 from ftrace.trace.calls.bodies import CALLS, bodies_of, with_bodies
 from ftrace.trace.calls.custom import forward_mode_error, vjp_tangent_p
@@ -140,6 +141,17 @@ class _Inliner:
         if isinstance(arg, (Scan, While)):
             arg = replace(arg, consts=arg.consts + len(held))
         return node.op(*src[:at], *held, *src[at:], arg=arg)
+
+
+def loose_tokens(outputs: Sequence[Node]) -> list[Node]:
+    """Of effects that happen because something needs a result of a barrier."""
+    return [
+        token
+        for node in toposort(outputs)
+        if node.op is barrier_p
+        for token in node.src
+        if token.aval is TOKEN and token.op is item_p
+    ]
 
 
 def _concerns(node: Node) -> bool:
