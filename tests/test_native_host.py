@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ftrace import dtypes, settings
+import ftrace as ft
+from ftrace import dtypes, lax, settings
 from ftrace.devices.llvm import tables
 from ftrace.devices.llvm.device import CPU
 from ftrace.errors import OutOfMemoryError, ShapeError
@@ -327,8 +328,8 @@ def test_long_loop_ends_at_an_interrupt(threads: int) -> None:
     assert (out, error) == ("interrupted [12, 13, 14] 0", "")
 
 
-def test_other_threads_run_while_a_loop_does(cpu: CPU) -> None:
-    executable = cpu.compile(counting_to(cpu, 30_000_000))
+def ticks_during(call: Callable[[], Any]) -> int:
+    """How often another thread of Python gets to run during a call."""
     ticks: list[float] = []
     stop = threading.Event()
 
@@ -339,14 +340,31 @@ def test_other_threads_run_while_a_loop_does(cpu: CPU) -> None:
     other = threading.Thread(target=tick)
     other.start()
     start = time.monotonic()
-    results_of(cpu, executable, [0])
+    call()
     end = time.monotonic()
     stop.set()
     other.join()
-    assert sum(start < t < end for t in ticks) > 10
+    return sum(start < t < end for t in ticks)
 
 
-def counting_to(cpu: CPU, count: int) -> Any:
+def test_other_threads_run_while_a_loop_does(cpu: CPU) -> None:
+    executable = cpu.compile(counting_to(30_000_000))
+    assert ticks_during(lambda: results_of(cpu, executable, [0])) > 10
+
+
+def test_other_threads_run_while_a_kernel_loops() -> None:
+    """A while with a small body is one kernel, which may run for long, too."""
+
+    def count(x: Any) -> Any:
+        return lax.while_loop(lambda c: c < 300_000_000, lambda c: c + 1, x)
+
+    with settings.config(device="cpu"):
+        function = ft.jit(count)
+        function(300_000_000)
+        assert ticks_during(lambda: function(0).block_until_ready()) > 10
+
+
+def counting_to(count: int) -> Program:
     a = Assembly()
     x, y = a.input(), a.output()
     a.loop(kernel_of(plus_one, of()), carry=[(x, y, a.temporary())], length=count)
