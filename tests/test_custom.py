@@ -454,3 +454,23 @@ def test_sequential_batching_has_derivatives() -> None:
     x, y = fnp.arange(6.0).reshape(3, 2) / 6, fnp.arange(3.0)
     with ft.config(device="interpreter"):
         check_grads(lambda x, y: ft.vmap(f)(x, y), (x, y), order=1)
+
+
+def test_effects_of_rules_in_loops(
+    device: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @ft.custom_vjp
+    def f(x: Any) -> Any:
+        return x * 2
+
+    def backward(_: Any, ct: Any) -> Any:
+        ft.debug.print("backward {}", ct)
+        return (ct * 3,)
+
+    f.defvjp(lambda x: (f(x), None), backward)
+
+    def scanned(x: Any) -> Any:
+        return lax.scan(lambda c, _: (f(fnp.sin(c)), None), x, None, length=2)[0]
+
+    ft.jit(ft.grad(scanned))(0.0)
+    assert capsys.readouterr().out.split("\n")[:-1] == ["backward 1.0", "backward 3.0"]
