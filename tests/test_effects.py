@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -720,7 +721,8 @@ def test_exceptions_reach_the_caller_and_leave_all_usable(
             jitted(bad)
         text = "".join(traceback.format_exception(caught.value))
         assert "raise Trouble" in text  # where it was raised
-        assert "ft.io_callback(failing, SCALAR, x)" in text  # where it was written
+        if sys.version_info >= (3, 11):  # before, tracebacks show no notes
+            assert "ft.io_callback(failing, SCALAR, x)" in text  # where it was written
         assert "jitted(bad)" in text  # where the program was called
         del caught
         assert in_use(mode) == before

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from types import MethodType
 from typing import Any
 
@@ -121,7 +122,7 @@ class Callback:
         if not self.lanes:
             return self._once(operands)
         totals: list[Any] = [np.empty(a.shape, a.dtype) for a in self.types]
-        for position in np.ndindex(*self.sizes):
+        for position in product(*map(range, self.sizes)):
             lane = [self._in_lane(x, i, position) for i, x in enumerate(operands)]
             for total, value in zip(totals, self._once(lane), strict=True):
                 total[position] = value

@@ -58,6 +58,8 @@ METHODS = (
     "legacy_vectorized",
 )  # fmt: skip
 
+_TUPLE: type[Any] = tuple
+
 
 # The records.
 
@@ -194,7 +196,7 @@ def _bodies(arg: Any) -> list[Body]:
     found: list[Body] = []
     for field in fields(arg):
         value: Any = getattr(arg, field.name)
-        parts = value if isinstance(value, tuple) else (value,)
+        parts = value if isinstance(value, _TUPLE) else (value,)
         found += [part for part in parts if isinstance(part, Body)]
     return found
 
