@@ -4,7 +4,7 @@ The frame of a body is made once; from one iteration to the next only pointers c
 
     carry     reads `initial`, then what was written last; writes the other place
     elements  of arrays move on by their size, up or down
-    cells     of stacks: number t is read, the next one is written
+    cells     of stacks: number t is read, and number t of others is written
 
 Iterations that may run at the same time are split into lanes. A lane is a loop with a
 frame and an arena of its own, on one thread.
@@ -145,7 +145,7 @@ def _iterate() -> Function:
         mirrored = f.let(f"sub i64 {last}, {t}")
         number = f.let(f"select i1 {backwards}, i64 {mirrored}, i64 {t}")
         _point_at_reads(f, inner, counts[2], reads, number)
-        _point_at_pushes(f, inner, counts[3], pushes, status)
+        _point_at_pushes(f, inner, counts[3], pushes, number, status)
         f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {GO_ON}"))
         found = call_program(f, body, inner, "%context")
         f.store("i32", found, status)
@@ -252,13 +252,16 @@ def _point_at_reads(
 
 
 def _point_at_pushes(
-    f: Function, inner: str, count: str, rows: str, status: str
+    f: Function, inner: str, count: str, rows: str, number: str, status: str
 ) -> None:
-    """The slots are the next cells; the status tells if there is no memory for one."""
+    """The slots are cells of that number; the status tells if one has no memory.
+
+    A loop that runs backwards over stacks fills others from their top.
+    """
     with f.repeat(count) as i:
         row = f.view(rows, StackRow, i)
         header = f.slot("%frame", row.number("stack"))
-        cell = _call_cell(f, row, header, f.load("i64", header))
+        cell = _call_cell(f, row, header, number)
         f.set_slot(inner, row.number("slot"), cell)
         with f.when(f.let(f"icmp eq ptr {cell}, null")):
             f.store("i32", NO_MEMORY, status)

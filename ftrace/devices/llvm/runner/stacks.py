@@ -85,8 +85,6 @@ def _free_stacks() -> Function:
     with f.repeat("%count") as i:
         header = f.beyond("%header", f.let(f"mul i64 {i}, {STACK_HEADER}"))
         with f.repeat(_CHUNKS + 1, start=1) as number:
-            chunk = f.slot(header, number)
-            f.stop_if(f.let(f"icmp eq ptr {chunk}, null"))
-            f.do(f"call void @free(ptr {chunk})")
+            f.do(f"call void @free(ptr {f.slot(header, number)})")
     f.give()
     return f
