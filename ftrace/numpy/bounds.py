@@ -1,4 +1,4 @@
-"""Indices along one axis, and what happens out of its bounds."""
+"""Indices and slices along one axis, and what happens out of its bounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import ValueRangeError
+from ftrace.errors import (
+    ConcretizationTypeError,
+    DtypeError,
+    IndexBoundsError,
+    ValueRangeError,
+)
 from ftrace.numpy.axes import as_value, cast, choose
 from ftrace.numpy.elementwise import add, bitwise_and, greater_equal, less
 from ftrace.numpy.selection import maximum, minimum
@@ -26,6 +31,28 @@ MODES = ("fill", "drop", "clip", "promise_in_bounds")
 def is_known(values: Any) -> bool:
     """Are these indices a NumPy array?"""
     return isinstance(values, np.ndarray)
+
+
+def slice_bounds(part: slice, size: int) -> tuple[tuple[int, int], int]:
+    """((start, stop), step) of a slice; the stop is next to the last element."""
+    try:
+        start, stop, step = part.indices(size)
+    except ConcretizationTypeError as error:
+        raise IndexBoundsError(
+            f"the bounds of a slice must be known while tracing, got {part}; write "
+            "lax.dynamic_slice(x, starts, sizes), or mark them in static_argnums"
+        ) from error
+    except ValueError:
+        raise ValueRangeError("the step of a slice must not be 0") from None
+    except TypeError:
+        raise DtypeError(
+            f"the bounds of a slice must be integers, got {part}"
+        ) from None
+    reached = range(start, stop, step)
+    if not reached:
+        return (0, 0), 1
+    low, high = sorted((reached[0], reached[-1]))
+    return (low, high + 1), step if len(reached) > 1 else 1
 
 
 def check_mode(name: str, mode: Any) -> str | None:

@@ -16,15 +16,19 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.errors import (
-    ConcretizationTypeError,
     DtypeError,
     IndexBoundsError,
     NonConcreteBooleanIndexError,
-    ValueRangeError,
 )
 from ftrace.numpy import axes
 from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, reshape
-from ftrace.numpy.bounds import Position, check_mode, default_fill, is_known
+from ftrace.numpy.bounds import (
+    Position,
+    check_mode,
+    default_fill,
+    is_known,
+    slice_bounds,
+)
 from ftrace.numpy.creation import array
 from ftrace.numpy.elementwise import bitwise_and
 from ftrace.numpy.types import is_sequence
@@ -94,7 +98,7 @@ def parse_index(
         if part is None or part is Ellipsis:
             order.append(part)
         elif type(part) is slice:
-            bounds[axis], steps[axis] = _slice_bounds(part, shape[axis])
+            bounds[axis], steps[axis] = slice_bounds(part, shape[axis])
             order.append(axis)
             axis += 1
         elif type(part) is int and (
@@ -198,28 +202,6 @@ def _without_ellipsis(shape: Shape, parts: list[Any]) -> list[Any]:
     # An Ellipsis of no axes stays, since it parts the arrays on its sides.
     missing = missing or [Ellipsis]
     return parts[: places[0]] + missing + parts[places[0] + 1 :]
-
-
-def _slice_bounds(part: slice, size: int) -> tuple[tuple[int, int], int]:
-    """((start, stop), step) of a slice; the stop is next to the last element."""
-    try:
-        start, stop, step = part.indices(size)
-    except ConcretizationTypeError as error:
-        raise IndexBoundsError(
-            f"the bounds of a slice must be known while tracing, got {part}; write "
-            "lax.dynamic_slice(x, starts, sizes), or mark them in static_argnums"
-        ) from error
-    except ValueError:
-        raise ValueRangeError("the step of a slice must not be 0") from None
-    except TypeError:
-        raise DtypeError(
-            f"the bounds of a slice must be integers, got {part}"
-        ) from None
-    reached = range(start, stop, step)
-    if not reached:
-        return (0, 0), 1
-    low, high = sorted((reached[0], reached[-1]))
-    return (low, high + 1), step if len(reached) > 1 else 1
 
 
 def _is_inside(value: int, size: int, wrap: bool) -> bool:
