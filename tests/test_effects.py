@@ -432,6 +432,37 @@ def test_callbacks_may_close_over_traced_values_with_a_value(mode: str) -> None:
     assert seen == [3.0]
 
 
+def test_callbacks_over_traced_values_without_a_value_are_refused(mode: str) -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        return ft.pure_callback(lambda: np.asarray(y), SCALAR)
+
+    with pytest.raises(errors.UnexpectedTracerError, match="pass it the traced value"):
+        ft.vmap(f)(np.ones(2, f32))
+
+
+def test_constants_of_a_loop_may_come_from_callbacks(mode: str) -> None:
+    for transform in (
+        ft.grad,
+        lambda f: ft.jit(ft.grad(f)),
+        lambda f: ft.grad(ft.jit(f)),
+    ):
+        counter = Counter()
+
+        def body(c: Any, x: Any, counter: Counter = counter) -> Any:
+            return fnp.sin(c) * (1 + ft.io_callback(counter.next, SCALAR, x)), None
+
+        def f(x: Any, body: Any = body) -> Any:
+            return lax.scan(body, x, np.arange(3.0))[0]
+
+        def unrolled(x: Any) -> Any:
+            return fnp.sin(fnp.sin(fnp.sin(x)) * 2) * 3
+
+        found = transform(f)(f32(0.7))
+        np.testing.assert_allclose(found, ft.grad(unrolled)(f32(0.7)), rtol=1e-5)
+        assert counter.count == 3
+
+
 def test_what_a_callback_computes_is_not_traced(mode: str) -> None:
     found: list[Any] = []
 

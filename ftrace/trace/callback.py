@@ -19,7 +19,13 @@ import numpy as np
 
 from ftrace import dtypes, settings
 from ftrace.array import Array
-from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
+from ftrace.errors import (
+    ArgumentError,
+    DtypeError,
+    ShapeError,
+    TreeError,
+    UnexpectedTracerError,
+)
 from ftrace.origin import Origin
 from ftrace.trace import tree
 from ftrace.trace.avals import Shape, ShapedArray
@@ -140,6 +146,13 @@ class Callback:
         with outside_scopes():
             try:
                 result = self.function.value(*args, **kwargs)
+            except UnexpectedTracerError as error:
+                raise UnexpectedTracerError(
+                    f"{self.kind}: {self.name} uses a traced value of the function "
+                    "around it, which has no elements; a callback gets values as its "
+                    "arguments: pass it the traced value as one",
+                    self.origin,
+                ) from error
             except Exception as error:
                 _add_note(error, self)
                 raise
