@@ -29,7 +29,7 @@ from ftrace.trace.graph import (
     substitute,
     toposort,
 )
-from ftrace.trace.primitives.barrier import barrier, barrier_p
+from ftrace.trace.primitives.barrier import IN_LOOPS, barrier, barrier_p
 from ftrace.trace.primitives.record import item_p
 from ftrace.trace.primitives.source import is_variable, variable
 from ftrace.trace.tracer import match_aval
@@ -78,9 +78,10 @@ class _Inliner:
     """One walk; what became of bodies is remembered."""
 
     def __init__(self) -> None:
-        self.bodies: dict[Body, Body] = {}
+        self.bodies: dict[tuple[Body, bool], Body] = {}
 
-    def inlined(self, outputs: Sequence[Node]) -> list[Node]:
+    def inlined(self, outputs: Sequence[Node], looped: bool = False) -> list[Node]:
+        """The outputs; `looped` tells that they are those of the body of a loop."""
         nodes = toposort(outputs)
         if not any(_concerns(n) for n in nodes):
             return list(outputs)
@@ -97,30 +98,33 @@ class _Inliner:
                 if node.op is vjp_tangent_p:
                     raise forward_mode_error(node)
                 if isinstance(node.arg, CALLS):
-                    several[node] = apply_body(self.body(node.arg.body), src)
+                    several[node] = apply_body(self.body(node.arg.body, looped), src)
                     done[node] = node
                 elif node.op is name_p:
                     done[node] = src[0]
                 elif node.op is barrier_p:
-                    several[node] = _barrier(src)
+                    vanishes = node.arg == IN_LOOPS and not looped
+                    several[node] = list(src) if vanishes else _barrier(src)
                     done[node] = node
                 elif node.op.family == "control":
-                    done[node] = self._holder(node, src)
+                    done[node] = self._holder(node, src, looped)
                 else:
                     done[node] = rebuild(node, src)
         return [done[node] for node in outputs]
 
-    def body(self, body: Body) -> Body:
-        found = self.bodies.get(body)
+    def body(self, body: Body, looped: bool) -> Body:
+        found = self.bodies.get((body, looped))
         if found is None:
-            outputs = self.inlined(body.outputs)
-            found = self.bodies[body] = Body(body.inputs, tuple(outputs))
+            outputs = self.inlined(body.outputs, looped)
+            found = Body(body.inputs, tuple(outputs))
+            self.bodies[body, looped] = found
         return found
 
-    def _holder(self, node: Node, src: tuple[Node, ...]) -> Node:
+    def _holder(self, node: Node, src: tuple[Node, ...], looped: bool) -> Node:
         """A loop or branch: what its bodies hold becomes operands of it."""
         before = bodies_of(node.arg)
-        bodies = [self.body(body) for body in before]
+        looped = looped or isinstance(node.arg, (Scan, While))
+        bodies = [self.body(body, looped) for body in before]
         held = _held_in(bodies)
         if not held:
             if tuple(bodies) == before:

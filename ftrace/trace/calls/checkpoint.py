@@ -20,7 +20,7 @@ from ftrace.trace.body import apply_body, close, linearize, plan_of
 from ftrace.trace.calls.policies import Constantly, Policy, kept_values
 from ftrace.trace.control.scan import batched_inputs, map_lanes
 from ftrace.trace.graph import Body, Node, substitute, toposort
-from ftrace.trace.primitives.barrier import barrier
+from ftrace.trace.primitives.barrier import IN_LOOPS, Where, barrier
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.record import Compound, Results
 from ftrace.trace.primitives.source import const_p, variable
@@ -36,7 +36,9 @@ class Checkpoint:
     Attributes:
       body: the function.
       policy: what its derivative keeps.
-      barrier: keep what is computed again apart from the first time.
+      barrier: keep what is computed again apart from the first time; False: in the
+        bodies of loops only.
+      again: there is something that is computed again.
       effects: the last operand and the last result are tokens.
     """
 
@@ -44,6 +46,7 @@ class Checkpoint:
     policy: Policy
     barrier: bool
     effects: bool = False
+    again: bool = True
 
     def __str__(self) -> str:
         return getattr(self.policy, "__name__", repr(self.policy))
@@ -79,8 +82,8 @@ def _jvp(node: Node, tangents: Results) -> Results:
         *apply_body(Body(inputs, tuple(kept)), node.src),
         *(t for i in moving if (t := tangents[i]) is not None),
     ]
-    apart = arg.barrier and arg.policy != Constantly(True)  # else nothing is done twice
-    linear = replace(arg, body=body, barrier=apart, effects=False)
+    again = arg.policy != Constantly(True)
+    linear = replace(arg, body=body, effects=False, again=again)
     results = checkpoint_p.results(*operands, arg=linear)
     for k, result in zip(wanted, results, strict=True):
         answer[k] = result
@@ -109,20 +112,22 @@ def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Res
         *(node.src[i] for i in constant),
         *(ct for ct in cotangents if ct is not None),
     ]
-    if arg.barrier and constant:
-        operands = _apart(operands)
+    apart = arg.again and bool(constant)
+    where = None if arg.barrier else IN_LOOPS
+    if apart:
+        operands = _apart(operands, where)
     results = checkpoint_p.results(*operands, arg=replace(arg, body=body))
-    if arg.barrier and constant:  # what was computed again is done with before others
-        results = barrier(results)
+    if apart:  # what was computed again is done with before others begin
+        results = barrier(results, where)
     answer: list[Node | None] = [None] * len(node.src)
     for i, result in zip(parts, results, strict=True):
         answer[i] = result
     return answer
 
 
-def _apart(operands: list[Node]) -> list[Node]:
+def _apart(operands: list[Node], where: Where) -> list[Node]:
     """The operands behind a barrier; constants take no memory and stay."""
-    behind = iter(barrier([n for n in operands if n.op is not const_p]))
+    behind = iter(barrier([n for n in operands if n.op is not const_p], where))
     return [n if n.op is const_p else next(behind) for n in operands]
 
 

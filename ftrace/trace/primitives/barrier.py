@@ -1,11 +1,14 @@
 """barrier: values that exist only once all of them do.
 
-    barrier_p(*operands) -> *operands
+    barrier_p(*operands, arg) -> *operands
 
 What needs one of the results is not computed before every operand has been, and is not
 merged with what needs the operands themselves. It costs nothing: the results are the
 memory of the operands. `lax.optimization_barrier` is this; `checkpoint` puts it around
 what it computes again, so that the second pass cannot become the first one.
+
+Where `arg` is `IN_LOOPS` it stands in the bodies of loops only, and vanishes elsewhere:
+what does not depend on the iteration before it would be computed for all at once.
 """
 
 from __future__ import annotations
@@ -17,18 +20,21 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.record import Compound, Results
 
+IN_LOOPS = "in loops"
+Where = str | None
 
-def _infer(arg: None, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+
+def _infer(arg: Where, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
     return avals
 
 
-def _value(avals: Sequence[ShapedArray], arg: None, *operands: Any) -> Sequence[Any]:
+def _value(avals: Sequence[ShapedArray], arg: Where, *operands: Any) -> Sequence[Any]:
     return operands
 
 
 def _through(node: Node, values: Results) -> Results:
     """Of what is known, tangents or cotangents: a barrier of their own."""
-    known = barrier([v for v in values if v is not None])
+    known = barrier([v for v in values if v is not None], node.arg)
     rest = iter(known)
     return [None if v is None else next(rest) for v in values]
 
@@ -40,7 +46,7 @@ def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Res
 def _batch(
     node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
 ) -> tuple[list[Node], list[bool]]:
-    return barrier(src), list(batched)
+    return barrier(src, node.arg), list(batched)
 
 
 barrier_p = Compound(
@@ -49,6 +55,6 @@ barrier_p = Compound(
 )  # fmt: skip
 
 
-def barrier(nodes: Sequence[Node]) -> list[Node]:
+def barrier(nodes: Sequence[Node], where: Where = None) -> list[Node]:
     """The nodes, none of which exists before all of them do."""
-    return barrier_p.results(*nodes) if nodes else []
+    return barrier_p.results(*nodes, arg=where) if nodes else []
