@@ -334,6 +334,30 @@ def test_state_goes_through_a_scan_in_order(mode: str) -> None:
     assert float(total) == 14
 
 
+def test_predicates_call_back_once_more_than_bodies(mode: str) -> None:
+    log = Log()
+
+    def holds(c: Any) -> Any:
+        log.note("holds", c)
+        return c < 2
+
+    def body(c: Any) -> Any:
+        log.note("body", c)
+        return c + 1
+
+    def f(x: Any) -> Any:
+        return lax.while_loop(holds, body, x)
+
+    wanted = [[what, c] for c in (0, 1) for what in ("holds", "body")] + [["holds", 2]]
+    for call in (f, ft.jit(f), lambda x: ft.vmap(f)(x[None])[0]):
+        log.events.clear()
+        assert int(call(np.int32(0))) == 2
+        assert log.events == wanted
+    log.events.clear()
+    ft.jit(ft.grad(f))(f32(0))
+    assert log.events == wanted
+
+
 def test_unbatched_effects_happen_once_under_vmap(mode: str) -> None:
     log = Log()
 

@@ -223,9 +223,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     test = trace_function("while_loop", cond_fun, treedef, avals)
     predicate = _predicate(test, cond_fun)
     if test.draft.effects:
-        raise ArgumentError(
-            "while_loop: the predicate must have no effects; call back in the body"
-        )
+        return _while_with_effects(cond_fun, body_fun, init_val)
     free, places = distinct([test.draft.values, body.draft.values])
     consts = len(free)
     arg = While(
@@ -245,6 +243,18 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         consts if body.draft.effects else -1,
     )
     return tree.unflatten(wanted, results)
+
+
+def _while_with_effects(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
+    """A loop whose predicate calls back: an iteration ends with the next predicate."""
+
+    def step(state: Any) -> Any:
+        value = body_fun(state[0])
+        return value, cond_fun(value)
+
+    step.__name__ = name_of(body_fun)
+    first = cond_fun(init_val)
+    return while_loop(lambda state: state[1], step, (init_val, first))[0]
 
 
 def _loop_body(
