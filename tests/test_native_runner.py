@@ -38,6 +38,15 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
         yield request.param
 
 
+def resident_bytes() -> int:
+    """What the process has in memory now; where that is unknown, 0."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * resource.getpagesize()
+
+
 # Carry
 
 
@@ -210,13 +219,16 @@ def test_stacks_give_their_memory_back(cpu: CPU) -> None:
     assert resident_bytes() - before < 100 << 20
 
 
-def resident_bytes() -> int:
-    """What the process has in memory now; where that is unknown, 0."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return 0
-    return pages * resource.getpagesize()
+@pytest.mark.skipif(resident_bytes() == 0, reason="needs /proc")
+def test_memory_of_stacks_is_kept_until_it_is_trimmed(cpu: CPU) -> None:
+    executable = cpu.compile(push_then_read((2000,), 8191, True))
+    results_of(cpu, executable, [0])  # the last chunk has 65 MB
+    kept = resident_bytes()
+    results_of(cpu, executable, [0])
+    again = resident_bytes()
+    cpu.memory.trim()
+    assert again - kept < 20 << 20
+    assert kept - resident_bytes() > 40 << 20  # malloc may keep the smaller ones
 
 
 def pushing_lanes(lanes: int, parallel: bool) -> Program:

@@ -80,7 +80,7 @@ class CPU(Device):
 
     def __init__(self) -> None:
         super().__init__()
-        self.memory = self.allocator = WarmAllocator(self)
+        self.memory = self.allocator = WarmAllocator(self, _forget_chunks)
         self._kernels: OrderedDict[Kernel, CompiledKernel] = OrderedDict()
         self._lock = threading.RLock()
         self._cores = available_cores()
@@ -251,6 +251,10 @@ class CPUExecutable(Executable):
 
         entry, _memory = self._table.observed(tell)
         return self._run(entry, objects, threads)
+
+
+def _forget_chunks() -> None:
+    runtime().forget_chunks()
 
 
 def _report_compiled(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,18 @@ class WarmAllocator(HostAllocator):
 
     Large buffers start at a huge page (for those NumPy asks the system by itself).
     Several buffers are had at once, which is what one call of a program needs.
+
+    Args:
+      forget: gives other memory back to the system, when this one is trimmed.
     """
 
-    def __init__(self, device: Memory) -> None:
+    def __init__(self, device: Memory, forget: Callable[[], object]) -> None:
         super().__init__(device, limit=max(1 << 30, machine_memory() // 4))
+        self._forget = forget
+
+    def trim(self) -> None:
+        super().trim()
+        self._forget()
 
     @property
     def lock(self) -> threading.RLock:

@@ -18,14 +18,19 @@ from typing import Any
 import numpy as np
 
 from ftrace.devices.llvm.compile import emit_object, link
+from ftrace.devices.llvm.memory import machine_memory
 from ftrace.devices.llvm.pool import pool_ir
+from ftrace.devices.llvm.runner.chunks import chunks_ir
 from ftrace.devices.llvm.runner.loops import loops_ir
 from ftrace.devices.llvm.runner.stacks import stacks_ir
 from ftrace.devices.llvm.runner.steps import steps_ir
 
+#: Stacks keep at most this part of the machine's memory for the next ones.
+KEPT_SHARE = 8
+
 _EXPORTED = (
     "run", "copy", "run_kernel", "run_host", "run_branch", "run_loop",
-    "parallel", "pool_reset", "pool_workers",
+    "parallel", "pool_reset", "pool_workers", "reset_chunks", "forget_chunks",
 )  # fmt: skip
 
 
@@ -40,6 +45,7 @@ class Runtime:
       parallel: `parallel(kernel, pointers, units, grain, threads)`; for tests.
       reset: forgets the workers; a forked child has none of them.
       workers: how many threads were started.
+      forget_chunks: gives the memory back that is kept for stacks.
     """
 
     def __init__(self) -> None:
@@ -48,7 +54,8 @@ class Runtime:
         # of NumPy's C interface since its beginning.
         data = id(probe) + object.__basicsize__
         assert ctypes.c_size_t.from_address(data).value == probe.ctypes.data
-        text = "".join((pool_ir(), steps_ir(), stacks_ir(), loops_ir()))
+        chunks = chunks_ir(machine_memory() // KEPT_SHARE)
+        text = "".join((pool_ir(), steps_ir(), chunks, stacks_ir(), loops_ir()))
         self._code = link(emit_object(text), _EXPORTED)
         address = self._code.address
 
@@ -61,12 +68,15 @@ class Runtime:
         self.parallel = function("parallel", None, pointer, pointer, i64, i64, i64)
         self.reset = function("pool_reset", None)
         self.workers = function("pool_workers", i64)
+        self.forget_chunks = function("forget_chunks", None)
+        self._reset_chunks = function("reset_chunks", None)
         self.handlers = {name: address(name) for name in _EXPORTED[1:6]}
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_anew)
 
     def _begin_anew(self) -> None:  # as a method it keeps the code in memory
         self.reset()
+        self._reset_chunks()
 
 
 @lru_cache(maxsize=1)

@@ -129,7 +129,7 @@ class _Writer:
         for source, target in results:
             steps.append(self._copy(source, target, program.slots[source].nbytes))
         stacks = [
-            Headers(number, slot.stacks)
+            Headers(number, slot.stacks, *_cells(slot))
             for number, slot in enumerate(program.slots)
             if slot.stacks and slot.place == "arena"
         ]
@@ -266,8 +266,7 @@ class _Elements:
     def _add(self, inner: int, outer: int, cells: list[StackRow]) -> None:
         element, step = self._step.body.slots[inner], self._step
         if self._slots[outer].stacks == 1 and not element.stacks:
-            size = cell_bytes(element.nbytes)
-            cells.append(StackRow(inner, outer, size, first_log(size)))
+            cells.append(StackRow(inner, outer, *_cells(self._slots[outer])))
             self.references[inner] = Reference(outer, 0)
         elif step.reverse:
             assert step.length is not None, "where is the last of so many elements?"
@@ -288,6 +287,12 @@ def _references(program: Program, known: Mapping[int, Reference]) -> list[Refere
         return known[number]
 
     return [reference(number, slot) for number, slot in enumerate(program.slots)]
+
+
+def _cells(stack: Slot) -> tuple[int, int]:
+    """The bytes of a cell, and how many the first chunk has, as a power of two."""
+    size = cell_bytes(stack.size * stack.dtype.itemsize)
+    return size, first_log(size)
 
 
 def _lanes(step: RunLoop) -> int:

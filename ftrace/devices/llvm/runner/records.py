@@ -69,10 +69,12 @@ class Reference(NamedTuple):
 
 
 class Headers(NamedTuple):
-    """A slot of the arena that holds so many stacks."""
+    """A slot of the arena that holds so many stacks; see `StackRow`."""
 
     slot: Word
     stacks: Word
+    size: Word
+    log: Word
 
 
 class KernelStep(NamedTuple):

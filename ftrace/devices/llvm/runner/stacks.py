@@ -1,7 +1,7 @@
 """Stacks: what iterations push whose number nobody knows before.
 
     header = count: i64, chunks: ptr, …       STACK_HEADER bytes in its slot
-    chunk  = 2 ** (log + number) cells, from malloc, each `size` bytes and 64-aligned
+    chunk  = 2 ** (log + number) cells, each of `size` bytes and 64-aligned
 
 A cell stays where it is, so that nothing is copied: pushing is computing into the next
 cell, and reading is computing from one.
@@ -19,8 +19,6 @@ FIRST_CHUNK = 4096
 _CHUNKS = STACK_HEADER // 8 - 1
 
 _DECLARATIONS = """
-declare ptr @malloc(i64)
-declare void @free(ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i64 @llvm.ctlz.i64(i64, i1)
 """
@@ -55,10 +53,8 @@ def _cell() -> Function:
     place = f.let(f"add i64 {chunk}, 1")
     at = f.word("%header", place)
     with f.when(f.let(f"icmp eq ptr {f.load('ptr', at)}, null")):
-        doublings = f.let(f"add i64 {chunk}, %log")
-        nbytes = f.let(f"shl i64 %size, {doublings}")
-        more = f.let(f"add i64 {nbytes}, {CELL_ALIGNMENT}")
-        made = f.let(f"call ptr @malloc(i64 {more})")
+        nbytes = _chunk_bytes(f, chunk)
+        made = f.let(f"call ptr @take_chunk(i64 {nbytes})")
         with f.when(f.let(f"icmp eq ptr {made}, null")):
             f.give("null")
         f.store("ptr", made, at)
@@ -81,10 +77,21 @@ def _empty_stacks() -> Function:
 
 def _free_stacks() -> Function:
     """Gives back the chunks of so many stacks."""
-    f = Function("free_stacks", "void", "ptr %header", "i64 %count")
+    parameters = ("ptr %header", "i64 %count", "i64 %size", "i64 %log")
+    f = Function("free_stacks", "void", *parameters)
     with f.repeat("%count") as i:
         header = f.beyond("%header", f.let(f"mul i64 {i}, {STACK_HEADER}"))
-        with f.repeat(_CHUNKS + 1, start=1) as number:
-            f.do(f"call void @free(ptr {f.slot(header, number)})")
+        with f.repeat(_CHUNKS) as number:
+            chunk = f.slot(header, f.let(f"add i64 {number}, 1"))
+            f.stop_if(f.let(f"icmp eq ptr {chunk}, null"))
+            nbytes = _chunk_bytes(f, number)
+            f.do(f"call void @give_chunk(ptr {chunk}, i64 {nbytes})")
     f.give()
     return f
+
+
+def _chunk_bytes(f: Function, number: str) -> str:
+    """The bytes of a chunk, for cells of %size and a first chunk of 2 ** %log."""
+    doublings = f.let(f"add i64 {number}, %log")
+    nbytes = f.let(f"shl i64 %size, {doublings}")
+    return f.let(f"add i64 {nbytes}, {CELL_ALIGNMENT}")

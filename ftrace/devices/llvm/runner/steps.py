@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.runner.function import HANDLER, Function, View
+from ftrace.devices.llvm.runner.function import HANDLER, Function
 from ftrace.devices.llvm.runner.records import (
     GO_ON,
     RAISED,
@@ -109,7 +109,10 @@ def _run_program() -> Function:
     program = f.view("%program", ProgramRecord)
     stacks, headers = program.number("stacks"), program.pointer("headers")
     with f.repeat(stacks) as i:
-        _call_on_stacks(f, "empty_stacks", f.view(headers, Headers, i))
+        row = f.view(headers, Headers, i)
+        header = f.slot("%frame", row.number("slot"))
+        count = row.number("stacks")
+        f.do(f"call void @empty_stacks(ptr {header}, i64 {count})")
     first = program.pointer("first")
     status = f.variable("i32", GO_ON)
     with f.repeat(program.number("steps")) as i:
@@ -120,14 +123,12 @@ def _run_program() -> Function:
         f.store("i32", found, status)
         f.stop_if(f.let(f"icmp ne i32 {found}, {GO_ON}"))
     with f.repeat(stacks) as i:
-        _call_on_stacks(f, "free_stacks", f.view(headers, Headers, i))
+        row = f.view(headers, Headers, i)
+        header = f.slot("%frame", row.number("slot"))
+        facts = [f"i64 {row.number(name)}" for name in ("stacks", "size", "log")]
+        f.do(f"call void @free_stacks(ptr {header}, {', '.join(facts)})")
     f.give(f.load("i32", status))
     return f
-
-
-def _call_on_stacks(f: Function, name: str, row: View) -> None:
-    header, count = f.slot("%frame", row.number("slot")), row.number("stacks")
-    f.do(f"call void @{name}(ptr {header}, i64 {count})")
 
 
 def _run_kernel() -> Function:

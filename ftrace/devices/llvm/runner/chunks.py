@@ -1,0 +1,148 @@
+"""The memory of stacks, kept warm: fresh pages cost more than what is pushed.
+
+    take_chunk(bytes) -> address        null: there is no memory
+    give_chunk(address, bytes)
+    forget_chunks()                     gives all that is kept back to the system
+
+A chunk that is given back waits in a small table for the next one of its size. When
+the table is full, or holds too much, all of it goes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ftrace.devices.llvm.runner.function import Function
+from ftrace.devices.llvm.runner.records import Word
+
+#: Smaller ones are kept warm by malloc itself.
+LEAST_KEPT = 1 << 16
+#: Chunks that are kept at the most.
+PLACES = 64
+
+_DECLARATIONS = f"""
+declare ptr @malloc(i64)
+declare void @free(ptr)
+
+@kept = internal global [{2 * PLACES} x i64] zeroinitializer, align 128
+@kept_bytes = internal global i64 0, align 128
+@kept_lock = internal global i32 0, align 128
+"""
+
+
+class Kept(NamedTuple):
+    """A place of the table; it is free where `size` is 0."""
+
+    size: Word
+    chunk: Word
+
+
+def chunks_ir(limit: int) -> str:
+    """The text of the functions; at most `limit` bytes are kept."""
+    functions = (
+        _lock(), _unlock(), _take(), _give(limit), _forget(), _release(),
+        _forget_in_child(),
+    )  # fmt: skip
+    return _DECLARATIONS + "\n".join(f.text for f in functions)
+
+
+def _lock() -> Function:
+    f = Function("lock_kept", "void")
+    with f.repeat(1 << 62):
+        swap = "cmpxchg ptr @kept_lock, i32 0, i32 1 acquire monotonic"
+        f.stop_if(f.let(f"extractvalue {{ i32, i1 }} {f.let(swap)}, 1"))
+    f.give()
+    return f
+
+
+def _unlock() -> Function:
+    f = Function("unlock_kept", "void")
+    f.do("store atomic i32 0, ptr @kept_lock release, align 4")
+    f.give()
+    return f
+
+
+def _take() -> Function:
+    f = Function("take_chunk", "ptr", "i64 %size")
+    found = f.variable("ptr", "null")
+    with f.when(f.let(f"icmp uge i64 %size, {LEAST_KEPT}")):
+        f.do("call void @lock_kept()")
+        with f.repeat(PLACES) as i:
+            place = f.view("@kept", Kept, i)
+            fits = f.let(f"icmp eq i64 {place.number('size')}, %size")
+            with f.when(fits):
+                f.store("ptr", place.pointer("chunk"), found)
+                place.set("size", 0)
+                less = f.let(f"sub i64 {f.load('i64', '@kept_bytes')}, %size")
+                f.store("i64", less, "@kept_bytes")
+            f.stop_if(fits)
+        f.do("call void @unlock_kept()")
+    for prepare in ("", "call void @forget_chunks()"):
+        kept = f.load("ptr", found)
+        with f.when(f.let(f"icmp eq ptr {kept}, null")):
+            if prepare:
+                f.do(prepare)
+            f.store("ptr", f.let("call ptr @malloc(i64 %size)"), found)
+    f.give(f.load("ptr", found))
+    return f
+
+
+def _give(limit: int) -> Function:
+    f = Function("give_chunk", "void", "ptr %chunk", "i64 %size")
+    small = f.let(f"icmp ult i64 %size, {LEAST_KEPT}")
+    large = f.let(f"icmp ugt i64 %size, {limit}")
+    with f.when(f.let(f"or i1 {small}, {large}")):
+        f.do("call void @free(ptr %chunk)")
+        f.give()
+    f.do("call void @lock_kept()")
+    more = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
+    with f.when(f.let(f"icmp ugt i64 {more}, {limit}")):
+        f.do("call void @release_kept()")
+    used = f.let(f"load i64, ptr {f.word('@kept', 2 * (PLACES - 1))}")
+    with f.when(f.let(f"icmp ne i64 {used}, 0")):
+        f.do("call void @release_kept()")
+    with f.repeat(PLACES) as i:
+        place = f.view("@kept", Kept, i)
+        free = f.let(f"icmp eq i64 {place.number('size')}, 0")
+        with f.when(free):
+            place.set("chunk", "%chunk", "ptr")
+            place.set("size", "%size")
+            now = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
+            f.store("i64", now, "@kept_bytes")
+        f.stop_if(free)
+    f.do("call void @unlock_kept()")
+    f.give()
+    return f
+
+
+def _release() -> Function:
+    """Frees all that is kept; the lock is held."""
+    f = Function("release_kept", "void")
+    with f.repeat(PLACES) as i:
+        place = f.view("@kept", Kept, i)
+        with f.when(f.let(f"icmp ne i64 {place.number('size')}, 0")):
+            f.do(f"call void @free(ptr {place.pointer('chunk')})")
+            place.set("size", 0)
+    f.store("i64", 0, "@kept_bytes")
+    f.give()
+    return f
+
+
+def _forget() -> Function:
+    f = Function("forget_chunks", "void", visible=True)
+    f.do("call void @lock_kept()")
+    f.do("call void @release_kept()")
+    f.do("call void @unlock_kept()")
+    f.give()
+    return f
+
+
+def _forget_in_child() -> Function:
+    """After a fork: a thread that is no more may have held the lock."""
+    f = Function("reset_chunks", "void", visible=True)
+    with f.repeat(PLACES) as i:
+        f.view("@kept", Kept, i).set("size", 0)
+    f.store("i64", 0, "@kept_bytes")
+    f.do("store atomic i32 0, ptr @kept_lock release, align 4")
+    f.give()
+    return f
