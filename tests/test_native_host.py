@@ -19,8 +19,10 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes, lax, settings
-from ftrace.devices.llvm import tables
+from ftrace.devices.llvm import pool, tables
 from ftrace.devices.llvm.device import CPU
+from ftrace.devices.llvm.runner import loops
+from ftrace.devices.llvm.runtime import Runtime, runtime
 from ftrace.errors import OutOfMemoryError, ShapeError
 from ftrace.lower.program import Program
 from ftrace.trace.primitives.elementwise import lt
@@ -406,3 +408,11 @@ def test_host_is_not_called_by_several_threads(
     np.testing.assert_array_equal(run(cpu, a.program, value)[0], value + 2)
     assert set(callers) == {threading.get_ident()}
     assert len(callers) == 16
+
+
+def test_runner_is_valid_code_without_posix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "has_threads", lambda: False)
+    monkeypatch.setattr(loops, "has_threads", lambda: False)
+    alone = Runtime()
+    assert alone.workers() == 0
+    assert alone.handlers.keys() == runtime().handlers.keys()
