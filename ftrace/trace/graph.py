@@ -15,7 +15,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -324,17 +324,17 @@ class Graph:
 
 
 def render_graph(graph: Graph, source_lines: bool = True) -> str:
-    """The graph as text: a line per node, with shape, dtype and the user's line."""
+    """The graph as text: a line per node, with shape, dtype and the user's line.
+
+    The bodies of loops, branches and calls stand below their node.
+    """
     names: dict[Node, str] = {}
     letters = _names()
     lines: list[str] = []
-    for node in graph.inputs:
+    for node in (*graph.inputs, *graph.effects[:1]):
         names[node] = next(letters)
-    heading = " ".join(f"{names[n]}:{n.aval!r}" for n in graph.inputs)
-    for node in graph.effects[:1]:
-        names[node] = next(letters)
-        heading = f"{heading} {names[node]}:{node.aval!r}".lstrip()
-    for node in reading_order((*graph.outputs, *graph.effects)):
+    heading = " ".join(f"{name}:{n.aval!r}" for n, name in names.items())
+    for node in reading_order((*graph.outputs, *graph.effects[1:])):
         if node in names:
             continue
         if node.op.name == "const" and node.aval.shape == ():
@@ -349,8 +349,26 @@ def render_graph(graph: Graph, source_lines: bool = True) -> str:
         if source_lines and node.origin is not None:
             text = f"{text:<58} # {node.origin}"
         lines.append(text)
+        for body in bodies_in(node.arg):
+            inner = render_graph(Graph(body.inputs, body.outputs), source_lines)
+            lines += [
+                "    " + line for line in inner.replace("graph", "body", 1).splitlines()
+            ]
     result = ", ".join(names[n] for n in (*graph.outputs, *graph.effects[1:]))
     return "\n".join([f"graph ({heading}):", *lines, f"  return {result}"])
+
+
+def bodies_in(arg: Any) -> Iterator[Body]:
+    """The bodies that the argument of a node is made of."""
+    if isinstance(arg, Body):
+        yield arg
+    elif isinstance(arg, tuple):
+        parts: Any = arg
+        for part in parts:
+            yield from bodies_in(part)
+    elif is_dataclass(arg):
+        for part in fields(arg):
+            yield from bodies_in(getattr(arg, part.name))
 
 
 def _names() -> Iterator[str]:
