@@ -25,7 +25,7 @@ from ftrace.devices.llvm.runner import loops
 from ftrace.devices.llvm.runtime import Runtime, runtime
 from ftrace.errors import OutOfMemoryError, ShapeError
 from ftrace.lower.program import Program
-from ftrace.trace.primitives.elementwise import lt
+from ftrace.trace.primitives.elementwise import add, lt
 from ftrace.trace.primitives.source import const_like
 from tests.assembly import (
     Array,
@@ -416,3 +416,36 @@ def test_runner_is_valid_code_without_posix(monkeypatch: pytest.MonkeyPatch) -> 
     alone = Runtime()
     assert alone.workers() == 0
     assert alone.handlers.keys() == runtime().handlers.keys()
+
+
+def test_stack_filled_from_its_top_is_given_back_if_that_fails(cpu: CPU) -> None:
+    """The number of cells is that of another stack; the host stops half-way."""
+
+    def meaning(x: Array) -> list[Array]:
+        if x == 500:
+            raise Odd
+        return [np.full(20_000, x)]
+
+    push = Assembly()
+    x = push.input()
+    y, cell, again = push.output(), push.output(), push.output(dtype=BOOL)
+    push.compute(plus_one, x, to=y)
+    push.compute(lambda x: add(x, x), x, to=cell)
+    push.compute(lambda x: lt(x, const_like(x, 999)), x, to=again)
+    copy = Assembly()
+    element, big = copy.input(), copy.output((20_000,))
+    copy.host(host_op(lambda x: meaning(x // 2)), [element], [big])
+
+    a = Assembly()
+    x, begins, y = a.input(), a.input(dtype=BOOL), a.output()
+    first, second = a.temporary(stacks=1), a.temporary((20_000,), stacks=1)
+    a.loop(push.program, carry=[(x, y, a.temporary())], ys=[first], predicate=begins)
+    a.loop(copy.program, xs=[first], ys=[second], reverse=True)
+    executable = cpu.compile(a.program)
+    most = 0
+    for number in range(40):  # each fills 80 MB
+        with pytest.raises(Odd):
+            results_of(cpu, executable, [0, np.bool_(True)])
+        if number == 5:
+            most = resident_bytes()
+    assert resident_bytes() - most < 200 << 20

@@ -3,8 +3,8 @@
     header = count: i64, chunks: ptr, …       STACK_HEADER bytes in its slot
     chunk  = 2 ** (log + number) cells, each of `size` bytes and 64-aligned
 
-A cell stays where it is, so that nothing is copied: pushing is computing into the next
-cell, and reading is computing from one.
+A cell stays where it is, so that nothing is copied: pushing is computing into a cell,
+and reading is computing from one.
 """
 
 from __future__ import annotations
@@ -83,9 +83,10 @@ def _free_stacks() -> Function:
         header = f.beyond("%header", f.let(f"mul i64 {i}, {STACK_HEADER}"))
         with f.repeat(_CHUNKS) as number:
             chunk = f.slot(header, f.let(f"add i64 {number}, 1"))
-            f.stop_if(f.let(f"icmp eq ptr {chunk}, null"))
-            nbytes = _chunk_bytes(f, number)
-            f.do(f"call void @give_chunk(ptr {chunk}, i64 {nbytes})")
+            # A loop that fills a stack from its top may end before the bottom.
+            with f.when(f.let(f"icmp ne ptr {chunk}, null")):
+                nbytes = _chunk_bytes(f, number)
+                f.do(f"call void @give_chunk(ptr {chunk}, i64 {nbytes})")
     f.give()
     return f
 
