@@ -18,6 +18,7 @@ from ftrace.trace.calls.bodies import CALLS, bodies_of, with_bodies
 from ftrace.trace.calls.custom import forward_mode_error, vjp_tangent_p
 from ftrace.trace.calls.held import Held, held_p
 from ftrace.trace.calls.policies import name_p
+from ftrace.trace.calls.user import UserArg
 from ftrace.trace.control.loop import While
 from ftrace.trace.control.scan import Scan
 from ftrace.trace.graph import (
@@ -100,6 +101,13 @@ class _Inliner:
                 if isinstance(node.arg, CALLS):
                     several[node] = apply_body(self.body(node.arg.body, looped), src)
                     done[node] = node
+                elif isinstance(node.arg, UserArg):
+                    expanded = node.arg.expanded([s.aval for s in src])
+                    if expanded is None:
+                        done[node] = rebuild(node, src)
+                    else:
+                        several[node] = apply_body(self.body(expanded, looped), src)
+                        done[node] = node
                 elif node.op is name_p:
                     done[node] = src[0]
                 elif node.op is barrier_p:

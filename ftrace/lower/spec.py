@@ -37,7 +37,7 @@ from ftrace.trace.primitives.movement import (
     stride_p,
     unshear_p,
 )
-from ftrace.trace.primitives.record import PRIMITIVES, item_p, primitive_of
+from ftrace.trace.primitives.record import PRIMITIVES, Primitive, item_p, primitive_of
 from ftrace.trace.primitives.reduction import REDUCTIONS
 from ftrace.trace.primitives.source import const_p, iota_p, variable_p
 from ftrace.trace.rewrite import Pat, Spec
@@ -70,6 +70,15 @@ def _all(*conditions: Callable[[Node], bool]) -> Callable[[Node], bool]:
 SOURCES: Final = (const_p, iota_p, variable_p)
 _INDEXING = (gather_p, scatter_p)
 _OTHERS = tuple(p for p in PRIMITIVES.values() if p not in SOURCES)
+_BUILT_IN = frozenset(PRIMITIVES.values())
+
+
+def _is_users(node: Node) -> bool:
+    """Is it elementwise, of a primitive that a user made (`extend.py`)?"""
+    op = node.op
+    if not isinstance(op, Primitive) or op in _BUILT_IN:
+        return False
+    return op.family in ("unary", "binary") and _obeys_record(node)
 
 #: Of every graph that is lowered, before and after each pass.
 GRAPH_SPEC: Final = Spec(
@@ -77,6 +86,7 @@ GRAPH_SPEC: Final = Spec(
     (
         Pat(SOURCES, where=_is_source),
         Pat(_OTHERS, where=_obeys_record),
+        Pat(where=_is_users),
         Pat(where=is_step),
     ),
 )
@@ -108,6 +118,7 @@ _SIMPLE: Final = (
     Pat(ELEMENTWISE, where=_all(_has_elements, _varies)),
     Pat(REDUCTIONS, where=_all(_has_elements, _reduces_something)),
     Pat(copy, where=_all(_has_elements, _varies)),
+    Pat(where=_all(_is_users, _has_elements)),
 )
 
 SIMPLIFIED_SPEC: Final = Spec(

@@ -1,0 +1,356 @@
+"""The door for primitives of your own; docs/primitives_own.md is the recipe.
+
+elementwise   a function of one or two scalars, with code for kernels
+primitive     any operation: by other operations, or by NumPy on the host
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes as types_of
+from ftrace.errors import ArgumentError, DtypeError, PrimitiveError, ShapeError
+from ftrace.lower.math import DECOMPOSITIONS
+from ftrace.lower.math.term import Term, eq, fma, ne, number, select
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.body import apply_body
+from ftrace.trace.calls.rules import Rule
+from ftrace.trace.calls.user import UserArg, UserRecord, compound_of_user
+from ftrace.trace.graph import Node
+from ftrace.trace.operations import bind_compound
+from ftrace.trace.operations import elementwise as bind_elementwise
+from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES, Primitive
+from ftrace.trace.tracer import Value, aval_of
+from ftrace.transforms.custom_check import Promise, aligned, place_of, zeros_of
+from ftrace.transforms.derivatives import type_of
+from ftrace.transforms.jit import ShapeDtypeStruct
+
+Function = Callable[..., Any]
+
+_NAMES = (
+    "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "sin", "cos", "tan",
+    "tanh", "abs", "floor", "ceil", "round", "sign", "erf",
+)  # fmt: skip
+
+
+def _of_terms(name: str) -> Callable[[Term], Term]:
+    op = PRIMITIVES[name]
+
+    def apply(x: Term) -> Term:
+        return Term(op(x.node))
+
+    apply.__name__ = name
+    return apply
+
+
+#: What formulas of kernels are made of, beside `+ - * /` and `< <= > >=`: `eq`, `ne`,
+#: `select`, `fma`, and the functions that ftrace has formulas or instructions for.
+kernel_functions = SimpleNamespace(
+    eq=eq, ne=ne, select=select, fma=fma, number=number,
+    **{name: _of_terms(name) for name in _NAMES if name in PRIMITIVES},
+)  # fmt: skip
+
+
+def elementwise(
+    name: str,
+    *,
+    numpy: Function,
+    kernel: Callable[..., Term],
+    derivatives: Sequence[Function] | None,
+    operands: int = 1,
+    dtypes: str = "f",
+    zero_at_zero: bool = False,
+    doc: str = "",
+) -> Function:
+    """A new elementwise primitive of one or two operands.
+
+    It fuses with what is around it, as the built-in ones do. 16-bit floats are
+    computed in float32.
+
+    Args:
+      name: shown in graphs; no other primitive has it.
+      numpy: the meaning: arrays of one shape and dtype -> an array like them.
+      kernel: the code for devices: a formula of `Term`s, with Python's operators and
+        the functions of `kernel_functions`; of one scalar, float32 or float64.
+      derivatives: for each operand the factor of its tangent, a function of arrays
+        (*operands, result). () is constant almost everywhere; None has no derivative.
+      operands: how many, 1 or 2; they are promoted and broadcast.
+      dtypes: kinds of dtype: "f" float, "i" signed, "u" unsigned integer.
+      zero_at_zero: the function of zeros is zero.
+      doc: one line.
+
+    Raises:
+      PrimitiveError: a rule is missing, or the name is taken.
+    """
+    _check_rules(name, numpy=numpy, kernel=kernel)
+    if operands not in (1, 2):
+        raise PrimitiveError(
+            f"extend.elementwise: {name!r} must have 1 or 2 operands, got {operands}; "
+            "use extend.primitive with lower= for more"
+        )
+    if derivatives is not None and len(derivatives) not in (0, operands):
+        raise PrimitiveError(
+            f"extend.elementwise: {name!r} has {operands} operands and "
+            f"{len(derivatives)} derivatives; give one for each, or () for none"
+        )
+    if set(dtypes) - set("fiu"):
+        raise PrimitiveError(
+            f"extend.elementwise: dtypes must be of 'f', 'i' and 'u', got {dtypes!r}"
+        )
+    factors = [_array_rule(name, i, f) for i, f in enumerate(derivatives or ())]
+
+    def infer(arg: Any, *avals: ShapedArray) -> ShapedArray:
+        return _same_type(name, dtypes, avals)
+
+    def meaning(aval: ShapedArray, arg: Any, *arrays: Any) -> Any:
+        return numpy(*arrays)
+
+    def jvp(node: Node, tangents: Sequence[Node | None]) -> Node | None:
+        total: Node | None = None
+        for tangent, factor in zip(tangents, factors, strict=False):
+            if tangent is not None:
+                part = ew.scale(tangent, factor(node))
+                total = part if total is None else ew.add(total, part)
+        return total
+
+    op = Primitive(
+        name, "unary" if operands == 1 else "binary", infer, meaning,
+        ew.batch_elementwise, jvp=None if derivatives is None else jvp,
+        no_derivative="" if derivatives is not None else "its record gives none",
+        zero_at_zero=zero_at_zero, dtypes=dtypes, doc=doc,
+    )  # fmt: skip
+    DECOMPOSITIONS[name] = lambda node: kernel(*map(Term, node.src)).node
+
+    def call(*values: Value) -> Any:
+        if len(values) != operands:
+            raise ArgumentError(f"{name} takes {operands} operands, got {len(values)}")
+        return bind_elementwise(op, *values, inexact=dtypes == "f")
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = doc
+    return call
+
+
+def _same_type(name: str, kinds: str, avals: Sequence[ShapedArray]) -> ShapedArray:
+    first = avals[0]
+    for aval in avals:
+        if aval.shape != first.shape or aval.dtype != first.dtype:
+            raise ShapeError(f"{name}: the operands differ: {first!r} and {aval!r}")
+    if types_of.kind(first.dtype) not in kinds:
+        raise DtypeError(f"{name} is not defined for {first!r}; convert with .astype")
+    weak = all(aval.weak_type for aval in avals)
+    return ShapedArray.of(first.shape, first.dtype, weak)
+
+
+def _array_rule(name: str, number_: int, function: Function) -> Callable[[Node], Node]:
+    """A function of arrays (*operands, result) as one of a node."""
+    rule = Rule(name, (name, number_), lambda xs: [function(*xs)], ())
+
+    def factor(node: Node) -> Node:
+        operands = [*node.src, node]
+        body = rule.trace("derivative", [n.aval for n in operands])
+        (found,) = apply_body(body, operands)
+        return ew.cast(found, node.dtype)
+
+    return factor
+
+
+def primitive(
+    name: str,
+    *,
+    infer: Function,
+    numpy: Function,
+    jvp: Function | None = None,
+    transpose: Function | None = None,
+    linear: Sequence[int] = (),
+    batch: Function | None = None,
+    lower: Function | None = None,
+    no_derivative: str = "",
+    doc: str = "",
+) -> Function:
+    """A new primitive.
+
+    Rules are functions of arrays; each gets the static parameters of the call by name.
+
+    Args:
+      name: shown in graphs; no other primitive has it.
+      infer: (*types, **params) -> the type of the result, or a tuple of types: what
+        has `shape` and `dtype`. Raises where the operands do not fit.
+      numpy: (*arrays, **params) -> the result, or a tuple: the meaning, in NumPy. It
+        is also what devices do, on the host, where there is no `lower`.
+      jvp: (primals, results, tangents, **params) -> the tangent of the result, or a
+        tuple of them. All three are tuples; a tangent is None where an operand does
+        not vary.
+      transpose: (cotangents, operands, **params) -> a tuple with a cotangent per
+        operand. Operands that are asked for are None; the cotangents of the others
+        are ignored and may be None.
+      linear: the operands in which it is linear; it then needs `transpose`, no `jvp`.
+      batch: (axis_size, in_batched, *operands, **params) -> the results, all with a
+        leading axis of that size; operands have one where `in_batched` says so.
+        Without it, `vmap` calls the primitive for one example after the other.
+      lower: (*operands, **params) -> the results, by other functions of arrays: what
+        runs on devices, fused with what is around it.
+      no_derivative: why it has none; instead of `jvp`.
+      doc: one line.
+
+    Returns:
+      The function: (*operands, **params) -> an array, or a tuple of arrays.
+
+    Raises:
+      PrimitiveError: a rule is missing, or the name is taken.
+    """
+    _check_rules(name, infer=infer, numpy=numpy)
+    rules = _Rules(name, infer, numpy, jvp, transpose, batch, lower)
+    record = UserRecord(
+        name,
+        rules.types,
+        rules.values,
+        None if jvp is None else rules.tangents,
+        None if transpose is None else rules.cotangents,
+        None if batch is None else rules.lanes,
+        None if lower is None else rules.lowered,
+        tuple(linear),
+        no_derivative,
+    )
+    op = compound_of_user(record, doc)
+
+    def call(*operands: Value, **params: Any) -> Any:
+        for key, value in params.items():
+            try:
+                hash(value)
+            except TypeError:
+                raise ArgumentError(
+                    f"{name}: the parameter {key} must be hashable, got "
+                    f"{type(value).__name__}; pass arrays by position"
+                ) from None
+        arg = UserArg(record, tuple(sorted(params.items())))
+        results = bind_compound(op, *operands, arg=arg)
+        several = rules.several(*[aval_of(x) for x in operands], **params)
+        return tuple(results) if several else results[0]
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = doc
+    return call
+
+
+def _check_rules(name: str, **rules: Any) -> None:
+    if name in PRIMITIVES or name in COMPOUNDS:
+        raise PrimitiveError(f"there is a primitive named {name!r} already")
+    missing = [key for key, rule in rules.items() if not callable(rule)]
+    if missing:
+        raise PrimitiveError(
+            f"the record of primitive {name!r} lacks {', '.join(missing)}"
+        )
+
+
+class _Rules:
+    """A user's rules on flat values."""
+
+    def __init__(
+        self, name: str, infer: Function, numpy: Function, jvp: Function | None,
+        transpose: Function | None, batch: Function | None, lower: Function | None,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.infer = infer
+        self.numpy = numpy
+        self.jvp = jvp
+        self.transpose = transpose
+        self.batch = batch
+        self.lower = lower
+
+    def several(self, *avals: ShapedArray, **params: Any) -> bool:
+        """Is the result a tuple?"""
+        return _is_tuple(self._inferred(avals, params))
+
+    def _inferred(self, avals: Sequence[ShapedArray], params: Any) -> Any:
+        return self.infer(
+            *[ShapeDtypeStruct(a.shape, a.dtype) for a in avals], **params
+        )
+
+    def types(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        found = self._inferred(avals, params)
+        return [type_of(t) for t in (found if _is_tuple(found) else (found,))]
+
+    def values(self, *arrays: Any, **params: Any) -> list[Any]:
+        found = self.numpy(*arrays, **params)
+        return [np.asarray(x) for x in (found if _is_tuple(found) else (found,))]
+
+    def tangents(self, flat: Sequence[Value], params: Any, mask: Any) -> list[Value]:
+        assert self.jvp is not None
+        count = len(mask)
+        size = len(flat) - count - sum(mask)
+        given = iter(flat[count + size :])
+        primals, results = tuple(flat[:count]), tuple(flat[count : count + size])
+        moving = tuple(next(given) if flag else None for flag in mask)
+        found = self.jvp(primals, results, moving, **params)
+        leaves = self._checked("jvp", self.jvp, found, results, tangents=True)
+        return [x for x in leaves if x is not None]
+
+    def cotangents(
+        self, flat: Sequence[Value], params: Any, linear: Any, types: Any
+    ) -> list[Value]:
+        assert self.transpose is not None
+        count = linear.count(False)
+        given, cotangents = iter(flat[:count]), tuple(flat[count:])
+        operands = tuple(None if flag else next(given) for flag in linear)
+        found = self.transpose(cotangents, operands, **params)
+        leaves = aligned(tuple(range(len(linear))), found)
+        if leaves is None:
+            raise PrimitiveError(
+                f"the transpose of {self.name} must return a tuple with a cotangent "
+                f"per operand, or None, got {found!r:.80}",
+                place_of(self.transpose),
+            )
+        asked = [x for x, flag in zip(leaves, linear, strict=True) if flag]
+        filled = [
+            zeros_of(a) if x is None else x for x, a in zip(asked, types, strict=True)
+        ]
+        like = [ShapeDtypeStruct(a.shape, a.dtype) for a in types]
+        return self._checked("transpose", self.transpose, tuple(filled), like)
+
+    def lanes(
+        self, flat: Sequence[Value], params: Any, size: int, flags: Any
+    ) -> list[Value]:
+        assert self.batch is not None
+        found = self.batch(size, list(flags), *flat, **params)
+        avals = [aval_of(x) for x in flat]
+        single = [
+            a.with_shape(a.shape[1:]) if has else a
+            for a, has in zip(avals, flags, strict=True)
+        ]
+        types = self.types(*single, **params)
+        like = [ShapeDtypeStruct((size, *a.shape), a.dtype) for a in types]
+        return self._checked("batch", self.batch, found, like)
+
+    def lowered(self, flat: Sequence[Value], params: Any) -> list[Value]:
+        assert self.lower is not None
+        like = self.types(*[aval_of(x) for x in flat], **params)
+        return self._checked("lower", self.lower, self.lower(*flat, **params), like)
+
+    def _checked(
+        self, what: str, rule: Function, found: Any, like: Sequence[Any],
+        tangents: bool = False,
+    ) -> list[Any]:  # fmt: skip
+        got = tuple(found) if _is_tuple(found) else (found,)
+        avals = [type_of(x) for x in like]
+        if tangents:  # None is zero
+            zeros = [*map(zeros_of, avals), *got[len(avals) :]]
+            got = tuple(z if x is None else x for x, z in zip(got, zeros, strict=False))
+        example = tuple(range(len(avals)))
+        promise = Promise(
+            f"what the {what} rule of {self.name} returned", "its record",
+            rule, example, avals,
+        )  # fmt: skip
+        return promise.check(promise.structure(got), tangents)
+
+
+def _is_tuple(value: Any) -> bool:
+    return isinstance(value, (tuple, list))
+
+
+__all__ = ["Term", "elementwise", "kernel_functions", "primitive"]
