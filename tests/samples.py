@@ -131,6 +131,7 @@ def _elementwise() -> list[Sample]:
         Sample("bitcast", (_uniform(-3, 3, (4,)),), dtypes.int64),
         Sample("copy", (_uniform(-1, 1, (3, 2)),)),
         Sample("stop_gradient", (_uniform(-1, 1, (3,)),)),
+        Sample("name", (np.arange(3.0),), "a name"),
     ]
     return rows
 
