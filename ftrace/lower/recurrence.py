@@ -47,8 +47,9 @@ DECISIONS = {
 
 #: The number of the first register: larger than that of any buffer.
 FIRST_REGISTER = 1 << 20
-#: How often a loop is taken to run whose length nobody knows.
-GUESSED_LENGTH = 100
+#: How often a loop is taken to run whose length nobody knows: often enough that others
+#: may run meanwhile.
+GUESSED_LENGTH = 10_000
 
 
 @dataclass(frozen=True)

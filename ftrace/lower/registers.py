@@ -13,6 +13,7 @@ from math import prod
 
 from ftrace import settings
 from ftrace.lower.control import Loop, loop_p
+from ftrace.lower.elements import Registers, Unsuited
 from ftrace.lower.kernel import BufferSpec, KernelInfo, Store
 from ftrace.lower.recurrence import (
     Assign,
@@ -22,7 +23,7 @@ from ftrace.lower.recurrence import (
     cost,
     register_loop_p,
 )
-from ftrace.lower.scalarize import Lanes, Registers, Scalarizer, Unsuited
+from ftrace.lower.scalarize import Lanes, Scalarizer
 from ftrace.origin import Origin
 from ftrace.trace.avals import TOKEN, Stack
 from ftrace.trace.graph import Body, Node, inherited_origin, rebuild, toposort
@@ -151,7 +152,7 @@ class _Maker:
         self.arg: Loop = node.arg
         self.results = node.aval.items
         count = len(self.results)
-        self.work = Scalarizer(prepare, count, MOST_REGISTERS, _ELEMENTS, None)
+        self.work = Scalarizer(prepare, count, MOST_REGISTERS, _ELEMENTS)
         self.axes: tuple[Node, ...] = ()
         self.lanes: Lanes | None = None
         if size > 1:
@@ -168,7 +169,7 @@ class _Maker:
             block = [*work.scopes[0].block]
         else:
             stores = self._each_lane(lanes)
-            block = [*work.scopes[1].block]
+            block = [*work.scopes[0].block]
         if stores:
             block.append(Assign(tuple(stores)))
         return self._step(block)
@@ -187,7 +188,7 @@ class _Maker:
     def _each_lane(self, lanes: Lanes) -> list[Store]:
         """A loop without a carry: its iterations are lanes."""
         work, arg = self.work, self.arg
-        scope = work.enter(self.node, lanes.index)
+        scope = work.enter(0, self.node, lanes.index)
         stores: list[Store] = []
         for k, output in enumerate(self.prepare(arg.body)):
             stores += work.run(work.pushed(scope, output, k, lanes.index))

@@ -30,10 +30,12 @@ from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import Kernel, axis_of
 from ftrace.lower.place import Statement, place
-from ftrace.lower.recurrence import Recurrence
+from ftrace.lower.recurrence import Recurrence, Repeat
 
 #: Operations of elements that pay for waking another thread.
 _WORTH_A_THREAD = 40_000
+#: How much shorter a loop of unknown length may be than it is taken to be.
+_SHORTER = 100
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,10 @@ def render_recurrence(recurrence: Recurrence, target: Target, name: str) -> Rend
     """The code of a legal recurrence, as function `name`."""
     writer, units = write_recurrence(recurrence, target)
     text = module(target, name, frozenset(), lambda _: writer)
-    each = -(-recurrence.operations // units)
-    return Rendered(text, units, max(-(-_WORTH_A_THREAD // max(each, 1)), 1))
+    each = max(recurrence.operations // units, 1)
+    if any(isinstance(s, Repeat) and s.times is None for s in recurrence.block):
+        each //= _SHORTER  # a short loop must not wait for threads to wake
+    return Rendered(text, units, -(-_WORTH_A_THREAD // max(each, 1)))
 
 
 def _render_loops(
