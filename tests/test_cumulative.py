@@ -157,6 +157,56 @@ def test_a_running_reduction_is_one_step_of_linear_size() -> None:
         assert sum(n.size for n in toposort(graph.outputs)) <= 3 * 100_000
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float32", "complex64"])
+def test_long_axes_are_computed_in_blocks(
+    dtype: str, axis: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    x = (np.arange(2 * 13 * 5).reshape(2, 13, 5) * 7 % 5 - 2).astype(kind)
+    cases: list[tuple[str, Any]] = [("sum", np.add), ("prod", np.multiply)]
+    for block in (1, 4, 11, 70):
+        monkeypatch.setattr(running, "BLOCK", block)
+        for name, ufunc in cases:
+            wide = {"i": kind, "c": np.complex128}.get(kind.kind, np.float64)
+            exact = x.astype(wide)
+            wanted = ufunc.accumulate(exact, axis, dtype=exact.dtype)
+            for reverse in (False, True):
+                y = np.flip(x, axis) if reverse else x
+                found = running.accumulate(name, y, axis, reverse)
+                assert found.dtype == kind
+                found = np.flip(found, axis) if reverse else found
+                ordered.close(found, wanted)
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.booleans())
+def test_recurrences_are_the_same_in_blocks(
+    size: int, block: int, reverse: bool
+) -> None:
+    rng = np.random.default_rng(size)
+    a, b = rng.standard_normal((2, size, 3))
+    wanted = running.recur(a, b, 0, reverse)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "BLOCK", block)
+        np.testing.assert_allclose(running.recur(a, b, 0, reverse), wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("kind", ["max", "min"])
+@given(st.integers(1, 30), st.integers(1, 3), st.booleans(), st.booleans())
+def test_extrema_without_ties_have_the_derivative_of_the_tree(
+    kind: str, transposed: bool, size: int, lanes: int, reverse: bool, is_complex: bool
+) -> None:
+    rng = np.random.default_rng(size)
+    x = rng.permutation(size * lanes).reshape(size, lanes).astype(np.float64)
+    t = rng.standard_normal((size, lanes)) + (1j if is_complex else 0)
+    quick = running.extremum_tangent(kind, x, t, 0, reverse, transposed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "_holders", lambda x, y: None)
+        tree = running.extremum_tangent(kind, x, t, 0, reverse, transposed)
+    np.testing.assert_allclose(quick, tree, rtol=1e-12)
+
+
 # Linear recurrences.
 
 

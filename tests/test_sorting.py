@@ -242,6 +242,16 @@ def test_top_positions_are_the_first_of_a_descending_sort(
         np.testing.assert_array_equal(_bits(chosen), _bits(row[expected]))
 
 
+@given(st.integers(0, 5), st.booleans(), st.integers(1, 40))
+def test_the_least_of_long_rows_are_those_of_a_sort(
+    seed: int, largest: bool, count: int
+) -> None:
+    x = np.random.default_rng(seed).integers(-30, 30, (2, 5000)).astype(np.float32)
+    keys = -x if largest else x
+    wanted = np.argsort(keys, -1, kind="stable")[:, :count]
+    np.testing.assert_array_equal(order.top_positions(x, count, 1, largest), wanted)
+
+
 @given(arrays())
 def test_unique_agrees_with_numpy(case: tuple[Any, int]) -> None:
     x, _ = case

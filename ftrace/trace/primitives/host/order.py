@@ -140,9 +140,27 @@ def top_positions(x: Array, k: int, axis: int, largest: bool) -> Array:
         places = _wide_positions(~key if largest else key)[..., :k]
     else:
         key = _narrow_key(x, merge_zeros=False).astype(np.int32)
-        packed = _packed(~key if largest else key)
-        if 0 < k < packed.shape[-1]:
+        places = _least_positions(~key if largest else key, k)
+    return np.moveaxis(places, -1, axis)
+
+
+#: Rows of so many elements are searched for the k least before any are sorted.
+_LONG = 1 << 12
+
+
+def _least_positions(key: Array, k: int) -> Array:
+    """The positions of the k least integers of the last axis, in their order."""
+    size = key.shape[-1]
+    if size < _LONG or k > size // 8 or k == 0:
+        packed = _packed(key)
+        if 0 < k < size:
             packed = np.partition(packed, k - 1, -1)[..., :k]
         packed.sort(axis=-1)
-        places = packed[..., :k].astype(np.int32)
-    return np.moveaxis(places, -1, axis)
+        return packed[..., :k].astype(np.int32)
+    rows = key.reshape(-1, size)
+    places: Any = np.zeros((*key.shape[:-1], k), np.int32)
+    for row, result in zip(rows, places.reshape(-1, k), strict=True):
+        bound = np.partition(row, k - 1)[k - 1]
+        found = np.flatnonzero(row <= bound)
+        result[:] = found[np.argsort(row[found], kind="stable")[:k]]
+    return places

@@ -16,7 +16,9 @@ from ftrace import dtypes
 
 Array = Any  # numpy.ndarray
 
-_where: Any = np.where  # its stub knows nothing of Any
+_where: Any = np.where  # the stubs know nothing of Any
+_bincount: Any = np.bincount
+_arange: Any = np.arange
 
 #: The ufunc that repeats.
 _UFUNC: dict[str, Any] = {
@@ -35,6 +37,14 @@ _WIDE = {
 KINDS = tuple(_UFUNC)
 
 
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return _WIDE.get(dtype, dtype)
+
+
+#: So many elements are computed at a time, where a whole array would leave the cache.
+BLOCK = 1 << 15
+
+
 def accumulate(kind: str, x: Array, axis: int, reverse: bool) -> Array:
     """Each element combined with all before it (behind it) along `axis`."""
     if reverse:
@@ -42,15 +52,40 @@ def accumulate(kind: str, x: Array, axis: int, reverse: bool) -> Array:
     ordered = kind in ("max", "min")
     if ordered and x.dtype != dtypes.bfloat16:
         return _UFUNC[kind].accumulate(x, axis, dtype=x.dtype)
-    wide = dtypes.float32 if ordered else _WIDE.get(x.dtype, x.dtype)
+    wide: np.dtype[Any] = dtypes.float32 if ordered else _wide(x.dtype)
     if kind == "logsumexp" and dtypes.is_complex(x.dtype):
         moved = np.moveaxis(x.astype(wide), axis, 0)
         (result,) = combine_along([moved], _complex_log_sum)
         return np.moveaxis(result, 0, axis).astype(x.dtype)
-    if x.dtype == dtypes.bfloat16:
-        x = x.astype(wide)  # of which NumPy's ufuncs know no conversion on the way
-        return _UFUNC[kind].accumulate(x, axis).astype(dtypes.bfloat16)
-    return _UFUNC[kind].accumulate(x, axis, dtype=wide).astype(x.dtype, copy=False)
+    return _accumulate_wide(_UFUNC[kind], x, axis, wide)
+
+
+def _accumulate_wide(ufunc: Any, x: Array, axis: int, wide: np.dtype[Any]) -> Array:
+    """`ufunc.accumulate` in another dtype, in blocks that stay in the cache."""
+    if x.dtype == wide and x.ndim == 1:
+        return ufunc.accumulate(x)
+    result = np.empty(x.shape, x.dtype)
+    lanes = np.moveaxis(x, axis, 0)
+    target = np.moveaxis(result, axis, 0)
+    outer = x.shape[0]
+    if axis > 0 and x.size // max(outer, 1) <= BLOCK:
+        # Whole lanes, some at a time.
+        step = max(1, BLOCK * outer // max(x.size, 1))
+        for start in range(0, outer, step):
+            part = x[start : start + step].astype(wide)
+            result[start : start + step] = ufunc.accumulate(part, axis, out=part)
+        return result
+    size = lanes.shape[0]
+    step = max(1, BLOCK * size // max(x.size, 1))
+    last: Array = None
+    for start in range(0, size, step):
+        part = lanes[start : start + step].astype(wide)
+        if last is not None:
+            part[0] = ufunc(last, part[0])
+        ufunc.accumulate(part, 0, out=part)
+        target[start : start + step] = part
+        last = part[-1].copy()
+    return result
 
 
 def _complex_log_sum(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
@@ -98,14 +133,23 @@ def _interleaved(first: Array, even: Array, odd: Array) -> Array:
 def recur(a: Array, b: Array, axis: int, reverse: bool) -> Array:
     """y[i] = a[i]·y[i-1] + b[i] along `axis`; backwards if `reverse`; y[-1] = 0."""
     dtype = b.dtype
-    wide = _WIDE.get(dtype, dtype)
-    a, b = (np.moveaxis(x.astype(wide), axis, 0) for x in (a, b))
+    wide = _wide(dtype)
+    a, b = (np.moveaxis(x, axis, 0) for x in (a, b))
     if reverse:
         a, b = a[::-1], b[::-1]
-    _, y = combine_along([a, b], _two_steps)
+    size, y = b.shape[0], np.empty(b.shape, dtype)
+    step = max(1, BLOCK * size // max(b.size, 1))
+    last: Array = None
+    for start in range(0, size, step):
+        factors, terms = (x[start : start + step].astype(wide) for x in (a, b))
+        if last is not None:
+            terms[0] += factors[0] * last
+        _, part = combine_along([factors, terms], _two_steps)
+        y[start : start + step] = part
+        last = part[-1]
     if reverse:
         y = y[::-1]
-    return np.moveaxis(y, 0, axis).astype(dtype)
+    return np.moveaxis(y, 0, axis)
 
 
 def _two_steps(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
@@ -136,24 +180,63 @@ def extremum_tangent(
       axis: along which it runs, backwards if `reverse`.
       transposed: multiply by the transposed derivative.
     """
-    wide = _WIDE.get(t.dtype, t.dtype)
+    wide = _wide(t.dtype)
     x = np.moveaxis(x.astype(np.float32) if x.dtype.itemsize == 2 else x, axis, 0)
     t = np.moveaxis(t.astype(wide), axis, 0)
     if reverse:
         x, t = x[::-1], t[::-1]
-    if transposed:
-        result = _pull(kind, x, _UFUNC[kind].accumulate(x, 0), t)
+    y = _UFUNC[kind].accumulate(x, 0)
+    holders = _holders(x, y)
+    if holders is not None:
+        result = (
+            _collected(t, holders) if transposed else np.take_along_axis(t, holders, 0)
+        )
+    elif transposed:
+        result = _pull(kind, x, y, t)
     else:
-
-        def push(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
-            (p, s), (q, u) = left, right
-            of_left, of_right = _shares(kind, p, q)
-            return [_UFUNC[kind](p, q), of_left * s + of_right * u]
-
-        result = combine_along([x, t], push)[1]
+        result = _push(kind, x, t)
     if reverse:
         result = result[::-1]
     return np.moveaxis(result, 0, axis)
+
+
+def _holders(x: Array, y: Array) -> Array | None:
+    """Where the elements of the running extremum `y` of `x` stand, if no two tie."""
+    new = x[1:] != y[:-1]
+    if x.shape[0] == 0 or not new.all():
+        return None
+    new = x[1:] == y[1:]
+    if np.isnan(y[-1:]).any():
+        return None
+    line = _arange(1, x.shape[0]).reshape(-1, *[1] * (x.ndim - 1))
+    places = np.zeros(x.shape, np.intp)
+    np.multiply(new, line, out=places[1:])
+    return np.maximum.accumulate(places, 0, out=places)
+
+
+def _collected(ct: Array, places: Array) -> Array:
+    """The cotangents added up at the places from which the elements came."""
+    lanes = ct[0].size
+    if lanes == 1:
+        begins = np.flatnonzero(places.ravel() == _arange(ct.size))
+        result = np.zeros_like(ct)
+        result.reshape(-1)[begins] = np.add.reduceat(ct.ravel(), begins)
+        return result
+    flat = (places.reshape(-1, lanes) * lanes + _arange(lanes)).ravel()
+
+    def added(weights: Array) -> Array:
+        return _bincount(flat, weights.ravel(), ct.size).reshape(ct.shape)
+
+    return added(ct.real) + 1j * added(ct.imag) if np.iscomplexobj(ct) else added(ct)
+
+
+def _push(kind: str, x: Array, t: Array) -> Array:
+    def combine(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
+        (p, s), (q, u) = left, right
+        of_left, of_right = _shares(kind, p, q)
+        return [_UFUNC[kind](p, q), of_left * s + of_right * u]
+
+    return combine_along([x, t], combine)[1]
 
 
 def _pull(kind: str, x: Array, y: Array, ct: Array) -> Array:
