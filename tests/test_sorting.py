@@ -22,7 +22,9 @@ from ftrace import errors
 from ftrace.numpy.quantiles import METHODS
 from ftrace.test_util import check_grads
 from ftrace.trace import tree
+from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.primitives.host import order
+from ftrace.trace.tracer import aval_of, trace
 from tests import ordered
 
 CASES = [e for e in ordered.RECORDED if "cum" not in e and "associative" not in e]
@@ -250,6 +252,22 @@ def test_the_least_of_long_rows_are_those_of_a_sort(
     keys = -x if largest else x
     wanted = np.argsort(keys, -1, kind="stable")[:, :count]
     np.testing.assert_array_equal(order.top_positions(x, count, 1, largest), wanted)
+
+
+@given(arrays(), st.sampled_from(["left", "right"]))
+def test_searches_of_arrays_and_of_tracers_agree(
+    case: tuple[Any, int], side: str
+) -> None:
+    x = case[0]
+    a = order.sort_values(x.ravel(), 0)
+    found = fnp.searchsorted(fnp.asarray(a), fnp.asarray(x), side)
+    graph = trace(
+        "test", lambda a, v: [fnp.searchsorted(a, v, side)], [aval_of(a), aval_of(x)]
+    )
+    (traced,) = evaluate_graph(graph, a, x)
+    np.testing.assert_array_equal(np.asarray(found), traced)
+    assert found.dtype == traced.dtype == np.int32
+    assert found.shape == x.shape
 
 
 @given(arrays())
