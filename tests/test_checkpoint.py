@@ -363,3 +363,41 @@ def test_bad_arguments_are_named() -> None:
         POLICIES.save_only_these_names(["a"])
     with pytest.raises(ArgumentError, match="must be an array or a number"):
         ft.checkpoint(lambda x: x)("x")
+
+
+# The barrier by itself.
+
+
+def test_a_barrier_gives_on_its_operands() -> None:
+    tree = {"a": fnp.arange(3.0), "b": (fnp.ones(2), 2.0)}
+    for call in (lax.optimization_barrier, ft.jit(lax.optimization_barrier)):
+        found = call(tree)
+        np.testing.assert_array_equal(found["a"], tree["a"])
+        assert float(found["b"][1]) == 2.0
+    assert lax.optimization_barrier(()) == ()
+
+
+def test_a_barrier_keeps_equal_work_apart() -> None:
+    def twice(x: Any) -> Any:
+        return fnp.sin(x).sum() + fnp.sin(lax.optimization_barrier(x)).sum()
+
+    def count(f: Any) -> int:
+        nodes = ft.jit(f).lower(fnp.ones(3)).simplified.nodes
+        return sum(n.op.name == "sin" for n in nodes)
+
+    assert count(twice) == 2
+    assert count(lambda x: fnp.sin(x).sum() + fnp.sin(x).sum()) == 1
+
+
+def test_derivatives_and_lanes_pass_a_barrier() -> None:
+    def f(x: Any, y: Any) -> Any:
+        a, b = lax.optimization_barrier((fnp.sin(x), y * x))
+        return a * b
+
+    x, y = fnp.array([0.1, 0.5]), fnp.array([0.7, 0.9])
+    check_grads(f, (x, y), order=2, modes=["fwd", "rev"])
+    np.testing.assert_allclose(ft.vmap(f)(x, y), f(x, y), rtol=1e-6)
+    np.testing.assert_allclose(
+        ft.vmap(ft.grad(f), (0, None))(x, 2.0),
+        2 * np.cos(x) * x + 2 * np.sin(x), rtol=1e-5,
+    )  # fmt: skip

@@ -16,7 +16,7 @@ from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from ftrace.origin import Origin
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.primitives.source import const
+from ftrace.trace.primitives.source import const, is_variable
 from ftrace.trace.tracer import Tracer, Value, aval_of, current_scope, is_value
 from ftrace.trace.tree import TreeDef
 
@@ -130,8 +130,8 @@ class Promise:
         if tangents and not dtypes.is_inexact(aval.dtype):
             return None
         origin = self.origin
-        if isinstance(leaf, Tracer) and leaf.origin is not None:
-            origin = leaf.origin
+        if isinstance(leaf, Tracer) and not is_variable(leaf.node):
+            origin = leaf.origin or origin
         if getattr(leaf, "dtype", None) == dtypes.float0 or not is_value(leaf):
             raise ArgumentError(
                 f"{at}: expected {aval!r} as in {self.like}, got "
