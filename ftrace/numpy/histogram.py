@@ -37,8 +37,9 @@ from ftrace.numpy.reductions import min as least
 from ftrace.numpy.reductions import sum as total
 from ftrace.numpy.searching import searchsorted
 from ftrace.numpy.types import is_sequence
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.operations import bind, bind_compound, elementwise
 from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.tracer import Tracer, Value, aval_of, concrete, unbound_variable
 
@@ -113,6 +114,8 @@ def _added(places: Any, values: Any, count: int) -> Any:
     """Values added up at places; those behind the end are left out."""
     if dtypes.kind(places.dtype) == "i":
         places = elementwise(p.maximum, places, 0)
+    # Found on all cores and stored: adding up is one loop, in which a search is slow.
+    (places,) = bind_compound(barrier_p, places)
     board = full((count,), 0, values.dtype)
     return bind(scatter_p, board, values, places, arg=((0,), "add"))
 
