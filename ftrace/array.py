@@ -375,7 +375,7 @@ class Array(ArrayLike):
 
     def _deleted(self) -> DeletedArrayError:
         return DeletedArrayError(
-            f"an array of type {self.dtype.name}{list(self._shape)} was used after it "
+            f"an array of {self._dtype} with shape {self._shape} was used after it "
             "had been deleted or donated to a jitted function; use the result of that "
             "call instead, or do not donate it"
         )

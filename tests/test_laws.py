@@ -10,13 +10,13 @@ import pytest
 from ftrace import dtypes
 from ftrace.devices.base import get_device
 from ftrace.lower import lower
+from ftrace.trace.autodiff import jvp_nodes, tangent_variable, transpose_nodes
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.batching import batch_nodes
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.record import PRIMITIVES
 from ftrace.trace.primitives.source import const, variable
-from ftrace.trace.autodiff import jvp_nodes, tangent_variable, transpose_nodes
-from ftrace.trace.batching import batch_nodes
 from tests.samples import SAMPLES, Sample
 
 SOURCES = {"const", "iota", "variable"}

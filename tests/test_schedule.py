@@ -25,8 +25,8 @@ from ftrace.lower.index import (
     remainder,
     unflatten_index,
 )
-from ftrace.lower.memory import Lifetime, plan_memory
 from ftrace.lower.inplace import Sharing
+from ftrace.lower.memory import Lifetime, plan_memory
 from ftrace.lower.schedule import DECISIONS, Draft, Schedule
 from ftrace.trace.evaluate import evaluate_graph
 from tests.test_programs import run_on

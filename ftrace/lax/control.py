@@ -63,10 +63,14 @@ def cond(pred: Value, *args: Any, operand: Any = None, linear: Any = None) -> An
     """
     if len(args) == 4 and not callable(args[1]):  # JAX's older order
         true_operand, true_fun, false_operand, false_fun = args
-        branches = [
-            lambda a, b: false_fun(b),
-            lambda a, b: true_fun(a),
-        ]
+
+        def on_true(a: Any, b: Any) -> Any:
+            return true_fun(a)
+
+        def on_false(a: Any, b: Any) -> Any:
+            return false_fun(b)
+
+        branches: list[Any] = [on_false, on_true]
         operands: tuple[Any, ...] = (true_operand, false_operand)
         names = [name_of(false_fun), name_of(true_fun)]
     else:
@@ -254,7 +258,7 @@ def _while_with_effects(cond_fun: Function, body_fun: Function, init_val: Any) -
 
     step.__name__ = name_of(body_fun)
     first = cond_fun(init_val)
-    return while_loop(lambda state: state[1], step, (init_val, first))[0]
+    return while_loop(operator.itemgetter(1), step, (init_val, first))[0]
 
 
 def _loop_body(
@@ -281,8 +285,8 @@ def _predicate(traced: Traced, fun: Function) -> Node:
     if len(outputs) != 1 or outputs[0].shape != () or outputs[0].dtype != dtypes.bool_:
         got = ", ".join(repr(n.aval) for n in outputs) or "nothing"
         raise DtypeError(
-            f"while_loop: {name_of(fun)} must return a scalar bool, got {got}; compare, "
-            "or reduce with .all() or .any()",
+            f"while_loop: {name_of(fun)} must return a scalar bool, got {got}; "
+            "compare, or reduce with .all() or .any()",
             outputs[0].origin if outputs else None,
         )
     return outputs[0]
@@ -328,12 +332,15 @@ def _int(value: Any) -> Any:
 def _while_below(
     lower: Value, upper: Value, dtype: Any, body_fun: Function, init_val: Any
 ) -> Any:
+    def goes_on(carry: Any) -> Any:
+        return carry[0] < carry[1]
+
     def body(carry: Any) -> Any:
         i, last, value = carry
         return i + 1, last, body_fun(i, value)
 
     first, last = (as_value(x).astype(dtype) for x in (lower, upper))
-    return while_loop(lambda c: c[0] < c[1], body, (first, last, init_val))[2]
+    return while_loop(goes_on, body, (first, last, init_val))[2]
 
 
 def scan(
@@ -496,9 +503,13 @@ def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
         return x[:whole].reshape(whole // size, size, *x.shape[1:])
 
     wide = vmap(f)
+
+    def step_of_batch(carry: Any, x: Any) -> Any:
+        return carry, wide(x)
+
     parts: list[Any] = []
     if whole:
-        found = scan(lambda c, x: (c, wide(x)), (), tree.map(batches, xs))[1]
+        found = scan(step_of_batch, (), tree.map(batches, xs))[1]
         parts.append(tree.map(lambda y: y.reshape(whole, *y.shape[2:]), found))
     if count % size or not whole:
         parts.append(wide(tree.map(lambda x: as_value(x)[whole:], xs)))

@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -363,8 +363,7 @@ def bodies_in(arg: Any) -> Iterator[Body]:
     if isinstance(arg, Body):
         yield arg
     elif isinstance(arg, tuple):
-        parts: Any = arg
-        for part in parts:
+        for part in cast(tuple[Any, ...], arg):
             yield from bodies_in(part)
     elif is_dataclass(arg):
         for part in fields(arg):

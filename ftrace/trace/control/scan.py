@@ -111,7 +111,8 @@ def _value(avals: Sequence[ShapedArray], arg: Scan, *operands: Any) -> list[Any]
     xs = operands[first:]
     length = arg.length
     if length is None:
-        length = next(len(x) for x in xs if isinstance(x, list))
+        stacks: list[list[Any]] = [x for x in xs if isinstance(x, list)]
+        length = len(stacks[0])
     rows: list[list[Any]] = []
     order = range(length)
     for t in reversed(order) if arg.reverse else order:
@@ -207,17 +208,18 @@ def tangent_scan(
     """
     arg: Any = node.arg
     body: Body = arg.body
-    first = arg.consts + arg.carry
+    before: int = arg.consts
+    first: int = before + arg.carry
     length: int | None = getattr(arg, "length", None)
     invariant = substitute(
         kept.invariant,
-        dict(zip(body.inputs[: arg.consts], node.src[: arg.consts], strict=True)),
+        dict(zip(body.inputs[:before], node.src[:before], strict=True)),
     )
-    residuals = [*kept.invariant, *kept.elements, *kept.stacked]
+    residuals: list[Node] = [*kept.invariant, *kept.elements, *kept.stacked]
     names = {n: variable(n.aval, _RESIDUAL_DEPTH, i) for i, n in enumerate(residuals)}
     moving = [i for i, flag in enumerate(flags) if flag and found.tangents[i]]
-    consts = [i for i in moving if i < arg.consts]
-    carry = [i for i in moving if arg.consts <= i < first]
+    consts = [i for i in moving if i < before]
+    carry = [i for i in moving if before <= i < first]
     xs = [i for i in moving if i >= first]
     inputs = [
         *(names[n] for n in kept.invariant),
@@ -225,8 +227,7 @@ def tangent_scan(
         *(names[n] for n in (*kept.elements, *kept.stacked)),
     ]
     after = [
-        or_zeros(found.outputs[i - arg.consts], body.outputs[i - arg.consts])
-        for i in carry
+        or_zeros(found.outputs[i - before], body.outputs[i - before]) for i in carry
     ]
     ys = [k for k in range(arg.carry, len(body.outputs)) if found.outputs[k]]
     outputs = substitute([*after, *(_some(found.outputs[k]) for k in ys)], names)
@@ -247,7 +248,7 @@ def tangent_scan(
     results = iter(scan_p.results(*operands, arg=linear))
     answer: list[Node | None] = [None] * len(body.outputs)
     for i in carry:
-        answer[i - arg.consts] = next(results)
+        answer[i - before] = next(results)
     for k in ys:
         answer[k] = next(results)
     return answer

@@ -165,7 +165,8 @@ class _Item(Op):
 
     def __call__(self, *src: Node, arg: Any = None) -> Node:
         (bundle,) = src
-        return make_node(self, bundle.aval.items[arg], src, arg)
+        number: int = arg
+        return make_node(self, bundle.aval.items[number], src, number)
 
 
 item_p = _Item("item", "item")
