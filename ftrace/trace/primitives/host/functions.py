@@ -224,11 +224,27 @@ def _sqrtm(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     linalg = lapack.need_scipy("sqrtm")
 
     def root(x: Array) -> tuple[Array]:
-        if not np.isfinite(x).all():
+        if x.size == 0 or not np.isfinite(x).all():
             return (np.full(x.shape, np.nan, x.dtype),)
-        return (linalg.sqrtm(x),)
+        triangle, turn = linalg.schur(x, output="complex")
+        return (turn @ _triangular_root(triangle) @ turn.conj().T,)
 
     return lapack.each(root, avals, a)
+
+
+def _triangular_root(t: Array) -> Array:
+    """Column by column, from the diagonal up.
+
+    Source: A. Bjorck and S. Hammarling, "A Schur method for the square root of a
+    matrix" (1983).
+    """
+    root = np.diag(np.sqrt(np.diagonal(t)))
+    for j in range(len(t)):
+        for i in reversed(range(j)):
+            rest = t[i, j] - root[i, i + 1 : j] @ root[i + 1 : j, j]
+            # Of a block of zeros any root will do, if there is one: zero.
+            root[i, j] = rest and rest / (root[i, i] + root[j, j])
+    return root
 
 
 def _sqrtm_tangent(node: Node, tangents: Results) -> Results:

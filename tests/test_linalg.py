@@ -1,0 +1,434 @@
+"""Linear algebra on the host: laws of each operation, JAX's values, programs."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import errors, lax
+from ftrace.scipy import linalg
+from ftrace.test_util import check_grads
+from ftrace.trace.operations import bind_compound
+from ftrace.trace.primitives.host import lapack
+from ftrace.trace.primitives.host.spectral import eig_p
+from ftrace.trace.primitives.record import Compound
+from tests.data.linalg_cases import expressions
+from tests.host_samples import MODULES, SAMPLES, Sample
+from tests.linalg_cases import check
+
+CASES = [
+    pytest.param(sample, kind == "c", id=f"{sample.name}-{kind}-{i}")
+    for i, sample in enumerate(SAMPLES)
+    for kind in sample.kinds
+]
+#: One sample per operation and dtype.
+FIRST = list({(c.values[0].op, c.values[1]): c for c in reversed(CASES)}.values())
+
+
+def apply(sample: Sample, *operands: Any) -> list[Any]:
+    return bind_compound(sample.op, *sample.prepare(*operands), arg=sample.arg)
+
+
+def operands_of(sample: Sample, is_complex: bool, *lead: int) -> list[Any]:
+    return sample.operands(np.random.default_rng(7), lead, is_complex)
+
+
+def needs(sample: Sample) -> None:
+    if sample.scipy:
+        pytest.importorskip("scipy")
+
+
+def test_every_operation_has_a_sample() -> None:
+    ours = {
+        value
+        for module in MODULES
+        for value in vars(module).values()
+        if isinstance(value, Compound)
+    }
+    assert ours == {sample.op for sample in SAMPLES}
+    assert all(op.family == "host" for op in ours)
+
+
+# Laws.
+
+
+@pytest.mark.parametrize(("sample", "is_complex"), CASES)
+@pytest.mark.parametrize("lead", [(), (2,), (2, 1)], ids=str)
+def test_results_are_what_they_mean(
+    sample: Sample, is_complex: bool, lead: tuple[int, ...]
+) -> None:
+    needs(sample)
+    operands = operands_of(sample, is_complex, *lead)
+    results = apply(sample, *operands)
+    for difference in sample.meaning(*operands, *results):
+        np.testing.assert_allclose(difference, 0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("sample", "is_complex"), CASES)
+def test_derivatives_are_differences(sample: Sample, is_complex: bool) -> None:
+    if sample.seen is None:
+        assert sample.op.no_derivative
+        return
+    needs(sample)
+    seen = sample.seen
+    check_grads(
+        lambda *x: seen(*apply(sample, *x)),
+        tuple(operands_of(sample, is_complex, 2)),
+        sample.order,
+        atol=2e-5,
+        rtol=2e-5,
+    )
+
+
+@pytest.mark.parametrize(("sample", "is_complex"), FIRST)
+def test_what_has_no_derivative_says_so(sample: Sample, is_complex: bool) -> None:
+    operands = operands_of(sample, is_complex)
+    inexact = [i for i, x in enumerate(operands) if x.dtype.kind in "fc"]
+    if not sample.op.no_derivative or not inexact:
+        return
+    needs(sample)
+    with pytest.raises(errors.DerivativeError, match=sample.op.name):
+        ft.jvp(lambda *x: apply(sample, *x), tuple(operands), tuple(operands))
+
+
+@pytest.mark.parametrize(("sample", "is_complex"), CASES)
+def test_vmap_is_a_loop(sample: Sample, is_complex: bool) -> None:
+    needs(sample)
+    batched = operands_of(sample, is_complex, 3)
+    for flags in itertools.product((False, True), repeat=len(batched)):
+        if not any(flags):
+            continue
+        operands = [x if f else x[0] for x, f in zip(batched, flags, strict=True)]
+        in_axes = tuple(0 if f else None for f in flags)
+        got = ft.vmap(lambda *x: apply(sample, *x), in_axes)(*operands)
+        for i in range(3):
+            lane = [x[i] if f else x for x, f in zip(operands, flags, strict=True)]
+            for result, want in zip(got, apply(sample, *lane), strict=True):
+                np.testing.assert_allclose(result[i], want, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(("sample", "is_complex"), FIRST)
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_program_gives_what_the_operation_gives(
+    sample: Sample, is_complex: bool, wide: bool, device: Any
+) -> None:
+    """In the middle of a program, with work before and after it."""
+    needs(sample)
+    operands = [
+        x if x.dtype.kind == "i" or wide else x.astype("c8" if is_complex else "f4")
+        for x in operands_of(sample, is_complex, 2)
+    ]
+    full = [np.asarray(x) for x in sample.prepare(*operands)]
+
+    def function(*x: Any) -> list[Any]:
+        doubled = [y * 2 if y.dtype.kind in "fc" else y for y in x]
+        results = bind_compound(sample.op, *doubled, arg=sample.arg)
+        return [*results, *(r + 1 for r in results)]
+
+    with ft.disable_jit():
+        want = function(*full)
+    got = ft.jit(function)(*full)
+    tolerance = 1e-9 if wide else 1e-3
+    for result, expected in zip(got, want, strict=True):
+        assert result.dtype == expected.dtype
+        np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("sample", "is_complex"), FIRST)
+def test_the_gradient_is_a_program(sample: Sample, is_complex: bool) -> None:
+    if sample.seen is None:
+        return
+    needs(sample)
+    seen = sample.seen
+    operands = operands_of(sample, is_complex, 2)
+
+    def loss(*x: Any) -> Any:
+        return sum(fnp.sum(fnp.abs(y) ** 2) for y in seen(*apply(sample, *x)))
+
+    gradient = ft.grad(loss, argnums=tuple(range(len(operands))))
+    with ft.disable_jit():
+        want = gradient(*operands)
+    for got, expected in zip(ft.jit(gradient)(*operands), want, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("sample", "is_complex"), CASES)
+def test_numpy_alone_gives_the_same(
+    sample: Sample, is_complex: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operands = operands_of(sample, is_complex, 2)
+    if not sample.scipy:
+        want = apply(sample, *operands)
+    monkeypatch.setattr(lapack, "scipy_linalg", lambda: None)
+    if sample.scipy:
+        with pytest.raises(errors.MissingExtraError, match=r"ftrace\[scipy\]"):
+            apply(sample, *operands)
+        return
+    found = apply(sample, *operands)
+    for difference in sample.meaning(*operands, *found):
+        np.testing.assert_allclose(difference, 0, atol=1e-9)
+    for result, expected in zip(found, want, strict=True):
+        if sample.op is eig_p:  # LAPACK leaves open the sign of a vector
+            result, expected = abs(result), abs(expected)
+        np.testing.assert_allclose(result, expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(("sample", "is_complex"), CASES)
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_no_value_raises(sample: Sample, is_complex: bool, value: float) -> None:
+    """NaN, infinity and zeros: what cannot be factorised is not finite, or is zero."""
+    needs(sample)
+    operands = sample.prepare(*operands_of(sample, is_complex, 2))
+    bad = [
+        np.asarray(x) if np.asarray(x).dtype.kind == "i" else np.full_like(x, value)
+        for x in operands
+    ]
+    results = bind_compound(sample.op, *bad, arg=sample.arg)
+    if np.isnan(value) and sample.op.name not in ("permutation", "householder_factor"):
+        assert any(np.isnan(np.asarray(r)).any() for r in results)
+
+
+@pytest.mark.parametrize(("sample", "is_complex"), CASES)
+def test_a_batch_of_none_has_no_results(sample: Sample, is_complex: bool) -> None:
+    needs(sample)
+    operands = operands_of(sample, is_complex, 0)
+    few = apply(sample, *operands_of(sample, is_complex, 1))
+    for result, one in zip(apply(sample, *operands), few, strict=True):
+        assert result.shape == (0, *one.shape[1:])
+        assert result.dtype == one.dtype
+
+
+@pytest.mark.parametrize(("sample", "is_complex"), FIRST)
+def test_dtypes_that_lapack_lacks_are_named(sample: Sample, is_complex: bool) -> None:
+    operands = sample.prepare(*operands_of(sample, is_complex, 2))
+    narrow = [fnp.asarray(np.asarray(x).real.astype("f2")) for x in operands]
+    with pytest.raises((errors.DtypeError, errors.ShapeError), match=r"float32|int32"):
+        bind_compound(sample.op, *narrow, arg=sample.arg)
+
+
+# Values of JAX.
+
+
+@pytest.mark.parametrize("section", ["numpy", "lax", "scipy", "derivatives"])
+def test_values_are_those_of_jax(section: str) -> None:
+    pytest.importorskip("scipy")
+    wrong: list[str] = []
+    for expression in expressions(section):
+        try:
+            check(expression)
+        except (AssertionError, errors.FtraceError, pytest.fail.Exception) as error:
+            wrong.append(f"{expression}: {error}"[:400])
+    assert not wrong, "\n".join(wrong)
+
+
+# Programs.
+
+
+def gaussian_process(x: Any, y: Any, length: Any) -> Any:
+    """The logarithm of the marginal likelihood."""
+    gaps = x[:, None] - x[None, :]
+    kernel = fnp.exp(-(gaps**2) / (2 * length**2)) + 0.1 * np.eye(x.shape[0])
+    factor = linalg.cholesky(kernel, lower=True)
+    weights = linalg.cho_solve((factor, True), y)
+    return -0.5 * y @ weights - fnp.sum(fnp.log(fnp.diagonal(factor)))
+
+
+def test_gaussian_process_and_its_gradient(device: Any) -> None:
+    x = np.linspace(0, 3, 12)
+    y = np.sin(x)
+    value, slope = ft.jit(ft.value_and_grad(gaussian_process, argnums=2))(
+        x, y, np.float64(0.7)
+    )
+    kernel = np.exp(-((x[:, None] - x) ** 2) / (2 * 0.7**2)) + 0.1 * np.eye(12)
+    sign, size = np.linalg.slogdet(kernel)
+    want = -0.5 * y @ np.linalg.solve(kernel, y) - 0.5 * size
+    assert sign == 1
+    np.testing.assert_allclose(value, want, rtol=1e-9)
+    higher, lower = (gaussian_process(x, y, 0.7 + e) for e in (1e-6, -1e-6))
+    np.testing.assert_allclose(slope, (higher - lower) / 2e-6, rtol=1e-5)
+
+
+def test_factorisation_inside_a_loop(device: Any) -> None:
+    """Newton's iteration for the square root of a matrix."""
+    a = np.array([[4.0, 1, 0], [1, 3, 1], [0, 1, 5]])
+
+    def step(_: Any, x: Any) -> Any:
+        return (x + fnp.linalg.solve(x, a)) / 2
+
+    root = ft.jit(lambda x: lax.fori_loop(0, 20, step, x))(np.eye(3))
+    np.testing.assert_allclose(root @ root, a, atol=1e-10)
+
+
+def test_gradient_through_a_scan_of_factorisations() -> None:
+    """A Kalman filter: derivatives through a solve per step, against differences."""
+    rng = np.random.default_rng(0)
+    turn, noise = rng.standard_normal((3, 3)) * 0.5, np.eye(3)
+    seen = rng.standard_normal((4, 3))
+
+    def likelihood(turn: Any) -> Any:
+        def step(carry: Any, y: Any) -> Any:
+            mean, cov = carry
+            mean, cov = turn @ mean, turn @ cov @ turn.T + noise
+            total = cov + noise
+            gain = fnp.linalg.solve(total, cov).T
+            rest = y - mean
+            score = rest @ fnp.linalg.solve(total, rest) + fnp.linalg.slogdet(total)[1]
+            return (mean + gain @ rest, cov - gain @ cov), score
+
+        _, scores = lax.scan(step, (np.zeros(3), np.eye(3)), seen)
+        return fnp.sum(scores)
+
+    check_grads(likelihood, (turn,), 1)
+    compiled = ft.jit(ft.grad(likelihood))(turn)
+    np.testing.assert_allclose(compiled, ft.grad(likelihood)(turn), rtol=1e-9)
+
+
+def test_branch_with_a_factorisation(device: Any) -> None:
+    a = np.array([[4.0, 1], [1, 3]])
+    function = ft.jit(
+        lambda flag, x: lax.cond(flag, fnp.linalg.cholesky, fnp.linalg.inv, x)
+    )
+    np.testing.assert_allclose(function(True, a), np.linalg.cholesky(a), rtol=1e-12)
+    np.testing.assert_allclose(function(False, a), np.linalg.inv(a), rtol=1e-12)
+
+
+def test_solve_uses_one_factorisation_for_value_and_gradient() -> None:
+    counted: list[int] = []
+    original = lapack.lu
+
+    def counting(a: Any) -> Any:
+        counted.append(1)
+        return original(a)
+
+    def loss(a: Any, b: Any) -> Any:
+        return fnp.sum(fnp.linalg.solve(a, b) ** 2)
+
+    a, b = np.eye(3) + 0.1, np.ones(3)
+    function = ft.jit(ft.value_and_grad(loss, argnums=(0, 1)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lapack, "lu", counting)
+        function(a, b)
+    assert len(counted) == 1
+
+
+def test_one_matrix_solves_for_all_lanes_at_once() -> None:
+    calls: list[tuple[int, ...]] = []
+    original = lapack.solve_lu
+
+    def counting(factors: Any, order: Any, b: Any, *flags: bool) -> Any:
+        calls.append(b.shape)
+        return original(factors, order, b, *flags)
+
+    a, b = np.eye(3) + 0.1, np.arange(30.0).reshape(10, 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lapack, "solve_lu", counting)
+        got = ft.vmap(lambda b: fnp.linalg.solve(a, b))(b)
+    np.testing.assert_allclose(got, np.linalg.solve(a, b.T).T)
+    assert calls == [(3, 10)]
+
+
+def test_a_matrix_that_fails_leaves_the_others(device: Any) -> None:
+    stack = np.stack([np.eye(3), -np.eye(3), 4 * np.eye(3)])
+    got = np.asarray(ft.jit(fnp.linalg.cholesky)(stack))
+    np.testing.assert_array_equal(got[[0, 2]], np.linalg.cholesky(stack[[0, 2]]))
+    assert np.isnan(np.diagonal(got[1])).all()
+    assert (np.triu(got[1], 1) == 0).all()
+
+
+def test_singular_systems_are_not_finite() -> None:
+    singular = np.array([[1.0, 2], [2, 4]])
+    assert not np.isfinite(fnp.linalg.solve(singular, np.array([1.0, 3]))).any()
+    assert not np.isfinite(fnp.linalg.inv(singular)).any()
+    assert fnp.linalg.det(singular) == 0
+    sign, size = fnp.linalg.slogdet(np.zeros((3, 3)))
+    assert (sign, size) == (0, -np.inf)
+
+
+def test_determinant_of_a_singular_matrix_has_a_gradient() -> None:
+    a = np.diag([1.0, 2, 3, 0])
+    np.testing.assert_allclose(ft.grad(fnp.linalg.det)(a), np.diag([0.0, 0, 0, 6]))
+    np.testing.assert_allclose(ft.grad(fnp.linalg.det)(np.zeros((4, 4))), 0)
+
+
+def test_namedtuples_have_jaxs_fields() -> None:
+    a = np.eye(2)
+    found = {
+        "eigh": fnp.linalg.eigh(a),
+        "eig": fnp.linalg.eig(a),
+        "qr": fnp.linalg.qr(a),
+        "slogdet": fnp.linalg.slogdet(a),
+        "svd": fnp.linalg.svd(a),
+    }
+    assert {name: value._fields for name, value in found.items()} == {
+        "eigh": ("eigenvalues", "eigenvectors"),
+        "eig": ("eigenvalues", "eigenvectors"),
+        "qr": ("Q", "R"),
+        "slogdet": ("sign", "logabsdet"),
+        "svd": ("U", "S", "Vh"),
+    }
+
+
+def test_generalised_eigenvalues() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 3, 3))
+    a, b = a + a.T, b @ b.T + np.eye(3)
+    products = {1: lambda v: b @ v, 2: lambda v: v, 3: lambda v: v}
+    images = {1: lambda v: a @ v, 2: lambda v: a @ b @ v, 3: lambda v: b @ a @ v}
+    for kind in (1, 2, 3):
+        w, v = linalg.eigh(a, b, type=kind)
+        v = np.asarray(v)
+        np.testing.assert_allclose(images[kind](v), products[kind](v) * np.asarray(w))
+    check_grads(lambda a, b: linalg.eigh((a + a.T) / 2, b @ b.T)[0], (a, b), 1)
+
+
+@pytest.mark.parametrize("order", ["fro", "nuc", 2, -2, 1, -1, np.inf, -np.inf])
+def test_norms_of_matrices_have_derivatives(order: Any) -> None:
+    x = np.random.default_rng(1).standard_normal((2, 3, 4))
+    got = fnp.linalg.norm(x, order, axis=(1, 2))
+    np.testing.assert_allclose(got, np.linalg.norm(x, order, axis=(1, 2)), rtol=1e-12)
+    check_grads(lambda x: fnp.linalg.norm(x, order, axis=(1, 2)), (x,), 2)
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: fnp.linalg.cholesky(x), errors.ShapeError, "square matrices"),
+        (lambda x: fnp.linalg.cholesky(x[0]), errors.ShapeError, "last two axes"),
+        (lambda x: fnp.linalg.qr(x, "q"), errors.ValueRangeError, "'reduced'"),
+        (lambda x: fnp.linalg.svd(x, subset_by_index=(0, 1)), errors.ValueRangeError,
+         "full_matrices=False"),
+        (lambda x: fnp.linalg.svd(x, False, subset_by_index=(1, 5)),
+         errors.ValueRangeError, "within the 2 singular values"),
+        (lambda x: fnp.linalg.eigh(x, "X"), errors.ValueRangeError, "'L' or 'U'"),
+        (lambda x: fnp.linalg.solve(x[:, :2], x.T), errors.ShapeError, "b must be"),
+        (lambda x: fnp.linalg.cond(x[:0]), errors.ShapeError, "empty"),
+        (lambda x: fnp.linalg.lstsq(x[None], x), errors.ShapeError, "vmap"),
+        (lambda x: fnp.linalg.pinv(x, 0.1, rcond=0.1), errors.ValueRangeError, "one"),
+        (lambda x: fnp.linalg.slogdet(x[:, :2], method="x"), errors.ValueRangeError,
+         "'lu' or 'qr'"),
+        (lambda x: fnp.linalg.tensorinv(x, ind=0), errors.ValueRangeError, "positive"),
+        (lambda x: fnp.linalg.tensorsolve(x, x), errors.ShapeError, "product"),
+        (lambda x: lax.linalg.triangular_solve(x, x), errors.ShapeError, "square"),
+        (lambda x: lax.linalg.triangular_solve(x[:, :2], x.astype("f4")),
+         errors.DtypeError, "differ in dtype"),
+        (lambda x: lax.linalg.schur(x, sort_eig_vals=True), errors.ArgumentError,
+         "sorted"),
+        (lambda x: linalg.solve(x, x, assume_a="x"), errors.ValueRangeError, "'her'"),
+        (lambda x: linalg.solve_triangular(x[:, :2], x, trans=3),
+         errors.ValueRangeError, "'T'"),
+        (lambda x: linalg.hadamard(3), errors.ValueRangeError, "power of two"),
+        (lambda x: ft.linear_transpose(fnp.linalg.inv, x[:, :2])(x[:, :2]),
+         errors.DerivativeError, "not linear"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call(np.ones((2, 3)))
