@@ -149,7 +149,11 @@ def _same_type(name: str, kinds: str, avals: Sequence[ShapedArray]) -> ShapedArr
 
 def _array_rule(name: str, number_: int, function: Function) -> Callable[[Node], Node]:
     """A function of arrays (*operands, result) as one of a node."""
-    rule = Rule(name, (name, number_), lambda xs: [function(*xs)], ())
+
+    def flat(operands: Sequence[Value]) -> list[Value]:
+        return [function(*operands)]
+
+    rule = Rule(name, (name, number_), flat, ())
 
     def factor(node: Node) -> Node:
         operands = [*node.src, node]

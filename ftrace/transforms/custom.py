@@ -6,30 +6,32 @@ becomes a call that remembers its rules; these are traced when a derivative is t
 
 from __future__ import annotations
 
-import inspect
-import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial, update_wrapper
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.array import Array
-from ftrace.errors import ArgumentError, StaticArgumentError, TreeError
+from ftrace.errors import ArgumentError, TreeError
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.callback import Same, Static
-from ftrace.trace.calls.closures import closed_over
 from ftrace.trace.calls.custom import CustomJvp, CustomVjp, custom_jvp_p, custom_vjp_p
-from ftrace.trace.calls.rules import Called, Rule, bind_call, called, later_values
+from ftrace.trace.calls.rules import Called, Rule, bind_call, later_values
 from ftrace.trace.tracer import Tracer, Value, aval_of
-from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
+from ftrace.transforms.arguments import check_callable, name_of
+from ftrace.transforms.custom_call import (
+    Invocation,
+    WithRules,
+    operand_types,
+    result_types,
+)
 from ftrace.transforms.custom_check import (
     Promise,
     SymbolicZero,
     aligned,
+    as_tuple,
     pair_of,
     place_of,
     zeros_of,
@@ -38,160 +40,7 @@ from ftrace.transforms.custom_check import (
 Function = Callable[..., Any]
 
 
-class Invocation:
-    """One call of a function that has rules.
-
-    Attributes:
-      name: of the function.
-      args: all positional arguments, defaults included.
-      fixed: the positions of those that are no part of derivatives.
-      values, treedef: the leaves and the structure of the tuple of the others.
-      output: calls the function on such leaves.
-    """
-
-    def __init__(
-        self, fun: Function, kind: str, args: Sequence[Any], fixed: Sequence[int]
-    ) -> None:
-        self.name = name_of(fun)
-        self.args = list(args)
-        self.fixed = sorted({i % len(args) for i in fixed}) if args else []
-        chosen = tuple(x for i, x in enumerate(args) if i not in self.fixed)
-        what = f"{kind}: the argument of {self.name} "
-        self.values, self.treedef = flatten_values(chosen, what)
-        self.avals = [aval_of(x) for x in self.values]
-        self.output = Output(lambda *xs: fun(*self.joined(xs)), kind, False)
-        self.output.function.__name__ = self.name
-
-    @property
-    def constants(self) -> list[Any]:
-        """The arguments that are no part of derivatives."""
-        return [self.args[i] for i in self.fixed]
-
-    def key(self, values: tuple[Any, ...], *functions: Any) -> Any:
-        """Tells the rules of this call from others.
-
-        What Python decides by values is good for these values only.
-        """
-        fixed, structure = tree.flatten(self.constants)
-        static = tuple(_static(x) for x in fixed)
-        alone = object() if values else None
-        structures = _hashable((structure, self.treedef))
-        return (*map(Same.of, functions), static, structures, alone)
-
-    def separated(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments that take part in derivatives, with other leaves."""
-        return tree.unflatten(self.treedef, leaves)
-
-    def joined(self, leaves: Sequence[Any]) -> list[Any]:
-        """All arguments, with other leaves."""
-        rest = iter(self.separated(leaves))
-        return [x if i in self.fixed else next(rest) for i, x in enumerate(self.args)]
-
-    def results(self) -> Any:
-        """A tree in the structure of the result."""
-        assert self.output.treedef is not None
-        return tree.unflatten(self.output.treedef, range(self.output.count))
-
-
-def _static(value: Any) -> Static:
-    return Static(value, (id(value),)) if isinstance(value, Array) else Static.of(value)
-
-
-def _hashable(value: Any) -> Any:
-    try:
-        hash(value)
-    except TypeError:  # static data of a user's container
-        return object()
-    return value
-
-
-def resolved(
-    fun: Function, kind: str, args: Sequence[Any], kwargs: dict[str, Any]
-) -> list[Any]:
-    """All arguments by position, defaults included.
-
-    Raises:
-      ArgumentError: an argument has no position.
-    """
-    try:
-        signature = inspect.signature(fun)
-    except (TypeError, ValueError):
-        signature = None
-    if signature is None:
-        rest = kwargs
-    else:
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise ArgumentError(f"{kind}: {name_of(fun)}: {error}") from None
-        bound.apply_defaults()
-        args, rest = bound.args, bound.kwargs
-    if rest:
-        raise ArgumentError(
-            f"{kind}: the rules of {name_of(fun)} take positional arguments, and "
-            f"{', '.join(rest)} can be given by name only; make it positional, or "
-            "bind it with functools.partial"
-        )
-    return list(args)
-
-
-def fixed_positions(
-    fun: Function, kind: str, numbers: Any, names: str | Iterable[str]
-) -> tuple[int, ...]:
-    """Positions of the arguments that take no part in derivatives."""
-    listed = numbers if isinstance(numbers, (tuple, list)) else (numbers,)
-    found = [operator.index(i) for i in listed]
-    for name in [names] if isinstance(names, str) else names:
-        parameters = list(inspect.signature(fun).parameters)
-        if name not in parameters:
-            raise StaticArgumentError(
-                f"{kind}: nondiff_argnames names {name!r}, but {name_of(fun)} takes "
-                f"{', '.join(parameters)}"
-            )
-        found.append(parameters.index(name))
-    return tuple(found)
-
-
-class _WithRules:
-    """A function with rules; `fun` is the function itself."""
-
-    kind = ""
-
-    def __init__(
-        self,
-        fun: Function,
-        nondiff_argnums: int | Sequence[int] = (),
-        nondiff_argnames: str | Iterable[str] = (),
-    ) -> None:
-        check_callable(fun, self.kind)
-        update_wrapper(self, fun)
-        self.fun = fun
-        self.nondiff_argnums = fixed_positions(
-            fun, self.kind, nondiff_argnums, nondiff_argnames
-        )
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """Methods: the instance is the first argument."""
-        return self if instance is None else partial(self, instance)
-
-    def _invoke(
-        self, rules: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> tuple[Invocation, Called | None]:
-        full = resolved(self.fun, self.kind, args, kwargs)
-        call = Invocation(self.fun, self.kind, full, self.nondiff_argnums)
-        others = closed_over([*rules, *call.constants])
-        return call, called(self.kind, call.output, call.values, others)
-
-    def __repr__(self) -> str:
-        return f"<{self.kind} of {name_of(self.fun)}>"
-
-
-def operand_types(found: Called) -> tuple[ShapedArray, ...]:
-    """The types of the operands of a call, without its token."""
-    return tuple(aval_of(x) for x in found.operands if x is not None)
-
-
-class custom_jvp(_WithRules):
+class custom_jvp(WithRules):
     """A function with a rule for forward mode, from which reverse mode follows.
 
         @ft.custom_jvp
@@ -253,7 +102,7 @@ class custom_jvp(_WithRules):
         self.symbolic_zeros = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call, found = self._invoke([self.jvp], args, kwargs)
+        call, found = self.invoke([self.jvp], args, kwargs)
         if found is None:
             return self.fun(*call.args)
         rule: Rule | None = None
@@ -268,12 +117,6 @@ class custom_jvp(_WithRules):
             rule,
         )  # fmt: skip
         return call.output.build(bind_call(custom_jvp_p, found, arg))
-
-
-def result_types(found: Called) -> list[ShapedArray]:
-    """The types of the results of a call."""
-    outputs = found.body.outputs
-    return [n.aval for n in (outputs[:-1] if found.effects else outputs)]
 
 
 class _JvpRule:
@@ -332,7 +175,7 @@ def custom_vjp_primal_tree_values(values: Any) -> Any:
     return tree.map(lambda x: x.value if isinstance(x, CustomVJPPrimal) else x, values)
 
 
-class custom_vjp(_WithRules):
+class custom_vjp(WithRules):
     """A function with a rule for reverse mode.
 
         @ft.custom_vjp
@@ -382,7 +225,7 @@ class custom_vjp(_WithRules):
         self.symbolic_zeros = symbolic_zeros
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call, found = self._invoke([self.fwd, self.bwd], args, kwargs)
+        call, found = self.invoke([self.fwd, self.bwd], args, kwargs)
         if found is None:
             return self.fun(*call.args)
         fwd: Rule | None = None
@@ -469,7 +312,7 @@ class _VjpRules:
         """A cotangent per leaf of the arguments; None is zero."""
         call, name = self.call, self.call.name
         example = call.separated(range(len(call.avals)))
-        got = tuple(answer) if isinstance(answer, list) else answer
+        got = as_tuple(answer)
         leaves = None if got is None else aligned(example, got)
         if leaves is None:
             raise TreeError(

@@ -20,6 +20,8 @@ from ftrace.trace.primitives.source import const, is_variable
 from ftrace.trace.tracer import Tracer, Value, aval_of, current_scope, is_value
 from ftrace.trace.tree import TreeDef
 
+_SEQUENCE: tuple[type[Any], ...] = (tuple, list)
+
 
 class SymbolicZero:
     """Stands for a tangent or cotangent that is zero, in a rule with symbolic_zeros.
@@ -158,16 +160,18 @@ def pair_of(result: Any, what: str, rule: Callable[..., Any]) -> tuple[Any, Any]
     Raises:
       ArgumentError: these are not two.
     """
-    if not isinstance(result, (tuple, list)) or len(_list(result)) != 2:
+    listed = as_tuple(result)
+    if not isinstance(result, _SEQUENCE) or len(listed) != 2:
         raise ArgumentError(
             f"{what}, got {type(result).__name__}: {result!r:.80}", place_of(rule)
         )
-    first, second = _list(result)
+    first, second = listed
     return first, second
 
 
-def _list(value: Any) -> list[Any]:
-    return list(value)
+def as_tuple(value: Any) -> Any:
+    """A list as a tuple; anything else as it is."""
+    return tuple(value) if isinstance(value, _SEQUENCE) else value
 
 
 def aligned(example: Any, got: Any) -> list[Any] | None:

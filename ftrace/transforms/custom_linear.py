@@ -24,9 +24,9 @@ from ftrace.trace.calls.rules import Rule, bind_call, called, trace_call
 from ftrace.trace.graph import Body, Graph
 from ftrace.trace.tracer import Tracer, Value, aval_of
 from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
-from ftrace.transforms.custom import (
+from ftrace.transforms.custom import custom_vjp
+from ftrace.transforms.custom_call import (
     Invocation,
-    custom_vjp,
     operand_types,
     resolved,
     result_types,

@@ -22,7 +22,7 @@ from ftrace.trace.calls.rules import Rule, bind_call, called
 from ftrace.trace.graph import Body
 from ftrace.trace.tracer import Value
 from ftrace.transforms.arguments import check_callable, name_of
-from ftrace.transforms.custom import Invocation, resolved, result_types
+from ftrace.transforms.custom_call import Invocation, resolved, result_types
 from ftrace.transforms.custom_check import Promise, pair_of, place_of
 
 

@@ -19,6 +19,7 @@ from ftrace.trace.tracer import Tracer
 #: How many values are looked at; what lies deeper is not found.
 _LIMIT = 4096
 _ARRAYS = (Tracer, Array)
+_PARTIAL: Any = functools.partial
 
 
 def closed_over(values: Iterable[Any]) -> list[Tracer | Array]:
@@ -48,9 +49,8 @@ def _parts(value: Any) -> list[Any]:
         return [*cells, *defaults, *(x for x in named if isinstance(x, _ARRAYS))]
     if isinstance(value, MethodType):
         return [value.__func__, value.__self__]
-    if isinstance(value, functools.partial):
-        partial: Any = value
-        return [partial.func, *partial.args, *partial.keywords.values()]
+    if isinstance(value, _PARTIAL):
+        return [value.func, *value.args, *value.keywords.values()]
     if tree.is_node(value):
         return tree.leaves(value)
     return list(getattr(value, "__dict__", {}).values()) if _is_plain(value) else []
@@ -65,4 +65,5 @@ def _content(cell: Any) -> Any:
 
 def _is_plain(value: Any) -> bool:
     """An object of Python: no module, and nothing that is written in C."""
-    return hasattr(value, "__dict__") and hasattr(type(value), "__weakref__")
+    kind: Any = value.__class__
+    return hasattr(value, "__dict__") and hasattr(kind, "__weakref__")

@@ -179,7 +179,9 @@ class Rule:
     function: Callable[..., Sequence[Value]] = field(compare=False, repr=False)
     closed: tuple[Value, ...] = field(compare=False, repr=False)
     values: tuple[Any, ...] = field(compare=False, repr=False, default=())
-    traced: dict[Any, Body] = field(compare=False, repr=False, default_factory=dict)
+    traced: dict[Any, Body] = field(
+        compare=False, repr=False, default_factory=dict[Any, Body]
+    )
 
     def trace(self, what: str, avals: Sequence[ShapedArray], *details: Any) -> Body:
         """The rule for operands of these types, the closed ones first.
