@@ -29,40 +29,31 @@ from ftrace.errors import GraphError
 from ftrace.lower.index import (
     Index,
     Valid,
-    constant_index,
     flatten_index,
-    ranges_of_all,
+    range_index,
     render_index,
     render_valid,
-    source_index,
-    value_index,
 )
-from ftrace.lower.kernel import INDEX, BufferSpec, fma_p, load, load_p, param
-from ftrace.lower.math.term import RELAXED
+from ftrace.lower.kernel import (
+    INDEX,
+    BufferSpec,
+    load,
+    make_range,
+    param,
+)
 from ftrace.lower.recurrence import FIRST_REGISTER, Statement, register_spec
-from ftrace.lower.scalars import folded, scalar
+from ftrace.lower.scalars import folded
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
-from ftrace.trace.graph import Node, constant_value, make_node, toposort
+from ftrace.trace.graph import Node, make_node, toposort
 from ftrace.trace.primitives.elementwise import (
-    add,
-    bit_and,
     cast,
     eq,
-    maximum,
-    minimum,
-    mul,
     select,
 )
-from ftrace.trace.primitives.indexing import axes_and_kind, gather_p, scatter_p
-from ftrace.trace.primitives.reduction import identity
 from ftrace.trace.primitives.source import const, const_p, iota_p, is_variable
 
-_COMBINE = {
-    "reduce_sum": add, "reduce_prod": mul, "reduce_max": maximum, "reduce_min": minimum,
-    "add": add, "mul": mul, "max": maximum, "min": minimum,
-}  # fmt: skip
 _IDENTITIES = ("copy", "stop_gradient")
-_ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
+ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
 
 Indices = tuple[Index, ...]
 Key = tuple[int, Node, Indices, Valid]
@@ -130,20 +121,14 @@ class Elements(ABC):
         self.operands: dict[Node, int] = {}
         self.inlined: frozenset[Node] = frozenset()
         self._known: dict[Key, Any] = {}
-        self._values: dict[int, Node] = {}  # of index arrays, by their number
-        self._value_of: dict[Node, int] = {}
-        self._rules: dict[Any, Callable[[int, Node, Indices, Valid], Work]] = {
-            gather_p: self._gather,
-            scatter_p: self._scatter,
-            "movement": self._movement,
-            "reduction": self._reduction,
-            **dict.fromkeys(_ELEMENTWISE, self._elementwise),
-        }
+        self._ranges = itertools.count()
+        self.values: dict[int, Node] = {}  # of index arrays, by their number
+        self.value_of: dict[Node, int] = {}
         self.new_scope({})
 
     @abstractmethod
-    def control(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
-        """A result of a loop or a branch, or what a loop's results are."""
+    def rule_of(self, node: Node) -> Callable[[int, Node, Indices, Valid], Work]:
+        """What expresses elements of an operation: (scope, node, indices, valid)."""
 
     def new_scope(
         self,
@@ -162,6 +147,10 @@ class Elements(ABC):
             raise Unsuited("too many registers")
         self.registers.append(register_spec(dtype))
         return load(param(number, dtype, 1), const(0, INDEX))
+
+    def new_range(self, size: int) -> tuple[Node, Index]:
+        number = next(self._ranges)
+        return make_range(number, size, True), range_index(number, size, True)
 
     # Elements.
 
@@ -230,117 +219,22 @@ class Elements(ABC):
         return None
 
     def _express(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
-        op, family = node.op, node.op.family
         if is_variable(node):
             bound = self.scopes[scope].bound[node]
             assert isinstance(bound, Operand)
             at = indices if bound.at is None else (bound.at, *indices)
             return _through((bound.scope, bound.node, at, valid))
-        if op.name in _IDENTITIES:
+        if node.op.name in _IDENTITIES:
             return _through((scope, node.src[0], indices, valid))
-        rule = self._rules.get(op) or self._rules.get(family, self.control)
-        return rule(scope, node, indices, valid)
-
-    # Rules.
-
-    def _elementwise(
-        self, scope: int, node: Node, indices: Indices, valid: Valid
-    ) -> Work:
-        src: list[Node] = []
-        if node.op is select:  # a branch that is not taken is not asked for
-            chosen = yield scope, node.src[0], indices, valid
-            if chosen.op is const_p:
-                taken = node.src[1 if constant_value(chosen) else 2]
-                return (yield scope, taken, indices, valid)
-            src.append(chosen)
-        for source in node.src[len(src) :]:
-            src.append((yield scope, source, indices, valid))
-        return scalar(node, src)
-
-    def _movement(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
-        at, inside = source_index(node, indices, valid)
-        if inside is None:
-            return const(0, node.dtype)
-        value = yield scope, node.src[0], at, inside
-        if inside == valid or _is_masked(value):
-            return value
-        where = self._valid(inside)
-        assert where is not None
-        return select(where, value, const(0, node.dtype))
-
-    def _reduction(
-        self, scope: int, node: Node, indices: Indices, valid: Valid
-    ) -> Work:
-        """One after the other; a sum of products rounds once per term."""
-        axes: tuple[int, ...] = node.arg
-        (source,) = node.src
-        combine = _COMBINE[node.op.name]
-        total: Node | None = None
-        for position in places([source.shape[a] for a in axes]):
-            at = list(indices)
-            for axis, place in zip(axes, position, strict=True):
-                at[axis] = constant_index(place)
-            term = yield scope, source, tuple(at), valid
-            if total is None:
-                total = term
-            elif combine is add and term.op is mul and dtypes.kind(node.dtype) == "f":
-                total = fma_p(*term.src, total, arg=RELAXED)
-            else:
-                total = folded(combine, node.dtype, (total, term))
-        if total is None:
-            return const(identity(node.op, node.dtype), node.dtype)
-        return total
-
-    def _gather(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
-        axes: tuple[int, ...] = node.arg
-        source, *arrays = node.src
-        depth = arrays[0].ndim
-        at, rest = indices[:depth], iter(indices[depth:])
-        found: dict[int, Index] = {}
-        for axis, array in zip(axes, arrays, strict=True):
-            value = yield scope, array, at, valid
-            found[axis] = self._as_index(value, source.shape[axis], at)
-        where = [found[a] if a in found else next(rest) for a in range(source.ndim)]
-        return (yield scope, source, tuple(where), valid)
-
-    def _as_index(self, value: Node, size: int, at: Indices) -> Index:
-        value = cast(value, INDEX)
-        if value.op is const_p:
-            return constant_index(int(constant_value(value)))
-        number = self._value_of.setdefault(value, len(self._value_of))
-        self._values[number] = value
-        return value_index(number, size, ranges_of_all(at))
-
-    def _scatter(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
-        """The operand's element, and over it each update that may hit it, in order."""
-        axes, kind = axes_and_kind(node)
-        x, updates, *arrays = node.src
-        total = yield scope, x, indices, valid
-        rest = [i for a, i in enumerate(indices) if a not in axes]
-        for position in places(arrays[0].shape):
-            at = tuple(map(constant_index, position))
-            hit: Node | None = None
-            for axis, array in zip(axes, arrays, strict=True):
-                place = yield scope, array, at, valid
-                here = (cast(place, INDEX), self.rendered(indices[axis]))
-                same = folded(eq, dtypes.bool_, here)
-                hit = same if hit is None else folded(bit_and, same.dtype, (hit, same))
-            assert hit is not None
-            if hit.op is const_p and not constant_value(hit):
-                continue
-            value = yield scope, updates, (*at, *rest), valid
-            if kind != "set":
-                value = folded(_COMBINE[kind], node.dtype, (total, value))
-            total = folded(select, node.dtype, (hit, value, total))
-        return total
+        return self.rule_of(node)(scope, node, indices, valid)
 
     # Leaves.
 
     def rendered(self, index: Index) -> Node:
-        return render_index(index, self._values)
+        return render_index(index, self.values)
 
-    def _valid(self, valid: Valid) -> Node | None:
-        return render_valid(valid, self._values)
+    def valid_node(self, valid: Valid) -> Node | None:
+        return render_valid(valid, self.values)
 
     def in_register(self, bound: Registers, position: Index) -> Node:
         found = bound.places.get(position)
@@ -372,7 +266,7 @@ class Elements(ABC):
         number = self.operands.setdefault(node, len(self.operands))
         buffer = param(self.first_operand + number, node.dtype, node.size)
         index = self.rendered(flatten_index(indices, node.shape))
-        return load(buffer, index, self._valid(valid))
+        return load(buffer, index, self.valid_node(valid))
 
 
 def places(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -384,21 +278,19 @@ def _through(key: Key) -> Work:
     return (yield key)
 
 
-def _is_masked(value: Node) -> bool:
-    """Is it zero already where the access is not valid?"""
-    while value.op.name == "cast":
-        value = value.src[0]
-    return value.op is load_p and len(value.src) == 3
-
-
 def _is_leafless(node: Node) -> bool:
     """Is it made of constants and positions alone, so that it needs no memory?"""
-    return is_elementwise(node) and all(
-        n.op in (const_p, iota_p) or n.op.family in (*_ELEMENTWISE, "movement")
+    return is_elementwise(node) and is_counted(node)
+
+
+def is_counted(node: Node) -> bool:
+    """Is it made of constants and positions alone?"""
+    return all(
+        n.op in (const_p, iota_p) or n.op.family in (*ELEMENTWISE, "movement")
         for n in toposort([node])
     )
 
 
 def is_elementwise(node: Node) -> bool:
     """Does an element of it depend on the same element of its operands alone?"""
-    return node.op.family in _ELEMENTWISE
+    return node.op.family in ELEMENTWISE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.lower.control import Loop, loop_p
 from ftrace.lower.elements import (
-    Elements,
     Indices,
     Key,
     Operand,
@@ -20,6 +18,7 @@ from ftrace.lower.elements import (
     is_elementwise,
     places,
 )
+from ftrace.lower.expressions import Expressions
 from ftrace.lower.index import (
     ALWAYS,
     ZERO,
@@ -27,9 +26,8 @@ from ftrace.lower.index import (
     Valid,
     constant_index,
     flatten_index,
-    range_index,
 )
-from ftrace.lower.kernel import INDEX, Store, make_range
+from ftrace.lower.kernel import INDEX, Store
 from ftrace.lower.recurrence import Assign, Repeat
 from ftrace.lower.scalars import folded
 from ftrace.trace.avals import TOKEN, Shape
@@ -65,7 +63,7 @@ class Lanes:
         return self.axis % len(shape)
 
 
-class Scalarizer(Elements):
+class Scalarizer(Expressions):
     """Makes the statements of a loop.
 
     Args:
@@ -88,11 +86,6 @@ class Scalarizer(Elements):
         self.lanes: Lanes | None = None
         self._entered: dict[tuple[int, Node, Index], int] = {}
         self._branches: dict[tuple[int, Node, int], list[Node]] = {}
-        self._ranges = itertools.count()
-
-    def new_range(self, size: int) -> tuple[Node, Index]:
-        number = next(self._ranges)
-        return make_range(number, size, True), range_index(number, size, True)
 
     def control(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
         """A result of a loop or a branch, or what a loop's results are."""
@@ -114,7 +107,7 @@ class Scalarizer(Elements):
             if valid != ALWAYS:
                 raise Unsuited("iterations that there may not be")
             inner = self.enter(scope, compound, indices[0])
-            output = self.prepare(compound.arg.body)[number]
+            output: Node = self.prepare(compound.arg.body)[number]
             return (yield inner, output, indices[1:], valid)
         if compound.op is loop_p:
             results = yield scope, compound, (), ALWAYS
@@ -203,7 +196,7 @@ class Scalarizer(Elements):
         return [*carried, *[None] * len(stacked)]
 
     def enter(self, scope: int, node: Node, t: Index) -> int:
-        """The scope of iteration t of a loop without a carry; its block is around it."""
+        """The scope of iteration t of a loop without a carry; the block is shared."""
         key = scope, node, t
         if key not in self._entered:
             arg: Loop = node.arg
