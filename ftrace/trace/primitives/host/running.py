@@ -62,8 +62,8 @@ def accumulate(kind: str, x: Array, axis: int, reverse: bool) -> Array:
 
 def _accumulate_wide(ufunc: Any, x: Array, axis: int, wide: np.dtype[Any]) -> Array:
     """`ufunc.accumulate` in another dtype, in blocks that stay in the cache."""
-    if x.dtype == wide and x.ndim == 1:
-        return ufunc.accumulate(x)
+    if x.size <= BLOCK or (x.dtype == wide and x.ndim == 1):
+        return ufunc.accumulate(x.astype(wide, copy=False), axis).astype(x.dtype)
     result = np.empty(x.shape, x.dtype)
     lanes = np.moveaxis(x, axis, 0)
     target = np.moveaxis(result, axis, 0)
