@@ -11,19 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from math import prod
 from typing import Any
 
 from ftrace import settings
 from ftrace.lower.index import (
     ALWAYS,
-    ZERO,
     Atom,
+    Condition,
     Index,
     Valid,
     flatten_index,
+    is_within,
     range_index,
     range_node,
+    ranges_of_all,
     render_index,
     render_valid,
     unflatten_index,
@@ -40,10 +43,15 @@ from ftrace.lower.kernel import (
     param,
     reduce,
 )
+from ftrace.lower.positions import (
+    Reading,
+    never_meeting,
+    targets_of,
+    values_of,
+)
 from ftrace.lower.schedule import (
     Context,
     Draft,
-    Reading,
     ReduceRanges,
     Schedule,
     operand_contexts,
@@ -56,12 +64,10 @@ from ftrace.origin import Origin
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, inherited_origin, make_node
 from ftrace.trace.primitives.elementwise import (
-    add,
     bit_and,
     cast,
     ge,
     lt,
-    mul,
     select,
 )
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
@@ -144,6 +150,7 @@ class _View:
     def __post_init__(self) -> None:
         self.by_key: dict[Any, _Group] = {}
         self.arrays: dict[int, tuple[Node, Context]] = {}
+        self.members: list[Node] = []
         self.axes = self._new_group(None, self.draft.shape, False)
         self.shape = self.draft.shape
         self._derive()
@@ -179,10 +186,11 @@ class _View:
         number, indices = self.draft.number, self.axes.indices
         scattered = self.draft.scattered
         if scattered is not None:
-            _, updates, *arrays = scattered.src
+            updates = scattered.src[1]
             at = root_indices(indices, self.shape, updates.shape)
+            read = [r for t in targets_of(scattered, at) for r, _ in t.readings]
             return [(updates, Context(number, at, ALWAYS))] + [
-                (a, Context(number, at[: a.ndim], ALWAYS)) for a in arrays
+                (r.array, Context(number, r.indices, r.valid)) for r in read
             ]
         roots = [
             n.src[0] if self.draft.kind == "scatter" else n for n in self.draft.roots
@@ -194,37 +202,41 @@ class _View:
 
     def _derive(self) -> None:
         """Contexts of all nodes of the kernel, from its roots down."""
-        members: set[Node] = set()
-        pending = [node for node, _ in self.root_contexts()]
-        while pending:
-            node = pending.pop()
-            if node not in members:
-                members.add(node)
-                if not self.is_loaded(node):
-                    pending.extend(node.src)
-        self.members = sorted(members, key=lambda n: n.serial)
-        for node, context in self.root_contexts():
+        pending: list[tuple[int, Node]] = []
+
+        def need(node: Node, context: Context) -> None:
+            if node not in self.contexts:
+                heappush(pending, (-node.serial, node))
             self.contexts.setdefault(node, {})[context] = None
-        for node in reversed(self.members):
-            if self.is_loaded(node) or node not in self.contexts:
+
+        for node, context in self.root_contexts():
+            need(node, context)
+        while pending:  # a node after all that need it
+            _, node = heappop(pending)
+            self.members.append(node)
+            if self.is_loaded(node):
                 continue
             for context in self.contexts[node]:
-                operands = self.operands(node, context)
-                for source, inner in zip(node.src, operands, strict=True):
+                for source, inner in self.operands(node, context):
                     if inner.valid is not None:
-                        self.contexts.setdefault(source, {})[inner] = None
+                        need(source, inner)
+        self.members.reverse()
 
-    def operands(self, node: Node, context: Context) -> list[Context]:
+    def operands(self, node: Node, context: Context) -> list[tuple[Node, Context]]:
+        """What a node needs in a context, and where: see `operand_contexts`."""
         self._asking = node
         plan = self.plan
-        inner = operand_contexts(
+        found = operand_contexts(
             node, context, self.ranges_for, plan.number_of, plan.levels[node]
         )
         if node.op is gather_p:
-            for array, here in zip(node.src[1:], inner[1:], strict=True):
-                reading = Reading(array, here.indices, here.valid)
-                self.arrays[plan.number_of(reading)] = (array, here)
-        return inner
+            self._note_readings(found[1:])
+        return found
+
+    def _note_readings(self, found: Sequence[tuple[Node, Context]]) -> None:
+        for array, here in found:
+            reading = Reading(array, here.indices, here.valid)
+            self.arrays[self.plan.number_of(reading)] = (array, here)
 
     def facts(self) -> list[Index]:
         """Every index that the kernel will compute."""
@@ -241,24 +253,46 @@ class _View:
                     found[context.indices[axis]] = None
         for node, context in self.stored():
             found[flatten_index(context.indices, node.shape)] = None
+            assert context.valid is not None
+            found.update(dict.fromkeys(c.position for c in context.valid))
         return list(found)
 
     def stored(self) -> list[tuple[Node, Context]]:
         """What is stored, and at which index of its buffer."""
         if self.draft.scattered is not None:
-            node = self.draft.scattered
-            return [(node, Context(self.draft.number, self._scattered_at(), ALWAYS))]
+            return [(self.draft.scattered, self._scattered_at())]
         contexts = [context for _, context in self.root_contexts()]
         return list(zip(self.draft.roots, contexts, strict=True))
 
-    def _scattered_at(self) -> tuple[Index, ...]:
-        """Zero along the scattered axes: their index is added when it is stored."""
+    def _scattered_at(self) -> Context:
+        """Where updates go, and where those are in bounds whose index counts."""
         node = self.draft.scattered
         assert node is not None
         axes, _ = axes_and_kind(node)
         at = root_indices(self.axes.indices, self.shape, node.src[1].shape)
+        found: dict[int, Index] = {}
+        valid = ALWAYS
+        for axis, target in zip(axes, targets_of(node, at), strict=True):
+            size = node.shape[axis]
+            found[axis] = target.index(self.plan.number_of, size)
+            if target.ranges.terms and not is_within(found[axis], 0, size):
+                valid |= {Condition(found[axis], 0, size)}
         rest = iter(at[node.src[2].ndim :])
-        return tuple(ZERO if a in axes else next(rest) for a in range(node.ndim))
+        where = tuple(found[a] if a in found else next(rest) for a in range(node.ndim))
+        return Context(self.draft.number, where, valid)
+
+    def meeting(self) -> frozenset[int]:
+        """Ranges along which updates of a scatter may hit the same element."""
+        node = self.draft.scattered
+        if node is None:
+            return frozenset()
+        batch = root_indices(self.axes.indices, self.shape, node.src[1].shape)
+        ranges = ranges_of_all(batch[: node.src[2].ndim])
+        ((_, (_, where, _)),) = self.stored()
+        positions = [where[a] for a in axes_and_kind(node)[0]]
+        whole = flatten_index(where, node.shape)
+        apart = never_meeting([*positions, whole], ranges)
+        return frozenset(a.number for a in ranges - apart)
 
     def build(self) -> BuiltKernel:
         return _Builder(self).build()
@@ -309,8 +343,6 @@ def merge_ranges(view: _View) -> Layout:
     opaque = {a for index in facts for t, _ in index.terms for a in _hidden_ranges(t)}
     result: Layout = {}
     for group in view.groups:
-        if group.node is None and view.draft.kind == "scatter":
-            continue
         sizes = [n for n in group.sizes if n != 1]
         merged = [sizes[0]] if sizes else []
         for position in range(1, len(sizes)):
@@ -334,7 +366,11 @@ def _stored_together(view: _View, group: _Group, position: int) -> bool:
     if group.node is not None:
         return True
     inside = prod(group.sizes) // prod(group.sizes[:position])
-    if any(prod(n.shape) * inside <= prod(group.sizes) for n, _ in view.stored()):
+    if view.draft.scattered is not None:
+        stored = [view.draft.scattered.src[1]]
+    else:
+        stored = view.draft.roots
+    if any(prod(n.shape) * inside <= prod(group.sizes) for n in stored):
         return False
     outer = set(group.atoms[:position])
     for inner_group in view.groups[1:]:
@@ -391,7 +427,7 @@ class _Builder:
             for i in range(len(values))
         )
         axes = tuple(range_node(a) for a in view.axes.atoms)
-        kernel = Kernel(axes, tuple(made), specs, self._ordered())
+        kernel = Kernel(axes, tuple(made), specs, self.view.meeting())
         return BuiltKernel(kernel, self._info(specs), stores, loads)
 
     def _buffer(self, node: Node) -> int:
@@ -424,8 +460,7 @@ class _Builder:
         needs: list[tuple[Node, Context]] = []
         if not self.view.is_loaded(node):
             inner = self.view.operands(node, context)
-            pairs = zip(node.src, inner, strict=True)
-            needs = [(s, c) for s, c in pairs if c.valid is not None]
+            needs = [(s, c) for s, c in inner if c.valid is not None]
         assert context.valid is not None
         used = [*context.indices, *(c.position for c in context.valid)]
         return needs + [self.view.arrays[n] for n in value_numbers(used)]
@@ -441,8 +476,8 @@ class _Builder:
             return cast(self._index(context.indices[axis]), node.dtype)
         inner = self.view.operands(node, context)
         if node.op.family == "movement":
-            return self._moved(node, context, inner[0])
-        sources = [self.expressions[s, c] for s, c in zip(node.src, inner, strict=True)]
+            return self._moved(node, context, inner[0][1])
+        sources = [self.expressions[need] for need in inner]
         if node.op.family == "reduction":
             sizes = [node.src[0].shape[a] for a in reduced_axes(node)]
             key = reduce_key(node, context, self.view.plan.levels[node])
@@ -483,35 +518,28 @@ class _Builder:
     def _store(self, node: Node, context: Context) -> Store:
         draft = self.view.draft
         buffer = self.buffers[node]
-        index = self._index(flatten_index(context.indices, node.shape))
         if draft.scattered is not None:
-            return self._scatter(node, buffer, index)
+            return self._scatter(node, buffer, context)
+        index = self._index(flatten_index(context.indices, node.shape))
         value = node.src[0] if draft.kind == "scatter" else node
         return Store(buffer, index, self.expressions[value, context])
 
-    def _scatter(self, node: Node, buffer: int, index: Node) -> Store:
-        """Adds the index arrays to the index; drops updates that are out of bounds."""
+    def _scatter(self, node: Node, buffer: int, context: Context) -> Store:
+        """Drops updates that are out of bounds."""
         axes, kind = axes_and_kind(node)
-        (updates, at), *arrays = self.view.root_contexts()
-        valid: Node | None = None
-        step = {a: prod(node.shape[a + 1 :]) for a in axes}
-        for axis, (array, here) in zip(axes, arrays, strict=True):
-            position = cast(self.expressions[array, here], INDEX)
-            low = ge(position, const(0, INDEX))
-            inside = bit_and(low, lt(position, const(node.shape[axis], INDEX)))
-            valid = inside if valid is None else bit_and(valid, inside)
-            index = add(index, mul(position, const(step[axis], INDEX)))
+        updates, at = self.view.root_contexts()[0]
+        assert context.valid is not None
+        valid = self._valid(context.valid)
+        for axis, target in zip(axes, targets_of(node, at.indices), strict=True):
+            if target.ranges.terms:
+                continue  # see `_scattered_at`
+            index = self._index(context.indices[axis])
+            ((read, _),) = target.readings
+            for part in _in_bounds(index, read.array, node.shape[axis]):
+                valid = part if valid is None else bit_and(valid, part)
+        index = self._index(flatten_index(context.indices, node.shape))
         combine = "" if kind == "set" else kind
         return Store(buffer, index, self.expressions[updates, at], valid, combine)
-
-    def _ordered(self) -> frozenset[int]:
-        """Axes along which updates of a scatter may hit the same element."""
-        node = self.view.draft.scattered
-        if node is None:
-            return frozenset()
-        batch = root_indices(self.view.axes.indices, self.view.shape, node.src[1].shape)
-        ordered = batch[: node.src[2].ndim]
-        return frozenset(a.number for i in ordered for a, _ in i.terms)
 
     def _info(self, specs: tuple[BufferSpec, ...]) -> KernelInfo:
         names: list[str] = []
@@ -534,6 +562,17 @@ class _Builder:
         return KernelInfo(
             f"{title}_{dims}", tuple(origins.values()), operations, size, tuple(names)
         )
+
+
+def _in_bounds(index: Node, array: Node, size: int) -> list[Node]:
+    """The comparisons that it takes to see that an element of `array` is in bounds."""
+    low, high = values_of(array)
+    parts: list[Node] = []
+    if low < 0:
+        parts.append(ge(index, const(0, INDEX)))
+    if high >= size:
+        parts.append(lt(index, const(size, INDEX)))
+    return parts
 
 
 def _is_masked(value: Node) -> bool:

@@ -269,9 +269,15 @@ def require(valid: Valid | None, index: Index, low: int, high: int) -> Valid | N
     least, greatest = bounds(index)
     if greatest < low or least >= high:
         return None
-    if low <= least and greatest < high:
+    if is_within(index, low, high):
         return valid
     return valid | {Condition(index, low, high)}
+
+
+def is_within(index: Index, low: int, high: int) -> bool:
+    """Is low <= index < high surely?"""
+    least, greatest = bounds(index)
+    return low <= least and greatest < high
 
 
 def flatten_index(indices: Iterable[Index], shape: Shape) -> Index:

@@ -32,8 +32,8 @@ from ftrace.lower.index import (
     ranges_of_all,
     source_index,
     unflatten_index,
-    value_index,
 )
+from ftrace.lower.positions import NumberOf, Reading, position_of, targets_of
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -73,14 +73,6 @@ class Context(NamedTuple):
     """A use of a value: the kernel, the index, and where the index is one."""
 
     kernel: int
-    indices: tuple[Index, ...]
-    valid: Valid | None
-
-
-class Reading(NamedTuple):
-    """The value of an integer array at an index, which is part of another index."""
-
-    array: Node
     indices: tuple[Index, ...]
     valid: Valid | None
 
@@ -233,8 +225,6 @@ def reduced_axes(node: Node) -> list[int]:
 
 #: Gives the ranges of the reduces with a key, for the sizes of their axes.
 RangesFor = Callable[[Any, Sequence[int]], ReduceRanges]
-#: Gives the number of a reading.
-NumberOf = Callable[[Reading], int]
 
 
 def operand_contexts(
@@ -243,12 +233,16 @@ def operand_contexts(
     ranges_for: RangesFor,
     number_of: NumberOf,
     level: int,
-) -> list[Context]:
-    """Where a node, computed in a context, needs each of its operands."""
+) -> list[tuple[Node, Context]]:
+    """What a node, computed in a context, needs, and where.
+
+    Those are its operands; of a gather the array, and then what its index arrays read.
+    """
     kernel, indices, valid = context
     family = node.op.family
     if family == "movement":
-        return [Context(kernel, *source_index(node, indices, valid))]
+        where, inside = source_index(node, indices, valid)
+        return [(node.src[0], Context(kernel, where, inside))]
     if family == "reduction":
         axes = reduced_axes(node)
         key = reduce_key(node, context, level)
@@ -256,10 +250,10 @@ def operand_contexts(
         inner = list(indices)
         for axis, index in zip(axes, ranges.indices, strict=True):
             inner[axis] = index
-        return [Context(kernel, tuple(inner), valid)]
+        return [(node.src[0], Context(kernel, tuple(inner), valid))]
     if node.op is gather_p:
         return _gather_contexts(node, context, number_of)
-    return [context] * len(node.src)
+    return [(source, context) for source in node.src]
 
 
 def reduce_key(node: Node, context: Context, level: int) -> Any:
@@ -272,22 +266,23 @@ def reduce_key(node: Node, context: Context, level: int) -> Any:
 
 def _gather_contexts(
     node: Node, context: Context, number_of: NumberOf
-) -> list[Context]:
+) -> list[tuple[Node, Context]]:
     kernel, indices, valid = context
     axes: tuple[int, ...] = node.arg
     source, *arrays = node.src
     depth = arrays[0].ndim
-    at = indices[:depth]
-    rest = iter(indices[depth:])
-    ranges = ranges_of_all(at)
+    positions = [position_of(array, indices[:depth], valid) for array in arrays]
     found = {
-        axis: value_index(
-            number_of(Reading(array, at, valid)), source.shape[axis], ranges
-        )
-        for axis, array in zip(axes, arrays, strict=True)
+        axis: position.index(number_of, source.shape[axis])
+        for axis, position in zip(axes, positions, strict=True)
     }
+    rest = iter(indices[depth:])
     where = tuple(found[a] if a in found else next(rest) for a in range(source.ndim))
-    return [Context(kernel, where, valid)] + [Context(kernel, at, valid)] * len(arrays)
+    read = [r for position in positions for r, _ in position.readings]
+    return [
+        (source, Context(kernel, where, valid)),
+        *((r.array, Context(kernel, r.indices, r.valid)) for r in read),
+    ]
 
 
 def schedule(outputs: Sequence[Node], forced: Iterable[Node] = ()) -> Schedule:
@@ -357,6 +352,8 @@ class _Scheduler:
                 self._run_as_step(node)
             elif node.op in (scatter_p, copy) or node in self.must_store:
                 self._store(node, uses)
+            elif not uses:
+                continue  # an index array that counts: nobody reads it
             elif node.op.name in _SOURCES or self._is_inlined(node, uses):
                 self._inline(node, uses)
             else:
@@ -449,7 +446,7 @@ class _Scheduler:
             below = operand_contexts(
                 node, context, draft.ranges_for, self.result.number_of, level
             )
-            for source, inner in zip(node.src, below, strict=True):
+            for source, inner in below:
                 ranges = ranges_of_all(inner.indices)
                 around = path + tuple(
                     sorted(a for a in ranges if a not in path and a.reduced)
@@ -571,7 +568,7 @@ class _Scheduler:
 
     def _store_scatter(self, node: Node, uses: dict[Context, Any]) -> None:
         """First a kernel that stores the operand, then one that applies the updates."""
-        x, updates, *arrays = node.src
+        x, updates, *_ = node.src
         apply = self._new_draft(squeeze(updates.shape))
         apply.kind = "scatter"
         apply.scattered = node
@@ -587,9 +584,10 @@ class _Scheduler:
         at = apply.root_indices(updates.shape)
         path = tuple(apply.atoms)
         self._use(updates, Context(apply.number, at, ALWAYS), path)
-        for array in arrays:
-            here = Context(apply.number, at[: array.ndim], ALWAYS)
-            self._use(array, here, path)
+        for target in targets_of(node, at):
+            for reading, _ in target.readings:
+                here = Context(apply.number, reading.indices, reading.valid)
+                self._use(reading.array, here, path)
 
 
 def weight(node: Node) -> int:
