@@ -49,10 +49,17 @@ class Values(Elements):
         """Makes `text` the value of a node, as long as its ranges stay open."""
         slots, level = self.home(node)
         key = node, False, tuple([at[s] for s in slots])
-        self._known[key] = (text, self._kept(level))
+        self._known[key] = (text, self._kept(level, text))
 
-    def _kept(self, home: Level) -> Level:
-        """How long a value is known: what a branch computes only within it."""
+    def _kept(self, home: Level, text: str) -> Level:
+        """How long a value is known: what a branch computes only within it.
+
+        What joins after a branch inside a loop exists in that loop only, also where
+        the value does not vary with it.
+        """
+        depth = self.writer.depth(text)
+        if depth > home.depth:
+            home = self.writer.stack[depth]
         anchor = self.writer.anchor
         return anchor if anchor is not None and anchor.depth > home.depth else home
 
@@ -79,7 +86,7 @@ class Values(Elements):
             slots, level = self.home(n)
             text = self._emit(n, z, at)
             key = n, z, tuple([at[s] for s in slots])
-            self._known[key] = (text, self._kept(level))
+            self._known[key] = (text, self._kept(level, text))
             pending.pop()
         found = self._get(node, first, at)
         assert found is not None
