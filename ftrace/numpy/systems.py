@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -113,7 +113,7 @@ def _solved(a: Any, b: Any, op: Op) -> Any:
     return bind_compound(lu_solve_p, a, factors, order, b, arg=op)[0]
 
 
-def over_columns(function: Any, b: Any) -> Any:
+def over_columns(function: Callable[[Any], Any], b: Any) -> Any:
     """A function of (n, k), for all (…, n, k) at once: they are columns of one."""
     if b.ndim == 2:
         return function(b)

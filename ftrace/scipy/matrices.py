@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import comb
 from typing import Any
 
-import numpy as np
+import numpy
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
@@ -24,6 +24,8 @@ from ftrace.numpy.axes import (
 from ftrace.numpy.factorizations import inexact
 from ftrace.trace.operations import broadcast_shapes
 from ftrace.trace.tracer import Value
+
+np: Any = numpy  # whose stubs leave too much unknown
 
 __all__ = [
     "block_diag", "circulant", "companion", "convolution_matrix", "dft", "fiedler",

@@ -7,6 +7,7 @@ effect: arrays are immutable, and NaN gives NaN.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import ftrace.numpy as fnp
@@ -137,7 +138,7 @@ def solve_triangular(
             f"got {as_value(b).shape}"
         )
     if x.ndim == 2:
-        result = over_columns(lambda columns: solved(x, columns), y)
+        result = over_columns(partial(solved, x), y)
     else:
         lead = broadcast_shapes("solve_triangular", [x.shape[:-2], y.shape[:-2]])
         x = broadcast_to(x, (*lead, *x.shape[-2:]))

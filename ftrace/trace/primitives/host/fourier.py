@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-import numpy as np
+import numpy
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
@@ -35,6 +35,8 @@ from ftrace.trace.primitives.host.family import host, need_lapack
 from ftrace.trace.primitives.movement import pad
 from ftrace.trace.primitives.record import Array, Results
 from ftrace.trace.primitives.source import const_like, iota
+
+np: Any = numpy  # whose stubs leave too much unknown
 
 KINDS = ("fft", "ifft", "rfft", "irfft")
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-import numpy as np
+import numpy
 
 from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
@@ -33,6 +33,8 @@ from ftrace.trace.primitives.host.matrix import (
     transposed,
 )
 from ftrace.trace.primitives.record import Array, Results
+
+np: Any = numpy  # whose stubs leave too much unknown
 
 # The exponential.
 

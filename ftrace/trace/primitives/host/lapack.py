@@ -13,9 +13,11 @@ from functools import cache
 from math import prod
 from typing import Any
 
-import numpy as np
+import numpy
 
 from ftrace.errors import MissingExtraError
+
+np: Any = numpy  # whose stubs leave too much unknown
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
@@ -50,23 +52,20 @@ def stacked(x: Array, core: int = 2) -> Array:
     return x.reshape(prod(lead), *x.shape[x.ndim - core :])
 
 
-def or_nan(function: Callable[..., Any], *arrays: Array) -> tuple[Array, ...]:
+def or_nan(function: Callable[[Array], Any], a: Array) -> tuple[Array, ...]:
     """The results of a batched function of NumPy; NaN for a matrix that fails."""
     try:
-        return _several(function(*arrays))
+        return _several(function(a))
     except np.linalg.LinAlgError:
         pass
-    lead = arrays[0].shape[:-2]
-    flat = [stacked(x) for x in arrays]
-    found: list[tuple[Array, ...] | None] = []
-    for i in range(prod(lead)):
+    lead, found = a.shape[:-2], list[Any]()
+    for matrix in stacked(a):
         try:
-            found.append(_several(function(*[x[i] for x in flat])))
+            found.append(_several(function(matrix)))
         except np.linalg.LinAlgError:
             found.append(None)
-    sample = next((f for f in found if f is not None), None)
-    if sample is None:
-        sample = _several(function(*[_eye(x) for x in flat]))
+    # A matrix that every factorisation takes has results of the right shapes.
+    sample = _several(function(np.eye(*a.shape[-2:], dtype=a.dtype)))
     rows = [f or tuple(np.full_like(s, np.nan) for s in sample) for f in found]
     return tuple(
         np.stack(parts).reshape(*lead, *parts[0].shape)
@@ -75,12 +74,7 @@ def or_nan(function: Callable[..., Any], *arrays: Array) -> tuple[Array, ...]:
 
 
 def _several(value: Any) -> tuple[Array, ...]:
-    return tuple(value) if isinstance(value, tuple) else (value,)
-
-
-def _eye(x: Array) -> Array:
-    """A matrix that every factorisation takes, of the shape of an element of `x`."""
-    return np.eye(x.shape[-2], x.shape[-1], dtype=x.dtype)
+    return tuple(value) if type(value) is not np.ndarray else (value,)
 
 
 # Triangular systems.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
+import numpy
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError
@@ -51,6 +51,8 @@ from ftrace.trace.primitives.host.triangular import fold_lanes, triangular_solve
 from ftrace.trace.primitives.movement import pad
 from ftrace.trace.primitives.record import Array, Results
 from ftrace.trace.primitives.source import const_like
+
+np: Any = numpy  # whose stubs leave too much unknown
 
 # The factorisation.
 
@@ -117,9 +119,13 @@ def _infer_permutation(size: int, pivots: ShapedArray) -> tuple[ShapedArray, ...
     return (integers((*pivots.shape[:-1], size)),)
 
 
+def _permutation(avals: Any, size: int, pivots: Array) -> Sequence[Array]:
+    return (lapack.permutation(pivots, size),)
+
+
 permutation_p = host(
     "permutation", _infer_permutation,
-    lambda avals, size, pivots: (lapack.permutation(pivots, size),),
+    _permutation,
     no_derivative="it is a function of integers", kinds="i",
     doc="the order of rows that a sequence of exchanges gives",
 )  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+import numpy
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError
@@ -39,6 +39,8 @@ from ftrace.trace.primitives.host.matrix import (
 from ftrace.trace.primitives.host.triangular import triangular_solve
 from ftrace.trace.primitives.movement import pad
 from ftrace.trace.primitives.record import Array, Results
+
+np: Any = numpy  # whose stubs leave too much unknown
 
 # QR.
 
@@ -116,9 +118,11 @@ def _pivoted(avals: Any, full: bool, a: Array) -> Sequence[Array]:
         return q, r, order
     linalg = lapack.need_scipy("qr with pivoting=True")
     mode = "full" if full else "economic"
-    return lapack.each(
-        lambda x: linalg.qr(x, mode=mode, pivoting=True, check_finite=False), avals, a
-    )
+
+    def decomposed(x: Array) -> Sequence[Array]:
+        return linalg.qr(x, mode=mode, pivoting=True, check_finite=False)
+
+    return lapack.each(decomposed, avals, a)
 
 
 def _pivoted_tangent(node: Node, tangents: Results) -> Results:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+import numpy
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError
@@ -33,6 +33,8 @@ from ftrace.trace.primitives.host.matrix import (
 )
 from ftrace.trace.primitives.movement import pad
 from ftrace.trace.primitives.record import Array, Results
+
+np: Any = numpy  # whose stubs leave too much unknown
 
 
 def _infer(arg: str, a: ShapedArray) -> tuple[ShapedArray, ...]:

@@ -7,10 +7,10 @@ eigvals_p(a) -> (w,)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
+import numpy
 
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
@@ -44,6 +44,8 @@ from ftrace.trace.primitives.host.matrix import (
 from ftrace.trace.primitives.record import Array, Results
 from ftrace.trace.primitives.reduction import reduce, reduce_max_p
 from ftrace.trace.primitives.source import const_like, zeros_like
+
+np: Any = numpy  # whose stubs leave too much unknown
 
 # Hermitian matrices.
 
@@ -101,7 +103,7 @@ def _infer_eigvals(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
     return (complex_of(a, a.shape[:-1]),)
 
 
-def _finite(function: Any, avals: Any, a: Array) -> Sequence[Array]:
+def _finite(function: Callable[[Array], Any], avals: Any, a: Array) -> Sequence[Array]:
     """`function` of the matrices without NaN and infinity; NaN for the others."""
     good = np.isfinite(a).all((-1, -2))
     results = [np.full(x.shape, complex(np.nan, np.nan), x.dtype) for x in avals]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
+import numpy
 
 from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
@@ -37,6 +37,8 @@ from ftrace.trace.primitives.host.matrix import (
 from ftrace.trace.primitives.movement import move_axis, reshape
 from ftrace.trace.primitives.record import Array, Results
 from ftrace.trace.primitives.source import const_like
+
+np: Any = numpy  # whose stubs leave too much unknown
 
 # Cholesky.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+import numpy
 
 from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
@@ -32,6 +32,8 @@ from ftrace.trace.primitives.host.matrix import (
 from ftrace.trace.primitives.movement import pad, shrink_axis
 from ftrace.trace.primitives.record import Array, Results
 
+np: Any = numpy  # whose stubs leave too much unknown
+
 # Forms.
 
 
@@ -45,7 +47,11 @@ def _hessenberg(avals: Any, arg: None, a: Array) -> Sequence[Array]:
         return np.array(a), np.zeros(avals[1].shape, a.dtype)
     linalg = lapack.need_scipy("hessenberg")
     (gehrd,) = linalg.get_lapack_funcs(("gehrd",), (a,))
-    return lapack.each(lambda x: gehrd(x)[:2], avals, a)
+
+    def reduced(x: Array) -> Sequence[Array]:
+        return gehrd(x)[:2]
+
+    return lapack.each(reduced, avals, a)
 
 
 hessenberg_p = host(
@@ -73,8 +79,12 @@ def _tridiagonal(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
         return np.array(a), diagonal, *(np.zeros(x.shape, x.dtype) for x in avals[2:])
     linalg = lapack.need_scipy("tridiagonal")
     name = "hetrd" if np.iscomplexobj(a) else "sytrd"
-    (reduce,) = linalg.get_lapack_funcs((name,), (a,))
-    return lapack.each(lambda x: reduce(x, lower=int(lower))[:4], avals, a)
+    (trd,) = linalg.get_lapack_funcs((name,), (a,))
+
+    def reduced(x: Array) -> Sequence[Array]:
+        return trd(x, lower=int(lower))[:4]
+
+    return lapack.each(reduced, avals, a)
 
 
 tridiagonal_p = host(
