@@ -1,0 +1,158 @@
+"""Rules within rules, loops and transforms, held against plain functions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import lax
+
+Function = Callable[[Any, Any], Any]
+
+
+def with_jvp(f: Function) -> Function:
+    made = ft.custom_jvp(f)
+    made.defjvp(lambda primals, tangents: ft.jvp(f, primals, tangents))
+    return made
+
+
+def with_vjp(f: Function) -> Function:
+    made = ft.custom_vjp(f)
+
+    def forward(x: Any, y: Any) -> Any:
+        return f(x, y), {"at": (x, y)}
+
+    def backward(kept: Any, ct: Any) -> Any:
+        return ft.vjp(f, *kept["at"])[1](ct)
+
+    made.defvjp(forward, backward)
+    return made
+
+
+def with_vmap(f: Function) -> Function:
+    made = ft.custom_batching.custom_vmap(f)
+
+    @made.def_vmap
+    def rule(size: int, batched: Any, x: Any, y: Any) -> Any:
+        axes = tuple(0 if has else None for has in batched)
+        return ft.vmap(f, axes, axis_size=size)(x, y), True
+
+    return made
+
+
+WRAPS: dict[str, Callable[[Function], Function]] = {
+    "jvp": with_jvp,
+    "vjp": with_vjp,
+    "vmap": with_vmap,
+    "sequential": ft.custom_batching.sequential_vmap,
+    "checkpoint": ft.checkpoint,
+    "jit": ft.jit,
+}
+
+
+def plain(f: Function) -> Function:
+    return f
+
+
+def in_scan(f: Function) -> Function:
+    def looped(x: Any, y: Any) -> Any:
+        last, all_ = lax.scan(lambda c, t: (f(c, y * t), c * t), x, fnp.arange(3.0))
+        return last + all_.sum(0)
+
+    return looped
+
+
+def in_branch(f: Function) -> Function:
+    return lambda x, y: lax.cond(x.sum() > 0.5, f, lambda x, y: f(y, x) * 2, x, y)
+
+
+def in_while(f: Function) -> Function:
+    def looped(x: Any, y: Any) -> Any:
+        def step(state: Any) -> Any:
+            i, c = state
+            return i + 1, f(c, y)
+
+        return lax.while_loop(lambda s: s[0] < 2, step, (0, x))[1]
+
+    return looped
+
+
+LOOPS = {"none": plain, "scan": in_scan, "cond": in_branch, "while": in_while}
+
+
+def base(x: Any, y: Any) -> Any:
+    return fnp.sin(x) * y + fnp.cos(y * x)
+
+
+X = np.array([[0.3, 0.5], [0.1, -0.4], [0.2, 0.6]])
+Y = np.array([[0.2, 0.1], [0.4, 0.3], [-0.2, 0.7]])
+
+
+def answers(f: Function, forward: bool) -> list[Any]:
+    """Values and derivatives of a function in every order of transforms."""
+
+    def loss(x: Any, y: Any) -> Any:
+        return (f(x, y) ** 2).sum()
+
+    def of_lanes(x: Any, y: Any) -> Any:
+        return ft.vmap(loss)(x, y).sum() + ft.vmap(loss, (0, None))(x, y[0]).sum()
+
+    found = [
+        loss(X[0], Y[0]),
+        ft.grad(loss, (0, 1))(X[0], Y[0]),
+        ft.vmap(ft.grad(loss, (0, 1)))(X, Y),
+        ft.vmap(ft.grad(loss, (0, 1)), (None, 0))(X[0], Y),
+        ft.grad(of_lanes, (0, 1))(X, Y),
+        ft.jacrev(ft.grad(loss))(X[0], Y[0]),
+    ]
+    if forward:
+        found += [
+            ft.jvp(f, (X[0], Y[0]), (Y[1], X[1])),
+            ft.hessian(loss)(X[0], Y[0]),
+            ft.vmap(lambda x, y: ft.jvp(f, (x, y), (y, x)))(X, Y),
+        ]
+    return ft.tree.leaves(found)
+
+
+def check(function: Function, reference: Function, forward: bool) -> None:
+    expected = answers(reference, forward)
+    found = answers(function, forward)
+    for i, (a, b) in enumerate(zip(found, expected, strict=True)):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11, err_msg=f"{i}")
+
+
+PAIRS = list(itertools.product(WRAPS, WRAPS))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(("outer", "inner"), PAIRS, ids=lambda name: str(name))
+def test_nested_rules_are_the_plain_function(outer: str, loop: str, inner: str) -> None:
+    wrapped = WRAPS[outer](LOOPS[loop](WRAPS[inner](base)))
+    with ft.config(disable_jit=True):
+        check(wrapped, LOOPS[loop](base), forward="vjp" not in (outer, inner))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_rules_in_programs_are_the_plain_function(wrap: str, loop: str) -> None:
+    wrapped = LOOPS[loop](WRAPS[wrap](base))
+
+    def gradients(f: Function) -> Any:
+        def loss(x: Any, y: Any) -> Any:
+            return (f(x, y) ** 2).sum()
+
+        return ft.jit(lambda x, y: (
+            ft.value_and_grad(loss, (0, 1))(x[0], y[0]),
+            ft.grad(lambda x: ft.vmap(loss)(x, y).sum())(x),
+        ))  # fmt: skip
+
+    found = gradients(wrapped)(X, Y)
+    expected = gradients(LOOPS[loop](base))(X, Y)
+    for a, b in zip(ft.tree.leaves(found), ft.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
