@@ -10,6 +10,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax
+from ftrace.scipy import fft as cosine
 from ftrace.test_util import check_grads
 from tests.data.linalg_cases import expressions
 from tests.linalg_cases import check
@@ -124,6 +125,48 @@ def test_transform_inside_a_loop() -> None:
     check_grads(lambda x: lax.fori_loop(0, 3, step, x), (x,), 1)
 
 
+# Cosine transforms.
+
+
+def cosines(n: int, kind: int) -> Any:
+    """The matrix of a cosine transform, by its definition."""
+    places = np.arange(n)
+    matrix = 2 * np.cos(np.pi * np.outer(places, 2 * places + 1) / (2 * n))
+    if kind == 2:
+        return matrix
+    matrix[0] = 1
+    return matrix.T
+
+
+@pytest.mark.parametrize("norm", [None, "backward", "ortho", "forward"])
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+@pytest.mark.parametrize("kind", [2, 3])
+def test_cosine_transform_is_its_sum(kind: int, n: int, norm: str | None) -> None:
+    x = np.random.default_rng(0).standard_normal((3, n))
+    want = x @ cosines(n, kind).T
+    got = np.asarray(cosine.dct(x, kind, norm=norm))
+    if norm == "ortho":
+        np.testing.assert_allclose(np.sum(got**2), np.sum(x**2))
+    else:
+        divisor = 2 * n if norm == "forward" else 1
+        np.testing.assert_allclose(got, want / divisor, atol=1e-12)
+    np.testing.assert_allclose(cosine.idct(got, kind, norm=norm), x, atol=1e-12)
+    check_grads(lambda x: cosine.dct(x, kind, norm=norm) ** 2, (x,), 2)
+
+
+def test_cosine_transforms_along_axes(device: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    got = ft.jit(lambda x: cosine.dctn(x, axes=(0, 2)))(x)
+    want = np.einsum("ijk,ai,bk->ajb", x, cosines(3, 2), cosines(5, 2))
+    np.testing.assert_allclose(got, want, atol=1e-10)
+    np.testing.assert_allclose(cosine.idctn(got, axes=(0, 2)), x, atol=1e-12)
+    longer = cosine.dct(x, n=7, axis=1)
+    padded = np.pad(x, [(0, 0), (0, 3), (0, 0)])
+    np.testing.assert_allclose(longer, cosine.dct(padded, axis=1), atol=1e-12)
+    shorter = cosine.dctn(x, s=(2, 3))
+    np.testing.assert_allclose(shorter, cosine.dctn(x[:, :2, :3], axes=(1, 2)))
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -137,6 +180,11 @@ def test_transform_inside_a_loop() -> None:
         (lambda x: lax.fft(x, "dct", (4,)), errors.ValueRangeError, "one of fft, ifft"),
         (lambda x: lax.fft(x, "fft", (5,)), errors.ShapeError, "pad or slice"),
         (lambda x: lax.fft(x, "fft", (2, 3, 4)), errors.ShapeError, "of the operand"),
+        (lambda x: cosine.dct(x, 5), errors.ValueRangeError, "2 or 3"),
+        (lambda x: cosine.dct(x, norm="x"), errors.ValueRangeError, "'ortho'"),
+        (lambda x: cosine.dct(x * 1j), errors.DtypeError, "real array"),
+        (lambda x: cosine.dct(x, n=0), errors.ValueRangeError, "positive"),
+        (lambda x: cosine.dctn(x, s=(2,), axes=(0, 1)), errors.ShapeError, "per axis"),
     ],
 )
 def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:

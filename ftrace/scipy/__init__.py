@@ -1,5 +1,6 @@
 """JAX's `scipy`: special functions, distributions, signals, matrices, minima."""
 
+from ftrace.scipy import fft as fft
 from ftrace.scipy import linalg as linalg
 from ftrace.scipy import ndimage as ndimage
 from ftrace.scipy import optimize as optimize

@@ -1,0 +1,191 @@
+"""JAX's `scipy.fft`: cosine transforms, of types 2 and 3.
+
+    type 2    y[k] = 2·Σ x[j]·cos(πk(2j + 1)/2n)
+    type 3    its transpose but for y[0], and its inverse but for a factor 2n
+
+`norm` is None or "backward": the inverse divides by 2n; "forward": the other one does;
+"ortho": both are orthogonal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+import ftrace.numpy as fnp
+from ftrace import dtypes
+from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.numpy.axes import (
+    canonical_axes,
+    canonical_axis,
+    move_axis,
+    pad,
+    shrink_axis,
+    static_int,
+)
+from ftrace.numpy.factorizations import inexact
+from ftrace.trace.tracer import Value
+
+__all__ = ["dct", "dctn", "idct", "idctn"]
+
+np: Any = numpy  # whose stubs leave too much unknown
+
+_NORMS = (None, "backward", "forward", "ortho")
+
+
+def dct(
+    x: Value,
+    type: int = 2,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+) -> Any:
+    """The cosine transform along one axis.
+
+    Args:
+      x: real.
+      type: 2 or 3.
+      n: the length; the axis is cut or padded with zeros to it.
+      axis: along which.
+      norm: see the module.
+
+    Raises:
+      ValueRangeError: the type, the length or the norm is not one of these.
+      DtypeError: x is complex.
+      AxisError: there is no such axis.
+    """
+    return _along("dct", x, type, n, axis, norm)
+
+
+def idct(
+    x: Value,
+    type: int = 2,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+) -> Any:
+    """The inverse of `dct`."""
+    return _along("idct", x, type, n, axis, norm)
+
+
+def dctn(
+    x: Value,
+    type: int = 2,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Any:
+    """`dct` along several axes.
+
+    Args:
+      x: real.
+      type: 2 or 3.
+      s: the length of each axis.
+      axes: along which; by default the last ones that `s` has lengths for, or all.
+      norm: see the module.
+
+    Raises:
+      ShapeError: `s` and `axes` differ in number.
+      ValueRangeError, DtypeError, AxisError: see `dct`.
+    """
+    return _along_several(dct, "dctn", x, type, s, axes, norm)
+
+
+def idctn(
+    x: Value,
+    type: int = 2,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Any:
+    """The inverse of `dctn`."""
+    return _along_several(idct, "idctn", x, type, s, axes, norm)
+
+
+def _along_several(
+    function: Callable[..., Any], name: str, x: Value, type: int, s: Any, axes: Any,
+    norm: Any,
+) -> Any:  # fmt: skip
+    value = inexact(x)
+    if axes is None:
+        count = value.ndim if s is None else len(s)
+        axes = range(-min(count, value.ndim), 0)
+    places = canonical_axes(tuple(axes), value.ndim, name)
+    lengths = [None] * len(places) if s is None else list(s)
+    if len(lengths) != len(places):
+        raise ShapeError(
+            f"{name}: one length per axis is required, got {lengths} for the axes "
+            f"{places}"
+        )
+    for axis, n in zip(places, lengths, strict=True):
+        value = function(value, type, n, axis, norm)
+    return value
+
+
+def _along(name: str, x: Value, type: int, n: Any, axis: int, norm: Any) -> Any:
+    if type not in (2, 3):
+        raise ValueRangeError(f"{name}: type must be 2 or 3, got {type!r}")
+    if norm not in _NORMS:
+        raise ValueRangeError(
+            f"{name}: norm must be 'backward', 'ortho' or 'forward', got {norm!r}"
+        )
+    value = inexact(x)
+    if dtypes.is_complex(value.dtype):
+        raise DtypeError(
+            f"{name}: a real array is required, got {value.dtype}; transform its real "
+            "and its imaginary part"
+        )
+    place = canonical_axis(axis, value.ndim, name)
+    value = move_axis(value, place, value.ndim - 1)
+    length = value.shape[-1] if n is None else static_int(n, f"{name}: n")
+    if length < 1:
+        raise ValueRangeError(f"{name}: n must be positive, got {length}")
+    value = _resized(value, length)
+    inverse = name == "idct"
+    if (type == 2) != inverse:
+        result = _second(value, length, norm, inverse)
+    else:
+        result = _third(value, length, norm, inverse)
+    return move_axis(result, result.ndim - 1, place)
+
+
+def _resized(x: Any, n: int) -> Any:
+    last = x.ndim - 1
+    if n <= x.shape[last]:
+        return shrink_axis(x, last, 0, n)
+    return pad(x, (*[(0, 0, 0)] * last, (0, n - x.shape[last], 0)))
+
+
+def _scales(n: int, norm: Any, inverse: bool) -> Any:
+    """What each frequency is multiplied with: the first is a case of its own."""
+    if norm == "ortho":
+        scales = np.full(n, math.sqrt(1 / (2 * n)))
+        scales[0] = math.sqrt(1 / (4 * n))
+        return scales
+    divides = inverse == (norm != "forward")
+    return np.full(n, 1 / (2 * n) if divides else 1.0)
+
+
+def _turns(x: Any, n: int, sign: int) -> Any:
+    """exp(±iπk/2n), in the complex dtype of x."""
+    turns = np.exp(sign * 0.5j * np.pi * np.arange(n) / n)
+    return turns.astype(np.result_type(x.dtype, np.complex64))
+
+
+def _second(x: Any, n: int, norm: Any, inverse: bool) -> Any:
+    """By a transform of twice the length, of which half the elements are zeros."""
+    spectrum = shrink_axis(fnp.fft.rfft(x, 2 * n), x.ndim - 1, 0, n)
+    values = 2 * fnp.real(spectrum * _turns(x, n, -1))
+    return values * _scales(n, norm, inverse).astype(x.dtype)
+
+
+def _third(x: Any, n: int, norm: Any, inverse: bool) -> Any:
+    """The same backwards. Where type 2 is orthogonal, this is its transpose."""
+    scales = _scales(n, norm, inverse) * (4 * n)
+    if norm != "ortho":
+        scales[0] /= 2
+    values = x * scales.astype(x.dtype) * _turns(x, n, 1)
+    return shrink_axis(fnp.real(fnp.fft.ifft(values, 2 * n)), x.ndim - 1, 0, n)
