@@ -18,7 +18,7 @@ from ftrace.errors import ArgumentError, TreeError
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.custom import CustomJvp, CustomVjp, custom_jvp_p, custom_vjp_p
-from ftrace.trace.calls.rules import Called, Rule, bind_call, later_values
+from ftrace.trace.calls.rules import Called, Rule, bind_call
 from ftrace.trace.tracer import Tracer, Value, aval_of
 from ftrace.transforms.arguments import check_callable, name_of
 from ftrace.transforms.custom_call import (
@@ -107,11 +107,14 @@ class custom_jvp(WithRules):
             return self.fun(*call.args)
         rule: Rule | None = None
         if self.jvp is not None:
+            key = (call.key(self.fun, self.jvp), self.symbolic_zeros)
             function = _JvpRule(call, self.jvp, self.symbolic_zeros, found)
-            values = later_values(found.operands)
-            key = (call.key(values, self.fun, self.jvp), self.symbolic_zeros)
             closed = found.operands[: found.closed]
-            rule = Rule(call.name, key, function, closed, values)
+
+            def make(key: Any, values: tuple[Any, ...]) -> Rule:
+                return Rule(call.name, key, function, closed, values)
+
+            rule = self.shared(key, call, found, make)
         arg = CustomJvp(
             call.name, found.body, operand_types(found), found.closed, found.effects,
             rule,
@@ -232,11 +235,16 @@ class custom_vjp(WithRules):
         bwd: Rule | None = None
         if self.fwd is not None and self.bwd is not None:
             rules = _VjpRules(call, self.fwd, self.bwd, self.symbolic_zeros, found)
-            values = later_values(found.operands)
-            key = (call.key(values, self.fun, self.fwd, self.bwd), self.symbolic_zeros)
+            key = (call.key(self.fun, self.fwd, self.bwd), self.symbolic_zeros)
             closed = found.operands[: found.closed]
-            fwd = Rule(call.name, (key, "fwd"), rules.forward, closed, values)
-            bwd = Rule(call.name, (key, "bwd"), rules.backward, closed, values)
+
+            def make(key: Any, values: tuple[Any, ...]) -> tuple[Rule, Rule]:
+                return (
+                    Rule(call.name, (key, "fwd"), rules.forward, closed, values),
+                    Rule(call.name, (key, "bwd"), rules.backward, closed, values),
+                )
+
+            fwd, bwd = self.shared(key, call, found, make)
         arg = CustomVjp(
             call.name, found.body, operand_types(found), found.closed, found.effects,
             fwd, bwd,

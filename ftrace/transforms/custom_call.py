@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import operator
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, update_wrapper
-from typing import Any
+from typing import Any, TypeVar
 
 from ftrace.array import Array
 from ftrace.errors import ArgumentError, StaticArgumentError
@@ -14,11 +15,12 @@ from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.callback import Same, Static
 from ftrace.trace.calls.closures import closed_over
-from ftrace.trace.calls.rules import Called, called
-from ftrace.trace.tracer import aval_of
+from ftrace.trace.calls.rules import Called, called, later_values
+from ftrace.trace.tracer import Scope, aval_of, open_scopes
 from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
 
 Function = Callable[..., Any]
+T = TypeVar("T")
 _SEQUENCE: tuple[type[Any], ...] = (tuple, list)
 
 
@@ -51,16 +53,12 @@ class Invocation:
         """The arguments that are no part of derivatives."""
         return [self.args[i] for i in self.fixed]
 
-    def key(self, values: tuple[Any, ...], *functions: Any) -> Any:
-        """Tells the rules of this call from others.
-
-        What Python decides by values is good for these values only.
-        """
+    def key(self, *functions: Any) -> Any:
+        """Tells the rules of this call from others."""
         fixed, structure = tree.flatten(self.constants)
         static = tuple(_static(x) for x in fixed)
-        alone = object() if values else None
         structures = _hashable((structure, self.treedef))
-        return (*map(Same.of, functions), static, structures, alone)
+        return (*map(Same.of, functions), static, structures)
 
     def separated(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments that take part in derivatives, with other leaves."""
@@ -89,18 +87,26 @@ def _hashable(value: Any) -> Any:
     return value
 
 
+def signature_of(fun: Function) -> inspect.Signature | None:
+    """The signature of a function; None where it has none that can be seen."""
+    try:
+        return inspect.signature(fun)
+    except (TypeError, ValueError):
+        return None
+
+
 def resolved(
-    fun: Function, kind: str, args: Sequence[Any], kwargs: dict[str, Any]
+    fun: Function,
+    signature: inspect.Signature | None,
+    kind: str,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
 ) -> list[Any]:
     """All arguments by position, defaults included.
 
     Raises:
       ArgumentError: an argument has no position.
     """
-    try:
-        signature = inspect.signature(fun)
-    except (TypeError, ValueError):
-        signature = None
     if signature is None:
         rest = kwargs
     else:
@@ -151,6 +157,8 @@ class WithRules:
         wrapped: Any = self
         update_wrapper(wrapped, fun)
         self.fun = fun
+        self._signature = signature_of(fun)
+        self._rules: tuple[weakref.ref[Scope], dict[Any, Any]] | None = None
         self.nondiff_argnums = fixed_positions(
             fun, self.kind, nondiff_argnums, nondiff_argnames
         )
@@ -163,10 +171,32 @@ class WithRules:
     def invoke(
         self, rules: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[Invocation, Called | None]:
-        full = resolved(self.fun, self.kind, args, kwargs)
+        full = resolved(self.fun, self._signature, self.kind, args, kwargs)
         call = Invocation(self.fun, self.kind, full, self.nondiff_argnums)
+        if not open_scopes():
+            return call, None
         others = closed_over([*rules, *call.constants])
         return call, called(self.kind, call.output, call.values, others)
+
+    def shared(
+        self, key: Any, call: Invocation, found: Called, make: Callable[..., T]
+    ) -> T:
+        """What `make(key, values)` makes for a call, once for equal calls of a trace.
+
+        Calls are equal if they close over nothing, and Python knows no values.
+        """
+        values = later_values(found.operands)
+        if found.closed or values:
+            return make((key, object()), values)
+        scope = open_scopes()[0]
+        last = self._rules
+        if last is None or last[0]() is not scope:
+            last = self._rules = (weakref.ref(scope), {})
+        full = (key, tuple(call.avals))
+        made = last[1].get(full)
+        if made is None:
+            made = last[1][full] = make(full, values)
+        return made
 
     def __repr__(self) -> str:
         return f"<{self.kind} of {name_of(self.fun)}>"

@@ -30,6 +30,7 @@ from ftrace.transforms.custom_call import (
     operand_types,
     resolved,
     result_types,
+    signature_of,
 )
 from ftrace.transforms.custom_check import Promise, SymbolicZero, place_of, zeros_of
 from ftrace.transforms.execute import apply_graph
@@ -147,11 +148,12 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         return tree.unflatten(structure, found)
 
     made = custom_vjp(value_of)
+    signature = signature_of(fun)
     made.defvjp(forward, backward)
 
     @wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return made(*resolved(fun, "custom_gradient", args, kwargs))
+        return made(*resolved(fun, signature, "custom_gradient", args, kwargs))
 
     return wrapped
 
@@ -187,7 +189,7 @@ def linear_call(
         raise ArgumentError(f"linear_call: {call.name} has effects; it must be linear")
     rule = Rule(
         call.name,
-        call.key((), fun, fun_transpose),
+        call.key(fun, fun_transpose),
         _TransposeRule(call, fun_transpose, count, result_types(found)),
         found.operands[: found.closed],
     )

@@ -20,9 +20,14 @@ from ftrace.trace.calls.lanes import (
 )
 from ftrace.trace.calls.rules import Rule, bind_call, called
 from ftrace.trace.graph import Body
-from ftrace.trace.tracer import Value
+from ftrace.trace.tracer import Value, open_scopes
 from ftrace.transforms.arguments import check_callable, name_of
-from ftrace.transforms.custom_call import Invocation, resolved, result_types
+from ftrace.transforms.custom_call import (
+    Invocation,
+    resolved,
+    result_types,
+    signature_of,
+)
 from ftrace.transforms.custom_check import Promise, pair_of, place_of
 
 
@@ -46,6 +51,7 @@ class custom_vmap:
         check_callable(fun, "custom_vmap")
         update_wrapper(self, fun)
         self.fun = fun
+        self._signature = signature_of(fun)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Methods: the instance is the first argument."""
@@ -66,9 +72,9 @@ class custom_vmap:
         return vmap_rule
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        full = resolved(self.fun, "custom_vmap", args, kwargs)
+        full = resolved(self.fun, self._signature, "custom_vmap", args, kwargs)
         call = Invocation(self.fun, "custom_vmap", full, ())
-        others = closed_over([self.vmap_rule])
+        others = closed_over([self.vmap_rule]) if open_scopes() else []
         found = called("custom_vmap", call.output, call.values, others)
         if found is None:
             return self.fun(*full)
@@ -77,7 +83,7 @@ class custom_vmap:
             batcher = SequentialBatcher(found.body)
         elif self.vmap_rule is not None:
             function = _VmapRule(call, self.vmap_rule, result_types(found))
-            key = (call.key((), self.fun, self.vmap_rule), found.body)
+            key = (call.key(self.fun, self.vmap_rule), found.body)
             closed = found.operands[: found.closed]
             batcher = _UserBatcher(Rule(call.name, key, function, closed))
         arg = CustomVmap(call.name, found.body, found.closed, found.effects, batcher)

@@ -19,6 +19,7 @@ from ftrace.trace.tracer import Tracer
 #: How many values are looked at; what lies deeper is not found.
 _LIMIT = 4096
 _ARRAYS = (Tracer, Array)
+_OURS = "ftrace."
 _PARTIAL: Any = functools.partial
 
 
@@ -53,7 +54,10 @@ def _parts(value: Any) -> list[Any]:
         return [value.func, *value.args, *value.keywords.values()]
     if tree.is_node(value):
         return tree.leaves(value)
-    return list(getattr(value, "__dict__", {}).values()) if _is_plain(value) else []
+    attributes: dict[str, Any] = getattr(value, "__dict__", {})
+    if value.__class__.__module__.startswith(_OURS):  # of jit, say: no caches
+        return [x for x in attributes.values() if isinstance(x, FunctionType)]
+    return list(attributes.values()) if _is_plain(value) else []
 
 
 def _content(cell: Any) -> Any:
