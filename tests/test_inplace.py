@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ftrace as ft
@@ -184,3 +184,72 @@ def test_a_long_chain_of_updates_takes_one_table() -> None:
 
     program = ft.jit(f).lower(np.zeros((1000, 64), np.float32), 3).program
     assert program.arena < 1000 * 64
+
+
+# Several carries, of which each may become any other.
+
+#: What a carry may become of three, element by element or not.
+BECOMES: dict[str, Callable[[Any], Any]] = {
+    "a": lambda c: c[0],
+    "b": lambda c: c[1],
+    "c": lambda c: c[2],
+    "a + b": lambda c: c[0] * 0.5 + c[1] * 0.25,
+    "sin b": lambda c: fnp.sin(c[1]),
+    "b, turned": lambda c: c[1][::-1],
+    "a, one of c": lambda c: c[0].at[1].set(c[2][0]),
+}
+CARRIES = st.lists(st.sampled_from(sorted(BECOMES)), min_size=3, max_size=3)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@settings(max_examples=6)
+@example(after=["b", "c", "a"], ys=["a", "b", "c"], size=3)
+@example(after=["b", "c", "a + b"], ys=["a"], size=5000)
+@example(after=["b", "a", "c"], ys=["a", "a", "a"], size=3)
+@given(after=CARRIES, ys=CARRIES, size=st.sampled_from([3, 5000]))
+def test_carries_that_change_places(
+    device: str, after: list[str], ys: list[str], size: int
+) -> None:
+    def step(carry: Any, _: Any) -> Any:
+        return (
+            tuple(BECOMES[name](carry) for name in after),
+            tuple(BECOMES[name](carry) for name in ys),
+        )
+
+    def f(*carry: Any) -> Any:
+        return lax.scan(step, carry, None, length=4)
+
+    start = [np.arange(k, k + size, dtype=np.float32) % 7 for k in range(3)]
+    carry: Any = tuple(fnp.asarray(x) for x in start)
+    rows: list[Any] = []
+    for _ in range(4):
+        carry, y = step(carry, None)
+        rows.append(y)
+    want = [*carry, *(np.stack(column) for column in zip(*rows, strict=True))]
+    with ft.config(device=device):
+        got = ft.jit(f)(*start)
+        with ft.config(disabled_rules={"loops_in_registers"}):
+            again = ft.jit(f, donate_argnums=(0, 1, 2))(*start)
+    for a, b, c in zip(want, *map(ft.tree.leaves, (got, again)), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(c, a, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_two_donated_arguments_give_their_memory_to_what_reads_both(
+    device: str,
+) -> None:
+    def step(m: Any, p: Any, g: Any) -> Any:
+        m = 0.9 * m + g
+        return m, p - 0.1 * m
+
+    with ft.config(device=device):
+        f = ft.jit(step, donate_argnums=(0, 1))
+        fresh = ft.jit(lambda n: fnp.full((1 << 16,), 1.0) * n)
+        g, m, p = fresh(3.0), *f(fresh(1.0), fresh(2.0), fresh(3.0))
+        allocator = ft.devices(device)[0].allocator
+        before = allocator.peak = allocator.in_use
+        m, p = f(m, p, g)
+        assert allocator.peak - before < 4096
+        np.testing.assert_allclose(m, np.full(1 << 16, 6.51), rtol=1e-5)
+        np.testing.assert_allclose(p, np.full(1 << 16, 0.959), rtol=1e-4)

@@ -120,7 +120,7 @@ def lower_body(
         simplified = loops_in_registers(simplified, simplified_outputs)
     for node in simplified:
         root = root_of(node)
-        if is_variable(root) or root in taken:
+        while is_variable(root) or root in taken:  # the third copy is one of a copy
             node = root = copy(node)
         taken.add(root)
         outputs.append(node)
@@ -168,7 +168,9 @@ def _program(
     if "share_memory" not in settings.current().disabled_rules:
         sharing = share_memory(plan.drafts, built, outputs, given)
     order = [d.number for d in ordered_drafts(plan, sharing)]
-    steps = [built[n] for n in order if n not in sharing.dropped]
+    steps = [
+        sharing.kernels.get(n, built[n]) for n in order if n not in sharing.dropped
+    ]
     return plan, assemble(graph, steps, sharing)
 
 

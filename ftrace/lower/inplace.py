@@ -12,11 +12,18 @@ is a hazard, and a copy is made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from ftrace.lower.build import BuiltKernel
-from ftrace.lower.kernel import load_p, param_p, range_p, reduce_p
+from ftrace.lower.kernel import (
+    Store,
+    free_ranges,
+    load_p,
+    param_p,
+    range_p,
+    reduce_p,
+)
 from ftrace.lower.schedule import Draft, root_of
 from ftrace.lower.step import BuiltStep
 from ftrace.trace.graph import Node, constant_value, is_constant, toposort
@@ -40,11 +47,13 @@ class Sharing:
       owner: for a value the one whose memory it takes.
       dropped: kernels that would only have copied.
       before: for each kernel those that must run before it on that account.
+      kernels: those whose stores must be made in another order.
     """
 
     owner: dict[Node, Node] = field(default_factory=dict[Node, Node])
     dropped: set[int] = field(default_factory=set[int])
     before: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+    kernels: dict[int, BuiltKernel] = field(default_factory=dict[int, BuiltKernel])
 
     def root(self, node: Node) -> Node:
         """The value whose memory it is in the end."""
@@ -169,12 +178,13 @@ class _Sharer:
 
     def _share_outputs(self, draft: Draft, step: BuiltKernel) -> None:
         """A result of elementwise work, in the memory of an argument that it is of."""
-        if any(n.op is reduce_p for n in step.kernel.nodes):
+        if not self.given or any(n.op is reduce_p for n in step.kernel.nodes):
             return
+        order = _StoreOrder(step)
         for value in draft.roots:
             if value not in self.outputs:
                 continue
-            for source in step.loads.values():
+            for source in order.sources:
                 wanted = self.given.get(source, source)
                 if source not in self.given or wanted not in (None, value):
                     continue
@@ -182,9 +192,13 @@ class _Sharer:
                     continue
                 if not self._may_take(source, draft.number, ()):
                     continue
-                if _reads_what_it_writes(step, source, value):
+                if order.overwrite(source, value):
                     self._take(value, source, draft.number, set())
                     break
+        stores = order.stores()
+        if stores != step.kernel.stores:
+            kernel = replace(step.kernel, stores=stores)
+            self.result.kernels[draft.number] = replace(step, kernel=kernel)
 
     def _check_given(self) -> None:
         """An argument that ends in another output than the wanted one is not taken.
@@ -230,14 +244,14 @@ def _reads_no_other_update(step: BuiltKernel, source: Node, node: Node) -> bool:
     It may if it makes one update, of one element or of one row along the leading axes:
     an element of that row is then made of the same element of this row, or of others.
     """
-    loads = _loads_of(step, source)
+    (store,) = step.kernel.stores
+    loads = _loads_of(step, store.expressions).get(source)
     if not loads or node.src[1].size == 1:
         return True
     axes, _ = axes_and_kind(node)
     if node.src[2].size != 1 or axes != tuple(range(len(axes))):
         return False
     row = prod(node.shape[len(axes) :])
-    (store,) = step.kernel.stores
     inside, _ = _parted(store.index)
     for load in loads:
         same, outside = _parted(load.src[1])
@@ -268,21 +282,73 @@ def _divisible(term: Node, row: int) -> bool:
     return any(is_constant(f) and int(constant_value(f)) % row == 0 for f in factors)
 
 
-def _reads_what_it_writes(step: BuiltKernel, source: Node, value: Node) -> bool:
-    """Does a kernel read of `source` only the element of `value` that it writes?"""
-    stores = [s for s in step.kernel.stores if step.stores[s.buffer] is value]
-    if len(stores) != 1:
-        return False
-    return all(load.src[1] is stores[0].index for load in _loads_of(step, source))
+class _StoreOrder:
+    """In which order a kernel makes its stores, of which some overwrite what it reads.
+
+    A kernel may read of what it overwrites only the very element that it then writes,
+    and only for stores that are made before, in the same loops, or at once.
+    """
+
+    def __init__(self, step: BuiltKernel) -> None:
+        self.step = step
+        self.given = step.kernel.stores
+        self.free = free_ranges([e for s in self.given for e in s.expressions])
+        self.loads = {store: _loads_of(step, store.expressions) for store in self.given}
+        self.before: dict[Store, set[Store]] = {store: set() for store in self.given}
+        readers = {
+            source: sum(source in found for found in self.loads.values())
+            for source in step.loads.values()
+        }
+        #: What is read, first what fewest stores must wait for.
+        self.sources = sorted(readers, key=lambda n: readers[n])
+
+    def overwrite(self, source: Node, value: Node) -> bool:
+        """May `value` be written where `source` is read? If so, it is from now on."""
+        mine = [s for s in self.given if self.step.stores[s.buffer] is value]
+        if len(mine) != 1:
+            return False
+        (store,) = mine
+        readers = {s for s, found in self.loads.items() if source in found}
+        for other in readers:
+            if any(n.src[1] is not store.index for n in self.loads[other][source]):
+                return False
+            if self._ranges(other) != self._ranges(store) or self._follows(
+                other, store
+            ):
+                return False
+        self.before[store] |= readers - {store}
+        return True
+
+    def _ranges(self, store: Store) -> set[Node]:
+        return {r for e in store.expressions for r in self.free[e]}
+
+    def _follows(self, later: Store, earlier: Store) -> bool:
+        return any(
+            s == earlier or self._follows(s, earlier) for s in self.before[later]
+        )
+
+    def stores(self) -> tuple[Store, ...]:
+        """All of them; as they were but for those that must wait for others."""
+        done: dict[Store, None] = {}
+
+        def visit(store: Store) -> None:
+            for other in self.given:
+                if other in self.before[store] and other not in done:
+                    visit(other)
+            done[store] = None
+
+        for store in self.given:
+            if store not in done:
+                visit(store)
+        return tuple(done)
 
 
-def _loads_of(step: BuiltKernel, source: Node) -> list[Node]:
-    numbers = {number for number, node in step.loads.items() if node is source}
-    roots = [e for store in step.kernel.stores for e in store.expressions]
-    return [
-        node
-        for node in toposort(roots)
-        if node.op is load_p
-        and node.src[0].op is param_p
-        and node.src[0].arg in numbers
-    ]
+def _loads_of(step: BuiltKernel, roots: Sequence[Node]) -> dict[Node, list[Node]]:
+    """What expressions of a kernel read of each value."""
+    found: dict[Node, list[Node]] = {}
+    for node in toposort(roots):
+        if node.op is load_p and node.src[0].op is param_p:
+            number: int = node.src[0].arg
+            if number in step.loads:
+                found.setdefault(step.loads[number], []).append(node)
+    return found
