@@ -120,7 +120,7 @@ def _counted(
             found = Position(indices[axis], ())
     elif depth and op in _MOVES:
         inner, _ = source_index(node, indices, valid)
-        found = _counted(node.src[0], inner, valid, depth - 1)
+        return _counted(node.src[0], inner, valid, depth - 1)
     elif depth and op is cast_p and dtypes.is_integer(node.src[0].dtype):
         if _fits(node, values_of(node.src[0])):
             found = _counted(node.src[0], indices, valid, depth - 1)

@@ -159,7 +159,7 @@ class Chooser:
 
     def choose(self) -> Tiling:
         tiling = Tiling()
-        axes = [a for a in self.kernel.axes if self._may_move(a)]
+        axes = [a for a in self.kernel.axes if self._may_be_vector(a)]
         candidates: list[Vector | None] = [(a, self._lanes_of(a)) for a in axes]
         candidates = [c for c in candidates if c is not None and c[1] > 1]
         candidates.append(None)
@@ -174,6 +174,12 @@ class Chooser:
     def _may_move(self, axis: Node) -> bool:
         a = axis_of(axis)
         return a.size > 1 and a.number not in self.kernel.ordered
+
+    def _may_be_vector(self, axis: Node) -> bool:
+        """Around axes that run in order the lanes would be far apart in memory."""
+        inside = self.kernel.axes[self.kernel.axes.index(axis) :]
+        ordered = {axis_of(a).number for a in inside} & self.kernel.ordered
+        return self._may_move(axis) and not ordered
 
     # How many lanes.
 
