@@ -16,10 +16,15 @@ from pathlib import Path
 
 import ftrace  # noqa: F401  (it makes all primitives)
 from ftrace import lower
+from ftrace.lower.build import DECISIONS as BUILDING
+from ftrace.lower.inplace import DECISIONS as SHARING
+from ftrace.lower.loops import DECISIONS as LOOPS
 from ftrace.lower.math import ACCURACY
 from ftrace.lower.movement import MOVEMENT
+from ftrace.lower.recurrence import DECISIONS as REGISTERS
+from ftrace.lower.schedule import DECISIONS as SCHEDULING
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
-from ftrace.trace.primitives.record import PRIMITIVES, Primitive
+from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.rewrite import PatternMatcher
 
 DOCS = Path(__file__).parent
@@ -37,6 +42,13 @@ FAMILIES = {
     "identity": "Identity",
     "source": "Source",
 }
+STEPS = {
+    "control": "Loops and branches",
+    "call": "Calls, which lowering replaces by their bodies",
+    "barrier": "Order",
+    "source": "Source",
+    "host": "Computed by the host",
+}
 KINDS = {
     "b": "bool",
     "i": "signed integer",
@@ -52,7 +64,7 @@ def generated_pages() -> dict[Path, str]:
     return {
         DOCS / "primitives.md": primitives_page(),
         DOCS / "accuracy.md": accuracy_page(),
-        page: with_rules(page.read_text(encoding="utf-8")),
+        page: with_decisions(with_rules(page.read_text(encoding="utf-8"))),
     }
 
 
@@ -134,6 +146,26 @@ def primitives_page() -> str:
         heading = ("name", "meaning", "dtypes", "derivative", "f(0) = 0")
         parts += [f"## {title}", table(heading, rows)]
     unknown = {p.family for p in PRIMITIVES.values()} - set(FAMILIES)
+    parts += [
+        "## Steps of a program",
+        paragraph(
+            f"These {len(COMPOUNDS)} may have several results. Each is a step of the "
+            "program by itself, or holds bodies: graphs of their own."
+        ),
+    ]
+    for family, title in STEPS.items():
+        members = [p for p in COMPOUNDS.values() if p.family == family]
+        rows = [
+            (
+                f"`{p.name}`",
+                _cell(p.doc),
+                " and ".join(n for n in ("jvp", "transpose") if getattr(p, n))
+                or "none",
+            )
+            for p in members
+        ]
+        parts += [f"### {title}", table(("name", "meaning", "derivative"), rows)]
+    unknown |= {p.family for p in COMPOUNDS.values()} - set(STEPS) - {"loop"}
     assert not unknown, f"name these families in docs/generate.py: {unknown}"
     return "\n\n".join(parts) + "\n"
 
@@ -205,6 +237,23 @@ def with_rules(page: str) -> str:
         head, _, rest = page.partition(begin)
         _, _, tail = rest.partition(end)
         page = f"{head}{begin}\n\n{rules_table(rules)}\n\n{end}{tail}"
+    return page
+
+
+def with_decisions(page: str) -> str:
+    """The page with the tables of decisions between their markers."""
+    lists = {
+        "loops": LOOPS | REGISTERS,
+        "schedule": SCHEDULING | BUILDING,
+        "memory": SHARING,
+    }
+    for name, decisions in lists.items():
+        begin, end = f"<!-- decisions {name} -->", "<!-- end -->"
+        head, _, rest = page.partition(begin)
+        _, _, tail = rest.partition(end)
+        rows = [(f"`{key}`", text) for key, text in decisions.items()]
+        body = table(("decision", "what it does"), rows)
+        page = f"{head}{begin}\n\n{body}\n\n{end}{tail}"
     return page
 
 

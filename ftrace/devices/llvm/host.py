@@ -53,9 +53,12 @@ class HostCall:
             raise
 
     def _add_note(self, error: Any) -> None:
-        """Names the user's line, where Python has notes (3.11 and later)."""
+        """Names the user's line, where Python has notes (3.11 and later).
+
+        A callback of a user has named it already.
+        """
         origin = self.node.origin
-        if origin is not None and hasattr(error, "add_note"):
+        if origin is not None and hasattr(error, "add_note") and not self._copies:
             error.add_note(f"in {self.op.name}, called at {origin.describe()}")
 
     def _compute(self, frame: int) -> None:
