@@ -96,7 +96,8 @@ class Scalarizer(Expressions):
         raise Unsuited(f"{node.op.name} has no elements")
 
     def _item(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
-        (compound,), number = node.src, node.arg
+        (compound,) = node.src
+        number: int = node.arg
         if compound.op.family == "barrier":
             if any(s.aval is TOKEN for s in compound.src):
                 raise Unsuited("an effect inside")
@@ -107,7 +108,7 @@ class Scalarizer(Expressions):
             if valid != ALWAYS:
                 raise Unsuited("iterations that there may not be")
             inner = self.enter(scope, compound, indices[0])
-            output: Node = self.prepare(compound.arg.body)[number]
+            output = self.prepare(compound.arg.body)[number]
             return (yield inner, output, indices[1:], valid)
         if compound.op is loop_p:
             results = yield scope, compound, (), ALWAYS
