@@ -340,6 +340,23 @@ def test_a_matrix_that_fails_leaves_the_others(device: Any) -> None:
     assert (np.triu(got[1], 1) == 0).all()
 
 
+def test_overflow_in_a_program_is_no_warning(device: Any) -> None:
+    assert ft.jit(fnp.linalg.det)(1e200 * np.eye(5)) == np.inf
+
+
+@pytest.mark.parametrize("scale", [0.1, 1, 10, 100])
+def test_exponential_in_both_precisions(scale: float) -> None:
+    """Of a rotation, to as many digits as the norm leaves."""
+    angle = np.array([[0, -scale, 0], [scale, 0, 0], [0, 0, -1]])
+    c, s = np.cos(scale), np.sin(scale)
+    want = np.array([[c, -s, 0], [s, c, 0], [0, 0, np.exp(-1)]])
+    for dtype in (np.float32, np.float64):
+        got = linalg.expm(angle.astype(dtype))
+        tolerance = 20 * max(scale, 1) * np.finfo(dtype).eps
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got, want, atol=tolerance)
+
+
 def test_singular_systems_are_not_finite() -> None:
     singular = np.array([[1.0, 2], [2, 4]])
     assert not np.isfinite(fnp.linalg.solve(singular, np.array([1.0, 3]))).any()

@@ -59,8 +59,14 @@ def host(
         `numpy` returns new arrays, and raises nothing for values it cannot factorise.
       kinds: the kinds of dtype that it takes.
     """
+
+    def quiet(avals: Any, arg: Any, *arrays: Any) -> Sequence[Any]:
+        """In a program, too, NaN and infinity are values and no warnings."""
+        with np.errstate(all="ignore"):
+            return numpy(avals, arg, *arrays)
+
     return Compound(
-        name, "host", infer, numpy, batch, jvp=jvp, transpose=transpose,
+        name, "host", infer, quiet, batch, jvp=jvp, transpose=transpose,
         no_derivative=no_derivative, dtypes=kinds, doc=doc,
     )  # fmt: skip
 

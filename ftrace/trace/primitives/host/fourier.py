@@ -31,6 +31,7 @@ from ftrace.trace.primitives.elementwise import (
     real_dtype,
     select,
 )
+from ftrace.trace.primitives.host import lapack
 from ftrace.trace.primitives.host.family import host, need_lapack
 from ftrace.trace.primitives.movement import pad
 from ftrace.trace.primitives.record import Array, Results
@@ -87,8 +88,7 @@ def _value(avals: Any, arg: Fourier, x: Array) -> Sequence[Array]:
     if x.size == 0:
         return [np.zeros(a.shape, a.dtype) for a in avals]
     axes = tuple(range(-len(lengths), 0))
-    functions: Any = np.fft
-    return (getattr(functions, f"{kind}n")(x, lengths, axes),)
+    return (getattr(lapack.fourier_library(), f"{kind}n")(x, lengths, axes),)
 
 
 def _tangent(node: Node, tangents: Results) -> Results:

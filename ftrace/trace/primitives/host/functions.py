@@ -38,16 +38,16 @@ np: Any = numpy  # whose stubs leave too much unknown
 
 # The exponential.
 
-#: Numerator of the [13/13] Padé approximant of exp.
+#: Numerators of Padé approximants of exp, and the norms up to which they are exact: to
+#: single precision [7/7], to double precision [13/13].
 #: Source: N. Higham, "The scaling and squaring method for the matrix exponential
-#: revisited" (2005), table 2.3 and eq. 3.4.
-_PADE = (
+#: revisited" (2005), eqs. 3.3 and 3.4, table 2.3.
+_SINGLE = (17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1), 3.925724783138660
+_DOUBLE = (
     64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800,
     129060195264000, 10559470521600, 670442572800, 33522128640, 1323241920, 40840800,
     960960, 16380, 182, 1,
-)  # fmt: skip
-#: Up to this norm the approximant is exact to double precision (the same, table 2.3).
-_THETA = 5.371920351148152
+), 5.371920351148152  # fmt: skip
 #: Beyond so many squarings the result is NaN.
 MAX_SQUARINGS = 16
 
@@ -91,14 +91,15 @@ def _exponential(a: Array, most: int) -> Array:
     """Scaling, a Padé approximant, and squaring, each matrix as often as it needs."""
     if a.size == 0:
         return np.array(a)
-    wide = np.complex128 if np.iscomplexobj(a) else np.float64
-    x = a.astype(wide)
-    norm = np.abs(x).sum(-2).max(-1)
+    numerator, bound = _SINGLE if np.finfo(a.dtype).bits == 32 else _DOUBLE
+    norm = np.abs(a).sum(-2).max(-1)
     good = np.isfinite(norm)
-    _, exponent = np.frexp(np.where(good, norm, 0) / _THETA)
+    _, exponent = np.frexp(np.where(good, norm, 0) / bound)
     count = np.maximum(exponent, 0)
-    x = np.where(good[..., None, None], x, 0) * np.ldexp(1.0, -count)[..., None, None]
-    y = _pade(x)
+    scale = np.ldexp(np.ones((), a.real.dtype), -count)
+    y = _approximant(
+        np.where(good[..., None, None], a, 0) * scale[..., None, None], numerator
+    )
     for i in range(min(int(count.max(initial=0)), most + 1)):
         more = (count > i)[..., None, None]
         y = np.where(more, y @ y, y)
@@ -106,16 +107,19 @@ def _exponential(a: Array, most: int) -> Array:
     return np.where(failed[..., None, None], np.nan, y).astype(a.dtype)
 
 
-def _pade(x: Array) -> Array:
-    b = _PADE
-    one = np.eye(x.shape[-1])
+def _approximant(x: Array, b: tuple[int, ...]) -> Array:
+    one = np.eye(x.shape[-1], dtype=x.dtype)
     x2 = x @ x
     x4 = x2 @ x2
     x6 = x4 @ x2
-    odd = x6 @ (b[13] * x6 + b[11] * x4 + b[9] * x2)
-    odd = x @ (odd + b[7] * x6 + b[5] * x4 + b[3] * x2 + b[1] * one)
-    even = x6 @ (b[12] * x6 + b[10] * x4 + b[8] * x2)
-    even = even + b[6] * x6 + b[4] * x4 + b[2] * x2 + b[0] * one
+    # Scaled by b[0], so that single precision holds the coefficients.
+    c = [np.asarray(i / b[0], x.real.dtype) for i in b]
+    odd = c[7] * x6 + c[5] * x4 + c[3] * x2 + c[1] * one
+    even = c[6] * x6 + c[4] * x4 + c[2] * x2 + c[0] * one
+    if len(b) > 8:
+        odd = odd + x6 @ (c[13] * x6 + c[11] * x4 + c[9] * x2)
+        even = even + x6 @ (c[12] * x6 + c[10] * x4 + c[8] * x2)
+    odd = x @ odd
     return np.linalg.solve(even - odd, even + odd)
 
 

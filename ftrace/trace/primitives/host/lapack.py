@@ -32,6 +32,18 @@ def scipy_linalg() -> Any | None:
     return scipy.linalg
 
 
+def fourier_library() -> Any:
+    """`scipy.fft`, which transforms several rows at once; else `numpy.fft`."""
+    return np.fft if scipy_linalg() is None else _scipy_fft()
+
+
+@cache
+def _scipy_fft() -> Any:
+    import scipy.fft
+
+    return scipy.fft
+
+
 def need_scipy(what: str) -> Any:
     """`scipy.linalg`.
 
@@ -44,6 +56,14 @@ def need_scipy(what: str) -> Any:
             f"{what} needs SciPy: install it with pip install 'ftrace[scipy]'"
         )
     return found
+
+
+@cache
+def _routine(family: str, name: str, dtype: Any) -> Any:
+    """A routine of BLAS or LAPACK for a dtype."""
+    linalg = need_scipy(name)
+    find = linalg.get_blas_funcs if family == "blas" else linalg.get_lapack_funcs
+    return find(name, dtype=dtype)
 
 
 def stacked(x: Array, core: int = 2) -> Array:
@@ -92,11 +112,10 @@ def solve_triangular(
     lead, (n, k) = b.shape[:-2], b.shape[-2:]
     if b.size == 0:
         return np.zeros(b.shape, b.dtype)
-    blas = scipy_linalg()
     many = prod(lead)
-    if blas is None or many > 4 * n:
+    if scipy_linalg() is None or many > 4 * n:
         return substitute(a, b, lower, trans, unit)
-    (trsm,) = blas.get_blas_funcs(("trsm",), (a, b))
+    trsm = _routine("blas", "trsm", b.dtype)
     result = np.empty((many, n, k), b.dtype)
     for i, (left, right) in enumerate(zip(stacked(a), stacked(b), strict=True)):
         # BLAS is column-major: it sees the transposes, Xᵀ op(a)ᵀ = bᵀ, without a copy.
@@ -127,10 +146,9 @@ def lu(a: Array) -> tuple[Array, Array]:
     """(L and U in one matrix, the row exchanged with each row): partial pivoting."""
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     least = min(m, n)
-    blas = scipy_linalg()
-    if blas is None or prod(lead) > 4 * least:
+    if scipy_linalg() is None or prod(lead) > 4 * least:
         return eliminate(a)
-    (getrf,) = blas.get_lapack_funcs(("getrf",), (a,))
+    getrf = _routine("lapack", "getrf", a.dtype)
     factors = np.empty((prod(lead), m, n), a.dtype)
     pivots = np.empty((prod(lead), least), np.int32)
     for i, matrix in enumerate(stacked(a)):
@@ -166,6 +184,11 @@ def _magnitude(x: Array) -> Array:
 def permutation(pivots: Array, size: int) -> Array:
     """The order of the rows after exchanging row i with row pivots[i], one by one."""
     flat = stacked(pivots, 1)
+    if len(flat) == 1:
+        rows = list(range(size))
+        for i, chosen in enumerate(flat[0].tolist()):
+            rows[i], rows[chosen] = rows[chosen], rows[i]
+        return np.array(rows, np.int32).reshape(*pivots.shape[:-1], size)
     lanes = np.arange(len(flat))
     order = np.tile(np.arange(size, dtype=np.int32), (len(flat), 1))
     for i in range(flat.shape[-1]):

@@ -120,7 +120,7 @@ def _infer_permutation(size: int, pivots: ShapedArray) -> tuple[ShapedArray, ...
 
 
 def _permutation(avals: Any, size: int, pivots: Array) -> Sequence[Array]:
-    return (lapack.permutation(pivots, size),)
+    return (lapack.permutation(np.clip(pivots, 0, max(size - 1, 0)), size),)
 
 
 permutation_p = host(
