@@ -252,7 +252,7 @@ def _deficient(rank: int, m: int, n: int) -> Any:
 
 
 def _product(x: Any, y: Any) -> tuple[Any, Any]:
-    return x @ y, fnp.full(x.shape[:-2], 1e-8, x.real.dtype)
+    return x @ y, fnp.full(x.shape[:-2], 1e-4, x.real.dtype)
 
 
 def _of_product(x: Any, y: Any, inverse: Any) -> list[Any]:

@@ -157,6 +157,25 @@ def test_the_gradient_is_a_program(sample: Sample, is_complex: bool) -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize(("sample", "is_complex"), FIRST)
+def test_gradient_in_single_precision(sample: Sample, is_complex: bool) -> None:
+    if sample.seen is None:
+        return
+    needs(sample)
+    seen = sample.seen
+    wide = operands_of(sample, is_complex, 2)
+    narrow = [x.astype("c8" if is_complex else "f4") for x in wide]
+
+    def loss(*x: Any) -> Any:
+        return sum(fnp.sum(fnp.abs(y) ** 2) for y in seen(*apply(sample, *x)))
+
+    gradient = ft.grad(loss, argnums=tuple(range(len(wide))))
+    for got, expected in zip(gradient(*narrow), gradient(*wide), strict=True):
+        assert got.dtype == ("complex64" if is_complex else "float32")
+        scale = 1 + float(np.abs(expected).max())
+        np.testing.assert_allclose(got, expected, rtol=1e-2, atol=1e-3 * scale)
+
+
 @pytest.mark.parametrize(("sample", "is_complex"), CASES)
 def test_numpy_alone_gives_the_same(
     sample: Sample, is_complex: bool, monkeypatch: pytest.MonkeyPatch
@@ -409,6 +428,29 @@ def test_norms_of_matrices_have_derivatives(order: Any) -> None:
     got = fnp.linalg.norm(x, order, axis=(1, 2))
     np.testing.assert_allclose(got, np.linalg.norm(x, order, axis=(1, 2)), rtol=1e-12)
     check_grads(lambda x: fnp.linalg.norm(x, order, axis=(1, 2)), (x,), 2)
+
+
+def test_derivatives_of_second_order_in_a_batch(device: Any) -> None:
+    """The Hessian of log|det| is -a⁻¹ ⊗ a⁻¹."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((2, 3, 3)) + 3 * np.eye(3)
+    hessian = ft.hessian(lambda a: fnp.linalg.slogdet(a)[1])
+    inverse = np.linalg.inv(a)
+    want = -np.einsum("bjk,bli->bijkl", inverse, inverse)
+    np.testing.assert_allclose(ft.jit(ft.vmap(hessian))(a), want, rtol=1e-8, atol=1e-9)
+
+
+def test_lanes_factorise_as_long_as_they_need(device: Any) -> None:
+    """A loop of systems, in which each lane has its own number of steps."""
+    stack = np.stack([np.eye(3) * scale for scale in (1.5, 20, 3)])
+
+    def shrink(x: Any) -> Any:
+        halve = lambda x: fnp.linalg.solve(2 * np.eye(3), x)  # noqa: E731
+        return lax.while_loop(lambda x: fnp.linalg.norm(x, 2) > 1, halve, x)
+
+    got = ft.jit(ft.vmap(shrink))(stack)
+    want = [np.eye(3) * scale for scale in (0.75, 0.625, 0.75)]
+    np.testing.assert_allclose(got, want)
 
 
 # Bad input.
