@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -24,6 +25,7 @@ from ftrace.errors import (
     UnexpectedTracerError,
 )
 from ftrace.test_util import check_grads
+from ftrace.trace.graph import interned_count
 
 DATA = Path(__file__).parent / "data"
 sys.path.insert(0, str(DATA))
@@ -474,3 +476,55 @@ def test_effects_of_rules_in_loops(
 
     ft.jit(ft.grad(scanned))(0.0)
     assert capsys.readouterr().out.split("\n")[:-1] == ["backward 1.0", "backward 3.0"]
+
+
+def test_gradients_taken_again_leave_nothing_behind() -> None:
+    weights = fnp.arange(1.0, 4.0, dtype=np.float32)
+
+    @ft.custom_vjp
+    def f(x: Any) -> Any:
+        return fnp.sin(x) * weights
+
+    f.defvjp(lambda x: (f(x), x), lambda r, ct: (ct * fnp.cos(r) * weights,))
+
+    @ft.checkpoint
+    def step(c: Any) -> Any:
+        return f(c) * 2
+
+    def loss(x: Any) -> Any:
+        last, _ = lax.scan(lambda c, _: (step(f(c)), None), x, None, length=3)
+        return (last + f(step(x))).sum()
+
+    counts: list[int] = []
+    for _ in range(3):
+        for _ in range(3):
+            ft.grad(loss)(fnp.ones(3, np.float32))
+        gc.collect()
+        counts.append(interned_count())
+    assert counts[0] == counts[1] == counts[2]
+
+
+def test_a_jitted_function_is_traced_once() -> None:
+    f = scaled(ft, fnp)
+    gradient = ft.jit(ft.grad(f))
+    for _ in range(3):
+        gradient(fnp.ones(3), fnp.ones(3))
+    assert gradient.trace_count == 1
+
+
+def test_equal_calls_of_a_trace_trace_their_rule_once() -> None:
+    traced: list[int] = []
+
+    @ft.custom_jvp
+    def f(x: Any) -> Any:
+        return fnp.sin(x)
+
+    @f.defjvp
+    def f_jvp(primals: Any, tangents: Any) -> Any:
+        traced.append(1)
+        return f(primals[0]), fnp.cos(primals[0]) * tangents[0]
+
+    ft.jit(ft.grad(lambda x: f(f(f(x)))))(1.0)
+    assert len(traced) == 1
+    ft.jit(ft.grad(lambda x: f(f(x))))(1.0)
+    assert len(traced) == 2

@@ -186,8 +186,10 @@ class WithRules:
         Calls are equal if they close over nothing, and Python knows no values.
         """
         values = later_values(found.operands)
-        if found.closed or values:
+        if values:  # what Python decides by them is good for this call only
             return make((key, object()), values)
+        if found.closed:
+            return make(key, values)
         scope = open_scopes()[0]
         last = self._rules
         if last is None or last[0]() is not scope:

@@ -122,6 +122,9 @@ def _jvp(node: Node, tangents: Results) -> Results:
     mask = tuple(t is not None for t in tangents)
     found = linearize(arg.body, mask)
     wanted = tuple(k for k, t in enumerate(found.outputs) if t is not None)
+    answer: list[Node | None] = [None] * len(arg.body.outputs)
+    if not wanted:
+        return answer
     names = [n for n in found.tangents if n is not None]
     body = close(
         [*arg.body.inputs, *names],
@@ -134,7 +137,6 @@ def _jvp(node: Node, tangents: Results) -> Results:
     rule = None if arg.rule is None else _TangentBatcher(arg.rule, moving, wanted)
     linear = CustomVmap(arg.name, body, arg.closed, False, rule)
     results = custom_vmap_p.results(*node.src, *present, arg=linear)
-    answer: list[Node | None] = [None] * len(arg.body.outputs)
     for k, result in zip(wanted, results, strict=True):
         answer[k] = result
     return answer
