@@ -384,14 +384,13 @@ def _stored_together(view: _View, group: _Group, position: int) -> bool:
 
 
 def _hidden_ranges(atom: Atom) -> list[Atom]:
-    """Ranges inside a division or an index array."""
-    found = list(atom.ranges)
+    """Ranges inside a division. What an index array is read at is a fact by itself."""
+    found: list[Atom] = []
     pending = [atom.inner] if atom.inner is not None else []
     while pending:
         for inner, _ in pending.pop().terms:
             if inner.kind == "range":
                 found.append(inner)
-            found.extend(inner.ranges)
             if inner.inner is not None:
                 pending.append(inner.inner)
     return found

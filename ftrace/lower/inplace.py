@@ -241,12 +241,15 @@ def _is_copy(step: BuiltKernel, source: Node) -> bool:
 def _reads_no_other_update(step: BuiltKernel, source: Node, node: Node) -> bool:
     """May a scatter read what it updates in place, as its kernel does?
 
-    It may if it makes one update, of one element or of one row along the leading axes:
-    an element of that row is then made of the same element of this row, or of others.
+    It may if no two updates meet and each reads only the element that it changes, or
+    if it makes one update, of one element or of one row along the leading axes: an
+    element of that row is then made of the same element of this row, or of others.
     """
     (store,) = step.kernel.stores
     loads = _loads_of(step, store.expressions).get(source)
     if not loads or node.src[1].size == 1:
+        return True
+    if not step.kernel.ordered and all(load.src[1] is store.index for load in loads):
         return True
     axes, _ = axes_and_kind(node)
     if node.src[2].size != 1 or axes != tuple(range(len(axes))):
