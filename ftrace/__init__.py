@@ -34,6 +34,7 @@ from ftrace.array import Array
 from ftrace.dtypes import float0
 from ftrace.settings import Config, config
 from ftrace.storage import load, save
+from ftrace.trace.dims import Dim
 from ftrace.transforms.callbacks import effects_barrier, io_callback, pure_callback
 from ftrace.transforms.checkpoint import checkpoint, checkpoint_policies
 from ftrace.transforms.checkpoint import checkpoint as remat
@@ -79,6 +80,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Array",
     "Config",
+    "Dim",
     "ShapeDtypeStruct",
     "ad_checkpoint",
     "all_counters",

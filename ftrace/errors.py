@@ -65,6 +65,10 @@ class ConcretizationTypeError(FtraceError, TypeError):
     """A traced value was needed as a concrete one (`if`, `int`, `float`, `range`)."""
 
 
+class DynamicDimensionError(ConcretizationTypeError):
+    """A dynamic dimension was used where its number is needed; see docs/dynamic.md."""
+
+
 class TracerBoolConversionError(ConcretizationTypeError):
     """`bool()` of a traced value. Use `where` or `static_argnums`."""
 

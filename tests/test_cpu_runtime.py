@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -83,6 +83,7 @@ class Rendered(NamedTuple):
     text: str
     parallel: int
     grain: int
+    dims: tuple[Any, ...] = ()
 
 
 def double_and_add(size: int, plus: int) -> Kernel:

@@ -19,7 +19,7 @@ from ftrace.trace.primitives.record import PRIMITIVES
 from ftrace.trace.primitives.source import const, variable
 from tests.samples import SAMPLES, Sample
 
-SOURCES = {"const", "iota", "variable"}
+SOURCES = {"const", "dim", "iota", "variable"}
 # Kinks, jumps and integers have no slope that a finite difference could measure.
 INEXACT = [s for s in SAMPLES if any(dtypes.is_inexact(a.dtype) for a in s.arrays)]
 SMOOTH = [s for s in INEXACT if s.name not in ("nextafter", "bitcast", "is_finite")]

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ftrace.lower.kernel import INDEX, axis_of, range_p
+from ftrace.trace.dims import bounds
 from ftrace.trace.graph import Node, constant_value, toposort
+from ftrace.trace.primitives.source import dim_p
+from ftrace.trace.sizes import upper_bound
 
 Bounds = tuple[int, int]
 
@@ -27,7 +30,9 @@ class Affine:
 
     def bounds(self) -> Bounds:
         """The least and the greatest value over the whole ranges."""
-        ends = [c * (axis_of(axis).size - 1) for axis, c in self.terms.items()]
+        ends = [
+            c * (upper_bound(axis_of(axis).size) - 1) for axis, c in self.terms.items()
+        ]
         low = self.offset + sum(min(end, 0) for end in ends)
         return low, self.offset + sum(max(end, 0) for end in ends)
 
@@ -60,18 +65,20 @@ def index_bounds(roots: Iterable[Node]) -> dict[Node, Bounds]:
         if node.dtype != INDEX:
             continue
         if node.op is range_p:
-            known[node] = 0, max(axis_of(node).size - 1, 0)
+            known[node] = 0, max(upper_bound(axis_of(node).size) - 1, 0)
         elif node.op.name == "const":
             value = int(constant_value(node))
             known[node] = value, value
+        elif node.op is dim_p:
+            known[node] = bounds(node.arg)
         else:
             sources = [known.get(s) for s in node.src if s.dtype == INDEX]
             rule = _BOUNDS.get(node.op.name)
             if rule is None or None in sources:
                 continue
-            bounds = rule(*sources)
-            if bounds is not None:
-                known[node] = bounds
+            found = rule(*sources)
+            if found is not None:
+                known[node] = found
     return known
 
 

@@ -19,6 +19,7 @@ from ftrace import settings
 from ftrace.buffer import Allocator, Buffer
 from ftrace.errors import DeviceError
 from ftrace.lower.program import Program
+from ftrace.trace.sizes import Sizes
 
 
 @dataclass
@@ -64,6 +65,10 @@ class Executable(ABC):
 
         An output that is an input handed through is that input's own buffer.
         """
+
+    def at(self, sizes: Sizes) -> Executable:
+        """The same for these sizes of the program's dynamic dimensions."""
+        return self
 
 
 class Device(ABC):

@@ -22,8 +22,11 @@ from ftrace.devices.drive import Driver
 from ftrace.devices.interpreter_kernel import Evaluation
 from ftrace.devices.interpreter_plan import KernelPlan
 from ftrace.devices.report import report_compiled
+from ftrace.errors import GraphError
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.program import Program, RunKernel
+from ftrace.lower.sizes import program_at
+from ftrace.trace.sizes import Sizes
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
@@ -52,6 +55,8 @@ class Interpreter(Device):
         return _bytes(buffer)[: size * dtype.itemsize].view(dtype)
 
     def compile(self, program: Program) -> Executable:
+        if program.is_dynamic:
+            return SpecialisedProgram(self, program)
         with timed(self.counters, "compile_seconds"), self._lock:
             plans = [self._plan(step) for step in program.kernels]
             while len(self._plans) > PLANS_KEPT:
@@ -149,6 +154,21 @@ class _InterpreterDriver(Driver):
 
     def keep_element(self, memory: Array, t: int, nbytes: int, written: Array) -> None:
         pass  # it was written in place
+
+
+class SpecialisedProgram(Executable):
+    """A program with dynamic dimensions: planned anew for each choice of sizes."""
+
+    def __init__(self, device: Interpreter, program: Program) -> None:
+        self.device = device
+        self.program = program
+        self.sources = tuple(str(step.kernel) for step in program.kernels)
+
+    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        raise GraphError("a program with dynamic dimensions runs `at` their sizes")
+
+    def at(self, sizes: Sizes) -> Executable:
+        return self.device.compile(program_at(self.program, sizes))
 
 
 def _bytes(buffer: Buffer) -> Array:

@@ -14,6 +14,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +27,12 @@ from ftrace.devices.opencl_render import program_source, render
 from ftrace.devices.opencl_scalars import SUPPORTED
 from ftrace.devices.pocl import name_processor
 from ftrace.devices.report import report_compiled
-from ftrace.errors import DeviceError, MissingExtraError, OutOfMemoryError
+from ftrace.errors import DeviceError, GraphError, MissingExtraError, OutOfMemoryError
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.legalize import legalize
 from ftrace.lower.memory import ALIGNMENT
 from ftrace.lower.program import Program, RunKernel
+from ftrace.trace.sizes import Sizes, evaluate_shape
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
@@ -232,6 +234,8 @@ class OpenCL(Device):
             built = [self._kernels[step.kernel] for step in steps]
             while len(self._kernels) > KERNELS_KEPT:
                 self._kernels.popitem(last=False)
+        if program.is_dynamic:
+            return DynamicProgram(self, program, built)
         return EnqueuedProgram(self, program, built)
 
     def _build(self, steps: Sequence[RunKernel]) -> None:
@@ -248,7 +252,7 @@ class OpenCL(Device):
                 source = program_source([text], self.traits)
                 function = functions[text.name]
                 self._kernels[step.kernel] = BuiltKernel(
-                    function, text.global_size, text.local_size, source
+                    function, text.global_size, text.local_size, source, text.dims
                 )
         each = (time.perf_counter() - start) / len(steps)
         for step in steps:
@@ -256,16 +260,31 @@ class OpenCL(Device):
 
 
 class BuiltKernel(NamedTuple):
-    """A function of a built program, how it is launched, and its source."""
+    """A function of a built program, how it is launched, and its source.
+
+    `dims` are the dynamic sizes that it takes in its last parameter, and `sizes` holds
+    their values.
+    """
 
     function: Any
-    global_size: tuple[int, ...]
-    local_size: tuple[int, ...]
+    global_size: tuple[Any, ...]
+    local_size: tuple[int, ...] | None
     source: str
+    dims: tuple[Any, ...] = ()
+    sizes: Buffer | None = None
 
 
-class EnqueuedProgram(Executable):
-    """A program whose steps are enqueued one after the other."""
+def _bound(device: OpenCL, kernel: BuiltKernel, sizes: Sizes) -> BuiltKernel:
+    """A kernel with its launch, and with the values of its dynamic sizes."""
+    kernel = kernel._replace(global_size=evaluate_shape(kernel.global_size, sizes))
+    if not kernel.dims:
+        return kernel
+    values = np.array(evaluate_shape(kernel.dims, sizes), np.int64)
+    return kernel._replace(sizes=device.copy_in(values))
+
+
+class DynamicProgram(Executable):
+    """Built kernels of a program with dynamic dimensions, for calls of any sizes."""
 
     def __init__(
         self, device: OpenCL, program: Program, kernels: Sequence[BuiltKernel]
@@ -273,7 +292,38 @@ class EnqueuedProgram(Executable):
         self.device = device
         self.program = program
         self.sources = tuple(kernel.source for kernel in kernels)
-        self._kernels = dict(zip(program.kernels, kernels, strict=True))
+        self._kernels = kernels
+
+    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        raise GraphError("a program with dynamic dimensions runs `at` their sizes")
+
+    def at(self, sizes: Sizes) -> Executable:
+        program = self.program.at(sizes)
+        return EnqueuedProgram(self.device, program, self._kernels, sizes)
+
+
+class EnqueuedProgram(Executable):
+    """A program whose steps are enqueued one after the other.
+
+    Args:
+      device: where it runs.
+      program: without dynamic dimensions: for certain sizes of them.
+      kernels: the functions of its kernels.
+      sizes: those sizes.
+    """
+
+    def __init__(
+        self,
+        device: OpenCL,
+        program: Program,
+        kernels: Sequence[BuiltKernel],
+        sizes: Sizes = MappingProxyType({}),
+    ) -> None:
+        self.device = device
+        self.program = program
+        self.sources = tuple(kernel.source for kernel in kernels)
+        bound = [_bound(device, kernel, sizes) for kernel in kernels]
+        self._kernels = dict(zip(program.kernels, bound, strict=True))
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         program, device = self.program, self.device
@@ -316,6 +366,8 @@ class _Enqueuer(Driver):
         kernel, device = self.kernels[step], self.device
         if 0 not in kernel.global_size:
             handles = [memories[slot].handle for slot in step.slots]
+            if kernel.sizes is not None:
+                handles.append(kernel.sizes.memory.whole)
             device.enqueue(
                 kernel.function, device.queue, kernel.global_size, kernel.local_size,
                 *handles,

@@ -67,6 +67,8 @@ def find_contraction(
     traits: Traits,
 ) -> Contraction | None:
     """The kernel as a contraction, if it is one that is worth blocking."""
+    if kernel.is_dynamic:  # a block is moved back where it does not fit: it must fit
+        return None
     loop = _only_reduce(kernel, block)
     if loop is None or len(loop.reduces) != 1 or kernel.ordered or 0 in kernel.shape:
         return None

@@ -20,6 +20,7 @@ from ftrace.devices.affine import Affine
 from ftrace.lower.kernel import Kernel, axis_of, load_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node
+from ftrace.trace.sizes import sample
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def choose_launch(
     depth = max((d for d, _ in loops if d < len(axes)), default=None)
     if depth is not None:
         return _launch_rows(kernel, depth, traits)
-    points = prod(kernel.shape)
+    points = sample(prod(kernel.shape))
     longest = max((_count(loop) for _, loop in loops), default=0)
     along = any(_runs_along_memory(loop, axes, forms) for _, loop in loops)
     if longest >= traits.short_row and (points < traits.enough or along):
@@ -106,8 +107,8 @@ def choose_launch(
 
 def _launch_rows(kernel: Kernel, depth: int, traits: Traits) -> Launch:
     rows, inside = kernel.axes[:depth], kernel.axes[depth:]
-    length = prod(axis_of(axis).size for axis in inside)
-    count = prod(axis_of(axis).size for axis in rows)
+    length = sample(prod(axis_of(axis).size for axis in inside))
+    count = sample(prod(axis_of(axis).size for axis in rows))
     if length < traits.short_row and count >= traits.units:
         roles = dict.fromkeys(rows, "item") | dict.fromkeys(inside, "serial")
         return Launch(roles)
@@ -134,7 +135,7 @@ def _reduce_loops(block: Sequence[Statement]) -> list[tuple[int, ReduceLoop]]:
 
 
 def _count(loop: ReduceLoop) -> int:
-    return prod(axis_of(r).size for r in loop.ranges)
+    return sample(prod(axis_of(r).size for r in loop.ranges))
 
 
 def _runs_along_memory(

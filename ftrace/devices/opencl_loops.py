@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,9 @@ from ftrace.devices.opencl_types import C_TYPES, is_short_float, literal
 from ftrace.devices.opencl_writer import Sizes, Writer
 from ftrace.lower.kernel import Store, axis_of
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
+from ftrace.trace.sizes import sample, upper_bound
 
 #: A sum longer than this is added up in blocks of `SUM_BLOCK`, for its rounding error.
 LONG_SUM = 1024
@@ -76,6 +79,8 @@ class _Loops:
         count = prod(axis_of(axis).size for axis in axes)
         if self.cpu:
             self.writer.unflatten("get_global_id(0)", axes)
+            if is_dynamic(count):
+                return (count,), None  # the driver finds what divides it
             return (count,), (_divisor(count, ROWS_TOGETHER),)
         lanes = self.launch.lanes
         self.writer.line("const int lid = get_local_id(0);")
@@ -86,7 +91,7 @@ class _Loops:
         """Defines the axes by the global ids: the innermost first, then all others."""
         writer, axes = self.writer, self.launch.axes("item")
         sizes = [axis_of(axis).size for axis in axes]
-        if len(axes) > 1 and sizes[-1] >= 8:
+        if len(axes) > 1 and sample(sizes[-1]) >= 8:
             counts = [sizes[-1], prod(sizes[:-1])]
             groups = [axes[-1:], axes[:-1]]
         else:
@@ -99,8 +104,9 @@ class _Loops:
             position = f"get_global_id({dimension})"
             if padded[-1] != count:
                 # Work-items beyond the end compute the last element once more.
-                self.padding.append(f"{position} < {count}")
-                position = f"{position} < {count} ? {position} : {count - 1}"
+                end, last = writer.number(count), writer.number(count - 1)
+                self.padding.append(f"{position} < {end}")
+                position = f"{position} < {end} ? {position} : {last}"
             writer.unflatten(position, part)
         return tuple(padded), local
 
@@ -135,24 +141,25 @@ class _Loops:
         """Runs the body for all values of the ranges: each lane takes every n-th."""
         writer, lanes = self.writer, self.launch.lanes
         whole, rest = divmod(prod(axis_of(r).size for r in ranges), lanes)
-        if whole:
+        if is_dynamic(whole) or whole:
             at = writer.fresh("t")
-            head = f"for (int {at} = 0; {at} < {whole}; ++{at})"
+            head = f"for (int {at} = 0; {at} < {writer.number(whole)}; ++{at})"
             with writer.braces(head), self._run_lanes(lanes):
                 writer.unflatten(f"{at} * {lanes} + lid", ranges)
                 body()
-        if rest:
+        if is_dynamic(rest) or rest:
             with self._run_lanes(rest):
-                writer.unflatten(f"{whole * lanes} + lid", ranges)
+                writer.unflatten(f"{writer.number(whole * lanes)} + lid", ranges)
                 body()
 
-    def _run_lanes(self, count: int) -> AbstractContextManager[None]:
+    def _run_lanes(self, count: Any) -> AbstractContextManager[None]:
         """A block that the first `count` lanes run."""
+        text = self.writer.number(count)
         if not self.cpu:
             everyone = count == self.launch.lanes
-            return self.writer.braces("" if everyone else f"if (lid < {count})")
+            return self.writer.braces("" if everyone else f"if (lid < {text})")
         self.writer.line("#pragma nounroll")
-        return self.writer.braces(f"for (int lid = 0; lid < {count}; ++lid)")
+        return self.writer.braces(f"for (int lid = 0; lid < {text}; ++lid)")
 
     def _write_store(self, store: Store, depth: int) -> None:
         """A store outside some axes: one of the work-items that share it does it."""
@@ -224,13 +231,12 @@ class _Loops:
         size = axis_of(last).size
         writer.open_loops([writer.for_loop(r) for r in outer])
         sums = any(n.arg == "add" and dtypes.is_inexact(n.dtype) for n in loop.reduces)
-        if sums and size > LONG_SUM:
+        if sums and upper_bound(size) > LONG_SUM:
             first, stop = writer.fresh("t"), writer.fresh("t")
-            head = f"for (int {first} = 0; {first} < {size}; {first} += {SUM_BLOCK})"
+            end, late = writer.number(size), writer.number(size - SUM_BLOCK)
+            head = f"for (int {first} = 0; {first} < {end}; {first} += {SUM_BLOCK})"
             with writer.braces(head):
-                inside = (
-                    f"{first} < {size - SUM_BLOCK} ? {first} + {SUM_BLOCK} : {size}"
-                )
+                inside = f"{first} < {late} ? {first} + {SUM_BLOCK} : {end}"
                 writer.line(f"const int {stop} = {inside};")
                 parts = [self._open_total(node) for node in loop.reduces]
                 with writer.braces(writer.for_loop(last, first, stop)):
@@ -252,7 +258,8 @@ class _Loops:
             totals = [f"{share}[lid]" for share in shares]
         else:
             totals = shares = [self._open_total(node) for node in loop.reduces]
-        outer = ranges[:-1] if axis_of(ranges[-1]).size >= self.launch.lanes else ()
+        innermost = sample(axis_of(ranges[-1]).size)
+        outer = ranges[:-1] if innermost >= self.launch.lanes else ()
         self.writer.open_loops([self.writer.for_loop(r) for r in outer])
         inner = ranges[len(outer) :]
         self._share(inner, lambda: self._reduce_body(loop, totals, depth))
@@ -323,7 +330,9 @@ def _local_sizes(
 ) -> tuple[int, ...]:
     """Work-items of a group in each dimension: divisors of the counts if possible."""
     if barriers:  # one vector: values that live across a barrier stay in registers
-        return (min(counts[0], traits.vector), *[1] * (len(counts) - 1))
+        first = counts[0]
+        most = traits.vector if is_dynamic(first) else min(first, traits.vector)
+        return (most, *[1] * (len(counts) - 1))
     budget = min(256 if traits.cpu else 128, traits.max_group)
     sizes: list[int] = []
     for count in counts:
@@ -334,6 +343,8 @@ def _local_sizes(
 
 def _divisor(count: int, limit: int) -> int:
     """The largest divisor of `count` up to a limit, unless it is much smaller."""
+    if is_dynamic(count):
+        return min(ROWS_TOGETHER, limit)
     if count <= limit:
         return max(count, 1)
     found = next(width for width in range(limit, 0, -1) if count % width == 0)

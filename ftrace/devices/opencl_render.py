@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ftrace import dtypes
 from ftrace.devices.opencl_contract import find_contraction, write_contraction
@@ -25,14 +26,18 @@ class Rendered:
       name: of the C function: made of a hash of its text.
       function: its text.
       helpers: names of the functions that it calls.
-      global_size, local_size: work-items in all, and in a group.
+      global_size, local_size: work-items in all, and in a group; None leaves the
+        groups to the driver.
+      dims: sizes that are known at calls only, which the function takes as the
+        elements of its last parameter. `global_size` may hold such sizes, too.
     """
 
     name: str
     function: str
     helpers: frozenset[str]
-    global_size: tuple[int, ...]
-    local_size: tuple[int, ...]
+    global_size: tuple[Any, ...]
+    local_size: tuple[int, ...] | None
+    dims: tuple[Any, ...] = ()
 
 
 def program_source(kernels: Sequence[Rendered], traits: Traits) -> str:
@@ -68,14 +73,17 @@ def render(kernel: Kernel, traits: Traits) -> Rendered:
 
 
 def _finish(
-    writer: Writer, global_size: tuple[int, ...], local_size: tuple[int, ...]
+    writer: Writer, global_size: tuple[Any, ...], local_size: tuple[int, ...] | None
 ) -> Rendered:
-    parameters = ", ".join(
+    listed = [
         f"__global {'' if spec.written else 'const '}{C_TYPES[spec.dtype]} *b{number}"
         for number, spec in enumerate(writer.kernel.buffers)
-    )
+    ]
+    if writer.dims:
+        listed.append("__global const long *dims")
+    parameters = ", ".join(listed)
     local = [f"  {declaration}" for declaration in writer.local]
-    body = "\n".join([*local, *writer.lines])
+    body = "\n".join([*local, *writer.head(), *writer.lines])
     text = f"({parameters}) {{\n{body}\n}}\n"
     digest = hashlib.sha256(f"{text}{global_size}{local_size}".encode()).hexdigest()
     name = f"k{digest[:12]}"
@@ -85,4 +93,5 @@ def _finish(
         frozenset(writer.used),
         global_size,
         local_size,
+        tuple(writer.dims),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from math import prod
+from typing import Any
 
 from ftrace import dtypes
 from ftrace.devices.affine import affine_forms, index_bounds
@@ -16,14 +17,17 @@ from ftrace.devices.opencl_scalars import combine, expression
 from ftrace.devices.opencl_types import literal, value_type
 from ftrace.lower.kernel import Kernel, Store, axis_of, load_p, param_p
 from ftrace.lower.place import place
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, constant_value
+from ftrace.trace.primitives.source import dim_p
+from ftrace.trace.sizes import upper_bound
 
 _INT_LIMIT = 1 << 31
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "cast"))
 
 
 #: Work-items in all and in a group, for each dimension.
-Sizes = tuple[tuple[int, ...], tuple[int, ...]]
+Sizes = tuple[tuple[Any, ...], tuple[int, ...] | None]
 
 
 class Writer:
@@ -31,6 +35,7 @@ class Writer:
 
     Attributes:
       names: how each value that has been computed is written.
+      dims: the sizes that are known at calls only, and the names of their variables.
       used: the helper functions that were called.
       local: declarations of local memory.
     """
@@ -47,6 +52,7 @@ class Writer:
             if low > -_INT_LIMIT and high < _INT_LIMIT
         }
         self.names: dict[Node, str] = {}
+        self.dims: dict[Any, str] = {}
         self.used: set[str] = set()
         self.local: list[str] = []
         self.lines: list[str] = []
@@ -71,6 +77,20 @@ class Writer:
         self.counter += 1
         return f"{prefix}{self.counter}"
 
+    def number(self, size: Any) -> str:
+        """A size as text: a dynamic one is a variable of the function."""
+        if not is_dynamic(size):
+            return str(size)
+        return self.dims.setdefault(size, f"d{len(self.dims)}")
+
+    def head(self) -> list[str]:
+        """The declarations of dynamic sizes, which the last parameter holds."""
+        return [
+            f"  const {'int' if upper_bound(size) < _INT_LIMIT else 'long'} {name} = "
+            f"dims[{place}];"
+            for place, (size, name) in enumerate(self.dims.items())
+        ]
+
     # Values.
 
     def c_type(self, node: Node) -> str:
@@ -82,6 +102,9 @@ class Writer:
             value = constant_value(node)
             as_int = node in self.ints
             self.names[node] = literal(value, dtypes.int32 if as_int else node.dtype)
+            return
+        if node.op is dim_p:
+            self.names[node] = self.number(node.arg)
             return
         text = self.load(node) if node.op is load_p else self.compute(node)
         name = self.fresh()
@@ -128,18 +151,16 @@ class Writer:
         if len(axes) == 1:
             self.define(axes[0], position)
             return
-        kind = "int" if prod(sizes) < _INT_LIMIT else "long"
+        kind = "int" if upper_bound(prod(sizes)) < _INT_LIMIT else "long"
         whole = self.fresh("g")
         self.line(f"const {kind} {whole} = {position};")
-        below = 1
+        below: Any = 1
         for number in reversed(range(len(axes))):
-            text = f"{whole} / {below}" if below > 1 else whole
+            divided = below != 1
+            text = f"{whole} / {self.number(below)}" if divided else whole
             if number:
-                text = (
-                    f"({text}) % {sizes[number]}"
-                    if below > 1
-                    else f"{text} % {sizes[number]}"
-                )
+                size = self.number(sizes[number])
+                text = f"({text}) % {size}" if divided else f"{text} % {size}"
             self.define(axes[number], text)
             below *= max(sizes[number], 1)
 
@@ -152,13 +173,13 @@ class Writer:
         given = axis_of(axis)
         name = f"{'r' if given.reduced else 'i'}{given.number}"
         self.names[axis] = name
-        if given.size < _INT_LIMIT:
+        if upper_bound(given.size) < _INT_LIMIT:
             self.ints.add(axis)
         return name
 
     def for_loop(self, axis: Node, start: str = "0", stop: str = "") -> str:
         name = self.range_name(axis)
-        stop = stop or str(axis_of(axis).size)
+        stop = stop or self.number(axis_of(axis).size)
         return f"for ({self.c_type(axis)} {name} = {start}; {name} < {stop}; ++{name})"
 
     def open_loops(self, heads: Sequence[str]) -> None:

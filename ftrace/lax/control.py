@@ -18,6 +18,7 @@ from ftrace.trace.body import close
 from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.control.loop import While, while_p
 from ftrace.trace.control.scan import Scan, scan_p
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, cast
 from ftrace.trace.primitives.source import const, iota, variable
@@ -315,7 +316,7 @@ def fori_loop(
     dtype, _ = dtypes.promote(*pairs)
     if isinstance(lower, Tracer) or isinstance(upper, Tracer):
         return _while_below(lower, upper, dtype, body_fun, init_val)
-    start, stop = operator.index(_int(lower)), operator.index(_int(upper))
+    start, stop = _int(lower), _int(upper)
 
     def step(carry: Any, i: Value) -> Any:
         return body_fun(i, carry), None
@@ -326,7 +327,9 @@ def fori_loop(
 
 
 def _int(value: Any) -> Any:
-    return value if isinstance(value, int) else np.asarray(value).item()
+    if is_dynamic(value):
+        return value
+    return operator.index(value if isinstance(value, int) else np.asarray(value).item())
 
 
 def _while_below(

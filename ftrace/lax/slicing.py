@@ -25,6 +25,7 @@ from ftrace.numpy.axes import (
     iota,
     static_int,
 )
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
@@ -147,7 +148,7 @@ def _start(name: str, start: Any, size: int, length: int, wrap: bool) -> Any:
     last = size - length
     if _is_known(start):
         start = int(start)  # so that the slice is a view
-    if type(start) is int:
+    if type(start) is int and not is_dynamic(last):
         start = start + size if wrap and start < 0 else start
         return min(max(start, 0), last)
     value = as_value(start)
@@ -155,7 +156,7 @@ def _start(name: str, start: Any, size: int, length: int, wrap: bool) -> Any:
         raise DtypeError(
             f"{name}: each start must be an integer scalar, got {aval_of(value)!r}"
         )
-    if last == 0:
+    if not is_dynamic(last) and last == 0:
         return 0
     if value.dtype.itemsize < 4:  # so that the size fits
         value = cast(value, dtypes.int32)

@@ -11,7 +11,7 @@ from ftrace import dtypes
 from ftrace.lower.build import BuiltKernel
 from ftrace.lower.control import Loop, runs_on_host
 from ftrace.lower.inplace import Sharing
-from ftrace.lower.memory import ALIGNMENT, Lifetime, plan_memory
+from ftrace.lower.memory import ALIGNMENT, Lifetime, MemoryPlan, plan_memory
 from ftrace.lower.program import (
     STACK_HEADER,
     CallHost,
@@ -26,6 +26,7 @@ from ftrace.lower.program import (
 from ftrace.lower.schedule import root_of
 from ftrace.lower.step import BuiltStep
 from ftrace.trace.avals import ShapedArray, Stack
+from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.record import items
 from ftrace.trace.primitives.source import is_variable
@@ -99,7 +100,11 @@ def assemble(
         if node not in number_of:
             add_slot(node, node.aval, node.op.name, "output", i)
     rest = {k: t for k, t in values.temporaries.items() if k not in number_of}
-    plan = plan_memory([_lifetime(t, len(work)) for t in rest.values()])
+    lifetimes = tuple(_lifetime(t, len(work)) for t in rest.values())
+    if any_dynamic(life.nbytes for life in lifetimes):
+        plan = MemoryPlan((0,) * len(rest), 0)  # `Program.at` makes one
+    else:
+        plan = plan_memory(lifetimes)
     for (key, temporary), offset in zip(rest.items(), plan.offsets, strict=True):
         assert not (isinstance(key, Node) and is_variable(key))
         add_slot(key, temporary.aval, temporary.value, "arena", offset)
@@ -113,7 +118,7 @@ def assemble(
     )
     inputs = tuple(number_of[n] for n in graph.inputs)
     outputs = tuple(number_of[n] for n in roots)
-    return Program(tuple(slots), steps, inputs, outputs, plan.size)
+    return Program(tuple(slots), steps, inputs, outputs, plan.size, lifetimes)
 
 
 def _is_barrier(step: BuiltStep) -> bool:
@@ -156,6 +161,8 @@ def _lanes(arg: Loop) -> int:
     """How many iterations may run at the same time."""
     if arg.carry or arg.length is None or arg.predicate or runs_on_host(arg.body):
         return 1
+    if is_dynamic(arg.length):
+        return LANES  # at most: `Program.at` knows the length
     return max(1, min(arg.length, LANES))
 
 

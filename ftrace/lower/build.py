@@ -71,7 +71,8 @@ from ftrace.trace.primitives.elementwise import (
     select,
 )
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
-from ftrace.trace.primitives.source import const, const_p, iota_p, zeros_like
+from ftrace.trace.primitives.source import const, const_p, dim_p, iota_p, zeros_like
+from ftrace.trace.sizes import sample, surely_less
 
 _REDUCE_NAME = {
     "reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce_min": "min",
@@ -246,7 +247,7 @@ class _View:
                 if context.valid is None:
                     continue
                 found.update(dict.fromkeys(c.position for c in context.valid))
-                if self.is_loaded(node) and node.op is not const_p:
+                if self.is_loaded(node) and node.op not in (const_p, dim_p):
                     found[flatten_index(context.indices, node.shape)] = None
                 elif node.op is iota_p:
                     axis: int = node.arg
@@ -308,10 +309,11 @@ def _ranges_divided(index: Index) -> list[tuple[Atom, int]]:
             continue
         pending.extend(a for a, _ in atom.inner.terms)
         for inner, coefficient in atom.inner.terms:
-            if inner.kind != "range" or coefficient <= 0:
+            if inner.kind != "range" or not surely_less(0, coefficient):
                 continue
             inside, left = divmod(atom.divisor, coefficient)
-            if left == 0 and 1 < inside < inner.size and inner.size % inside == 0:
+            between = surely_less(1, inside) and surely_less(inside, inner.size)
+            if left == 0 and between and inner.size % inside == 0:
                 found.append((inner, inside))
     return found
 
@@ -365,12 +367,13 @@ def _stored_together(view: _View, group: _Group, position: int) -> bool:
     """Does no stored value, and no reduce, belong to the outer ranges only?"""
     if group.node is not None:
         return True
-    inside = prod(group.sizes) // prod(group.sizes[:position])
+    sizes = [sample(n) for n in group.sizes]
+    inside = prod(sizes[position:])
     if view.draft.scattered is not None:
         stored = [view.draft.scattered.src[1]]
     else:
         stored = view.draft.roots
-    if any(prod(n.shape) * inside <= prod(group.sizes) for n in stored):
+    if any(sample(n.size) * inside <= prod(sizes) for n in stored):
         return False
     outer = set(group.atoms[:position])
     for inner_group in view.groups[1:]:
@@ -454,7 +457,7 @@ class _Builder:
 
     def _needs(self, node: Node, context: Context) -> list[tuple[Node, Context]]:
         """What must be expressed before `node` is."""
-        if node.op is const_p:
+        if node.op in (const_p, dim_p):
             return []
         needs: list[tuple[Node, Context]] = []
         if not self.view.is_loaded(node):
@@ -468,6 +471,8 @@ class _Builder:
         scalar = ShapedArray.of((), node.dtype)
         if node.op is const_p:
             return make_node(const_p, scalar, (), node.arg)
+        if node.op is dim_p:
+            return cast(const(node.arg, INDEX), node.dtype)
         if self.view.is_loaded(node):
             return self._load(node, context)
         if node.op is iota_p:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.errors import DynamicDimensionError
 from ftrace.trace.graph import Node, constant_bits, constant_value, make_node
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy, stop_gradient
@@ -33,7 +34,7 @@ from ftrace.trace.primitives.reduction import (
     identity_like,
     reduce_prod_p,
 )
-from ftrace.trace.primitives.source import const_like, const_p, zeros_like
+from ftrace.trace.primitives.source import const_like, const_p, dim_p, zeros_like
 from ftrace.trace.rewrite import Pat, Rule
 
 #: Primitives whose result at a position depends on that position alone.
@@ -105,7 +106,13 @@ def move_constant(node: Node, shape: tuple[int, ...]) -> Node:
 
 
 def evaluate_scalar(node: Node) -> Any:
-    """The value of an elementwise node over constants."""
+    """The value of an elementwise node over constants.
+
+    Raises:
+      DynamicDimensionError: one is a dynamic dimension.
+    """
+    if any(s.op is dim_p for s in node.src):
+        raise DynamicDimensionError(f"{node!r} has no value while it is compiled")
     operands = [np.frombuffer(s.arg, s.dtype) for s in node.src]
     aval = node.aval.with_shape((1,))
     with np.errstate(all="ignore"):

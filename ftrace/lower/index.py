@@ -9,18 +9,22 @@ kept in normal form, and intervals and divisibility simplify them as they are ma
 
     (8·i + j) // 8  -> i          where 0 <= j < 8
     (i // 8)·8 + i % 8  -> i
+
+Sizes, coefficients and divisors may be dynamic (`trace/dims.py`): what is not known for
+all sizes is not simplified.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from math import gcd, prod
+from math import prod
 from typing import Any, NamedTuple
 
 from ftrace.errors import GraphError
 from ftrace.lower.kernel import INDEX, make_range
 from ftrace.trace.avals import Shape
+from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import (
@@ -45,6 +49,7 @@ from ftrace.trace.primitives.movement import (
     unshear_p,
 )
 from ftrace.trace.primitives.source import const
+from ftrace.trace.sizes import common_divisor, sample, surely_at_most, surely_less
 
 
 class Atom(NamedTuple):
@@ -76,7 +81,7 @@ class Index(NamedTuple):
     constant: int
 
     def __add__(self, other: Index | int) -> Index:  # type: ignore[override]
-        if isinstance(other, int):
+        if not isinstance(other, Index):
             return Index(self.terms, self.constant + other)
         return add_indices(self, other)
 
@@ -151,7 +156,9 @@ def _normal(coefficients: dict[Atom, int], constant: int) -> Index:
 def _order(term: tuple[Atom, int]) -> tuple[str, int, int, str]:
     atom = term[0]
     inner = "" if atom.inner is None else repr(atom.inner)
-    return atom.kind, atom.number, atom.divisor, inner
+    if is_dynamic(atom.divisor):
+        inner = f"{inner} {atom.divisor}"
+    return atom.kind, atom.number, sample(atom.divisor), inner
 
 
 @lru_cache(maxsize=1 << 16)
@@ -173,7 +180,7 @@ def _atom_bounds(atom: Atom) -> tuple[int, int]:
         low, high = bounds(atom.inner)
         if atom.kind == "div":
             return low // atom.divisor, high // atom.divisor
-        if low >= 0 and high < atom.divisor:
+        if surely_at_most(0, low) and surely_less(high, atom.divisor):
             return low, high
         return 0, atom.divisor - 1
     return 0, atom.size - 1
@@ -188,14 +195,14 @@ def divide(index: Index, divisor: int) -> Index:
     low, high = bounds(rest)
     if low // divisor == high // divisor:
         return whole + low // divisor
-    common = gcd(divisor, *[c for _, c in rest.terms])
-    if common > 1:
+    common = common_divisor(divisor, *[c for _, c in rest.terms])
+    if common != 1:
         # (c·x + d) // (c·n) = (x + d // c) // n
         terms = tuple((a, c // common) for a, c in rest.terms)
         smaller = Index(terms, rest.constant // common)
         return add_indices(whole, divide(smaller, divisor // common))
     step, high, _ = _step_and_rest(rest, divisor)
-    if step > 1:  # (c·x + y) // (c·n) = x // n where 0 <= y < c
+    if step != 1:  # (c·x + y) // (c·n) = x // n where 0 <= y < c
         return add_indices(whole, divide(high, divisor // step))
     if len(rest.terms) == 1 and rest.constant == 0:
         ((atom, coefficient),) = rest.terms
@@ -223,7 +230,7 @@ def remainder(index: Index, divisor: int) -> Index:
             assert atom.inner is not None
             return remainder(atom.inner, divisor)
     step, top, below = _step_and_rest(rest, divisor)
-    if step > 1:  # (c·x + y) % (c·n) = (x % n)·c + y where 0 <= y < c
+    if step != 1:  # (c·x + y) % (c·n) = (x % n)·c + y where 0 <= y < c
         return add_indices(remainder(top, divisor // step) * step, below)
     rest = rest + -(low // divisor) * divisor
     return Index(((Atom("rem", 0, 0, False, rest, divisor), 1),), 0)
@@ -248,8 +255,8 @@ def _step_and_rest(index: Index, divisor: int) -> tuple[int, Index, Index]:
 
     c is the largest there is; 1 if there is no other.
     """
-    steps = {gcd(coefficient, divisor) for _, coefficient in index.terms}
-    for step in sorted(steps, reverse=True):
+    steps = {common_divisor(coefficient, divisor) for _, coefficient in index.terms}
+    for step in sorted(steps, key=sample, reverse=True):
         if step == 1:
             break
         high = {a: c // step for a, c in index.terms if c % step == 0}
@@ -257,7 +264,7 @@ def _step_and_rest(index: Index, divisor: int) -> tuple[int, Index, Index]:
         quotient, left = divmod(index.constant, step)
         below = _normal(low, left)
         least, greatest = bounds(below)
-        if high and least >= 0 and greatest < step:
+        if high and surely_at_most(0, least) and surely_less(greatest, step):
             return step, _normal(high, quotient), below
     return 1, index, ZERO
 
@@ -267,7 +274,7 @@ def require(valid: Valid | None, index: Index, low: int, high: int) -> Valid | N
     if valid is None:
         return None
     least, greatest = bounds(index)
-    if greatest < low or least >= high:
+    if surely_less(greatest, low) or surely_at_most(high, least):
         return None
     if is_within(index, low, high):
         return valid
@@ -277,7 +284,7 @@ def require(valid: Valid | None, index: Index, low: int, high: int) -> Valid | N
 def is_within(index: Index, low: int, high: int) -> bool:
     """Is low <= index < high surely?"""
     least, greatest = bounds(index)
-    return low <= least and greatest < high
+    return surely_at_most(low, least) and surely_less(greatest, high)
 
 
 def flatten_index(indices: Iterable[Index], shape: Shape) -> Index:
@@ -293,10 +300,9 @@ def flatten_index(indices: Iterable[Index], shape: Shape) -> Index:
 def unflatten_index(position: Index, shape: Shape) -> tuple[Index, ...]:
     """The index along each axis of the element at a row-major position."""
     result: list[Index] = []
-    below = prod(shape)
-    for size in shape:
-        below //= max(size, 1)  # without elements every index will do
-        outer = divide(position, max(below, 1))
+    for axis, size in enumerate(shape):
+        # Without elements every index will do.
+        outer = divide(position, max(prod(shape[axis + 1 :]), 1))
         result.append(outer if not result else remainder(outer, max(size, 1)))
     return tuple(result)
 
@@ -356,6 +362,8 @@ def _reshaped(
     indices: tuple[Index, ...], shape: Shape, source: Shape
 ) -> tuple[Index, ...]:
     """Axis by axis where the shapes agree, through row-major positions elsewhere."""
+    if any_dynamic((*shape, *source)):
+        return _reshaped_dynamic(indices, shape, source)
     result: list[Index] = []
     i = j = 0
     while i < len(shape) or j < len(source):
@@ -375,6 +383,29 @@ def _reshaped(
         else:
             position = flatten_index(indices[start_i:i], shape[start_i:i])
             result.extend(unflatten_index(position, source[start_j:j]))
+    return tuple(result)
+
+
+def _reshaped_dynamic(
+    indices: tuple[Index, ...], shape: Shape, source: Shape
+) -> tuple[Index, ...]:
+    """Groups end where the products of the sizes so far are known to be equal."""
+    result: list[Index] = []
+    i = j = 0
+    while i < len(shape) or j < len(source):
+        ends = [
+            (a, b)
+            for a in range(min(i + 1, len(shape)), len(shape) + 1)
+            for b in range(min(j + 1, len(source)), len(source) + 1)
+            if prod(shape[i:a]) == prod(source[j:b])
+        ]
+        a, b = min(ends, key=sum)
+        if a - i == b - j == 1:
+            result.append(indices[i])
+        else:
+            position = flatten_index(indices[i:a], shape[i:a])
+            result.extend(unflatten_index(position, source[j:b]))
+        i, j = a, b
     return tuple(result)
 
 
@@ -465,7 +496,7 @@ def render_index(index: Index, values: dict[int, Node]) -> Node:
         total = part if total is None else add(total, part)
     if total is None:
         return _literal(index.constant)
-    return add(total, _literal(index.constant)) if index.constant else total
+    return add(total, _literal(index.constant)) if index.constant != 0 else total
 
 
 def render_valid(valid: Valid, values: dict[int, Node]) -> Node | None:
@@ -478,9 +509,9 @@ def render_valid(valid: Valid, values: dict[int, Node]) -> Node | None:
         if condition.high == condition.low + 1:
             parts.append(eq(index, _literal(condition.low)))
         else:
-            if low < condition.low:
+            if not surely_at_most(condition.low, low):
                 parts.append(ge(index, _literal(condition.low)))
-            if high >= condition.high:
+            if not surely_less(high, condition.high):
                 parts.append(lt(index, _literal(condition.high)))
         for part in parts:
             total = part if total is None else bit_and(total, part)

@@ -9,7 +9,7 @@ The grammar (every expression is an interned `Node` with a scalar aval):
            | load(param, index[, valid])      zero where valid is false, no access
            | reduce[op](value, range, …)      over all values of its ranges
            | index                            int64 arithmetic on ranges
-    index  = const | range | add | sub | mul | div | rem | select | load | …
+    index  = const | dim | range | add | sub | mul | div | rem | select | load | …
 
 An axis of the kernel is a range that its loops run over, outermost first; a range of
 a reduce is closed by that reduce. Where an expression uses no range of a loop it does
@@ -30,6 +30,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.origin import Origin
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import any_dynamic
 from ftrace.trace.graph import (
     Node,
     Op,
@@ -38,6 +39,7 @@ from ftrace.trace.graph import (
     reading_order,
     toposort,
 )
+from ftrace.trace.primitives.source import dim_p
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,6 +169,12 @@ class Kernel:
     def shape(self) -> tuple[int, ...]:
         return tuple(axis_of(axis).size for axis in self.axes)
 
+    @property
+    def is_dynamic(self) -> bool:
+        """Does it run over sizes that only a call knows, or read one?"""
+        sizes = (*self.shape, *[spec.size for spec in self.buffers])
+        return any_dynamic(sizes) or any(n.op is dim_p for n in self.nodes)
+
     def __str__(self) -> str:
         return render_kernel(self)
 
@@ -217,6 +225,8 @@ def render_kernel(kernel: Kernel) -> str:
             names[node] = f"buffer{node.arg}"
         elif node.op.name == "const":
             names[node] = str(constant_value(node))
+        elif node.op is dim_p:
+            names[node] = f"[{node.arg}]"
         else:
             names[node] = f"v{len(lines)}"
             operands = " ".join(names[s] for s in node.src)

@@ -27,6 +27,7 @@ from ftrace.lower.index import (
     source_index,
     value_index,
 )
+from ftrace.trace.dims import bounds as bounds_of_size
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import (
@@ -40,7 +41,8 @@ from ftrace.trace.primitives.elementwise import (
 )
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.movement import permute_p, reshape_p, shrink_p, stride_p
-from ftrace.trace.primitives.source import const_p, iota_p
+from ftrace.trace.primitives.source import const_p, dim_p, iota_p
+from ftrace.trace.sizes import sample, surely_less, upper_bound
 
 #: How many operations of an index array are looked through.
 _DEPTH = 6
@@ -114,9 +116,11 @@ def _counted(
     found: Position | None = None
     if op is const_p:
         return Position(constant_index(int(constant_value(node))), ())
+    if op is dim_p and _fits(node, bounds_of_size(node.arg)):
+        return Position(constant_index(node.arg), ())
     if op is iota_p:
         axis: int = node.arg
-        if _fits(node, (0, node.shape[axis] - 1)):
+        if _fits(node, (0, upper_bound(node.shape[axis]) - 1)):
             found = Position(indices[axis], ())
     elif depth and op in _MOVES:
         inner, _ = source_index(node, indices, valid)
@@ -171,9 +175,11 @@ def _exact(node: Node, depth: int) -> Limits | None:
     if op is const_p:
         value = int(constant_value(node))
         return value, value
+    if op is dim_p:
+        return bounds_of_size(node.arg)
     if op is iota_p:
         axis: int = node.arg
-        return 0, max(node.shape[axis] - 1, 0)
+        return 0, max(upper_bound(node.shape[axis]) - 1, 0)
     if op is cast_p and not _is_whole(node.src[0]):
         return None
     if op in _MOVES or op in (cast_p, gather_p):
@@ -227,14 +233,15 @@ def _is_injective(index: Index, fixed: set[Atom]) -> bool:
     It does if each coefficient is larger than all that the smaller ones can add up to.
     """
     moving = ranges_of(index) - fixed
-    direct = {a: abs(c) for a, c in index.terms if a in moving}
+    direct = {a: c for a, c in index.terms if a in moving}
     rest = [a for a, _ in index.terms if a not in moving and a.kind != "range"]
     hidden = ranges_of_all(Index(((a, 1),), 0) for a in rest)
     if not moving or hidden & moving:
         return False
     reach = 0
-    for atom, step in sorted(direct.items(), key=lambda term: term[1]):
-        if step <= reach:
+    for atom, factor in sorted(direct.items(), key=lambda term: abs(sample(term[1]))):
+        step = factor if surely_less(0, factor) else -factor
+        if not surely_less(reach, step):
             return False
         reach += step * (atom.size - 1)
     return True

@@ -9,19 +9,29 @@
 
 Branches and bodies are programs themselves. Their inputs and outputs are slots of the
 program around them, or parts of these; their arenas are parts of its arena. A device
-compiles a program into an `Executable`, once per shape signature.
+compiles a program into an `Executable`, once per shape signature. Where shapes are
+dynamic (`trace/dims.py`) it is compiled once, and `at` gives the arrays and the arena
+for the sizes of a call.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ftrace.lower.kernel import Kernel, KernelInfo
-from ftrace.trace.avals import Shape
-from ftrace.trace.graph import Node
+from ftrace.lower.memory import ALIGNMENT, Lifetime, plan_memory
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.dims import any_dynamic, is_dynamic
+from ftrace.trace.graph import Node, with_origin
+from ftrace.trace.primitives.source import variable
+from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
+
+#: What `isinstance` is asked for, so that the parts stay untyped.
+_TUPLE: tuple[type[Any], ...] = (tuple,)
 
 #: Bytes of a stack's header, where a device keeps it in a slot.
 STACK_HEADER = 512
@@ -49,7 +59,7 @@ class Slot:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -174,6 +184,7 @@ class Program:
       inputs: for each argument its slot.
       outputs: for each result its slot: an output, or an input handed through.
       arena: bytes of temporary memory that the steps share.
+      lifetimes: of the slots in the arena, in their order.
 
     A stack in the arena is empty when the program begins, and what it has grown is
     given back when the program ends, however it ends.
@@ -184,6 +195,39 @@ class Program:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     arena: int
+    lifetimes: tuple[Lifetime, ...] = ()
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Are there sizes that only a call knows?"""
+        if any(any_dynamic(slot.shape) for slot in self.slots):
+            return True
+        return any(map(_is_dynamic, self.steps))
+
+    def at(self, sizes: Sizes) -> Program:
+        """The program for these sizes of the dynamic dimensions; kernels stay."""
+        steps = tuple([_step_at(step, sizes) for step in self.steps])
+        needed = {step.scratch: _scratch_bytes(step) for step in steps
+                  if isinstance(step, (RunBranch, RunLoop))}  # fmt: skip
+        placed = [n for n, slot in enumerate(self.slots) if slot.place == "arena"]
+        plan = plan_memory(
+            [
+                replace(life, nbytes=needed.get(n, evaluate(life.nbytes, sizes)))
+                for n, life in zip(placed, self.lifetimes, strict=True)
+            ]
+        )
+        offsets = dict(zip(placed, plan.offsets, strict=True))
+        slots = tuple(
+            replace(
+                slot,
+                shape=(needed[n],)
+                if n in needed
+                else evaluate_shape(slot.shape, sizes),
+                position=offsets.get(n, slot.position),
+            )
+            for n, slot in enumerate(self.slots)
+        )
+        return replace(self, slots=slots, steps=steps, arena=plan.size)
 
     @property
     def kernels(self) -> list[RunKernel]:
@@ -243,4 +287,64 @@ def describe(step: Step) -> str:
     return (
         f"loop {length}: consts {step.consts}, carry {carry}, xs {step.xs}, "
         f"ys {step.ys}"
+    )
+
+
+def _is_dynamic(step: Step) -> bool:
+    if isinstance(step, RunKernel):
+        return step.kernel.is_dynamic
+    if isinstance(step, RunLoop) and is_dynamic(step.length):
+        return True
+    return any(inner.is_dynamic for inner in programs_of(step))
+
+
+def _scratch_bytes(step: RunBranch | RunLoop) -> int:
+    """What the arenas of a step's programs take."""
+    if isinstance(step, RunBranch):
+        return max(branch.arena for branch in step.branches)
+    return -(-step.body.arena // ALIGNMENT) * ALIGNMENT * step.lanes
+
+
+def _step_at(step: Step, sizes: Sizes) -> Step:
+    """A step for these sizes."""
+    if isinstance(step, RunKernel):
+        return replace(step, info=_info_at(step.info, sizes))
+    if isinstance(step, RunBranch):
+        return replace(step, branches=tuple(b.at(sizes) for b in step.branches))
+    if isinstance(step, RunLoop):
+        length = None if step.length is None else evaluate(step.length, sizes)
+        lanes = step.lanes if length is None else max(min(step.lanes, length), 1)
+        return replace(step, body=step.body.at(sizes), length=length, lanes=lanes)
+    if isinstance(step, CallHost):
+        types = [
+            s.aval.with_shape(evaluate_shape(s.shape, sizes)) for s in step.node.src
+        ]
+        operands = [variable(aval, 0, i) for i, aval in enumerate(types)]
+        arg = _argument_at(step.node.arg, sizes)
+        node = with_origin(step.node, lambda: step.node.op(*operands, arg=arg))
+        return replace(step, node=node)
+    return step
+
+
+def _argument_at(arg: Any, sizes: Sizes) -> Any:
+    """An operation's argument, which may hold sizes at any depth."""
+    if is_dynamic(arg):
+        return evaluate(arg, sizes)
+    if isinstance(arg, _TUPLE):
+        parts = [_argument_at(part, sizes) for part in arg]
+        return arg.__class__(*parts) if hasattr(arg, "_fields") else tuple(parts)
+    if is_dataclass(arg) and not isinstance(arg, type):
+        values = {f.name: getattr(arg, f.name) for f in fields(arg)}
+        new = {k: _argument_at(v, sizes) for k, v in values.items()}
+        return replace(arg, **new) if new != values else arg
+    if isinstance(arg, ShapedArray):
+        return arg.with_shape(evaluate_shape(arg.shape, sizes))
+    return arg
+
+
+def _info_at(info: KernelInfo, sizes: Sizes) -> KernelInfo:
+    return replace(
+        info,
+        operations=evaluate(info.operations, sizes),
+        bytes=evaluate(info.bytes, sizes),
     )

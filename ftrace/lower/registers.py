@@ -26,7 +26,9 @@ from ftrace.lower.recurrence import (
 from ftrace.lower.scalarize import Lanes, Scalarizer
 from ftrace.origin import Origin
 from ftrace.trace.avals import TOKEN, Stack
+from ftrace.trace.dims import any_dynamic
 from ftrace.trace.graph import Body, Node, inherited_origin, rebuild, toposort
+from ftrace.trace.primitives.source import dim_p
 
 Prepare = Callable[[Body], Sequence[Node]]
 
@@ -77,6 +79,8 @@ def loops_in_registers(outputs: Sequence[Node], prepare: Prepare) -> list[Node]:
 def find_recurrence(node: Node, prepare: Prepare) -> Node | None:
     """The recurrence that does what a loop does; None if it is too large or unfit."""
     arg: Loop = node.arg
+    if _is_dynamic(node):
+        return None
     types = [n.aval for n in (*arg.body.inputs, *arg.body.outputs)]
     if any(aval is TOKEN or isinstance(aval, Stack) for aval in types):
         return None
@@ -90,6 +94,14 @@ def find_recurrence(node: Node, prepare: Prepare) -> Node | None:
         except Unsuited:
             continue
     return None
+
+
+def _is_dynamic(node: Node) -> bool:
+    """Does a loop have to do with sizes that only calls know?"""
+    arg: Loop = node.arg
+    inside = toposort([*arg.body.inputs, *arg.body.outputs])
+    sizes = [n.aval.size for n in (*node.src, *inside)]
+    return any_dynamic((arg.length, *sizes)) or any(n.op is dim_p for n in inside)
 
 
 def _possible_lanes(arg: Loop) -> Iterator[tuple[int, int]]:

@@ -42,6 +42,7 @@ from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.record import compound_of, item_p
 from ftrace.trace.primitives.source import is_variable
+from ftrace.trace.sizes import sample
 
 CHEAP = 4  # operations that are rather done again than stored and loaded
 RECOMPUTE = 40  # operations that may be done again inside one kernel
@@ -66,7 +67,7 @@ _COSTLY = frozenset((
     "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "atan2", "erf",
     "erfc", "erf_inv", "lgamma", "digamma", "logistic", "cbrt",
 ))  # fmt: skip
-_SOURCES = ("const", "iota", "variable")
+_SOURCES = ("const", "dim", "iota", "variable")
 
 
 class Context(NamedTuple):
@@ -428,7 +429,7 @@ class _Scheduler:
         if draft.kind == "contract":
             return False
         nested = any(a.reduced for a in rows)
-        return not nested or node.src[0].size <= NESTED
+        return not nested or sample(node.src[0].size) <= NESTED
 
     # Consequences.
 
@@ -458,7 +459,7 @@ class _Scheduler:
         ranges = ranges_of_all(context.indices)
         depth = max((k + 1 for k, a in enumerate(path) if a in ranges), default=0)
         around = path[:depth]
-        factor = prod(a.size for a in around if a not in ranges)
+        factor = prod(sample(a.size) for a in around if a not in ranges)
         known = self.contexts.setdefault(node, {})
         if context not in known or known[context][0] < factor:
             known[context] = (factor, around)

@@ -24,6 +24,7 @@ from ftrace.errors import FtraceError
 from ftrace.lower.chains import MOVEMENTS
 from ftrace.lower.constants import ELEMENTWISE, arg_of
 from ftrace.lower.schedule import is_step
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import copy
@@ -39,8 +40,9 @@ from ftrace.trace.primitives.movement import (
 )
 from ftrace.trace.primitives.record import PRIMITIVES, Primitive, item_p, primitive_of
 from ftrace.trace.primitives.reduction import REDUCTIONS
-from ftrace.trace.primitives.source import const_p, iota_p, variable_p
+from ftrace.trace.primitives.source import const_p, dim_p, iota_p, variable_p
 from ftrace.trace.rewrite import Pat, Spec
+from ftrace.trace.sizes import surely_at_most
 
 
 def _is_source(node: Node) -> bool:
@@ -51,6 +53,8 @@ def _is_source(node: Node) -> bool:
         return isinstance(node.arg, bytes) and len(node.arg) == node.dtype.itemsize
     if node.op is iota_p:
         return isinstance(node.arg, int) and 0 <= node.arg < node.ndim
+    if node.op is dim_p:
+        return is_dynamic(node.arg)
     return isinstance(node.arg, tuple)
 
 
@@ -67,7 +71,7 @@ def _all(*conditions: Callable[[Node], bool]) -> Callable[[Node], bool]:
     return lambda node: all(holds(node) for holds in conditions)
 
 
-SOURCES: Final = (const_p, iota_p, variable_p)
+SOURCES: Final = (const_p, dim_p, iota_p, variable_p)
 _INDEXING = (gather_p, scatter_p)
 _OTHERS = tuple(p for p in PRIMITIVES.values() if p not in SOURCES)
 _BUILT_IN = frozenset(PRIMITIVES.values())
@@ -105,14 +109,14 @@ def _varies(node: Node) -> bool:
 def _reduces_something(node: Node) -> bool:
     axes: tuple[int, ...] = arg_of(node)
     shape = node.src[0].shape
-    return len(axes) > 0 and all(shape[axis] > 1 for axis in axes)
+    return len(axes) > 0 and not any(surely_at_most(shape[a], 1) for a in axes)
 
 
 _PADDING = (pad_p, shear_p, unshear_p)
 _MOVING = tuple(op for op in MOVEMENTS if op not in _PADDING)
 
 _SIMPLE: Final = (
-    Pat((const_p, variable_p)),
+    Pat((const_p, dim_p, variable_p)),
     Pat(where=is_step),
     Pat((iota_p, *_INDEXING, *_PADDING), where=_has_elements),
     Pat(ELEMENTWISE, where=_all(_has_elements, _varies)),

@@ -17,6 +17,7 @@ from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.errors import ArgumentError, AxisError, ConcretizationTypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import constant_bits
 from ftrace.trace.operations import bind, broadcast_shapes
 from ftrace.trace.primitives.broadcast import expand_p
@@ -30,6 +31,7 @@ from ftrace.trace.primitives.movement import (
 )
 from ftrace.trace.primitives.source import const, iota_p
 from ftrace.trace.primitives.source import iota as iota_node
+from ftrace.trace.sizes import lower_bound
 from ftrace.trace.tracer import (
     Tracer,
     Value,
@@ -108,14 +110,19 @@ def check_shape(shape: Any, name: str) -> Shape:
     """
     sizes = _entries(shape)
     if sizes is None:
-        return (static_int(shape, f"{name}: shape"),)
-    found = tuple(static_int(n, f"{name}: each size") for n in sizes)
-    if prod(found) >= _MOST:
+        return (checked_size(shape, f"{name}: shape"),)
+    found = tuple(checked_size(n, f"{name}: each size") for n in sizes)
+    if lower_bound(prod(found)) >= _MOST:
         raise ShapeError(
             f"{name}: an array of shape {found} has 2**63 elements or more, which no "
             "memory holds and no index counts"
         )
     return found
+
+
+def checked_size(value: Any, what: str) -> Any:
+    """A Python integer or a dynamic dimension."""
+    return value if is_dynamic(value) else static_int(value, what)
 
 
 def _entries(x: Any) -> tuple[Any, ...] | None:

@@ -17,9 +17,12 @@ from ftrace.errors import (
 from ftrace.numpy.axes import as_value, cast, choose
 from ftrace.numpy.elementwise import add, bitwise_and, greater_equal, less
 from ftrace.numpy.selection import maximum, minimum
+from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.source import is_variable
+from ftrace.trace.primitives.source import dim_p, is_variable
+from ftrace.trace.sizes import upper_bound
+from ftrace.trace.slices import dynamic_slice_bounds
 from ftrace.trace.tracer import Tracer
 
 #: NumPy for indices that are known: without its stubs, which ask for dtypes.
@@ -35,6 +38,8 @@ def is_known(values: Any) -> bool:
 
 def slice_bounds(part: slice, size: int) -> tuple[tuple[int, int], int]:
     """((start, stop), step) of a slice; the stop is next to the last element."""
+    if any_dynamic((size, part.start, part.stop, part.step)):
+        return dynamic_slice_bounds(part, size)
     try:
         start, stop, step = part.indices(size)
     except ConcretizationTypeError as error:
@@ -94,6 +99,8 @@ class Position:
     @staticmethod
     def of(values: Any, size: int, wrap: bool = True) -> Position:
         found = values if is_known(values) else _constant_values(values)
+        if is_dynamic(size):
+            values, found = as_value(values), None
         if found is not None:
             found = found.astype(np.int64)
             wrapped = _host.where(found < 0, found + size, found) if wrap else found
@@ -121,9 +128,11 @@ class Position:
 
 def widened(values: Any, size: int) -> Any:
     """Index values in a dtype that holds the size of the axis."""
-    if dtypes.limits(values.dtype)[1] > size:
+    most = upper_bound(size)
+    limit = dtypes.limits(values.dtype)[1]
+    if limit > most or (is_dynamic(size) and limit == most):
         return cast(values, values.dtype)
-    return cast(values, dtypes.int32 if size < 2**31 else dtypes.int64)
+    return cast(values, dtypes.int32 if most < 2**31 else dtypes.int64)
 
 
 def _index_array(values: np.ndarray[Any, Any], size: int) -> Any:
@@ -141,13 +150,13 @@ _CONSTANT_SIZE = 65536
 
 def _constant_values(tracer: Tracer) -> Any:
     """The values of a small traced index that depends on no argument, else None."""
-    if tracer.node.size > _CONSTANT_SIZE:
+    if is_dynamic(tracer.node.size) or tracer.node.size > _CONSTANT_SIZE:
         return None
     seen: set[Node] = {tracer.node}
     pending = [tracer.node]
     while pending:
         node = pending.pop()
-        if is_variable(node) or len(seen) > _CONSTANT_NODES:
+        if is_variable(node) or len(seen) > _CONSTANT_NODES or node.op is dim_p:
             return None
         for source in node.src:
             if source not in seen:

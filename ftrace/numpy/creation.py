@@ -26,6 +26,7 @@ from ftrace.numpy.axes import full as filled
 from ftrace.numpy.joining import stack
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.elementwise import bitcast, convert
 from ftrace.trace.tracer import Tracer, Value, aval_of, check_fits, is_value
@@ -96,6 +97,8 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
         return cast(as_value(value), dtype_or(dtype, aval_of(value).dtype))
     if isinstance(value, (bool, int, float, complex)):
         return _from_number(value, dtype)
+    if is_dynamic(value):
+        return cast(as_value(value), dtype_or(dtype, aval_of(value).dtype))
     if is_sequence(value):
         return _from_sequence(value, dtype)
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
@@ -235,7 +238,7 @@ def frombuffer(
 
 def _shape(name: str, shape: Any) -> Shape:
     found = check_shape(shape, name)
-    if min(found, default=0) < 0:
+    if any(n < 0 for n in found):
         raise ShapeError(f"{name}: sizes must not be negative, got {found}")
     return found
 

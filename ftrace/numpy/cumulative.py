@@ -34,6 +34,7 @@ from ftrace.numpy.nanreductions import without_nan
 from ftrace.numpy.reductions import chosen_dtype, summed_dtype
 from ftrace.numpy.softmax import log_sum_exp
 from ftrace.numpy.windows import Window, slide_all
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.operations import bind, bind_compound, elementwise, run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -82,7 +83,7 @@ def scan_with(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
     """
     kind = _KIND[primitive]
     check_running(kind, x.dtype)
-    if x.shape[axis] > SHORT or (dtypes.is_complex(x.dtype) and kind in EXTREMA):
+    if _is_long(x.shape[axis]) or (dtypes.is_complex(x.dtype) and kind in EXTREMA):
         return bind_compound(cumulate_p, x, arg=Running(kind, axis, reverse))[0]
     if x.shape[axis] < 2:
         return x
@@ -108,12 +109,17 @@ def _scan_pairwise(x: Any, pair: Primitive, axis: int, reverse: bool) -> Any:
 def scan_logsumexp(x: Any, axis: int, reverse: bool) -> Any:
     """The running log(sum(exp(x)))."""
     check_running("logsumexp", x.dtype)
-    if x.shape[axis] > SHORT:
+    if _is_long(x.shape[axis]):
         return bind_compound(cumulate_p, x, arg=Running("logsumexp", axis, reverse))[0]
     if x.shape[axis] < 2:
         return x
     seen = _windows(x, axis, -np.inf, reverse)
     return drop_axes(log_sum_exp(seen, (0,)), (0,))
+
+
+def _is_long(size: Any) -> bool:
+    """A dynamic size may be."""
+    return is_dynamic(size) or size > SHORT
 
 
 def _windows(x: Any, axis: int, fill: Any, reverse: bool) -> Any:

@@ -33,8 +33,10 @@ from ftrace.numpy.creation import array
 from ftrace.numpy.elementwise import bitwise_and
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
+from ftrace.trace.dims import Dim, is_dynamic
 from ftrace.trace.operations import bind, broadcast_shapes
 from ftrace.trace.primitives.indexing import gather_p
+from ftrace.trace.slices import steps_between
 from ftrace.trace.tracer import Tracer, Value, concrete, unbound_variable
 
 __all__ = ["getitem"]
@@ -101,8 +103,13 @@ def parse_index(
             bounds[axis], steps[axis] = slice_bounds(part, shape[axis])
             order.append(axis)
             axis += 1
-        elif type(part) is int and (
-            mode is None or _is_inside(part, shape[axis], wrap)
+        elif is_dynamic(part) or (
+            type(part) is int
+            and (
+                mode is None
+                or is_dynamic(shape[axis])
+                or _is_inside(part, shape[axis], wrap)
+            )
         ):
             at = _checked_integer(part, axis, shape, wrap)
             bounds[axis] = (at, at + 1)
@@ -120,7 +127,7 @@ def parse_index(
     batch = broadcast_shapes("index", batch_shapes) if batch_shapes else None
     place = _array_place(order, bool(batch))
     sizes = [
-        len(range(lo, hi, abs(s))) for (lo, hi), s in zip(bounds, steps, strict=True)
+        steps_between(lo, hi, abs(s)) for (lo, hi), s in zip(bounds, steps, strict=True)
     ]
     laid = [1 if axis is None else sizes[axis] for axis in _laid(order)]
     rest = tuple(n for a, n in enumerate(sizes) if a not in gathered)
@@ -143,7 +150,7 @@ def _laid(order: Sequence[Any]) -> list[int | None]:
 
 def _plain(part: Any) -> Any:
     """A part of an index: None, Ellipsis, slice, int, NumPy array or tracer."""
-    if part is None or part is Ellipsis or type(part) in (int, slice):
+    if part is None or part is Ellipsis or type(part) in (int, slice, Dim):
         return part
     if isinstance(part, Tracer):
         if dtypes.kind(part.dtype) not in "biu":

@@ -11,6 +11,7 @@ from ftrace.numpy.axes import (
     as_value,
     canonical_axis,
     cast,
+    checked_size,
     choose,
     full,
     iota,
@@ -60,9 +61,9 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Dtype = None) -> Any:
 
 
 def _sizes(name: str, rows: Any, columns: Any) -> tuple[int, int]:
-    n = static_int(rows, f"{name}: N")
-    m = n if columns is None else static_int(columns, f"{name}: M")
-    if min(n, m) < 0:
+    n = checked_size(rows, f"{name}: N")
+    m = n if columns is None else checked_size(columns, f"{name}: M")
+    if n < 0 or m < 0:
         raise ValueRangeError(f"{name}: sizes must not be negative, got {n} and {m}")
     return n, m
 

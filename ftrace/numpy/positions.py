@@ -24,6 +24,7 @@ from ftrace.trace.operations import bind, run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
+from ftrace.trace.sizes import upper_bound
 from ftrace.trace.tracer import Value
 
 __all__ = ["argmax", "argmin", "nanargmax", "nanargmin"]
@@ -91,7 +92,7 @@ def first_position(a: Any, primitive: Primitive, axis: int) -> Any:
     if dtypes.is_float(a.dtype):
         here = bind(p.bit_or, here, bind(p.ne, a, a))
     dtype = dtypes.default_dtype("i")
-    if size > dtypes.limits(dtype)[1]:
+    if upper_bound(size) > dtypes.limits(dtype)[1]:
         dtype = dtypes.int64
     numbers = iota(dtype, a.shape, axis)
     beyond = full(a.shape, size - 1, dtype)

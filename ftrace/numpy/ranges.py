@@ -39,6 +39,7 @@ from ftrace.numpy.elementwise import (
 )
 from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.joining import concatenate, stack
+from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.operations import broadcast_shapes
 from ftrace.trace.primitives.elementwise import convert, real_dtype
 from ftrace.trace.tracer import Value, aval_of, is_value
@@ -68,6 +69,8 @@ def arange(
         start, stop = 0, start
         if type(stop) is int and step is None and stop > 0:
             return iota(dtype_or(dtype, dtypes.scalar_type(stop)[0]), (stop,), 0)
+    if any_dynamic((start, stop, step)):
+        return _dynamic_range(start, stop, 1 if step is None else step, dtype)
     bounds = [_known(x) for x in (start, stop, 1 if step is None else step)]
     target = dtype_or(dtype, dtypes.promote(*[t for _, t in bounds])[0])
     first, last, gap = [value for value, _ in bounds]
@@ -85,6 +88,21 @@ def arange(
     wide = target if target.itemsize > 2 else dtypes.float32
     values: Any = np.arange(first, last, gap, dtype=wide)
     return Array.of(convert(values, target))
+
+
+def _dynamic_range(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
+    """A range with a dynamic dimension in it: whole numbers only."""
+    for x in (start, stop, step):
+        if not is_dynamic(x) and type(x) is not int:
+            raise ArgumentError(
+                "arange: beside a dynamic dimension the other arguments must be Python "
+                f"integers, got {x!r}"
+            )
+    count = -((start - stop) // step)
+    target = dtype_or(dtype, dtypes.scalar_type(0)[0])
+    result = iota(target, (count,), 0)
+    result = result if not is_dynamic(step) and step == 1 else multiply(result, step)
+    return result if not is_dynamic(start) and start == 0 else add(result, start)
 
 
 def _known(x: Any) -> tuple[Any, tuple[np.dtype[Any], bool]]:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ftrace.errors import AxisError, ShapeError, ValueRangeError
+from ftrace.errors import (
+    AxisError,
+    DynamicDimensionError,
+    ShapeError,
+    ValueRangeError,
+)
 from ftrace.numpy.axes import (
     as_value,
     canonical_axes,
@@ -22,6 +27,7 @@ from ftrace.numpy.axes import broadcast_to as broadcast_value
 from ftrace.numpy.axes import flip as flip_axes
 from ftrace.numpy.axes import reshape as reshape_value
 from ftrace.trace.avals import Shape
+from ftrace.trace.dims import is_dynamic, symbols_of
 from ftrace.trace.operations import broadcast_shapes as common_shape
 from ftrace.trace.tracer import Value
 
@@ -61,8 +67,10 @@ def _resolved(shape: Shape, target: Shape, size: int) -> Shape:
         known *= 1 if n == -1 else n
     if len(unknown) > 1:
         raise ShapeError(f"reshape: at most one size may be -1, got {target}")
-    if min(target, default=0) < -1:
+    if any(n < -1 for n in target):
         raise ShapeError(f"reshape: sizes must not be negative, got {target}")
+    if is_dynamic(size) or is_dynamic(known):
+        return _resolved_dynamic(shape, target, size, known, bool(unknown))
     if unknown and known and size % known == 0:
         target = tuple(size // known if n == -1 else n for n in target)
     elif unknown or known != size:
@@ -71,6 +79,22 @@ def _resolved(shape: Shape, target: Shape, size: int) -> Shape:
             f"the shape {target}" + (f" with {known}" if not unknown else "")
         )
     return target
+
+
+def _resolved_dynamic(
+    shape: Shape, target: Shape, size: Any, known: Any, open_axis: bool
+) -> Shape:
+    """The target where sizes are dynamic: it must fit for all of them."""
+    left = size - size // known * known if open_axis else size - known
+    if not is_dynamic(left) and left == 0:
+        return tuple([n if is_dynamic(n) or n != -1 else size // known for n in target])
+    need = f"a multiple of {known}" if open_axis else str(known)
+    names = ", ".join(sorted(repr(s.name) for s in symbols_of((size, known))))
+    raise DynamicDimensionError(
+        f"reshape: an array of shape {shape} has {size} elements, which must be {need} "
+        f"to fit the shape {target}, for all sizes of {names}. Use -1 for the axis "
+        f"that takes what is left, or take {names} out of `dynamic`"
+    )
 
 
 def ravel(a: Value, order: str = "C") -> Any:

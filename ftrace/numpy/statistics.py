@@ -36,6 +36,7 @@ from ftrace.numpy.reductions import (
     reduced,
     widened,
 )
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.operations import bind, elementwise, run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -86,7 +87,8 @@ def counted(
     """How many elements each result of a reduction is made of."""
     axes = canonical_axes(axis, len(shape), name)
     if where is None:
-        return float(prod(shape[a] for a in axes))
+        count = prod(shape[a] for a in axes)
+        return count if is_dynamic(count) else float(count)
     hits = cast(check_where(name, where, shape), p.real_dtype(dtype))
     return cast(reduced(reduce_sum_p, hits, axes, keepdims), dtype)
 

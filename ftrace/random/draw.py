@@ -16,7 +16,13 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.array import Array
-from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import (
+    ArgumentError,
+    ConcretizationTypeError,
+    DtypeError,
+    ShapeError,
+    ValueRangeError,
+)
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.operations import broadcast_shapes, hooks, run_fused
@@ -110,7 +116,7 @@ def as_shape(name: str, shape: Any) -> Shape:
         sizes = [shape] if single else list(shape)
         result = tuple(operator.index(n) for n in sizes)
     except TypeError as error:
-        if isinstance(error, ArgumentError):
+        if isinstance(error, (ArgumentError, ConcretizationTypeError)):
             raise
         raise ArgumentError(
             f"random.{name}: a shape is a sequence of integers, got {shape!r}"

@@ -16,6 +16,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.errors import DynamicDimensionError
+from ftrace.trace.dims import is_dynamic
+from ftrace.trace.sizes import lower_bound
 
 Shape = tuple[int, ...]
 
@@ -47,6 +50,8 @@ class ShapedArray:
                     found.dtype = dtype
                     found.weak_type = weak_type
                     found.size = prod(shape)
+                    if is_dynamic(found.size):
+                        _check_not_empty(shape)
                     _interned[key] = found
         return found
 
@@ -73,6 +78,17 @@ class ShapedArray:
         dims = ",".join(map(str, self.shape))
         weak = "~" if self.weak_type else ""
         return f"{dtypes.SHORT[self.dtype]}{weak}[{dims}]"
+
+
+def _check_not_empty(shape: Shape) -> None:
+    """Kernels count on sizes of at least 1."""
+    for size in shape:
+        if is_dynamic(size) and lower_bound(size) < 1:
+            raise DynamicDimensionError(
+                f"an axis of size {size} may be empty, in the shape {shape}: a size of "
+                "at least 1 is required for all sizes of a dynamic dimension; give the "
+                'dimension a range, as in ftrace.Dim("batch", min=8), that excludes it'
+            )
 
 
 class Bundle(ShapedArray):

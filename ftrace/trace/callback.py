@@ -29,6 +29,7 @@ from ftrace.errors import (
 from ftrace.origin import Origin
 from ftrace.trace import tree
 from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.tracer import aval_of, check_fits, is_value, outside_scopes
 
 _SCALARS = (bool, int, float, complex)
@@ -279,4 +280,6 @@ def _promised_type(what: str, leaf: Any) -> ShapedArray:
             f"are switched off; ask for {dtype}, or enable them with "
             "ft.config.update('jax_enable_x64', True)"
         )
-    return ShapedArray.of(tuple(int(n) for n in leaf.shape), dtype)
+    return ShapedArray.of(
+        tuple(n if is_dynamic(n) else int(n) for n in leaf.shape), dtype
+    )

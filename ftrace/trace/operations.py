@@ -11,7 +11,7 @@ run_fused      a composition as one graph
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,9 +20,11 @@ import numpy as np
 from ftrace import dtypes, settings
 from ftrace.array import Array, surface
 from ftrace.errors import (
+    DynamicDimensionError,
     ShapeError,
 )
 from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.dims import any_dynamic, bounds, is_dynamic
 from ftrace.trace.evaluate import Plan, settle
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives.elementwise import convert
@@ -65,6 +67,8 @@ def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
         return Tracer(op(*[scope.lift(x) for x in operands], arg=arg), scope)
     arrays = [asarray(x) for x in operands]
     aval = op.infer(arg, *[aval_of(x) for x in arrays])
+    if is_dynamic(aval.size):
+        return _recorded(op, operands, arg)
     if any(not x.memory.host for x in arrays):
         return run_fused(lambda *xs: bind(op, *xs, arg=arg), arrays)
     with np.errstate(all="ignore"):
@@ -73,6 +77,13 @@ def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
         except MemoryError:
             raise no_memory(op.name, aval) from None
     return Array.of(settle(result, aval.dtype), aval.weak_type)
+
+
+def _recorded(op: Primitive, operands: Sequence[Value], arg: Any) -> Any:
+    """`bind` of arrays to a shape that is known at calls only."""
+    scope = current_scope()
+    assert scope is not None  # a dynamic dimension exists in a trace only
+    return Tracer(op(*[scope.lift(x) for x in operands], arg=arg), scope)
 
 
 @lru_cache(maxsize=4096)
@@ -85,6 +96,8 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
     """`bind` of arrays of the host: NumPy does it, in a few µs."""
     types = tuple([(x._shape, x._dtype, x.weak_type) for x in operands])
     aval = _infer(op, arg, types)
+    if is_dynamic(aval.size):
+        return _recorded(op, operands, arg)
     values = [x._host if x._host is not None else x.numpy() for x in operands]
     try:
         if op.family == "movement":
@@ -260,6 +273,22 @@ def _elementwise_now(
     return Array(result.shape, aval.dtype, aval.weak_type, None, result)
 
 
+def check_decided(name: str, sizes: Collection[Any]) -> None:
+    """Raises where sizes that must be equal may be, and are not known to be."""
+    if not any_dynamic(sizes):
+        return
+    low = max(bounds(n)[0] for n in sizes)
+    high = min(bounds(n)[1] for n in sizes)
+    if low <= high:
+        listed = " and ".join(sorted(map(str, sizes)))
+        raise DynamicDimensionError(
+            f"{name}: sizes {listed} meet in one axis, which is right only where they "
+            "are equal, and the function is compiled once for all sizes of a dynamic "
+            "dimension. Where they are always equal give the axes one name in "
+            "`dynamic`; a size that is fixed is left out of it"
+        )
+
+
 def broadcast_shapes(name: str, shapes: Sequence[Shape]) -> Shape:
     """The shape to which all of them broadcast, by NumPy's rules.
 
@@ -275,6 +304,7 @@ def broadcast_shapes(name: str, shapes: Sequence[Shape]) -> Shape:
     for sizes in zip(*padded, strict=True):
         distinct = {n for n in sizes if n != 1}
         if len(distinct) > 1:
+            check_decided(name, distinct)
             listed = " and ".join(map(str, shapes))
             raise ShapeError(
                 f"{name}: shapes {listed} do not broadcast: sizes "

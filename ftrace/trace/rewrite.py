@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 from ftrace import settings
-from ftrace.errors import GraphError
+from ftrace.errors import DynamicDimensionError, GraphError
 from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
 
 Captures = dict[str, Node]
@@ -270,13 +270,16 @@ def _first_replacement(
     node: Node, candidates: Iterable[_Candidate], users: _Users | None
 ) -> Node | None:
     for rule, match in candidates:
-        found = match(node)
-        if found is None:
-            continue
-        if users is not None and not users.allow(rule, found):
-            users.refused.add(node)
-            continue
-        new = _call(rule.function, found)
+        try:
+            found = match(node)
+            if found is None:
+                continue
+            if users is not None and not users.allow(rule, found):
+                users.refused.add(node)
+                continue
+            new = _call(rule.function, found)
+        except DynamicDimensionError:
+            continue  # whether it applies depends on a size that is not known
         if new is None or new is node:
             continue
         if new.aval.shape != node.aval.shape or new.dtype != node.dtype:

@@ -36,6 +36,7 @@ from ftrace.errors import (
 )
 from ftrace.origin import Origin, user_origin
 from ftrace.trace.avals import REHEARSAL, TOKEN, Shape, ShapedArray
+from ftrace.trace.dims import Dim, hooks, is_dynamic
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Graph, Node, substitute, toposort
 from ftrace.trace.primitives.broadcast import broadcast_leading
@@ -46,6 +47,7 @@ from ftrace.trace.primitives.source import (
     scope_and_position,
     variable,
 )
+from ftrace.trace.sizes import upper_bound
 
 Value = Any  # Array | Tracer | numpy.ndarray | Python scalar
 #: What NumPy's values are instances of.
@@ -190,7 +192,7 @@ class Scope:
         self, value: Value, dtype: np.dtype[Any], shape: Shape, weak: bool = False
     ) -> Node:
         """The node of a value, converted to a dtype and broadcast to a shape."""
-        if type(value) in (int, float, bool, complex):
+        if type(value) in (int, float, bool, complex, Dim):
             check_fits(value, dtype)
             return const(value, dtype, shape, weak)
         node = cast(self.lift(value), dtype, weak)
@@ -226,6 +228,15 @@ class outside_scopes:  # reads as a statement: `with outside_scopes()`
 
     def __exit__(self, *_: object) -> None:
         _stack.floor = self.outer
+
+
+def _traced(dim: Dim) -> Any:
+    """A dynamic dimension as a value: of the innermost scope."""
+    scope = _stack.scopes[-1]
+    return Tracer(scope.lift(dim), scope)
+
+
+hooks.traced = _traced
 
 
 def current_scope() -> Scope | None:
@@ -466,6 +477,10 @@ def aval_of(value: Value) -> ShapedArray:
         return ShapedArray.of(value.shape, dtype)
     if isinstance(value, (bool, int, float, complex)):
         return ShapedArray.of((), *dtypes.scalar_type(value))
+    if is_dynamic(value):
+        if upper_bound(value) > dtypes.limits(dtypes.int32)[1]:
+            return ShapedArray.of((), dtypes.int64, True)
+        return ShapedArray.of((), *dtypes.scalar_type(0))
     if hasattr(value, "__ftrace_array__"):
         return aval_of(value.__ftrace_array__())
     raise ArgumentError(
@@ -478,7 +493,7 @@ def is_value(value: Any) -> bool:
     """Can `aval_of` say what it is?"""
     return isinstance(
         value,
-        (Tracer, Array, np.ndarray, np.generic, bool, int, float, complex),
+        (Tracer, Array, np.ndarray, np.generic, bool, int, float, complex, Dim),
     ) or hasattr(value, "__ftrace_array__")
 
 
@@ -532,8 +547,8 @@ def scope_of(values: Sequence[Value]) -> Scope | None:
     """The innermost scope of the tracers among the values; None if there is none."""
     found: Scope | None = None
     for value in values:
-        if isinstance(value, Tracer):
-            scope = value.scope
+        if isinstance(value, Tracer) or is_dynamic(value):
+            scope = value.scope if isinstance(value, Tracer) else _stack.scopes[-1]
             if scope.closed:
                 scope = adopted(value).scope
             if found is None or scope.depth > found.depth:

@@ -26,6 +26,7 @@ from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph
 from ftrace.trace.operations import hooks
+from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tracer import (
     Value,
     asarray,
@@ -35,6 +36,10 @@ from ftrace.trace.tracer import (
 )
 
 CACHE_SIZE = 4096  # compiled graphs that are kept
+
+
+#: Choices of sizes, of one function with dynamic dimensions, that are kept.
+SIZES_KEPT = 64
 
 
 class CompiledGraph:
@@ -48,7 +53,8 @@ class CompiledGraph:
     """
 
     __slots__ = (
-        "device", "executable", "lowered", "outputs", "overwritten", "shares_inputs",
+        "_at", "device", "executable", "lowered", "outputs", "overwritten",
+        "shares_inputs",
     )  # fmt: skip
 
     def __init__(
@@ -70,9 +76,18 @@ class CompiledGraph:
             i for i, slot in enumerate(program.inputs) if slot in written
         )
         self.outputs = [(n.shape, n.dtype, n.aval.weak_type) for n in graph.outputs]
+        # For sizes of dynamic dimensions, the latest last.
+        self._at: OrderedDict[Any, tuple[Executable, Any]] = OrderedDict()
 
-    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
-        """The outputs for one array per input of the graph, on any device."""
+    def __call__(
+        self, arrays: Sequence[Array], sizes: Sizes | None = None
+    ) -> list[Array]:
+        """The outputs for one array per input of the graph, on any device.
+
+        Args:
+          arrays: the inputs.
+          sizes: of the dynamic dimensions, by their names.
+        """
         device, host = self.device, self.device.host
         buffers: list[Buffer] = []
         if self.overwritten:
@@ -86,11 +101,14 @@ class CompiledGraph:
             ):
                 buffer = self.to_device(array)
             buffers.append(buffer)
-        results = self.executable(buffers)
+        executable, outputs = self.executable, self.outputs
+        if sizes is not None:
+            executable, outputs = self.at(sizes)
+        results = executable(buffers)
         # A token after effects is no result: zip leaves it out.
         return [
             Array(shape, dtype, weak, buffer)
-            for (shape, dtype, weak), buffer in zip(self.outputs, results)  # noqa: B905
+            for (shape, dtype, weak), buffer in zip(outputs, results)  # noqa: B905
         ]
 
     def _taken_over(self, array: Array) -> Array:
@@ -104,6 +122,17 @@ class CompiledGraph:
         if values is not None:
             buffer = self.device.copy_in(values)
         return Array(shape, dtype, False, buffer)
+
+    def at(self, sizes: Sizes) -> tuple[Executable, Any]:
+        """What runs for these sizes, and the types of its outputs: nothing compiles."""
+        key = tuple(sizes.items())
+        found = self._at.get(key)
+        if found is None:
+            outputs = [(evaluate_shape(n, sizes), d, w) for n, d, w in self.outputs]
+            self._at[key] = found = (self.executable.at(sizes), outputs)
+            while len(self._at) > SIZES_KEPT:
+                self._at.popitem(last=False)
+        return found
 
     def to_device(self, array: Array) -> Buffer:
         """The array's buffer, copied if it is on another device."""

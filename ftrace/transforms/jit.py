@@ -20,6 +20,7 @@ from ftrace.lower.calls import ready_graph
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph
+from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tracer import (
     Tracer,
     Value,
@@ -30,6 +31,7 @@ from ftrace.trace.tracer import (
 )
 from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
 from ftrace.transforms.derivatives import type_of
+from ftrace.transforms.dynamic import Dynamic, Resolved
 from ftrace.transforms.execute import (
     CompiledGraph,
     apply_graph,
@@ -49,6 +51,7 @@ def jit(
     keep_unused: bool = False,
     device: Any = None,
     inline: bool = False,
+    dynamic: Any = None,
 ) -> Any:
     """Compiles a function: traced once per signature of shapes and dtypes.
 
@@ -60,6 +63,9 @@ def jit(
         take their memory, and the arrays are deleted.
       keep_unused, inline: accepted for JAX's sake; nothing to do here.
       device: name of the device to run on; by default that of the arguments.
+      dynamic: the axes of arguments whose sizes the compiled code does not know, as
+        {argument: {axis: name or Dim}}: it is compiled once for all their sizes. The
+        inner dicts may be leaves of a prefix of the argument's pytree.
 
     Returns:
       The compiled function, with `lower(*args)` to see what it became.
@@ -75,11 +81,13 @@ def jit(
             donate_argnums=donate_argnums,
             donate_argnames=donate_argnames,
             device=device,
+            dynamic=dynamic,
         )
     check_callable(fun, "jit")
     static = _positions(fun, "static", static_argnums, static_argnames)
     donated = _positions(fun, "donate", donate_argnums, donate_argnames)
-    return Jitted(fun, *static, device, donated)
+    spec = None if dynamic is None else Dynamic(fun, dynamic)
+    return Jitted(fun, *static, device, donated, spec)
 
 
 def _owned(value: Value, array: Array) -> Array:
@@ -158,10 +166,12 @@ class Jitted:
         static_argnames: frozenset[str],
         device: Any,
         donated: tuple[tuple[int, ...], frozenset[str]] = ((), frozenset()),
+        dynamic: Dynamic | None = None,
     ) -> None:
         update_wrapper(self, fun)
         self._donated = donated
         self._donates = any(map(bool, donated))
+        self._dynamic = dynamic
         self._fun = fun
         self._static_argnums = static_argnums
         self._static_argnames = static_argnames
@@ -181,8 +191,12 @@ class Jitted:
             return self._fun(*args, **kwargs)
         dynamic, static = self._split(args, kwargs)
         values, treedef = tree.flatten(dynamic)
-        signature = (treedef, static, chosen.enable_x64, self._types(values, dynamic))
-        if any(type(x) is Tracer for x in values):
+        types, sizes = self._types(values, dynamic), None
+        traced_call = any(type(x) is Tracer for x in values)
+        if self._dynamic is not None and not traced_call:
+            types, sizes = self._resolve(args, kwargs, treedef, dynamic, types)
+        signature = (treedef, static, chosen.enable_x64, types)
+        if traced_call:
             return self._apply(self._trace(signature, values), values)
         arrays = [x if type(x) is Array else asarray(x) for x in values]
         device = self.target(arrays)
@@ -199,10 +213,19 @@ class Jitted:
                 self._compiled[key] = found
         traced, compiled = found
         if self._donates:
-            return self._call_and_delete(found, arrays, values, dynamic, static)
+            return self._call_and_delete(
+                found, arrays, values, (dynamic, static), sizes
+            )
         if compiled.shares_inputs:  # NumPy may change what a result would share
             arrays = [_owned(x, a) for x, a in zip(values, arrays, strict=True)]
-        return traced.output.build(compiled([*arrays, *traced.graph.captured]))
+        return traced.output.build(compiled([*arrays, *traced.graph.captured], sizes))
+
+    def _resolve(
+        self, args: Any, kwargs: Any, treedef: Any, traced: Any, types: Any
+    ) -> Resolved:
+        assert self._dynamic is not None
+        static = self._static_argnums, self._static_argnames
+        return self._dynamic.resolve(args, kwargs, treedef, traced, static, types)
 
     def _donated_leaves(self, dynamic: Any, static: Any) -> tuple[int, ...]:
         """The positions, among the leaves, of those of donated arguments."""
@@ -227,19 +250,19 @@ class Jitted:
         found: tuple[Traced, CompiledGraph],
         arrays: Sequence[Array],
         values: Sequence[Value],
-        dynamic: Any,
-        static: Any,
+        arguments: tuple[Any, Any],
+        sizes: Sizes | None,
     ) -> Any:
         """Calls; donated arrays are deleted. One that is given twice is copied."""
         traced, compiled = found
-        donated = self._donated_leaves(dynamic, static)
+        donated = self._donated_leaves(*arguments)
         given = list(arrays)
         del arrays  # a reference more would make the memory look shared
         for i in donated:
             if any(x is given[i] for k, x in enumerate(given) if k != i):
                 given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
             given[i] = _owned(values[i], given[i])
-        results = compiled([*given, *traced.graph.captured])
+        results = compiled([*given, *traced.graph.captured], sizes)
         for i in donated:
             if isinstance(values[i], Array):
                 values[i].delete()
@@ -317,11 +340,17 @@ class Jitted:
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """The graph for these arguments; arrays or shapes with dtypes."""
+        return self._traced_at(args, kwargs)[0]
+
+    def _traced_at(self, args: Any, kwargs: Any) -> tuple[Traced, Sizes]:
+        """The graph, and the sizes of dynamic dimensions that are none in it."""
         dynamic, static = self._split(args, kwargs)
         leaves, treedef = tree.flatten(dynamic)
-        avals = tuple(type_of(x) for x in leaves)
+        avals, sizes = tuple(type_of(x) for x in leaves), None
+        if self._dynamic is not None:
+            avals, sizes = self._resolve(args, kwargs, treedef, dynamic, avals)
         x64 = settings.current().enable_x64
-        return self._trace((treedef, static, x64, avals), leaves)
+        return self._trace((treedef, static, x64, avals), leaves), sizes or {}
 
     def lower(self, *args: Any, **kwargs: Any) -> Stages:
         """What becomes of the function for these arguments, stage by stage."""
@@ -331,8 +360,11 @@ class Jitted:
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the result, without computing it."""
-        traced = self.trace(*args, **kwargs)
-        types = [ShapeDtypeStruct(n.shape, n.dtype) for n in traced.graph.outputs]
+        traced, sizes = self._traced_at(args, kwargs)
+        types = [
+            ShapeDtypeStruct(evaluate_shape(n.shape, sizes), n.dtype)
+            for n in traced.graph.outputs
+        ]
         return traced.output.build(types)
 
     def clear_cache(self) -> None:

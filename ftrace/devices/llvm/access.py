@@ -7,9 +7,13 @@ validity the access is masked.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ftrace.devices.llvm.scalar import Operations
 from ftrace.devices.llvm.types import Type, byte_type, mask_type
 from ftrace.devices.llvm.writer import Writer
+from ftrace.trace.dims import is_dynamic
 
 #: A term of an address: coefficient in elements, value.
 Term = tuple[int, str]
@@ -29,9 +33,12 @@ class Access:
     A load that is `fixed` stands where it is asked for: the memory may change.
     """
 
-    def __init__(self, writer: Writer, ops: Operations) -> None:
+    def __init__(
+        self, writer: Writer, ops: Operations, number: Callable[[Any], str] = str
+    ) -> None:
         self.writer = writer
         self.ops = ops
+        self.number = number
         self._has_sink = False
 
     # Addresses.
@@ -45,6 +52,9 @@ class Access:
             if coefficient != 1:
                 part = pure(f"mul i64 {value}, {coefficient}", value)
             total = pure(f"add i64 {total}, {part}", total, part) if total else part
+        if is_dynamic(constant):
+            text = self.number(constant)
+            return pure(f"add i64 {total}, {text}", total, text) if total else text
         if not total:
             return str(constant)
         return pure(f"add i64 {total}, {constant}", total) if constant else total

@@ -11,6 +11,7 @@ from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.tiling import Steps
 from ftrace.lower.kernel import INDEX, axis_of
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import mul, sub
 from ftrace.trace.primitives.source import const
@@ -65,7 +66,9 @@ def cut_ranges(ranges: Sequence[Node], length: int, multiple: int = 1) -> Cut:
     inner: list[Node] = []
     rest = list(ranges)
     width = 1
-    while rest and width * axis_of(rest[-1]).size * 3 <= length * 4:
+    while rest and not is_dynamic(axis_of(rest[-1]).size):
+        if width * axis_of(rest[-1]).size * 3 > length * 4:
+            break
         inner.insert(0, rest.pop())
         width *= axis_of(inner[0]).size
     if not rest or width * 2 > length:
@@ -74,8 +77,9 @@ def cut_ranges(ranges: Sequence[Node], length: int, multiple: int = 1) -> Cut:
     if not inner and multiple > 1:
         size = max(length // multiple, 1) * multiple
     else:
-        most = max(length // width, 1)
-        size = -(-axis_of(split).size // -(-axis_of(split).size // most))
+        size = max(length // width, 1)
+        if not is_dynamic(axis_of(split).size):
+            size = -(-axis_of(split).size // -(-axis_of(split).size // size))
     return Cut(tuple(rest), split, size, tuple(inner))
 
 
@@ -115,7 +119,8 @@ class Block:
         assert each * width == self.cut.size
         first = self.stage.scaled(self.number, each)
         last = self.stage.scaled(self.number, each, each)
-        return {split: Span(first, lowest(self.stage.writer, last, total))}
+        number = self.stage.values.number(total)
+        return {split: Span(first, lowest(self.stage.writer, last, number))}
 
     def terms(self, weight: int, node: Node | None = None) -> list[Node]:
         """The position in the block, times `weight`, as the terms of an index.

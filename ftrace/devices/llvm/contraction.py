@@ -17,6 +17,7 @@ from math import prod
 
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.target import Target
+from ftrace.devices.llvm.tiling import size_of
 from ftrace.lower.kernel import Kernel, axis_of, load_p, range_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
@@ -77,7 +78,7 @@ def find_contraction(
         return None
     right = frozenset[Node]().union(*[free[n] for n in moving])
     left = frozenset[Node]().union(*[free[n] for n in loads if n not in moving])
-    axes = [a for a in kernel.axes if axis_of(a).size > 1]
+    axes = [a for a in kernel.axes if size_of(a) > 1]
     rows = [a for a in axes if a in left and a not in right]
     columns = [a for a in axes if a in right and a not in left]
     if column not in columns or (rows and len(loops) > 1):
@@ -88,7 +89,7 @@ def find_contraction(
     rights = _operands(terms, frozenset(columns), frozenset(rows), facts)
     ranges = frozenset(loops[0].ranges)
     loose = all(_is_loose(n, ranges, facts) for n in lefts) and (
-        len(rows) < 2 or max(axis_of(a).size for a in rows) >= _FEW_ROWS
+        len(rows) < 2 or max(size_of(a) for a in rows) >= _FEW_ROWS
     )
     return Contraction(
         tuple(a for a in kernel.axes if a not in rows and a not in columns),
@@ -118,7 +119,7 @@ def _contiguous_axis(kernel: Kernel, facts: Facts) -> Node | None:
     """The axis along which the first store is contiguous."""
     form = facts.affine[kernel.stores[0].index]
     for axis in reversed(kernel.axes):
-        if form.terms.get(axis) == 1 and axis_of(axis).size > 1:
+        if form.terms.get(axis) == 1 and size_of(axis) > 1:
             return axis
     return None
 
@@ -159,7 +160,7 @@ def _is_loose(node: Node, ranges: frozenset[Node], facts: Facts) -> bool:
     if any(a.op is not range_p for a in terms):
         return False
     walked = [r for r in ranges if r in terms]
-    steps = prod(axis_of(r).size for r in walked)
+    steps = prod(size_of(r) for r in walked)
     return steps < _FEW_STEPS or any(abs(terms[r]) == 1 for r in walked)
 
 
@@ -177,8 +178,8 @@ def is_plain(node: Node, column: Node, facts: Facts) -> bool:
 def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     """Do blocks pay? Small plain products run as well straight from memory."""
     column = plan.columns[-1]
-    depth = prod(axis_of(r).size for r in plan.ranges)
-    width = prod(axis_of(a).size for a in plan.columns)
+    depth = prod(size_of(r) for r in plan.ranges)
+    width = prod(size_of(a) for a in plan.columns)
     item = max(n.dtype.itemsize for n in plan.right)
     footprint = depth * width * item
     if not plan.rows:
@@ -187,7 +188,7 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
         long = footprint > target.l2 // 2 and depth > 64 and width * item >= 4096
         return plain and len(plan.columns) == 1 and long
     plain = all(is_plain(n, column, facts) for n in plan.right)
-    height = prod(axis_of(a).size for a in plan.rows)
+    height = prod(size_of(a) for a in plan.rows)
     if height < 4 or depth < 4 or width < 4:
         return False
     if not plain or not plan.loose:

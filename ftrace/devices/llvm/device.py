@@ -10,7 +10,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,11 +27,12 @@ from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.llvm.scalar import operations_of
 from ftrace.devices.llvm.tables import Table
 from ftrace.devices.llvm.target import host_target
-from ftrace.errors import OutOfMemoryError
+from ftrace.errors import GraphError, OutOfMemoryError
 from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.legalize import legalize
 from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
 from ftrace.lower.recurrence import Recurrence, legalize_recurrence
+from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
 KERNELS_KEPT = 4096
@@ -49,6 +51,8 @@ class CompiledKernel:
       address: of the function.
       units: what the function can be split into.
       grain: the least number of units worth a thread's while.
+      dims: sizes that are known at calls only; the function takes them as a buffer
+        of int64 behind the kernel's own. Then `units` may be one of them.
     """
 
     text: str
@@ -56,6 +60,7 @@ class CompiledKernel:
     address: int
     units: int
     grain: int
+    dims: tuple[Any, ...] = ()
 
 
 def render_kernel(kernel: Kernel) -> Rendered:
@@ -111,9 +116,11 @@ class CPU(Device):
         memory = buffer.memory
         return memory.view(np.uint8)[: size * dtype.itemsize].view(dtype)
 
-    def compile(self, program: Program) -> CPUExecutable:
+    def compile(self, program: Program) -> Executable:
         with timed(self.counters, "compile_seconds"), self._lock:
             kernels = self._compile_kernels(program.kernels)
+            if program.is_dynamic:
+                return DynamicExecutable(self, program, kernels)
             return CPUExecutable(self, program, kernels)
 
     def _compile_kernels(self, steps: Sequence[RunKernel]) -> list[CompiledKernel]:
@@ -153,6 +160,7 @@ class CPU(Device):
                 loaded.address(FUNCTION),
                 source.parallel,
                 source.grain,
+                source.dims,
             )
         if missing and settings.current().debug >= 1:
             _report_compiled(missing, compiled, time.perf_counter() - start)
@@ -167,15 +175,53 @@ class CPU(Device):
         self._lock.release()
 
 
+class BoundKernel(NamedTuple):
+    """A kernel as a program runs it: see `tables.NativeKernel`."""
+
+    address: int
+    units: int
+    grain: int
+    sizes: int
+
+
+class DynamicExecutable(Executable):
+    """Compiled kernels of a program with dynamic dimensions, for calls of any sizes."""
+
+    def __init__(
+        self, device: CPU, program: Program, kernels: Sequence[CompiledKernel]
+    ) -> None:
+        self.device = device
+        self.program = program
+        self.sources = tuple(kernel.text for kernel in kernels)
+        self._kernels = kernels
+
+    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        raise GraphError("a program with dynamic dimensions runs `at` their sizes")
+
+    def at(self, sizes: Sizes) -> CPUExecutable:
+        program = self.program.at(sizes)
+        return CPUExecutable(self.device, program, self._kernels, sizes)
+
+
 class CPUExecutable(Executable):
     """A program whose call is one native call, loops and branches included.
 
     A loop of unknown length counts as one iteration in the device's counters, and a
     branch as the one with the most operations.
+
+    Args:
+      device: where it runs.
+      program: without dynamic dimensions: for certain sizes of them.
+      kernels: the code of each of its kernels.
+      sizes: those sizes.
     """
 
     def __init__(
-        self, device: CPU, program: Program, kernels: Sequence[CompiledKernel]
+        self,
+        device: CPU,
+        program: Program,
+        kernels: Sequence[CompiledKernel],
+        sizes: Sizes = MappingProxyType({}),
     ) -> None:
         self.device = device
         self.program = program
@@ -197,7 +243,17 @@ class CPUExecutable(Executable):
             made.append(program.arena)
         size_class = device.memory.size_class
         self._made = [(nbytes, size_class(nbytes)) for nbytes in made]
-        self._pack = struct.Struct(f"{len(program.inputs) + len(made)}P").pack
+        objects = len(program.inputs) + len(made)
+        bound: list[BoundKernel] = []
+        self._dims: list[np.ndarray[Any, Any]] = []  # objects behind the others
+        for kernel in kernels:
+            place = objects + len(self._dims) if kernel.dims else -1
+            if kernel.dims:
+                values = evaluate_shape(kernel.dims, sizes)
+                self._dims.append(np.array(values, np.int64))
+            units = evaluate(kernel.units, sizes)
+            bound.append(BoundKernel(kernel.address, units, kernel.grain, place))
+        self._pack = struct.Struct(f"{objects + len(self._dims)}P").pack
 
         native = runtime()
         self._run = native.run
@@ -205,7 +261,7 @@ class CPUExecutable(Executable):
             (number_of[i], slot.position if slot.place == "arena" else 0)
             for i, slot in enumerate(program.slots)
         ]
-        self._table = Table(program, kernels, places, native.handlers)
+        self._table = Table(program, bound, places, native.handlers)
         self._entry = self._table.entry
         self._work = self._table.work
 
@@ -219,7 +275,8 @@ class CPUExecutable(Executable):
         device = self.device
         chosen = settings.current()
         buffers = [*inputs, *device.memory.allocate_all(self._made)]
-        objects = self._pack(*[id(buffer.memory) for buffer in buffers])
+        memories = [id(buffer.memory) for buffer in buffers]
+        objects = self._pack(*memories, *[id(array) for array in self._dims])
         threads = chosen.threads or device.threads
         start = time.perf_counter()
         if chosen.debug >= 2:

@@ -13,6 +13,7 @@ from ftrace.devices.llvm.scalar import and_masks
 from ftrace.devices.llvm.types import Type, first_lanes, index_type, mask_type
 from ftrace.lower.kernel import Store
 from ftrace.trace.graph import Node
+from ftrace.trace.sizes import surely_less, upper_bound
 
 
 class Elements(Ranges):
@@ -113,7 +114,9 @@ class Elements(Ranges):
         phase = form.constant % stride
         last = stride - 1 - phase
         size = self.sizes[number]
-        if bounds is None or bounds[0] < phase or bounds[1] + last >= size:
+        if bounds is None or bounds[0] < phase:
+            return None
+        if not surely_less(bounds[1] + last, size):
             return None
         masked = self.mask(at) is not None
         if masked and not v.existing:
@@ -139,7 +142,7 @@ class Elements(Ranges):
         """An address that is not contiguous: a pointer, and an index per lane."""
         form = self.facts.affine[index]
         stride = self.stride(index)
-        small = self.sizes[number] < 1 << 31
+        small = upper_bound(self.sizes[number]) < 1 << 31
         t = index_type(self.lanes, small)
         if stride is not None:
             terms, constant = self.terms(form, at)

@@ -16,8 +16,10 @@ from math import gcd
 from ftrace import dtypes
 from ftrace.lower.kernel import INDEX, axis_of, free_ranges, range_p
 from ftrace.lower.math.term import RARE
+from ftrace.trace.dims import bounds
 from ftrace.trace.graph import Node, constant_value, toposort
-from ftrace.trace.primitives.source import const_p
+from ftrace.trace.primitives.source import const_p, dim_p
+from ftrace.trace.sizes import upper_bound
 
 Interval = tuple[int, int]
 _LIMIT = 1 << 62
@@ -258,10 +260,12 @@ def _interval(node: Node, known: dict[Node, Interval | None]) -> Interval | None
         return None
     name = node.op.name
     if node.op is range_p:
-        return 0, max(axis_of(node).size - 1, 0)
+        return 0, max(upper_bound(axis_of(node).size) - 1, 0)
     if node.op is const_p:
         value = int(constant_value(node))
         return value, value
+    if node.op is dim_p:
+        return bounds(node.arg)
     if node.dtype.itemsize < 8 and node.dtype is not INDEX:
         low, high = dtypes.limits(node.dtype)
         return int(low), int(high)
@@ -295,8 +299,8 @@ def _combined(name: str, src: list[Interval | None]) -> Interval | None:
         return max(a, c), max(b, d)
     if name == "min":
         return min(a, c), min(b, d)
-    if name == "div" and c == d and c > 0 and a >= 0:
-        return a // c, b // c
-    if name == "rem" and c == d and c > 0 and a >= 0:
-        return (a, b) if b < c else (0, c - 1)
+    if name == "div" and c > 0 and a >= 0:
+        return a // d, b // c
+    if name == "rem" and c > 0 and a >= 0:
+        return (a, b) if b < c else (0, min(b, d - 1))
     return None

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from ftrace.devices.llvm.blocks import Block
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.staging import Panel, sum_of
-from ftrace.devices.llvm.tiling import Steps
-from ftrace.lower.kernel import Store, axis_of, load_p
+from ftrace.devices.llvm.tiling import Steps, size_of
+from ftrace.lower.kernel import Store, load_p
 from ftrace.trace.graph import Node, toposort
 
 
@@ -70,7 +70,7 @@ def _vector_of(
     loads = [n for n in toposort([node]) if n.op is load_p]
     best, least = minor, float("inf")
     for r in ranges:
-        width, size = _lanes_of(node, r, blocks, lanes), axis_of(r).size
+        width, size = _lanes_of(node, r, blocks, lanes), size_of(r)
         sizes = [b.cut.size for b in blocks if b.cut.split in (r, minor)]
         if r is not minor and any(s % width for s in sizes):
             continue
@@ -80,7 +80,7 @@ def _vector_of(
                 stride = facts.stride(index_of(n), r, width)
                 cost += 1 if stride in (-1, 0, 1) else 2 + width
         if r is not minor:  # turning: shuffles, and a store per lane
-            copies = min(width, axis_of(minor).size)
+            copies = min(width, size_of(minor))
             cost += width * (width.bit_length() / 2 + 1) / copies
         cost *= -(-size // width) / size
         if cost < least:
@@ -94,6 +94,6 @@ def _lanes_of(node: Node, r: Node, blocks: Sequence[Block], lanes: int) -> int:
     loads = [n.dtype.itemsize for n in toposort([node]) if n.op is load_p]
     found = min(target.vector_bytes // max([node.dtype.itemsize, *loads]), lanes)
     if all(b.cut.split is not r for b in blocks):
-        while found >= 2 * axis_of(r).size and found > 1:
+        while found >= 2 * size_of(r) and found > 1:
             found //= 2
     return found

@@ -13,13 +13,15 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.devices.llvm.ranges import At, Opened
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling, cut
+from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling, cut, size_of
 from ftrace.devices.llvm.types import Type, first_lanes, index_type
 from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import Kernel, Store, axis_of, reduce_p
 from ftrace.lower.place import Loop, ReduceLoop, Statement
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
+from ftrace.trace.sizes import lower_bound, upper_bound
 
 #: Iterations whose floats are added one after the other; longer sums are made of
 #: such blocks, so that their error grows like the square root of the length.
@@ -128,10 +130,11 @@ class Nest:
         self.values.open(opened)
         return opened
 
-    def _lanes_before(self, end: int, base: str, lanes: int) -> str:
+    def _lanes_before(self, end: Any, base: str, lanes: int) -> str:
         """The lanes of a vector at `base` that are before `end`."""
         writer, t = self.writer, index_type(lanes, True)
-        rest = writer.pure(f"sub i64 {end}, {base}", base)
+        last = self.values.number(end)
+        rest = writer.pure(f"sub i64 {last}, {base}", last, base)
         rest = lowest(writer, rest, lanes)
         count = self.values.index_lanes(rest, 0, t)
         return self.values.ops.binary("icmp ugt", t, count, t.lanewise(range(lanes)))
@@ -149,18 +152,21 @@ class Nest:
             return
         for tiles in parts:
             stop = tiles.start + tiles.count * tiles.width
-            self.tiles(loop, steps, tiles, str(tiles.start), str(stop), False)
+            start, stop = map(self.values.number, (tiles.start, stop))
+            self.tiles(loop, steps, tiles, start, stop, may_be_empty(tiles))
 
     def _span(
         self, loop: Loop, steps: Steps, parts: Sequence[Tiles], span: Span
     ) -> None:
         """Those tiles of an axis that are in a span: each part has a loop."""
-        first, writer = 0, self.writer
+        writer = self.writer
+        first: Any = 0
         for part in parts:
-            begin = highest(writer, span.first, first) if first else span.first
-            end = span.last
+            begin, end = span.first, span.last
+            if part is not parts[0]:
+                begin = highest(writer, begin, self.values.number(first))
             if part is not parts[-1]:
-                end = lowest(writer, end, first + part.count)
+                end = lowest(writer, end, self.values.number(first + part.count))
             shift = part.start - first * part.width
             start, stop = (self._scale(t, part.width, shift) for t in (begin, end))
             self.tiles(loop, steps, part, start, stop, True)
@@ -187,7 +193,9 @@ class Nest:
             self.values.close(opened)
             writer.close_scope()
             return
-        text = writer.open_loop(start, stop, tiles.width, guarded=guarded)
+        if tiles.inner:
+            stop = lowest(writer, stop, self.values.number(tiles.stop))
+        text = writer.open_loop(start, stop, tiles.step, guarded=guarded)
         opened = self.open(loop.axis, text.index, steps, tiles)
         self.block(loop.body)
         self.values.close(opened)
@@ -207,7 +215,8 @@ class Nest:
         unit = writer.open_loop("%begin", "%end", 1, guarded=True)
         outer = loops[:-1]
         sizes = [*[axis_of(loop.axis).size for loop in outer], chunks]
-        *places, chunk = digits(writer, unit.index, sizes)
+        texts = [self.values.number(n) if is_dynamic(n) else n for n in sizes]
+        *places, chunk = digits(writer, unit.index, texts)
         opened = [
             Opened(loop.axis, place, writer.level)
             for loop, place in zip(outer, places, strict=True)
@@ -223,10 +232,11 @@ class Nest:
         writer.close_loop(unit)
         return prod(sizes)
 
-    def _chunk(self, chunk: str, total: int) -> Span:
+    def _chunk(self, chunk: str, total: Any) -> Span:
         """The tiles of a chunk of an axis."""
         size = self.tiling.chunk
-        end = lowest(self.writer, self._scale(chunk, size, size), total)
+        end = self._scale(chunk, size, size)
+        end = lowest(self.writer, end, self.values.number(total))
         return Span(self._scale(chunk, size, 0), end)
 
     def strips(self, loop: Loop, block: Sequence[Statement]) -> int:
@@ -289,7 +299,7 @@ class Nest:
             return state
         inner = 1
         for other in others:
-            inner *= -(-axis_of(other).size // self.tiling.of(other).width)
+            inner *= -(-size_of(other) // self.tiling.of(other).width)
         for tiles in cut(axis_of(node).size, steps):
 
             def body(base: str, carried: list[str], tiles: Tiles = tiles) -> list[str]:
@@ -307,6 +317,7 @@ class Nest:
                 one = Tiles(0, 0, 1, 1)
                 return self._plain_loop(lines, one, span.first, span.last, state, body)
             stop = tiles.start + tiles.count * tiles.width
+            stop = tiles.stop if tiles.inner else stop
             state = self._loop(lines, tiles, tiles.start, stop, state, body)
         return state
 
@@ -326,24 +337,25 @@ class Nest:
         self,
         lines: _Lines,
         tiles: Tiles,
-        start: int,
-        stop: int,
+        start: Any,
+        stop: Any,
         state: list[str],
         body: Callable[[str, list[str]], list[str]],
     ) -> list[str]:
         writer = self.writer
-        if tiles.count == 1:
+        first, last = self.values.number(start), self.values.number(stop)
+        if not is_dynamic(tiles.count) and tiles.count == 1:
             writer.open_scope()
-            state = body(str(start), state)
+            state = body(first, state)
             writer.close_scope(state)
             return state
-        block = lines.block(tiles.count)
+        block, empty = lines.block(tiles.count), may_be_empty(tiles)
         if not block:
-            return self._plain_loop(lines, tiles, str(start), str(stop), state, body)
+            return self._plain_loop(lines, tiles, first, last, state, body, empty)
         width = block * tiles.width
-        outer = writer.open_loop(str(start), str(stop), width, lines.carried(state))
+        outer = writer.open_loop(first, last, width, lines.carried(state), empty)
         end = writer.pure(f"add i64 {outer.index}, {width}", outer.index)
-        end = lowest(writer, end, stop)
+        end = lowest(writer, end, last)
         fresh = lines.identities()
         fresh = self._plain_loop(lines, tiles, outer.index, end, fresh, body)
         carried = [name for _, _, name in outer.carried]
@@ -357,9 +369,10 @@ class Nest:
         stop: str,
         state: list[str],
         body: Callable[[str, list[str]], list[str]],
+        guarded: bool = False,
     ) -> list[str]:
-        writer = self.writer
-        text = writer.open_loop(start, stop, tiles.width, lines.carried(state))
+        writer, carried = self.writer, lines.carried(state)
+        text = writer.open_loop(start, stop, tiles.step, carried, guarded)
         state = body(text.index, [name for _, _, name in text.carried])
         return writer.close_loop(text, state)
 
@@ -426,10 +439,12 @@ class _Lines:
             for total, a, b in zip(totals, old, new, strict=True)
         ]
 
-    def block(self, count: int) -> int:
+    def block(self, count: Any) -> int:
         """How many of `count` iterations to add up before the sum is put aside."""
         many = len(self.sums) * self.copies >= 8
         block = LONG_BLOCK if many else BLOCK
+        if is_dynamic(count):
+            return LONG_BLOCK if self.rounds and upper_bound(count) > block else 0
         if not self.rounds or count <= 2 * block:
             return 0
         while block * block < count:
@@ -437,22 +452,27 @@ class _Lines:
         return block
 
 
-def lowest(writer: Writer, a: str, b: int) -> str:
+def may_be_empty(tiles: Tiles) -> bool:
+    """Is it known at calls only whether there is a tile?"""
+    return is_dynamic(tiles.count) and lower_bound(tiles.count) < 1
+
+
+def lowest(writer: Writer, a: str, b: int | str) -> str:
     """The lesser of two indices."""
     return _extremum(writer, "smin", a, b)
 
 
-def highest(writer: Writer, a: str, b: int) -> str:
+def highest(writer: Writer, a: str, b: int | str) -> str:
     """The greater of two indices."""
     return _extremum(writer, "smax", a, b)
 
 
-def _extremum(writer: Writer, name: str, a: str, b: int) -> str:
+def _extremum(writer: Writer, name: str, a: str, b: int | str) -> str:
     writer.declare(f"declare i64 @llvm.{name}.i64(i64, i64)")
-    return writer.pure(f"call i64 @llvm.{name}.i64(i64 {a}, i64 {b})", a)
+    return writer.pure(f"call i64 @llvm.{name}.i64(i64 {a}, i64 {b})", a, str(b))
 
 
-def digits(writer: Writer, number: str, sizes: Sequence[int]) -> list[str]:
+def digits(writer: Writer, number: str, sizes: Sequence[int | str]) -> list[str]:
     """A number in mixed radix, its highest digit first."""
     found: list[str] = []
     for size in reversed(sizes[1:]):

@@ -24,7 +24,7 @@ from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges
 from ftrace.devices.llvm.contraction import Contraction
 from ftrace.devices.llvm.facts import index_of
 from ftrace.devices.llvm.filling import fill_panel
-from ftrace.devices.llvm.nest import Span, digits, identity, lowest
+from ftrace.devices.llvm.nest import Span, digits, identity, lowest, may_be_empty
 from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.tiling import (
@@ -32,12 +32,15 @@ from ftrace.devices.llvm.tiling import (
     Steps,
     cut,
     register_tile,
+    size_of,
 )
 from ftrace.devices.llvm.writer import OpenLoop
 from ftrace.lower.kernel import INDEX, Store, axis_of, load, load_p, reduce
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import mul, sub
 from ftrace.trace.primitives.source import const
+from ftrace.trace.sizes import sample
 
 #: Vectors in a row of panel b, and rows of it (of 4-byte elements): 768 bytes × 512
 #: stay in L2, and the rows of the other operand that a tile needs in L1.
@@ -61,7 +64,9 @@ class LooseRows:
         self.axis = axis
         self.parts = cut(axis_of(axis).size, Steps(0, tile))
         self.tiles = sum(part.count for part in self.parts)
-        self.height = -(-self.tiles // -(-self.tiles // max(height // tile, 1)))
+        self.height = max(height // tile, 1)
+        if not is_dynamic(self.tiles):  # blocks as equal as can be
+            self.height = -(-self.tiles // -(-self.tiles // self.height))
         self.blocks = -(-self.tiles // self.height)
         self.length = self.height * self.parts[0].copies
         self.axes = self.final_axes = (axis,)
@@ -71,7 +76,7 @@ class LooseRows:
         stage = self.stage
         first = stage.scaled(number, self.height)
         last = stage.scaled(number, self.height, self.height)
-        last = lowest(stage.writer, last, self.tiles)
+        last = lowest(stage.writer, last, stage.values.number(self.tiles))
         begin, end = self._row_of(first), self._row_of(last)
         self.spans = {self.axis: Span(first, last)}
         self.final_spans = {self.axis: Span(begin, end)}
@@ -82,11 +87,15 @@ class LooseRows:
         self.stage.close(self._opened)
 
     def _row_of(self, tile: str) -> str:
-        """The row in which a tile begins."""
-        row = self.stage.scaled(tile, self.parts[-1].width)
+        """The row in which a tile begins; of the tile after the last, the end."""
+        first, last = self.parts[0], self.parts[-1]
+        row = self.stage.scaled(tile, last.width)
         if len(self.parts) == 1:
             return row
-        higher = lowest(self.stage.writer, tile, self.parts[0].count)
+        number = self.stage.values.number
+        if last.inner:
+            return lowest(self.stage.writer, row, number(last.stop))
+        higher = lowest(self.stage.writer, tile, number(first.count))
         return self.stage.writer.pure(f"add i64 {row}, {higher}", row, higher)
 
     def terms(self, pitch: int) -> list[Node]:
@@ -148,14 +157,14 @@ class Product:
         self.lanes = target.vector_bytes // item
         self.column = plan.columns[-1]
         self.rows: LooseRows | StagedRows | None = None
-        row = max(plan.rows, key=lambda a: axis_of(a).size, default=None)
+        row = max(plan.rows, key=size_of, default=None)
         if row is None:
             wide = max(target.l1 // 3 // item, self.lanes)
             self.tile = RegisterTile(1, 4, 0)
             self.column_cut = cut_ranges(plan.columns, wide, 4 * self.lanes)
         else:
             axes = (row,) if plan.loose else plan.rows
-            height = prod(axis_of(a).size for a in axes)
+            height = prod(size_of(a) for a in axes)
             self.column_cut, self.tile = self._cut_columns(height)
         step = self.tile.vectors * self.lanes
         self.pitch = -(-self.column_cut.length // step) * step
@@ -183,7 +192,7 @@ class Product:
     def _cut_columns(self, height: int) -> tuple[Cut, RegisterTile]:
         """Blocks of columns that fill whole vectors and tiles best."""
         lanes, registers = self.lanes, self.stage.target.registers
-        last = -(-axis_of(self.column).size // lanes)
+        last = -(-size_of(self.column) // lanes)
         tile = register_tile(height, last, registers)
         found = cut_ranges(self.plan.columns, VECTORS * lanes, tile.vectors * lanes)
         if found.split is self.column:
@@ -194,7 +203,9 @@ class Product:
             part = replace(found, size=size)
             vectors = -(-part.length // lanes)
             tile = register_tile(height, vectors, registers)
-            cycles = (tile.cycles + 1) * part.blocks  # a block has costs of its own
+            cycles = (tile.cycles + 1) * sample(
+                part.blocks
+            )  # a block has costs of its own
             if cycles < best[0]:
                 best = (cycles, part, tile)
         return best[1], best[2]
@@ -202,7 +213,7 @@ class Product:
     def _choose_rows(self, row: Node) -> None:
         """High blocks, but enough of them for all cores."""
         plan, stage, tile = self.plan, self.stage, self.tile.rows
-        columns = self.column_cut.blocks * prod(axis_of(a).size for a in self.outer)
+        columns = sample(self.column_cut.blocks) * prod(size_of(a) for a in self.outer)
         height = HEIGHT
         while True:
             if plan.loose:
@@ -212,7 +223,7 @@ class Product:
                 found = cut_ranges(plan.rows, height)
                 others = list(found.outer)
                 rows = StagedRows(stage, found, tile)
-            units = columns * rows.blocks * prod(axis_of(a).size for a in others)
+            units = columns * sample(rows.blocks) * prod(map(size_of, others))
             cores = stage.target.cores
             enough = 4 * cores if height > LEAST_HEIGHT else cores
             if units >= enough or height // 4 < tile:
@@ -228,7 +239,9 @@ class Product:
         unit = writer.open_loop("%begin", "%end", 1, guarded=True)
         blocks = self.rows.blocks if self.rows is not None else 1
         sizes = [*[axis_of(a).size for a in self.outer], self.column_cut.blocks, blocks]
-        *places, column, row = digits(writer, unit.index, sizes)
+        number = stage.values.number
+        texts = [number(n) if is_dynamic(n) else n for n in sizes]
+        *places, column, row = digits(writer, unit.index, texts)
         opened = [stage.open(a, p) for a, p in zip(self.outer, places, strict=True)]
         self.columns = Block(stage, self.column_cut, column)
         self.columns.open()
@@ -276,7 +289,7 @@ class Product:
         """Fills the panels of sums, block by block of what is summed over."""
         stage, writer = self.stage, self.stage.writer
         depth = self.depth_cut
-        self.several = depth.blocks > 1 or bool(depth.outer)
+        self.several = is_dynamic(depth.blocks) or depth.blocks > 1 or bool(depth.outer)
         if self.rows is None:
             for reduces in self.plan.loops:
                 self._stream(reduces)
@@ -288,7 +301,7 @@ class Product:
         if depth.split is None:
             self._multiply(Block(stage, depth, "0"))
         else:
-            loop = writer.open_loop("0", str(depth.blocks), 1)
+            loop = writer.open_loop("0", stage.values.number(depth.blocks), 1)
             block = Block(stage, depth, loop.index)
             block.open()
             self._multiply(block)
@@ -300,7 +313,7 @@ class Product:
         stage, writer = self.stage, self.stage.writer
         loops: list[tuple[OpenLoop, Opened]] = []
         for r in ranges:
-            loop = writer.open_loop("0", str(axis_of(r).size), 1)
+            loop = writer.open_loop("0", stage.values.number(axis_of(r).size), 1)
             loops.append((loop, stage.open(r, loop.index)))
         return loops
 
@@ -397,7 +410,10 @@ class Product:
         spans = self.columns.spans(steps)
         for tiles in cut(axis_of(last).size, Steps(0, STREAM)):
             stop = tiles.start + tiles.count * tiles.width
-            loop = writer.open_loop(str(tiles.start), str(stop), tiles.width)
+            ends = (tiles.start, tiles.stop if tiles.inner else stop)
+            begin, end = map(stage.values.number, ends)
+            guarded = may_be_empty(tiles)
+            loop = writer.open_loop(begin, end, tiles.step, guarded=guarded)
             stage.run([column], stores, steps, spans, {last: (loop.index, tiles)})
             writer.close_loop(loop)
         self._close_loops(loops)

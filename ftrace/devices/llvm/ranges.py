@@ -13,6 +13,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ftrace.devices.llvm.access import Access, Term
 from ftrace.devices.llvm.facts import Affine, Facts
@@ -21,6 +22,7 @@ from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.types import Type, index_type
 from ftrace.devices.llvm.writer import Level, Writer
 from ftrace.lower.kernel import INDEX, BufferSpec
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
 
 At = tuple[int, ...]
@@ -58,6 +60,8 @@ class Ranges(ABC):
       vector: the vector range that is open.
       slots: how many unrolled ranges are open.
       streamed: aligned buffers, to which stores go past the caches.
+      dims: the sizes that are known at calls only, each with its place in a buffer
+        of int64 behind the kernel's own.
     """
 
     def __init__(
@@ -71,12 +75,14 @@ class Ranges(ABC):
         self.writer = writer
         self.facts = facts
         self.ops = Operations(writer, target)
-        self.access = Access(writer, self.ops)
+        self.access = Access(writer, self.ops, self.number)
         self.vector: Opened | None = None
         self.streamed = streamed
         self.slots = 0
         self._open: dict[Node, Opened] = {}
         self.sizes = [spec.size for spec in buffers]
+        self.dims: dict[Any, int] = {}
+        self._dims_at = len(buffers)
         self.fixed = {n for n, spec in enumerate(buffers) if spec.written}
         self._pointers: dict[int, str] = {}
         self._homes: dict[Node, tuple[At, Level]] = {}
@@ -135,6 +141,19 @@ class Ranges(ABC):
             found = self.writer.pure(f"load ptr, ptr {place}, align 8", place)
             self._pointers[number] = found
         return found
+
+    def number(self, size: Any) -> str:
+        """A size as text: a dynamic one is read from the buffer behind all others."""
+        if not is_dynamic(size):
+            return str(size)
+        place = self.dims.setdefault(size, len(self.dims))
+        behind = self.writer.pure(
+            f"getelementptr ptr, ptr %buffers, i64 {self._dims_at}"
+        )
+        p = self.writer.pure(f"load ptr, ptr {behind}, align 8", behind)
+        if place:
+            p = self.writer.pure(f"getelementptr i64, ptr {p}, i64 {place}", p)
+        return self.writer.pure(f"load i64, ptr {p}, align 8", p)
 
     @property
     def lanes(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from ftrace.devices.llvm.contraction import (
     Contraction,
@@ -24,13 +25,14 @@ from ftrace.devices.llvm.recurrence import write_recurrence
 from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.streaming import module, streamed_buffers
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import Chooser
+from ftrace.devices.llvm.tiling import Chooser, size_of
 from ftrace.devices.llvm.turned import Turned, find_turned, render_turned
 from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
-from ftrace.lower.kernel import Kernel, axis_of
+from ftrace.lower.kernel import Kernel
 from ftrace.lower.place import Statement, place
 from ftrace.lower.recurrence import Recurrence, Repeat
+from ftrace.trace.sizes import sample
 
 #: Operations of elements that pay for waking another thread.
 _WORTH_A_THREAD = 40_000
@@ -46,11 +48,14 @@ class Rendered:
       text: LLVM IR.
       parallel: how many units its domain has.
       grain: how many units are worth a thread's while.
+      dims: sizes that are known at calls only, which the code finds as int64 in a
+        buffer behind the kernel's own. Then `parallel` may be one, too.
     """
 
     text: str
     parallel: int
     grain: int
+    dims: tuple[Any, ...] = ()
 
 
 def render(kernel: Kernel, target: Target, name: str) -> Rendered:
@@ -61,6 +66,8 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     plan = find_contraction(kernel, block, facts)
     if plan is not None and is_worthwhile(plan, facts, target):
         return _render_contraction(kernel, plan, facts, target, name)
+    if kernel.is_dynamic:  # squares are turned in blocks of sizes that are known
+        return _render_loops(kernel, block, facts, target, name)
     turned = find_turned(kernel, facts)
     if turned is not None:
         return _render_turned(kernel, turned, facts, target, name)
@@ -88,9 +95,10 @@ def _render_loops(
     tiling = Chooser(kernel, block, facts, target).choose()
     fused = fused_products(kernel, target)
     units = 1
+    dims: tuple[Any, ...] = ()
 
     def build(streamed: frozenset[int]) -> Writer:
-        nonlocal units
+        nonlocal units, dims
         values = Values(Writer(), facts, target, kernel.buffers, streamed)
         nest = Nest(values, tiling, fused)
         if tiling.parallel:
@@ -99,11 +107,13 @@ def _render_loops(
             units = nest.strips(tiling.strips, block)
         else:
             nest.block(block)
+        dims = tuple(values.dims)
         return values.writer
 
     text = module(target, name, streamed_buffers(kernel, target), build)
     worth = max(_WORTH_A_THREAD, 8 * tiling.setup_operations)
-    return Rendered(text, units, max(-(-worth * units // tiling.operations), 1))
+    grain = max(-(-worth * sample(units) // tiling.operations), 1)
+    return Rendered(text, units, grain, dims)
 
 
 def _render_contraction(
@@ -114,9 +124,10 @@ def _render_contraction(
         kernel, target, facts, Values(Writer(), facts, target, kernel.buffers)
     )
     units = Product(plan, stage).emit()
-    operations = 2 * prod(axis_of(r).size for r in (*kernel.axes, *plan.ranges))
+    operations = 2 * prod(size_of(r) for r in (*kernel.axes, *plan.ranges))
     text = module(target, name, frozenset(), lambda _: stage.writer)
-    return Rendered(text, units, max(-(-_WORTH_A_THREAD * units // operations), 1))
+    grain = max(-(-_WORTH_A_THREAD * sample(units) // operations), 1)
+    return Rendered(text, units, grain, tuple(stage.values.dims))
 
 
 def _render_turned(

@@ -21,6 +21,8 @@ Build = Callable[[frozenset[int]], Writer]
 
 def streamed_buffers(kernel: Kernel, target: Target) -> frozenset[int]:
     """Large buffers that are only written, in kernels whose data fit in no cache."""
+    if kernel.is_dynamic:
+        return frozenset()
     sizes = [spec.size * spec.dtype.itemsize for spec in kernel.buffers]
     if not target.triple.startswith("x86_64") or sum(sizes) <= target.l3:
         return frozenset()

@@ -6,7 +6,7 @@ the program around them, or into the scratch memory that it gives them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ftrace.devices.llvm.host import HostCall
@@ -52,6 +52,10 @@ class NativeKernel(Protocol):
     def units(self) -> int: ...
     @property
     def grain(self) -> int: ...
+    @property
+    def sizes(self) -> int:
+        """The object that holds its dynamic sizes, its last buffer; -1: it has none."""
+        ...
 
 
 class Table:
@@ -76,9 +80,15 @@ class Table:
         handlers: Mapping[str, int],
     ) -> None:
         self.work = work_of(program)
-        self._objects = max((number for number, _ in objects), default=-1) + 1
-        self._writer = writer = _Writer(iter(kernels), handlers)
-        steps, record = writer.write(program, [Reference(*pair) for pair in objects])
+        references = [Reference(*pair) for pair in objects]
+        sizes: dict[int, int] = {}
+        for number, kernel in enumerate(kernels):
+            if kernel.sizes >= 0:
+                sizes[number] = len(references)
+                references.append(Reference(kernel.sizes, 0))
+        self._objects = max((number for number, _ in references), default=-1) + 1
+        self._writer = writer = _Writer(kernels, handlers, sizes)
+        steps, record = writer.write(program, references)
         block = writer.block
         released = 0 if self.work.brief else 1
         entry = block.add(*Entry(block.add(*record), self._objects, released))
@@ -103,14 +113,23 @@ class Table:
 
 
 class _Writer:
-    """Writes programs into a block; it keeps alive what the block refers to."""
+    """Writes programs into a block; it keeps alive what the block refers to.
+
+    Args:
+      sizes: for kernels, by number, the place of their dynamic sizes in the frame.
+    """
 
     def __init__(
-        self, kernels: Iterator[NativeKernel], handlers: Mapping[str, int]
+        self,
+        kernels: Sequence[NativeKernel],
+        handlers: Mapping[str, int],
+        sizes: Mapping[int, int],
     ) -> None:
         self.block = Block()
         self.handlers = handlers
         self._kernels = kernels
+        self._next = 0  # kernel
+        self._sizes = sizes
         self._host_calls: list[HostCall] = []
 
     def write(
@@ -140,10 +159,33 @@ class _Writer:
             *self.block.rows(stacks),
         )
 
+    def _nested(
+        self,
+        program: Program,
+        references: Sequence[Reference],
+        results: Sequence[tuple[int, int]] = (),
+    ) -> ProgramRecord:
+        """A program in a step; the sizes of its kernels follow what it refers to."""
+        outer = self._sizes
+        every = [*references]
+        inner: dict[int, int] = {}
+        for number in range(self._next, self._next + len(program.kernels)):
+            if number in outer:
+                inner[number] = len(every)
+                every.append(Reference(outer[number], 0))
+        self._sizes = inner
+        _, record = self.write(program, every, results)
+        self._sizes = outer
+        return record
+
     def _step(self, program: Program, step: Step) -> Place:
         if isinstance(step, RunKernel):
-            kernel = next(self._kernels)
-            return self._kernel(kernel.address, step.slots, kernel.units, kernel.grain)
+            number, slots = self._next, step.slots
+            self._next += 1
+            kernel = self._kernels[number]
+            if number in self._sizes:
+                slots = (*slots, self._sizes[number])
+            return self._kernel(kernel.address, slots, kernel.units, kernel.grain)
         if isinstance(step, CopySlot):
             nbytes = program.slots[step.target].nbytes
             return self._copy(step.source, step.target, nbytes)
@@ -192,7 +234,7 @@ class _Writer:
             else:
                 known[slot] = Reference(result, 0)
         references = [*_references(branch, known), *more]
-        _, record = self.write(branch, references, copies)
+        record = self._nested(branch, references, copies)
         return self.block.add(*record)
 
     # Loops.
@@ -216,7 +258,7 @@ class _Writer:
         if step.predicate >= 0:
             again = body.outputs[-1]
             known[again] = Reference(step.predicate, 0)
-        _, record = self.write(body, _references(body, known))
+        record = self._nested(body, _references(body, known))
         own_work = own_work_of(body)
         return self.block.add(
             *LoopStep(

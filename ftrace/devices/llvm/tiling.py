@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 from ftrace import dtypes
 from ftrace.devices.llvm.facts import Facts, index_of
@@ -19,7 +20,9 @@ from ftrace.lower.kernel import (
     reduce_p,
 )
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
+from ftrace.trace.sizes import sample
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,11 @@ class Tiles:
       width: from one to the next.
       tail: lanes of the last vector that exist; 0 is all.
       end: where the range ends, if the vectors are masked to end there.
+
+      inner: steps inside a tile, which are a loop up to `stop`; 0: it is one step.
+      stop: where they end.
+
+    Of a dynamic range `start`, `count`, `end` and `stop` may be dynamic.
     """
 
     start: int
@@ -63,10 +71,19 @@ class Tiles:
     width: int
     tail: int = 0
     end: int = 0
+    inner: int = 0
+    stop: int = 0
+
+    @property
+    def step(self) -> int:
+        """How far one step goes."""
+        return self.inner or self.width
 
 
 def cut(size: int, steps: Steps) -> list[Tiles]:
     """A range in tiles: many whole ones, and what is left."""
+    if is_dynamic(size):
+        return _cut_dynamic(size, steps)
     if not steps.lanes and steps.even:
         return _cut_evenly(size, steps.copies)
     if steps.masked and size % steps.width:
@@ -81,6 +98,30 @@ def cut(size: int, steps: Steps) -> list[Tiles]:
         vectors = -(-rest // lanes)
         parts.append(Tiles(size - rest, 1, vectors, vectors * lanes, rest % lanes))
     return parts
+
+
+def _cut_dynamic(size: Any, steps: Steps) -> list[Tiles]:
+    """The same where the size is known at calls only: each part may be empty.
+
+    The last vectors of a dynamic range are masked.
+    """
+    lanes, width = steps.lanes, steps.width
+    if width == 1:
+        return [Tiles(0, size, 1, 1)]
+    if lanes and steps.masked:
+        return [Tiles(0, -(-size // lanes), 1, lanes, 0, size)]
+    whole = size // width
+    start = whole * width
+    rest = size - start
+    last = -(-rest // width)  # as many tiles as a range of known size has
+    end = size if lanes else 0
+    tail = Tiles(start, last, 1, width, 0, end, max(lanes, 1), size)
+    return [Tiles(0, whole, steps.copies, width), tail]
+
+
+def size_of(axis: Node) -> int:
+    """The size of a range, or one that it may have, for estimates of cost."""
+    return sample(axis_of(axis).size)
 
 
 def _cut_evenly(size: int, copies: int) -> list[Tiles]:
@@ -173,7 +214,7 @@ class Chooser:
 
     def _may_move(self, axis: Node) -> bool:
         a = axis_of(axis)
-        return a.size > 1 and a.number not in self.kernel.ordered
+        return size_of(axis) > 1 and a.number not in self.kernel.ordered
 
     def _may_be_vector(self, axis: Node) -> bool:
         """Around axes that run in order the lanes would be far apart in memory."""
@@ -197,7 +238,7 @@ class Chooser:
                 if any(node in self.facts.free[e] for e in store.expressions):
                     widest = max(widest, store.value.dtype.itemsize)
             found = self.target.vector_bytes // max(widest, 1)
-            size = axis_of(node).size
+            size = size_of(node)
             while found >= 2 * size and found > 1:
                 found //= 2
             self._lanes[node] = found
@@ -217,7 +258,7 @@ class Chooser:
                 total += self._store_cost(statement, active)
             elif isinstance(statement, Loop):
                 axis = statement.axis
-                inner, trips = active, float(axis_of(axis).size)
+                inner, trips = active, float(size_of(axis))
                 if chosen is not None and axis is chosen[0]:
                     inner, trips = chosen, -(-trips // chosen[1])
                 total += trips * self._block_cost(statement.body, chosen, inner)
@@ -230,19 +271,19 @@ class Chooser:
     ) -> float:
         if active is not None:
             body = self._block_cost(loop.body, chosen, active) + len(loop.reduces)
-            return body * prod(axis_of(r).size for r in loop.ranges)
+            return body * prod(size_of(r) for r in loop.ranges)
         return self._best_vector(loop)[0]
 
     def _best_vector(self, loop: ReduceLoop) -> tuple[float, Vector | None]:
         """The cheapest vector range of a reduce loop that is not inside a vector."""
         found = self._own.get((loop, 0.0))
         if found is None:
-            trips = prod(axis_of(r).size for r in loop.ranges)
+            trips = prod(size_of(r) for r in loop.ranges)
             cost = self._block_cost(loop.body, None, None) + len(loop.reduces)
             found = (cost * trips, None)
             for r in loop.ranges:
                 lanes = self._lanes_of(r)
-                size = axis_of(r).size
+                size = size_of(r)
                 if lanes < 2 or size < 2:
                     continue
                 cost = self._block_cost(loop.body, None, (r, lanes)) + len(loop.reduces)
@@ -302,10 +343,10 @@ class Chooser:
             elif isinstance(statement, Store):
                 total += trips
             elif isinstance(statement, Loop):
-                inner = trips * axis_of(statement.axis).size
+                inner = trips * size_of(statement.axis)
                 total += self._operations(statement.body, inner)
             else:
-                inner = trips * prod(axis_of(r).size for r in statement.ranges)
+                inner = trips * prod(size_of(r) for r in statement.ranges)
                 total += inner * len(statement.reduces)
                 total += self._operations(statement.body, inner)
         return total
@@ -339,7 +380,7 @@ class Chooser:
         """A light body runs on several vectors at once."""
         weight = count_values(loop.body)
         copies = 4 if weight <= 6 else 2 if weight <= 16 else 1
-        whole = max(axis_of(loop.axis).size // vector[1], 1)
+        whole = max(size_of(loop.axis) // vector[1], 1)
         masked = self.target.masked and weight > _LONG_BODY
         tiling.steps[loop.axis] = Steps(vector[1], min(copies, whole), masked=masked)
 
@@ -347,8 +388,8 @@ class Chooser:
         """Reduces inside a vector axis: accumulators for several rows and vectors."""
         node, lanes = vector
         rows = self._row_axis(node)
-        height = axis_of(rows).size if rows is not None else 1
-        vectors = -(-axis_of(node).size // lanes)
+        height = size_of(rows) if rows is not None else 1
+        vectors = -(-size_of(node) // lanes)
         widest = max(r.dtype.itemsize for r in self._reduces())
         registers = max(widest * lanes // self.target.vector_bytes, 1)
         tile = register_tile(height, vectors, self.target.registers // registers)
@@ -389,7 +430,7 @@ class Chooser:
         weight = count_values(loop.body)
         copies = 8 if weight <= 4 else 4 if weight <= 24 else 2
         copies = max(copies // len(loop.reduces), 2)
-        whole = max(axis_of(node).size // lanes, 1)
+        whole = max(size_of(node) // lanes, 1)
         tiling.steps[node] = Steps(lanes, min(copies, whole))
 
     # Units of work.
@@ -419,17 +460,17 @@ class Chooser:
             if axis_of(loop.axis).number in self.kernel.ordered:
                 break
             if tiling.parallel:
-                outer *= axis_of(tiling.parallel[-1].axis).size
+                outer *= size_of(tiling.parallel[-1].axis)
             tiling.parallel.append(loop)
             steps = tiling.of(loop.axis)
             block = loop.body
-            if steps.width > 1 or outer * axis_of(loop.axis).size >= _UNITS:
+            if steps.width > 1 or outer * size_of(loop.axis) >= _UNITS:
                 break
         if not tiling.parallel:
             self._share_inside(tiling)
             return
         last = tiling.parallel[-1].axis
-        tiles = sum(p.count for p in cut(axis_of(last).size, tiling.of(last)))
+        tiles = sum(p.count for p in cut(size_of(last), tiling.of(last)))
         each = max(tiling.operations // (outer * tiles), 1)
         worth = -(-_UNIT // each)
         few = -(-outer * tiles // _UNITS)
@@ -447,7 +488,7 @@ class Chooser:
                 break
             block = loop.body
         steps = tiling.of(loop.axis)
-        tiles = sum(p.count for p in cut(axis_of(loop.axis).size, steps))
+        tiles = sum(p.count for p in cut(size_of(loop.axis), steps))
         if loop not in self.top and steps.lanes:
             tiling.strips = loop
             tiling.chunk = -(-tiles // min(tiles, 2 * self.target.cores))

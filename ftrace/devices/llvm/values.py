@@ -18,7 +18,7 @@ from ftrace.devices.llvm.writer import Level, Writer
 from ftrace.lower.kernel import INDEX, BufferSpec, load_p, range_p
 from ftrace.lower.math.term import RARE, RELAXED
 from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives.source import const_p
+from ftrace.trace.primitives.source import const_p, dim_p
 
 
 class Values(Elements):
@@ -156,6 +156,8 @@ class Values(Elements):
         op = node.op
         if op is const_p:
             return Type.of(node.dtype, 0).constant(constant_value(node))
+        if op is dim_p:
+            return self.number(node.arg)
         if op is load_p:
             return self.load(node, at)
         if node.arg == RARE and self.varies(node):

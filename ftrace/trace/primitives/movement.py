@@ -70,7 +70,7 @@ def _movement(
 
 
 def _infer_reshape(shape: Shape, x: ShapedArray) -> ShapedArray:
-    if prod(shape) != x.size or min(shape, default=0) < 0:
+    if prod(shape) != x.size or any(n < 0 for n in shape):
         raise ShapeError(
             f"reshape: cannot reshape {x!r} of {x.size} elements to {shape}, "
             f"which has {prod(shape)}"

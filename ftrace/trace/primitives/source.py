@@ -10,6 +10,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, constant_bits, make_node
 from ftrace.trace.primitives.record import Array, Primitive
 
@@ -52,6 +53,16 @@ iota_p = Primitive(
     doc="0, 1, 2, … along one axis", show=lambda axis: f"axis={axis}",
 )  # fmt: skip
 
+
+def _unknown(aval: ShapedArray, size: Any) -> Any:
+    raise GraphError(f"the dynamic dimension {size} has no value here")
+
+
+dim_p = Primitive(
+    "dim", "source", _stored_aval, _unknown, _unbatched, jvp=_no_tangent,
+    doc="the size of a dynamic dimension, at every position",
+)  # fmt: skip
+
 variable_p = Primitive(
     "variable", "source", _stored_aval, _unbound, _unbatched, jvp=_no_tangent,
     doc="an input of a graph; arg is (depth of its scope, position)",
@@ -61,7 +72,12 @@ variable_p = Primitive(
 def const(
     value: Any, dtype: np.dtype[Any], shape: Shape = (), weak: bool = False
 ) -> Node:
-    """The scalar `value`, converted to `dtype`, at every position of `shape`."""
+    """The scalar `value`, converted to `dtype`, at every position of `shape`.
+
+    A dynamic dimension becomes the node that reads it when the program runs.
+    """
+    if is_dynamic(value):
+        return make_node(dim_p, ShapedArray.of(shape, dtype, weak), (), value)
     bits = constant_bits(value, dtype)
     return make_node(const_p, ShapedArray.of(shape, dtype, weak), (), bits)
 
