@@ -275,7 +275,7 @@ class _View:
         valid = ALWAYS
         for axis, target in zip(axes, targets_of(node, at), strict=True):
             size = node.shape[axis]
-            found[axis] = target.index(self.plan.number_of, size)
+            found[axis] = target.as_index(self.plan.number_of, size)
             if target.ranges.terms and not is_within(found[axis], 0, size):
                 valid |= {Condition(found[axis], 0, size)}
         rest = iter(at[node.src[2].ndim :])

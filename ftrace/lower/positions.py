@@ -75,7 +75,7 @@ class Position(NamedTuple):
     ranges: Index
     readings: tuple[tuple[Reading, int], ...]
 
-    def index(self, number_of: NumberOf, size: int) -> Index:
+    def as_index(self, number_of: NumberOf, size: int) -> Index:
         """As an index along an axis of `size`.
 
         Of an array that is just read it is taken for granted that it is in bounds.

@@ -274,7 +274,7 @@ def _gather_contexts(
     depth = arrays[0].ndim
     positions = [position_of(array, indices[:depth], valid) for array in arrays]
     found = {
-        axis: position.index(number_of, source.shape[axis])
+        axis: position.as_index(number_of, source.shape[axis])
         for axis, position in zip(axes, positions, strict=True)
     }
     rest = iter(indices[depth:])
