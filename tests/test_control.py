@@ -336,3 +336,31 @@ def test_a_value_of_a_body_must_not_escape() -> None:
     lax.scan(step, X, XS)
     with pytest.raises(ft.errors.UnexpectedTracerError, match="scan"):
         kept[0] + 1
+
+
+# Arguments as JAX takes them.
+
+
+def test_operands_by_name_and_in_the_older_order() -> None:
+    yes, no = (lambda x: (1, x)), (lambda x: (2, x))
+    assert lax.cond(True, yes, no, operand=None) == (1, None)
+    assert lax.cond(pred=False, true_fun=yes, false_fun=no, operand=3) == (2, 3)
+    assert lax.switch(1, [yes, no], operand=None) == (2, None)
+    assert lax.cond(True, 5.0, yes, 6.0, no) == (1, 5.0)
+    assert lax.cond(False, 5.0, yes, 6.0, no) == (2, 6.0)
+    assert lax.scan(lambda c, x: [c + x, None], 0.0, X)[1] is None
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "bfloat16"])
+def test_a_counter_of_python_numbers_takes_any_dtype(dtype: str) -> None:
+    zeros = fnp.zeros(2, dtype)
+    add = lambda i, c: c + i  # noqa: E731
+    assert lax.fori_loop(0, 5, add, zeros).dtype == dtype
+    assert ft.jit(lambda n: lax.fori_loop(0, n, add, zeros))(5).dtype == dtype
+    with pytest.raises(DtypeError, match="keep its dtype"):
+        lax.fori_loop(np.int32(0), np.int32(5), add, fnp.zeros(2, "int8"))
+
+
+def test_a_negative_unroll_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="unroll must not be negative, got -1"):
+        lax.scan(lambda c, x: (c + x, c), 0.0, X, unroll=-1)

@@ -45,45 +45,48 @@ Function = Callable[..., Any]
 # Branches.
 
 
-def cond(pred: Value, *args: Any, operand: Any = None, linear: Any = None) -> Any:
+class _Absent:
+    """The default of `operand`, of which None is a value."""
+
+    def __repr__(self) -> str:
+        return "none"
+
+
+_ABSENT = _Absent()
+
+
+def cond(
+    pred: Value,
+    true_fun: Any,
+    false_fun: Any,
+    *operands: Any,
+    operand: Any = _ABSENT,
+    linear: Any = None,
+) -> Any:
     """`true_fun(*operands)` if the predicate holds, else `false_fun(*operands)`.
 
-    `cond(pred, true_fun, false_fun, *operands)`; only the chosen one runs, also where
-    the predicate differs between the lanes of a vmap.
+    Only the chosen one runs, also where the predicate differs between the lanes of a
+    vmap. JAX's older order, `cond(pred, x, true_fun, y, false_fun)`, is understood.
 
     Args:
       pred: a scalar bool; a number counts as true where it is not zero.
       true_fun, false_fun: return results of the same structure, shapes and dtypes.
       operands: arrays, or pytrees of them.
-      operand: one operand, by name.
+      operand: one operand, by name; it may be None.
       linear: accepted for JAX's sake.
 
     Raises:
       ArgumentError: `pred` is no scalar, or a branch no function.
       TreeError, ShapeError, DtypeError: the branches return different types.
     """
-    if len(args) == 4 and not callable(args[1]):  # JAX's older order
-        true_operand, true_fun, false_operand, false_fun = args
-
-        def on_true(a: Any, b: Any) -> Any:
-            return true_fun(a)
-
-        def on_false(a: Any, b: Any) -> Any:
-            return false_fun(b)
-
-        branches: list[Any] = [on_false, on_true]
-        operands: tuple[Any, ...] = (true_operand, false_operand)
-        names = [name_of(false_fun), name_of(true_fun)]
-    else:
-        if len(args) < 2:
-            raise ArgumentError(
-                f"cond takes a predicate and two functions, got {1 + len(args)} "
-                "arguments; write cond(pred, true_fun, false_fun, *operands)"
-            )
-        true_fun, false_fun, *rest = args
-        operands = (operand,) if operand is not None else tuple(rest)
-        branches = [false_fun, true_fun]
-        names = [name_of(false_fun), name_of(true_fun)]
+    if operand is not _ABSENT:
+        operands = (operand,)
+    names = [name_of(false_fun), name_of(true_fun)]
+    branches: list[Function] = [false_fun, true_fun]
+    if len(operands) == 2 and callable(false_fun) and callable(operands[1]):
+        (first, f), (second, g) = (true_fun, false_fun), operands
+        operands, names = (first, second), [name_of(g), name_of(f)]
+        branches = [lambda *xs: g(xs[1]), lambda *xs: f(xs[0])]
     for branch in branches:
         check_callable(branch, "cond")
     aval = _scalar("cond: the predicate", pred)
@@ -96,7 +99,7 @@ def cond(pred: Value, *args: Any, operand: Any = None, linear: Any = None) -> An
 
 
 def switch(
-    index: Value, branches: Sequence[Function], *operands: Any, operand: Any = None
+    index: Value, branches: Sequence[Function], *operands: Any, operand: Any = _ABSENT
 ) -> Any:
     """`branches[index](*operands)`; an index out of bounds is moved inside.
 
@@ -104,13 +107,14 @@ def switch(
       index: a scalar integer.
       branches: functions that return results of the same structure and types.
       operands: arrays, or pytrees of them.
+      operand: one operand, by name; it may be None.
 
     Raises:
       ArgumentError: no scalar integer, no branches, or a branch no function.
       TreeError, ShapeError, DtypeError: the branches return different types.
     """
     branches = list(branches)
-    if operand is not None:
+    if operand is not _ABSENT:
         operands = (operand,)
     if not branches:
         raise ArgumentError("switch takes at least one branch, got none")
@@ -313,9 +317,9 @@ def fori_loop(
         if not dtypes.is_integer(aval.dtype):
             raise DtypeError(f"fori_loop: the bounds must be integers, got {aval!r}")
     pairs = [(a.dtype, a.weak_type) for a in bounds]
-    dtype, _ = dtypes.promote(*pairs)
+    counter = ShapedArray.of((), *dtypes.promote(*pairs))
     if isinstance(lower, Tracer) or isinstance(upper, Tracer):
-        return _while_below(lower, upper, dtype, body_fun, init_val)
+        return _while_below(lower, upper, counter, body_fun, init_val)
     start, stop = _int(lower), _int(upper)
 
     def step(carry: Any, i: Value) -> Any:
@@ -323,7 +327,7 @@ def fori_loop(
 
     count = max(stop - start, 0)
     step.__name__ = name_of(body_fun)
-    return _scan("fori_loop", step, init_val, None, count, False, (start, dtype))[0]
+    return _scan("fori_loop", step, init_val, None, count, False, (start, counter))[0]
 
 
 def _int(value: Any) -> Any:
@@ -333,7 +337,7 @@ def _int(value: Any) -> Any:
 
 
 def _while_below(
-    lower: Value, upper: Value, dtype: Any, body_fun: Function, init_val: Any
+    lower: Value, upper: Value, counter: ShapedArray, body_fun: Function, init_val: Any
 ) -> Any:
     def goes_on(carry: Any) -> Any:
         return carry[0] < carry[1]
@@ -342,7 +346,9 @@ def _while_below(
         i, last, value = carry
         return i + 1, last, body_fun(i, value)
 
-    first, last = (as_value(x).astype(dtype) for x in (lower, upper))
+    first, last = (as_value(x) for x in (lower, upper))
+    if not counter.weak_type:
+        first, last = (x.astype(counter.dtype) for x in (first, last))
     return while_loop(goes_on, body, (first, last, init_val))[2]
 
 
@@ -373,6 +379,8 @@ def scan(
       TreeError, ShapeError, DtypeError: the carry changes its structure or type.
     """
     check_callable(f, "scan")
+    if unroll < 0:
+        raise ArgumentError(f"scan: unroll must not be negative, got {unroll}")
     count = _length(xs, length)
     return _scan("scan", f, init, xs, count, bool(reverse), None)
 
@@ -414,9 +422,9 @@ def _scan(
     xs: Any,
     length: int,
     reverse: bool,
-    counter: tuple[int, Any] | None,
+    counter: tuple[int, ShapedArray] | None,
 ) -> Any:
-    """A scan over `xs`, or over a counter: its first value and dtype."""
+    """A scan over `xs`, or over a counter: its first value and type."""
     values, _ = flatten_values(init, f"{what}: the initial carry ")
     wanted = tree.structure(init)
     names = leaf_names("carry", init)
@@ -425,7 +433,7 @@ def _scan(
     of_elements = [a.with_shape(a.shape[1:]) for a in of_elements]
     example: Any = xs
     if counter is not None:
-        of_elements = [ShapedArray.of((), counter[1])]
+        of_elements = [counter[1]]
         example = 0
     treedef = tree.structure((init, example))
     avals = [aval_of(x) for x in values]
@@ -454,7 +462,7 @@ def _scan(
         consts, carry = nodes[: len(draft.free)], nodes[len(draft.free) : first]
         rest = list(nodes[first:])
         if counter is not None:
-            start, dtype = counter
+            start, dtype = counter[0], counter[1].dtype
             rest = [add(iota(dtype, (length,), 0), const(start, dtype, (length,)))]
         return [*consts, *matched(carry, avals), *rest]
 
@@ -468,7 +476,7 @@ def _scan(
 def _check_pair(what: str, f: Function, wanted: tree.TreeDef, body: Traced) -> None:
     """Raises where a body did not return (carry, y) with a carry like the first."""
     children = body.treedef.children()
-    if body.treedef.type is not tuple or len(children) != 2:
+    if body.treedef.type not in (tuple, list) or len(children) != 2:
         raise TreeError(
             f"{what}: {name_of(f)} must return a pair (carry, y), got the structure "
             f"{body.treedef}; return (carry, None) if there is no y"

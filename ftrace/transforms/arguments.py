@@ -36,9 +36,10 @@ def flatten_values(value: Any, what: str) -> tuple[list[Value], TreeDef]:
         if not is_value(leaf):
             for path, found in tree.flatten_with_path(value):
                 if found is leaf:
+                    place = f"{what}{tree.path_string(path)}".rstrip()
                     raise ArgumentError(
-                        f"{what}{tree.path_string(path)} must be an array or a number, "
-                        f"got {type(leaf).__name__}: {leaf!r:.60}"
+                        f"{place} must be an array or a number, got "
+                        f"{type(leaf).__name__}: {leaf!r:.60}"
                     )
     return leaves, treedef
 
