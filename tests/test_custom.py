@@ -528,3 +528,29 @@ def test_equal_calls_of_a_trace_trace_their_rule_once() -> None:
     assert len(traced) == 1
     ft.jit(ft.grad(lambda x: f(f(x))))(1.0)
     assert len(traced) == 2
+
+
+def test_nothing_is_computed_twice() -> None:
+    """Value and residuals come from the forward rule: one loop there, one back."""
+
+    @ft.custom_vjp
+    def f(x: Any) -> Any:
+        return lax.scan(lambda c, _: (fnp.sin(c) * 2, None), x, None, length=4)[0]
+
+    def forward(x: Any) -> Any:
+        return lax.scan(lambda c, _: (fnp.sin(c) * 2, c), x, None, length=4)
+
+    def backward(kept: Any, ct: Any) -> Any:
+        def step(g: Any, c: Any) -> Any:
+            return g * 2 * fnp.cos(c), None
+
+        return (lax.scan(step, ct, kept, reverse=True)[0],)
+
+    f.defvjp(forward, backward)
+    x = fnp.full(8, 0.3)
+    gradient = ft.jit(ft.value_and_grad(lambda x: f(x).sum()))
+    graph = gradient.lower(x).simplified
+    assert sum(n.op.name == "loop" for n in graph.nodes) == 2
+    expected = ft.value_and_grad(lambda x: f.fun(x).sum())(x)
+    for a, b in zip(gradient(x), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
