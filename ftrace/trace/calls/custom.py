@@ -125,8 +125,8 @@ def _present(node: Node, tangents: Results) -> tuple[list[Node], tuple[bool, ...
     if moving and dependents(arg.body.outputs, moving):
         raise DerivativeError(
             f"{arg.name} is differentiated with respect to a value that it closes "
-            "over; its rule tells of the arguments only: pass the value as an "
-            "argument, or stop_gradient of it",
+            "over, or takes as one of nondiff_argnums; its rule tells of the other "
+            "arguments only: pass the value as one of these, or stop_gradient of it",
             node.origin,
         )
     given = tangents[arg.closed : count]
