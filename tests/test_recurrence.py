@@ -230,6 +230,16 @@ def elements(c: Any, x: Any) -> Any:
     return c.scan(lambda _, x: (None, (x * 2 + 1, jnp.floor(x))), None, x)[1]
 
 
+def trajectory(c: Any, y: Any) -> Any:
+    """All states of an oscillator, and a mark in each; in lanes they are short rows."""
+
+    def step(y: Any, x: Any) -> Any:
+        y = y + 0.1 * jnp.flip(y) * x
+        return y, (y, y[0] > x)
+
+    return c.scan(step, y, jnp.arange(5.0, dtype=y.dtype))
+
+
 RNG = np.random.default_rng(0)
 
 
@@ -264,6 +274,9 @@ SAMPLES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "logic": (logic, (np.True_,)),
     "powers": (powers, (np.complex64(0.3 + 0.4j),)),
     "powers_c128": (powers, (np.complex128(0.3 + 0.4j),)),
+    "trajectory": (trajectory, (floats(2),)),
+    "trajectory_3": (trajectory, (floats(3),)),
+    "trajectory_4": (trajectory, (floats(4),)),
     "elements": (elements, (floats(17),)),
     "elements_of_rows": (elements, (floats(17, 3),)),
 }
@@ -322,6 +335,9 @@ LANES: dict[str, Callable[[int], tuple[Any, ...]]] = {
     "functions": lambda n: (floats(n),),
     "logic": lambda n: (RNG.random(n) < 0.5,),
     "powers": lambda n: ((RNG.normal(size=n) + 0.4j).astype(np.complex64) * 0.4,),
+    "trajectory": lambda n: (floats(n, 2),),
+    "trajectory_3": lambda n: (floats(n, 3),),
+    "trajectory_4": lambda n: (floats(n, 4),),
     "elements": lambda n: (floats(n, 6),),
 }
 
@@ -483,8 +499,31 @@ def test_large_loops_stay_loops() -> None:
     def matrices(v: Any) -> Any:
         return lax.fori_loop(0, 3, lambda i, v: v @ v, v)
 
-    for function, value in ((many_values, floats(1000)), (matrices, floats(8, 8))):
+    def many_functions(v: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda i, v: jnp.flip(jnp.exp(-v)), v)
+
+    for function, value in (
+        (many_values, floats(1000)),
+        (matrices, floats(8, 8)),
+        (many_functions, floats(40)),
+    ):
         assert any(isinstance(s, RunLoop) for s in steps_of(function, value))
+
+
+def test_rule_can_be_switched_off() -> None:
+    with ft.config(disabled_rules={"loops_in_registers"}):
+        assert any(
+            isinstance(s, RunLoop) for s in steps_of(lambda x: counted(lax, x), 1.0)
+        )
+
+
+def test_donated_carry_is_read_before_it_is_written() -> None:
+    def f(v: Any) -> Any:
+        return lax.fori_loop(0, 9, lambda i, v: jnp.flip(v) * 0.5 + i, v)
+
+    v = floats(5)
+    found = ft.jit(f, donate_argnums=0)(jnp.array(v))
+    assert_same_bits([np.asarray(found)], run(f, v))
 
 
 def test_effects_keep_a_loop_a_loop(capfd: pytest.CaptureFixture[str]) -> None:

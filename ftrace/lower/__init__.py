@@ -19,6 +19,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ftrace import settings
 from ftrace.errors import ArgumentError, DeviceError, GraphError
@@ -97,9 +98,15 @@ def lower(
     return Lowered(graph, simplified, plan, program)
 
 
-def simplified_outputs(body: Body) -> list[Node]:
+def simplified_outputs(body: Body) -> Sequence[Node]:
     """What a body returns, after all rewrites."""
-    return simplify_graph(control_to_loops(simplify_loops(body.outputs)))
+    chosen = settings.current()
+    return _simplified(body, chosen.disabled_rules, chosen.check_specs)
+
+
+@lru_cache(maxsize=32)  # a loop that is too large for registers asks again
+def _simplified(body: Body, disabled: frozenset[str], check: bool) -> tuple[Node, ...]:
+    return tuple(simplify_graph(control_to_loops(simplify_loops(body.outputs))))
 
 
 def lower_body(

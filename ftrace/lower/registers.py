@@ -24,6 +24,7 @@ from ftrace.lower.recurrence import (
     register_loop_p,
 )
 from ftrace.lower.scalarize import Lanes, Scalarizer
+from ftrace.lower.schedule import weight
 from ftrace.origin import Origin
 from ftrace.trace.avals import TOKEN, Stack
 from ftrace.trace.dims import any_dynamic
@@ -32,13 +33,18 @@ from ftrace.trace.primitives.source import dim_p
 
 Prepare = Callable[[Body], Sequence[Node]]
 
-#: Registers of one lane, and operations of one iteration: beyond them the code
-#: generator takes longer (0.2 ms per operation) than the other way does.
+#: Registers of one lane.
 MOST_REGISTERS = 64
-MOST_OPERATIONS = 1000
-#: Terms of sums in one iteration: of larger contractions a kernel of their own is
-#: faster, and much faster to make.
+#: Instructions of one iteration of a lane: beyond them the code generator takes longer
+#: (0.2 ms per instruction) than the other way does.
+MOST_OPERATIONS = 1200
+#: The same without lanes, where vectors of the other way are soon faster than scalars:
+#: measured, both take 100 ns per iteration for about so many.
+MOST_OPERATIONS_ALONE = 400
+#: Terms of sums in one iteration, of a lane and where there are none: of larger
+#: contractions a kernel of their own is as fast, and much faster to make.
 MOST_TERMS = 48
+MOST_TERMS_ALONE = 256
 #: Elements that are looked at on the way: movement costs nothing in the end.
 _ELEMENTS = 4 * MOST_OPERATIONS
 #: How much smaller rewrites may make a body.
@@ -135,13 +141,14 @@ def _may_be_small(arg: Loop, lanes: int, prepare: Prepare) -> bool:
     each = lanes if arg.carry else 1  # without a carry the body is that of one lane
     if carry > each * MOST_REGISTERS or pushed > each * MOST_REGISTERS:
         return False
+    most, most_terms = each * MOST_OPERATIONS, each * MOST_TERMS
+    if lanes == 1:
+        most, most_terms = MOST_OPERATIONS_ALONE, MOST_TERMS_ALONE
     operations, terms = _work(arg.body.outputs)
-    if operations > _SHRINKING * each * MOST_OPERATIONS:
-        return False
-    if terms > _SHRINKING * each * MOST_TERMS:
+    if operations > _SHRINKING * most or terms > _SHRINKING * most_terms:
         return False
     operations, terms = _work(prepare(arg.body))
-    return operations <= each * MOST_OPERATIONS and terms <= each * MOST_TERMS
+    return operations <= most and terms <= most_terms
 
 
 def _work(outputs: Sequence[Node]) -> tuple[int, int]:
@@ -151,8 +158,14 @@ def _work(outputs: Sequence[Node]) -> tuple[int, int]:
         if node.op.family == "reduction":
             terms += node.src[0].size
         elif node.op.family not in ("movement", "source", "item", "indexing"):
-            operations += node.size
+            operations += node.size * _price(node)
     return operations, terms
+
+
+def _price(node: Node) -> int:
+    """Instructions of one element: a function is some dozens."""
+    operations = max(weight(node), 1)
+    return operations if operations < 10 else 3 * operations
 
 
 class _Maker:
@@ -216,7 +229,8 @@ class _Maker:
             registers=tuple(work.registers),
         )  # fmt: skip
         nodes = recurrence.nodes
-        if sum(map(cost, nodes)) > MOST_OPERATIONS:
+        most = MOST_OPERATIONS if self.axes else MOST_OPERATIONS_ALONE
+        if sum(_price(n) for n in nodes if cost(n)) > most:
             raise Unsuited("too many operations")
         info = self._info(recurrence, nodes)
         return register_loop_p(*operands, arg=Step(recurrence, info, self.results))

@@ -14,15 +14,12 @@ A sum has its terms one after the other, and is the same for any number of lanes
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
-from ftrace import dtypes
-from ftrace.devices.llvm.access import Access, Term
-from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.lane_memory import LaneMemory, stores_of
 from ftrace.devices.llvm.nest import lowest
-from ftrace.devices.llvm.scalar import Operations, and_masks
+from ftrace.devices.llvm.scalar import and_masks
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.types import Type, mask_type
+from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.variation import (
     Register,
     Variation,
@@ -32,59 +29,47 @@ from ftrace.devices.llvm.variation import (
     target_of,
 )
 from ftrace.devices.llvm.while_writer import LoopWriter
-from ftrace.lower.kernel import Store, axis_of, load_p, range_p
+from ftrace.lower.kernel import axis_of, load_p, range_p
 from ftrace.lower.math.term import RARE, RELAXED
 from ftrace.lower.recurrence import (
     Assign,
     Recurrence,
     Repeat,
     Statement,
-    assigns,
 )
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives.source import const_p
 
 
-@dataclass(eq=False)
-class Lines:
+class Lines(LaneMemory):
     """Emits the statements of a legal recurrence.
 
     Attributes:
-      recurrence: as `legalize_recurrence` leaves it.
-      lanes: of a vector; 0 where it has none.
-      writer: into which.
       held: what is in each register now.
-      ranges: the value of each range now; of the lanes, that of the first one.
-      active: the lanes that have not ended; None is all.
+      known: the values of expressions, as long as the registers hold what they do.
     """
 
-    recurrence: Recurrence
-    target: Target
-    variation: Variation
-    lanes: int
-    writer: LoopWriter = field(default_factory=LoopWriter)
-    held: dict[Register, str] = field(default_factory=dict[Register, str])
-    ranges: dict[Node, str] = field(default_factory=dict[Node, str])
-    active: str | None = None
-
-    def __post_init__(self) -> None:
-        self.ops = Operations(self.writer, self.target)
-        self.access = Access(self.writer, self.ops)
-        nodes = self.recurrence.nodes
-        stores = [s for a in assigns(self.recurrence.block) for s in a.stores]
-        indices = [n.src[1] for n in nodes if n.op is load_p]
-        indices += [s.index for s in stores]
-        self.facts = Facts([*indices, *self.recurrence.axes])
+    def __init__(
+        self,
+        recurrence: Recurrence,
+        target: Target,
+        variation: Variation,
+        lanes: int,
+    ) -> None:
+        writer = LoopWriter()
+        super().__init__(recurrence, target, variation, lanes, writer)
+        self.writer: LoopWriter = writer
+        self.held: dict[Register, str] = {}
         self.rare: dict[Node, list[Node]] = {}
-        for node in nodes:
+        for node in recurrence.nodes:
             if node.arg == RARE:
                 self.rare.setdefault(node.src[0], []).append(node)
         self.types: dict[Register, Type] = {}
-        for store in stores:
+        for store in stores_of(recurrence):
             register = target_of(store)
             if register is not None:
-                lanes = self.lanes if register in self.variation.registers else 0
-                self.types[register] = Type.of(store.value.dtype, lanes)
+                width = lanes if register in variation.registers else 0
+                self.types[register] = Type.of(store.value.dtype, width)
         self.known: dict[Node, str] = {}
 
     # Statements.
@@ -98,13 +83,16 @@ class Lines:
 
     def assign(self, statement: Assign) -> None:
         found: dict[Register, str] = {}
+        beside = self.beside(statement.stores)
         for store in statement.stores:
             register = target_of(store)
-            if register is None:
-                self.store(store)
-            else:
+            if register is not None:
                 lanes = self.types[register].lanes
                 found[register] = self.wide(store.value, lanes)
+            elif store not in beside:
+                self.store(store)
+            elif beside[store]:
+                self.store_beside(beside[store])
         if found:
             self.held.update(found)
             self.known.clear()
@@ -170,16 +158,6 @@ class Lines:
 
     # Values.
 
-    def lanes_of(self, node: Node) -> int:
-        return self.lanes if self.variation.of(node) else 0
-
-    def wide(self, node: Node, lanes: int) -> str:
-        """A value in every lane."""
-        text = self.value(node)
-        if lanes and not self.variation.of(node):
-            return self.ops.splat(text, Type.of(node.dtype, lanes))
-        return text
-
     def value(self, node: Node) -> str:
         """A vector if the node varies from lane to lane, else a scalar."""
         pending = [node]
@@ -217,7 +195,7 @@ class Lines:
             return self._range(node)
         if op is load_p:
             register = register_of(node)
-            return self._load(node) if register is None else self.held[register]
+            return self.load(node) if register is None else self.held[register]
         if node.arg == RARE:
             return self._branch(node)
         lanes = self.lanes_of(node)
@@ -266,86 +244,6 @@ class Lines:
         found = writer.close_branch(branch, taken, results)
         known.update(zip(group, found, strict=True))
         return known[node]
-
-    # Memory.
-
-    def _buffer(self, number: int) -> str:
-        pure = self.writer.pure
-        place = "%buffers"
-        if number:
-            place = pure(f"getelementptr ptr, ptr %buffers, i64 {number}")
-        return pure(f"load ptr, ptr {place}, align 8", place)
-
-    def _address(self, index: Node) -> tuple[list[Term], list[Term], int, int]:
-        """Terms that are one for all lanes, those that are not; stride; constant."""
-        form = self.facts.affine[index]
-        same: list[Term] = []
-        apart: list[Term] = []
-        for atom, coefficient in form.terms.items():
-            if atom.op is range_p:
-                same.append((coefficient, self.ranges[atom]))
-            else:
-                varies = self.variation.of(atom)
-                (apart if varies else same).append((coefficient, self.value(atom)))
-        lane = self.variation.lane
-        stride = 0 if lane is None else form.terms.get(lane, 0)
-        return same, apart, stride, form.constant
-
-    def _load(self, node: Node) -> str:
-        buffer, index, *rest = node.src
-        base, size = self._buffer(int(buffer.arg)), buffer.dtype.itemsize
-        valid = rest[0] if rest else None
-        same, apart, stride, constant = self._address(index)
-        lanes = self.lanes_of(node)
-        t = Type.of(node.dtype, lanes)
-        mask = None if valid is None else self.value(valid)
-        one = mask if valid is not None and not self.lanes_of(valid) else None
-        if not lanes or (stride == 1 and not apart):
-            p = self.access.pointer(base, same, constant, size)
-            p = self.access.or_zeros(p, one)
-            if mask is None or one is not None:
-                return self.access.load(t, p, False)
-            return self.access.load_masked(t, p, mask, False)
-        if valid is not None:
-            mask = self.wide(valid, lanes)
-        mask = and_masks(self.ops, lanes, mask, self.active)
-        place, offsets, kind = self._places(base, size, same, apart, stride, constant)
-        return self.access.gather(t, place, offsets, kind, mask, False)
-
-    def _places(
-        self,
-        base: str,
-        size: int,
-        same: list[Term],
-        apart: list[Term],
-        stride: int,
-        constant: int,
-    ) -> tuple[str, str, Type]:
-        """A pointer, and for each lane a distance from it in elements."""
-        t = Type.of(dtypes.int64, self.lanes)
-        offsets = t.lanewise([stride * lane for lane in range(self.lanes)])
-        for coefficient, value in apart:
-            part = value
-            if coefficient != 1:
-                part = self.ops.binary("mul", t, value, t.constant(coefficient))
-            offsets = self.ops.binary("add", t, part, offsets)
-        return self.access.pointer(base, same, constant, size), offsets, t
-
-    def store(self, store: Store) -> None:
-        """A store to memory."""
-        base, size = self._buffer(store.buffer), store.value.dtype.itemsize
-        same, apart, stride, constant = self._address(store.index)
-        lanes = self.lanes if stride else 0
-        assert not apart
-        assert lanes or not self.lanes_of(store.value)
-        t, value = Type.of(store.value.dtype, lanes), self.wide(store.value, lanes)
-        p = self.access.pointer(base, same, constant, size)
-        if stride in (0, 1):
-            self.access.store(t, value, p)
-            return
-        p, offsets, kind = self._places(base, size, same, apart, stride, constant)
-        everywhere = mask_type(lanes).constant(True)
-        self.access.scatter(t, value, p, offsets, kind, everywhere)
 
 
 def write_recurrence(recurrence: Recurrence, target: Target) -> tuple[LoopWriter, int]:
