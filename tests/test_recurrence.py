@@ -26,9 +26,8 @@ from ftrace.devices.llvm.target import Target
 from ftrace.lower.program import RunLoop
 from ftrace.lower.recurrence import Recurrence, legalize_recurrence
 
-#: The rule, and with it the CPU's other way to run loops, each by itself.
 ON: frozenset[str] = frozenset()
-OFF = frozenset({"loops_in_registers", "share_memory"})
+OFF = frozenset({"loops_in_registers"})
 
 
 def python_while(cond: Any, body: Any, carry: Any) -> Any:

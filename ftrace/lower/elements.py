@@ -44,7 +44,7 @@ from ftrace.lower.kernel import (
 from ftrace.lower.recurrence import FIRST_REGISTER, Statement, register_spec
 from ftrace.lower.scalars import folded
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
-from ftrace.trace.graph import Node, make_node, toposort
+from ftrace.trace.graph import Node, make_node
 from ftrace.trace.primitives.elementwise import (
     cast,
     eq,
@@ -285,10 +285,17 @@ def _is_leafless(node: Node) -> bool:
 
 def is_counted(node: Node) -> bool:
     """Is it made of constants and positions alone?"""
-    return all(
-        n.op in (const_p, iota_p) or n.op.family in (*ELEMENTWISE, "movement")
-        for n in toposort([node])
-    )
+    seen = {node}
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        if one.op in (const_p, iota_p):
+            continue
+        if one.op.family not in (*ELEMENTWISE, "movement"):
+            return False
+        pending += [s for s in one.src if s not in seen]
+        seen.update(one.src)
+    return True
 
 
 def is_elementwise(node: Node) -> bool:
