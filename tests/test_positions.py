@@ -185,17 +185,47 @@ def test_blocks_at_every_start(device: Any) -> None:
 def test_an_index_that_wraps_around_is_read(device: Any, start: int) -> None:
     x = np.arange(256, dtype=np.float32)
 
-    def at(i: Any) -> Any:
-        return fnp.arange(10, dtype="uint8") + i
+    def at(x: Any, i: Any) -> Any:
+        return x.at[fnp.arange(10, dtype="uint8") + i]
+
+    def read(x: Any, i: Any) -> Any:
+        return at(x, i).get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+    def write(x: Any, i: Any) -> Any:
+        return at(x, i).set(-1, mode="drop", wrap_negative_indices=False)
 
     places = np.arange(10, dtype=np.uint8) + np.uint8(start)
     i = np.uint8(start)
-    got = ft.jit(lambda x, i: x[at(i)])(x, i)
-    np.testing.assert_array_equal(got, x[places])
+    np.testing.assert_array_equal(ft.jit(read)(x, i), x[places])
     expected = x.copy()
     expected[places] = -1
-    got = ft.jit(lambda x, i: x.at[at(i)].set(-1))(x, i)
-    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(ft.jit(write)(x, i), expected)
+
+
+@pytest.mark.parametrize("start", [-9, -4, -3, -1, 0, 2, 3, 5, 6, 20])
+@pytest.mark.parametrize("known", ["low", "high", "nothing"])
+def test_columns_out_of_bounds_are_not_those_of_other_rows(
+    device: Any, known: str, start: int
+) -> None:
+    def columns(i: Any) -> Any:
+        if known == "low":
+            i = fnp.maximum(i, 0)
+        elif known == "high":
+            i = fnp.minimum(i, 4)
+        return i + fnp.arange(4)
+
+    def f(x: Any, u: Any, i: Any) -> Any:
+        rows = fnp.arange(3)[:, None] + 2
+        at = x.at[rows, columns(i)[None]]
+        return at.add(u, mode="drop", wrap_negative_indices=False)
+
+    expected, u = T.copy(), T[:3, :4]
+    first = {"low": max(start, 0), "high": min(start, 4), "nothing": start}[known]
+    for k in range(4):
+        if 0 <= first + k < 6:
+            expected[2:5, first + k] += u[:, k]
+    got = ft.jit(f)(T, u, np.int32(start))
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["set", "add", "multiply", "min", "max"])
@@ -282,15 +312,17 @@ def test_a_slice_of_itself_is_updated_in_place(
     np.testing.assert_allclose(f(T), expected, rtol=1e-6)
 
 
-def test_a_slice_of_another_one_is_not(device: Any) -> None:
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_a_slice_of_another_one_is_not(device: Any, shift: int) -> None:
     def step(i: Any, x: Any) -> Any:
-        return updated(x, sliced(x, i + 1, sizes=(9,)) * 2, i)
+        return updated(x, sliced(x, i + 5 + shift, sizes=(40,)) * 2, i + 5)
 
     f = ft.jit(lambda x: lax.fori_loop(0, 9, step, x))
     expected = X.copy()
-    for i in range(9):
-        expected[i : i + 9] = expected[i + 1 : i + 10] * 2
-    np.testing.assert_allclose(f(X), expected, rtol=1e-6)
+    for i in range(5, 14):
+        expected[i : i + 40] = expected[i + shift : i + shift + 40] * 2
+    with ft.config(disabled_rules={"loops_in_registers"}):
+        np.testing.assert_allclose(f(X), expected, rtol=1e-6)
 
 
 # What is known of values.
