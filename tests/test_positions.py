@@ -325,6 +325,21 @@ def test_a_slice_of_another_one_is_not(device: Any, shift: int) -> None:
         np.testing.assert_allclose(f(X), expected, rtol=1e-6)
 
 
+def test_colliding_updates_made_of_what_they_change_are_not(device: Any) -> None:
+    at = fnp.asarray(np.array([7, 3, 7, 3, 7, 0], np.int32))
+
+    def step(_: Any, x: Any) -> Any:
+        place = x.at[at]
+        old = place.get(mode="promise_in_bounds", wrap_negative_indices=False)
+        return place.set(old * 2, mode="promise_in_bounds", wrap_negative_indices=False)
+
+    f = ft.jit(lambda x: lax.fori_loop(0, 3, step, x))
+    expected = X.copy()
+    expected[[7, 3, 0]] *= 8
+    with ft.config(disabled_rules={"loops_in_registers"}):
+        np.testing.assert_allclose(f(X), expected, rtol=1e-6)
+
+
 # What is known of values.
 
 
