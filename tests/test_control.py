@@ -364,3 +364,19 @@ def test_a_counter_of_python_numbers_takes_any_dtype(dtype: str) -> None:
 def test_a_negative_unroll_is_refused() -> None:
     with pytest.raises(ArgumentError, match="unroll must not be negative, got -1"):
         lax.scan(lambda c, x: (c + x, c), 0.0, X, unroll=-1)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_gradient_of_gradients_of_lanes_that_differ_in_length(device: str) -> None:
+    def head(x: Any) -> Any:
+        step = lambda c: fnp.sin(c) * c + c  # noqa: E731
+        return lax.while_loop(lambda c: (c**2).sum() < 9, step, x).sum()
+
+    def squares(x: Any) -> Any:
+        return (ft.grad(head)(x) ** 2).sum()
+
+    xs = np.stack([X, X * 0.4, X * 9])
+    with ft.config(device=device):
+        want = np.stack([ft.grad(squares)(x) for x in xs])
+        whole = lambda xs: (ft.vmap(ft.grad(head))(xs) ** 2).sum()  # noqa: E731
+        np.testing.assert_allclose(ft.jit(ft.grad(whole))(xs), want, rtol=1e-4)

@@ -24,7 +24,7 @@ from ftrace.trace.primitives.record import (
     item_p,
     primitive_of,
 )
-from ftrace.trace.primitives.source import variable, zeros_like
+from ftrace.trace.primitives.source import is_variable, variable, zeros_like
 
 #: For primitives that are linear in some operands only: which ones these are.
 _LINEAR_OPERANDS: dict[Op, tuple[int, ...]] = {
@@ -215,10 +215,14 @@ def split_known(outputs: Sequence[Node], unknown: Sequence[Node]) -> list[Node]:
 
     These are nodes that do not depend on `unknown` and are used by nodes that do,
     other than constants. A stack does not leave its program: the loop that fills it
-    is run again.
+    is run again, unless it is at hand as an element of a loop around.
     """
     ordered = toposort(outputs)
-    stacked = [n for n in ordered if any(isinstance(a, Stack) for a in n.aval.items)]
+    stacked = [
+        n
+        for n in ordered
+        if any(isinstance(a, Stack) for a in n.aval.items) and not is_variable(n)
+    ]
     later = set(dependents(outputs, [*unknown, *stacked]))
     wanted = set(unknown)
     residuals: dict[Node, None] = {}
