@@ -200,3 +200,17 @@ def test_views_that_cannot_merge_are_stored_before_their_indices_explode() -> No
     assert 1 < len(kernels) < 30
     (got,), (want,) = run_on("interpreter", graph, [x]), evaluate_graph(graph, x)
     np.testing.assert_array_equal(got, want)
+
+
+def test_a_reduce_shares_the_loop_of_one_that_needs_a_range_around_it() -> None:
+    def f(x: Any) -> Any:
+        moved = [fnp.zeros((3, 3)).at[i].set(x * (i + 1)) for i in range(3)]
+        return fnp.sum(
+            fnp.sum(fnp.where(fnp.eye(3)[0][:, None] > 0, *moved[:2]), 0) * x
+        )
+
+    x = np.array([0.3, -0.6, 0.8], np.float32)
+    both = ft.jit(lambda x: ft.jvp(f, (x,), (fnp.ones(3),)))(x)
+    with ft.disable_jit():
+        plain = ft.jvp(f, (fnp.asarray(x),), (fnp.ones(3),))
+    np.testing.assert_allclose(both, plain, rtol=1e-5)

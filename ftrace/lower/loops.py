@@ -24,6 +24,7 @@ from ftrace.trace.avals import Stack
 from ftrace.trace.body import apply_body, close, depends_on
 from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.control.loop import While, while_p
+from ftrace.trace.control.merge import merge_control
 from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.graph import Body, Node, inherited_origin, rebuild, toposort
 from ftrace.trace.primitives.record import compound_of, item_p, items
@@ -53,7 +54,7 @@ def simplify_loops(outputs: Sequence[Node]) -> list[Node]:
     if not any(n.op in _CONTROL for n in toposort(nodes)):
         return nodes
     passes: tuple[tuple[str, Callable[[list[Node]], list[Node]]], ...] = (
-        ("merge_loops", _merge),
+        ("merge_loops", merge_control),
         ("fuse_loops", _fuse),
         ("prune_loops", _prune),
         ("hoist_invariants", _hoist),
@@ -87,74 +88,6 @@ def _rebuild(outputs: Sequence[Node], compound: Rebuilt) -> list[Node]:
             else:
                 done[node] = rebuild(node, src)
     return [done[node] for node in outputs]
-
-
-# Merge.
-
-
-def _merge_key(node: Node) -> Any:
-    arg = node.arg
-    if isinstance(arg, Scan):
-        carry = arg.body.outputs[: arg.carry]
-        same = (arg.length, arg.reverse, arg.consts, arg.body.inputs, carry)
-    elif isinstance(arg, While):
-        same = (arg.cond, arg.body.inputs, arg.body.outputs[: arg.carry])
-    else:
-        same = tuple(body.inputs for body in arg.bodies)
-    return node.op, node.src, same
-
-
-def _merge(outputs: list[Node]) -> list[Node]:
-    groups: dict[Any, list[Node]] = {}
-    for node in toposort(outputs):
-        if node.op in _CONTROL:
-            groups.setdefault(_merge_key(node), []).append(node)
-    merged: dict[Node, tuple[Node, list[int]]] = {}
-    for group in groups.values():
-        if len(group) > 1:
-            arg, places = _union([node.arg for node in group])
-            for node, mine in zip(group, places, strict=True):
-                merged[node] = (group[0].op(*group[0].src, arg=arg), mine)
-
-    def compound(node: Node, src: tuple[Node, ...]) -> Sequence[Node]:
-        if node not in merged:
-            return items(node.op(*src, arg=node.arg))
-        whole, places = merged[node]
-        found = items(whole.op(*src, arg=whole.arg))
-        return [found[i] for i in places]
-
-    return _rebuild(outputs, compound) if merged else outputs
-
-
-def _union(args: Sequence[Any]) -> tuple[Any, list[list[int]]]:
-    """The argument with all results, and for each argument where its own are."""
-    if isinstance(args[0], Branches):
-        rows: dict[tuple[Node, ...], int] = {}
-        places = [
-            [
-                rows.setdefault(row, len(rows))
-                for row in zip(*(b.outputs for b in arg.bodies), strict=True)
-            ]
-            for arg in args
-        ]
-        columns = list(zip(*rows, strict=True))
-        bodies = tuple(
-            Body(body.inputs, tuple(columns[i]))
-            for i, body in enumerate(args[0].bodies)
-        )
-        return Branches(bodies), places
-    carry: int = args[0].carry
-    first = args[0].body
-    ys: dict[Node, int] = {}
-    places = [
-        [
-            *range(carry),
-            *(carry + ys.setdefault(n, len(ys)) for n in arg.body.outputs[carry:]),
-        ]
-        for arg in args
-    ]
-    body = Body(first.inputs, (*first.outputs[:carry], *ys))
-    return replace(args[0], body=body), places
 
 
 # Fuse.

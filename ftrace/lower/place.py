@@ -123,10 +123,7 @@ class _Placement:
         """Outer reduces first, so that the loops inside them find theirs open."""
         kernel_nodes = self.kernel.nodes
         waiting = [n for n in kernel_nodes if n.op is reduce_p]
-        sharing: dict[tuple[Node, ...], frozenset[Node]] = {}
-        for node in waiting:  # reduces in one loop stand where the innermost has to
-            ranges = node.src[1:]
-            sharing[ranges] = sharing.get(ranges, frozenset()) | self.free[node]
+        sharing = self._share_loops(kernel_nodes)
         while waiting:
             ready = [
                 n for n in waiting if all(r in self.opened for r in sharing[n.src[1:]])
@@ -158,6 +155,32 @@ class _Placement:
                 ordered = self.kernel.ordered
                 ranges |= {a for a in self.kernel.axes if axis_of(a).number in ordered}
             self.members[self._innermost(ranges)].append(store)
+
+    def _share_loops(
+        self, kernel_nodes: list[Node]
+    ) -> dict[tuple[Node, ...], frozenset[Node]]:
+        """Reduces in one loop stand where the innermost of them has to.
+
+        So do all that use them: they are taken to depend on the ranges around it.
+        """
+        while True:
+            sharing: dict[tuple[Node, ...], frozenset[Node]] = {}
+            for node in kernel_nodes:
+                if node.op is reduce_p:
+                    ranges = node.src[1:]
+                    sharing[ranges] = sharing.get(ranges, frozenset()) | self.free[node]
+            changed = False
+            for node in kernel_nodes:
+                if node.op is range_p or not node.src:
+                    continue
+                found = frozenset[Node]().union(*[self.free[s] for s in node.src])
+                if node.op is reduce_p:
+                    found = found.difference(node.src[1:]) | sharing[node.src[1:]]
+                if found != self.free[node]:
+                    self.free[node] = found
+                    changed = True
+            if not changed:
+                return sharing
 
     def _order(self) -> None:
         """Fills the blocks: what a statement needs stands before it."""
