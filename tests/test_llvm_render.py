@@ -13,6 +13,7 @@ import pytest
 
 from ftrace import dtypes, settings
 from ftrace.devices.llvm.compile import emit_object, link
+from ftrace.devices.llvm.library import addresses, symbols_in
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel import (
@@ -81,7 +82,8 @@ def run(
 ) -> None:
     """Runs a kernel on arrays, in place, its domain cut in so many pieces."""
     rendered = render(kernel, target or host_target(), "kernel")
-    code = link(emit_object(rendered.text), ("kernel",))
+    calls = addresses(symbols_in(rendered.text))
+    code = link(emit_object(rendered.text), ("kernel",), calls)
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
         code.address("kernel")
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -181,11 +181,21 @@ def emit_objects(texts: Iterable[str], threads: int) -> list[bytes]:
         return [job.result() for job in jobs]
 
 
-def link(code: bytes, names: Sequence[str]) -> Code:
-    """Loads object code; functions that it calls are found in this process."""
+def link(
+    code: bytes, names: Sequence[str], imports: Mapping[str, int] | None = None
+) -> Code:
+    """Loads object code; functions that it calls are found in this process.
+
+    Args:
+      code: object code.
+      names: the functions of it whose addresses will be asked for.
+      imports: addresses of functions that are nowhere else.
+    """
     compiler = _compiler()
     builder = compiler.llvm.JITLibraryBuilder().add_current_process()
     builder.add_object_img(code)
+    for name, address in (imports or {}).items():
+        builder.import_symbol(name, address)
     for name in names:
         builder.export_symbol(name)
     return Code(builder.link(compiler.jit, f"ftrace{next(compiler.numbers)}"))

@@ -19,6 +19,7 @@ from ftrace import settings
 from ftrace.buffer import Buffer
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.llvm.compile import Code, emit_objects, link
+from ftrace.devices.llvm.library import addresses, symbols_in
 from ftrace.devices.llvm.memory import WarmAllocator
 from ftrace.devices.llvm.pool import available_cores
 from ftrace.devices.llvm.render import Rendered, render, render_recurrence
@@ -153,7 +154,8 @@ class CPU(Device):
         objects = emit_objects(texts(), min(self.threads, len(missing)))
         compiled: dict[Kernel, CompiledKernel] = {}
         for kernel, source, code in zip(missing, rendered, objects, strict=True):
-            loaded = link(code, (FUNCTION,))
+            calls = addresses(symbols_in(source.text))
+            loaded = link(code, (FUNCTION,), calls)
             compiled[kernel] = CompiledKernel(
                 source.text,
                 loaded,

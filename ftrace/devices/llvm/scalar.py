@@ -44,6 +44,9 @@ _row("ge", f="fcmp oge", i="icmp sge", bu="icmp uge")
 
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_finite"))
 
+#: The names of functions of the library (see `library.py`) begin so.
+PREFIX = "ftrace_"
+
 #: Operations that are an intrinsic of one operand, on floats.
 _INTRINSICS = {
     "floor": "floor",
@@ -93,6 +96,16 @@ class Operations:
         if extra:
             operands = f"{operands}, i1 {extra}"
         return self.pure(f"call {t} {full}({operands})", *x)
+
+    def part(
+        self, function: str, number: int, t: Type, results: Sequence[Type], a: str
+    ) -> str:
+        """Result `number` of a function of the library (see `library.py`)."""
+        name = f"@{PREFIX}{function}_{t.suffix}"
+        whole = f"{{ {', '.join(map(str, results))} }}"
+        self.writer.declare(f"declare {whole} {name}({t})")
+        call = self.pure(f"call {whole} {name}({t} {a})", a)
+        return self.pure(f"extractvalue {whole} {call}, {number}", call)
 
     def binary(self, word: str, t: Type, a: str, b: str) -> str:
         return self.pure(f"{word} {t} {a}, {b}", a, b)
@@ -333,6 +346,22 @@ def _scale_otherwise(o: Operations, t: Type, a: str, n: str) -> str:
     places = [lane % lanes for lane in range(wide.lanes)]
     x, y = (o.shuffle(t, v, "poison", places) for v in (a, n))
     return o.shuffle(wide, _scale(o, wide, x, y), "poison", range(lanes))
+
+
+def _far_part(number: int) -> Row:
+    """A part of the argument reduction of sin, cos and tan for large arguments."""
+
+    def part(o: Operations, t: Type, a: str) -> str:
+        return o.part("far_angle", number, t, (t.integer(), t, t), a)
+
+    return part
+
+
+_ROWS |= {
+    "far_quadrant": _far_part(0),
+    "far_remainder": _far_part(1),
+    "far_rest": _far_part(2),
+}
 
 
 @_define("mul_zero")

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 #: Of every kernel's function.
 ARGUMENTS = "ptr %buffers, i64 %begin, i64 %end"
+#: Of branches: registers are kept for what runs without them.
+SELDOM = '!1 = !{!"branch_weights", i32 1, i32 2000}'
 
 
 @dataclass(eq=False)
@@ -163,7 +165,7 @@ class Writer:
     def close_branch(
         self, branch: Branch, condition: str, results: Sequence[tuple[str, str, str]]
     ) -> list[str]:
-        """The values after the branch.
+        """The values after the branch, which is seldom taken.
 
         Args:
           condition: runs it.
@@ -174,7 +176,10 @@ class Writer:
         outer = self.stack[-1]
         self._count += 1
         before, after, lines = outer.label, f"join{self._count}", outer.lines
-        lines.append(f"  br i1 {condition}, label %{level.first}, label %{after}")
+        self.declare(SELDOM)
+        lines.append(
+            f"  br i1 {condition}, label %{level.first}, label %{after}, !prof !1"
+        )
         lines.append(f"{level.first}:")
         lines.extend(level.lines)
         lines.append(f"  br label %{after}")

@@ -13,6 +13,7 @@ from ftrace.lower.math import (
     inverse,
     logarithm,
     power,
+    reduction,
     trigonometry,
 )
 from ftrace.lower.math.term import Term
@@ -60,6 +61,9 @@ _FORMULAS: Final = {
     "erf_inv": error.erf_inv,
     "lgamma": gamma.lgamma,
     "digamma": gamma.digamma,
+    "far_quadrant": reduction.far_quadrant,
+    "far_remainder": reduction.far_remainder,
+    "far_rest": reduction.far_rest,
     "ldexp": exponential.scale_by_power,
     "rsqrt": basic.rsqrt,
     "sign": basic.sign,

@@ -3,7 +3,8 @@
 Up to a limit q·π/2 is subtracted in three parts (W. J. Cody and W. Waite 1980). Beyond
 it, the bits of 2/π that matter are multiplied exactly, in integers (M. H. Payne and
 R. N. Hanek 1983). That costs four times as much, so it stands in a select that is
-marked rare: a device may branch around it.
+marked rare: a device may branch around it. Its three results are operations of their
+own, so that a device may have the code once, out of line; others decompose them.
 
     x = m·2ᵉ with an integer m, and 2/π = Σ bₖ·2⁻ᵏ. Bits with k < e - 1 contribute
     multiples of 4 to x·2/π, which do not matter; from there on a window of three
@@ -27,7 +28,15 @@ from ftrace.lower.math.floats import (
     sign_bit,
     two_product,
 )
+from ftrace.lower.kernel import KernelOp
 from ftrace.lower.math.term import RARE, Term, bitcast, cast, fma, ne, number_of, select
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import make_node
+
+#: The parts of `far_angle`, as operations of kernels.
+far_quadrant_p = KernelOp("far_quadrant")
+far_remainder_p = KernelOp("far_remainder")
+far_rest_p = KernelOp("far_rest")
 
 _TWO_OVER_PI: Final = 0.6366197723675814
 # π/2 in three numbers.
@@ -90,9 +99,36 @@ def reduce_angle_single(x: Term) -> tuple[Term, Term]:
 def _choose(x: Term, near: Reduced) -> Reduced:
     """`near` up to the limit, Payne and Hanek's reduction beyond."""
     far = abs(x) > (_LIMIT_SINGLE if x.single else _LIMIT_DOUBLE)
-    exact = _payne_hanek_single(x) if x.single else _payne_hanek_double(x)
+    exact = _far_parts(x)
     q, r, rest = (select(far, a, b, RARE) for a, b in zip(exact, near, strict=True))
     return Reduced(q, r, rest)
+
+
+def _far_parts(x: Term) -> Reduced:
+    """The parts of `far_angle(x)`, each as one operation."""
+    aval = x.node.aval
+    integer = ShapedArray.of(aval.shape, format_of(x).bits)
+    avals = (integer, aval, aval)
+    ops = (far_quadrant_p, far_remainder_p, far_rest_p)
+    parts = (make_node(op, a, (x.node,)) for op, a in zip(ops, avals, strict=True))
+    return Reduced(*map(Term, parts))
+
+
+def far_angle(x: Term) -> Reduced:
+    """The remainder of any x modulo π/2, and the quadrant, in integers."""
+    return _payne_hanek_single(x) if x.single else _payne_hanek_double(x)
+
+
+def far_quadrant(x: Term) -> Term:
+    return far_angle(x).quadrant
+
+
+def far_remainder(x: Term) -> Term:
+    return far_angle(x).r
+
+
+def far_rest(x: Term) -> Term:
+    return far_angle(x).rest
 
 
 def _significand(x: Term, layout: Format) -> tuple[Term, Term]:
