@@ -9,15 +9,17 @@ is imported at the first compilation: it takes 50 ms.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import itertools
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import lru_cache
 from importlib import import_module, metadata
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from ftrace.devices.llvm.cache import ObjectCache
 from ftrace.devices.llvm.target import Target, host_target
@@ -34,6 +36,11 @@ LEAN_OPTIONS = (
     ("enable-misched", "false", "true"),
 )
 object_cache = ObjectCache()
+
+#: What decides how a kernel is written.
+_SOURCES = ("lower", "devices/llvm", "dtypes.py", "trace/graph.py")
+
+T = TypeVar("T")
 
 
 class Code:
@@ -66,6 +73,7 @@ class _Compiler:
         llvm_version = ".".join(map(str, llvm.llvm_version_info))
         parts = (
             _own_version(),
+            _own_sources(),
             llvmlite.__version__,
             llvm_version,
             CODEGEN_LEVEL,
@@ -121,6 +129,24 @@ def _own_version() -> str:
         return "source"
 
 
+def _own_sources() -> str:
+    """A digest of the files that decide the code: a version may lie while they change.
+
+    Empty where there are no such files, as in an archive.
+    """
+    package = Path(__file__).parents[2]
+    state = hashlib.sha256()
+    try:
+        for name in _SOURCES:
+            place = package / name
+            files = [place] if place.suffix else sorted(place.rglob("*.py"))
+            for file in files:
+                state.update(file.read_bytes())
+    except OSError:
+        return ""
+    return state.hexdigest()
+
+
 @lru_cache(maxsize=1)
 def _compiler() -> _Compiler:
     return _Compiler()
@@ -147,8 +173,8 @@ def _emit_unlocked(machine: Any, module: Any) -> bytes:
         ffi.lib.LLVMPY_DisposeMemoryBuffer(memory)
 
 
-def emit_object(text: str, target: Target | None = None) -> bytes:
-    """The object code of a module of IR, from the disk cache where it is there.
+def generate(text: str, target: Target | None = None) -> bytes:
+    """The object code of a module of IR, by LLVM.
 
     Args:
       text: LLVM IR.
@@ -158,27 +184,36 @@ def emit_object(text: str, target: Target | None = None) -> bytes:
       DeviceError: LLVM does not take the text: a fault of a renderer.
     """
     compiler = _compiler()
-    target = target or host_target()
-    key = (text, target.triple, target.cpu, target.features, compiler.version)
+    try:
+        with compiler.lean():
+            return compiler.emit(text, target or host_target())
+    except RuntimeError as error:
+        message = f"LLVM does not take this code: {error}\n{text}"
+        raise DeviceError(message) from error
+
+
+def cache_key(text: str, target: Target | None = None) -> tuple[str, ...]:
+    """What object code is kept under: what it is made of and all that makes it."""
+    return text, repr(target or host_target()), _compiler().version
+
+
+def emit_object(text: str, target: Target | None = None) -> bytes:
+    """As `generate`, from the disk cache where it is there."""
+    key = cache_key(text, target)
     code = object_cache.load(*key)
     if code is None:
-        try:
-            with compiler.lean():
-                code = compiler.emit(text, target)
-        except RuntimeError as error:
-            message = f"LLVM does not take this code: {error}\n{text}"
-            raise DeviceError(message) from error
+        code = generate(text, target)
         object_cache.store(code, *key)
     return code
 
 
-def emit_objects(texts: Iterable[str], threads: int) -> list[bytes]:
-    """The object code of several modules; LLVM works while the next text is made."""
+def run_all(jobs: Iterable[Callable[[], T]], threads: int) -> list[T]:
+    """The results of jobs that compile; they run while the next ones are prepared."""
     if threads <= 1:
-        return [emit_object(text) for text in texts]
+        return [job() for job in jobs]
     with _compiler().lean(), ThreadPoolExecutor(threads) as pool:
-        jobs = [pool.submit(copy_context().run, emit_object, text) for text in texts]
-        return [job.result() for job in jobs]
+        running = [pool.submit(copy_context().run, job) for job in jobs]
+        return [job.result() for job in running]
 
 
 def link(

@@ -8,8 +8,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,8 +17,7 @@ import numpy as np
 from ftrace import settings
 from ftrace.buffer import Buffer
 from ftrace.devices.base import Device, Executable, timed
-from ftrace.devices.llvm.compile import Code, emit_objects, link
-from ftrace.devices.llvm.library import addresses, symbols_in
+from ftrace.devices.llvm.kernels import FUNCTION, CompiledKernel, compile_kernels
 from ftrace.devices.llvm.memory import WarmAllocator
 from ftrace.devices.llvm.pool import available_cores
 from ftrace.devices.llvm.render import Rendered, render, render_recurrence
@@ -37,31 +35,6 @@ from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
 KERNELS_KEPT = 4096
-
-#: The name of the function in every kernel's text: equal kernels have equal texts.
-FUNCTION = "kernel"
-
-
-@dataclass(frozen=True)
-class CompiledKernel:
-    """A kernel as machine code.
-
-    Attributes:
-      text: the LLVM IR.
-      code: keeps the machine code in memory.
-      address: of the function.
-      units: what the function can be split into.
-      grain: the least number of units worth a thread's while.
-      dims: sizes that are known at calls only; the function takes them as a buffer
-        of int64 behind the kernel's own. Then `units` may be one of them.
-    """
-
-    text: str
-    code: Code
-    address: int
-    units: int
-    grain: int
-    dims: tuple[Any, ...] = ()
 
 
 def render_kernel(kernel: Kernel) -> Rendered:
@@ -144,26 +117,8 @@ class CPU(Device):
         self, missing: dict[Kernel, KernelInfo]
     ) -> dict[Kernel, CompiledKernel]:
         start = time.perf_counter()
-        rendered: list[Rendered] = []
-
-        def texts() -> Iterator[str]:
-            for kernel in missing:
-                rendered.append(render_kernel(kernel))
-                yield rendered[-1].text
-
-        objects = emit_objects(texts(), min(self.threads, len(missing)))
-        compiled: dict[Kernel, CompiledKernel] = {}
-        for kernel, source, code in zip(missing, rendered, objects, strict=True):
-            calls = addresses(symbols_in(source.text))
-            loaded = link(code, (FUNCTION,), calls)
-            compiled[kernel] = CompiledKernel(
-                source.text,
-                loaded,
-                loaded.address(FUNCTION),
-                source.parallel,
-                source.grain,
-                source.dims,
-            )
+        codes = compile_kernels(list(missing), render_kernel, self.threads)
+        compiled = dict(zip(missing, codes, strict=True))
         if missing and settings.current().debug >= 1:
             _report_compiled(missing, compiled, time.perf_counter() - start)
         return compiled
@@ -194,8 +149,12 @@ class DynamicExecutable(Executable):
     ) -> None:
         self.device = device
         self.program = program
-        self.sources = tuple(kernel.text for kernel in kernels)
         self._kernels = kernels
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The LLVM IR of each kernel; rendered when asked for."""
+        return tuple(kernel.text for kernel in self._kernels)
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         raise GraphError("a program with dynamic dimensions runs `at` their sizes")
@@ -227,7 +186,6 @@ class CPUExecutable(Executable):
     ) -> None:
         self.device = device
         self.program = program
-        self.sources = tuple(kernel.text for kernel in kernels)
         self._kernels = tuple(kernels)  # they keep the machine code
 
         # The objects of a call: the inputs, the outputs that it makes, the arena.
@@ -266,6 +224,11 @@ class CPUExecutable(Executable):
         self._table = Table(program, bound, places, native.handlers)
         self._entry = self._table.entry
         self._work = self._table.work
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The LLVM IR of each kernel; rendered when asked for."""
+        return tuple(kernel.text for kernel in self._kernels)
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         """Runs the program.

@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from ftrace import dtypes
+from ftrace.lower.kernel import KernelOp
 from ftrace.lower.math.floats import (
     Format,
     bits_of,
@@ -28,7 +29,6 @@ from ftrace.lower.math.floats import (
     sign_bit,
     two_product,
 )
-from ftrace.lower.kernel import KernelOp
 from ftrace.lower.math.term import RARE, Term, bitcast, cast, fma, ne, number_of, select
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import make_node

@@ -1,0 +1,88 @@
+"""A kernel as text: the same in every process, another for every other kernel.
+
+    one line per expression, sources first:   op dtype shape argument sources
+    then the kernel's fields, with expressions by their lines
+
+What a cache on disk is keyed by: no address, no serial number and no order of a set
+goes into it. `str(kernel)` is for people: it leaves out dtypes, for example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, cast
+
+import numpy as np
+
+from ftrace.lower.kernel import Kernel
+from ftrace.trace.graph import Node, reading_order
+
+
+_PLAIN = frozenset((type(None), bool, int, float, str, bytes))
+
+
+class _NoTextError(Exception):
+    """Something in a kernel has no text that every process would give it."""
+
+
+def kernel_identity(kernel: Kernel) -> str | None:
+    """The text of a kernel; equal kernels have equal texts, others have not.
+
+    None if something in it is of a type that has no text here: a dynamic dimension.
+    """
+    try:
+        return _identity(kernel)
+    except _NoTextError:
+        return None
+
+
+def _identity(kernel: Kernel) -> str:
+    nodes = reading_order(list(_nodes_in(kernel)))
+    numbers = {node: str(number) for number, node in enumerate(nodes)}
+    lines: list[str] = []
+    for node in nodes:
+        aval = node.aval
+        source = " ".join([numbers[s] for s in node.src])
+        argument = "" if node.arg is None else _text(node.arg, numbers)
+        shape = _text(aval.shape, numbers) if aval.shape else ""
+        lines.append(f"{node.op.name} {_name(aval.dtype)} {shape} {argument}: {source}")
+    lines.append(_text(kernel, numbers))
+    return "\n".join(lines)
+
+
+@cache
+def _name(dtype: np.dtype[Any]) -> str:
+    return dtype.name
+
+
+def _nodes_in(value: Any) -> Iterator[Node]:
+    """The expressions in a kernel's fields, in order."""
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for part in cast("tuple[Any, ...]", value):
+            yield from _nodes_in(part)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _nodes_in(getattr(value, field.name))
+
+
+def _text(value: Any, numbers: dict[Node, str]) -> str:
+    if isinstance(value, Node):
+        return "%" + numbers[value]
+    if type(value) in _PLAIN:
+        return repr(value)
+    if isinstance(value, tuple):
+        parts = cast("tuple[Any, ...]", value)
+        return f"({' '.join([_text(part, numbers) for part in parts])})"
+    if isinstance(value, frozenset):
+        members = cast("frozenset[Any]", value)
+        return f"{{{' '.join(sorted(_text(part, numbers) for part in members))}}}"
+    if isinstance(value, np.dtype):
+        return _name(cast("np.dtype[Any]", value))
+    if is_dataclass(value):
+        parts = tuple(getattr(value, field.name) for field in fields(value))
+        return type(value).__name__ + _text(parts, numbers)
+    raise _NoTextError
