@@ -65,7 +65,7 @@ class Origin:
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
-        return f"{Path(self.file).name}:{self.line} ({self.function})"
+        return f"{os.path.basename(self.file)}:{self.line} ({self.function})"
 
     def describe(self) -> str:
         """The line as a traceback would show it."""

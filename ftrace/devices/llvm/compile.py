@@ -199,10 +199,14 @@ def cache_key(text: str, target: Target | None = None) -> tuple[str, ...]:
 
 def emit_object(text: str, target: Target | None = None) -> bytes:
     """As `generate`, from the disk cache where it is there."""
-    key = cache_key(text, target)
+    return kept(cache_key(text, target), lambda: generate(text, target))
+
+
+def kept(key: tuple[str, ...], make: Callable[[], bytes]) -> bytes:
+    """What is on disk under a key; if nothing is, it is made and kept there."""
     code = object_cache.load(*key)
     if code is None:
-        code = generate(text, target)
+        code = make()
         object_cache.store(code, *key)
     return code
 

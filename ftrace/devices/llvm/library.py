@@ -15,7 +15,7 @@ from functools import cache
 from typing import Final
 
 from ftrace import dtypes
-from ftrace.devices.llvm.compile import Code, emit_object, link
+from ftrace.devices.llvm.compile import Code, cache_key, generate, kept, link
 from ftrace.devices.llvm.scalar import PREFIX, Operations, operations_of
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.devices.llvm.types import Type
@@ -49,7 +49,10 @@ def addresses(symbols: Iterable[str]) -> dict[str, int]:
 
 @cache
 def _loaded(symbol: str) -> Code:
-    return link(emit_object(function_text(symbol, host_target())), (symbol,))
+    def make() -> bytes:
+        return generate(function_text(symbol, host_target()))
+
+    return link(kept(("library", *cache_key(symbol)), make), (symbol,))
 
 
 def function_text(symbol: str, target: Target) -> str:
