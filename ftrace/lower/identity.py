@@ -19,7 +19,6 @@ import numpy as np
 from ftrace.lower.kernel import Kernel
 from ftrace.trace.graph import Node, reading_order
 
-
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 
 
