@@ -18,6 +18,7 @@ from ftrace import settings
 from ftrace.buffer import Buffer
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.llvm.kernels import FUNCTION, CompiledKernel, compile_kernels
+from ftrace.devices.llvm.library import called_in
 from ftrace.devices.llvm.memory import WarmAllocator
 from ftrace.devices.llvm.pool import available_cores
 from ftrace.devices.llvm.render import Rendered, render, render_recurrence
@@ -43,7 +44,8 @@ def render_kernel(kernel: Kernel) -> Rendered:
     if isinstance(kernel, Recurrence):
         legal = legalize_recurrence(kernel, operations_of(target))
         return render_recurrence(legal, target, FUNCTION)
-    return render(legalize(kernel, operations_of(target)), target, FUNCTION)
+    legal = legalize(kernel, operations_of(target) | called_in(kernel))
+    return render(legal, target, FUNCTION)
 
 
 class CPU(Device):

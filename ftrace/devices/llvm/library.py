@@ -1,8 +1,11 @@
-"""Functions that kernels call: seldom needed, and too long to stand in each of them.
+"""Functions of elements that kernels call, where they do not stand in the kernel.
 
     declare { <16 x i32>, … } @ftrace_far_angle_v16f32(<16 x float>)
 
-A name tells the formula and the type of the operand, so that from the name alone the
+`far_angle` is long and seldom needed. The others are those that a kernel uses many
+times: its code would not fit into the processor's caches, and takes long to make.
+
+A name tells the formula and the type of its operands, so that from the name alone the
 function is made: once per process at the most, when a kernel that calls it is linked,
 and mostly from the disk cache.
 """
@@ -10,30 +13,38 @@ and mostly from the disk cache.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final
 
 from ftrace import dtypes
 from ftrace.devices.llvm.compile import Code, cache_key, generate, kept, link
-from ftrace.devices.llvm.scalar import PREFIX, Operations, operations_of
+from ftrace.devices.llvm.scalar import CALLED, PREFIX, Operations, operations_of
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.writer import Writer
-from ftrace.lower.kernel import KernelOp
-from ftrace.lower.math.decompose import decompose
+from ftrace.lower.kernel import Kernel, KernelOp
+from ftrace.lower.math.decompose import FORMULAS, decompose
 from ftrace.lower.math.reduction import far_angle
-from ftrace.lower.math.term import RELAXED, Term
+from ftrace.lower.math.term import RARE, RELAXED, Term
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, constant_value, make_node, toposort
 from ftrace.trace.primitives.source import const_p
 
-FORMULAS: Final[dict[str, Callable[[Term], Sequence[Term]]]] = {"far_angle": far_angle}
+#: A function that stands at so many places of one kernel is called there.
+MANY = 16
 
 _argument_p = KernelOp("argument")
 _DTYPES: Final = {"f32": dtypes.float32, "f64": dtypes.float64}
 _SYMBOL: Final = re.compile(rf"{PREFIX}(\w+)_(?:v(\d+))?(f32|f64)")
 _DECLARED: Final = re.compile(rf"^declare .* @({PREFIX}\w+)\(", re.MULTILINE)
+
+
+def called_in(kernel: Kernel) -> frozenset[str]:
+    """Names of the operations that a kernel's code should call functions for."""
+    uses = Counter(node.op.name for node in kernel.nodes if node.op.name in CALLED)
+    return frozenset(name for name, count in uses.items() if count >= MANY)
 
 
 def symbols_in(text: str) -> tuple[str, ...]:
@@ -50,9 +61,12 @@ def addresses(symbols: Iterable[str]) -> dict[str, int]:
 @cache
 def _loaded(symbol: str) -> Code:
     def make() -> bytes:
-        return generate(function_text(symbol, host_target()))
+        text = function_text(symbol, host_target())
+        return " ".join(symbols_in(text)).encode() + b"\n" + generate(text)
 
-    return link(kept(("library", *cache_key(symbol)), make), (symbol,))
+    whole = kept(("library", *cache_key(symbol)), make)
+    calls, _, code = whole.partition(b"\n")
+    return link(code, (symbol,), addresses(calls.decode().split()))
 
 
 def function_text(symbol: str, target: Target) -> str:
@@ -60,52 +74,102 @@ def function_text(symbol: str, target: Target) -> str:
     found = _SYMBOL.fullmatch(symbol)
     assert found is not None, symbol
     name, lanes, dtype = found[1], int(found[2] or 0), _DTYPES[found[3]]
-    argument = make_node(_argument_p, ShapedArray.of((), dtype), ())
-    results = [term.node for term in FORMULAS[name](Term(argument))]
-    roots = decompose(results, operations_of(target))
-    writer = Writer()
-    values = _emit(Operations(writer, target), roots, {argument: "%x"}, lanes)
+    aval = ShapedArray.of((), dtype)
+    operands = [make_node(_argument_p, aval, (), n) for n in range(CALLED.get(name, 1))]
+    terms = map(Term, operands)
+    results = far_angle(*terms) if name == "far_angle" else (FORMULAS[name](*terms),)
+    roots = decompose([term.node for term in results], operations_of(target))
+    body = _Body(target, roots, operands, lanes)
     types = [Type.of(root.dtype, lanes) for root in roots]
-    whole = f"{{ {', '.join(map(str, types))} }}"
-    packed = "poison"
+    whole, packed = f"{{ {', '.join(map(str, types))} }}", "poison"
     for number, (t, root) in enumerate(zip(types, roots, strict=True)):
-        packed = writer.pure(
-            f"insertvalue {whole} {packed}, {t} {values[root]}, {number}"
-        )
+        part = f"{t} {body.value(root)}, {number}"
+        packed = body.writer.here(f"insertvalue {whole} {packed}, {part}")
+    given = ", ".join(f"{Type.of(dtype, lanes)} %x{n}" for n in range(len(operands)))
     return "\n".join([
         f'target triple = "{target.triple}"',
-        *writer.declared,
-        f"define {whole} @{symbol}({Type.of(dtype, lanes)} %x) nounwind {{",
-        *writer.level.lines,
+        *body.writer.declared,
+        f"define {whole} @{symbol}({given}) nounwind {{",
+        "entry:",
+        *body.writer.level.lines,
         f"  ret {whole} {packed}",
         "}",
         "",
     ])  # fmt: skip
 
 
-def _emit(
-    ops: Operations, roots: Sequence[Node], values: dict[Node, str], lanes: int
-) -> dict[Node, str]:
-    """The values of expressions of elements, in straight lines."""
-    for node in toposort(roots):
-        if node in values:
-            continue
-        own = Type.of(node.dtype, lanes)
-        texts = [values[s] for s in node.src]
-        name = node.op.name
-        if node.op is const_p:
-            values[node] = own.constant(constant_value(node))
-            continue
-        t = Type.of(node.src[-1].dtype, lanes)
-        if name in ("cast", "bitcast"):
-            values[node] = (ops.cast if name == "cast" else ops.bitcast)(
-                texts[0], t, own
-            )
-        elif name == "select":
-            values[node] = ops.select(texts[0], t, texts[1], texts[2])
-        elif node.arg == RELAXED and not ops.target.fma:
-            product = ops.apply("mul", t, texts[0], texts[1])
-            values[node] = ops.apply("add", t, product, texts[2])
+class _Body:
+    """Emits expressions of the operands %x0, %x1, …, each once."""
+
+    def __init__(
+        self,
+        target: Target,
+        roots: Sequence[Node],
+        operands: Sequence[Node],
+        lanes: int,
+    ) -> None:
+        self.writer = Writer()
+        self.ops = Operations(self.writer, target)
+        self.lanes = lanes
+        self.known = {operand: f"%x{n}" for n, operand in enumerate(operands)}
+        self.rare: dict[Node, list[Node]] = {}
+        for node in toposort(roots):
+            if node.arg == RARE:
+                self.rare.setdefault(node.src[0], []).append(node)
+
+    def value(self, node: Node) -> str:
+        pending, known = [node], self.known
+        while pending:
+            n = pending[-1]
+            missing = [s for s in self._needs(n) if s not in known]
+            if n not in known and missing:
+                pending.extend(missing)
+                continue
+            if n not in known:
+                known[n] = self._emit(n)
+            pending.pop()
+        return known[node]
+
+    def _needs(self, node: Node) -> Iterator[Node]:
+        if node.arg == RARE:
+            yield node.src[0]
+            yield from (n.src[2] for n in self.rare[node.src[0]])
         else:
-            values[node] = ops.apply(name, t, *texts)
-    return values
+            yield from node.src
+
+    def _emit(self, node: Node) -> str:
+        own = Type.of(node.dtype, self.lanes)
+        if node.op is const_p:
+            return own.constant(constant_value(node))
+        if node.arg == RARE:
+            return self._branch(node)
+        texts = [self.known[s] for s in node.src]
+        t, name = Type.of(node.src[-1].dtype, self.lanes), node.op.name
+        if name in ("cast", "bitcast"):
+            convert = self.ops.cast if name == "cast" else self.ops.bitcast
+            return convert(texts[0], t, own)
+        if name == "select":
+            return self.ops.select(texts[0], t, texts[1], texts[2])
+        if node.arg == RELAXED and not self.ops.target.fma:
+            product = self.ops.apply("mul", t, texts[0], texts[1])
+            return self.ops.apply("add", t, product, texts[2])
+        return self.ops.apply(name, t, *texts)
+
+    def _branch(self, node: Node) -> str:
+        """Computes what is rare where some lane takes it."""
+        writer, condition, lanes = self.writer, node.src[0], self.lanes
+        taken = on = self.known[condition]
+        if lanes:
+            bits = writer.pure(f"bitcast <{lanes} x i1> {on} to i{lanes}", on)
+            taken = writer.pure(f"icmp ne i{lanes} {bits}, 0", bits)
+        outside, self.known = self.known, dict(self.known)
+        branch = writer.open_branch()
+        results: list[tuple[str, str, str]] = []
+        for n in self.rare[condition]:
+            t, usual = Type.of(n.dtype, lanes), outside[n.src[2]]
+            value = self.ops.select(on, t, self.value(n.src[1]), usual)
+            results.append((t.text, value, usual))
+        self.known = outside
+        found = writer.close_branch(branch, taken, results)
+        outside.update(zip(self.rare[condition], found, strict=True))
+        return outside[node]

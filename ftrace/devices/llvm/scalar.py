@@ -47,6 +47,15 @@ COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_finite"))
 #: The names of functions of the library (see `library.py`) begin so.
 PREFIX = "ftrace_"
 
+#: Operations that code may call a function for, and how many operands they have.
+CALLED = dict.fromkeys(
+    (
+        "expm1", "sinh", "tanh", "log", "log2", "log1p", "asinh", "acosh", "atanh",
+        "sin", "cos", "tan", "asin", "acos", "atan", "cbrt", "erf", "erfc", "erf_inv",
+        "lgamma", "digamma",
+    ), 1,
+) | {"atan2": 2, "pow": 2}  # fmt: skip
+
 #: Operations that are an intrinsic of one operand, on floats.
 _INTRINSICS = {
     "floor": "floor",
@@ -83,6 +92,8 @@ class Operations:
             return self.pure(f"{word} {t} {a}, {b}", a, b)
         if name in _INTRINSICS:
             return self.call(_INTRINSICS[name], t, *x)
+        if name in CALLED:
+            return self.part(name, 0, t, (t,), *x)
         return _ROWS[name](self, t, *x)
 
     # Building blocks.
@@ -98,13 +109,14 @@ class Operations:
         return self.pure(f"call {t} {full}({operands})", *x)
 
     def part(
-        self, function: str, number: int, t: Type, results: Sequence[Type], a: str
+        self, function: str, number: int, t: Type, results: Sequence[Type], *x: str
     ) -> str:
         """Result `number` of a function of the library (see `library.py`)."""
         name = f"@{PREFIX}{function}_{t.suffix}"
         whole = f"{{ {', '.join(map(str, results))} }}"
-        self.writer.declare(f"declare {whole} {name}({t})")
-        call = self.pure(f"call {whole} {name}({t} {a})", a)
+        self.writer.declare(f"declare {whole} {name}({', '.join([str(t)] * len(x))})")
+        operands = ", ".join(f"{t} {a}" for a in x)
+        call = self.pure(f"call {whole} {name}({operands})", *x)
         return self.pure(f"extractvalue {whole} {call}, {number}", call)
 
     def binary(self, word: str, t: Type, a: str, b: str) -> str:

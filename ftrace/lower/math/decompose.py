@@ -33,7 +33,8 @@ def _formula(function: Callable[..., Term]) -> Decomposition:
     return expand
 
 
-_FORMULAS: Final = {
+#: Each function, of terms.
+FORMULAS: Final = {
     "exp": exponential.exp,
     "exp2": exponential.exp2,
     "expm1": exponential.expm1,
@@ -76,7 +77,7 @@ _FORMULAS: Final = {
 #: For each operation that a device may lack, what computes it from simpler ones.
 DECOMPOSITIONS: Final[dict[str, Decomposition]] = {
     "fma": basic.fused_multiply_add,
-} | {name: _formula(function) for name, function in _FORMULAS.items()}
+} | {name: _formula(function) for name, function in FORMULAS.items()}
 
 
 def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
