@@ -64,7 +64,7 @@ class CompiledKernel:
 
 
 @dataclass(frozen=True)
-class _Made:
+class Made:
     """What is kept on disk of a kernel.
 
     Attributes:
@@ -85,14 +85,16 @@ class _Made:
         return head.encode() + b"\n" + self.code
 
     @staticmethod
-    def unpack(whole: bytes) -> _Made | None:
+    def unpack(whole: bytes) -> Made | None:
         """None for what `pack` has not made."""
         head, _, code = whole.partition(b"\n")
         try:
             units, grain, *calls = json.loads(head)
-        except ValueError:
+        except (ValueError, TypeError):
             return None
-        return _Made(units, grain, tuple(calls), code)
+        if not (isinstance(units, int) and isinstance(grain, int) and code):
+            return None
+        return Made(units, grain, tuple(calls), code)
 
 
 def compile_kernels(
@@ -106,10 +108,10 @@ def compile_kernels(
       threads: how many may compile at the same time.
     """
     keys = [_key(kernel) for kernel in kernels]
-    found = [_load(key) for key in keys]
+    found = [load_made(key) for key in keys]
     missing = [n for n, made in enumerate(found) if made is None]
 
-    def jobs() -> Iterator[Callable[[], _Made]]:
+    def jobs() -> Iterator[Callable[[], Made]]:
         for n in missing:
             yield partial(_make, render(kernels[n]), keys[n])
 
@@ -128,12 +130,13 @@ def _key(kernel: Kernel) -> tuple[str, ...] | None:
     return None if identity is None else ("kernel", *cache_key(identity))
 
 
-def _load(key: tuple[str, ...] | None) -> _Made | None:
+def load_made(key: tuple[str, ...] | None) -> Made | None:
+    """What is on disk under a key."""
     whole = None if key is None else object_cache.load(*key)
-    return None if whole is None else _Made.unpack(whole)
+    return None if whole is None else Made.unpack(whole)
 
 
-def _make(rendered: Rendered, key: tuple[str, ...] | None) -> _Made:
+def _make(rendered: Rendered, key: tuple[str, ...] | None) -> Made:
     """What a text comes to, kept on disk under the key, or by the text if it has none.
 
     A kernel of dynamic sizes has none.
@@ -141,14 +144,14 @@ def _make(rendered: Rendered, key: tuple[str, ...] | None) -> _Made:
     text, units, grain = rendered.text, rendered.parallel, rendered.grain
     calls = symbols_in(text)
     if key is None:
-        return _Made(units, grain, calls, emit_object(text), rendered.dims)
+        return Made(units, grain, calls, emit_object(text), rendered.dims)
     assert not rendered.dims
-    made = _Made(units, grain, calls, generate(text))
+    made = Made(units, grain, calls, generate(text))
     object_cache.store(made.pack(), *key)
     return made
 
 
-def _linked(kernel: Kernel, made: _Made, render: Render) -> CompiledKernel:
+def _linked(kernel: Kernel, made: Made, render: Render) -> CompiledKernel:
     code = link(made.code, (FUNCTION,), addresses(made.calls))
     address = code.address(FUNCTION)
     return CompiledKernel(
