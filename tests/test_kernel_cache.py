@@ -131,17 +131,26 @@ def test_kernels_that_differ_have_other_identities() -> None:
     assert kernel_identity(kernel_of()) == identities[0]
 
 
-def test_dynamic_sizes_have_no_identity_and_run(tmp_path: Path) -> None:
-    with settings.config(cache_dir=str(tmp_path)):
-        n = ft.Dim("n")
-        f = ft.jit(lambda x: fnp.sin(x) * 2, dynamic_shapes={0: (n,)})
-        try:
-            x = np.arange(5, dtype=np.float32)
-            np.testing.assert_allclose(f(x), np.sin(x) * 2, rtol=1e-6)
-        except TypeError:  # pragma: no cover
-            raise
-    size = make_range(0, n, False)  # type: ignore[arg-type]
-    assert kernel_identity(Kernel((size,), (), ())) is None
+def test_dynamic_sizes_have_no_identity_and_are_kept_by_text(tmp_path: Path) -> None:
+    program = """
+        import sys
+        import numpy as np
+        import ftrace as ft, ftrace.numpy as fnp
+        from ftrace.devices.llvm.compile import object_cache
+        from ftrace.lower.identity import kernel_identity
+        f = ft.jit(lambda x: fnp.cos(x) * 2, dynamic={"x": {0: ft.Dim("n", min=2)}})
+        for size in (5, 17):
+            x = np.arange(size, dtype=np.float32)
+            np.testing.assert_allclose(f(x), np.cos(x) * 2, rtol=1e-5)
+        sys.stdout.write(f"{object_cache.hits} {object_cache.misses}")
+    """
+    folder = str(tmp_path / "cache")
+    assert run_python(program, FTRACE_CACHE_DIR=folder) == "0 3"
+    assert run_python(program, FTRACE_CACHE_DIR=folder) == "3 0"
+    size: Any = ft.Dim("n", min=2)
+    i = make_range(0, size, False)
+    store = Store(0, i, const(1.0, f32))
+    assert kernel_identity(Kernel((i,), (store,), (BufferSpec(f32, 9, True),))) is None
 
 
 def test_key_holds_versions_sources_and_the_processor() -> None:
