@@ -53,7 +53,7 @@ def _identity(kernel: Kernel) -> str:
 
 @cache
 def _name(dtype: np.dtype[Any]) -> str:
-    return dtype.name
+    return str(cast("np.dtype[np.generic]", dtype).name)
 
 
 def _nodes_in(value: Any) -> Iterator[Node]:

@@ -154,7 +154,7 @@ class DynamicExecutable(Executable):
         self._kernels = kernels
 
     @property
-    def sources(self) -> tuple[str, ...]:
+    def sources(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The LLVM IR of each kernel; rendered when asked for."""
         return tuple(kernel.text for kernel in self._kernels)
 
@@ -228,7 +228,7 @@ class CPUExecutable(Executable):
         self._work = self._table.work
 
     @property
-    def sources(self) -> tuple[str, ...]:
+    def sources(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The LLVM IR of each kernel; rendered when asked for."""
         return tuple(kernel.text for kernel in self._kernels)
 

@@ -369,11 +369,8 @@ def _far_part(number: int) -> Row:
     return part
 
 
-_ROWS |= {
-    "far_quadrant": _far_part(0),
-    "far_remainder": _far_part(1),
-    "far_rest": _far_part(2),
-}
+for _number, _name in enumerate(("far_quadrant", "far_remainder", "far_rest")):
+    _ROWS[_name] = _far_part(_number)
 
 
 @_define("mul_zero")
