@@ -53,7 +53,7 @@ def _identity(kernel: Kernel) -> str:
 
 @cache
 def _name(dtype: np.dtype[Any]) -> str:
-    return str(cast("np.dtype[np.generic]", dtype).name)
+    return str(dtype)
 
 
 def _nodes_in(value: Any) -> Iterator[Node]:
