@@ -242,7 +242,11 @@ def primitive(
     return call
 
 
-def _check_rules(name: str, **rules: Any) -> None:
+def _check_rules(name: Any, **rules: Any) -> None:
+    if not isinstance(name, str):
+        raise PrimitiveError(
+            f"the name of a primitive must be a string, got {name!r:.60}"
+        )
     if name in PRIMITIVES or name in COMPOUNDS:
         raise PrimitiveError(f"there is a primitive named {name!r} already")
     missing = [key for key, rule in rules.items() if not callable(rule)]
@@ -278,10 +282,20 @@ class _Rules:
 
     def types(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         found = self._inferred(avals, params)
-        return [type_of(t) for t in (found if _is_tuple(found) else (found,))]
+        return [self._type(t) for t in (found if _is_tuple(found) else (found,))]
+
+    def _type(self, found: Any) -> ShapedArray:
+        if not (hasattr(found, "shape") and hasattr(found, "dtype")):
+            raise PrimitiveError(
+                f"the infer rule of {self.name} must return a type, or a tuple of "
+                "types, with shape and dtype: ftrace.ShapeDtypeStruct(shape, dtype), "
+                f"got {found!r:.60}",
+                place_of(self.infer),
+            )
+        return type_of(found)
 
     def values(self, *arrays: Any, **params: Any) -> list[Any]:
-        found = self.numpy(*arrays, **params)
+        found = self.numpy(*map(_read_only, arrays), **params)
         return [np.asarray(x) for x in (found if _is_tuple(found) else (found,))]
 
     def tangents(self, flat: Sequence[Value], params: Any, mask: Any) -> list[Value]:
@@ -351,6 +365,13 @@ class _Rules:
             rule, example, avals,
         )  # fmt: skip
         return promise.check(promise.structure(got), tangents)
+
+
+def _read_only(array: Any) -> Any:
+    """A view that cannot be written: arrays of users are immutable."""
+    view: np.ndarray[Any, Any] = np.asarray(array)[...]
+    view.flags.writeable = False
+    return view
 
 
 def _is_tuple(value: Any) -> bool:

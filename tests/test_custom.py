@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -383,6 +384,22 @@ def test_arguments_are_checked() -> None:
         f("x")
     with pytest.raises(ArgumentError, match="defjvps cannot be used"):
         ft.custom_jvp(lambda g, x: x, nondiff_argnums=0).defjvps(None)
+    product = ft.custom_jvp(lambda x, y: x * y)
+    product.defjvps(lambda t, result, x, y: t * y)
+    with pytest.raises(ArgumentError, match="with 2 arguments and has 1 rules"):
+        ft.grad(product)(1.0, 2.0)
+    with pytest.raises(StaticArgumentError, match="the argument 3 of"):
+        ft.custom_vjp(lambda x: x, nondiff_argnums=(3,))(1.0)
+    with pytest.raises(StaticArgumentError, match="must be an integer or several"):
+        ft.custom_vjp(lambda x: x, nondiff_argnums="x")
+
+
+def test_structures_are_shown_as_they_are_written() -> None:
+    f = ft.custom_vjp(lambda x, y: x["a"] * y)
+    f.defvjp(lambda x, y: (x["a"] * y, None), lambda residuals, ct: ct)
+    expected = re.escape("expected ({'a': *}, *), got *")
+    with pytest.raises(TreeError, match=expected + r"\n"):
+        ft.grad(f)({"a": 1.0}, 2.0)
 
 
 # Laws.

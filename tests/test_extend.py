@@ -269,6 +269,13 @@ def test_records_that_lack_a_rule_are_refused() -> None:
         elementwise("exp", numpy=np.exp, kernel=K.exp, derivatives=())
     with pytest.raises(PrimitiveError, match="dtypes must be"):
         elementwise(fresh("f"), numpy=np.abs, kernel=K.abs, derivatives=(), dtypes="c")
+    with pytest.raises(PrimitiveError, match="must be a string, got 3"):
+        primitive(3, infer=lambda x: x, numpy=np.abs, no_derivative="")  # type: ignore[arg-type]
+    with pytest.raises(PrimitiveError, match="counts operands from 0"):
+        primitive(
+            fresh("f"), infer=lambda x: x, numpy=np.abs, linear=(-1,),
+            transpose=lambda cotangents, operands: cotangents,
+        )  # fmt: skip
 
 
 def test_operands_are_checked() -> None:
@@ -309,6 +316,50 @@ def test_what_rules_return_is_checked() -> None:
     linear = f_with(linear=(0,), transpose=lambda cts, operands: cts[0].sum())
     with pytest.raises(PrimitiveError, match="must return a tuple"):
         ft.grad(lambda x: linear(x).sum())(X)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, ft.jit], ids=["eager", "jit"])
+def test_what_numpy_and_infer_return_is_checked(wrap: Any) -> None:
+    def of(infer: Any, numpy: Any) -> Any:
+        return wrap(
+            primitive(fresh("f"), infer=infer, numpy=numpy, no_derivative="none")
+        )
+
+    with pytest.raises(PrimitiveError, match="returned 1 results, but"):
+        of(lambda x: (x, x), lambda x: (x,))(X)
+    with pytest.raises(PrimitiveError, match="returned 3 results, but"):
+        of(lambda x: (x, x), lambda x: (x, x, x))(X)
+    with pytest.raises(DtypeError, match="numpy returned complex64"):
+        of(lambda x: x, lambda x: x * np.complex64(1j))(X)
+    with pytest.raises(PrimitiveError, match="must return a type"):
+        of(lambda x: None, lambda x: x)(X)
+    with pytest.raises(PrimitiveError, match="must return a type"):
+        of(lambda x: x.shape, lambda x: x)(X)
+    assert of(lambda x: x, lambda x: x.astype(np.float64))(X).dtype == np.float32
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, ft.jit], ids=["eager", "jit"])
+def test_numpy_cannot_write_into_arrays_of_users(wrap: Any) -> None:
+    def doubled(x: Any) -> Any:
+        x *= 2
+        return x
+
+    f = primitive(fresh("f"), infer=lambda x: x, numpy=doubled, no_derivative="none")
+    x = fnp.asarray(X)
+    with pytest.raises(ValueError, match="read-only"):
+        wrap(f)(x)
+    np.testing.assert_array_equal(x, X)
+
+
+def test_a_linear_operand_that_is_not_given_is_named() -> None:
+    def none(cotangents: Any, operands: Any) -> Any:
+        return cotangents
+
+    f = primitive(
+        fresh("f"), infer=lambda x: x, numpy=lambda x: x, linear=(1,), transpose=none
+    )
+    with pytest.raises(PrimitiveError, match=r"operands \(1,\), but was called with 1"):
+        f(X)
 
 
 def f_without_derivative() -> Any:

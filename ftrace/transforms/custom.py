@@ -34,6 +34,7 @@ from ftrace.transforms.custom_check import (
     as_tuple,
     pair_of,
     place_of,
+    readable,
     zeros_of,
 )
 
@@ -85,6 +86,12 @@ class custom_jvp(WithRules):
             )
 
         def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+            if len(jvps) != len(primals):
+                raise ArgumentError(
+                    f"defjvps: {name_of(self.fun)} was called with {len(primals)} "
+                    f"arguments and has {len(jvps)} rules; give one for each, None "
+                    "where the result does not vary"
+                )
             result = self(*primals)
             parts = [
                 rule(tangent, result, *primals)
@@ -326,7 +333,8 @@ class _VjpRules:
             raise TreeError(
                 f"the bwd rule of {name} must return a tuple with a cotangent per "
                 f"argument, in its structure, or None for zero: expected "
-                f"{tree.structure(example)}, got {tree.structure(got)}",
+                f"{readable(tree.structure(example))}, got "
+                f"{readable(tree.structure(got))}",
                 place_of(self.bwd),
             )
         promise = Promise(

@@ -40,13 +40,23 @@ class Invocation:
     ) -> None:
         self.name = name_of(fun)
         self.args = list(args)
-        self.fixed = sorted({i % len(args) for i in fixed}) if args else []
+        self.fixed = self._positions(kind, fixed)
         chosen = tuple(x for i, x in enumerate(args) if i not in self.fixed)
         what = f"{kind}: the argument of {self.name} "
         self.values, self.treedef = flatten_values(chosen, what)
         self.avals = [aval_of(x) for x in self.values]
         self.output = Output(lambda *xs: fun(*self.joined(xs)), kind, False)
         self.output.function.__name__ = self.name
+
+    def _positions(self, kind: str, fixed: Sequence[int]) -> list[int]:
+        count = len(self.args)
+        for i in fixed:
+            if not -count <= i < count:
+                raise StaticArgumentError(
+                    f"{kind}: nondiff_argnums names the argument {i} of {self.name}, "
+                    f"which was called with {count}"
+                )
+        return sorted({i % count for i in fixed})
 
     @property
     def constants(self) -> list[Any]:
@@ -130,7 +140,13 @@ def fixed_positions(
 ) -> tuple[int, ...]:
     """Positions of the arguments that take no part in derivatives."""
     listed: Sequence[Any] = numbers if isinstance(numbers, _SEQUENCE) else (numbers,)
-    found = [operator.index(i) for i in listed]
+    try:
+        found = [operator.index(i) for i in listed]
+    except TypeError:
+        raise StaticArgumentError(
+            f"{kind}: nondiff_argnums must be an integer or several, got "
+            f"{numbers!r:.60}"
+        ) from None
     for name in [names] if isinstance(names, str) else names:
         parameters = list(inspect.signature(fun).parameters)
         if name not in parameters:

@@ -108,7 +108,7 @@ class Promise:
         if treedef != expected:
             raise TreeError(
                 f"{self.what} must have the structure of {self.like}: expected "
-                f"{_readable(expected)}, got {_readable(treedef)}",
+                f"{readable(expected)}, got {readable(treedef)}",
                 self.origin,
             )
         return leaves
@@ -149,9 +149,10 @@ class Promise:
         return leaf
 
 
-def _readable(treedef: TreeDef) -> str:
-    text = str(treedef)
-    return text.removeprefix("PyTreeSpec(").removesuffix(", namespace='ftrace')")
+def readable(treedef: TreeDef) -> str:
+    """A structure as in `(*, {'a': *})`."""
+    text = str(treedef).removeprefix("PyTreeSpec(").removesuffix(")")
+    return text.removesuffix(", namespace='ftrace'")
 
 
 def pair_of(result: Any, what: str, rule: Callable[..., Any]) -> tuple[Any, Any]:

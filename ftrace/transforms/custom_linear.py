@@ -32,7 +32,13 @@ from ftrace.transforms.custom_call import (
     result_types,
     signature_of,
 )
-from ftrace.transforms.custom_check import Promise, SymbolicZero, place_of, zeros_of
+from ftrace.transforms.custom_check import (
+    Promise,
+    SymbolicZero,
+    place_of,
+    readable,
+    zeros_of,
+)
 from ftrace.transforms.execute import apply_graph
 
 
@@ -75,7 +81,7 @@ def closure_convert(
         if got != treedef:
             raise ArgumentError(
                 f"closure_convert: {name_of(fun)} was converted for arguments of the "
-                f"structure {treedef}, got {got}"
+                f"structure {readable(treedef)}, got {readable(got)}"
             )
         return output.build(_apply(body, [*leaves, *args[count:], *fixed]))
 
@@ -136,7 +142,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         if len(draft.outputs) != structure.num_leaves:
             raise TreeError(
                 f"custom_gradient: the pullback of {name_of(fun)} must return a "
-                f"cotangent per argument, in the structure {structure}, got "
+                f"cotangent per argument, in the structure {readable(structure)}, got "
                 f"{len(draft.outputs)} arrays",
                 place_of(pullback),
             )

@@ -28,7 +28,7 @@ from ftrace.transforms.custom_call import (
     result_types,
     signature_of,
 )
-from ftrace.transforms.custom_check import Promise, pair_of, place_of
+from ftrace.transforms.custom_check import Promise, pair_of, place_of, readable
 
 
 class custom_vmap:
@@ -160,7 +160,8 @@ class _VmapRule:
         if treedef != tree.structure(example):
             raise TreeError(
                 f"the vmap rule of {name}: out_batched must have the structure of the "
-                f"results of {name}, {tree.structure(example)}, got {treedef}",
+                f"results of {name}, {readable(tree.structure(example))}, got "
+                f"{readable(treedef)}",
                 place_of(self.rule),
             )
         for leaf in leaves:

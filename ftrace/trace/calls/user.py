@@ -101,6 +101,11 @@ def compound_of_user(record: UserRecord, doc: str) -> Compound:
         raise PrimitiveError(
             f"the record of primitive {record.name!r} lacks transpose (it is linear)"
         )
+    if any(i < 0 for i in record.linear):
+        raise PrimitiveError(
+            f"the record of primitive {record.name!r}: linear counts operands from 0, "
+            f"got {record.linear}"
+        )
     has_jvp = record.jvp is not None or bool(record.linear)
     return Compound(
         record.name,
@@ -117,23 +122,42 @@ def compound_of_user(record: UserRecord, doc: str) -> Compound:
 
 
 def _infer(arg: UserArg, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+    if any(i >= len(avals) for i in arg.record.linear):
+        raise PrimitiveError(
+            f"{arg.record.name} is linear in its operands {arg.record.linear}, but was "
+            f"called with {len(avals)}"
+        )
     return tuple(arg.record.infer(*avals, **dict(arg.params)))
 
 
 def _value(avals: Sequence[ShapedArray], arg: UserArg, *arrays: Any) -> Sequence[Any]:
     found = arg.record.numpy(*arrays, **dict(arg.params))
+    if len(found) != len(avals):
+        raise PrimitiveError(
+            f"{arg.record.name}: numpy returned {len(found)} results, but infer "
+            f"promised {len(avals)}"
+        )
     for value, aval in zip(found, avals, strict=True):
         if tuple(value.shape) != aval.shape:
             raise ShapeError(
                 f"{arg.record.name}: numpy returned shape {tuple(value.shape)}, but "
                 f"infer promised {aval!r}"
             )
-        if value.dtype != aval.dtype and not dtypes.is_inexact(aval.dtype):
+        if not _settles(value.dtype, aval.dtype):
             raise DtypeError(
                 f"{arg.record.name}: numpy returned {value.dtype}, but infer promised "
                 f"{aval!r}"
             )
     return found
+
+
+def _settles(got: Any, promised: Any) -> bool:
+    """May a result be converted to the promised dtype? It may lose precision only."""
+    if got == promised:
+        return True
+    if not dtypes.is_inexact(promised):
+        return False
+    return dtypes.is_complex(promised) or not dtypes.is_complex(got)
 
 
 def _jvp(node: Node, tangents: Results) -> Results:
