@@ -243,8 +243,12 @@ def _scan(f: Any, init: Any = X, **kw: Any) -> Any:
 
 MISTAKES: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
     "carry loses a leaf": (
-        TreeError, r"carry must keep its structure",
+        TreeError, r"structure, but carry is missing",
         lambda: _scan(lambda c, x: ((), x)),
+    ),
+    "carry gets another leaf": (
+        TreeError, r"carry\['b'\] is missing; carry\['c'\]\[0\] is new",
+        lambda: _scan(lambda c, x: ({"a": x, "c": [x]}, x), {"a": X, "b": X}),
     ),
     "no pair": (TreeError, r"must return a pair", lambda: _scan(lambda c, x: c)),
     "carry changes its shape": (

@@ -11,14 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ftrace import dtypes
+from ftrace import dtypes, settings
+from ftrace.errors import GraphError
 from ftrace.trace.autodiff import jvp_nodes, split_known
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.evaluate import Plan
-from ftrace.trace.graph import Body, Node, dependents, substitute
+from ftrace.trace.graph import Body, Node, dependents, substitute, toposort
 from ftrace.trace.primitives.elementwise import cast
-from ftrace.trace.primitives.source import variable, zeros_like
+from ftrace.trace.primitives.source import is_variable, variable, zeros_like
 from ftrace.trace.tracer import Scope, Value
 
 #: Depths of variables that belong to no scope: of bodies, and of their tangents.
@@ -31,7 +32,17 @@ def close(inputs: Sequence[Node], outputs: Sequence[Node]) -> Body:
     names = [variable(n.aval, BODY_DEPTH, i) for i, n in enumerate(inputs)]
     mapping = {old: new for old, new in zip(inputs, names, strict=True) if old != new}
     found = substitute(outputs, mapping) if mapping else outputs
+    if settings.current().check_specs:
+        check_closed(names, found)
     return Body(tuple(names), tuple(found))
+
+
+def check_closed(inputs: Sequence[Node], outputs: Sequence[Node]) -> None:
+    """Raises GraphError where outputs use variables that are no inputs."""
+    own = set(inputs)
+    for node in toposort(outputs):
+        if is_variable(node) and node not in own:
+            raise GraphError(f"a body uses {node!r}, which is none of its inputs")
 
 
 def apply_body(body: Body, operands: Sequence[Node]) -> list[Node]:

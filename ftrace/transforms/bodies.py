@@ -96,11 +96,22 @@ def next_types(
 
 def check_structure(what: str, wanted: tree.TreeDef, got: tree.TreeDef) -> None:
     """Raises TreeError where what a body returned is not built like its carry."""
-    if wanted != got:
-        raise TreeError(
-            f"{what}: the carry must keep its structure, but {wanted} became {got}; "
-            "return a carry built like the one that came in"
-        )
+    if wanted == got:
+        return
+    before, after = (
+        {
+            "carry" + "".join(f"[{entry!r}]" for entry in path)
+            for path in treedef.paths()
+        }
+        for treedef in (wanted, got)
+    )
+    found = [f"{name} is missing" for name in sorted(before - after)]
+    found += [f"{name} is new" for name in sorted(after - before)]
+    told = "; ".join(found[:4]) or f"{wanted} became {got}"
+    raise TreeError(
+        f"{what}: the carry must keep its structure, but {told}; return a carry built "
+        "like the one that came in"
+    )
 
 
 def leaf_names(what: str, value: Any) -> list[str]:
