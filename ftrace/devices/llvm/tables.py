@@ -80,13 +80,14 @@ class Table:
         handlers: Mapping[str, int],
     ) -> None:
         self.work = work_of(program)
-        references = [Reference(*pair) for pair in objects]
+        pairs = list(objects)
         sizes: dict[int, int] = {}
         for number, kernel in enumerate(kernels):
             if kernel.sizes >= 0:
-                sizes[number] = len(references)
-                references.append(Reference(kernel.sizes, 0))
-        self._objects = max((number for number, _ in references), default=-1) + 1
+                sizes[number] = len(pairs)
+                pairs.append((kernel.sizes, 0))
+        references = [Reference(*pair) for pair in pairs]
+        self._objects = max((number for number, _ in pairs), default=-1) + 1
         self._writer = writer = _Writer(kernels, handlers, sizes)
         steps, record = writer.write(program, references)
         block = writer.block
