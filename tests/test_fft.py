@@ -190,3 +190,10 @@ def test_cosine_transforms_along_axes(device: Any) -> None:
 def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call(np.ones((3, 4)))
+
+
+@pytest.mark.parametrize("name", ["irfft", "hfft", "irfft2", "irfftn"])
+def test_the_inverse_of_nothing_is_nothing(name: str) -> None:
+    found = getattr(fnp.fft, name)(np.zeros((3, 0), np.float32))
+    assert (found.shape, found.dtype) == ((3, 0), np.float32)
+    assert getattr(fnp.fft, name)(np.zeros((0, 0), np.complex128)).shape == (0, 0)

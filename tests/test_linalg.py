@@ -396,6 +396,29 @@ def test_determinant_of_a_singular_matrix_has_a_gradient() -> None:
     np.testing.assert_allclose(ft.grad(fnp.linalg.det)(np.zeros((4, 4))), 0)
 
 
+@pytest.mark.parametrize("gap", [0.0, 1e-17, 1e-12, 1e-6, 1.0])
+def test_gradient_of_a_determinant_is_exact_near_singular_matrices(gap: float) -> None:
+    a = np.array([[1.0, 2, 3], [2, 4, 6 + gap], [1, 1, 5]])
+    minors = [
+        [
+            (-1) ** (i + j) * np.linalg.det(np.delete(np.delete(a, i, 0), j, 1))
+            for j in range(3)
+        ]
+        for i in range(3)
+    ]
+    found = ft.jit(ft.grad(fnp.linalg.det))(a)
+    np.testing.assert_allclose(found, minors, rtol=1e-12, atol=1e-12)
+    batch = ft.grad(lambda x: fnp.linalg.det(x).sum())(np.stack([a, np.zeros_like(a)]))
+    np.testing.assert_allclose(batch, [minors, np.zeros((3, 3))], atol=1e-12)
+
+
+def test_factors_of_matrices_that_are_not_square() -> None:
+    a = np.arange(6.0).reshape(3, 2)
+    factors, pivots = ft.scipy.linalg.lu_factor(a)
+    np.testing.assert_allclose(factors, [[4, 5], [0, 1], [0.5, 0.5]])
+    assert pivots.tolist() == [2, 2]
+
+
 def test_namedtuples_have_jaxs_fields() -> None:
     a = np.eye(2)
     found = {

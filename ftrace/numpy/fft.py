@@ -290,7 +290,7 @@ def _lengths(
     else:
         lengths = tuple(x.shape[i] for i in axes)
         if kind == "irfft":
-            lengths = (*lengths[:-1], 2 * (lengths[-1] - 1))
+            lengths = (*lengths[:-1], max(2 * (lengths[-1] - 1), 0))
     if s is not None and min(lengths) < 1:
         raise ValueRangeError(f"{name}: lengths must be positive, got {lengths}")
     return lengths

@@ -213,8 +213,8 @@ def solve_sylvester(
 def lu_factor(
     a: Value, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Any, Any]:
-    """(L and U in one matrix, pivots), as `lu_solve` takes them."""
-    factors, pivots, _ = lax_linalg.lu(square("lu_factor", a))
+    """(L and U in one matrix, pivots), as `lu_solve` takes them; a: (…, m, n)."""
+    factors, pivots, _ = lax_linalg.lu(matrices("lu_factor", a))
     return factors, pivots
 
 

@@ -270,6 +270,21 @@ def _infer_cofactors(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _cofactors(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    """det(a)·a⁻ᵀ, both by the same factors, so that their errors cancel.
+
+    Where a matrix of the batch has no inverse: by singular values.
+    """
+    size = np.linalg.det(a)
+    if np.all(np.isfinite(size) & (size != 0)):
+        try:
+            inverse = np.linalg.inv(a)
+        except np.linalg.LinAlgError:
+            return (_cofactors_of_any(a),)
+        return (size[..., None, None] * inverse.swapaxes(-1, -2),)
+    return (_cofactors_of_any(a),)
+
+
+def _cofactors_of_any(a: Array) -> Array:
     """From a = U·diag(s)·Vᴴ: conj(U)·diag(∏ of the other s)·Vᵀ, times two signs.
 
     Nothing is divided: singular matrices have cofactors, too.
@@ -281,7 +296,7 @@ def _cofactors(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     after = np.cumprod(s[..., ::-1], -1)[..., ::-1]
     others[..., : n - 1] *= after[..., 1:]
     sign = np.linalg.det(u) * np.linalg.det(vh)
-    return (sign[..., None, None] * ((u.conj() * others[..., None, :]) @ vh.conj()),)
+    return sign[..., None, None] * ((u.conj() * others[..., None, :]) @ vh.conj())
 
 
 def _cofactors_tangent(node: Node, tangents: Results) -> Results:
