@@ -368,3 +368,27 @@ def test_common_divisors_divide() -> None:
     assert common_divisor(N * 12, N) == N
     assert common_divisor(N * 12, N * 18) == 6
     assert sample(ft.Dim("n", 4, 9)) == 9
+
+
+def _sorted_column(x: Any) -> Any:
+    return fnp.sort(x[:, 0])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: fnp.searchsorted(_sorted_column(x), x[:, 1]),
+        lambda x: fnp.searchsorted(_sorted_column(x), x[:, 1], side="right"),
+        lambda x: fnp.roll(x, -3, 0),
+        lambda x: fnp.roll(x, 5, 0),
+        lambda x: fnp.roll(x, 7),
+        lambda x: ft.lax.dynamic_update_slice(x, -x[:2], (x.shape[0], 0)),
+        lambda x: ft.lax.dynamic_update_slice(x, -x[1:], (0, 0)),
+    ],
+)
+def test_searches_rolls_and_updates_along_a_dynamic_axis(function: Any) -> None:
+    found = ft.jit(function, dynamic={0: {0: "n"}})
+    for size in (2, 3, 4, 5, 8, 17):  # rolls by more than the axis, too
+        x = floats(size, 5)
+        agree(found(x), function(fnp.asarray(x)), size)
+    assert found.trace_count == 1

@@ -351,3 +351,9 @@ def test_delete_at_a_traced_position_is_that_at_a_known_one() -> None:
     deleted = ft.jit(lambda v, i: fnp.delete(v, i, 1))
     for position in (0, 1, 2, -1):
         np.testing.assert_array_equal(deleted(x, position), np.delete(x, position, 1))
+
+
+def test_take_reads_bools_as_numbers() -> None:
+    x, at = fnp.array([2.0, 3.0, 5.0]), np.array([True, False])
+    for take in (fnp.take, ft.jit(fnp.take)):
+        np.testing.assert_array_equal(take(x, at), np.take(np.asarray(x), at))

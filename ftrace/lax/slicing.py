@@ -29,6 +29,7 @@ from ftrace.trace.dims import is_dynamic
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.sizes import surely_at_most
 from ftrace.trace.tracer import Value, aval_of, current_scope
 
 __all__ = [
@@ -286,7 +287,7 @@ def dynamic_update_slice(
         allow_negative_indices,
     )
     pairs = enumerate(zip(sizes, x.shape, strict=True))
-    axes = tuple(a for a, (n, m) in pairs if n != m)
+    axes = tuple(a for a, (n, m) in pairs if not surely_at_most(m, n))
     if not axes:
         return part
     if part.size == 0:

@@ -24,6 +24,7 @@ from ftrace.numpy.elementwise import (
 )
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.avals import Shape
+from ftrace.trace.sizes import surely_less
 from ftrace.trace.tracer import Value, aval_of
 
 Axes = tuple[int, ...]
@@ -223,9 +224,9 @@ def _signed(start: Any, size: int) -> Any:
     if dtypes.kind(start.dtype) == "u":
         if dtypes.limits(start.dtype)[1] > size:
             start = minimum(start, size)  # which is out of bounds, too
-        return cast(start, dtypes.int32 if size < 2**31 else dtypes.int64)
+        return cast(start, dtypes.int32 if surely_less(size, 2**31) else dtypes.int64)
     wide = start.dtype if start.dtype.itemsize >= 4 else dtypes.int32
-    return cast(start, wide if size < 2**31 else dtypes.int64)
+    return cast(start, wide if surely_less(size, 2**31) else dtypes.int64)
 
 
 def _window_index(start: Any, shape: Shape, axis: int) -> Any:

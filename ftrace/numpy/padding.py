@@ -44,6 +44,7 @@ from ftrace.numpy.reductions import sum as total
 from ftrace.numpy.shape import ravel
 from ftrace.numpy.statistics import mean
 from ftrace.numpy.types import is_sequence
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.tracer import Tracer, Value, aval_of, is_value
 
 __all__ = ["pad", "roll"]
@@ -362,10 +363,12 @@ def _roll_axis(x: Any, shift: Any, axis: int) -> Any:
     size = x.shape[axis]
     if size == 0:
         return x
-    if isinstance(shift, Tracer):
+    cut = (
+        shift if isinstance(shift, Tracer) else -static_int(shift, "roll: shift") % size
+    )
+    if isinstance(cut, Tracer) or is_dynamic(cut):
         source = remainder(subtract(iota(dtypes.int32, (size,), 0), shift), size)
         return along(x, source, axis)
-    cut = -static_int(shift, "roll: shift") % size
     if cut == 0:
         return x
     parts = [shrink_axis(x, axis, cut, size), shrink_axis(x, axis, 0, cut)]

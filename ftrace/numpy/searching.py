@@ -38,6 +38,7 @@ from ftrace.numpy.types import is_sequence
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.sizes import upper_bound
 from ftrace.trace.tracer import Tracer, Value, concrete, unbound_variable
 
 __all__ = ["argwhere", "digitize", "flatnonzero", "nonzero", "searchsorted"]
@@ -177,7 +178,7 @@ def _bisect(a: Any, v: Any, right: bool) -> Any:
     """Binary search, all values at once: log2(n) gathers."""
     size = a.shape[0]
     low, high = full(v.shape, 0, dtypes.int32), full(v.shape, size, dtypes.int32)
-    for _ in range(size.bit_length()):
+    for _ in range(upper_bound(size).bit_length()):
         middle = elementwise(ops.div, add(low, high), 2)
         # A lane that is done stands at low == high, which may be behind the end.
         element = bind(gather_p, a, minimum_index(middle, size - 1), arg=(0,))

@@ -71,6 +71,10 @@ def take(
     if axis is None:
         x, axis = ravel(x), 0
     axis = canonical_axis(axis, x.ndim, "take")
+    if not is_sequence(indices):
+        indices = as_value(indices)
+        if dtypes.kind(indices.dtype) == "b":  # numbers, and no mask
+            indices = cast(indices, dtypes.int32)
     before = (slice(None),) * axis
     if mode in ("wrap", "clip"):
         if x.shape[axis] == 0:
