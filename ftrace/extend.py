@@ -108,7 +108,13 @@ def elementwise(
         return _same_type(name, dtypes, avals)
 
     def meaning(aval: ShapedArray, arg: Any, *arrays: Any) -> Any:
-        return numpy(*arrays)
+        found = np.asarray(numpy(*map(_read_only, arrays)))
+        if found.shape != arrays[0].shape:
+            raise ShapeError(
+                f"{name}: numpy returned shape {found.shape} for operands of shape "
+                f"{arrays[0].shape}; use extend.primitive for what is not elementwise"
+            )
+        return found
 
     def jvp(node: Node, tangents: Sequence[Node | None]) -> Node | None:
         total: Node | None = None
@@ -124,7 +130,18 @@ def elementwise(
         no_derivative="" if derivatives is not None else "its record gives none",
         zero_at_zero=zero_at_zero, dtypes=dtypes, doc=doc,
     )  # fmt: skip
-    DECOMPOSITIONS[name] = lambda node: kernel(*map(Term, node.src)).node
+
+    def formula(node: Node) -> Node:
+        found: Any = kernel(*map(Term, node.src))
+        if not isinstance(found, Term):
+            raise PrimitiveError(
+                f"the kernel rule of {name} must return a term made of its operands, "
+                f"got {type(found).__name__}: {found!r:.60}",
+                place_of(kernel),
+            )
+        return found.node
+
+    DECOMPOSITIONS[name] = formula
 
     def call(*values: Value) -> Any:
         if len(values) != operands:

@@ -338,6 +338,22 @@ def test_what_numpy_and_infer_return_is_checked(wrap: Any) -> None:
     assert of(lambda x: x, lambda x: x.astype(np.float64))(X).dtype == np.float32
 
 
+def test_formulas_of_kernels_are_checked() -> None:
+    def of(kernel: Any, numpy: Any = np.abs) -> Any:
+        return elementwise(fresh("f"), numpy=numpy, kernel=kernel, derivatives=())
+
+    with pytest.raises(PrimitiveError, match="cannot branch on a term"):
+        ft.jit(of(lambda x: x if x > 0 else -x))(X)
+    with pytest.raises(PrimitiveError, match="must return a term made of"):
+        ft.jit(of(lambda x: 1.0))(X)
+    with pytest.raises(ShapeError, match="not elementwise"):
+        of(K.abs, numpy=np.sum)(X)
+    x = fnp.asarray(X)
+    with pytest.raises(ValueError, match="read-only"):
+        of(K.abs, numpy=lambda x: np.abs(x, out=x))(x)
+    np.testing.assert_array_equal(x, X)
+
+
 @pytest.mark.parametrize("wrap", [lambda f: f, ft.jit], ids=["eager", "jit"])
 def test_numpy_cannot_write_into_arrays_of_users(wrap: Any) -> None:
     def doubled(x: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import GraphError
+from ftrace.errors import GraphError, PrimitiveError
 from ftrace.lower.kernel import KernelOp, fma_p
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, make_node
@@ -57,6 +57,12 @@ class Term:
     def single(self) -> bool:
         """Is it float32? The formulas know it and float64."""
         return self.node.aval.dtype == dtypes.float32
+
+    def __bool__(self) -> bool:
+        raise PrimitiveError(
+            "a kernel's formula cannot branch on a term, which has no value yet: use "
+            "select(condition, x, y) instead of if, and, or, min and max"
+        )
 
     def __add__(self, other: Operand) -> Term:
         return _same(ew.add, self, other)
