@@ -199,9 +199,7 @@ def build_step(
 def rule_names() -> frozenset[str]:
     """The names that `config.disabled_rules` may hold: rules and decisions."""
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
-    return frozenset(
-        rules.union(SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS)
-    )
+    return frozenset(rules.union(SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS))
 
 
 def check_disabled_rules(names: frozenset[str]) -> None:

@@ -291,9 +291,7 @@ def _with_constants(
     return body.inputs, outputs, [i for i in places if is_variable(given[i])]
 
 
-def _spread(
-    results: Sequence[Node], places: Sequence[int], node: Node
-) -> list[Node]:
+def _spread(results: Sequence[Node], places: Sequence[int], node: Node) -> list[Node]:
     found = _fillers(node)  # in the places of what nobody looks at
     for place, result in zip(places, results, strict=True):
         found[place] = result

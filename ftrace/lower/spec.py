@@ -84,6 +84,7 @@ def _is_users(node: Node) -> bool:
         return False
     return op.family in ("unary", "binary") and _obeys_record(node)
 
+
 #: Of every graph that is lowered, before and after each pass.
 GRAPH_SPEC: Final = Spec(
     "graph",
