@@ -23,6 +23,7 @@ that `div` and `rem` are the floor division and its remainder.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -160,7 +161,7 @@ class Kernel:
     buffers: tuple[BufferSpec, ...]
     ordered: frozenset[int] = frozenset()
 
-    @property
+    @cached_property
     def nodes(self) -> list[Node]:
         """All expressions, sources first."""
         return reading_order([e for store in self.stores for e in store.expressions])

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -92,7 +93,7 @@ class Recurrence(Kernel):
     block: tuple[Statement, ...] = ()
     registers: tuple[BufferSpec, ...] = ()
 
-    @property
+    @cached_property
     def nodes(self) -> list[Node]:
         """All expressions, sources first."""
         parts = [s for a in assigns(self.block) for s in a.stores]

@@ -47,9 +47,8 @@ class Values(Elements):
 
     def put(self, node: Node, at: At, text: str) -> None:
         """Makes `text` the value of a node, as long as its ranges stay open."""
-        slots, level = self.home(node)
-        key = node, False, tuple([at[s] for s in slots])
-        self._known[key] = (text, self._kept(level, text))
+        level = self._kept(self.home(node)[1], text)
+        self._known[self._key(node, False, at)] = (text, level)
 
     def _kept(self, home: Level, text: str) -> Level:
         """How long a value is known: what a branch computes only within it.
@@ -63,9 +62,15 @@ class Values(Elements):
         anchor = self.writer.anchor
         return anchor if anchor is not None and anchor.depth > home.depth else home
 
+    def _key(self, node: Node, first: bool, at: At) -> tuple[object, ...]:
+        """What a value is known by: the node, and the copies that matter to it."""
+        slots = self.home(node)[0]
+        if not slots:
+            return node, first
+        return node, first, tuple([at[s] for s in slots])
+
     def _get(self, node: Node, first: bool, at: At) -> str | None:
-        slots, _ = self.home(node)
-        found = self._known.get((node, first, tuple([at[s] for s in slots])))
+        found = self._known.get(self._key(node, first, at))
         return found[0] if found is not None and found[1].open else None
 
     def _evaluate(self, node: Node, first: bool, at: At) -> str:
@@ -74,23 +79,21 @@ class Values(Elements):
         if found is not None:
             return found
         pending = [(node, first)]
+        text = ""
         while pending:
             n, z = pending[-1]
-            if self._get(n, z, at) is not None:
-                pending.pop()
-                continue
-            missing = [s for s in self._needs(n, z) if self._get(*s, at) is None]
-            if missing:
-                pending.extend(missing)
-                continue
-            slots, level = self.home(n)
-            text = self._emit(n, z, at)
-            key = n, z, tuple([at[s] for s in slots])
-            self._known[key] = (text, self._kept(level, text))
+            found = self._get(n, z, at)
+            if found is None:
+                missing = [s for s in self._needs(n, z) if self._get(*s, at) is None]
+                if missing:
+                    pending.extend(missing)
+                    continue
+                found = self._emit(n, z, at)
+                level = self._kept(self.home(n)[1], found)
+                self._known[self._key(n, z, at)] = (found, level)
+            text = found
             pending.pop()
-        found = self._get(node, first, at)
-        assert found is not None
-        return found
+        return text
 
     def _first(self, nodes: Iterable[Node]) -> list[tuple[Node, bool]]:
         return [(n, self.varies(n)) for n in nodes]
