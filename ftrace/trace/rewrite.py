@@ -91,10 +91,8 @@ class _Variant(NamedTuple):
     tests: tuple[Test, ...]
     captures: tuple[tuple[str, Callable[[Node], Node]], ...]
 
-    def allows(self, op: Any, source_ops: Sequence[Any]) -> bool:
-        """Can a node of that op over sources of those ops match?"""
-        if not self.root.takes(op):
-            return False
+    def allows(self, source_ops: Sequence[Any]) -> bool:
+        """Can a node of the root's op over sources of those ops match?"""
         if not self.src:
             return True
         return len(self.src) == len(source_ops) and all(
@@ -216,15 +214,19 @@ class _Table(dict[tuple[Any, ...], "list[_Candidate]"]):
 
     def __init__(self, rules: Iterable[tuple[Rule, list[_Variant]]]) -> None:
         super().__init__()
-        self._rules = list(rules)
+        self._rules = [(rule, v) for rule, variants in rules for v in variants]
+        self._by_op: dict[Any, list[tuple[Rule, _Variant]]] = {}
 
     def __missing__(self, key: tuple[Any, ...]) -> list[_Candidate]:
         op, *source_ops = key
+        rules = self._by_op.get(op)
+        if rules is None:
+            rules = [(rule, v) for rule, v in self._rules if v.root.takes(op)]
+            self._by_op[op] = rules
         self[key] = found = [
             _Candidate(rule, variant.match)
-            for rule, variants in self._rules
-            for variant in variants
-            if variant.allows(op, source_ops)
+            for rule, variant in rules
+            if variant.allows(source_ops)
         ]
         return found
 
