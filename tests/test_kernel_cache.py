@@ -273,6 +273,7 @@ def test_called_functions_give_the_same_bits(
     name: str, dtype: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     function = FUNCTIONS[name]
+    monkeypatch.setattr(library, "SEVERAL", 1)
     for size in (1, 3, 60):
         x = special_values(dtype)[-size:]
         results: list[Any] = []
@@ -309,6 +310,20 @@ def test_function_used_many_times_stands_once() -> None:
     for _ in range(library.MANY):
         wide = np.sin(wide) + 0.1
     np.testing.assert_allclose(ft.jit(chain)(x), wide, atol=1e-5)
+
+
+def test_function_used_few_times_stands_where_it_is_used() -> None:
+    def several(x: Any) -> Any:
+        for _ in range(library.MANY):
+            x = fnp.sin(x) + 0.1
+        for _ in range(library.SEVERAL - 1):
+            x = fnp.tanh(x)
+        return x
+
+    (text,) = ft.jit(several).lower(np.ones(50, np.float32)).sources
+    called = library.symbols_in(text)
+    assert any("ftrace_sin_" in symbol for symbol in called)
+    assert not any("ftrace_tanh_" in symbol for symbol in called)
 
 
 def test_far_angles_are_reduced_out_of_line_in_whole_vectors() -> None:

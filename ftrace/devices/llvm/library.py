@@ -32,8 +32,9 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, constant_value, make_node, toposort
 from ftrace.trace.primitives.source import const_p
 
-#: A function that stands at so many places of one kernel is called there.
-MANY = 16
+#: A kernel with so many uses of functions calls those that it uses several times.
+MANY = 32
+SEVERAL = 8
 
 _argument_p = KernelOp("argument")
 _DTYPES: Final = {"f32": dtypes.float32, "f64": dtypes.float64}
@@ -44,7 +45,9 @@ _DECLARED: Final = re.compile(rf"^declare .* @({PREFIX}\w+)\(", re.MULTILINE)
 def called_in(kernel: Kernel) -> frozenset[str]:
     """Names of the operations that a kernel's code should call functions for."""
     uses = Counter(node.op.name for node in kernel.nodes if node.op.name in CALLED)
-    return frozenset(name for name, count in uses.items() if count >= MANY)
+    if uses.total() < MANY:
+        return frozenset()
+    return frozenset(name for name, count in uses.items() if count >= SEVERAL)
 
 
 def symbols_in(text: str) -> tuple[str, ...]:

@@ -115,6 +115,8 @@ class Operations:
         name = f"@{PREFIX}{function}_{t.suffix}"
         whole = f"{{ {', '.join(map(str, results))} }}"
         self.writer.declare(f"declare {whole} {name}({', '.join([str(t)] * len(x))})")
+        width = t.lanes * t.bits // 8
+        self.writer.alignment = max(self.writer.alignment, width)
         operands = ", ".join(f"{t} {a}" for a in x)
         call = self.pure(f"call {whole} {name}({operands})", *x)
         return self.pure(f"extractvalue {whole} {call}, {number}", call)
