@@ -223,8 +223,7 @@ def _infer_slogdet(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _slogdet(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    sign, size = np.linalg.slogdet(a)
-    return np.where(np.isnan(size), size.dtype.type(np.nan), sign), size
+    return tuple(np.linalg.slogdet(a))
 
 
 def _slogdet_tangent(node: Node, tangents: Results) -> Results:
