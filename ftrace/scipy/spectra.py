@@ -291,6 +291,9 @@ def polar(
 ) -> tuple[Any, Any]:
     """(U, P): a = U·P (or P·U), with orthonormal U and positive semidefinite P.
 
+    Its derivative is that of the singular value decomposition, and right only where
+    the singular values differ from each other.
+
     Args:
       a: (m, n).
       side: "right", P is (n, n); "left", P is (m, m).
