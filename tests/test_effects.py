@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 import sys
@@ -937,3 +938,13 @@ def test_shapes_are_known_without_a_call() -> None:
 def test_barrier_and_names() -> None:
     ft.effects_barrier()
     assert ft.experimental.io_callback is ft.io_callback
+
+
+def test_the_text_of_a_graph_takes_any_callable_as_callback() -> None:
+    @dataclasses.dataclass
+    class Scaled:
+        factor: Any
+
+    specs = ft.ShapeDtypeStruct((), np.float32)
+    graph = ft.make_graph(lambda x: ft.pure_callback(Scaled, specs, x))(np.float32(1))
+    assert "pure_callback" in str(graph)

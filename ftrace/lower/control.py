@@ -16,7 +16,7 @@ from typing import Any
 from ftrace.errors import GraphError
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import apply_body
-from ftrace.trace.control.branch import Branches
+from ftrace.trace.calls import bodies
 from ftrace.trace.control.loop import While, while_p
 from ftrace.trace.control.scan import Scan, scan_p, stacked_type
 from ftrace.trace.graph import Body, Node, inherited_origin, rebuild, toposort
@@ -109,9 +109,6 @@ def runs_on_host(body: Body) -> bool:
 
 def bodies_of(node: Node) -> tuple[Body, ...]:
     """The bodies that a node holds."""
-    arg = node.arg
-    if isinstance(arg, Branches):
-        return arg.bodies
-    if isinstance(arg, While):
-        return (arg.cond, arg.body)
-    return (arg.body,) if isinstance(arg, (Scan, Loop)) else ()
+    return (
+        (node.arg.body,) if isinstance(node.arg, Loop) else bodies.bodies_of(node.arg)
+    )

@@ -365,7 +365,7 @@ def bodies_in(arg: Any) -> Iterator[Body]:
     elif isinstance(arg, tuple):
         for part in cast(tuple[Any, ...], arg):
             yield from bodies_in(part)
-    elif is_dataclass(arg):
+    elif is_dataclass(arg) and not isinstance(arg, type):
         for part in fields(arg):
             yield from bodies_in(getattr(arg, part.name))
 
