@@ -518,7 +518,8 @@ def test_gradients_taken_again_leave_nothing_behind() -> None:
             ft.grad(loss)(fnp.ones(3, np.float32))
         gc.collect()
         counts.append(interned_count())
-    assert counts[0] == counts[1] == counts[2]
+    # What earlier tests left may go meanwhile; nothing may come.
+    assert counts[0] >= counts[1] >= counts[2]
 
 
 def test_a_jitted_function_is_traced_once() -> None:
