@@ -545,7 +545,7 @@ def test_equal_calls_of_a_trace_trace_their_rule_once() -> None:
     ft.jit(ft.grad(lambda x: f(f(f(x)))))(1.0)
     assert len(traced) == 1
     ft.jit(ft.grad(lambda x: f(f(x))))(1.0)
-    assert len(traced) == 2
+    assert len(traced) <= 2  # once more, unless the first graph is still alive
 
 
 def test_nothing_is_computed_twice() -> None:
