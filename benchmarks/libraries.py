@@ -6,7 +6,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ class Library:
       get: the inverse.
       wait: waits until a result, an array or a tree, has been computed.
       session: entered while a row of this library is prepared or timed.
+      written_as: the library in whose names a row is written; None for its own.
     """
 
     name: str
@@ -66,6 +67,11 @@ class Library:
     get: Callable[[Any], Any]
     wait: Callable[[Any], Any]
     session: Callable[[], AbstractContextManager[Any]] = nullcontext
+    written_as: str | None = None
+
+    @property
+    def dialect(self) -> str:
+        return self.written_as or self.name
 
     def arguments(self, inputs: Any) -> Any:
         """A tree of NumPy arrays as this library's arrays."""
@@ -99,7 +105,7 @@ def load_library(name: str, device: str = "cpu") -> Library:
     """A library by name.
 
     Args:
-      name: "ftrace", "jax", "torch" or "numpy".
+      name: "ftrace", "jax", "torch", "inductor" or "numpy".
       device: where ftrace runs; the peers always use the CPU.
 
     Raises:
@@ -167,6 +173,27 @@ def _load_torch(_: str) -> Library:
     )
 
 
+def _load_inductor(device: str) -> Library:
+    """torch again, with every function compiled by torch.compile."""
+    # Processes that compile beside the measured one would disturb it.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    eager = _load_torch(device)
+    torch = eager.api
+
+    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        torch.compiler.reset()  # the limit of recompilations is one for all rows
+        torch._dynamo.config.recompile_limit = 64
+        return torch.compile(function, dynamic=False)
+
+    return replace(
+        eager,
+        name="inductor",
+        version=f"torch.compile of {torch.__version__}",
+        jit=compiled,
+        written_as="torch",
+    )
+
+
 def _load_numpy(_: str) -> Library:
     return Library("numpy", np.__version__, np, None, np.array, np.asarray, _no_wait)
 
@@ -175,6 +202,7 @@ _LOADERS: dict[str, Callable[[str], Library]] = {
     "ftrace": _load_ftrace,
     "jax": _load_jax,
     "torch": _load_torch,
+    "inductor": _load_inductor,
     "numpy": _load_numpy,
 }
 

@@ -39,6 +39,11 @@ class Outcome:
         own, other = self.seconds(), self.seconds(peer)
         return other / own if own and other else None
 
+    def best_ratio(self, peers: Sequence[str]) -> float | None:
+        """That of the fastest peer."""
+        found = [ratio for ratio in map(self.ratio, peers) if ratio is not None]
+        return min(found, default=None)
+
 
 def measure(row: Row, libraries: Sequence[Library], effort: Effort) -> Outcome:
     """Times a row in every library that it serves; ftrace comes first."""
@@ -47,7 +52,7 @@ def measure(row: Row, libraries: Sequence[Library], effort: Effort) -> Outcome:
     reference: list[Any] | None = None
     inputs = row.inputs()
     for library in libraries:
-        if not row.serves(library.name):
+        if not _is_served(row, library):
             continue
         try:
             if row.clock is not None:
@@ -59,7 +64,7 @@ def measure(row: Row, libraries: Sequence[Library], effort: Effort) -> Outcome:
                 found = [library.get(x) for x in leaves(result)]
                 if library.name == "ftrace":
                     reference = found
-                elif reference is not None and library.name in row.compare:
+                elif reference is not None and library.dialect in row.compare:
                     compare(found, reference, row.tolerance)
                 clock = clock_of(call, library.wait, effort.seconds, row.wait == "each")
                 clocks[library.name] = _in_session(library, clock)
@@ -77,9 +82,17 @@ def measure(row: Row, libraries: Sequence[Library], effort: Effort) -> Outcome:
     return outcome
 
 
+def _is_served(row: Row, library: Library) -> bool:
+    """A compiler has nothing to say where functions run as they are."""
+    compiles_another = library.written_as is not None
+    if compiles_another and (row.clock is not None or not row.jit):
+        return False
+    return row.serves(library.dialect)
+
+
 def prepare(row: Row, library: Library, inputs: Any) -> Callable[[], Any]:
     """The row's function in a library, on its arguments."""
-    build = row.peers.get(library.name, row.build)
+    build = row.peers.get(library.dialect, row.build)
     assert build is not None
     function = build(library.api)
     if row.jit and library.jit is not None:

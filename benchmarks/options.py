@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 THREADS = 2
-PEERS = ("jax", "torch", "numpy")
+PEERS = ("jax", "torch", "inductor", "numpy")
 
 
 def limit_threads() -> None:

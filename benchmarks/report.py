@@ -52,7 +52,8 @@ class Report:
 
     def _header(self) -> list[str]:
         columns = [name for peer in self.peers for name in (peer, f"{peer}/ftrace")]
-        return ["row", "ftrace", "rate", "of limit", *columns]
+        best = ["best/ftrace"] if len(self.peers) > 1 else []
+        return ["row", "ftrace", "rate", "of limit", *columns, *best]
 
     def _lines(self) -> list[list[str]]:
         lines: list[list[str]] = []
@@ -62,11 +63,11 @@ class Report:
                 family = outcome.row.family
                 lines.append([family.upper()])
             lines.append(self._line(outcome))
-        means = [
-            f"{m:.2f}×" if m else NOTHING for m in map(self.mean_ratio, self.peers)
-        ]
+        means = [_times(mean_of(self.ratios(peer))) for peer in self.peers]
         if means and len(self.outcomes) > 1:
             cells = [cell for mean in means for cell in ("", mean)]
+            if len(means) > 1:
+                cells.append(_times(mean_of(self.best_ratios())))
             lines += [
                 ["ALL ROWS"],
                 ["geometric mean of the ratios", "", "", "", *cells],
@@ -77,11 +78,9 @@ class Report:
         seconds = outcome.seconds()
         cells = [outcome.row.name, duration(seconds), *self._rate(outcome, seconds)]
         for peer in self.peers:
-            ratio = outcome.ratio(peer)
-            cells += [
-                duration(outcome.seconds(peer)),
-                NOTHING if ratio is None else f"{ratio:.2f}×",
-            ]
+            cells += [duration(outcome.seconds(peer)), _times(outcome.ratio(peer))]
+        if len(self.peers) > 1:
+            cells.append(_times(outcome.best_ratio(self.peers)))
         return cells
 
     def _rate(self, outcome: Outcome, seconds: float | None) -> list[str]:
@@ -110,12 +109,10 @@ class Report:
         found = [outcome.ratio(peer) for outcome in self.outcomes]
         return [ratio for ratio in found if ratio is not None]
 
-    def mean_ratio(self, peer: str) -> float | None:
-        """The geometric mean over the rows that both libraries ran."""
-        found = self.ratios(peer)
-        if not found:
-            return None
-        return math.exp(sum(map(math.log, found)) / len(found))
+    def best_ratios(self) -> list[float]:
+        """Of each row that of the fastest peer."""
+        found = [outcome.best_ratio(self.peers) for outcome in self.outcomes]
+        return [ratio for ratio in found if ratio is not None]
 
     def _closing(self) -> list[str]:
         lines: list[str] = []
@@ -125,8 +122,10 @@ class Report:
                 f"{self.machine.bandwidth / 1e9:.1f} GB/s from and to memory, "
                 f"{self.machine.peak / 1e9:.0f} GFLOP/s in float32"
             )
-        for peer in self.peers:
-            ratios = self.ratios(peer)
+        compared = {peer: self.ratios(peer) for peer in self.peers}
+        if len(compared) > 1:
+            compared["the fastest peer of each row"] = self.best_ratios()
+        for peer, ratios in compared.items():
             behind = sum(ratio < 1 for ratio in ratios)
             if ratios:
                 lines.append(
@@ -141,6 +140,17 @@ class Report:
             for library, problem in outcome.problems.items():
                 lines.append(f"FAILED {outcome.row.title} in {library}: {problem}")
         return lines
+
+
+def mean_of(ratios: Sequence[float]) -> float | None:
+    """The geometric mean, or None of nothing."""
+    if not ratios:
+        return None
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def _times(ratio: float | None) -> str:
+    return NOTHING if ratio is None else f"{ratio:.2f}×"
 
 
 def duration(seconds: float | None) -> str:
@@ -242,6 +252,6 @@ def as_json(report: Report) -> dict[str, Any]:
             }
             for outcome in report.outcomes
         ],
-        "geometric mean": {peer: report.mean_ratio(peer) for peer in report.peers},
+        "geometric mean": {peer: mean_of(report.ratios(peer)) for peer in report.peers},
         "compile time": [vars(times) for times in report.stages],
     }

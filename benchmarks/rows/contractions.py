@@ -28,8 +28,9 @@ def product(m: int, k: int, n: int, name: str) -> Row:
     return row
 
 
-for size in (48, 64, 256, 512, 1024):
+for size in (48, 64, 256, 512, 1024, 2048):
     product(size, size, size, f"{size}³")
+product(333, 777, 555, "333×777×555")
 product(700, 900, 500, "700×900×500")
 product(96, 300, 200, "96×300×200")
 product(32, 1024, 1024, "32×1024×1024")

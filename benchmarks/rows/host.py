@@ -34,7 +34,7 @@ def argsort(lib: Any) -> Any:
 
 @argsort.peer("torch")
 def _(torch: Any) -> Any:
-    return torch.argsort
+    return lambda x: torch.argsort(x, stable=True)
 
 
 @argsort.peer("numpy")
