@@ -32,6 +32,7 @@ from ftrace.devices.llvm.tiling import (
     Steps,
     cut,
     register_tile,
+    rows_together,
     size_of,
 )
 from ftrace.devices.llvm.writer import OpenLoop
@@ -165,6 +166,8 @@ class Product:
         else:
             axes = (row,) if plan.loose else plan.rows
             height = prod(size_of(a) for a in axes)
+            loose = row if plan.loose else None
+            self.together = rows_together(plan.left, loose, stage.facts)
             self.column_cut, self.tile = self._cut_columns(height)
         step = self.tile.vectors * self.lanes
         self.pitch = -(-self.column_cut.length // step) * step
@@ -193,7 +196,7 @@ class Product:
         """Blocks of columns that fill whole vectors and tiles best."""
         lanes, registers = self.lanes, self.stage.target.registers
         last = -(-size_of(self.column) // lanes)
-        tile = register_tile(height, last, registers)
+        tile = register_tile(height, last, registers, self.together)
         found = cut_ranges(self.plan.columns, VECTORS * lanes, tile.vectors * lanes)
         if found.split is self.column:
             return found, tile
@@ -202,7 +205,7 @@ class Product:
         for size in sizes:
             part = replace(found, size=size)
             vectors = -(-part.length // lanes)
-            tile = register_tile(height, vectors, registers)
+            tile = register_tile(height, vectors, registers, self.together)
             cycles = (tile.cycles + 1) * sample(
                 part.blocks
             )  # a block has costs of its own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,7 +22,7 @@ from ftrace.lower.kernel import (
 )
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.dims import is_dynamic
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, toposort
 from ftrace.trace.sizes import sample
 
 
@@ -166,8 +167,13 @@ class Tiling:
 
 _ONE_BY_ONE = Steps()
 
-#: Rows of a tile: more of them, a power of two apart, would push each other out of L1.
-_ROWS = 14
+#: Rows of a tile at most.
+MOST_ROWS = 14
+#: Cycles of a step of a tile at least; those that a vector takes to come from L2; and
+#: how much longer tiles of two heights take than those of one, to be compiled at all.
+_LATENCY = 4.25
+_FETCH = 0.25
+_UNEVEN = 1.03
 
 Vector = tuple[Node, int]  # the vector range and its lanes
 
@@ -392,7 +398,9 @@ class Chooser:
         vectors = -(-size_of(node) // lanes)
         widest = max(r.dtype.itemsize for r in self._reduces())
         registers = max(widest * lanes // self.target.vector_bytes, 1)
-        tile = register_tile(height, vectors, self.target.registers // registers)
+        most = rows_together(self._reduces(), rows, self.facts)
+        room = self.target.registers // registers
+        tile = register_tile(height, vectors, room, most)
         tiling.steps[node] = Steps(lanes, tile.vectors)
         if rows is not None:
             tiling.steps[rows] = Steps(0, tile.rows)
@@ -509,26 +517,57 @@ class RegisterTile:
 
 
 @lru_cache(maxsize=4096)
-def register_tile(rows: int, vectors: int, registers: int) -> RegisterTile:
-    """The best tile for so many rows and vectors.
-
-    A step of the loop over the tile multiplies its rows × vectors, loads each vector
-    and spreads one number per row. Two of either fit in a cycle, and a chain of
-    additions takes four cycles per link: the tile with the fewest cycles in all wins.
+def register_tile(
+    rows: int, vectors: int, registers: int, most: int = MOST_ROWS
+) -> RegisterTile:
+    """The best tile for so many rows and vectors: the one with the fewest cycles.
 
     Args:
       rows, vectors: how many there are to be tiled.
       registers: how many vectors the processor holds.
+      most: rows of a tile at most.
     """
     best = RegisterTile(1, 1, float("inf"))
     for n in range(1, min(vectors, 4) + 1):
         room = (registers - 2 - n) // n
-        for m in range(1, max(min(room, rows, _ROWS), 1) + 1):
-            tiles = -(-rows // m) * -(-vectors // n)
-            cycles = tiles * max(m * n, m + n, 8) * 0.5
+        for m in range(1, max(min(room, rows, most), 1) + 1):
+            cycles = 0.0
+            for across in _cut_evenly(rows, m):
+                whole, rest = divmod(vectors, n)
+                steps = whole * _step(across.copies, n)
+                steps += _step(across.copies, rest) if rest else 0.0
+                cycles += across.count * steps
+            if rows % m and n * m > 8:
+                cycles *= _UNEVEN
             if cycles < best.cycles * 0.999:
                 best = RegisterTile(m, n, cycles)
     return best
+
+
+def _step(rows: int, vectors: int) -> float:
+    """Cycles of one step of the loop over a tile.
+
+    It multiplies rows × vectors, loads each vector and spreads one number per row: two
+    of either fit in a cycle. A chain of additions takes four cycles per link, and each
+    vector comes from a cache that is slower than the registers.
+    """
+    work = max(rows * vectors, rows + vectors) * 0.5
+    return max(work, _LATENCY) + _FETCH * vectors
+
+
+def rows_together(terms: Sequence[Node], row: Node | None, facts: Facts) -> int:
+    """How many rows of what the terms load do not push each other out of the cache.
+
+    A first-level cache has 64 sets of lines of 64 bytes, and at least 8 in a set.
+    """
+    found = MOST_ROWS
+    for n in toposort(terms):
+        if row is None or n.op is not load_p:
+            continue
+        pitch = facts.affine[index_of(n)].terms.get(row, 0) * n.dtype.itemsize
+        if pitch:
+            found = min(found, max(8 * 4096 // math.gcd(pitch, 4096), 8))
+    return found
 
 
 def has_reduce(block: Sequence[Statement]) -> bool:
