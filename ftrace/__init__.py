@@ -12,28 +12,13 @@ that graph; lowering fuses it into kernels for the CPU, for OpenCL, or for NumPy
 Names, arguments and meanings are JAX's.
 """
 
-from ftrace import (
-    ad_checkpoint,
-    custom_batching,
-    custom_derivatives,
-    debug,
-    errors,
-    experimental,
-    extend,
-    lax,
-    nn,
-    numpy,
-    ops,
-    optim,
-    random,
-    scipy,
-    tree,
-    tree_util,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ftrace import errors, numpy
 from ftrace.array import Array
 from ftrace.dtypes import float0
 from ftrace.settings import Config, config
-from ftrace.storage import load, save
 from ftrace.trace.dims import Dim
 from ftrace.transforms.callbacks import effects_barrier, io_callback, pure_callback
 from ftrace.transforms.checkpoint import checkpoint, checkpoint_policies
@@ -74,6 +59,25 @@ from ftrace.transforms.scoping import (
     named_scope,
 )
 from ftrace.transforms.vmap import vmap
+
+if TYPE_CHECKING:
+    from ftrace import (
+        ad_checkpoint,
+        custom_batching,
+        custom_derivatives,
+        debug,
+        experimental,
+        extend,
+        lax,
+        nn,
+        ops,
+        optim,
+        random,
+        scipy,
+        tree,
+        tree_util,
+    )
+    from ftrace.storage import load, save
 
 __version__ = "0.1.0"
 
@@ -140,3 +144,25 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+
+#: Loaded when they are first named: most programs need few of them.
+_SUBMODULES = frozenset((
+    "ad_checkpoint", "custom_batching", "custom_derivatives", "debug", "experimental",
+    "extend", "lax", "nn", "ops", "optim", "random", "scipy", "tree", "tree_util",
+))  # fmt: skip
+_HOMES = {"load": "storage", "save": "storage"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"ftrace.{name}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'ftrace' has no attribute {name!r}")
+    found = getattr(import_module(f"ftrace.{home}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -10,9 +10,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-import sysconfig
 from importlib.util import find_spec
-from pathlib import Path
 from types import CodeType, FrameType
 
 _internal: dict[str, bool] = {}
@@ -20,13 +18,13 @@ _internal: dict[str, bool] = {}
 
 def _folder_of(package: str) -> str:
     spec = find_spec(package)
-    return "" if spec is None or not spec.origin else str(Path(spec.origin).parent)
+    return os.path.dirname(spec.origin or "") if spec is not None else ""
 
 
 # Between the user's line and ours stand frames of contextlib, functools, threading,
 # and of the packages that call functions for us.
-_LIBRARY = str(Path(sysconfig.get_path("stdlib")))
-_OURS = str(Path(__file__).parent)
+_LIBRARY = os.path.dirname(os.__file__)
+_OURS = os.path.dirname(__file__)
 _INTERNAL = tuple(
     folder + os.sep
     for folder in (_OURS, _folder_of("numpy"), _folder_of("optree"))

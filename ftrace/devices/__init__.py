@@ -1,8 +1,17 @@
-"""The devices by name. Each is loaded at its first use, with the driver it needs."""
+"""The devices by name. Each is loaded at its first use, with the driver it needs.
+
+So are the passes that lower graphs for them: importing ftrace compiles nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from ftrace.devices.base import Device, register_device
+
+if TYPE_CHECKING:
+    from ftrace.lower import Lowered
 
 
 def _cpu() -> Device:
@@ -21,6 +30,13 @@ def _opencl() -> Device:
     from ftrace.devices.opencl import OpenCL
 
     return OpenCL()
+
+
+def lowering() -> Callable[..., Lowered]:
+    """`ftrace.lower.lower`: what makes programs of graphs."""
+    from ftrace.lower import lower
+
+    return lower
 
 
 register_device("cpu", _cpu)

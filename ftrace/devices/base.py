@@ -11,15 +11,17 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ftrace import settings
 from ftrace.buffer import Allocator, Buffer
 from ftrace.errors import DeviceError
-from ftrace.lower.program import Program
 from ftrace.trace.sizes import Sizes
+
+if TYPE_CHECKING:
+    from ftrace.lower.program import Program
 
 
 @dataclass

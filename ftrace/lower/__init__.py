@@ -1,6 +1,6 @@
 """Lowering: from a graph to a program, stage by stage.
 
-    0 calls      functions take the place of calls          calls.py
+    0 calls      functions take the place of calls          trace/calls/inline.py
       control    loops as a whole; as programs run them     loops.py, control.py
     1 simplify   rewrites that make the graph smaller       simplify.py
     2 movement   movement merges, and moves to the loads    movement.py
@@ -26,7 +26,6 @@ from ftrace.errors import ArgumentError, DeviceError, GraphError
 from ftrace.lower.assemble import assemble
 from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.build import BuiltKernel, build_kernel
-from ftrace.lower.calls import inline_calls, loose_tokens
 from ftrace.lower.control import Loop, bodies_of, control_to_loops
 from ftrace.lower.inplace import DECISIONS as SHARING
 from ftrace.lower.inplace import Sharing, share_memory
@@ -42,6 +41,7 @@ from ftrace.lower.schedule import Draft, Schedule, root_of, schedule
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.lower.step import BuiltStep
+from ftrace.trace.calls.inline import inline_calls, loose_tokens
 from ftrace.trace.graph import Body, Graph, Node, toposort
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.source import is_variable

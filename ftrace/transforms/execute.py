@@ -11,17 +11,17 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ftrace import settings
 from ftrace.array import Array
 from ftrace.buffer import Buffer
+from ftrace.devices import lowering
 from ftrace.devices.base import Device, Executable, get_device, timed
 from ftrace.errors import DeviceError
-from ftrace.lower import Lowered, lower
-from ftrace.lower.calls import ready_graph
+from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph
@@ -34,6 +34,9 @@ from ftrace.trace.tracer import (
     outer_scope,
     owned,
 )
+
+if TYPE_CHECKING:
+    from ftrace.lower import Lowered
 
 CACHE_SIZE = 4096  # compiled graphs that are kept
 
@@ -64,7 +67,7 @@ class CompiledGraph:
         given = [graph.inputs[i] for i in donated]
         with timed(device.counters, "compile_seconds"):
             closed = closed_graph(graph)
-            self.lowered: Lowered = lower(
+            self.lowered: Lowered = lowering()(
                 closed, device.max_buffers, given, device.recurrences
             )
         program = self.lowered.program

@@ -16,9 +16,9 @@ from ftrace import settings
 from ftrace.array import Array
 from ftrace.devices.base import Device, get_device
 from ftrace.errors import ArgumentError, StaticArgumentError
-from ftrace.lower.calls import ready_graph
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.graph import Graph
 from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tracer import (

@@ -11,6 +11,6 @@
     follow.py       what is differentiated by a rule is also computed by it
     bodies.py       the bodies that a node holds
 
-A call holds its function as a `Body`. Lowering replaces it by that (`lower/calls.py`):
+A call holds its function as a `Body`. Lowering replaces it by that (`inline.py`):
 no program has calls.
 """
