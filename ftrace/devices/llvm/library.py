@@ -21,6 +21,7 @@ from typing import Final
 from ftrace import dtypes
 from ftrace.devices.llvm.compile import Code, cache_key, generate, kept, link
 from ftrace.devices.llvm.scalar import CALLED, PREFIX, Operations, operations_of
+from ftrace.devices.llvm.scratch import SYMBOLS, scratch
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.writer import Writer
@@ -58,7 +59,8 @@ def symbols_in(text: str) -> tuple[str, ...]:
 
 def addresses(symbols: Iterable[str]) -> dict[str, int]:
     """Where these functions are; they stay as long as the process."""
-    return {symbol: _loaded(symbol).address(symbol) for symbol in symbols}
+    codes = {s: scratch() if s in SYMBOLS else _loaded(s) for s in symbols}
+    return {symbol: code.address(symbol) for symbol, code in codes.items()}
 
 
 @cache

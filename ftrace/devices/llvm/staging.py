@@ -17,6 +17,7 @@ from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.nest import Nest, Span, fused_products
 from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.scalar import Operations
+from ftrace.devices.llvm.scratch import GIVE, TAKE
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling
 from ftrace.devices.llvm.types import Type, mask_type
@@ -35,8 +36,10 @@ from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.source import const
 
-#: Scratch beyond this is taken from the heap: a thread may have a small stack.
+#: Scratch beyond this is not on the stack: a thread may have a small one.
 _STACK = 160 << 10
+#: Stands where scratch memory is taken until it is known how much.
+_TAKEN = "; scratch"
 #: Ranges that name where blocks begin are numbered from here.
 _FIRST_NUMBER = 1 << 20
 
@@ -88,10 +91,10 @@ class Stage:
     facts: Facts
     values: Values
     opened: list[Opened] = field(default_factory=list[Opened])
-    heap: list[str] = field(default_factory=list[str])
     _ranges: int = _FIRST_NUMBER
     _buffers: int = 0
     _stack: int = 0
+    _heap: int = 0
 
     @property
     def writer(self) -> Writer:
@@ -123,19 +126,21 @@ class Stage:
         if self._stack + nbytes <= _STACK:
             self._stack += nbytes
             return writer.here(f"alloca [{nbytes} x i8], align 64")
-        writer.declare("declare ptr @malloc(i64)")
-        writer.declare("declare void @free(ptr)")
-        block = writer.here(f"call ptr @malloc(i64 {nbytes + 64})")
-        self.heap.append(block)
-        address = writer.here(f"ptrtoint ptr {block} to i64")
-        address = writer.here(f"add i64 {address}, 63")
-        address = writer.here(f"and i64 {address}, -64")
-        return writer.here(f"inttoptr i64 {address} to ptr")
+        if not self._heap:
+            writer.declare(f"declare ptr @{TAKE}(i64)")
+            writer.declare(f"declare void @{GIVE}(ptr)")
+            writer.effect(_TAKEN)
+        start = self._heap
+        self._heap += -(-nbytes // 64) * 64 + 64
+        return writer.here(f"getelementptr i8, ptr %scratch, i64 {start}")
 
     def release(self) -> None:
-        """Gives back what came from the heap: the last thing in the function."""
-        for block in self.heap:
-            self.writer.effect(f"call void @free(ptr {block})")
+        """Gives back what was taken: the last thing in the function."""
+        if self._heap:
+            lines = self.writer.level.lines
+            taken = f"  %scratch = call ptr @{TAKE}(i64 {self._heap})"
+            lines[lines.index("  " + _TAKEN)] = taken
+            self.writer.effect(f"call void @{GIVE}(ptr %scratch)")
 
     # Ranges around the parts.
 

@@ -1,0 +1,63 @@
+"""Scratch memory of kernels: blocks are aligned, one's own, and used again."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+
+from ftrace.devices.llvm.scratch import GIVE, PAGE, PLACES, TAKE, scratch
+
+
+def functions() -> tuple[Callable[[int], int], Callable[[int], None]]:
+    code = scratch()
+    take = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int64)(code.address(TAKE))
+    give = ctypes.CFUNCTYPE(None, ctypes.c_size_t)(code.address(GIVE))
+    return take, give
+
+
+def test_blocks_begin_at_a_cache_line_and_hold_what_was_asked_for() -> None:
+    take, give = functions()
+    for nbytes in (1, 4096, PAGE - 128, PAGE, 3 * PAGE + 1):
+        block = take(nbytes)
+        assert block % 64 == 0
+        ctypes.memset(block, 255, nbytes)
+        give(block)
+
+
+def test_a_block_that_was_given_back_is_used_again() -> None:
+    take, give = functions()
+    first = take(1000)
+    give(first)
+    assert take(1000) == first
+    give(first)
+
+
+def test_blocks_that_are_out_are_never_the_same() -> None:
+    take, give = functions()
+    blocks = [take(100) for _ in range(PLACES + 5)]  # more than are kept
+    assert len(set(blocks)) == len(blocks)
+    for block in blocks:
+        give(block)
+
+
+def test_threads_do_not_get_the_same_block() -> None:
+    take, give = functions()
+    wrong: list[int] = []
+
+    def work(mark: int) -> None:
+        for _ in range(300):
+            block = take(8)
+            place = ctypes.c_int64.from_address(block)
+            place.value = mark
+            for _ in range(20):
+                if place.value != mark:
+                    wrong.append(mark)
+            give(block)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
