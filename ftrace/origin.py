@@ -90,12 +90,25 @@ def _is_internal_file(name: str) -> bool:
 
 def user_origin() -> Origin | None:
     """The innermost frame of the user's own code, or None when there is none."""
+    # Some eight frames are ours, for every operation: this is `is_internal`, inline.
+    known = _internal.get
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    generated: FrameType | None = None  # `python -c` runs under this name too
     while frame is not None:
-        if not is_internal(frame):
-            return Origin(frame.f_code, frame.f_lasti)
-        if generated is None and frame.f_code.co_filename == "<string>":
-            generated = frame
+        code = frame.f_code
+        internal = known(code.co_filename)
+        if internal is None:
+            internal = is_internal(frame)
+        if not internal:
+            return Origin(code, frame.f_lasti)
         frame = frame.f_back
-    return Origin(generated.f_code, generated.f_lasti) if generated else None
+    return _generated_origin()
+
+
+def _generated_origin() -> Origin | None:
+    """The innermost frame of generated code: `python -c` runs under this name too."""
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if frame.f_code.co_filename == "<string>":
+            return Origin(frame.f_code, frame.f_lasti)
+        frame = frame.f_back
+    return None

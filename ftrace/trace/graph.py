@@ -147,6 +147,11 @@ def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Nod
     return node
 
 
+def origin_now(node: Node) -> Origin | None:
+    """The user's line that has just made this node; None where it must be looked up."""
+    return node.origin if _provenance.origin is None else None
+
+
 def interned_count() -> int:
     """How many nodes are alive in the process."""
     return len(_table)

@@ -26,7 +26,7 @@ from ftrace.errors import (
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic, bounds, is_dynamic
 from ftrace.trace.evaluate import Plan, settle
-from ftrace.trace.graph import Graph
+from ftrace.trace.graph import Graph, origin_now
 from ftrace.trace.primitives.elementwise import convert
 from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.tracer import (
@@ -64,7 +64,8 @@ def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
         return _bind_now(op, operands, arg)
     scope = scope_of(operands)
     if scope is not None:
-        return Tracer(op(*[scope.lift(x) for x in operands], arg=arg), scope)
+        node = op(*[scope.lift(x) for x in operands], arg=arg)
+        return Tracer(node, scope, origin_now(node))
     arrays = [asarray(x) for x in operands]
     aval = op.infer(arg, *[aval_of(x) for x in arrays])
     if is_dynamic(aval.size):
@@ -189,7 +190,8 @@ def elementwise(
     shape = broadcast_shapes(op.name, [a.shape for a in avals])
     if scope is not None:
         nodes = [scope.lift_to(x, dtype, shape, weak) for x in operands]
-        return Tracer(op(*nodes), scope)
+        node = op(*nodes)
+        return Tracer(node, scope, origin_now(node))
     if any(isinstance(x, Array) and not x.memory.host for x in operands):
         return run_fused(
             lambda *xs: elementwise(op, *xs, dtype=dtype, inexact=inexact), operands

@@ -249,12 +249,12 @@ class Tracer(ArrayLike):
 
     __slots__ = ("__weakref__", "node", "origin", "scope")
 
-    def __init__(self, node: Node, scope: Scope) -> None:
+    def __init__(self, node: Node, scope: Scope, origin: Origin | None = None) -> None:
         self.node = node
         self.scope = scope
         # The node is shared by all who compute the same: its origin may be another
         # line. A variable was made by the caller of the function.
-        self.origin = scope.origin if is_variable(node) else user_origin()
+        self.origin = origin or (scope.origin if is_variable(node) else user_origin())
 
     @property
     def aval(self) -> ShapedArray:

@@ -47,6 +47,7 @@ from ftrace.transforms.arguments import (
     of_arguments,
 )
 from ftrace.transforms.execute import apply_graph
+from ftrace.transforms.memo import derived
 
 Function = Callable[..., Any]
 
@@ -86,8 +87,12 @@ def value_and_grad(
         graph = trace("grad", output, avals, values)
         head = _check_scalar(graph.outputs[: output.count], name_of(fun), holomorphic)
         leaves = graph.inputs[: len(avals)]
-        gradient = gradient_nodes([head], leaves, [const_like(head, 1)])
-        whole = _followed(graph, (*graph.outputs, *gradient), leaves)
+
+        def differentiated() -> Graph:
+            gradient = gradient_nodes([head], leaves, [const_like(head, 1)])
+            return _followed(graph, (*graph.outputs, *gradient), leaves)
+
+        whole = derived(("grad", len(leaves)), graph, differentiated)
         results = apply_graph(whole, values)
         size = len(graph.outputs)
         grads = [_float0(g, a) for g, a in zip(results[size:], avals, strict=True)]
@@ -216,11 +221,17 @@ def jvp(
     moving = graph.inputs[len(avals) :]
     leaves = {graph.inputs[i]: moving[k] for k, i in enumerate(varying)}
     primal_out = graph.outputs[: output.count]
-    out = [
-        _tangent_or_zero(t, node)
-        for t, node in zip(jvp_nodes(primal_out, leaves), primal_out, strict=True)
-    ]
-    whole = _followed(graph, (*graph.outputs, *out), leaves)
+
+    def differentiated() -> Graph:
+        tangents = jvp_nodes(primal_out, leaves)
+        out = [
+            _tangent_or_zero(t, node)
+            for t, node in zip(tangents, primal_out, strict=True)
+        ]
+        return _followed(graph, (*graph.outputs, *out), leaves)
+
+    kind = ("jvp", len(avals), tuple(varying), output.count)
+    whole = derived(kind, graph, differentiated)
     results = apply_graph(whole, [*values, *kept])
     size, total = output.count, len(graph.outputs)
     answer = (output.build(results[:size]), output.build(results[total:]))

@@ -11,7 +11,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,10 +30,13 @@ from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tracer import (
     Value,
     asarray,
+    has_free_variables,
     inline,
     outer_scope,
     owned,
+    scope_of,
 )
+from ftrace.transforms.memo import Memo, forget_derived
 
 if TYPE_CHECKING:
     from ftrace.lower import Lowered
@@ -196,6 +199,8 @@ def clear_caches() -> None:
     """Forgets all compiled graphs."""
     with _cache.lock:
         _cache.entries.clear()
+    _facts.clear()
+    forget_derived()
 
 
 def device_for(arrays: Sequence[Array]) -> Device:
@@ -221,7 +226,7 @@ def device_for(arrays: Sequence[Array]) -> Device:
 
 def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of a graph for concrete arguments: `graph.captured` is added."""
-    graph = ready_graph(graph)
+    graph = _ready(graph)
     arrays = [*arrays, *graph.captured]
     if settings.current().disable_jit:
         own = [np.asarray(a) for a in arrays]
@@ -237,9 +242,40 @@ def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
 hooks.run_graph = run_graph
 
 
+class _Facts(NamedTuple):
+    """What a walk over a graph tells.
+
+    Attributes:
+      closed: it uses no tracers of transforms around it, and has no effects.
+      ready: it is its own `ready_graph`.
+    """
+
+    closed: bool
+    ready: bool
+
+
+_facts: Memo[_Facts] = Memo(CACHE_SIZE)
+
+
+def _facts_of(graph: Graph) -> _Facts:
+    key = (graph.inputs, graph.outputs, graph.effects)
+    found = _facts.get(key)
+    if found is None:
+        closed = not graph.effects and not has_free_variables(graph)
+        found = _facts.put(key, _Facts(closed, ready_graph(graph) is graph))
+    return found
+
+
+def _ready(graph: Graph) -> Graph:
+    return graph if _facts_of(graph).ready else ready_graph(graph)
+
+
 def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
     """The outputs of a graph: recorded where a tracer is involved, else computed."""
-    scope = outer_scope(graph, operands)
+    if _facts_of(graph).closed:
+        scope = scope_of(operands)
+    else:
+        scope = outer_scope(graph, operands)
     if scope is not None:
         return list(inline(graph, operands, scope))
     arrays = [asarray(x) for x in operands]
@@ -252,6 +288,6 @@ def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
 
 def _shares_inputs(graph: Graph, arrays: Sequence[Array]) -> bool:
     """Is a result the memory of an input, which NumPy may change?"""
-    graph = ready_graph(graph)
+    graph = _ready(graph)
     device = device_for([*arrays, *graph.captured])
     return compile_graph(graph, device).shares_inputs

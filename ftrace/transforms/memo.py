@@ -1,0 +1,91 @@
+"""What was derived from a graph before, so that it is not derived again.
+
+Un-jitted transforms trace their function at every call. Nodes are interned: the same
+function traced for the same types is the same graph, and so is its derivative.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from ftrace import settings
+from ftrace.trace.graph import Graph, Node
+from ftrace.trace.primitives.record import Primitive
+
+T = TypeVar("T")
+
+
+class Memo(Generic[T]):
+    """The results of a function by key; those used longest ago go first.
+
+    Args:
+      size: how many are kept.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._entries: OrderedDict[Hashable, T] = OrderedDict()
+        self._lock = threading.Lock()
+        if hasattr(os, "register_at_fork"):
+            # A child must not find a lock held by a thread that it does not have.
+            os.register_at_fork(
+                before=self._lock.acquire,
+                after_in_parent=self._lock.release,
+                after_in_child=self._lock.release,
+            )
+
+    def get(self, key: Hashable) -> T | None:
+        with self._lock:
+            found = self._entries.get(key)
+            if found is not None:
+                self._entries.move_to_end(key)
+            return found
+
+    def put(self, key: Hashable, value: T) -> T:
+        with self._lock:
+            self._entries[key] = value
+            while len(self._entries) > self.size:
+                self._entries.popitem(last=False)
+        return value
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+
+
+#: The outputs of derived graphs.
+_derived: Memo[tuple[Node, ...]] = Memo(1024)
+
+
+def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
+    """`derive()`, or what it returned for this graph before.
+
+    Args:
+      kind: says what is derived; with the graph it decides the result.
+      graph: what it is derived from; the result has its inputs and captured arrays.
+      derive: called where the result is not known. What rules of the user's say is
+        not kept: they are Python, and run each time.
+    """
+    x64 = settings.current().enable_x64  # constants of rules depend on it
+    key = (kind, x64, graph.inputs, graph.outputs)
+    outputs = _derived.get(key) if not graph.effects else None
+    if outputs is not None:
+        return Graph(graph.inputs, outputs, graph.captured)
+    whole = derive()
+    if not graph.effects and all(map(_is_plain, graph.nodes)):
+        _derived.put(key, whole.outputs)
+    return whole
+
+
+def _is_plain(node: Node) -> bool:
+    """Is its derivative ours alone? Nothing with bodies, no operation of a user."""
+    return isinstance(node.op, Primitive)
+
+
+def forget_derived() -> None:
+    """Empties the memory."""
+    _derived.clear()
