@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ftrace import errors, numpy
 from ftrace.array import Array
 from ftrace.dtypes import float0
-from ftrace.settings import Config, config
+from ftrace.settings import Config, config, set_threads
 from ftrace.trace.dims import Dim
 from ftrace.transforms.callbacks import effects_barrier, io_callback, pure_callback
 from ftrace.transforms.checkpoint import checkpoint, checkpoint_policies
@@ -138,6 +138,7 @@ __all__ = [
     "remat",
     "save",
     "scipy",
+    "set_threads",
     "tree",
     "tree_util",
     "value_and_grad",

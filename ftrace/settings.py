@@ -6,10 +6,12 @@ It is changed for a block, or for good:
         step(params, batch)
 
     ft.config.update("jax_enable_x64", True)
+    ft.set_threads(2)
 """
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,7 +19,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ftrace.errors import ArgumentError
+from ftrace.errors import ArgumentError, ValueRangeError
+
+#: The pool's ticket has room for no more.
+MAX_THREADS = 4095
+#: Kinds of processors that code can be generated for, besides the machine's own.
+CPUS = ("generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,8 @@ class Config:
       check_specs: check the graph against its specification between passes.
       threads: number of threads of the CPU device; 0 takes all cores.
       cache_dir: folder of the disk cache; empty for the platform's own.
+      cpu: the kind of processor that code is generated for; empty for this machine.
+        It is that of the process: only the environment sets it.
     """
 
     enable_x64: bool | None = None
@@ -45,13 +54,44 @@ class Config:
     check_specs: bool = False
     threads: int = 0
     cache_dir: str = ""
+    cpu: str = ""
 
     def __post_init__(self) -> None:
         if self.enable_x64 not in (None, True, False):
             raise ArgumentError(f"enable_x64 must be None or bool: {self.enable_x64!r}")
-        if self.threads < 0:
-            raise ArgumentError(f"threads must be 0 or more, got {self.threads}")
+        threads = _count(self.threads, "threads", 0, "0 takes all cores")
+        object.__setattr__(self, "threads", threads)
+        if self.cpu and self.cpu not in CPUS:
+            known = ", ".join(CPUS)
+            raise ValueRangeError(f"cpu must be one of {known}; got {self.cpu!r}")
+        object.__setattr__(self, "cache_dir", _folder(self.cache_dir))
         object.__setattr__(self, "disabled_rules", frozenset(self.disabled_rules))
+
+
+def _count(value: Any, name: str, least: int, otherwise: str) -> int:
+    """A number of threads."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = None
+    if count is None or isinstance(value, bool):
+        kind = type(value).__name__
+        raise ArgumentError(f"{name} must be a whole number, got {kind}: {value!r}")
+    if not least <= count <= MAX_THREADS:
+        raise ValueRangeError(
+            f"{name} must be from {least} to {MAX_THREADS}, got {count}; {otherwise}"
+        )
+    return count
+
+
+def _folder(value: Any) -> str:
+    try:
+        return os.fsdecode(value)
+    except TypeError:
+        kind = type(value).__name__
+        raise ArgumentError(
+            f"cache_dir must be the path of a folder, got {kind}: {value!r}"
+        ) from None
 
 
 def _from_environment() -> Config:
@@ -61,12 +101,18 @@ def _from_environment() -> Config:
 
     def number(name: str) -> int:
         text = os.environ.get(name) or "0"
-        if not text.isdecimal():
+        if not (text.isascii() and text.isdecimal()):
             raise ArgumentError(
                 f"the environment variable {name} must be a number, got {text!r}"
             )
         return int(text)
 
+    _count(number("FTRACE_THREADS"), "FTRACE_THREADS", 0, "0 takes all cores")
+    if (cpu := os.environ.get("FTRACE_CPU", "")) not in ("", *CPUS):
+        raise ValueRangeError(
+            f"the environment variable FTRACE_CPU must be one of {', '.join(CPUS)}, "
+            f"or not be set for the machine's own processor; got {cpu!r}"
+        )
     return Config(
         enable_x64=flag("FTRACE_ENABLE_X64"),
         device=os.environ.get("FTRACE_DEVICE", "cpu"),
@@ -75,6 +121,7 @@ def _from_environment() -> Config:
         check_specs=bool(flag("FTRACE_CHECK_SPECS")),
         threads=number("FTRACE_THREADS"),
         cache_dir=os.environ.get("FTRACE_CACHE_DIR", ""),
+        cpu=cpu,
     )
 
 
@@ -96,12 +143,23 @@ def _canonical(name: str) -> str:
     return short
 
 
+def _changes(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings by their own names; those that may change while a process runs."""
+    changes = {_canonical(name): value for name, value in settings.items()}
+    if "cpu" in changes:
+        raise ArgumentError(
+            "cpu is one for the whole process and cannot be changed in it; set the "
+            "environment variable FTRACE_CPU before Python starts"
+        )
+    return changes
+
+
 class ConfigHandle:
     """`ft.config`: call it for a `with` block, or `update` the default for good."""
 
     @contextmanager
     def __call__(self, **changes: Any) -> Generator[Config, None, None]:
-        changed = replace(current(), **{_canonical(k): v for k, v in changes.items()})
+        changed = replace(current(), **_changes(changes))
         token = _local.set(changed)
         try:
             yield changed
@@ -111,9 +169,10 @@ class ConfigHandle:
     def update(self, name: str, value: Any) -> None:
         """Sets the default for all threads; JAX's names (`jax_enable_x64`) work."""
         global _default
-        _default = replace(_default, **{_canonical(name): value})
+        changes = _changes({name: value})
+        _default = replace(_default, **changes)
         if (local := _local.get()) is not None:
-            _local.set(replace(local, **{_canonical(name): value}))
+            _local.set(replace(local, **changes))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -122,3 +181,42 @@ class ConfigHandle:
 
 
 config = ConfigHandle()
+
+
+class set_threads:  # read as a function: `ft.set_threads(2)`
+    """Sets how many threads the CPU device uses, for good or for a block.
+
+        ft.set_threads(2)           # from now on, in all threads of Python
+        with ft.set_threads(1):     # in the block, in this thread of Python
+            step(params, batch)
+
+    No result depends on it. More threads than the machine has cores bring nothing.
+
+    Args:
+      count: 1 or more; None takes all cores that the process may use.
+
+    Raises:
+      ArgumentError: it is no whole number.
+      ValueRangeError: it is below 1, or more than the pool can take.
+    """
+
+    def __init__(self, count: int | None) -> None:
+        otherwise = "None takes all cores"
+        self._count = (
+            0 if count is None else _count(count, "set_threads: count", 1, otherwise)
+        )
+        self._before = _default, _local.get()
+        self._block: Any = None
+        config.update("threads", self._count)
+
+    def __enter__(self) -> None:
+        global _default
+        # The block's own, not the process's: that is as it was.
+        default, local = self._before
+        _default = replace(_default, threads=default.threads)
+        _local.set(local)
+        self._block = config(threads=self._count)
+        self._block.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._block.__exit__(*error)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ftrace import dtypes
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.types import Type
+from ftrace.devices.llvm.types import Type, hardware_half
 from ftrace.devices.llvm.writer import Writer
 
 
@@ -32,7 +32,9 @@ class Instructions(Protocol):
 
 def cast(o: Instructions, a: str, source: Type, target: Type) -> str:
     """`a` of type `source` as `target`."""
-    if source.element == target.element and source.kind == target.kind:
+    if (source.element, source.kind, source.format) == (
+        target.element, target.kind, target.format
+    ):  # fmt: skip
         return a
     if target.kind == "b":
         word = "fcmp une" if source.kind == "f" else "icmp ne"
@@ -62,13 +64,15 @@ def _widen(o: Instructions, a: str, source: Type) -> tuple[str, Type]:
     if source.bits != 16:
         return a, source
     single = _float(source.lanes)
-    if source.element == "bfloat":
-        i16, i32 = source.integer(), single.integer()
-        bits = o.convert("zext", i16, i32, o.convert("bitcast", source, i16, a))
+    if source.format == "bfloat":
+        i32 = single.integer()
+        bits = o.convert("zext", source, i32, a)
         bits = o.binary("shl", i32, bits, i32.constant(16))
         return o.convert("bitcast", i32, single, bits), single
     if o.target.half:
-        return o.convert("fpext", source, single, a), single
+        half = hardware_half(source.lanes)
+        bits = o.convert("bitcast", source, half, a)
+        return o.convert("fpext", half, single, bits), single
     return _widen_half(o, a, source, single), single
 
 
@@ -76,10 +80,13 @@ def _cast_to_float(o: Instructions, a: str, source: Type, target: Type) -> str:
     if target.bits == 16:
         single = _float(target.lanes)
         a = cast(o, a, source, single)
-        if target.element == "bfloat":
+        if target.format == "bfloat":
             return _round_bfloat(o, a, single, target)
         if o.target.half:
-            return o.convert("fptrunc", single, target, a)
+            half = hardware_half(target.lanes)
+            return o.convert(
+                "bitcast", half, target, o.convert("fptrunc", single, half, a)
+            )
         return _round_half(o, a, single, target)
     if source.kind == "f":
         a, source = _widen(o, a, source)
@@ -99,7 +106,7 @@ def _saturate(o: Instructions, a: str, source: Type, target: Type) -> str:
 
 def _round_bfloat(o: Instructions, a: str, single: Type, target: Type) -> str:
     """To nearest even, by integers: the hardware's conversion flushes denormals."""
-    i32, i16 = single.integer(), target.integer()
+    i32 = single.integer()
     bits = o.convert("bitcast", single, i32, a)
     high = o.binary("lshr", i32, bits, i32.constant(16))
     odd = o.binary("and", i32, high, i32.constant(1))
@@ -108,7 +115,7 @@ def _round_bfloat(o: Instructions, a: str, single: Type, target: Type) -> str:
     quiet = o.binary("or", i32, high, i32.constant(0x40))
     nan = o.binary("fcmp uno", single, a, a)
     chosen = o.select(nan, i32, quiet, rounded)
-    return o.convert("bitcast", i16, target, o.convert("trunc", i32, i16, chosen))
+    return o.convert("trunc", i32, target, chosen)
 
 
 # float16 by integers, for processors that cannot. Source: the bit layouts; a product
@@ -116,8 +123,8 @@ def _round_bfloat(o: Instructions, a: str, single: Type, target: Type) -> str:
 
 
 def _widen_half(o: Instructions, a: str, source: Type, single: Type) -> str:
-    i16, i32 = source.integer(), single.integer()
-    bits = o.convert("zext", i16, i32, o.convert("bitcast", source, i16, a))
+    i32 = single.integer()
+    bits = o.convert("zext", source, i32, a)
     sign = o.binary(
         "shl", i32, o.binary("and", i32, bits, i32.constant(0x8000)), i32.constant(16)
     )
@@ -134,7 +141,7 @@ def _widen_half(o: Instructions, a: str, source: Type, single: Type) -> str:
 
 
 def _round_half(o: Instructions, a: str, single: Type, target: Type) -> str:
-    i32, i16 = single.integer(), target.integer()
+    i32 = single.integer()
     bits = o.convert("bitcast", single, i32, a)
     sign = o.binary(
         "and", i32, o.binary("lshr", i32, bits, i32.constant(16)), i32.constant(0x8000)
@@ -159,4 +166,4 @@ def _round_half(o: Instructions, a: str, single: Type, target: Type) -> str:
     nan = o.binary("icmp ugt", i32, size, i32.constant(0x7F800000))
     value = o.select(nan, i32, i32.constant(0x7E00), value)
     value = o.binary("or", i32, value, sign)
-    return o.convert("bitcast", i16, target, o.convert("trunc", i32, i16, value))
+    return o.convert("trunc", i32, target, value)

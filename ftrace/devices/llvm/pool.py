@@ -23,6 +23,8 @@ import sys
 from pathlib import Path
 from string import Template
 
+from ftrace.settings import MAX_THREADS
+
 #: Pieces per thread: more balance better on a busy machine, fewer cost less.
 PIECES_PER_THREAD = 4
 #: Pauses before a worker sleeps: about 0.3 ms, longer than a program's serial steps.
@@ -31,8 +33,6 @@ SPINS_BEFORE_SLEEP = 20_000
 SPINS_BEFORE_YIELD = 2_000
 #: A worker's stack: what a kernel may use for its scratch rows.
 STACK_BYTES = 8 << 20
-#: The ticket has room for four times as many.
-MAX_THREADS = 4095
 
 
 def has_threads() -> bool:

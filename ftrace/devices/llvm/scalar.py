@@ -86,6 +86,8 @@ class Operations:
 
     def apply(self, name: str, t: Type, *x: str) -> str:
         """Operation `name` on operands of type `t` (of a select: its last two)."""
+        if t.format:
+            return self._apply_wide(name, t, *x)
         word = _INSTRUCTIONS.get((name, t.kind))
         if word is not None:
             a, b = x
@@ -95,6 +97,12 @@ class Operations:
         if name in CALLED:
             return self.part(name, 0, t, (t,), *x)
         return _ROWS[name](self, t, *x)
+
+    def _apply_wide(self, name: str, t: Type, *x: str) -> str:
+        """The same for floats of 16 bits: in float32, and rounded."""
+        single = Type.of(dtypes.float32, t.lanes)
+        found = self.apply(name, single, *[cast(self, a, t, single) for a in x])
+        return found if name in COMPARISONS else cast(self, found, single, t)
 
     # Building blocks.
 

@@ -1,7 +1,8 @@
 """What the generator knows of a processor: vectors, features, caches.
 
-`host_target()` describes this machine; `Target.of(triple, …)` any other that LLVM
-knows, so that its code can be generated and looked at here.
+`host_target()` describes this machine, or one of fewer features that `FTRACE_CPU`
+names; `Target.of(triple, …)` any other that LLVM knows, so that its code can be
+generated and looked at here.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from ftrace import settings
+from ftrace.errors import DeviceError
 
 
 @dataclass(frozen=True)
@@ -76,28 +80,55 @@ class Target:
         )  # fmt: skip
 
 
-_V3 = frozenset({"avx2", "fma", "f16c"})
-_LEVELS = {
-    "x86-64-v3": _V3,
-    "x86-64-v4": _V3 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"},
-}
+_V2 = frozenset({"sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "cx16"})
+_V3 = _V2 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"}
+_V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+#: The levels of x86-64: what processors have that are said to be of that level.
+_LEVELS = {"x86-64": frozenset[str](), "x86-64-v2": _V2}
+_LEVELS |= {"x86-64-v3": _V3, "x86-64-v4": _V4}
 
 
 @lru_cache(maxsize=1)
 def host_target() -> Target:
-    """The processor that this runs on. Imports llvmlite."""
+    """The processor that code is generated for: this one, or what `FTRACE_CPU` says.
+
+    Imports llvmlite.
+
+    Raises:
+      DeviceError: this machine cannot run code for the processor that was asked for.
+    """
     llvm: Any = import_module("llvmlite.binding")
-    features = ",".join(
-        ("+" if on else "-") + name
-        for name, on in sorted(llvm.get_host_cpu_features().items())
+    triple = llvm.get_process_triple()
+    found: dict[str, bool] = dict(llvm.get_host_cpu_features())
+    cpu, features = llvm.get_host_cpu_name(), _listed(found)
+    if chosen := settings.current().cpu:
+        cpu, features = restricted(chosen, triple, found), ""
+    return Target.of(triple, cpu, features, _host_caches(), _usable_cores())
+
+
+def _listed(features: dict[str, bool]) -> str:
+    return ",".join(
+        ("+" if on else "-") + name for name, on in sorted(features.items())
     )
-    return Target.of(
-        llvm.get_process_triple(),
-        llvm.get_host_cpu_name(),
-        features,
-        _host_caches(),
-        _usable_cores(),
-    )
+
+
+def restricted(chosen: str, triple: str, features: dict[str, bool]) -> str:
+    """LLVM's name of a kind of processor, if this machine can run code for it."""
+    if not triple.startswith("x86_64"):
+        if chosen == "generic":
+            return chosen
+        raise DeviceError(
+            f"FTRACE_CPU={chosen} asks for code of x86-64, but this machine is "
+            f"{triple.partition('-')[0]}; unset it, or set it to generic"
+        )
+    level = "x86-64" if chosen == "generic" else chosen
+    missing = sorted(name for name in _LEVELS[level] if not features.get(name, False))
+    if missing:
+        raise DeviceError(
+            f"FTRACE_CPU={chosen} asks for code with {', '.join(missing)}, which this "
+            f"processor does not have; choose a lower level, or unset it"
+        )
+    return level
 
 
 def _usable_cores() -> int:

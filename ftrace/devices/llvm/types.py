@@ -24,6 +24,9 @@ class Type:
       bits: of an element; a bool has 1.
       text: LLVM's name of the whole.
       suffix: how overloaded intrinsics name it.
+      format: "half" or "bfloat": a float of 16 bits. LLVM gets them as integers: no
+        arithmetic is done on them, and where a processor lacks them it would call
+        functions to move them about.
     """
 
     element: str
@@ -32,13 +35,14 @@ class Type:
     bits: int
     text: str
     suffix: str
+    format: str = ""
 
     @staticmethod
     def of(dtype: np.dtype[Any], lanes: int) -> Type:
         return _type_of(dtype, lanes)
 
     def with_lanes(self, lanes: int) -> Type:
-        return _make(self.element, lanes, self.kind, self.bits)
+        return _make(self.element, lanes, self.kind, self.bits, self.format)
 
     def mask(self) -> Type:
         """Of a comparison of two such values."""
@@ -50,13 +54,13 @@ class Type:
 
     def constant(self, value: Any) -> str:
         """The text of a constant, in every lane."""
-        literal = _literal(self.element, value)
+        literal = _literal(self.format or self.element, value)
         return f"splat ({self.element} {literal})" if self.lanes else literal
 
     def lanewise(self, values: Sequence[Any]) -> str:
         """The text of a vector constant with these values in its lanes."""
-        element = self.element
-        return f"<{', '.join([f'{element} {_literal(element, v)}' for v in values])}>"
+        element, form = self.element, self.format or self.element
+        return f"<{', '.join([f'{element} {_literal(form, v)}' for v in values])}>"
 
     @property
     def zero(self) -> str:
@@ -72,26 +76,28 @@ class Type:
 
 
 @cache
-def _make(element: str, lanes: int, kind: str, bits: int) -> Type:
+def _make(element: str, lanes: int, kind: str, bits: int, format: str = "") -> Type:
     text = f"<{lanes} x {element}>" if lanes else element
-    short = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
+    short = {"half": "f16", "float": "f32", "double": "f64"}
     suffix = (f"v{lanes}" if lanes else "") + short.get(element, element)
-    return Type(element, lanes, kind, bits, text, suffix)
+    return Type(element, lanes, kind, bits, text, suffix, format)
 
 
-_FLOATS = {
-    dtypes.float16: "half",
-    dtypes.bfloat16: "bfloat",
-    dtypes.float32: "float",
-    dtypes.float64: "double",
-}
+_FLOATS = {dtypes.float32: "float", dtypes.float64: "double"}
+_FORMATS = {dtypes.float16: "half", dtypes.bfloat16: "bfloat"}
 
 
 @cache
 def _type_of(dtype: np.dtype[Any], lanes: int) -> Type:
     kind = dtypes.kind(dtype)
     bits = 1 if kind == "b" else 8 * dtype.itemsize
-    return _make(_FLOATS.get(dtype, f"i{bits}"), lanes, kind, bits)
+    element = _FLOATS.get(dtype, f"i{bits}")
+    return _make(element, lanes, kind, bits, _FORMATS.get(dtype, ""))
+
+
+def hardware_half(lanes: int) -> Type:
+    """float16 as the processor's instructions take it."""
+    return _make("half", lanes, "f", 16)
 
 
 def index_type(lanes: int, narrow: bool) -> Type:
@@ -121,10 +127,9 @@ def _literal(element: str, value: Any) -> str:
         wrapped = int(value) & ((1 << bits) - 1)
         return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
     if element == "half":
-        return f"0xH{int.from_bytes(np.float16(value).tobytes(), 'little'):04X}"
+        return str(int(np.float16(value).view(np.int16)))
     if element == "bfloat":
-        bytes_ = np.asarray(value).astype(dtypes.bfloat16).tobytes()
-        return f"0xR{int.from_bytes(bytes_, 'little'):04X}"
+        return str(int(np.asarray(value).astype(dtypes.bfloat16).view(np.int16)))
     if element == "float":
         value = np.float32(value)
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"

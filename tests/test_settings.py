@@ -1,0 +1,251 @@
+"""Settings: what they take, what they refuse, and how far a change of them reaches."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import errors
+from ftrace.devices.base import get_device
+from ftrace.devices.llvm import target as targets
+from ftrace.settings import CPUS, MAX_THREADS
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    before = ft.config.threads
+    yield
+    ft.config.update("threads", before)
+
+
+def outcome(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **variables},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def seen_by_another_thread() -> int:
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(ft.config.threads))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+# Threads.
+
+
+def test_set_threads_holds_from_then_on_for_all_threads() -> None:
+    ft.set_threads(3)
+    assert ft.config.threads == 3
+    assert seen_by_another_thread() == 3
+    assert get_device("cpu").threads == 3  # type: ignore[attr-defined]
+    ft.set_threads(np.int64(2))  # type: ignore[arg-type]
+    assert ft.config.threads == 2
+
+
+def test_set_threads_for_a_block_is_the_blocks_own() -> None:
+    ft.set_threads(4)
+    with ft.set_threads(1):
+        assert ft.config.threads == 1
+        assert seen_by_another_thread() == 4
+        with ft.set_threads(2):
+            assert ft.config.threads == 2
+        assert ft.config.threads == 1
+    assert ft.config.threads == 4
+    assert seen_by_another_thread() == 4
+
+
+def test_set_threads_inside_config_changes_the_block_and_the_default() -> None:
+    ft.set_threads(4)
+    with ft.config(threads=3, debug=0):
+        with ft.set_threads(2):
+            assert ft.config.threads == 2
+        assert ft.config.threads == 3
+        ft.set_threads(1)
+        assert (ft.config.threads, seen_by_another_thread()) == (1, 1)
+    assert ft.config.threads == 1
+
+
+def test_set_threads_ends_with_its_block_also_after_an_exception() -> None:
+    ft.set_threads(2)
+    with pytest.raises(KeyError), ft.set_threads(1):
+        raise KeyError
+    assert ft.config.threads == 2
+
+
+def test_none_takes_all_cores() -> None:
+    with ft.set_threads(None):
+        assert ft.config.threads == 0
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        assert 1 <= get_device("cpu").threads <= max(cores, os.cpu_count() or 1)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("wrong", [True, 1.0, "2", [1], np.float32(2)])
+def test_a_count_that_is_no_whole_number_is_refused(wrong: Any) -> None:
+    with pytest.raises(errors.ArgumentError, match="must be a whole number, got"):
+        ft.set_threads(wrong)
+    with (
+        pytest.raises(errors.ArgumentError, match="threads must be a whole number"),
+        ft.config(threads=wrong),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("wrong", [0, -1, MAX_THREADS + 1, 10**30])
+def test_a_count_of_threads_that_cannot_be_is_refused(wrong: int) -> None:
+    before = ft.config.threads
+    with pytest.raises(errors.ValueRangeError, match=rf"got {wrong}; None takes all"):
+        ft.set_threads(wrong)
+    assert ft.config.threads == before
+    if wrong == 0:
+        return  # of the setting it is a value: all cores
+    with pytest.raises(errors.ValueRangeError, match=rf"from 0 to {MAX_THREADS}"):
+        ft.config.update("threads", wrong)
+    assert ft.config.threads == before
+
+
+def test_more_threads_than_cores_give_the_same_bits() -> None:
+    f = ft.jit(lambda x: (fnp.sum(fnp.sin(x)), fnp.exp(x)))
+    x = np.random.default_rng(0).normal(size=300_001).astype(np.float32)
+    with ft.set_threads(1):
+        want = [np.asarray(y) for y in f(x)]
+    for count in (2, 7, 40):
+        with ft.set_threads(count):
+            for a, b in zip(f(x), want, strict=True):
+                np.testing.assert_array_equal(np.asarray(a), b)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("FTRACE_THREADS", "many", "FTRACE_THREADS must be a number, got 'many'"),
+        ("FTRACE_THREADS", "-1", "FTRACE_THREADS must be a number, got '-1'"),
+        ("FTRACE_THREADS", "1.5", "FTRACE_THREADS must be a number, got '1.5'"),
+        ("FTRACE_THREADS", "²", "FTRACE_THREADS must be a number, got '²'"),
+        ("FTRACE_THREADS", "5000", "FTRACE_THREADS must be from 0 to 4095, got 5000"),
+        ("FTRACE_DEBUG", "yes", "FTRACE_DEBUG must be a number, got 'yes'"),
+        ("FTRACE_CPU", "i486", "FTRACE_CPU must be one of generic, x86-64"),
+    ],
+)
+def test_a_bad_environment_is_told_when_ftrace_is_imported(
+    name: str, value: str, message: str
+) -> None:
+    done = outcome("import ftrace", PYTHONIOENCODING="utf-8", **{name: value})
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+def test_the_environment_sets_the_threads_once() -> None:
+    program = """
+import os
+import ftrace as ft
+os.environ["FTRACE_THREADS"] = "7"
+print(ft.config.threads)
+with ft.set_threads(2):
+    print(ft.config.threads)
+print(ft.config.threads)
+"""
+    done = outcome(program, FTRACE_THREADS="3")
+    assert (done.stdout.split(), done.stderr) == (["3", "2", "3"], "")
+
+
+def test_a_device_that_does_not_exist_is_told_at_its_first_use() -> None:
+    program = "import ftrace as ft; ft.jit(lambda x: x + 1)(1.0)"
+    done = outcome(program, FTRACE_DEVICE="gpu")
+    assert "there is no device 'gpu'; the devices are cpu" in done.stderr
+
+
+# Folders.
+
+
+@pytest.mark.parametrize("wrong", [3, None, ["a"]])
+def test_a_cache_folder_must_be_a_path(wrong: Any) -> None:
+    with (
+        pytest.raises(errors.ArgumentError, match="cache_dir must be the path of a"),
+        ft.config(cache_dir=wrong),
+    ):
+        pass
+
+
+def test_a_cache_folder_may_be_any_path(tmp_path: Path) -> None:
+    for folder in (tmp_path, str(tmp_path), os.fsencode(tmp_path)):
+        with ft.config(cache_dir=folder):
+            assert ft.config.cache_dir == str(tmp_path)
+
+
+# Processors.
+
+
+def test_the_processor_is_one_for_the_process() -> None:
+    for change in (
+        lambda: ft.config.update("cpu", "x86-64"),
+        lambda: ft.config(cpu="x86-64").__enter__(),
+    ):
+        with pytest.raises(errors.ArgumentError, match="variable FTRACE_CPU before"):
+            change()
+    with pytest.raises(errors.ValueRangeError, match="cpu must be one of generic"):
+        ft.Config(cpu="i486")
+
+
+PROGRAM = """
+import numpy as np
+import ftrace as ft, ftrace.numpy as fnp
+from ftrace.devices.llvm.target import host_target
+x = np.linspace(-3, 3, 700).reshape(20, 35).astype(np.float32)
+def f(x):
+    h = (x.astype(fnp.bfloat16) * 2).astype(fnp.float16)
+    return fnp.sum(fnp.tanh(x @ x.T) + fnp.max(x, 1)) + fnp.sum(h.astype(x.dtype))
+print(host_target().vector_bytes, float(ft.jit(f)(x)), ft.jit(f).lower(x).sources[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("cpu", "vector_bytes"),
+    [("generic", 16), ("x86-64", 16), ("x86-64-v2", 16), ("x86-64-v3", 32)],
+)
+def test_code_is_generated_for_the_processor_that_was_asked_for(
+    cpu: str, vector_bytes: int, tmp_path: Path
+) -> None:
+    here = targets.host_target()
+    if not here.triple.startswith("x86_64") or here.vector_bytes < vector_bytes:
+        pytest.skip("this machine cannot run code for that processor")
+    done = outcome(PROGRAM, FTRACE_CPU=cpu, FTRACE_CACHE_DIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    width, value, source = done.stdout.split(maxsplit=2)
+    assert int(width) == vector_bytes
+    assert f"<{vector_bytes // 2} x float>" not in source
+    plain = outcome(PROGRAM, FTRACE_CPU="", FTRACE_CACHE_DIR=str(tmp_path))
+    _, other, source = plain.stdout.split(maxsplit=2)
+    assert float(value) == pytest.approx(float(other), rel=1e-5)
+
+
+def test_a_processor_that_this_machine_is_not_is_refused() -> None:
+    x86 = "x86_64-unknown-linux-gnu"
+    few = {"sse2": True, "avx2": True}
+    with pytest.raises(errors.DeviceError, match=r"avx512f.*choose a lower level"):
+        targets.restricted("x86-64-v4", x86, few)
+    with pytest.raises(errors.DeviceError, match=r"but this machine is aarch64"):
+        targets.restricted("x86-64-v3", "aarch64-unknown-linux-gnu", {})
+    assert targets.restricted("generic", "aarch64-apple-darwin", {}) == "generic"
+    assert targets.restricted("generic", x86, few) == "x86-64"
+
+
+def test_every_setting_and_processor_is_documented() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "configuration.md").read_text()
+    for field in fields(ft.Config):
+        assert f"| `{field.name}` |" in text
+    for cpu in CPUS:
+        assert f"`{cpu}`" in text
