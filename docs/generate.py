@@ -17,6 +17,7 @@ from pathlib import Path
 import ftrace  # noqa: F401  (it makes all primitives)
 from ftrace import lower
 from ftrace.lower.build import DECISIONS as BUILDING
+from ftrace.lower.finite import DECISIONS as PRODUCTS
 from ftrace.lower.inplace import DECISIONS as SHARING
 from ftrace.lower.loops import DECISIONS as LOOPS
 from ftrace.lower.math import ACCURACY
@@ -244,7 +245,7 @@ def with_decisions(page: str) -> str:
     """The page with the tables of decisions between their markers."""
     lists = {
         "loops": LOOPS | REGISTERS,
-        "schedule": SCHEDULING | BUILDING,
+        "schedule": SCHEDULING | BUILDING | PRODUCTS,
         "memory": SHARING,
     }
     for name, decisions in lists.items():

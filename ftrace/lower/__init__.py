@@ -27,6 +27,7 @@ from ftrace.lower.assemble import assemble
 from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.build import BuiltKernel, build_kernel
 from ftrace.lower.control import Loop, bodies_of, control_to_loops
+from ftrace.lower.finite import DECISIONS as PRODUCTS
 from ftrace.lower.inplace import DECISIONS as SHARING
 from ftrace.lower.inplace import Sharing, share_memory
 from ftrace.lower.loops import DECISIONS as LOOPS
@@ -199,7 +200,8 @@ def build_step(
 def rule_names() -> frozenset[str]:
     """The names that `config.disabled_rules` may hold: rules and decisions."""
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
-    return frozenset(rules.union(SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS))
+    decisions = (SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS, PRODUCTS)
+    return frozenset(rules.union(*decisions))
 
 
 def check_disabled_rules(names: frozenset[str]) -> None:

@@ -10,12 +10,13 @@ row-major space may serve better, and are tried on paper before anything is buil
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import prod
 from typing import Any
 
 from ftrace import settings
+from ftrace.lower.finite import relax_products
 from ftrace.lower.index import (
     ALWAYS,
     Atom,
@@ -124,7 +125,10 @@ def build_kernel(draft: Draft, plan: Schedule) -> BuiltKernel:
     merged = {} if "merge_ranges" in disabled else merge_ranges(view)
     if merged:
         view = _View(draft, plan, layout | merged)
-    return view.build()
+    built = view.build()
+    if "relax_products" in disabled:
+        return built
+    return replace(built, kernel=relax_products(built.kernel))
 
 
 @dataclass(eq=False)

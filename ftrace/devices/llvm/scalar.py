@@ -385,11 +385,10 @@ for _number, _name in enumerate(("far_quadrant", "far_remainder", "far_rest")):
 
 @_define("mul_zero")
 def _multiply_zero(o: Operations, t: Type, a: str, b: str) -> str:
-    equal = "fcmp oeq" if t.kind == "f" else "icmp eq"
-    either = o.binary(
-        "or", t.mask(), o.binary(equal, t, a, t.zero), o.binary(equal, t, b, t.zero)
-    )
-    return o.select(either, t, t.zero, o.apply("mul", t, a, b))
+    differs = "fcmp une" if t.kind == "f" else "icmp ne"
+    x, y = (o.binary(differs, t, factor, t.zero) for factor in (a, b))
+    neither = o.binary("and", t.mask(), x, y)
+    return o.select(neither, t, o.apply("mul", t, a, b), t.zero)
 
 
 @_define("is_finite")
