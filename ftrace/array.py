@@ -251,6 +251,8 @@ class HostMemory:
 
 HOST = HostMemory()
 
+_new: Callable[[type[Array]], Array] = object.__new__
+
 
 class Array(ArrayLike):
     """An immutable array: a buffer on a device, a shape and a dtype.
@@ -261,7 +263,11 @@ class Array(ArrayLike):
       weak_type: it came from Python scalars alone, and takes the other's dtype.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_dtype", "_host", "_shape", "weak_type")
+    __slots__ = (
+        "__weakref__", "_aval", "_buffer", "_dtype", "_host", "_shape", "weak_type",
+    )  # fmt: skip
+
+    _aval: Any  # its type as traces know it; not set until one has asked for it
 
     _buffer: Buffer | None
     _host: np.ndarray[Any, Any] | None
@@ -284,6 +290,18 @@ class Array(ArrayLike):
     def of(array: np.ndarray[Any, Any], weak_type: bool = False) -> Array:
         """An Array that shares the memory of a NumPy array that nobody changes."""
         return Array(array.shape, array.dtype, weak_type, None, array)
+
+    @staticmethod
+    def of_type(aval: Any, buffer: Buffer) -> Array:
+        """An Array in a buffer, of a type as traces know it."""
+        made = _new(Array)
+        made._aval = aval
+        made._shape = aval.shape
+        made._dtype = aval.dtype
+        made.weak_type = aval.weak_type
+        made._buffer = buffer
+        made._host = None
+        return made
 
     @property
     def shape(self) -> tuple[int, ...]:

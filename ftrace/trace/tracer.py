@@ -470,7 +470,12 @@ def aval_of(value: Value) -> ShapedArray:
     if isinstance(value, Tracer):
         return value.node.aval
     if isinstance(value, Array):
-        return ShapedArray.of(value._shape, value._dtype, value.weak_type)
+        try:
+            return value._aval
+        except AttributeError:
+            found = ShapedArray.of(value._shape, value._dtype, value.weak_type)
+            value._aval = found
+            return found
     if isinstance(value, _NUMPY):
         dtype = dtypes.canonicalize(value.dtype)
         dtypes.kind(dtype)

@@ -209,6 +209,14 @@ def is_registered(cls: type) -> bool:
     return _optree.register_pytree_node.get(cls, namespace=NAMESPACE) is not None
 
 
+def is_namedtuple(cls: type) -> bool:
+    """Are the instances of this class taken apart as namedtuples?"""
+    if not optree.is_namedtuple_class(cls):
+        return False
+    entry = _optree.register_pytree_node.get(cls, namespace=NAMESPACE)
+    return entry is None or entry.type is not cls  # else the user has made it another
+
+
 def flatten_one_level(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
     """(key, child) for every child of a container, and its static data.
 

@@ -53,13 +53,14 @@ class CompiledGraph:
 
     Attributes:
       lowered: the graph, the program and what is between them.
+      avals: the types of the outputs.
       executable: what the device made of the program.
       shares_inputs: an output is the memory of an input.
       overwritten: positions of the inputs that the program writes: donated ones.
     """
 
     __slots__ = (
-        "_at", "device", "executable", "lowered", "outputs", "overwritten",
+        "_at", "avals", "device", "executable", "lowered", "outputs", "overwritten",
         "shares_inputs",
     )  # fmt: skip
 
@@ -82,6 +83,7 @@ class CompiledGraph:
             i for i, slot in enumerate(program.inputs) if slot in written
         )
         self.outputs = [(n.shape, n.dtype, n.aval.weak_type) for n in graph.outputs]
+        self.avals = [n.aval for n in graph.outputs]
         # For sizes of dynamic dimensions, the latest last.
         self._at: OrderedDict[Any, tuple[Executable, Any]] = OrderedDict()
 
@@ -112,6 +114,8 @@ class CompiledGraph:
             executable, outputs = self.at(sizes)
         results = executable(buffers)
         # A token after effects is no result: zip leaves it out.
+        if sizes is None:
+            return list(map(Array.of_type, self.avals, results))
         return [
             Array(shape, dtype, weak, buffer)
             for (shape, dtype, weak), buffer in zip(outputs, results)  # noqa: B905

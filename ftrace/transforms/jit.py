@@ -16,6 +16,7 @@ from ftrace import settings
 from ftrace.array import Array
 from ftrace.devices.base import Device, get_device
 from ftrace.errors import ArgumentError, StaticArgumentError
+from ftrace.settings import Config
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
@@ -33,10 +34,16 @@ from ftrace.transforms.arguments import Output, check_callable, flatten_values, 
 from ftrace.transforms.derivatives import type_of
 from ftrace.transforms.dynamic import Dynamic, Resolved
 from ftrace.transforms.execute import (
-    CompiledGraph,
     apply_graph,
     compile_graph,
     device_for,
+)
+from ftrace.transforms.known import (
+    STRUCTURES_KEPT,
+    Known,
+    Ready,
+    is_on_host,
+    types_of,
 )
 
 
@@ -177,7 +184,8 @@ class Jitted:
         self._static_argnames = static_argnames
         self._device = device
         self._traced: dict[Any, Traced] = {}
-        self._compiled: dict[Any, tuple[Traced, CompiledGraph]] = {}
+        self._ready: dict[Any, Ready] = {}
+        self._known: list[Known] = []
         self._lock = threading.RLock()
         self.trace_count = 0
 
@@ -190,6 +198,35 @@ class Jitted:
         if chosen.disable_jit:
             return self._fun(*args, **kwargs)
         dynamic, static = self._split(args, kwargs)
+        values: list[Any] | None = None
+        known = None
+        for known in self._known:
+            if known.is_for(chosen, static):
+                values = known.finder.leaves(dynamic)
+                if values is not None:
+                    break
+        if values is None or known is None:
+            return self._call_new(chosen, args, kwargs, dynamic, static)
+        types = types_of(values)
+        ready = None if types is None else known.ready.get(types)
+        if ready is None or not is_on_host(values):
+            return self._call_new(chosen, args, kwargs, dynamic, static)
+        if ready.donated:
+            return self._call_and_delete(ready, values, None)
+        return ready.build(self._run(ready, values, None))
+
+    def _run(
+        self, ready: Ready, values: Sequence[Value], sizes: Sizes | None
+    ) -> list[Array]:
+        arrays = [x if type(x) is Array else asarray(x) for x in values]
+        if ready.compiled.shares_inputs:  # NumPy may change what a result would share
+            arrays = [_owned(x, a) for x, a in zip(values, arrays, strict=True)]
+        return ready.compiled([*arrays, *ready.captured], sizes)
+
+    def _call_new(
+        self, chosen: Config, args: Any, kwargs: Any, dynamic: Any, static: Any
+    ) -> Any:
+        """A call with arguments that may be of any kind."""
         values, treedef = tree.flatten(dynamic)
         types, sizes = self._types(values, dynamic), None
         traced_call = any(type(x) is Tracer for x in values)
@@ -198,27 +235,37 @@ class Jitted:
         signature = (treedef, static, chosen.enable_x64, types)
         if traced_call:
             return self._apply(self._trace(signature, values), values)
-        arrays = [x if type(x) is Array else asarray(x) for x in values]
-        device = self.target(arrays)
+        device = self.target([x if type(x) is Array else asarray(x) for x in values])
         key = (signature, device.name, chosen.disabled_rules)
-        found = self._compiled.get(key)
-        if found is None:
+        ready = self._ready.get(key)
+        if ready is None:
             traced = self._trace(signature, values)
             if has_free_variables(traced.graph):
                 return self._apply(traced, values)
             with self._lock:
-                traced = Traced(ready_graph(traced.graph), traced.output)
+                graph = ready_graph(traced.graph)
                 donated = self._donated_leaves(dynamic, static)
-                found = (traced, compile_graph(traced.graph, device, donated))
-                self._compiled[key] = found
-        traced, compiled = found
-        if self._donates:
-            return self._call_and_delete(
-                found, arrays, values, (dynamic, static), sizes
-            )
-        if compiled.shares_inputs:  # NumPy may change what a result would share
-            arrays = [_owned(x, a) for x, a in zip(values, arrays, strict=True)]
-        return traced.output.build(compiled([*arrays, *traced.graph.captured], sizes))
+                ready = Ready.of(graph, device, donated, traced.output)
+                self._ready[key] = ready
+        if self._dynamic is None and device.host:
+            self._remember(chosen, signature, ready)
+        if ready.donated:
+            return self._call_and_delete(ready, values, sizes)
+        return ready.build(self._run(ready, values, sizes))
+
+    def _remember(self, chosen: Config, signature: Any, ready: Ready) -> None:
+        """Finds the program for arguments like these without optree from now on."""
+        treedef, static, _, types = signature
+        with self._lock:
+            for known in self._known:
+                if known.is_for(chosen, static) and known.has_order_of(treedef):
+                    break
+            else:
+                known = Known.of(chosen, static, treedef)
+                if known is None:
+                    return
+                self._known = [known, *self._known[: STRUCTURES_KEPT - 1]]
+            known.ready[types] = ready
 
     def _resolve(
         self, args: Any, kwargs: Any, treedef: Any, traced: Any, types: Any
@@ -246,27 +293,20 @@ class Jitted:
         return tuple(i for i, flag in enumerate(tree.leaves(marks)) if flag)
 
     def _call_and_delete(
-        self,
-        found: tuple[Traced, CompiledGraph],
-        arrays: Sequence[Array],
-        values: Sequence[Value],
-        arguments: tuple[Any, Any],
-        sizes: Sizes | None,
+        self, ready: Ready, values: Sequence[Value], sizes: Sizes | None
     ) -> Any:
         """Calls; donated arrays are deleted. One that is given twice is copied."""
-        traced, compiled = found
-        donated = self._donated_leaves(*arguments)
-        given = list(arrays)
-        del arrays  # a reference more would make the memory look shared
-        for i in donated:
+        given = [x if type(x) is Array else asarray(x) for x in values]
+        for i in ready.donated:
             if any(x is given[i] for k, x in enumerate(given) if k != i):
                 given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
             given[i] = _owned(values[i], given[i])
-        results = compiled([*given, *traced.graph.captured], sizes)
-        for i in donated:
-            if isinstance(values[i], Array):
-                values[i].delete()
-        return traced.output.build(results)
+        results = ready.compiled([*given, *ready.captured], sizes)
+        for i in ready.donated:
+            value = values[i]
+            if isinstance(value, Array):
+                value.delete()
+        return ready.build(results)
 
     def target(self, arrays: Sequence[Array]) -> Device:
         """The device that the function was given, else that of its arguments."""
@@ -370,7 +410,8 @@ class Jitted:
     def clear_cache(self) -> None:
         """Forgets all that was traced and compiled for this function."""
         self._traced.clear()
-        self._compiled.clear()
+        self._ready.clear()
+        self._known = []
 
     def __repr__(self) -> str:
         return f"<jit of {name_of(self._fun)}>"

@@ -1,0 +1,133 @@
+"""What a jitted function has been called with before, found without optree.
+
+    Jitted -> Known, one per structure of arguments and configuration
+           -> Ready, one per types of the leaves: the program and the result's layout
+
+Whatever is not found here takes the long way, which has all the messages.
+"""
+
+# This is the path of every call: the properties of an Array would cost as much again.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ftrace.array import Array
+from ftrace.devices.base import Device
+from ftrace.settings import Config
+from ftrace.trace import tree
+from ftrace.trace.graph import Graph
+from ftrace.trace.layout import Container, Finder, Part, build, layout_of
+from ftrace.trace.tracer import aval_of
+from ftrace.trace.tree import TreeDef
+from ftrace.transforms.arguments import Output
+from ftrace.transforms.execute import CompiledGraph, compile_graph
+
+#: Structures of arguments that a function keeps.
+STRUCTURES_KEPT = 8
+
+#: Leaves that are no arrays of ours, and nothing that could hold leaves.
+_PLAIN = frozenset((np.ndarray, float, int, bool, complex))
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """What runs for certain types of the leaves.
+
+    Attributes:
+      compiled: the program, on a device of the host.
+      captured: the arrays that it takes besides.
+      output: how the result is built.
+      layout: the same, if it has one.
+      donated: the numbers of the leaves that the caller gives up.
+    """
+
+    compiled: CompiledGraph
+    captured: tuple[Array, ...]
+    output: Output
+    layout: Part | None
+    donated: tuple[int, ...]
+
+    @staticmethod
+    def of(
+        graph: Graph, device: Device, donated: tuple[int, ...], output: Output
+    ) -> Ready:
+        """A graph, ready to be compiled, compiled for a device."""
+        assert output.treedef is not None
+        compiled = compile_graph(graph, device, donated)
+        layout = layout_of(output.treedef)
+        return Ready(compiled, tuple(graph.captured), output, layout, donated)
+
+    def build(self, results: list[Array]) -> Any:
+        """The function's result."""
+        if self.layout is None:
+            return self.output.build(results)
+        return build(self.layout, results)
+
+
+@dataclass(eq=False)
+class Known:
+    """Arguments of one structure, under one configuration.
+
+    Attributes:
+      config: the configuration.
+      static: the static arguments, as a key.
+      treedef: the structure of the others.
+      finder: finds their leaves.
+      ready: by the types of the leaves.
+    """
+
+    config: Config
+    static: Any
+    treedef: TreeDef
+    finder: Finder
+    ready: dict[tuple[Any, ...], Ready] = field(
+        default_factory=dict[tuple[Any, ...], Ready]
+    )
+
+    @staticmethod
+    def of(config: Config, static: Any, treedef: TreeDef) -> Known | None:
+        """None if arguments of this structure have no layout."""
+        root = layout_of(treedef)
+        if not isinstance(root, Container):
+            return None
+        return Known(config, static, treedef, Finder(root))
+
+    def has_order_of(self, treedef: TreeDef) -> bool:
+        """Is a structure this one, also in the order of the keys of dicts?"""
+        if treedef != self.treedef:
+            return False
+        example = tree.unflatten(treedef, range(treedef.num_leaves))
+        return self.finder.leaves(example) is not None
+
+    def is_for(self, config: Config, static: Any) -> bool:
+        return (self.config is config or self.config == config) and (
+            self.static is static or self.static == static
+        )
+
+
+def types_of(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The types of leaves; None if one is traced, or perhaps no leaf at all."""
+    try:
+        return tuple([x._aval for x in leaves])
+    except AttributeError:  # some are no arrays, or have not been asked before
+        pass
+    for x in leaves:
+        if type(x) not in _PLAIN and not isinstance(x, (Array, np.generic)):
+            return None
+    return tuple([aval_of(x) for x in leaves])
+
+
+def is_on_host(leaves: Sequence[Any]) -> bool:
+    """Are all arrays among them in the host's memory?"""
+    for x in leaves:
+        if type(x) is Array:
+            buffer = x._buffer
+            if buffer is not None and not buffer.device.host:
+                return False
+    return True
