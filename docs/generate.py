@@ -23,6 +23,7 @@ from ftrace.lower.loops import DECISIONS as LOOPS
 from ftrace.lower.math import ACCURACY
 from ftrace.lower.movement import MOVEMENT
 from ftrace.lower.recurrence import DECISIONS as REGISTERS
+from ftrace.lower.running import DECISIONS as RUNNING
 from ftrace.lower.schedule import DECISIONS as SCHEDULING
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
 from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES, Primitive
@@ -244,7 +245,7 @@ def with_rules(page: str) -> str:
 def with_decisions(page: str) -> str:
     """The page with the tables of decisions between their markers."""
     lists = {
-        "loops": LOOPS | REGISTERS,
+        "loops": LOOPS | REGISTERS | RUNNING,
         "schedule": SCHEDULING | BUILDING | PRODUCTS,
         "memory": SHARING,
     }

@@ -37,6 +37,8 @@ from ftrace.lower.program import Program
 from ftrace.lower.recurrence import DECISIONS as REGISTERS
 from ftrace.lower.recurrence import built_recurrence, register_loop_p
 from ftrace.lower.registers import loops_in_registers
+from ftrace.lower.running import DECISIONS as RUNNING
+from ftrace.lower.running import runs_as_kernels
 from ftrace.lower.schedule import DECISIONS as SCHEDULING
 from ftrace.lower.schedule import Draft, Schedule, root_of, schedule
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
@@ -94,7 +96,7 @@ def lower(
     final = simplified
     if recurrences:
         found = loops_in_registers(simplified.outputs, simplified_outputs)
-        final = Graph(graph.inputs, tuple(found))
+        final = Graph(graph.inputs, tuple(runs_as_kernels(found)))
     plan, program = _program(final, max_buffers, given, recurrences)
     return Lowered(graph, simplified, plan, program)
 
@@ -126,6 +128,7 @@ def lower_body(
     simplified = simplified_outputs(body)
     if recurrences:
         simplified = loops_in_registers(simplified, simplified_outputs)
+        simplified = runs_as_kernels(simplified)
     for node in simplified:
         root = root_of(node)
         while is_variable(root) or root in taken:  # the third copy is one of a copy
@@ -200,7 +203,7 @@ def build_step(
 def rule_names() -> frozenset[str]:
     """The names that `config.disabled_rules` may hold: rules and decisions."""
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
-    decisions = (SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS, PRODUCTS)
+    decisions = (SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS, PRODUCTS, RUNNING)
     return frozenset(rules.union(*decisions))
 
 

@@ -188,7 +188,7 @@ def legalize_recurrence(
 
 @dataclass(frozen=True)
 class Step:
-    """The argument of a recurrence in a graph; its operands are what it loads.
+    """The argument of a kernel in a graph; its operands are what it loads.
 
     Attributes:
       kernel: its buffers are the results, then the operands.
@@ -196,7 +196,7 @@ class Step:
       results: their types.
     """
 
-    kernel: Recurrence
+    kernel: Kernel
     info: KernelInfo
     results: tuple[ShapedArray, ...]
 

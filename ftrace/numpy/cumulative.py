@@ -1,8 +1,8 @@
 """Running reductions: cumsum, cumprod and their like.
 
 Along a short axis each result is a reduction over a window that slides over the array,
-a view which fuses with what is around it. Along a longer one the host runs from element
-to element, as a step of the program.
+a view which fuses with what is around it. Along a longer one it is a step of the
+program: a kernel on the CPU, elsewhere a call of the host.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from ftrace.devices.llvm.memory import WarmAllocator
 from ftrace.devices.llvm.pool import available_cores
 from ftrace.devices.llvm.render import Rendered, render, render_recurrence
 from ftrace.devices.llvm.runner.records import NO_MEMORY
+from ftrace.devices.llvm.running import render_running
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.llvm.scalar import operations_of
 from ftrace.devices.llvm.tables import Table
@@ -32,6 +33,7 @@ from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.legalize import legalize
 from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
 from ftrace.lower.recurrence import Recurrence, legalize_recurrence
+from ftrace.lower.running import Running, legalize_running
 from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
@@ -44,6 +46,9 @@ def render_kernel(kernel: Kernel) -> Rendered:
     if isinstance(kernel, Recurrence):
         legal = legalize_recurrence(kernel, operations_of(target))
         return render_recurrence(legal, target, FUNCTION)
+    if isinstance(kernel, Running):
+        legal = legalize_running(kernel, operations_of(target))
+        return render_running(legal, target, FUNCTION)
     legal = legalize(kernel, operations_of(target) | called_in(kernel))
     return render(legal, target, FUNCTION)
 

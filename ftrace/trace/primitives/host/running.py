@@ -37,7 +37,8 @@ _WIDE = {
 KINDS = tuple(_UFUNC)
 
 
-def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def wide_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which elements of another one are added up."""
     return _WIDE.get(dtype, dtype)
 
 
@@ -52,7 +53,7 @@ def accumulate(kind: str, x: Array, axis: int, reverse: bool) -> Array:
     ordered = kind in ("max", "min")
     if ordered and x.dtype != dtypes.bfloat16:
         return _UFUNC[kind].accumulate(x, axis, dtype=x.dtype)
-    wide: np.dtype[Any] = dtypes.float32 if ordered else _wide(x.dtype)
+    wide: np.dtype[Any] = dtypes.float32 if ordered else wide_dtype(x.dtype)
     if kind == "logsumexp" and dtypes.is_complex(x.dtype):
         moved = np.moveaxis(x.astype(wide), axis, 0)
         (result,) = combine_along([moved], _complex_log_sum)
@@ -133,7 +134,7 @@ def _interleaved(first: Array, even: Array, odd: Array) -> Array:
 def recur(a: Array, b: Array, axis: int, reverse: bool) -> Array:
     """y[i] = a[i]·y[i-1] + b[i] along `axis`; backwards if `reverse`; y[-1] = 0."""
     dtype = b.dtype
-    wide = _wide(dtype)
+    wide = wide_dtype(dtype)
     a, b = (np.moveaxis(x, axis, 0) for x in (a, b))
     if reverse:
         a, b = a[::-1], b[::-1]
@@ -180,7 +181,7 @@ def extremum_tangent(
       axis: along which it runs, backwards if `reverse`.
       transposed: multiply by the transposed derivative.
     """
-    wide = _wide(t.dtype)
+    wide = wide_dtype(t.dtype)
     x = np.moveaxis(x.astype(np.float32) if x.dtype.itemsize == 2 else x, axis, 0)
     t = np.moveaxis(t.astype(wide), axis, 0)
     if reverse:

@@ -1,0 +1,282 @@
+"""Running reductions as kernels: each element combined with all before it.
+
+    cumulate, recurrence  ->  register_loop(kernel)      `runs_as_kernels`
+
+    kernel = enter    right registers = f(elements)      one position of the operands
+           , combine  left registers = left ∘ right
+           , leave    elements = g(left registers)       that position of the results
+           over (outer, size, inner), along the middle axis
+
+The three parts are stores like those of a `Recurrence`: registers are buffers of one
+scalar, numbered from `FIRST_REGISTER` on, first those of the right operand, then those
+of the left one. All elements stand at index 0. The operator is associative: a device
+combines neighbours before it combines the groups, in an order that the shape fixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import log2, prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ftrace import dtypes, settings
+from ftrace.lower.kernel import (
+    INDEX,
+    BufferSpec,
+    Kernel,
+    KernelInfo,
+    Store,
+    load,
+    param,
+)
+from ftrace.lower.legalize import legalize
+from ftrace.lower.recurrence import FIRST_REGISTER, Step, cost, register_loop_p
+from ftrace.trace.dims import any_dynamic
+from ftrace.trace.graph import Node, inherited_origin, reading_order, rebuild, toposort
+from ftrace.trace.primitives.elementwise import (
+    absolute,
+    add,
+    cast,
+    eq,
+    exp,
+    log1p,
+    maximum,
+    minimum,
+    mul,
+    select,
+    sub,
+)
+from ftrace.trace.primitives.host.cumulative import EXTREMA, cumulate_p, recurrence_p
+from ftrace.trace.primitives.host.running import wide_dtype
+from ftrace.trace.primitives.record import items
+from ftrace.trace.primitives.source import const, const_like
+
+#: What `config.disabled_rules` can switch off here.
+DECISIONS = {
+    "running_in_registers": "a running reduction becomes a kernel, not a host call",
+}
+
+
+class Operator(NamedTuple):
+    """An associative function of two tuples of scalars.
+
+    Attributes:
+      combine: of the left and the right operand.
+      wide: the dtype in which it is computed, for operands of a dtype.
+    """
+
+    combine: Callable[[Sequence[Node], Sequence[Node]], Sequence[Node]]
+    wide: Callable[[np.dtype[Any]], np.dtype[Any]] = wide_dtype
+
+
+@dataclass(frozen=True)
+class Running(Kernel):
+    """A kernel that combines elements along an axis. Equal ones are compiled once.
+
+    Attributes:
+      axes, stores: none: the parts have them.
+      outer, size, inner: the shape of every buffer; it runs along `size`.
+      reverse: from the last element to the first.
+      enter, combine, leave: see the module.
+      registers: their types, from number `FIRST_REGISTER` on.
+    """
+
+    outer: int = 1
+    size: int = 1
+    inner: int = 1
+    reverse: bool = False
+    enter: tuple[Store, ...] = ()
+    combine: tuple[Store, ...] = ()
+    leave: tuple[Store, ...] = ()
+    registers: tuple[BufferSpec, ...] = ()
+
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """All expressions, sources first."""
+        parts = (*self.enter, *self.combine, *self.leave)
+        return reading_order([e for store in parts for e in store.expressions])
+
+    @property
+    def operations(self) -> int:
+        """Arithmetic operations in one run."""
+        return self.outer * self.size * self.inner * self.operations_each
+
+    @property
+    def operations_each(self) -> int:
+        """Of one element: it is combined with its neighbours, step by step."""
+        steps = 1 if self.inner > 1 else log2(_LIKELY_LANES)
+        apart = _operations((*self.enter, *self.leave))
+        return max(1, round(apart + (1 + steps / 2) * _operations(self.combine)))
+
+    def __str__(self) -> str:
+        way = "backwards" if self.reverse else "forwards"
+        head = f"running {way} along {self.outer}x[{self.size}]x{self.inner}:"
+        lines = [head]
+        for name in ("enter", "combine", "leave"):
+            lines.append(f"  {name}:")
+            part = Kernel((), getattr(self, name), ())
+            lines += ["  " + line for line in str(part).splitlines()[1:]]
+        return "\n".join(lines)
+
+
+#: Lanes of a vector, where only the amount of work is asked for.
+_LIKELY_LANES = 8
+
+
+def _operations(stores: Sequence[Store]) -> int:
+    return sum(map(cost, toposort([store.value for store in stores])))
+
+
+def legalize_running(kernel: Running, supported: Collection[str]) -> Running:
+    """As `legalize`, part by part."""
+    specs = (*kernel.buffers, *kernel.registers)
+    count = len(kernel.buffers)
+    parts = [
+        legalize(Kernel((), stores, specs), supported)
+        for stores in (kernel.enter, kernel.combine, kernel.leave)
+    ]
+    legal = parts[0].buffers
+    enter, combine, leave = (part.stores for part in parts)
+    return replace(
+        kernel, enter=enter, combine=combine, leave=leave,
+        buffers=legal[:count], registers=legal[count:],
+    )  # fmt: skip
+
+
+def make_running(
+    operands: Sequence[Node],
+    results: Sequence[int],
+    operator: Operator,
+    axis: int,
+    reverse: bool,
+) -> Running:
+    """The kernel of an associative operator on arrays of one shape.
+
+    Args:
+      operands: the arrays.
+      results: which of the running combinations are wanted, by number.
+      operator: what combines their elements.
+      axis: along which.
+      reverse: from the last to the first.
+    """
+    shape = operands[0].shape
+    wide = [operator.wide(x.dtype) for x in operands]
+    count, zero = len(operands), const(0, INDEX, ())
+    whole = prod(shape)
+    buffers = [BufferSpec(operands[k].dtype, whole, True) for k in results]
+    buffers += [BufferSpec(x.dtype, whole, False) for x in operands]
+    numbers = [FIRST_REGISTER + n for n in range(2 * count)]
+    held = [
+        load(param(number, dtype, 1), zero)
+        for number, dtype in zip(numbers, wide * 2, strict=True)
+    ]
+    right, left = held[:count], held[count:]
+    enter: list[Store] = []
+    for k, x in enumerate(operands):
+        element = load(param(len(results) + k, x.dtype, whole), zero)
+        enter.append(Store(numbers[k], zero, cast(element, wide[k])))
+    combined = [
+        Store(number, zero, value)
+        for number, value in zip(
+            numbers[count:], operator.combine(left, right), strict=True
+        )
+    ]
+    leave = [
+        Store(n, zero, cast(left[k], operands[k].dtype)) for n, k in enumerate(results)
+    ]
+    return Running(
+        (), (), tuple(buffers),
+        outer=prod(shape[:axis]), size=shape[axis], inner=prod(shape[axis + 1 :]),
+        reverse=reverse, enter=tuple(enter), combine=tuple(combined),
+        leave=tuple(leave), registers=tuple(BufferSpec(d, 1, True) for d in wide * 2),
+    )  # fmt: skip
+
+
+# The pass.
+
+
+def runs_as_kernels(outputs: Sequence[Node]) -> list[Node]:
+    """The outputs with running reductions as kernels."""
+    if "running_in_registers" in settings.current().disabled_rules:
+        return list(outputs)
+    order = toposort(outputs)
+    if not any(node.op in _OPERATORS for node in order):
+        return list(outputs)
+    done: dict[Node, Node] = {}
+    with inherited_origin() as take:
+        for node in order:
+            take(node)
+            new = rebuild(node, tuple(done[s] for s in node.src))
+            found = _found(new) if new.op in _OPERATORS else None
+            done[node] = new if found is None else found
+    return [done[node] for node in outputs]
+
+
+def _found(node: Node) -> Node | None:
+    """The kernel of a running reduction; None where the host is asked."""
+    shape = node.src[0].shape
+    if any_dynamic(shape) or not prod(shape):
+        return None
+    operator = _OPERATORS[node.op](node)
+    if operator is None:
+        return None
+    arg, last = node.arg, len(node.src) - 1
+    kernel = make_running(node.src, (last,), operator, arg.axis, arg.reverse)
+    info = KernelInfo(
+        f"{node.op.name}_{'x'.join(map(str, shape))}",
+        () if node.origin is None else (node.origin,),
+        kernel.operations,
+        sum(spec.size * spec.dtype.itemsize for spec in kernel.buffers),
+        (node.op.name,),
+    )
+    types = tuple(item.aval for item in items(node))
+    return register_loop_p(*node.src, arg=Step(kernel, info, types))
+
+
+def _cumulated(node: Node) -> Operator | None:
+    kind: str = node.arg.kind
+    if dtypes.is_complex(node.src[0].dtype) and kind not in ("sum", "prod"):
+        return None  # complex numbers are compared by the host
+    apply = _KINDS[kind]
+
+    def combine(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
+        return [apply(left[0], right[0])]
+
+    return Operator(combine, _as_it_is) if kind in EXTREMA else Operator(combine)
+
+
+def _as_it_is(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype
+
+
+def _log_sum(a: Node, b: Node) -> Node:
+    """log(eᵃ + eᵇ): the greater one, and what the other adds to it."""
+    high, low = maximum(a, b), minimum(a, b)
+    infinite = eq(absolute(high), const_like(high, np.inf))  # of two -inf, say
+    gap = select(infinite, const_like(high, 0), sub(low, high))
+    return select(infinite, high, add(high, log1p(exp(gap))))
+
+
+_KINDS: dict[str, Callable[[Node, Node], Node]] = {
+    "sum": add, "prod": mul, "max": maximum, "min": minimum, "logsumexp": _log_sum,
+}  # fmt: skip
+
+
+def _two_steps(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
+    """y -> a·y + b, followed by another such step, is one such step."""
+    (a, b), (c, d) = left, right
+    return [mul(a, c), add(mul(c, b), d)]
+
+
+def _recurrence(node: Node) -> Operator | None:
+    return Operator(_two_steps)
+
+
+_OPERATORS: dict[Any, Callable[[Node], Operator | None]] = {
+    cumulate_p: _cumulated,
+    recurrence_p: _recurrence,
+}
