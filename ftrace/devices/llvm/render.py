@@ -22,6 +22,11 @@ from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.nest import Nest, fused_products
 from ftrace.devices.llvm.product import Product
 from ftrace.devices.llvm.recurrence import write_recurrence
+from ftrace.devices.llvm.sliding import (
+    Sliding,
+    SlidingProduct,
+    find_sliding,
+)
 from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.streaming import module, streamed_buffers
 from ftrace.devices.llvm.target import Target
@@ -64,8 +69,10 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     roots = [e for store in kernel.stores for e in store.expressions]
     facts = Facts([*roots, *kernel.axes])
     plan = find_contraction(kernel, block, facts)
-    if plan is not None and is_worthwhile(plan, facts, target):
-        return _render_contraction(kernel, plan, facts, target, name)
+    if plan is not None:
+        sliding = find_sliding(kernel, plan, facts, target)
+        if sliding is not None or is_worthwhile(plan, facts, target):
+            return _render_contraction(kernel, plan, sliding, facts, target, name)
     if kernel.is_dynamic:  # squares are turned in blocks of sizes that are known
         return _render_loops(kernel, block, facts, target, name)
     turned = find_turned(kernel, facts)
@@ -117,13 +124,21 @@ def _render_loops(
 
 
 def _render_contraction(
-    kernel: Kernel, plan: Contraction, facts: Facts, target: Target, name: str
+    kernel: Kernel,
+    plan: Contraction,
+    sliding: Sliding | None,
+    facts: Facts,
+    target: Target,
+    name: str,
 ) -> Rendered:
     """A contraction, block by block."""
     stage = Stage(
         kernel, target, facts, Values(Writer(), facts, target, kernel.buffers)
     )
-    units = Product(plan, stage).emit()
+    if sliding is not None:
+        units = SlidingProduct(sliding, stage).emit()
+    else:
+        units = Product(plan, stage).emit()
     operations = 2 * prod(size_of(r) for r in (*kernel.axes, *plan.ranges))
     text = module(target, name, frozenset(), lambda _: stage.writer)
     grain = max(-(-_WORTH_A_THREAD * sample(units) // operations), 1)

@@ -1,0 +1,268 @@
+"""Convolutions in generated code: windows are found, and their panels are right."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+from ftrace import settings
+from ftrace.devices.llvm.compile import emit_object, link
+from ftrace.devices.llvm.contraction import Contraction, find_contraction
+from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.library import addresses, symbols_in
+from ftrace.devices.llvm.render import render
+from ftrace.devices.llvm.sliding import Sliding, find_sliding
+from ftrace.devices.llvm.target import Target, host_target
+from ftrace.devices.llvm.windows import Window, find_windows
+from ftrace.lower.kernel import Kernel
+from ftrace.lower.place import place
+
+Array = np.ndarray[Any, Any]
+_sliding = import_module("ftrace.devices.llvm.sliding")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with settings.config(cache_dir=str(tmp_path_factory.mktemp("cache"))):
+        yield
+
+
+def normal(*shape: int, seed: int = 0, dtype: Any = np.float32) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def convolution(strides: Any, pads: Any, dilation: Any, groups: int = 1) -> Any:
+    def run(x: Any, w: Any) -> Any:
+        return ft.lax.conv_general_dilated(
+            x, w, strides, pads, rhs_dilation=dilation, feature_group_count=groups
+        )
+
+    return run
+
+
+def expected(
+    x: Array, w: Array, strides: Any, pads: Any, dilation: Any, groups: int = 1
+) -> Array:
+    """By sliding windows, in float64."""
+    space = tuple(range(2, x.ndim))
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), *pads))
+    reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilation, strict=True)]
+    seen = np.lib.stride_tricks.sliding_window_view(padded, reach, space)
+    steps = [slice(None, None, s) for s in (*strides, *dilation)]
+    seen = seen[(slice(None), slice(None), *steps)]
+    n, c, *rest = seen.shape
+    seen = seen.reshape(n, groups, c // groups, *rest)
+    parts = w.astype(np.float64).reshape(groups, w.shape[0] // groups, *w.shape[1:])
+    p, k = "xyz"[: len(space)], "uvw"[: len(space)]
+    found = np.einsum(f"ngc{p}{k},goc{k}->ngo{p}", seen, parts, optimize=True)
+    return found.reshape(n, w.shape[0], *found.shape[3:])
+
+
+def kernel_of(function: Any, *arrays: Array) -> Kernel:
+    """The only kernel of a program."""
+    (kernel,) = ft.jit(function).lower(*arrays).kernels
+    return kernel
+
+
+def plan_of(kernel: Kernel) -> tuple[Contraction, Facts]:
+    roots = [e for store in kernel.stores for e in store.expressions]
+    facts = Facts([*roots, *kernel.axes])
+    plan = find_contraction(kernel, place(kernel), facts)
+    assert plan is not None
+    return plan, facts
+
+
+def windows_of(kernel: Kernel) -> list[Window]:
+    plan, facts = plan_of(kernel)
+    (right,) = plan.right
+    return find_windows(right, plan.columns, plan.ranges, facts)
+
+
+def sliding_of(kernel: Kernel, target: Target | None = None) -> Sliding | None:
+    plan, facts = plan_of(kernel)
+    return find_sliding(kernel, plan, facts, target or host_target())
+
+
+def run(
+    kernel: Kernel, arrays: Sequence[Array], pieces: int, target: Target | None = None
+) -> Array:
+    """The result of a kernel that writes its first buffer, its domain cut in pieces."""
+    rendered = render(kernel, target or host_target(), "kernel")
+    calls = addresses(symbols_in(rendered.text))
+    code = link(emit_object(rendered.text), ("kernel",), calls)
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    function = kind(code.address("kernel"))
+    spec = kernel.buffers[0]
+    guard = 64
+    whole: Array = np.full(spec.size + 2 * guard, 7, spec.dtype)
+    out = whole[guard:-guard]
+    pointers = (ctypes.c_void_p * (len(arrays) + 1))(
+        out.ctypes.data, *[a.ctypes.data for a in arrays]
+    )
+    units = rendered.parallel
+    pieces = min(pieces, units)
+    for n in range(pieces):
+        function(pointers, units * n // pieces, units * (n + 1) // pieces)
+    assert (whole[:guard] == 7).all()
+    assert (whole[-guard:] == 7).all()
+    return out
+
+
+# Images, filters, strides, paddings, dilations, groups.
+_CASES: list[tuple[Any, ...]] = [
+    ((2, 8, 14, 14), (16, 8, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((1, 5, 17, 13), (7, 5, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((2, 6, 40, 37), (9, 6, 5, 4), (1, 1), ((2, 2), (0, 3)), (1, 1), 1),
+    ((2, 8, 28, 28), (16, 8, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 1),
+    ((1, 3, 64, 64), (8, 3, 7, 7), (2, 2), ((3, 3), (3, 3)), (1, 1), 1),
+    ((2, 8, 40, 40), (8, 8, 7, 3), (3, 1), ((0, 0), (1, 1)), (1, 1), 1),
+    ((2, 8, 28, 28), (8, 8, 3, 3), (1, 1), ((2, 2), (2, 2)), (2, 2), 1),
+    ((2, 8, 40, 40), (8, 8, 5, 3), (3, 2), ((4, 4), (0, 0)), (2, 3), 1),
+    ((2, 8, 40, 30), (8, 8, 5, 3), (2, 2), ((4, 4), (0, 0)), (2, 2), 1),
+    ((1, 130, 10, 20), (12, 130, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((2, 16, 28, 28), (24, 4, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 4),
+    ((3, 6, 100), (10, 6, 5), (1,), ((2, 2),), (1,), 1),
+    ((3, 6, 100), (10, 6, 5), (2,), ((2, 2),), (1,), 1),
+    ((1, 4, 10, 12, 9), (8, 4, 3, 3, 3), (1, 1, 1), ((1, 1),) * 3, (1, 1, 1), 1),
+    ((1, 4, 10, 12, 9), (8, 4, 3, 2, 3), (2, 1, 2), ((1, 1),) * 3, (1, 2, 1), 1),
+]
+
+
+@pytest.mark.parametrize("case", _CASES, ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_convolution_is_what_windows_give(case: Any, dtype: Any) -> None:
+    images, filters, *rest = case
+    x = normal(*images, dtype=dtype)
+    w = normal(*filters, seed=1, dtype=dtype)
+    kernel = kernel_of(convolution(*rest), x, w)
+    wanted = expected(x, w, *rest)
+    bound = 1e-5 if dtype is np.float32 else 1e-13
+    once = run(kernel, [x, w], 1)
+    np.testing.assert_allclose(
+        once.reshape(wanted.shape), wanted, rtol=0, atol=bound * np.abs(wanted).max()
+    )
+    np.testing.assert_array_equal(once, run(kernel, [x, w], 5))
+
+
+@pytest.mark.parametrize("case", _CASES, ids=str)
+def test_blocks_change_nothing_but_rounding(
+    case: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums in several parts, lines in several blocks, of which the last is short."""
+    monkeypatch.setattr(_sliding, "DEPTH", 20)
+    monkeypatch.setattr(_sliding, "_BLOCK", 0.0)
+    small = Target.of(
+        host_target().triple, host_target().cpu, host_target().features,
+        caches=(16 << 10, 96 << 10, 1 << 20), cores=7,
+    )  # fmt: skip
+    images, filters, *rest = case
+    x, w = normal(*images), normal(*filters, seed=1)
+    kernel = kernel_of(convolution(*rest), x, w)
+    wanted = expected(x, w, *rest)
+    found = run(kernel, [x, w], 3, small).reshape(wanted.shape)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_windows_are_found_in_a_masked_load() -> None:
+    x, w = normal(2, 8, 28, 30), normal(16, 8, 3, 5)
+    rest = ((1, 1), ((1, 1), (2, 2)), (1, 1))
+    rows, columns = windows_of(kernel_of(convolution(*rest), x, w))
+    assert (rows.stride, rows.dilation, rows.taps) == (1, 1, 3)
+    assert (columns.stride, columns.dilation, columns.taps) == (1, 1, 5)
+    assert rows.groups == [(0, 1, 3)]
+    assert rows.share(28) == 30 / 84
+
+
+def test_taps_of_strided_windows_fall_into_classes() -> None:
+    x, w = normal(2, 8, 28, 28), normal(16, 8, 3, 3)
+    rest = ((2, 2), ((1, 1), (1, 1)), (1, 1))
+    rows, _ = windows_of(kernel_of(convolution(*rest), x, w))
+    assert (rows.stride, rows.dilation) == (2, 1)
+    assert rows.groups == [(0, 1, 2), (1, 1, 1)]
+
+
+def test_a_product_has_no_windows() -> None:
+    x, w = normal(70, 80), normal(80, 90)
+
+    def product(a: Any, b: Any) -> Any:
+        return a @ b
+
+    assert windows_of(kernel_of(product, x, w)) == []
+
+
+def test_steps_without_overlap_are_no_windows() -> None:
+    """Patches side by side: each element belongs to one of them."""
+    x, w = normal(2, 8, 32, 32), normal(16, 8, 4, 4)
+    rest = ((4, 4), ((0, 0), (0, 0)), (1, 1))
+    assert windows_of(kernel_of(convolution(*rest), x, w)) == []
+
+
+@pytest.mark.parametrize("case", _CASES[:2], ids=str)
+def test_a_convolution_slides(case: Any) -> None:
+    images, filters, *rest = case
+    kernel = kernel_of(convolution(*rest), normal(*images), normal(*filters))
+    assert sliding_of(kernel) is not None
+
+
+def test_infinities_stay_where_they_are() -> None:
+    """Padding multiplies nothing: neither with infinity nor with NaN."""
+    x, w = normal(1, 8, 20, 20), normal(16, 8, 3, 3, seed=1)
+    x[0, 3, 7, 0] = np.inf
+    x[0, 4, 19, 19] = np.nan
+    rest = ((1, 1), ((1, 1), (1, 1)), (1, 1))
+    kernel = kernel_of(convolution(*rest), x, w)
+    assert sliding_of(kernel) is not None
+    wanted = expected(x, w, *rest)
+    found = run(kernel, [x, w], 2).reshape(wanted.shape)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_work_before_and_after_joins_a_convolution() -> None:
+    x, w, b = normal(2, 8, 20, 20), normal(16, 8, 3, 3, seed=1), normal(16, seed=2)
+    rest = ((1, 1), ((1, 1), (1, 1)), (1, 1))
+
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        y = convolution(*rest)(ft.numpy.maximum(x, 0), w)
+        return ft.numpy.tanh(y + b[:, None, None])
+
+    wanted = np.tanh(expected(np.maximum(x, 0), w, *rest) + b[:, None, None])
+    found = ft.jit(layer)(x, w, b)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+_TARGETS = [
+    Target.of("x86_64-unknown-linux-gnu", "x86-64"),
+    Target.of("x86_64-unknown-linux-gnu", "x86-64-v3"),
+    Target.of("x86_64-unknown-linux-gnu", "x86-64-v4"),
+    Target.of("aarch64-unknown-linux-gnu", "generic"),
+]
+
+
+@pytest.mark.parametrize("target", _TARGETS, ids=lambda t: f"{t.triple[:7]}-{t.cpu}")
+@pytest.mark.parametrize("case", _CASES[::3], ids=str)
+def test_convolutions_on_other_processors(target: Target, case: Any) -> None:
+    """The code is accepted; where this processor can run it, it is right."""
+    llvm = pytest.importorskip("llvmlite.binding")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    images, filters, *rest = case
+    x, w = normal(*images), normal(*filters, seed=1)
+    kernel = kernel_of(convolution(*rest), x, w)
+    machine = llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=1
+    )
+    module = llvm.parse_assembly(render(kernel, target, "kernel").text)
+    module.verify()
+    assert machine.emit_object(module)
+    here = host_target()
+    if here.triple[:6] != target.triple[:6] or here.vector_bytes < target.vector_bytes:
+        return
+    wanted = expected(x, w, *rest)
+    found = run(kernel, [x, w], 2, target).reshape(wanted.shape)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
