@@ -14,7 +14,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, GraphError
-from ftrace.lower import lower, ordered_drafts
+from ftrace.lower import lower, memory, ordered_drafts
 from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.index import (
     bounds,
@@ -27,6 +27,7 @@ from ftrace.lower.index import (
 )
 from ftrace.lower.inplace import Sharing
 from ftrace.lower.memory import Lifetime, plan_memory
+from ftrace.lower.precedence import Precedence
 from ftrace.lower.schedule import DECISIONS, Draft, Schedule
 from ftrace.trace.evaluate import evaluate_graph
 from tests.test_programs import run_on
@@ -177,6 +178,41 @@ def test_memory_of_values_that_live_at_the_same_time_does_not_overlap() -> None:
             alive = life.first <= other.last and other.first <= life.last
             assert not alive or end <= other_start or other_end <= start
     assert plan.size < sum(life.nbytes for life in lives) / 3
+
+
+def test_precedence_is_that_of_all_ways() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        found, edges = Precedence(), np.zeros((12, 12), bool)
+        found.add(0)
+        for kernel in range(1, 12):
+            found.add(kernel)
+            for target in rng.permutation(kernel + 1)[:3].tolist():
+                ways = np.linalg.matrix_power(np.eye(12) + edges, 12) > 0
+                for start in range(kernel + 1):
+                    assert found.is_before({start}, target) == ways[start, target]
+                readers = {int(r) for r in rng.integers(0, kernel + 1, 2)}
+                both = found.is_before(readers, target)
+                assert both == ways[list(readers), target].any()
+                if not both:  # an edge that closes no circle, also back to older ones
+                    found.add(target, readers)
+                    edges[target, list(readers)] = True
+
+
+def test_many_values_are_placed_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    for count in range(40):
+        lives = [
+            Lifetime(int(rng.choice([0, 1, 128, 700, 4096])), int(a), int(a + d))
+            for a, d in zip(
+                rng.integers(0, 30, count), rng.integers(0, 9, count), strict=True
+            )
+        ]
+        plans: list[Any] = []
+        for many in (0, 1000):
+            monkeypatch.setattr(memory, "MANY", many)
+            plans.append(plan_memory(lives))
+        assert plans[0] == plans[1]
 
 
 def test_a_rule_that_does_not_exist_cannot_be_switched_off() -> None:

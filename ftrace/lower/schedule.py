@@ -34,6 +34,7 @@ from ftrace.lower.index import (
     unflatten_index,
 )
 from ftrace.lower.positions import NumberOf, Reading, position_of, targets_of
+from ftrace.lower.precedence import Precedence
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -307,6 +308,7 @@ class _Scheduler:
             if compound_of(node) is not None:
                 roots = map(root_of, node.src)
                 self.must_store |= {r for r in roots if r.size and not is_variable(r)}
+        self.precedence = Precedence()
         # Kernels that read what a step computes.
         self.readers: dict[Node, set[int]] = {}
         # For each value its contexts, with how often each computes it too much and
@@ -478,7 +480,7 @@ class _Scheduler:
             draft = self._new_draft(squeeze(node.shape))
         draft.roots.append(node)
         self.result.stored[node] = draft.number
-        draft.feeds |= {c.kernel for c in uses} - {draft.number}
+        self._feed(draft, {c.kernel for c in uses} - {draft.number})
         here = {c: v for c, v in uses.items() if c.kernel == draft.number}
         root = Context(draft.number, draft.root_indices(node.shape), ALWAYS)
         if not any(self._is_aligned(node, c, draft) for c in here):
@@ -488,7 +490,7 @@ class _Scheduler:
     def _run_as_step(self, node: Node) -> None:
         draft = self._new_draft(())
         draft.kind, draft.step = "step", node
-        draft.feeds |= self.readers.pop(node, set())
+        self._feed(draft, self.readers.pop(node, set()))
         for source in node.src:
             root = root_of(source)
             at = Context(draft.number, (ZERO,) * root.ndim, ALWAYS)
@@ -497,7 +499,13 @@ class _Scheduler:
     def _new_draft(self, shape: Shape) -> Draft:
         draft = Draft(len(self.result.drafts), shape)
         self.result.drafts.append(draft)
+        self.precedence.add(draft.number)
         return draft
+
+    def _feed(self, draft: Draft, readers: set[int]) -> None:
+        """Notes that these kernels read what one stores."""
+        draft.feeds |= readers
+        self.precedence.add(draft.number, readers)
 
     def _is_aligned(self, node: Node, context: Context, draft: Draft) -> bool:
         """Does the kernel compute each element of `node` once, at its loops' pace?"""
@@ -530,7 +538,7 @@ class _Scheduler:
                 or draft.weight + weight(node) > KERNEL_LIMIT
             ):
                 continue
-            if not self._reaches(kernels - {number}, number):
+            if not self.precedence.is_before(kernels - {number}, number):
                 return draft
         return None
 
@@ -549,23 +557,9 @@ class _Scheduler:
                 continue
             if len(draft.roots) >= ROOTS or draft.weight + 64 > KERNEL_LIMIT:
                 continue
-            if not self._reaches(kernels, draft.number):
+            if not self.precedence.is_before(kernels, draft.number):
                 return draft
         return None
-
-    def _reaches(self, starts: set[int], target: int) -> bool:
-        """Does a kernel of `starts` come before `target`, or is it one of them?"""
-        seen = set(starts)
-        pending = list(starts)
-        while pending:
-            number = pending.pop()
-            if number == target:
-                return True
-            for after in self.result.drafts[number].feeds:
-                if after not in seen:
-                    seen.add(after)
-                    pending.append(after)
-        return False
 
     def _store_scatter(self, node: Node, uses: dict[Context, Any]) -> None:
         """First a kernel that stores the operand, then one that applies the updates."""
@@ -573,11 +567,11 @@ class _Scheduler:
         apply = self._new_draft(squeeze(updates.shape))
         apply.kind = "scatter"
         apply.scattered = node
-        apply.feeds |= {c.kernel for c in uses}
+        self._feed(apply, {c.kernel for c in uses})
         prepare = self._new_draft(squeeze(node.shape))
         prepare.kind = "scatter"
         prepare.roots.append(node)
-        prepare.feeds.add(apply.number)
+        self._feed(prepare, {apply.number})
         self.result.stored[node] = apply.number
         self.result.inlined[node] = {prepare.number}
         start = Context(prepare.number, prepare.root_indices(node.shape), ALWAYS)
