@@ -19,7 +19,7 @@ class Precedence:
         self._rank: dict[int, int] = {}
 
     def add(self, kernel: int, readers: Iterable[int] = ()) -> None:
-        """Notes that `readers` read what a kernel stores; nothing may run in a circle."""
+        """Notes that `readers` read what a kernel stores; no way leads back to it."""
         after = self._after.setdefault(kernel, set())
         self._before.setdefault(kernel, set())
         for reader in readers:
