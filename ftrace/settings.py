@@ -42,6 +42,7 @@ class Config:
       check_specs: check the graph against its specification between passes.
       threads: number of threads of the CPU device; 0 takes all cores.
       cache_dir: folder of the disk cache; empty for the platform's own.
+      tune: try several schedules of each kernel on this machine and keep the fastest.
       cpu: the kind of processor that code is generated for; empty for this machine.
         It is that of the process: only the environment sets it.
     """
@@ -54,11 +55,19 @@ class Config:
     check_specs: bool = False
     threads: int = 0
     cache_dir: str = ""
+    tune: bool = False
     cpu: str = ""
+
+    @property
+    def compilation(self) -> tuple[Any, ...]:
+        """The settings on which compiled code depends, beside the function itself."""
+        return self.disabled_rules, self.tune
 
     def __post_init__(self) -> None:
         if self.enable_x64 not in (None, True, False):
             raise ArgumentError(f"enable_x64 must be None or bool: {self.enable_x64!r}")
+        if self.tune not in (True, False):
+            raise ArgumentError(f"tune must be True or False, got {self.tune!r}")
         threads = _count(self.threads, "threads", 0, "0 takes all cores")
         object.__setattr__(self, "threads", threads)
         if self.cpu and self.cpu not in CPUS:
@@ -121,6 +130,7 @@ def _from_environment() -> Config:
         check_specs=bool(flag("FTRACE_CHECK_SPECS")),
         threads=number("FTRACE_THREADS"),
         cache_dir=os.environ.get("FTRACE_CACHE_DIR", ""),
+        tune=bool(flag("FTRACE_TUNE")),
         cpu=cpu,
     )
 

@@ -183,7 +183,7 @@ def compile_graph(
         graph.outputs,
         graph.effects,
         device.name,
-        chosen.disabled_rules,
+        chosen.compilation,
         donated,
     )
     with _cache.lock:

@@ -236,7 +236,7 @@ class Jitted:
         if traced_call:
             return self._apply(self._trace(signature, values), values)
         device = self.target([x if type(x) is Array else asarray(x) for x in values])
-        key = (signature, device.name, chosen.disabled_rules)
+        key = (signature, device.name, chosen.compilation)
         ready = self._ready.get(key)
         if ready is None:
             traced = self._trace(signature, values)

@@ -27,7 +27,8 @@ from ftrace.devices.llvm.running import render_running
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.llvm.scalar import operations_of
 from ftrace.devices.llvm.tables import Table
-from ftrace.devices.llvm.target import host_target
+from ftrace.devices.llvm.target import Target, host_target
+from ftrace.devices.llvm.tune import compile_tuned
 from ftrace.errors import GraphError, OutOfMemoryError
 from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.legalize import legalize
@@ -40,9 +41,9 @@ from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
 KERNELS_KEPT = 4096
 
 
-def render_kernel(kernel: Kernel) -> Rendered:
-    """The code of a kernel for this machine, in operations that it has."""
-    target = host_target()
+def render_kernel(kernel: Kernel, target: Target | None = None) -> Rendered:
+    """The code of a kernel in operations that a processor has: by default this one."""
+    target = target or host_target()
     if isinstance(kernel, Recurrence):
         legal = legalize_recurrence(kernel, operations_of(target))
         return render_recurrence(legal, target, FUNCTION)
@@ -67,7 +68,8 @@ class CPU(Device):
     def __init__(self) -> None:
         super().__init__()
         self.memory = self.allocator = WarmAllocator(self, _forget_chunks)
-        self._kernels: OrderedDict[Kernel, CompiledKernel] = OrderedDict()
+        # By kernel, and whether its schedule was tuned.
+        self._kernels: OrderedDict[tuple[Kernel, bool], CompiledKernel] = OrderedDict()
         self._lock = threading.RLock()
         self._cores = available_cores()
         if hasattr(os, "register_at_fork"):
@@ -106,25 +108,31 @@ class CPU(Device):
 
     def _compile_kernels(self, steps: Sequence[RunKernel]) -> list[CompiledKernel]:
         """The code of each step's kernel, as kept or as compiled now."""
+        tune = settings.current().tune
         missing: dict[Kernel, KernelInfo] = {}
         for step in steps:
-            if step.kernel in self._kernels:
-                self._kernels.move_to_end(step.kernel)
+            key = step.kernel, tune
+            if key in self._kernels:
+                self._kernels.move_to_end(key)
             else:
                 missing.setdefault(step.kernel, step.info)
-        self._kernels.update(self._compile_missing(missing))
+        found = self._compile_missing(missing, tune)
+        self._kernels.update({(kernel, tune): code for kernel, code in found.items()})
         self.counters.kernels_compiled += len(missing)
         self.counters.kernels_cached += len(steps) - len(missing)
-        compiled = [self._kernels[step.kernel] for step in steps]
+        compiled = [self._kernels[step.kernel, tune] for step in steps]
         while len(self._kernels) > KERNELS_KEPT:
             self._kernels.popitem(last=False)
         return compiled
 
     def _compile_missing(
-        self, missing: dict[Kernel, KernelInfo]
+        self, missing: dict[Kernel, KernelInfo], tune: bool
     ) -> dict[Kernel, CompiledKernel]:
         start = time.perf_counter()
-        codes = compile_kernels(list(missing), render_kernel, self.threads)
+        if tune:
+            codes = compile_tuned(missing, render_kernel, self.threads, self.allocate)
+        else:
+            codes = compile_kernels(list(missing), render_kernel, self.threads)
         compiled = dict(zip(missing, codes, strict=True))
         if missing and settings.current().debug >= 1:
             _report_compiled(missing, compiled, time.perf_counter() - start)

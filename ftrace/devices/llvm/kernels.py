@@ -25,6 +25,7 @@ from ftrace.devices.llvm.compile import (
 )
 from ftrace.devices.llvm.library import addresses, symbols_in
 from ftrace.devices.llvm.render import Rendered
+from ftrace.devices.llvm.target import Target
 from ftrace.lower.identity import kernel_identity
 from ftrace.lower.kernel import Kernel
 
@@ -125,9 +126,21 @@ def compile_kernels(
     ]
 
 
-def _key(kernel: Kernel) -> tuple[str, ...] | None:
+def compile_rendered(kernel: Kernel, render: Render, target: Target) -> CompiledKernel:
+    """The machine code of one kernel in the schedule for a processor.
+
+    Args:
+      render: gives its text for that processor.
+      target: the processor, which this one can stand in for.
+    """
+    key = _key(kernel, target)
+    made = load_made(key) or _make(render(kernel), key)
+    return _linked(kernel, made, render)
+
+
+def _key(kernel: Kernel, target: Target | None = None) -> tuple[str, ...] | None:
     identity = kernel_identity(kernel)
-    return None if identity is None else ("kernel", *cache_key(identity))
+    return None if identity is None else ("kernel", *cache_key(identity, target))
 
 
 def load_made(key: tuple[str, ...] | None) -> Made | None:
