@@ -768,7 +768,9 @@ def test_rows_of_a_batch_share_the_second_operand() -> None:
     np.testing.assert_array_equal(far, difference)
 
 
-@pytest.mark.parametrize("shape", [(1000, 3000), (130, 9001), (70, 40_000)])
+@pytest.mark.parametrize(
+    "shape", [(1000, 3000), (130, 9001), (70, 40_000), (2500, 129), (5, 4099)]
+)
 def test_long_columns_are_summed_in_strips(shape: tuple[int, int]) -> None:
     m, n = shape
     x = (np.random.default_rng(0).integers(-4, 5, shape)).astype(np.float32)
@@ -784,6 +786,32 @@ def test_long_columns_are_summed_in_strips(shape: tuple[int, int]) -> None:
     np.testing.assert_array_equal(high, x.max(0))
     assert_guarded(out)
     assert_guarded(high)
+
+
+def test_columns_are_read_by_rows_where_rows_are_long() -> None:
+    def by_rows(m: int, n: int, step: int) -> bool:
+        x, out = floats(m, n * step), np.zeros(n, np.float32)
+        (i,), (r,) = axes(n), reduced(m)
+        value = load(buffer(0, x), at((r, n * step), (i, step)))
+        kernel = make_kernel((i,), (Store(1, i, reduce("add", value, (r,))),), [x, out])
+        run(kernel, [x, out], 3)
+        np.testing.assert_allclose(out, x[:, ::step].sum(0), rtol=1e-4, atol=1e-3)
+        return "%sums" in render(kernel, host_target(), "kernel").text
+
+    assert by_rows(3000, 500, 1)
+    assert not by_rows(3000, 50, 1)  # a row fits in registers
+    assert not by_rows(10, 500, 1)  # few elements
+    assert not by_rows(300, 500, 3)  # not side by side
+
+
+def test_long_sums_of_columns_are_as_accurate_as_pairwise() -> None:
+    x = np.abs(floats(40_000, 200)) + 1
+    out = np.zeros(200, np.float32)
+    (i,), (r,) = axes(200), reduced(40_000)
+    value = load(buffer(0, x), at((r, 200), (i, 1)))
+    kernel = make_kernel((i,), (Store(1, i, reduce("add", value, (r,))),), [x, out])
+    run(kernel, [x, out])
+    np.testing.assert_allclose(out, x.astype(np.float64).sum(0), rtol=6e-7)
 
 
 def test_sums_along_columns_may_use_each_other() -> None:

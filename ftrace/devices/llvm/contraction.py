@@ -183,10 +183,7 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     item = max(n.dtype.itemsize for n in plan.right)
     footprint = depth * width * item
     if not plan.rows:
-        moving = [n for n in plan.loads if column in facts.free[n]]
-        plain = all(is_plain(n, column, facts) for n in moving)
-        long = footprint > target.l2 // 2 and depth > 64 and width * item >= 4096
-        return plain and len(plan.columns) == 1 and long
+        return False  # `columns.py` reads them row by row
     plain = all(is_plain(n, column, facts) for n in plan.right)
     height = prod(size_of(a) for a in plan.rows)
     if height < 4 or depth < 4 or width < 4:

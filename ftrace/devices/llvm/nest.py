@@ -144,21 +144,34 @@ class Nest:
         if self.values.is_open(loop.axis):
             self.block(loop.body)
             return
-        steps = self.tiling.of(loop.axis)
-        parts = cut(axis_of(loop.axis).size, steps)
-        span = self.spans.get(loop.axis)
+        self.over(loop, self.spans.get(loop.axis))
+
+    def over(self, loop: Loop, span: Span | None) -> None:
+        """The tiles of an axis that are in a span; None is all of them."""
+        self.each_tile(loop.axis, span, lambda: self.block(loop.body))
+
+    def each_tile(
+        self, axis: Node, span: Span | None, body: Callable[[], None]
+    ) -> None:
+        """Runs `body` for the tiles of an axis: each part of it has a loop."""
+        steps = self.tiling.of(axis)
+        parts = cut(axis_of(axis).size, steps)
         if span is not None:
-            self._span(loop, steps, parts, span)
+            self._span(axis, steps, parts, span, body)
             return
         for tiles in parts:
             stop = tiles.start + tiles.count * tiles.width
             start, stop = map(self.values.number, (tiles.start, stop))
-            self.tiles(loop, steps, tiles, start, stop, may_be_empty(tiles))
+            self.tiles(axis, steps, tiles, start, stop, may_be_empty(tiles), body)
 
     def _span(
-        self, loop: Loop, steps: Steps, parts: Sequence[Tiles], span: Span
+        self,
+        axis: Node,
+        steps: Steps,
+        parts: Sequence[Tiles],
+        span: Span,
+        body: Callable[[], None],
     ) -> None:
-        """Those tiles of an axis that are in a span: each part has a loop."""
         writer = self.writer
         first: Any = 0
         for part in parts:
@@ -169,7 +182,7 @@ class Nest:
                 end = lowest(writer, end, self.values.number(first + part.count))
             shift = part.start - first * part.width
             start, stop = (self._scale(t, part.width, shift) for t in (begin, end))
-            self.tiles(loop, steps, part, start, stop, True)
+            self.tiles(axis, steps, part, start, stop, True, body)
             first += part.count
 
     def _scale(self, tile: str, width: int, shift: int) -> str:
@@ -177,27 +190,28 @@ class Nest:
 
     def tiles(
         self,
-        loop: Loop,
+        axis: Node,
         steps: Steps,
         tiles: Tiles,
         start: str,
         stop: str,
         guarded: bool,
+        body: Callable[[], None],
     ) -> None:
         """The tiles of an axis that begin in start … stop - 1."""
         writer = self.writer
         if tiles.count == 1 and not guarded:
             writer.open_scope()
-            opened = self.open(loop.axis, start, steps, tiles)
-            self.block(loop.body)
+            opened = self.open(axis, start, steps, tiles)
+            body()
             self.values.close(opened)
             writer.close_scope()
             return
         if tiles.inner:
             stop = lowest(writer, stop, self.values.number(tiles.stop))
         text = writer.open_loop(start, stop, tiles.step, guarded=guarded)
-        opened = self.open(loop.axis, text.index, steps, tiles)
-        self.block(loop.body)
+        opened = self.open(axis, text.index, steps, tiles)
+        body()
         self.values.close(opened)
         writer.close_loop(text)
 
@@ -223,10 +237,7 @@ class Nest:
         ]
         for o in opened:
             self.values.open(o)
-        if chunks == 1:
-            self.axis(last)
-        else:
-            self._span(last, steps, parts, self._chunk(chunk, total))
+        self.over(last, None if chunks == 1 else self._chunk(chunk, total))
         for o in reversed(opened):
             self.values.close(o)
         writer.close_loop(unit)
@@ -257,12 +268,8 @@ class Nest:
         ranges = sorted(loop.ranges, key=lambda r: self.tiling.of(r).lanes > 0)
         last = ranges[-1]
         steps = self.tiling.of(last)
-        sums: list[Sum] = []
-        for node in loop.reduces:
-            lanes = values.lanes if values.varies(node) else 0
-            kind = Type.of(node.dtype, steps.lanes or lanes)
-            sums += [Sum(node, at, kind) for at in values.assignments([node])]
-        lines = _Lines(sums, steps)
+        sums = self.sums(loop, steps)
+        lines = Lines(sums, steps)
         results = lines.identities()
         if all(axis_of(r).size for r in ranges):
             results = self._over(loop, ranges, lines, results)
@@ -272,6 +279,16 @@ class Nest:
             if steps.lanes:
                 text = values.ops.combine_lanes(str(total.node.arg), total.type, text)
             values.put(total.node, total.at, text)
+
+    def sums(self, loop: ReduceLoop, steps: Steps) -> list[Sum]:
+        """The accumulators of a reduce, whose last range runs in these steps."""
+        values = self.values
+        found: list[Sum] = []
+        for node in loop.reduces:
+            lanes = values.lanes if values.varies(node) else 0
+            kind = Type.of(node.dtype, steps.lanes or lanes)
+            found += [Sum(node, at, kind) for at in values.assignments([node])]
+        return found
 
     def _pairwise(self, total: Sum, parts: list[str]) -> str:
         while len(parts) > 1:
@@ -284,7 +301,7 @@ class Nest:
         return self.values.ops.apply(str(total.node.arg), total.type, a, b)
 
     def _over(
-        self, loop: ReduceLoop, ranges: list[Node], lines: _Lines, state: list[str]
+        self, loop: ReduceLoop, ranges: list[Node], lines: Lines, state: list[str]
     ) -> list[str]:
         """Runs over the first of the ranges, and inside over the others."""
         node, *others = ranges
@@ -325,17 +342,17 @@ class Nest:
         self,
         loop: ReduceLoop,
         others: list[Node],
-        lines: _Lines,
+        lines: Lines,
         state: list[str],
         opened: Opened,
     ) -> list[str]:
         if others:
             return self._over(loop, others, lines, state)
-        return self._accumulate(loop, opened, lines, state)
+        return self.accumulate(loop, opened, lines, state)
 
     def _loop(
         self,
-        lines: _Lines,
+        lines: Lines,
         tiles: Tiles,
         start: Any,
         stop: Any,
@@ -363,7 +380,7 @@ class Nest:
 
     def _plain_loop(
         self,
-        lines: _Lines,
+        lines: Lines,
         tiles: Tiles,
         start: str,
         stop: str,
@@ -376,8 +393,8 @@ class Nest:
         state = body(text.index, [name for _, _, name in text.carried])
         return writer.close_loop(text, state)
 
-    def _accumulate(
-        self, loop: ReduceLoop, opened: Opened, lines: _Lines, state: list[str]
+    def accumulate(
+        self, loop: ReduceLoop, opened: Opened, lines: Lines, state: list[str]
     ) -> list[str]:
         """One iteration: combines each value with its accumulator."""
         self.block(loop.body)
@@ -417,7 +434,7 @@ class Nest:
         return new if mask is None else values.ops.select(mask, t, new, old)
 
 
-class _Lines:
+class Lines:
     """The accumulators of one reduce loop: its sums, several times where unrolled."""
 
     def __init__(self, sums: list[Sum], steps: Steps) -> None:

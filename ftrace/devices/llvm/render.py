@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from ftrace.devices.llvm.columns import Columns
 from ftrace.devices.llvm.contraction import (
     Contraction,
     find_contraction,
     is_worthwhile,
 )
 from ftrace.devices.llvm.facts import Facts
-from ftrace.devices.llvm.nest import Nest, fused_products
+from ftrace.devices.llvm.nest import fused_products
 from ftrace.devices.llvm.product import Product
 from ftrace.devices.llvm.recurrence import write_recurrence
 from ftrace.devices.llvm.sliding import (
@@ -107,7 +108,7 @@ def _render_loops(
     def build(streamed: frozenset[int]) -> Writer:
         nonlocal units, dims
         values = Values(Writer(), facts, target, kernel.buffers, streamed)
-        nest = Nest(values, tiling, fused)
+        nest = Columns(values, tiling, fused)
         if tiling.parallel:
             units = nest.parallel()
         elif tiling.strips is not None:

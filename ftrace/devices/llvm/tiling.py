@@ -151,6 +151,8 @@ class Tiling:
       operations: of the whole kernel, element by element.
       setup: reduces that come before the parallel loops, in every thread.
       setup_operations: what they cost.
+      columns: a loop of vectors over columns whose reduces run row by row.
+      rows: of which so many are read at once.
     """
 
     steps: dict[Node, Steps] = field(default_factory=dict[Node, Steps])
@@ -160,6 +162,8 @@ class Tiling:
     operations: int = 1
     setup: list[ReduceLoop] = field(default_factory=list[ReduceLoop])
     setup_operations: int = 0
+    columns: Loop | None = None
+    rows: int = 1
 
     def of(self, node: Node) -> Steps:
         return self.steps.get(node, _ONE_BY_ONE)
@@ -186,6 +190,12 @@ _UNIT = 16_000
 _UNITS = 256
 #: Operations in a body that is not worth compiling twice, for its last vector.
 _LONG_BODY = 64
+#: Columns are reduced row by row where a row has so many vectors, and all rows so many
+#: elements; so many bytes of a row are read at a time, in so many rows.
+_LONG_ROW = 8
+_MANY_ELEMENTS = 1 << 14
+_STRETCH = 8 << 10
+_ROWS_AT_ONCE = 8
 #: The work in a call is so many times what each call has to repeat.
 _REPEATED = 16
 
@@ -371,7 +381,10 @@ class Chooser:
                 inner = active
                 if chosen is not None and statement.axis is chosen[0]:
                     inner = chosen
-                    if has_reduce(statement.body):
+                    if self._runs_by_rows(statement, chosen):
+                        tiling.columns, tiling.rows = statement, _ROWS_AT_ONCE
+                        tiling.steps[chosen[0]] = Steps(chosen[1])
+                    elif has_reduce(statement.body):
                         self._unroll_tile(chosen, tiling)
                     else:
                         self._unroll_vector(statement, chosen, tiling)
@@ -405,6 +418,36 @@ class Chooser:
         if rows is not None:
             tiling.steps[rows] = Steps(0, tile.rows)
 
+    def _runs_by_rows(self, loop: Loop, vector: Vector) -> bool:
+        """Do the reduces in a loop over columns read long rows, each element once?"""
+        reduces = [s for s in loop.body if isinstance(s, ReduceLoop)]
+        simple = len(reduces) + sum(isinstance(s, Let | Store) for s in loop.body)
+        if not reduces or simple != len(loop.body) or self.kernel.is_dynamic:
+            return False
+        if self.kernel.ordered or size_of(loop.axis) < _LONG_ROW * vector[1]:
+            return False
+        free = self.facts.free
+        for reduce in reduces:
+            if any(loop.axis not in free[n] for n in reduce.reduces):
+                return False
+            if not all(isinstance(s, Let) for s in reduce.body):
+                return False
+            size = prod(size_of(r) for r in reduce.ranges) * size_of(loop.axis)
+            if size < _MANY_ELEMENTS or size_of(reduce.ranges[-1]) < 2:
+                return False
+        inside = [n for n in self._inner_loads() if loop.axis in free[n]]
+        if any(self.facts.stride(index_of(n), *vector) != 1 for n in inside):
+            return False
+        return bool(inside) and self._row_axis(loop.axis) is None
+
+    def _inner_loads(self) -> list[Node]:
+        """Loads inside reduces."""
+        return [
+            n
+            for n in self.facts.free
+            if n.op is load_p and any(axis_of(r).reduced for r in self.facts.free[n])
+        ]
+
     def _reduces(self) -> list[Node]:
         return [n for n in self.facts.free if n.op is reduce_p]
 
@@ -412,11 +455,7 @@ class Chooser:
         """The axis whose iterations can share most of what a reduce loads."""
         free = self.facts.free
         reduces = self._reduces()
-        inside = [
-            n
-            for n in free
-            if n.op is load_p and any(axis_of(r).reduced for r in free[n])
-        ]
+        inside = self._inner_loads()
         best, most = None, 0
         for axis in self.kernel.axes:
             if axis is vector or not self._may_move(axis):
@@ -472,8 +511,15 @@ class Chooser:
             tiling.parallel.append(loop)
             steps = tiling.of(loop.axis)
             block = loop.body
-            if steps.width > 1 or outer * size_of(loop.axis) >= _UNITS:
+            if tiling.columns is None and (
+                steps.width > 1 or outer * size_of(loop.axis) >= _UNITS
+            ):
                 break
+            if loop is tiling.columns:
+                break
+        if tiling.columns is not None:
+            self._share_columns(tiling, outer)
+            return
         if not tiling.parallel:
             self._share_inside(tiling)
             return
@@ -483,6 +529,23 @@ class Chooser:
         worth = -(-_UNIT // each)
         few = -(-outer * tiles // _UNITS)
         tiling.chunk = min(max(worth, few), tiles)
+
+    def _share_columns(self, tiling: Tiling, outer: int) -> None:
+        """Stretches of columns whose sums stay in the first cache.
+
+        Long ones, for each row of one is a jump: one for each core, if there is room.
+        """
+        loop = tiling.columns
+        assert loop is not None
+        lanes = tiling.of(loop.axis).lanes
+        if not tiling.parallel or loop is not tiling.parallel[-1]:
+            tiling.columns = None
+            self._unroll_tile((loop.axis, lanes), tiling)
+            return
+        tiles = -(-size_of(loop.axis) // lanes)
+        most = _STRETCH // self.target.vector_bytes
+        parts = -(-self.target.cores // outer)
+        tiling.chunk = max(min(-(-tiles // parts), most), 1)
 
     def _share_inside(self, tiling: Tiling) -> None:
         """Under axes that run in order, each thread may take a strip of the others."""
