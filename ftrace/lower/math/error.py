@@ -146,7 +146,8 @@ def erfc(x: Term) -> Term:
     product, product_low = two_product(series, t)
     product_low = mul_add(series, t_low, mul_add(series_low, t, product_low))
     square, square_low = two_product(a, a)
-    part, n = expm1_parts(-square, -square_low)
+    part, n = expm1_parts(-square)
+    product_low = mul_add(-square_low, product, product_low)  # times e^-square_low
     value = product + fma(product, part, mul_add(product_low, part, product_low))
     value = ldexp(value, n)
     value = select(x < 0.0, 2.0 - value, value)

@@ -146,10 +146,9 @@ def expm1(x: Term) -> Term:
     return select(abs(x) < tiny, x, whole + whole)
 
 
-def expm1_parts(x: Term, rest: Term) -> Pair:
-    """(p, n) with e^(x + rest) = (1 + p)·2ⁿ, for a small rest."""
+def expm1_parts(x: Term) -> Pair:
+    """(p, n) with eˣ = (1 + p)·2ⁿ."""
     r, n, _ = _reduce(x)
-    r = r + rest
     return fma(r * r, _expm1_series(r), r), n
 
 

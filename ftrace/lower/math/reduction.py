@@ -87,15 +87,6 @@ def reduce_angle(x: Term) -> Reduced:
     return _choose(x, near)
 
 
-def reduce_angle_single(x: Term) -> tuple[Term, Term]:
-    """(quadrant, r) of a float32, where half a place of r does not matter."""
-    first, second, third = _HALF_PI_SINGLE
-    n, shifted = nearest(x, _TWO_OVER_PI)
-    r = fma(n, -third, fma(n, -second, fma(n, -first, x)))
-    chosen = _choose(x, Reduced(bits_of(shifted), r, r))
-    return chosen.quadrant, chosen.r
-
-
 def _choose(x: Term, near: Reduced) -> Reduced:
     """`near` up to the limit, Payne and Hanek's reduction beyond."""
     far = abs(x) > (_LIMIT_SINGLE if x.single else _LIMIT_DOUBLE)

@@ -9,7 +9,7 @@ import math
 from typing import Final
 
 from ftrace.lower.math.floats import Pair, bits_of, copy_sign, fast_two_sum, float_of
-from ftrace.lower.math.reduction import reduce_angle, reduce_angle_single
+from ftrace.lower.math.reduction import reduce_angle
 from ftrace.lower.math.term import (
     Term,
     eq,
@@ -78,9 +78,9 @@ def _negated_if(odd_bit: Term, y: Term) -> Term:
 def _sin_cos(x: Term) -> tuple[Term, Term, Term]:
     """The quadrant, and sin and cos of the remainder."""
     if x.single:
-        quadrant, r = reduce_angle_single(x)
+        quadrant, r, rest = reduce_angle(x)
         square = r * r
-        sin_r = fma(square * r, polynomial(square, _SIN_SINGLE), r)
+        sin_r = r + fma(square * r, polynomial(square, _SIN_SINGLE), rest)
         return quadrant, sin_r, polynomial(square, (*_COS_SINGLE, -0.5, 1.0))
     quadrant, sin_parts, cos_parts = sin_cos_parts(x)
     return quadrant, sin_parts[0] + sin_parts[1], cos_parts[0] + cos_parts[1]
