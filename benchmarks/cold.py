@@ -13,7 +13,6 @@ import importlib
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -73,34 +72,32 @@ def in_new_process(library: str, program: str, cache: Path | None) -> float:
     Raises:
       ColdStartError: the process failed; the message is its last line.
     """
-    with tempfile.NamedTemporaryFile() as file:
-        # A file in the place of the folder: nothing is found and nothing is kept.
-        environment = _environment(str(cache or file.name), cache is not None)
-        command = [sys.executable, "-m", "benchmarks.cold", library, program]
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-        )
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.cold", library, program],
+        cwd=ROOT,
+        env=_environment(cache),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
         raise ColdStartError(f"{library}, {program}: {lines[-1]}")
     return float(done.stdout)
 
 
-def _environment(folder: str, cached: bool) -> dict[str, str]:
-    found = {**os.environ, "FTRACE_CACHE_DIR": folder}
-    if cached:
+def _environment(cache: Path | None) -> dict[str, str]:
+    found = dict(os.environ)
+    if cache is not None:
+        folder = str(cache)
         found |= {
+            "FTRACE_CACHE_DIR": folder,
             "JAX_COMPILATION_CACHE_DIR": folder,
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
     else:
-        found["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+        found |= {"FTRACE_CACHE_SIZE": "0", "JAX_ENABLE_COMPILATION_CACHE": "false"}
     return found
 
 

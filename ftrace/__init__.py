@@ -33,7 +33,7 @@ from ftrace.transforms.derivatives import (
     value_and_grad,
     vjp,
 )
-from ftrace.transforms.execute import clear_caches
+from ftrace.transforms.execute import cache_clear, clear_caches
 from ftrace.transforms.jacobian import hessian, jacfwd, jacrev
 from ftrace.transforms.jacobian import jacrev as jacobian
 from ftrace.transforms.jit import (
@@ -89,6 +89,7 @@ __all__ = [
     "ad_checkpoint",
     "all_counters",
     "block_until_ready",
+    "cache_clear",
     "checkpoint",
     "checkpoint_policies",
     "clear_caches",

@@ -136,5 +136,9 @@ class FileFormatError(FtraceError, ValueError, OSError):
     """A file could not be read: missing, damaged, or of another format."""
 
 
+class CacheWarning(UserWarning):
+    """Compiled code could not be kept on disk; said once in a process."""
+
+
 class DtypeOverflowError(FtraceError, OverflowError):
     """A Python integer does not fit the dtype it must take."""

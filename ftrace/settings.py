@@ -21,6 +21,8 @@ from typing import Any
 
 from ftrace.errors import ArgumentError, ValueRangeError
 
+#: Bytes that the disk cache may hold, if nothing else is set.
+CACHE_SIZE = 256 << 20
 #: The pool's ticket has room for no more.
 MAX_THREADS = 4095
 #: Kinds of processors that code can be generated for, besides the machine's own.
@@ -42,6 +44,7 @@ class Config:
       check_specs: check the graph against its specification between passes.
       threads: number of threads of the CPU device; 0 takes all cores.
       cache_dir: folder of the disk cache; empty for the platform's own.
+      cache_size: bytes that the disk cache may hold; 0 is no disk cache.
       tune: try several schedules of each kernel on this machine and keep the fastest.
       cpu: the kind of processor that code is generated for; empty for this machine.
         It is that of the process: only the environment sets it.
@@ -55,6 +58,7 @@ class Config:
     check_specs: bool = False
     threads: int = 0
     cache_dir: str = ""
+    cache_size: int = CACHE_SIZE
     tune: bool = False
     cpu: str = ""
 
@@ -74,6 +78,7 @@ class Config:
             known = ", ".join(CPUS)
             raise ValueRangeError(f"cpu must be one of {known}; got {self.cpu!r}")
         object.__setattr__(self, "cache_dir", _folder(self.cache_dir))
+        object.__setattr__(self, "cache_size", _bytes(self.cache_size))
         object.__setattr__(self, "disabled_rules", frozenset(self.disabled_rules))
 
 
@@ -93,6 +98,21 @@ def _count(value: Any, name: str, least: int, otherwise: str) -> int:
     return count
 
 
+def _bytes(value: Any) -> int:
+    try:
+        size = operator.index(value)
+    except TypeError:
+        kind = type(value).__name__
+        raise ArgumentError(
+            f"cache_size must be a whole number of bytes, got {kind}: {value!r}"
+        ) from None
+    if size < 0:
+        raise ValueRangeError(
+            f"cache_size must be 0 or more, got {size}; 0 is no disk cache"
+        )
+    return size
+
+
 def _folder(value: Any) -> str:
     try:
         return os.fsdecode(value)
@@ -108,8 +128,8 @@ def _from_environment() -> Config:
         text = os.environ.get(name)
         return None if text is None else text.lower() not in ("", "0", "false", "no")
 
-    def number(name: str) -> int:
-        text = os.environ.get(name) or "0"
+    def number(name: str, default: int = 0) -> int:
+        text = os.environ.get(name) or str(default)
         if not (text.isascii() and text.isdecimal()):
             raise ArgumentError(
                 f"the environment variable {name} must be a number, got {text!r}"
@@ -130,6 +150,7 @@ def _from_environment() -> Config:
         check_specs=bool(flag("FTRACE_CHECK_SPECS")),
         threads=number("FTRACE_THREADS"),
         cache_dir=os.environ.get("FTRACE_CACHE_DIR", ""),
+        cache_size=number("FTRACE_CACHE_SIZE", CACHE_SIZE),
         tune=bool(flag("FTRACE_TUNE")),
         cpu=cpu,
     )

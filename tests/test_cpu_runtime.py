@@ -30,7 +30,7 @@ from ftrace.devices.llvm.memory import HUGE_PAGE
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.runtime import Runtime, runtime
 from ftrace.devices.llvm.target import host_target
-from ftrace.errors import DeviceError
+from ftrace.errors import CacheWarning, DeviceError
 from ftrace.lower import lower
 from ftrace.lower.kernel import (
     BufferSpec,
@@ -683,24 +683,33 @@ def test_folder_that_cannot_be_used_is_no_cache(tmp_path: Path) -> None:
     file.write_text("not a folder")
     (tmp_path / "cache" / "deeper").mkdir(parents=True)
     for folder in (str(file), str(file / "below"), "/dev/null/x", "with\0null"):
-        with settings.config(cache_dir=folder):
+        object_cache.told = False
+        with (
+            settings.config(cache_dir=folder),
+            pytest.warns(CacheWarning, match="FTRACE_CACHE_DIR to a folder"),
+        ):
+            assert emit_object(text_of(32))
+        with settings.config(cache_dir=folder):  # said once
             assert emit_object(text_of(32))
     assert file.read_text() == "not a folder"
 
 
 def test_folder_in_place_of_a_file_is_a_miss(tmp_path: Path) -> None:
+    object_cache.told = False
     with settings.config(cache_dir=str(tmp_path)):
         code = emit_object(text_of(33))
         (file,) = files_in(tmp_path)
         file.unlink()
         file.mkdir()
-        assert emit_object(text_of(33)) == code
+        with pytest.warns(CacheWarning, match="cannot be kept on disk"):
+            assert emit_object(text_of(33)) == code
     assert files_in(tmp_path) == [file]  # and nothing unfinished was left
 
 
 def test_read_only_folder_is_no_cache(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o500)
+    object_cache.told = True
     with settings.config(cache_dir=str(folder)):
         assert emit_object(text_of(34))
     folder.chmod(0o700)
@@ -716,7 +725,8 @@ def test_write_that_fails_leaves_nothing(
 
     monkeypatch.setattr(os, "replace", refuse)
     cache = ObjectCache(tmp_path)
-    cache.store(b"code", "a")
+    with pytest.warns(CacheWarning):
+        cache.store(b"code", "a")
     assert cache.load("a") is None
     assert files_in(tmp_path) == []
 

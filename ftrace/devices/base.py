@@ -112,6 +112,9 @@ class Device(ABC):
     def synchronize(self) -> None:  # noqa: B027  (a device that runs at once has none)
         """Waits until everything that was enqueued has run."""
 
+    def clear_cache(self) -> None:  # noqa: B027  (what keeps nothing forgets nothing)
+        """Forgets compiled kernels, in memory and on disk; what runs keeps its own."""
+
     def __repr__(self) -> str:
         return f"<device {self.name}>"
 

@@ -218,6 +218,10 @@ class OpenCL(Device):
             self.queue.finish()
         self._uploads.clear()
 
+    def clear_cache(self) -> None:
+        with self.lock:
+            self._kernels.clear()
+
     def compile(self, program: Program) -> Executable:
         steps = program.kernels
         with timed(self.counters, "compile_seconds"), self.lock:

@@ -19,7 +19,13 @@ from ftrace import settings
 from ftrace.array import Array
 from ftrace.buffer import Buffer
 from ftrace.devices import lowering
-from ftrace.devices.base import Device, Executable, get_device, timed
+from ftrace.devices.base import (
+    Device,
+    Executable,
+    get_device,
+    live_devices,
+    timed,
+)
 from ftrace.errors import DeviceError
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
@@ -205,6 +211,16 @@ def clear_caches() -> None:
         _cache.entries.clear()
     _facts.clear()
     forget_derived()
+
+
+def cache_clear() -> None:
+    """Forgets all that was ever compiled: `clear_caches`, and the disk cache as well.
+
+    Jitted functions that hold compiled code keep it; see their `clear_cache`.
+    """
+    clear_caches()
+    for device in {get_device("cpu"), *live_devices()}:
+        device.clear_cache()
 
 
 def device_for(arrays: Sequence[Array]) -> Device:

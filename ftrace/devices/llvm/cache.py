@@ -4,8 +4,9 @@
     file = magic, sha256 of the object code, object code
 
 Files appear whole (written beside, then renamed), so several processes at once do no
-harm. Whatever is wrong with a file or the folder is a miss: nothing here raises. The
-files read longest ago go when the folder grows too large.
+harm. Whatever is wrong with a file or the folder is a miss: nothing here raises; the
+first file that cannot be written is told of, once. The files read longest ago go when
+the folder grows too large.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import os
 import sys
 import tempfile
 import time
+import warnings
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from ftrace import settings
+from ftrace.errors import CacheWarning
 
-#: Bytes that the folder may hold.
-LIMIT = 256 << 20
 #: The folder is measured at the first write of a process and after this many more.
 WRITES_BETWEEN_SWEEPS = 200
 #: Seconds after which a file that was never renamed belongs to no living process.
@@ -50,18 +52,24 @@ class ObjectCache:
     Args:
       folder: where; None for `config.cache_dir` or else the platform's own, looked up
         at every use.
-      limit: bytes that it may hold.
+      limit: bytes that it may hold; None for `config.cache_size`.
 
     Attributes:
       hits, misses: how often `load` found something, and how often not.
+      told: has it been said that files cannot be written?
     """
 
-    def __init__(self, folder: Path | None = None, limit: int = LIMIT) -> None:
+    def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
         self._given = folder
-        self.limit = limit
+        self._limit = limit
         self.hits = 0
         self.misses = 0
         self._writes = 0
+        self.told = False
+
+    @property
+    def limit(self) -> int:
+        return settings.current().cache_size if self._limit is None else self._limit
 
     @property
     def folder(self) -> Path:
@@ -81,28 +89,39 @@ class ObjectCache:
 
     def store(self, code: bytes, *key: str) -> None:
         """Keeps object code for later processes, where the folder allows it."""
-        with suppress(OSError, ValueError, RuntimeError):  # no home: RuntimeError
+        if _HEADER_BYTES + len(code) > self.limit:
+            return
+        try:
             folder = self.folder
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._write(folder / (_digest(key) + _SUFFIX), code)
-            if self._writes % WRITES_BETWEEN_SWEEPS == 0:
-                self.sweep()
-            self._writes += 1
+        except (OSError, ValueError, RuntimeError) as error:  # no home: RuntimeError
+            self._tell(error)
+            return
+        if self._writes % WRITES_BETWEEN_SWEEPS == 0:
+            self.sweep()
+        self._writes += 1
+
+    def clear(self) -> None:
+        """Removes all that is kept; files of others stay."""
+        for _, _, path in list(self._files()):
+            with suppress(OSError):
+                os.unlink(path)
+
+    def _tell(self, error: Exception) -> None:
+        if not self.told:
+            self.told = True
+            warnings.warn(
+                f"compiled code cannot be kept on disk ({error}), so that every "
+                "process compiles anew: set FTRACE_CACHE_DIR to a folder that can be "
+                "written, or FTRACE_CACHE_SIZE to 0 for no disk cache",
+                CacheWarning,
+                stacklevel=3,
+            )
 
     def sweep(self) -> None:
         """Removes the files read longest ago until the rest fits the limit."""
-        files: list[tuple[float, int, str]] = []
-        now = time.time()
-        with suppress(OSError, ValueError, RuntimeError), os.scandir(self.folder) as it:
-            for entry in it:
-                with suppress(OSError):  # another process may have removed it
-                    facts = entry.stat()
-                    if entry.name.endswith(_SUFFIX):
-                        files.append((facts.st_mtime, facts.st_size, entry.path))
-                    elif entry.name.startswith(_UNFINISHED) and (
-                        now - facts.st_mtime > ABANDONED
-                    ):
-                        os.unlink(entry.path)
+        files = list(self._files())
         excess = sum(size for _, size, _ in files) - self.limit
         for _, size, path in sorted(files):
             if excess <= 0:
@@ -111,7 +130,26 @@ class ObjectCache:
                 os.unlink(path)
             excess -= size
 
+    def _files(self) -> Iterator[tuple[float, int, str]]:
+        """When each file was read last, its size and path; abandoned ones are removed.
+
+        Another process may remove any of them at any time.
+        """
+        now = time.time()
+        with suppress(OSError, ValueError, RuntimeError), os.scandir(self.folder) as it:
+            for entry in it:
+                with suppress(OSError):
+                    facts = entry.stat()
+                    if entry.name.endswith(_SUFFIX):
+                        yield facts.st_mtime, facts.st_size, entry.path
+                    elif entry.name.startswith(_UNFINISHED) and (
+                        now - facts.st_mtime > ABANDONED
+                    ):
+                        os.unlink(entry.path)
+
     def _read(self, name: str) -> bytes | None:
+        if not self.limit:
+            return None
         try:
             path = self.folder / (name + _SUFFIX)
             whole = path.read_bytes()

@@ -216,8 +216,12 @@ def run_all(jobs: Iterable[Callable[[], T]], threads: int) -> list[T]:
     if threads <= 1:
         return [job() for job in jobs]
     with _compiler().lean(), ThreadPoolExecutor(threads) as pool:
-        running = [pool.submit(copy_context().run, job) for job in jobs]
-        return [job.result() for job in running]
+        try:
+            running = [pool.submit(copy_context().run, job) for job in jobs]
+            return [job.result() for job in running]
+        except BaseException:  # also Ctrl-C: what has not begun is not done
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def link(

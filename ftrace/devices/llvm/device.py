@@ -17,6 +17,7 @@ import numpy as np
 from ftrace import settings
 from ftrace.buffer import Buffer
 from ftrace.devices.base import Device, Executable, timed
+from ftrace.devices.llvm.compile import object_cache
 from ftrace.devices.llvm.kernels import FUNCTION, CompiledKernel, compile_kernels
 from ftrace.devices.llvm.library import called_in
 from ftrace.devices.llvm.memory import WarmAllocator
@@ -105,6 +106,11 @@ class CPU(Device):
             if program.is_dynamic:
                 return DynamicExecutable(self, program, kernels)
             return CPUExecutable(self, program, kernels)
+
+    def clear_cache(self) -> None:
+        with self._lock:
+            self._kernels.clear()
+        object_cache.clear()
 
     def _compile_kernels(self, steps: Sequence[RunKernel]) -> list[CompiledKernel]:
         """The code of each step's kernel, as kept or as compiled now."""
