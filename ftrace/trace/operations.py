@@ -29,6 +29,7 @@ from ftrace.trace.evaluate import Plan, settle
 from ftrace.trace.graph import Graph, origin_now
 from ftrace.trace.primitives.elementwise import convert
 from ftrace.trace.primitives.record import Compound, Primitive
+from ftrace.trace.quiet import hush, unhush
 from ftrace.trace.tracer import (
     _NUMPY,
     Tracer,
@@ -100,14 +101,13 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
     if is_dynamic(aval.size):
         return _recorded(op, operands, arg)
     values = [x._host if x._host is not None else x.numpy() for x in operands]
+    token = hush()
     try:
-        if op.family == "movement":
-            result = op.numpy(aval, arg, *values)
-        else:
-            with np.errstate(all="ignore"):
-                result = op.numpy(aval, arg, *values)
+        result = op.numpy(aval, arg, *values)
     except MemoryError:
         raise no_memory(op.name, aval) from None
+    finally:
+        unhush(token)
     if type(result) is not np.ndarray or result.dtype != aval.dtype:
         result = settle(result, aval.dtype)
     return Array(aval.shape, aval.dtype, aval.weak_type, None, result)
@@ -250,17 +250,20 @@ def _elementwise_now(
     x64 = settings.current().enable_x64
     compute, aval, integer = _plan(op, tuple(types), dtype, inexact, x64)
     arrays: list[Any] = []
-    with np.errstate(all="ignore"):
+    token = hush()
+    try:
         for x in operands:
-            if type(x) is float or type(x) is int:
+            if type(x) is Array:
+                array = x._host if x._host is not None else x.numpy()
+            elif type(x) is float or type(x) is int:
                 if integer:
                     check_fits(x, compute)
                 arrays.append(compute.type(x))
                 continue
-            array = x
-            if type(x) is Array:
-                array = x._host if x._host is not None else x.numpy()
-            same = array.dtype == compute
+            else:
+                array = x
+            # Most arrays of one dtype share the object, and its comparison is slow.
+            same = array.dtype is compute or array.dtype == compute
             arrays.append(array if same else convert(array, compute))
         try:
             result = op.numpy(aval, None, *arrays)
@@ -270,6 +273,8 @@ def _elementwise_now(
         except MemoryError:
             shape = broadcast_shapes(op.name, [array.shape for array in arrays])
             raise no_memory(op.name, aval.with_shape(shape)) from None
+    finally:
+        unhush(token)
     if type(result) is not np.ndarray or result.dtype != aval.dtype:
         result = settle(result, aval.dtype)
     return Array(result.shape, aval.dtype, aval.weak_type, None, result)
