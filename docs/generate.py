@@ -27,6 +27,7 @@ from ftrace.lower.recurrence import DECISIONS as REGISTERS
 from ftrace.lower.running import DECISIONS as RUNNING
 from ftrace.lower.schedule import DECISIONS as SCHEDULING
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
+from ftrace.lower.slices import DECISIONS as SLICES
 from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.rewrite import PatternMatcher
 
@@ -254,6 +255,7 @@ def with_decisions(page: str) -> str:
     """The page with the tables of decisions between their markers."""
     lists = {
         "loops": LOOPS | REGISTERS | RUNNING,
+        "slices": SLICES,
         "schedule": SCHEDULING | BUILDING | PRODUCTS,
         "memory": SHARING,
     }

@@ -110,6 +110,18 @@ def test_decision_applies_where_it_should_and_only_there(name: str) -> None:
             np.testing.assert_allclose(got, value, rtol=1e-5, atol=1e-5)
 
 
+def test_two_products_of_one_shape_keep_their_epilogues() -> None:
+    """Neither product is stored bare because the results have the same loops."""
+
+    def f(x: Any, w: Any) -> Any:
+        first, second = x @ w, x[::-1] @ w
+        return fnp.tanh(first) + 1, fnp.exp(second)
+
+    _, program = program_of(f)
+    assert len(program.kernels) == 2
+    assert program.arena == 0
+
+
 def test_a_kernel_with_too_many_buffers_is_split() -> None:
     arrays = [np.full(10, i, np.float32) for i in range(20)]
     graph = ft.make_graph(lambda xs: sum(fnp.sin(x) * i for i, x in enumerate(xs)))(

@@ -1,6 +1,7 @@
 """The rows, by family, in the order of the table."""
 
 from benchmarks.rows import (
+    attention,
     cold,
     contractions,
     control,
@@ -20,6 +21,7 @@ FAMILIES = (
     movement.FAMILY,
     reductions.FAMILY,
     contractions.FAMILY,
+    attention.FAMILY,
     convolution.FAMILY,
     indexing.FAMILY,
     training.FAMILY,

@@ -82,6 +82,8 @@ class Device(ABC):
       allocator: where its buffers come from.
       max_buffers: how many buffers one kernel can take; 0 is no limit.
       recurrences: it compiles loops that keep their carry in registers.
+      cache: bytes of a cache into which slices of large values should fit; 0 where
+        they are no help.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Device(ABC):
     allocator: Allocator
     max_buffers: int = 0
     recurrences: bool = False
+    cache: int = 0
 
     def __init__(self) -> None:
         self.counters = Counters()

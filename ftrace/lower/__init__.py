@@ -4,7 +4,8 @@
       control    loops as a whole; as programs run them     loops.py, control.py
     1 simplify   rewrites that make the graph smaller       simplify.py
     2 movement   movement merges, and moves to the loads    movement.py
-      registers  small loops become one kernel              registers.py
+      slices     large values between small ones in blocks  regions.py, slices.py
+    registers  small loops become one kernel              registers.py
     3 schedule   what is stored, and by which kernel        schedule.py
     4 index      movement becomes index arithmetic          index.py, build.py
     5 loops      expressions take their place in loops      place.py
@@ -42,6 +43,8 @@ from ftrace.lower.running import runs_as_kernels
 from ftrace.lower.schedule import DECISIONS as SCHEDULING
 from ftrace.lower.schedule import Draft, Schedule, root_of, schedule
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
+from ftrace.lower.slices import DECISIONS as SLICES
+from ftrace.lower.slices import in_slices
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.lower.step import BuiltStep
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
@@ -79,6 +82,7 @@ def lower(
     max_buffers: int = 0,
     donated: Iterable[Node] = (),
     recurrences: bool = False,
+    cache: int = 0,
 ) -> Lowered:
     """The program of a graph.
 
@@ -87,17 +91,18 @@ def lower(
       max_buffers: how many buffers one kernel can take; 0 is no limit.
       donated: inputs whose memory the program may overwrite.
       recurrences: the device runs small loops in registers.
+      cache: bytes of the cache that a core has for itself; 0 where that is no help.
     """
     check_disabled_rules(settings.current().disabled_rules)
     outputs = inline_calls(graph.outputs)
     prepared = control_to_loops(simplify_loops(outputs))
     simplified = Graph(graph.inputs, tuple(simplify_graph(prepared)))
     given: dict[Node, Node | None] = dict.fromkeys(donated)
-    final = simplified
+    found = in_slices(simplified.outputs, cache)
     if recurrences:
-        found = loops_in_registers(simplified.outputs, simplified_outputs)
-        final = Graph(graph.inputs, tuple(runs_as_kernels(found)))
-    plan, program = _program(final, max_buffers, given, recurrences)
+        found = runs_as_kernels(loops_in_registers(found, simplified_outputs))
+    final = Graph(graph.inputs, tuple(found))
+    plan, program = _program(final, max_buffers, given, recurrences, cache)
     return Lowered(graph, simplified, plan, program)
 
 
@@ -117,6 +122,7 @@ def lower_body(
     max_buffers: int = 0,
     carry: range = range(0),
     recurrences: bool = False,
+    cache: int = 0,
 ) -> Program:
     """The program of a body: each output has memory of its own, also what it got.
 
@@ -125,7 +131,7 @@ def lower_body(
     """
     outputs: list[Node] = []
     taken: set[Node] = set()
-    simplified = simplified_outputs(body)
+    simplified = in_slices(simplified_outputs(body), cache)
     if recurrences:
         simplified = loops_in_registers(simplified, simplified_outputs)
         simplified = runs_as_kernels(simplified)
@@ -139,7 +145,7 @@ def lower_body(
     given: dict[Node, Node | None] = {
         body.inputs[i]: root_of(outputs[k]) for k, i in enumerate(carry)
     }
-    return _program(graph, max_buffers, given, recurrences)[1]
+    return _program(graph, max_buffers, given, recurrences, cache)[1]
 
 
 def _program(
@@ -147,6 +153,7 @@ def _program(
     max_buffers: int,
     given: dict[Node, Node | None],
     recurrences: bool,
+    cache: int,
 ) -> tuple[Schedule, Program]:
     """What is stored, and the program that does it.
 
@@ -155,6 +162,7 @@ def _program(
       max_buffers: how many buffers one kernel can take; 0 is no limit.
       given: inputs that may be overwritten; see `share_memory`.
       recurrences: bodies may have small loops in registers.
+      cache: what slices of large values in bodies should fit in; 0 is no slices.
     """
     roots = [root_of(n) for n in graph.outputs if root_of(n).size]
     outputs = roots + loose_tokens(graph.outputs)
@@ -164,7 +172,7 @@ def _program(
         built = {
             d.number: build_kernel(d, plan)
             if d.step is None
-            else build_step(d.step, max_buffers, recurrences)
+            else build_step(d.step, max_buffers, recurrences, cache)
             for d in plan.drafts
         }
         too_many = [
@@ -186,7 +194,7 @@ def _program(
 
 
 def build_step(
-    node: Node, max_buffers: int, recurrences: bool
+    node: Node, max_buffers: int, recurrences: bool, cache: int = 0
 ) -> BuiltStep | BuiltKernel:
     """An operation that is a step by itself, with the programs that it runs."""
     if node.op is register_loop_p:
@@ -195,7 +203,8 @@ def build_step(
     if isinstance(arg, Loop):
         carry = range(arg.consts, arg.consts + arg.carry)
     programs = tuple(
-        lower_body(body, max_buffers, carry, recurrences) for body in bodies_of(node)
+        lower_body(body, max_buffers, carry, recurrences, cache)
+        for body in bodies_of(node)
     )
     return BuiltStep(node, programs)
 
@@ -203,7 +212,9 @@ def build_step(
 def rule_names() -> frozenset[str]:
     """The names that `config.disabled_rules` may hold: rules and decisions."""
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
-    decisions = (SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS, PRODUCTS, RUNNING)
+    decisions = (
+        SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS, PRODUCTS, RUNNING, SLICES,
+    )  # fmt: skip
     return frozenset(rules.union(*decisions))
 
 

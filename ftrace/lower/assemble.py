@@ -31,9 +31,6 @@ from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.record import items
 from ftrace.trace.primitives.source import is_variable
 
-#: Iterations of a parallel loop that may run at the same time.
-LANES = 16
-
 
 @dataclass(eq=False)
 class _Temporary:
@@ -162,8 +159,8 @@ def _lanes(arg: Loop) -> int:
     if arg.carry or arg.length is None or arg.predicate or runs_on_host(arg.body):
         return 1
     if is_dynamic(arg.length):
-        return LANES  # at most: `Program.at` knows the length
-    return max(1, min(arg.length, LANES))
+        return arg.lanes  # at most: `Program.at` knows the length
+    return max(1, min(arg.length, arg.lanes))
 
 
 def _writes_something(built: BuiltKernel | BuiltStep) -> bool:

@@ -22,6 +22,9 @@ from ftrace.trace.control.scan import Scan, scan_p, stacked_type
 from ftrace.trace.graph import Body, Node, inherited_origin, rebuild, toposort
 from ftrace.trace.primitives.record import Compound
 
+#: Iterations of a parallel loop that may run at the same time.
+LANES = 16
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -31,6 +34,7 @@ class Loop:
       body: (consts, carry, elements) -> (carry, elements, predicate).
       length, reverse, consts, carry: as of `Scan`.
       predicate: there is a predicate: the first operand, and the body's last output.
+      lanes: how many iterations may run at the same time, where they are independent.
     """
 
     body: Body
@@ -39,6 +43,7 @@ class Loop:
     consts: int
     carry: int
     predicate: bool
+    lanes: int = LANES
 
     def __str__(self) -> str:
         length = "while" if self.length is None else f"length={self.length}"

@@ -317,7 +317,8 @@ class _Scheduler:
         self.costs: dict[Node, int] = {}
         # What is computed from a contraction, element by element: better with it, and
         # stored where several kernels need it, than that the bare sums are stored.
-        self.epilogue: set[Node] = set()
+        # Of each such value the contractions.
+        self.epilogue: dict[Node, frozenset[Node]] = {}
         self._measure()
 
     def _measure(self) -> None:
@@ -336,10 +337,11 @@ class _Scheduler:
                 # A reduce is stored, or done once per row, whoever uses it.
                 self.costs[node] = 0
                 if is_contraction(node):
-                    self.epilogue.add(node)
+                    self.epilogue[node] = frozenset((node,))
                 continue
-            if not self.epilogue.isdisjoint(node.src):
-                self.epilogue.add(node)
+            contractions = self._contractions_of(node)
+            if contractions:
+                self.epilogue[node] = contractions
             total = sum(self.costs[s] for s in node.src) + weight(node)
             self.costs[node] = min(total, 10_000)
 
@@ -557,9 +559,22 @@ class _Scheduler:
                 continue
             if len(draft.roots) >= ROOTS or draft.weight + 64 > KERNEL_LIMIT:
                 continue
+            if self._has_another_contraction(node, draft):
+                continue
             if not self.precedence.is_before(kernels, draft.number):
                 return draft
         return None
+
+    def _has_another_contraction(self, node: Node, draft: Draft) -> bool:
+        """Would one of two contractions have to leave the kernel of its epilogue?"""
+        mine = self._contractions_of(node)
+        others = [self._contractions_of(root) for root in draft.roots]
+        return bool(mine) and any(other and mine != other for other in others)
+
+    def _contractions_of(self, node: Node) -> frozenset[Node]:
+        """Those from which a value is computed element by element."""
+        found = [self.epilogue[s] for s in node.src if s in self.epilogue]
+        return found[0].union(*found[1:]) if found else frozenset()
 
     def _store_scatter(self, node: Node, uses: dict[Context, Any]) -> None:
         """First a kernel that stores the operand, then one that applies the updates."""

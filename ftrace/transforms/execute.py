@@ -78,7 +78,7 @@ class CompiledGraph:
         with timed(device.counters, "compile_seconds"):
             closed = closed_graph(graph)
             self.lowered: Lowered = lowering()(
-                closed, device.max_buffers, given, device.recurrences
+                closed, device.max_buffers, given, device.recurrences, device.cache
             )
         program = self.lowered.program
         self.executable: Executable = device.compile(program)

@@ -28,7 +28,7 @@ from ftrace.devices.llvm.running import render_running
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.llvm.scalar import operations_of
 from ftrace.devices.llvm.tables import Table
-from ftrace.devices.llvm.target import Target, host_target
+from ftrace.devices.llvm.target import Target, host_caches, host_target
 from ftrace.devices.llvm.tune import compile_tuned
 from ftrace.errors import GraphError, OutOfMemoryError
 from ftrace.lower.kernel import Kernel, KernelInfo
@@ -80,6 +80,11 @@ class CPU(Device):
                 after_in_parent=self._let_go,
                 after_in_child=self._let_go,
             )
+
+    @property
+    def cache(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Bytes of the cache that a core has for itself."""
+        return host_caches()[1]
 
     @property
     def threads(self) -> int:

@@ -103,7 +103,7 @@ def host_target() -> Target:
     cpu, features = llvm.get_host_cpu_name(), _listed(found)
     if chosen := settings.current().cpu:
         cpu, features = restricted(chosen, triple, found), ""
-    return Target.of(triple, cpu, features, _host_caches(), _usable_cores())
+    return Target.of(triple, cpu, features, host_caches(), _usable_cores())
 
 
 def _listed(features: dict[str, bool]) -> str:
@@ -137,7 +137,8 @@ def _usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _host_caches() -> tuple[int, int, int]:
+@lru_cache(maxsize=1)
+def host_caches() -> tuple[int, int, int]:
     """Sizes of the three caches as Linux tells them; modest guesses elsewhere."""
     sizes = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
     units = {"K": 1 << 10, "M": 1 << 20}

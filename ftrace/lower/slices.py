@@ -1,0 +1,380 @@
+"""Stage 2c: what is much larger than all around it is computed slice by slice.
+
+    scores, weights, out = …            for each block of rows:
+                                   ->       scores, weights, out = … of these rows
+
+A region (`regions.py`) becomes loops over its outer axes and over blocks of one axis;
+a block of its large values fits into a core's cache, and nothing larger is stored.
+Slices are independent, but for results that are reduced along an axis that is cut:
+blocks of one loop add to these in order, and what several loops have is added in the
+end. The blocks depend on the sizes and the target alone, so that results do not depend
+on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from ftrace import dtypes, settings
+from ftrace.lower.alignment import sliced
+from ftrace.lower.control import Loop, loop_p
+from ftrace.lower.cuts import FEW_ITERATIONS, Cut, Plan, plan_cuts
+from ftrace.lower.region import Classes, Input, Region
+from ftrace.lower.regions import find_regions
+from ftrace.trace.avals import Shape
+from ftrace.trace.body import close
+from ftrace.trace.graph import Node, inherited_origin, rebuild
+from ftrace.trace.primitives.broadcast import expand, reduce_sum_p
+from ftrace.trace.primitives.elementwise import add, cast, maximum, minimum, mul
+from ftrace.trace.primitives.movement import pad, permute, reshape, shrink_axis
+from ftrace.trace.primitives.reduction import identity_like, reduce
+from ftrace.trace.primitives.source import iota, iota_p, variable
+
+#: What `config.disabled_rules` can switch off here.
+DECISIONS = {
+    "large_values_in_slices": "what is much larger than all around it runs in blocks",
+}
+
+#: Peaks of fewer times the bytes of a cache are stored.
+_LEAST = 2
+_FIRST_DEPTH = -40
+
+_COMBINE = {
+    "reduce_sum": add, "reduce_prod": mul, "reduce_max": maximum, "reduce_min": minimum
+}  # fmt: skip
+
+
+def in_slices(outputs: Sequence[Node], cache: int) -> list[Node]:
+    """The outputs with large values computed slice by slice.
+
+    Args:
+      outputs: of a graph after its rewrites.
+      cache: bytes of the cache that a core has for itself; 0 leaves all as it is.
+    """
+    if not cache or "large_values_in_slices" in settings.current().disabled_rules:
+        return list(outputs)
+    plans = [
+        (region, plan)
+        for region in find_regions(outputs, _LEAST * cache)
+        if (plan := plan_cuts(region, cache // 4)) is not None
+    ]
+    if not plans:
+        return list(outputs)
+    rebuilt = _Rebuilt()
+    with inherited_origin() as take:
+        for region, plan in plans:
+            take(region.outputs[0])
+            loops = _Loops(region, plan)
+            values = rebuilt.nodes([taken.node for taken in loops.inputs])
+            rebuilt.done.update(loops.results(values))
+    return rebuilt.nodes(outputs)
+
+
+class _Rebuilt:
+    """Values of the old graph in the new one."""
+
+    def __init__(self) -> None:
+        self.done: dict[Node, Node] = {}
+
+    def nodes(self, roots: Sequence[Node]) -> list[Node]:
+        done = self.done
+        found = {r for r in roots if r not in done}
+        pending = list(found)
+        while pending:
+            for source in pending.pop().src:
+                if source not in done and source not in found:
+                    found.add(source)
+                    pending.append(source)
+        with inherited_origin() as take:
+            for node in sorted(found, key=lambda n: n.serial):
+                take(node)
+                done[node] = rebuild(node, tuple(done[s] for s in node.src))
+        return [done[r] for r in roots]
+
+
+@dataclass(frozen=True)
+class _Level:
+    """A loop.
+
+    Attributes:
+      cuts: the classes of axes of which an iteration has a slice each.
+      carries: iterations add to results one after the other.
+    """
+
+    cuts: tuple[Cut, ...]
+    carries: bool = False
+
+    @property
+    def length(self) -> int:
+        return prod(cut.count for cut in self.cuts)
+
+
+# Loops.
+
+#: The values of inputs, or of outputs, in slices.
+Values = Mapping[Input | Node, Node]
+
+
+class _Loops:
+    """The loops of a region.
+
+    Attributes:
+      inputs: of which slices, or all, are taken.
+      summed: for each class that is cut the outputs that are reduced along it.
+    """
+
+    def __init__(self, region: Region, plan: Plan) -> None:
+        self.region = region
+        self.plan = plan
+        self.outputs = list(dict.fromkeys(region.outputs))
+        self.cut = {*(c.number for c in plan.outer), plan.number}
+        self.summed = {number: region.ends[number] for number in self.cut}
+        # Positions along an axis that is not cut are as easily counted inside.
+        self.inputs = [
+            taken
+            for taken in dict.fromkeys(region.inputs.values())
+            if taken.node.op is not iota_p or self._counted(taken) in self.cut
+        ]
+
+    @staticmethod
+    def _counted(taken: Input) -> int | None:
+        """Of positions: the class of the axis that they are along."""
+        axis: int = taken.node.arg
+        return taken.classes[axis]
+
+    def _axis(self, name: Input | Node, number: int) -> int | None:
+        """The axis of a value that has a class."""
+        if isinstance(name, Node):
+            classes = self.region.classes[name]
+        elif name.node.op is iota_p and self._counted(name) != number:
+            return None  # positions stand in memory along their own axis only
+        else:
+            classes = name.classes
+        return classes.index(number) if number in classes else None
+
+    def results(self, values: Sequence[Node]) -> dict[Node, Node]:
+        """The outputs of the region for the values of its inputs."""
+        given: dict[Input | Node, Node] = {}
+        for taken, value in zip(self.inputs, values, strict=True):
+            given[taken] = _positions(value) if value.op is iota_p else value
+        plan = self.plan
+        blocks = plan.parts * plan.blocks
+        border = plan.size // blocks * blocks
+        main = self._run(self._cut(given, 0, border), border)
+        if border < plan.size:
+            rest = self._cut(given, border, plan.size)
+            more = self._run(rest, plan.size - border, whole=True)
+            main = {o: self._joined(o, main[o], more[o]) for o in self.outputs}
+        return {o: _narrow(o, main[o]) for o in self.outputs}
+
+    def _cut(self, given: Values, start: int, stop: int) -> Values:
+        """Rows from `start` to `stop` of all that has rows."""
+        found: dict[Input | Node, Node] = {}
+        for name, value in given.items():
+            axis = self._axis(name, self.plan.number)
+            found[name] = (
+                value if axis is None else shrink_axis(value, axis, start, stop)
+            )
+        return found
+
+    def _joined(self, output: Node, first: Node, rest: Node) -> Node:
+        """An output of all rows."""
+        if output in self.summed[self.plan.number]:
+            return _COMBINE[output.op.name](first, rest)
+        axis = self._axis(output, self.plan.number)
+        assert axis is not None
+        before = [(0, 0, 0)] * output.ndim
+        after = list(before)
+        after[axis] = (0, rest.shape[axis], 0)
+        before[axis] = (first.shape[axis], 0, 0)
+        return add(pad(first, tuple(after)), pad(rest, tuple(before)))
+
+    def _run(self, given: Values, rows: int, whole: bool = False) -> dict[Node, Node]:
+        """All loops over so many rows, in blocks or whole."""
+        plan = self.plan
+        levels = self._outer_levels(given)
+        if not whole:
+            part = rows // plan.parts
+            summed = bool(self.summed[plan.number])
+            levels.append(_Level((Cut(plan.number, rows, plan.parts),)))
+            levels.append(_Level((Cut(plan.number, part, plan.blocks),), summed))
+        levels = [level for level in levels if level.length > 1]
+        return self._level(levels, 0, dict(given), _parallel(levels))
+
+    def _outer_levels(self, given: Values) -> list[_Level]:
+        """Neighbouring classes that all inputs have, or have not, share a loop."""
+        found: list[_Level] = []
+        for cut in self.plan.outer:
+            if found and all(
+                (self._axis(name, cut.number) is None)
+                == (self._axis(name, found[-1].cuts[0].number) is None)
+                for name in given
+            ):
+                found[-1] = _Level((*found[-1].cuts, cut))
+            else:
+                found.append(_Level((cut,)))
+        return found
+
+    def _level(
+        self, levels: Sequence[_Level], depth: int, given: Values, parallel: int
+    ) -> dict[Node, Node]:
+        """The outputs, computed by the loops from a level on."""
+        if depth == len(levels):
+            return self._block(given)
+        level = levels[depth]
+        cuts = level.cuts
+        consts = [n for n in given if not self._moves(n, cuts)]
+        moving = [n for n in given if self._moves(n, cuts)]
+        stacked = [self._stacked(n, given[n], cuts) for n in moving]
+        elements = [x.aval.with_shape(x.shape[1:]) for x in stacked]
+        avals = [*(given[n].aval for n in consts), *elements]
+        names = [variable(a, _FIRST_DEPTH - depth, i) for i, a in enumerate(avals)]
+        inner = dict(zip([*consts, *moving], names, strict=True))
+        found = self._level(levels, depth + 1, inner, parallel)
+        ended = self.summed[self.plan.number] if level.carries else set()
+        carried = [o for o in self.outputs if o in ended]
+        others = [o for o in self.outputs if o not in ended]
+        before = [
+            variable(found[o].aval, _FIRST_DEPTH - depth, len(names) + i)
+            for i, o in enumerate(carried)
+        ]
+        after = [
+            _COMBINE[o.op.name](total, found[o])
+            for o, total in zip(carried, before, strict=True)
+        ]
+        body = close(
+            [*names[: len(consts)], *before, *names[len(consts) :]],
+            [*after, *(found[o] for o in others)],
+        )
+        loop = Loop(body, level.length, False, len(consts), len(carried), False)
+        if depth != parallel:
+            loop = replace(loop, lanes=1)
+        start = [identity_like(o.op, found[o]) for o in carried]
+        operands = [*(given[n] for n in consts), *start, *stacked]
+        results = loop_p.results(*operands, arg=loop)
+        values = dict(zip(carried, results, strict=False))
+        for output, whole in zip(others, results[len(carried) :], strict=True):
+            values[output] = self._unstacked(output, whole, cuts)
+        return values
+
+    def _moves(self, name: Input | Node, cuts: Sequence[Cut]) -> bool:
+        return any(self._axis(name, c.number) is not None for c in cuts)
+
+    def _slice(self, name: Input | Node, shape: Shape, cuts: Sequence[Cut]) -> Shape:
+        sizes = list(shape)
+        for cut in cuts:
+            axis = self._axis(name, cut.number)
+            if axis is not None:
+                sizes[axis] = cut.piece
+        return tuple(sizes)
+
+    def _stacked(self, name: Input | Node, x: Node, cuts: Sequence[Cut]) -> Node:
+        """The slices of an input along a new leading axis."""
+        axes = [self._axis(name, cut.number) for cut in cuts]
+        shape: list[int] = []
+        order: list[int] = []
+        place: dict[int, int] = {}
+        for axis, size in enumerate(x.shape):
+            if axis in axes:
+                cut = cuts[axes.index(axis)]
+                place[axis] = len(shape)
+                shape.append(cut.count)
+                size = cut.piece
+            order.append(len(shape))
+            shape.append(size)
+        axes_first = (*(place[a] for a in axes if a is not None), *order)
+        whole = _turned(reshape(x, tuple(shape)), axes_first)
+        length = prod(c.count for c in cuts)
+        return reshape(whole, (length, *self._slice(name, x.shape, cuts)))
+
+    def _unstacked(self, output: Node, x: Node, cuts: Sequence[Cut]) -> Node:
+        """The slices of an output put together."""
+        counts = [cut.count for cut in cuts]
+        x = reshape(x, (*counts, *x.shape[1:]))
+        shape = list(x.shape[len(cuts) :])
+        ended = [i for i, cut in enumerate(cuts) if output in self.summed[cut.number]]
+        x = reduce(output.op, x, tuple(ended))
+        left = [i for i in range(len(cuts)) if i not in ended]
+        x = reshape(x, (*(counts[i] for i in left), *shape))
+        place = {self._axis(output, cuts[i].number): k for k, i in enumerate(left)}
+        order: list[int] = []
+        for axis, _ in enumerate(shape):
+            if axis in place:
+                order.append(place[axis])
+                shape[axis] *= counts[left[place[axis]]]
+            order.append(len(left) + axis)
+        return reshape(_turned(x, tuple(order)), tuple(shape))
+
+    # One block.
+
+    def _block(self, given: Values) -> dict[Node, Node]:
+        """The outputs for slices of the inputs."""
+        region = self.region
+        sizes: dict[int | None, int] = {}
+        for name, value in given.items():
+            for number in self.cut:
+                axis = self._axis(name, number)
+                if axis is not None:
+                    sizes[number] = value.shape[axis]
+
+        def shape(node: Node, classes: Classes) -> Shape:
+            pairs = zip(node.shape, classes, strict=True)
+            return tuple(sizes.get(number, n) for n, number in pairs)
+
+        done: dict[Node, Node] = {}
+        with inherited_origin() as take:
+            for node in region.nodes:
+                take(node)
+                src: list[Node] = []
+                for i, source in enumerate(node.src):
+                    taken = region.inputs.get((node, i))
+                    if taken is None:
+                        src.append(done[source])
+                    elif source.op is iota_p:
+                        own = shape(source, taken.classes)
+                        counted = given.get(taken) or iota(
+                            source.dtype, own, source.arg
+                        )
+                        src.append(expand(counted, own))
+                    else:
+                        src.append(given[taken])
+                if self._is_summed_wide(node):
+                    src = [cast(s, dtypes.float32) for s in src]
+                done[node] = sliced(node, src, shape(node, region.classes[node]))
+        return {o: done[o] for o in self.outputs}
+
+    def _is_summed_wide(self, node: Node) -> bool:
+        """Is it a sum of short floats that blocks add to, to be rounded in the end?"""
+        short = node.dtype.itemsize == 2 and dtypes.is_float(node.dtype)
+        ended = any(node in nodes for nodes in self.summed.values())
+        return short and ended and node.op is reduce_sum_p
+
+
+def _turned(x: Node, order: tuple[int, ...]) -> Node:
+    """The axes in another order: of no account for those of size 1."""
+    long = [axis for axis in order if x.shape[axis] != 1]
+    if long == sorted(long):
+        return reshape(x, tuple(x.shape[axis] for axis in order))
+    return permute(x, order)
+
+
+def _positions(node: Node) -> Node:
+    """0, 1, … along its axis, once."""
+    sizes = enumerate(node.shape)
+    ones = tuple(n if axis == node.arg else 1 for axis, n in sizes)
+    return iota(node.dtype, ones, node.arg)
+
+
+def _parallel(levels: Sequence[_Level]) -> int:
+    """The level whose iterations run at the same time."""
+    free = [k for k, level in enumerate(levels) if not level.carries]
+    for k in free:
+        if levels[k].length >= FEW_ITERATIONS:
+            return k
+    return max(free, key=lambda k: levels[k].length, default=-1)
+
+
+def _narrow(output: Node, value: Node) -> Node:
+    return value if value.dtype == output.dtype else cast(value, output.dtype)
