@@ -122,6 +122,10 @@ class Block:
         number = self.stage.values.number(total)
         return {split: Span(first, lowest(self.stage.writer, last, number))}
 
+    def divides(self, width: int) -> bool:
+        """Does every block begin at a multiple of `width`?"""
+        return self.cut.size % width == 0
+
     def terms(self, weight: int, node: Node | None = None) -> list[Node]:
         """The position in the block, times `weight`, as the terms of an index.
 

@@ -17,7 +17,7 @@ from math import prod
 
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import size_of
+from ftrace.devices.llvm.tiling import MOST_ROWS, size_of
 from ftrace.lower.kernel import Kernel, axis_of, load_p, range_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
@@ -197,4 +197,4 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     )
     # Rows of a multiple of 2 KB lie on a few sets of the caches only.
     aliased = pitch % 2048 == 0 and depth > 256
-    return height >= 16 and (footprint > target.l2 * 3 // 4 or aliased)
+    return height > 2 * MOST_ROWS and (footprint > target.l2 * 3 // 4 or aliased)

@@ -87,7 +87,7 @@ class Elements(Ranges):
                 if mask is not None:
                     mask = self.ops.reverse(mask_type(t.lanes), mask)
             p = access.or_zeros(access.pointer(base, terms, constant, size), uniform)
-            if mask is None:
+            if mask is None or number in self.padded:
                 found = access.load(t, p, fixed)
             else:
                 found = access.load_masked(t, p, mask, fixed)
@@ -190,6 +190,8 @@ class Elements(Ranges):
         t = Type.of(store.value.dtype, v.lanes)
         value = self.plain(store.value, v.lanes, at)
         uniform, mask = self._validity(store.valid, at)
+        if store.buffer in self.padded:
+            mask = None
         stride = self.stride(store.index)
         if stride in (1, -1):
             terms, constant = self.terms(form, at)

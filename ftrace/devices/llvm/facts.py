@@ -178,6 +178,8 @@ class Facts:
 
     def _aligned(self, node: Node, vector: Node, by: int) -> bool:
         """Is the first lane's value a multiple of `by`?"""
+        if node is vector:
+            return True
         form = self.affine[node]
         if set(form.terms) & {node}:
             return False

@@ -46,8 +46,9 @@ def fill_panel(
     vector = _vector_of(node, ranges, minor, (major, inside), lanes, facts)
     width = _lanes_of(node, vector, (major, inside), lanes)
     store = Store(panel.number, index, node)
-    steps = {vector: Steps(width)}
+    steps = {vector: Steps(width, _copies(vector, width, (major, inside)))}
     if vector is not minor:
+        steps[vector] = Steps(width)
         steps[minor] = Steps(0, width, False)
     spans = major.spans(steps) | inside.spans(steps)
     spans = {r: span for r, span in spans.items() if r in ranges}
@@ -56,6 +57,17 @@ def fill_panel(
         return
     others = [r for r in ranges if r is not vector and r is not minor]
     stage.turn([*others, vector, minor], store, steps, spans)
+
+
+def _copies(vector: Node, width: int, blocks: Sequence[Block]) -> int:
+    """How many vectors to fill at once: blocks have to be whole numbers of them."""
+    split = [b for b in blocks if b.cut.split is vector]
+    copies = 4
+    while copies > 1 and size_of(vector) < width * copies:
+        copies //= 2
+    while copies > 1 and not all(b.divides(width * copies) for b in split):
+        copies //= 2
+    return copies
 
 
 def _vector_of(

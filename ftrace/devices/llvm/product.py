@@ -22,7 +22,7 @@ from math import prod
 
 from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges
 from ftrace.devices.llvm.contraction import Contraction
-from ftrace.devices.llvm.facts import index_of
+from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.nest import Span, digits, identity, lowest, may_be_empty
 from ftrace.devices.llvm.ranges import Opened
@@ -78,7 +78,7 @@ class LooseRows:
         first = stage.scaled(number, self.height)
         last = stage.scaled(number, self.height, self.height)
         last = lowest(stage.writer, last, stage.values.number(self.tiles))
-        begin, end = self._row_of(first), self._row_of(last)
+        self.begin, self.end = begin, end = self._row_of(first), self._row_of(last)
         self.spans = {self.axis: Span(first, last)}
         self.final_spans = {self.axis: Span(begin, end)}
         self.start = stage.new_range(axis_of(self.axis).size)
@@ -146,6 +146,58 @@ def tiles_of(stage: Stage, block: Block, width: int) -> str:
     return stage.writer.pure(f"udiv i64 {count}, {width}", count)
 
 
+def walk(plan: Contraction, ranges: Sequence[Node], facts: Facts) -> list[Node]:
+    """What is summed over, in the order in which the left operands lie in memory.
+
+    Their loads then walk through it evenly, and it becomes one loop.
+    """
+    steps: dict[Node, int] = dict.fromkeys(ranges, 0)
+    for n in toposort(plan.left or plan.right):
+        if n.op is load_p:
+            terms = facts.affine[index_of(n)].terms
+            for r in steps:
+                steps[r] = max(steps[r], abs(terms.get(r, 0)))
+    return sorted(ranges, key=lambda r: -steps[r])
+
+
+def merged(
+    stage: Stage, values: list[Node], depth: Block
+) -> tuple[list[Node], tuple[Node, ...], dict[Node, Span]]:
+    """One range in place of several, where every load walks through them evenly."""
+    split, facts = depth.cut.split, stage.facts
+    ranges = depth.cut.within
+    as_it_is = values, ranges, depth.spans({})
+    facts.learn(values)
+    if len(ranges) < 2:
+        return as_it_is
+    whole = stage.new_range(depth.cut.length)
+    weights = [1]
+    for size in depth.cut.extents[:0:-1]:
+        weights.insert(0, weights[0] * size)
+    moved: dict[Node, Node] = {}
+    for node in toposort(values):
+        if node.op is load_p and not facts.free[node].isdisjoint(ranges):
+            form = facts.affine[index_of(node)]
+            step = form.terms.get(ranges[-1], 0)
+            steps = [form.terms.get(r, 0) for r in ranges]
+            if steps != [step * w for w in weights]:
+                return as_it_is
+            terms = {a: c for a, c in form.terms.items() if a not in ranges}
+            if depth.start is not None:
+                shift = terms.get(depth.start, 0) + step * weights[0]
+                terms[depth.start] = shift
+            terms[whole] = step
+            parts = [mul(a, const(c, INDEX)) for a, c in terms.items() if c]
+            index = sum_of([const(form.constant, INDEX), *parts])
+            moved[node] = load(node.src[0], index, *node.src[2:])
+    merged = substitute(values, moved)
+    facts.learn(merged)
+    if any(not facts.free[v].isdisjoint(ranges) for v in merged):
+        return as_it_is
+    spans = {} if split is None else {whole: Span("0", depth.count())}
+    return merged, (whole,), spans
+
+
 class Product:
     """Emits a contraction into a stage."""
 
@@ -173,24 +225,12 @@ class Product:
         self.pitch = -(-self.column_cut.length // step) * step
         room = target.l2 // 2 // (self.pitch * item * len(plan.right))
         deep = max(min(DEPTH * 4 // item, room), 16)
-        self.depth_cut = cut_ranges(self._walk(plan.ranges), deep, self.lanes)
+        self.depth_cut = cut_ranges(
+            walk(plan, plan.ranges, stage.facts), deep, self.lanes
+        )
         self.outer = [*plan.outer, *self.column_cut.outer]
         if row is not None:
             self._choose_rows(row)
-
-    def _walk(self, ranges: Sequence[Node]) -> list[Node]:
-        """What is summed over, in the order in which the left operands lie in memory.
-
-        Their loads then walk through it evenly, and it becomes one loop.
-        """
-        facts = self.stage.facts
-        steps: dict[Node, int] = dict.fromkeys(ranges, 0)
-        for n in toposort(self.plan.left or self.plan.right):
-            if n.op is load_p:
-                terms = facts.affine[index_of(n)].terms
-                for r in steps:
-                    steps[r] = max(steps[r], abs(terms.get(r, 0)))
-        return sorted(ranges, key=lambda r: -steps[r])
 
     def _cut_columns(self, height: int) -> tuple[Cut, RegisterTile]:
         """Blocks of columns that fill whole vectors and tiles best."""
@@ -342,7 +382,7 @@ class Product:
             place = [*rows.terms(panel.pitch), *depth.terms(1, node)]
             found[node] = panel.load(sum_of(place))
         values = substitute([node.src[0] for node in self.sums], found)
-        values, ranges, spans = self._merged(values, depth)
+        values, ranges, spans = merged(stage, values, depth)
         index = sum_of([column, *rows.terms(self.pitch)])
         stores = [
             Store(
@@ -358,50 +398,13 @@ class Product:
             spans[column] = Span("0", tiles_of(stage, self.columns, width))
         stage.run((*rows.axes, column), stores, steps, spans)
 
-    def _merged(
-        self, values: list[Node], depth: Block
-    ) -> tuple[list[Node], tuple[Node, ...], dict[Node, Span]]:
-        """One range in place of several, where every load walks through them evenly."""
-        stage, split = self.stage, depth.cut.split
-        ranges, facts = depth.cut.within, stage.facts
-        as_it_is = values, ranges, depth.spans({})
-        facts.learn(values)
-        if len(ranges) < 2:
-            return as_it_is
-        whole = stage.new_range(depth.cut.length)
-        weights = [1]
-        for size in depth.cut.extents[:0:-1]:
-            weights.insert(0, weights[0] * size)
-        moved: dict[Node, Node] = {}
-        for node in toposort(values):
-            if node.op is load_p and not facts.free[node].isdisjoint(ranges):
-                form = facts.affine[index_of(node)]
-                step = form.terms.get(ranges[-1], 0)
-                steps = [form.terms.get(r, 0) for r in ranges]
-                if steps != [step * w for w in weights]:
-                    return as_it_is
-                terms = {a: c for a, c in form.terms.items() if a not in ranges}
-                if depth.start is not None:
-                    shift = terms.get(depth.start, 0) + step * weights[0]
-                    terms[depth.start] = shift
-                terms[whole] = step
-                parts = [mul(a, const(c, INDEX)) for a, c in terms.items() if c]
-                index = sum_of([const(form.constant, INDEX), *parts])
-                moved[node] = load(node.src[0], index, *node.src[2:])
-        merged = substitute(values, moved)
-        facts.learn(merged)
-        if any(not facts.free[v].isdisjoint(ranges) for v in merged):
-            return as_it_is
-        spans = {} if split is None else {whole: Span("0", depth.count())}
-        return merged, (whole,), spans
-
     def _stream(self, reduces: Sequence[Node]) -> None:
         """Sums along columns: a few rows at a time, added up before they are stored."""
         stage, writer, column = self.stage, self.stage.writer, self.column
         index = sum_of(self.columns.terms(1))
         known = {n: panel.load(index) for n, panel in self.sums.items()}
         values = substitute([n.src[0] for n in reduces], known)
-        *outer, last = self._walk(reduces[0].src[1:])
+        *outer, last = walk(self.plan, reduces[0].src[1:], stage.facts)
         stores: list[Store] = []
         for n, value in zip(reduces, values, strict=True):
             op, panel = str(n.arg), self.sums[n]

@@ -60,6 +60,8 @@ class Ranges(ABC):
       vector: the vector range that is open.
       slots: how many unrolled ranges are open.
       streamed: aligned buffers, to which stores go past the caches.
+      padded: scratch memory in which what lies beyond a row's end, up to a whole
+        vector, may be read and written.
       dims: the sizes that are known at calls only, each with its place in a buffer
         of int64 behind the kernel's own.
     """
@@ -78,6 +80,7 @@ class Ranges(ABC):
         self.access = Access(writer, self.ops, self.number)
         self.vector: Opened | None = None
         self.streamed = streamed
+        self.padded: set[int] = set()
         self.slots = 0
         self._open: dict[Node, Opened] = {}
         self.sizes = [spec.size for spec in buffers]

@@ -20,6 +20,7 @@ from ftrace.devices.llvm.contraction import (
     is_worthwhile,
 )
 from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.matrix import MatrixProduct, as_matrices
 from ftrace.devices.llvm.nest import fused_products
 from ftrace.devices.llvm.product import Product
 from ftrace.devices.llvm.recurrence import write_recurrence
@@ -136,8 +137,11 @@ def _render_contraction(
     stage = Stage(
         kernel, target, facts, Values(Writer(), facts, target, kernel.buffers)
     )
+    shape = as_matrices(plan, kernel)
     if sliding is not None:
         units = SlidingProduct(sliding, stage).emit()
+    elif shape is not None:
+        units = MatrixProduct(plan, shape, stage).emit()
     else:
         units = Product(plan, stage).emit()
     operations = 2 * prod(size_of(r) for r in (*kernel.axes, *plan.ranges))

@@ -111,13 +111,21 @@ class Stage:
         self.facts.learn([node])
         return node
 
-    def new_panel(self, dtype: np.dtype[Any], rows: int, pitch: int) -> Panel:
+    def new_panel(
+        self, dtype: np.dtype[Any], rows: int, pitch: int, padded: bool = False
+    ) -> Panel:
+        """Scratch memory; `padded` if rows are whole vectors long, whatever is in them.
+
+        Vectors are then read and written whole at the end of a row, too.
+        """
         number = len(self.kernel.buffers) + self._buffers
         self._buffers += 1
         panel = Panel(self, number, dtype, rows, pitch)
         # Vectors at the end of a row may reach beyond the last one.
         nbytes = panel.size * dtype.itemsize + 2 * self.target.vector_bytes
         self.values.add_buffer(number, self._allocate(nbytes), panel.size)
+        if padded:
+            self.values.padded.add(number)
         return panel
 
     def _allocate(self, nbytes: int) -> str:
@@ -233,7 +241,7 @@ class _TurningNest(Nest):
         base, size = values.buffer(store.buffer), store.value.dtype.itemsize
         form = values.facts.affine[store.index]
         mask: str | None = None
-        if len(rows) < lanes:
+        if len(rows) < lanes and store.buffer not in values.padded:
             mask = mask_type(lanes).lanewise([n < len(rows) for n in range(lanes)])
         for lane in range(vector.existing or lanes):
             terms, constant = values.terms(form.shifted(stride * lane), ats[0])

@@ -621,7 +621,8 @@ def _step(rows: int, vectors: int) -> float:
 def rows_together(terms: Sequence[Node], row: Node | None, facts: Facts) -> int:
     """How many rows of what the terms load do not push each other out of the cache.
 
-    A first-level cache has 64 sets of lines of 64 bytes, and at least 8 in a set.
+    A first-level cache has 64 sets of lines of 64 bytes, and at least 8 in a set, of
+    which the other operand needs some.
     """
     found = MOST_ROWS
     for n in toposort(terms):
@@ -629,7 +630,7 @@ def rows_together(terms: Sequence[Node], row: Node | None, facts: Facts) -> int:
             continue
         pitch = facts.affine[index_of(n)].terms.get(row, 0) * n.dtype.itemsize
         if pitch:
-            found = min(found, max(8 * 4096 // math.gcd(pitch, 4096), 8))
+            found = min(found, 8 * 4096 // math.gcd(pitch, 4096) - 2)
     return found
 
 

@@ -1,0 +1,324 @@
+"""Matrix products: contractions with one axis of rows and one of columns in a block.
+
+A unit is a block of rows and some strips of columns:
+
+    for each block of k:
+        right[strip][k][j] <- b(j, k)      unless the unit before it did
+        left[k][i] <- a(i, k)              unless it can be read where it stands
+        out <- f(the sum)                  in tiles of registers
+
+Where k is one block and f is light, results go from registers to where they belong;
+else the sums of a unit stand in a panel until all of them are known. How large blocks
+are is decided in `sharing.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ftrace.devices.llvm.blocks import Block, cut_ranges
+from ftrace.devices.llvm.contraction import Contraction
+from ftrace.devices.llvm.facts import index_of
+from ftrace.devices.llvm.filling import fill_panel
+from ftrace.devices.llvm.nest import Span, digits, identity
+from ftrace.devices.llvm.product import LooseRows, merged, walk
+from ftrace.devices.llvm.ranges import Opened
+from ftrace.devices.llvm.sharing import Blocks, Load, choose_blocks
+from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
+from ftrace.devices.llvm.strips import RowBlock, StripBlock
+from ftrace.devices.llvm.tiling import Steps, rows_together, size_of
+from ftrace.devices.llvm.writer import OpenLoop
+from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, reduce
+from ftrace.trace.dims import is_dynamic
+from ftrace.trace.graph import Node, substitute, toposort
+from ftrace.trace.primitives.elementwise import mul, sub
+from ftrace.trace.primitives.source import const
+
+#: Operations per result that are not worth repeating in the code of each register.
+_LIGHT = 6
+#: The axes of a block should be so long.
+_LONG_ROWS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """A contraction as a matrix product.
+
+    Attributes:
+      row, column: the axes of a block.
+      outer: the others that both operands have, or the right ones.
+      rows: other axes of rows: the right operands are the same for all of them.
+      heavy: what becomes of a sum is a long expression.
+    """
+
+    row: Node
+    column: Node
+    outer: tuple[Node, ...]
+    rows: tuple[Node, ...]
+    heavy: bool
+
+
+def as_matrices(plan: Contraction, kernel: Kernel) -> Shape | None:
+    """The contraction as matrix products, if blocks of one axis each are enough."""
+    sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
+    if any(map(is_dynamic, sizes)) or not plan.rows:
+        return None
+    row = max(plan.rows, key=size_of)
+    column = plan.columns[-1]
+    if not plan.loose and len(plan.rows) > 1:
+        return None
+    if size_of(row) < _LONG_ROWS or len(plan.columns) > 1:
+        return None
+    return Shape(
+        row, column, (*plan.outer, *plan.columns[:-1]),
+        tuple(a for a in plan.rows if a is not row), _is_heavy(plan, kernel),
+    )  # fmt: skip
+
+
+def _is_heavy(plan: Contraction, kernel: Kernel) -> bool:
+    sums = set(plan.reduces)
+    pending = [store.value for store in kernel.stores]
+    seen = set(pending)
+    count = 0
+    while pending:
+        node = pending.pop()
+        if node in sums or node.dtype is INDEX:
+            continue
+        count += bool(node.src)
+        fresh = [s for s in node.src if s not in seen and s.shape == ()]
+        seen.update(fresh)
+        pending += fresh
+    return count > _LIGHT
+
+
+class MatrixProduct:
+    """Emits a matrix product into a stage."""
+
+    def __init__(self, plan: Contraction, shape: Shape, stage: Stage) -> None:
+        self.plan = plan
+        self.shape = shape
+        self.stage = stage
+        nodes = (*plan.left, *plan.right, *plan.reduces)
+        self.in_place = plan.loose
+        self.item = max(n.dtype.itemsize for n in nodes)
+        self.lanes = stage.target.vector_bytes // self.item
+        self.blocks = self._choose()
+        tile = self.blocks.tile
+        self.width = tile.vectors * self.lanes
+        self.rows = LooseRows(
+            stage, shape.row, tile.rows, self.blocks.tiles * tile.rows
+        )
+        ranges = walk(plan, plan.ranges, stage.facts)
+        self.depth = cut_ranges(ranges, self.blocks.depth, self.lanes)
+        self.several = self.depth.blocks > 1 or bool(self.depth.outer)
+        self.direct = not self.several and not shape.heavy
+
+    def _choose(self) -> Blocks:
+        plan, shape, stage = self.plan, self.shape, self.stage
+        loose = shape.row if plan.loose else None
+        return choose_blocks(
+            stage.target,
+            Load(
+                rows=size_of(shape.row),
+                vectors=-(-size_of(shape.column) // self.lanes),
+                depth=prod(size_of(r) for r in plan.ranges),
+                item=self.item,
+                outer=prod(map(size_of, shape.outer)),
+                others=prod(map(size_of, shape.rows)),
+                right=len(plan.right),
+                left=0 if self.in_place else len(plan.left),
+                sums=len(plan.reduces),
+                heavy=shape.heavy,
+                together=rows_together(plan.left, loose, stage.facts),
+            ),
+        )
+
+    def emit(self) -> int:
+        """Emits the function; returns how many units it has."""
+        stage, writer, shape = self.stage, self.stage.writer, self.shape
+        self._allocate()
+        for number in range(len(stage.kernel.buffers)):
+            stage.values.buffer(number)  # known in the branch that fills, and after it
+        packed = writer.here("alloca i64")
+        writer.effect(f"store i64 -1, ptr {packed}")
+        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
+        strips = -(-size_of(shape.column) // self.width)
+        blocks = -(-strips // self.blocks.strips)
+        outer, inner = shape.outer, shape.rows
+        sizes = [*map(size_of, outer), blocks, *map(size_of, inner), self.rows.blocks]
+        places = digits(writer, unit.index, sizes)
+        block, row = places.pop(len(outer)), places.pop()
+        opened = [
+            stage.open(a, p) for a, p in zip((*outer, *inner), places, strict=True)
+        ]
+        self.columns = StripBlock(
+            stage, shape.column, self.width, self.blocks.strips, block
+        )
+        self.columns.open()
+        self.rows.open(row)
+        shared = prod(map(size_of, inner)) * self.rows.blocks
+        self._run(packed, writer.pure(f"udiv i64 {unit.index}, {shared}", unit.index))
+        self.rows.close()
+        self.columns.close()
+        for o in reversed(opened):
+            stage.close(o)
+        writer.close_loop(unit)
+        stage.release()
+        return prod(sizes)
+
+    # Panels.
+
+    def _allocate(self) -> None:
+        plan, stage, lanes = self.plan, self.stage, self.lanes
+        whole = Block(stage, self.depth, "0")
+        self.right: dict[Node, Panel] = {}
+        self.left: dict[Node, Panel] = {}
+        self.sums: dict[Node, Panel] = {}
+        for node in plan.right:
+            count = whole.positions(node) * self.blocks.strips
+            self.right[node] = stage.new_panel(node.dtype, count, self.width, True)
+        self.row_block = RowBlock(stage, self.rows, lanes)
+        high = self.row_block.cut.size
+        self.along = frozenset(n for n in plan.left if self._runs_along_rows(n))
+        for node in () if self.in_place else plan.left:
+            deep = whole.positions(node)
+            deep = -(-deep // lanes) * lanes + lanes
+            shape = (deep, high) if node in self.along else (high, deep)
+            self.left[node] = stage.new_panel(node.dtype, *shape, padded=True)
+        if not self.direct:
+            pitch = self.width * self.blocks.strips + lanes
+            for node in plan.reduces:
+                panel = stage.new_panel(node.dtype, self.rows.length, pitch, True)
+                self.sums[node] = panel
+
+    def _runs_along_rows(self, node: Node) -> bool:
+        """Is it contiguous along the rows?"""
+        facts = self.stage.facts
+        loads = [n for n in toposort([node]) if n.op is load_p]
+        steps = [facts.affine[index_of(n)].terms.get(self.shape.row, 0) for n in loads]
+        return any(abs(step) == 1 for step in steps)
+
+    # A unit.
+
+    def _run(self, packed: str, number: str) -> None:
+        if self.direct:
+            depth = Block(self.stage, self.depth, "0")
+            self._fill_right_once(depth, packed, number)
+            self._multiply_into_place(depth)
+            return
+        for node, panel in self.sums.items():
+            if self.several:
+                self.stage.fill(panel, identity(str(node.arg), node.dtype))
+        self._multiply_in_blocks()
+        index = sum_of(self._in_sums())
+        found = {n: panel.load(index) for n, panel in self.sums.items()}
+        self._finish(replaced_stores(self.stage.kernel.stores, found))
+
+    def _fill_right_once(self, depth: Block, packed: str, number: str) -> None:
+        """Fills the right panels unless they are those of `number` already."""
+        writer = self.stage.writer
+        last = writer.here(f"load i64, ptr {packed}")
+        fresh = writer.here(f"icmp ne i64 {last}, {number}")
+        branch = writer.open_branch()
+        self._fill_right(depth)
+        writer.effect(f"store i64 {number}, ptr {packed}")
+        writer.close_branch(branch, fresh, ())
+
+    def _multiply_into_place(self, depth: Block) -> None:
+        """All of the sums, and what becomes of them, in registers."""
+        reduces = self.plan.reduces
+        values, ranges, spans = self._open_values(depth)
+        found = {
+            node: reduce(str(node.arg), value, ranges)
+            for node, value in zip(reduces, values, strict=True)
+        }
+        self._tiles(replaced_stores(self.stage.kernel.stores, found), spans)
+
+    def _multiply_in_blocks(self) -> None:
+        """The sums, added up in their panels."""
+        stage, writer = self.stage, self.stage.writer
+        loops: list[tuple[OpenLoop, Opened]] = []
+        for r in self.depth.outer:
+            around = writer.open_loop("0", str(size_of(r)), 1)
+            loops.append((around, stage.open(r, around.index)))
+        blocks = self.depth.blocks
+        loop = writer.open_loop("0", str(blocks), 1) if blocks > 1 else None
+        depth = Block(stage, self.depth, loop.index if loop is not None else "0")
+        depth.open()
+        self._fill_right(depth)
+        values, ranges, spans = self._open_values(depth)
+        index = sum_of(self._in_sums())
+        combine = "{}" if self.several else ""
+        stores = [
+            Store(
+                panel.number, index, reduce(str(node.arg), value, ranges), None,
+                combine.format(node.arg),
+            )
+            for (node, panel), value in zip(self.sums.items(), values, strict=True)
+        ]  # fmt: skip
+        self._tiles(stores, spans)
+        depth.close()
+        if loop is not None:
+            writer.close_loop(loop)
+        for around, opened in reversed(loops):
+            stage.close(opened)
+            writer.close_loop(around)
+
+    def _in_sums(self) -> list[Node]:
+        """Where a result stands in a panel of sums."""
+        pitch = next(iter(self.sums.values())).pitch
+        shape, start = self.shape, self.columns.start
+        assert start is not None
+        row = sub(shape.row, self.rows.start)
+        return [mul(row, const(pitch, INDEX)), sub(shape.column, start)]
+
+    def _fill_right(self, depth: Block) -> None:
+        column, columns = self.shape.column, self.columns
+        for node, panel in self.right.items():
+            columns.depth = depth.positions(node)
+            fill_panel(panel, node, column, depth, columns, depth, self.lanes)
+
+    def _open_values(
+        self, depth: Block
+    ) -> tuple[list[Node], tuple[Node, ...], dict[Node, Span]]:
+        """What is summed, over panels, of which the left ones are filled now."""
+        columns, found = self.columns, dict[Node, Node]()
+        for node, panel in self.right.items():
+            columns.depth = depth.positions(node)
+            place = [*columns.terms(1), *depth.terms(self.width, node)]
+            found[node] = panel.load(sum_of(place))
+        if self.left:
+            self.row_block.open()
+        for node, panel in self.left.items():
+            found[node] = panel.load(sum_of(self._fill_left(node, panel, depth)))
+        values = substitute([node.src[0] for node in self.plan.reduces], found)
+        return merged(self.stage, values, depth)
+
+    def _fill_left(self, node: Node, panel: Panel, depth: Block) -> list[Node]:
+        """Fills a panel; returns where its elements stand."""
+        row, rows, lanes = self.shape.row, self.row_block, self.lanes
+        if node in self.along:
+            fill_panel(panel, node, row, depth, rows, depth, lanes)
+            return [*depth.terms(panel.pitch, node), *rows.terms(1)]
+        free = self.stage.facts.free[node]
+        used = [r for r in depth.cut.within if r in free]
+        fill_panel(panel, node, used[-1] if used else row, rows, depth, depth, lanes)
+        return [*rows.terms(panel.pitch), *depth.terms(1, node)]
+
+    def _tiles(self, stores: list[Store], spans: dict[Node, Span]) -> None:
+        shape = self.shape
+        wide = Steps(self.lanes, self.blocks.tile.vectors)
+        steps = {**self.rows.steps, shape.column: wide}
+        spans = {**spans, **self.rows.spans, **self.columns.spans(steps)}
+        self.stage.run((shape.row, shape.column), stores, steps, spans)
+        if self.left:
+            self.row_block.close()
+
+    def _finish(self, stores: list[Store]) -> None:
+        column = self.shape.column
+        widest = max(store.value.dtype.itemsize for store in stores)
+        lanes = min(self.stage.target.vector_bytes // widest, self.lanes)
+        steps = {column: Steps(lanes)}
+        spans = {**self.columns.spans(steps), **self.rows.final_spans}
+        self.stage.run((self.shape.row, column), stores, steps, spans)

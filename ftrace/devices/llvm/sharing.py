@@ -1,0 +1,148 @@
+"""How large the blocks of a matrix product are: a small model of what they cost.
+
+A piece of work fills panels and multiplies tiles. Larger blocks fill less often;
+smaller ones fit into the caches, and every core finds one at the end. The model counts
+cycles for each way to cut, and takes the least.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ftrace.devices.llvm.pool import PIECES_PER_THREAD
+from ftrace.devices.llvm.target import Target
+from ftrace.devices.llvm.tiling import MOST_ROWS, RegisterTile, register_tile
+
+#: The parts of L2 that panels of the right operands, and all panels, may take.
+_RIGHT, _SUMS, _LEFT = 0.5, 0.25, 0.25
+#: Terms of a sum in a block where it needs several.
+_DEPTH = 512
+#: Cycles to fill a vector of a panel: a load that waits for a slow cache, and a store.
+_FILL = 4.0
+#: Cycles to begin and end a tile, and for a result to be read from its panel again.
+_TILE, _FINISH = 40.0, 6.0
+#: Ways to cut that are looked at.
+_WAYS = 24
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is to be multiplied.
+
+    Attributes:
+      rows, vectors, depth: the sizes; columns in vectors.
+      item: bytes of an element.
+      outer: how many such products there are.
+      others: how often the right operands serve for further rows.
+      right, left, sums: how many panels of each there are.
+      heavy: the sums go through panels in any case.
+      together: rows of a tile at most.
+    """
+
+    rows: int
+    vectors: int
+    depth: int
+    item: int
+    outer: int = 1
+    others: int = 1
+    right: int = 1
+    left: int = 0
+    sums: int = 1
+    heavy: bool = False
+    together: int = MOST_ROWS
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How it is cut.
+
+    Attributes:
+      tile: of registers.
+      strips: of a unit, each as wide as a tile.
+      tiles: rows of a unit, in tiles.
+      depth: terms of a sum that make a block.
+      cycles: what it takes in all, on as many cores as there are.
+    """
+
+    tile: RegisterTile
+    strips: int
+    tiles: int
+    depth: int
+    cycles: float
+
+
+@lru_cache(maxsize=1024)
+def choose_blocks(target: Target, load: Load) -> Blocks:
+    """The cheapest way to cut."""
+    tile = register_tile(load.rows, load.vectors, target.registers, load.together)
+    strip = tile.vectors * target.vector_bytes * load.right
+    room = int(target.l2 * _RIGHT)
+    depth = load.depth
+    if depth * strip * 2 > room:
+        depth = max(min(room // (2 * strip), _DEPTH * 4 // load.item), 16)
+    total = -(-load.vectors // tile.vectors)
+    tiles = -(-load.rows // tile.rows)
+    row = depth * load.item * load.left
+    most = max(min(room // (depth * strip), total), 1)
+    best: Blocks | None = None
+    least = 1
+    if load.left:
+        least = -(-tiles // max(int(target.l2 * _LEFT) // (tile.rows * row), 1))
+    for count in _ways(-(-total // most), total):
+        strips = -(-total // count)
+        for parts in _ways(least, tiles):
+            high = -(-tiles // parts)
+            if load.left and high > 1 and high * tile.rows * row > target.l2 * _LEFT:
+                continue
+            cycles = _cycles(target, load, tile, strips, high, depth)
+            found = Blocks(tile, strips, high, depth, cycles)
+            if best is None or cycles < best.cycles:
+                best = found
+    assert best is not None
+    return best
+
+
+def _ways(least: int, most: int) -> list[int]:
+    """Numbers of parts to try: the small ones, and some larger."""
+    found: list[int] = []
+    number = least
+    while number <= most and len(found) < _WAYS:
+        found.append(number)
+        number += 1 if len(found) < _WAYS // 2 else max(number // 4, 1)
+    return found
+
+
+def _cycles(
+    target: Target, load: Load, tile: RegisterTile, strips: int, high: int, depth: int
+) -> float:
+    """What it takes with units of so many strips and tiles of rows."""
+    total = -(-load.vectors // tile.vectors)
+    tiles = -(-load.rows // tile.rows)
+    across, down = -(-total // strips), -(-tiles // high)
+    units = load.outer * across * load.others * down
+    step = tile.cycles / (total * tiles)
+    multiply = strips * high * (step * load.depth + _TILE)
+    rows = high * tile.rows
+    lines = tile.vectors * strips * rows
+    panels = load.heavy or depth < load.depth
+    if panels:
+        blocks = -(-load.depth // depth)
+        multiply += lines * (_FINISH + 2.0 * blocks) * load.sums
+        if rows * strips * tile.vectors * target.vector_bytes > target.l2 * _SUMS:
+            multiply *= 1.1
+    right = strips * tile.vectors * load.depth * _FILL * load.right
+    lanes = target.vector_bytes // load.item
+    left = load.left * (rows / lanes + 1) * load.depth * _FILL
+    pieces, size = shared(units, target.cores)
+    again = size if panels else -(-size // (load.others * down))
+    piece = size * (multiply + left) + again * right
+    # The last piece is late by a part of itself.
+    return (-(-pieces // target.cores) + 0.15) * piece
+
+
+def shared(units: int, cores: int) -> tuple[int, int]:
+    """Into how many pieces the pool cuts units, and of how many units each is."""
+    wished = min(units, PIECES_PER_THREAD * cores) if cores > 1 else 1
+    size = -(-units // wished)
+    return -(-units // size), size

@@ -1,0 +1,212 @@
+"""Matrix products in panels of strips: every layout, whatever the caches hold."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ftrace import settings
+from ftrace.devices.llvm.compile import emit_object, link
+from ftrace.devices.llvm.library import addresses, symbols_in
+from ftrace.devices.llvm.render import render
+from ftrace.devices.llvm.sharing import Load, choose_blocks, shared
+from ftrace.devices.llvm.target import Target, host_target
+from ftrace.lower.kernel import (
+    INDEX,
+    BufferSpec,
+    Kernel,
+    Store,
+    load,
+    make_range,
+    param,
+    reduce,
+)
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives.source import const
+
+Array = np.ndarray[Any, Any]
+_render = import_module("ftrace.devices.llvm.render")
+
+
+@pytest.fixture(autouse=True)
+def _in_panels(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Also where it does not pay."""
+    monkeypatch.setattr(_render, "is_worthwhile", lambda *_: True)
+    with settings.config(cache_dir=str(tmp_path_factory.mktemp("cache"))):
+        yield
+
+
+def _at(*terms: tuple[Node, int]) -> Node:
+    total = const(0, INDEX)
+    for axis, coefficient in terms:
+        total = ew.add(total, ew.mul(axis, const(coefficient, INDEX)))
+    return total
+
+
+def _product(
+    sizes: tuple[int, int, int, int],
+    turned: str = "",
+    batched: str = "ab",
+    fused: bool = False,
+    heavy: bool = False,
+    dtype: Any = np.float32,
+) -> tuple[Kernel, list[Array], Array]:
+    """out[b, i, j] = f(the sum of a[b, i, k] · b[b, k, j]), and what it should be."""
+    n, m, w, k = sizes
+    rng = np.random.default_rng(0)
+    a: Array = rng.integers(-4, 5, (n if "a" in batched else 1, m, k)).astype(dtype)
+    b: Array = rng.integers(-4, 5, (n if "b" in batched else 1, k, w)).astype(dtype)
+    x: Array = np.ascontiguousarray(a.swapaxes(1, 2)) if "a" in turned else a
+    y: Array = np.ascontiguousarray(b.swapaxes(1, 2)) if "b" in turned else b
+    out: Array = np.full((n, m, w), 77, dtype)
+    arrays = [x, y, out]
+    g, i, j = (make_range(number, size, False) for number, size in enumerate((n, m, w)))
+    r = make_range(10, k, True)
+    inside_a = [(r, m), (i, 1)] if "a" in turned else [(i, k), (r, 1)]
+    inside_b = [(j, k), (r, 1)] if "b" in turned else [(r, w), (j, 1)]
+    left = load(
+        param(0, x.dtype, x.size), _at((g, m * k * ("a" in batched)), *inside_a)
+    )
+    right = load(
+        param(1, y.dtype, y.size), _at((g, k * w * ("b" in batched)), *inside_b)
+    )
+    if fused:
+        left, right = ew.add(left, const(1, left.dtype)), ew.mul(right, right)
+        a, b = a + 1, b * b
+    total = reduce("add", ew.mul(left, right), (r,))
+    wanted: Array = a.astype(np.float64) @ b.astype(np.float64)
+    wanted = np.broadcast_to(wanted, out.shape)
+    if heavy:
+        for number in range(5):
+            total = ew.maximum(ew.add(total, total), const(number, total.dtype))
+            wanted = np.maximum(wanted + wanted, number)
+    store = Store(2, _at((g, m * w), (i, w), (j, 1)), total)
+    specs = [
+        BufferSpec(z.dtype, z.size, number == 2) for number, z in enumerate(arrays)
+    ]
+    return Kernel((g, i, j), (store,), tuple(specs)), arrays, wanted
+
+
+def _run(kernel: Kernel, arrays: list[Array], target: Target, pieces: int) -> None:
+    rendered = render(kernel, target, "kernel")
+    calls = addresses(symbols_in(rendered.text))
+    code = link(emit_object(rendered.text), ("kernel",), calls)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+        code.address("kernel")
+    )
+    pointers = (ctypes.c_void_p * len(arrays))(*[a.ctypes.data for a in arrays])
+    units = rendered.parallel
+    pieces = min(pieces, units)
+    for n in range(pieces):
+        function(pointers, units * n // pieces, units * (n + 1) // pieces)
+
+
+def _targets() -> list[Target]:
+    """This processor, one with small caches, and those with other vectors."""
+    here = host_target()
+    found = [here, replace(here, l2=1 << 13, cores=3)]
+    if here.triple.startswith("x86_64"):
+        others = [Target.of(here.triple, f"x86-64{v}") for v in ("", "-v3")]
+        found += [replace(t, l2=1 << 15) for t in others if t.fma <= here.fma]
+    return found
+
+
+_SIZES = [
+    (1, 8, 1, 1), (1, 33, 65, 17), (3, 17, 40, 33), (2, 100, 5, 300), (1, 70, 600, 130),
+    (5, 9, 16, 1100),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sizes", _SIZES)
+@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+def test_products_are_numpys(sizes: tuple[int, int, int, int], turned: str) -> None:
+    kernel, arrays, wanted = _product(sizes, turned)
+    for target in _targets():
+        arrays[-1][...] = 77
+        _run(kernel, arrays, target, 3)
+        np.testing.assert_array_equal(arrays[-1], wanted)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("heavy", [False, True])
+@pytest.mark.parametrize("batched", ["", "a", "b", "ab"])
+def test_what_is_before_and_after_a_product_is_part_of_it(
+    fused: bool, heavy: bool, batched: str
+) -> None:
+    for turned in ("", "a", "b"):
+        kernel, arrays, wanted = _product(
+            (3, 30, 50, 40), turned, batched, fused, heavy
+        )
+        for target in _targets()[:2]:
+            arrays[-1][...] = 77
+            _run(kernel, arrays, target, 4)
+            np.testing.assert_array_equal(arrays[-1], wanted)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.int64])
+def test_products_of_other_types(dtype: Any) -> None:
+    for turned in ("", "a", "b"):
+        kernel, arrays, wanted = _product((2, 21, 37, 29), turned, dtype=dtype)
+        for target in _targets():
+            _run(kernel, arrays, target, 2)
+            np.testing.assert_array_equal(arrays[-1], wanted)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_both_operands_may_stand_in_one_array(turned: bool) -> None:
+    """x @ x, and the sums of x.T @ x."""
+    x = np.random.default_rng(0).integers(-4, 5, (40, 40)).astype(np.float32)
+    out = np.zeros((40, 40), np.float32)
+    i, j = (make_range(number, 40, False) for number in range(2))
+    r = make_range(10, 40, True)
+    place = _at((r, 40), (i, 1)) if turned else _at((i, 40), (r, 1))
+    buffer = param(0, x.dtype, x.size)
+    product = ew.mul(load(buffer, place), load(buffer, _at((r, 40), (j, 1))))
+    store = Store(1, _at((i, 40), (j, 1)), reduce("add", product, (r,)))
+    specs = (BufferSpec(x.dtype, 1600, False), BufferSpec(x.dtype, 1600, True))
+    _run(Kernel((i, j), (store,), specs), [x, out], host_target(), 2)
+    np.testing.assert_array_equal(out, (x.T if turned else x) @ x)
+
+
+@pytest.mark.parametrize("depth", [100, 1500])
+def test_bits_do_not_depend_on_how_units_are_shared(depth: int) -> None:
+    kernel, arrays, _ = _product((2, 40, 90, depth))
+    rng = np.random.default_rng(1)
+    for x in arrays[:2]:
+        x[...] = rng.standard_normal(x.shape)
+    results: list[Array] = []
+    for pieces in (1, 2, 7, 1000):
+        for target in _targets()[:1]:
+            _run(kernel, arrays, target, pieces)
+            results.append(np.array(arrays[-1]))
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+def test_blocks_fit_into_the_caches() -> None:
+    target = replace(host_target(), l2=1 << 20, cores=2)
+    for depth in (64, 700, 3000, 20_000):
+        blocks = choose_blocks(target, Load(2000, 120, depth, 4))
+        width = blocks.tile.vectors * target.vector_bytes
+        assert blocks.strips * width * blocks.depth <= target.l2
+
+
+def test_every_core_has_as_much_to_do() -> None:
+    target = replace(host_target(), cores=2)
+    for rows, vectors in ((512, 32), (700, 32), (1024, 64), (333, 35), (4096, 256)):
+        blocks = choose_blocks(target, Load(rows, vectors, 512, 4))
+        across = -(-vectors // (blocks.strips * blocks.tile.vectors))
+        tiles = -(-rows // blocks.tile.rows)
+        down = -(-tiles // blocks.tiles)
+        pieces, size = shared(across * down, target.cores)
+        busiest = -(-pieces // target.cores) * size
+        assert busiest <= 0.6 * across * down
