@@ -12,7 +12,7 @@ from ftrace.lower.constants import evaluate_scalar
 from ftrace.lower.legalize import PLAIN
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, constant_value, make_node
-from ftrace.trace.primitives.elementwise import bit_and, select
+from ftrace.trace.primitives.elementwise import bit_and, bit_or, select
 from ftrace.trace.primitives.source import const, const_p
 
 #: The operations whose result every machine rounds alike: of constants a constant.
@@ -43,6 +43,10 @@ def _simplified(node: Node) -> Node:
         for known, other in (src, src[::-1]):
             if known.op is const_p:
                 return other if constant_value(known) else known
+    if node.op is bit_or and node.dtype == dtypes.bool_:
+        for known, other in (src, src[::-1]):
+            if known.op is const_p:
+                return known if constant_value(known) else other
     if node.op.name == "mul_zero":
         for known in src:
             if known.op is const_p and not constant_value(known):

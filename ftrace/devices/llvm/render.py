@@ -22,6 +22,7 @@ from ftrace.devices.llvm.contraction import (
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.matrix import MatrixProduct, as_matrices
 from ftrace.devices.llvm.nest import fused_products
+from ftrace.devices.llvm.pieces import boxes, facts_of, segments
 from ftrace.devices.llvm.product import Product
 from ftrace.devices.llvm.recurrence import write_recurrence
 from ftrace.devices.llvm.sliding import (
@@ -30,7 +31,14 @@ from ftrace.devices.llvm.sliding import (
     find_sliding,
 )
 from ftrace.devices.llvm.staging import Stage
-from ftrace.devices.llvm.streaming import module, streamed_buffers
+from ftrace.devices.llvm.streaming import (
+    Code,
+    function,
+    in_turn,
+    joined,
+    module,
+    streamed_buffers,
+)
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Chooser, size_of
 from ftrace.devices.llvm.turned import Turned, find_turned, render_turned
@@ -100,29 +108,64 @@ def _render_loops(
     target: Target,
     name: str,
 ) -> Rendered:
-    """A kernel as one nest of loops."""
-    tiling = Chooser(kernel, block, facts, target).choose()
-    fused = fused_products(kernel, target)
-    units = 1
-    dims: tuple[Any, ...] = ()
+    """A kernel as nests of loops: mostly one."""
+    parts = boxes(kernel, facts, target)
+    if len(parts) == 1:
+        nest = _Nest(kernel, block, facts, target)
+        code = function(target, name, streamed_buffers(kernel, target), nest.write)
+        return nest.rendered(joined(target, code))
+    nests: list[_Nest] = []
+    codes: list[Code] = []
+    for n, part in enumerate(parts):
+        nest = _Nest(part, place(part), facts_of(part), target)
+        streamed = streamed_buffers(part, target)
+        codes.append(function(target, f"{name}.{n}", streamed, nest.write, True))
+        nests.append(nest)
+    codes.append(in_turn(name, [(f"{name}.{n}", x.units) for n, x in enumerate(nests)]))
+    units = sum(nest.units for nest in nests)
+    operations = sum(nest.tiling.operations for nest in nests)
+    grain = max(-(-_WORTH_A_THREAD * units // operations), 1)
+    return Rendered(joined(target, *codes), units, grain)
 
-    def build(streamed: frozenset[int]) -> Writer:
-        nonlocal units, dims
-        values = Values(Writer(), facts, target, kernel.buffers, streamed)
-        nest = Columns(values, tiling, fused)
+
+class _Nest:
+    """One nest of loops, and what is known when it has been written.
+
+    Attributes:
+      units: how many it has.
+      dims: sizes that are known at calls only.
+    """
+
+    def __init__(
+        self, kernel: Kernel, block: list[Statement], facts: Facts, target: Target
+    ) -> None:
+        cut = segments(kernel, facts, target)
+        if cut is not None:
+            kernel, block, facts = cut.kernel, cut.block, cut.facts
+        self.kernel, self.block, self.facts, self.target = kernel, block, facts, target
+        own = cut.axes if cut is not None else ()
+        self.tiling = Chooser(kernel, block, facts, target, own).choose()
+        self.fused = fused_products(kernel, target)
+        self.units: Any = 1
+        self.dims: tuple[Any, ...] = ()
+
+    def write(self, streamed: frozenset[int]) -> Writer:
+        tiling, buffers = self.tiling, self.kernel.buffers
+        values = Values(Writer(), self.facts, self.target, buffers, streamed)
+        nest = Columns(values, tiling, self.fused)
         if tiling.parallel:
-            units = nest.parallel()
+            self.units = nest.parallel()
         elif tiling.strips is not None:
-            units = nest.strips(tiling.strips, block)
+            self.units = nest.strips(tiling.strips, self.block)
         else:
-            nest.block(block)
-        dims = tuple(values.dims)
+            nest.block(self.block)
+        self.dims = tuple(values.dims)
         return values.writer
 
-    text = module(target, name, streamed_buffers(kernel, target), build)
-    worth = max(_WORTH_A_THREAD, 8 * tiling.setup_operations)
-    grain = max(-(-worth * sample(units) // tiling.operations), 1)
-    return Rendered(text, units, grain, dims)
+    def rendered(self, text: str) -> Rendered:
+        worth = max(_WORTH_A_THREAD, 8 * self.tiling.setup_operations)
+        grain = max(-(-worth * sample(self.units) // self.tiling.operations), 1)
+        return Rendered(text, self.units, grain, self.dims)
 
 
 def _render_contraction(

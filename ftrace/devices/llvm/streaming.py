@@ -7,7 +7,8 @@ has both kinds of code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.writer import ARGUMENTS, Writer
@@ -36,20 +37,38 @@ def streamed_buffers(kernel: Kernel, target: Target) -> frozenset[int]:
     )
 
 
+class Code(NamedTuple):
+    """Functions of a module, and the lines that they need before them."""
+
+    declared: dict[str, None]
+    functions: list[str]
+
+
 def module(target: Target, name: str, streamed: frozenset[int], build: Build) -> str:
-    """The text of a module with the function `name`.
+    """The text of a module with the function `name`: see `function`."""
+    return joined(target, function(target, name, streamed, build))
+
+
+def function(
+    target: Target,
+    name: str,
+    streamed: frozenset[int],
+    build: Build,
+    internal: bool = False,
+) -> Code:
+    """The function `name`, with those that it calls.
 
     Args:
       streamed: buffers that may be stored to past the caches.
       build: writes the function, given the buffers for which that is done.
+      internal: it is called in the same module only.
     """
     plain = build(frozenset())
-    if not streamed:
-        return _joined(target, [plain], plain.function(name))
-    fast = build(streamed)
+    fast = build(streamed) if streamed else plain
     if not any("!nontemporal" in line for line in fast.stack[0].lines):
-        return _joined(target, [plain], plain.function(name))
-    lines = [f"define void @{name}({ARGUMENTS}) nounwind {{", "entry:"]
+        return Code(plain.declared, [plain.function(name, internal)])
+    kind = "internal " if internal else ""
+    lines = [f"define {kind}void @{name}({ARGUMENTS}) nounwind {{", "entry:"]
     bits = "0"
     for number in sorted(streamed):
         v = f"%b{number}"
@@ -78,11 +97,40 @@ def module(target: Target, name: str, streamed: frozenset[int], build: Build) ->
     functions = [
         fast.function(f"{name}.streaming", internal=True),
         plain.function(f"{name}.plain", internal=True),
+        "\n".join(lines),
     ]
-    return _joined(target, [plain, fast], *functions, "\n".join(lines))
+    return Code(plain.declared | fast.declared, functions)
 
 
-def _joined(target: Target, writers: list[Writer], *functions: str) -> str:
-    declared = dict.fromkeys(line for writer in writers for line in writer.declared)
-    head = [f'target triple = "{target.triple}"', *declared]
-    return "\n".join([*head, *functions])
+def in_turn(name: str, parts: Sequence[tuple[str, int]]) -> Code:
+    """A function whose units are those of other functions, one after the other.
+
+    Args:
+      parts: names of functions, and how many units each has.
+    """
+    lines = [f"define void @{name}({ARGUMENTS}) nounwind {{", "entry:"]
+    first = 0
+    for n, (part, units) in enumerate(parts):
+        lines += [
+            f"  %a{n} = sub i64 %begin, {first}",
+            f"  %b{n} = call i64 @llvm.smax.i64(i64 %a{n}, i64 0)",
+            f"  %c{n} = sub i64 %end, {first}",
+            f"  %e{n} = call i64 @llvm.smin.i64(i64 %c{n}, i64 {units})",
+            f"  %any{n} = icmp slt i64 %b{n}, %e{n}",
+            f"  br i1 %any{n}, label %run{n}, label %over{n}",
+            f"run{n}:",
+            f"  call void @{part}(ptr %buffers, i64 %b{n}, i64 %e{n})",
+            f"  br label %over{n}",
+            f"over{n}:",
+        ]
+        first += units
+    names = ("smin", "smax")
+    declared = [f"declare i64 @llvm.{word}.i64(i64, i64)" for word in names]
+    return Code(dict.fromkeys(declared), ["\n".join([*lines, "  ret void", "}", ""])])
+
+
+def joined(target: Target, *codes: Code) -> str:
+    """A module of all that is in `codes`."""
+    declared = dict.fromkeys(line for code in codes for line in code.declared)
+    functions = [text for code in codes for text in code.functions]
+    return "\n".join([f'target triple = "{target.triple}"', *declared, *functions])

@@ -180,6 +180,7 @@ _FETCH = 0.25
 _UNEVEN = 1.03
 
 Vector = tuple[Node, int]  # the vector range and its lanes
+Vectors = dict[Node, int]  # the lanes of each axis that is one: a row may have several
 
 #: What an operation costs beside an addition.
 _COST = {"div": 4.0, "rem": 8.0, "sqrt": 6.0, "mul_zero": 3.0, "max": 3.0, "min": 3.0}
@@ -201,12 +202,22 @@ _REPEATED = 16
 
 
 class Chooser:
-    """Decides the tiling of one kernel."""
+    """Decides the tiling of one kernel.
+
+    Args:
+      segments: axes that stand side by side, as pieces of one.
+    """
 
     def __init__(
-        self, kernel: Kernel, block: list[Statement], facts: Facts, target: Target
+        self,
+        kernel: Kernel,
+        block: list[Statement],
+        facts: Facts,
+        target: Target,
+        segments: Sequence[Node] = (),
     ) -> None:
         self.kernel = kernel
+        self.segments = segments
         self.top = block
         self.facts = facts
         self.target = target
@@ -217,12 +228,15 @@ class Chooser:
     def choose(self) -> Tiling:
         tiling = Tiling()
         axes = [a for a in self.kernel.axes if self._may_be_vector(a)]
-        candidates: list[Vector | None] = [(a, self._lanes_of(a)) for a in axes]
-        candidates = [c for c in candidates if c is not None and c[1] > 1]
-        candidates.append(None)
+        together = [a for a in axes if a in self.segments]
+        groups = [[a] for a in axes if a not in self.segments] + [together]
+        candidates: list[Vectors] = []
+        for group in groups:
+            lanes = {a: self._lanes_of(a) for a in group}
+            candidates.append({a: n for a, n in lanes.items() if n > 1})
+        candidates = [c for c in candidates if c] + [{}]
         best = min(candidates, key=lambda c: self._block_cost(self.top, c, None))
-        if best is not None:
-            tiling.steps[best[0]] = Steps(best[1])
+        tiling.steps.update({a: Steps(n) for a, n in best.items()})
         self._unroll(self.top, best, None, tiling)
         tiling.operations = int(self._operations(self.top, 1))
         self._share(tiling)
@@ -263,9 +277,9 @@ class Chooser:
     # Costs: in vector instructions.
 
     def _block_cost(
-        self, block: Sequence[Statement], chosen: Vector | None, active: Vector | None
+        self, block: Sequence[Statement], chosen: Vectors, active: Vector | None
     ) -> float:
-        """Of running a block once. `chosen`: the vector axis; `active`: it is open."""
+        """Of running a block once. `chosen`: vector axes; `active`: the open one."""
         total = 0.0
         for statement in block:
             if isinstance(statement, Let):
@@ -275,15 +289,15 @@ class Chooser:
             elif isinstance(statement, Loop):
                 axis = statement.axis
                 inner, trips = active, float(size_of(axis))
-                if chosen is not None and axis is chosen[0]:
-                    inner, trips = chosen, -(-trips // chosen[1])
+                if axis in chosen:
+                    inner, trips = (axis, chosen[axis]), -(-trips // chosen[axis])
                 total += trips * self._block_cost(statement.body, chosen, inner)
             else:
                 total += self._reduce_cost(statement, chosen, active)
         return total
 
     def _reduce_cost(
-        self, loop: ReduceLoop, chosen: Vector | None, active: Vector | None
+        self, loop: ReduceLoop, chosen: Vectors, active: Vector | None
     ) -> float:
         if active is not None:
             body = self._block_cost(loop.body, chosen, active) + len(loop.reduces)
@@ -295,14 +309,14 @@ class Chooser:
         found = self._own.get((loop, 0.0))
         if found is None:
             trips = prod(size_of(r) for r in loop.ranges)
-            cost = self._block_cost(loop.body, None, None) + len(loop.reduces)
+            cost = self._block_cost(loop.body, {}, None) + len(loop.reduces)
             found = (cost * trips, None)
             for r in loop.ranges:
                 lanes = self._lanes_of(r)
                 size = size_of(r)
                 if lanes < 2 or size < 2:
                     continue
-                cost = self._block_cost(loop.body, None, (r, lanes)) + len(loop.reduces)
+                cost = self._block_cost(loop.body, {}, (r, lanes)) + len(loop.reduces)
                 cost *= trips // size * -(-size // lanes)
                 cost += _ACROSS * len(loop.reduces)
                 if cost < found[0]:
@@ -372,22 +386,22 @@ class Chooser:
     def _unroll(
         self,
         block: Sequence[Statement],
-        chosen: Vector | None,
+        chosen: Vectors,
         active: Vector | None,
         tiling: Tiling,
     ) -> None:
         for statement in block:
             if isinstance(statement, Loop):
                 inner = active
-                if chosen is not None and statement.axis is chosen[0]:
-                    inner = chosen
-                    if self._runs_by_rows(statement, chosen):
+                if statement.axis in chosen:
+                    inner = statement.axis, chosen[statement.axis]
+                    if self._runs_by_rows(statement, inner):
                         tiling.columns, tiling.rows = statement, _ROWS_AT_ONCE
-                        tiling.steps[chosen[0]] = Steps(chosen[1])
+                        tiling.steps[statement.axis] = Steps(inner[1])
                     elif has_reduce(statement.body):
-                        self._unroll_tile(chosen, tiling)
+                        self._unroll_tile(inner, tiling)
                     else:
-                        self._unroll_vector(statement, chosen, tiling)
+                        self._unroll_vector(statement, inner, tiling)
                 self._unroll(statement.body, chosen, inner, tiling)
             elif isinstance(statement, ReduceLoop):
                 if active is None:
@@ -471,7 +485,7 @@ class Chooser:
     def _unroll_reduce(self, loop: ReduceLoop, tiling: Tiling) -> None:
         _, vector = self._best_vector(loop)
         if vector is None:
-            self._unroll(loop.body, None, None, tiling)
+            self._unroll(loop.body, {}, None, tiling)
             return
         node, lanes = vector
         weight = count_values(loop.body)
