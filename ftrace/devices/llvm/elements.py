@@ -7,7 +7,7 @@ gather       any other way
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.facts import Affine, Condition
+from ftrace.devices.llvm.facts import Affine, Condition, index_of
 from ftrace.devices.llvm.ranges import At, Ranges
 from ftrace.devices.llvm.scalar import and_masks
 from ftrace.devices.llvm.types import Type, first_lanes, index_type, mask_type
@@ -96,6 +96,9 @@ class Elements(Ranges):
             found = self._window(node, t, stride, at)
             if found is not None:
                 return found
+        if stride in (2, 3, 4) and mask is not None and t.bits >= 32:
+            if self.ops.target.vector_bytes >= 32:
+                return self._masked_window(node, t, stride, at, uniform, mask)
         p, offsets, offset_type = self._scattered(index, base, size, number, at)
         if uniform is not None:
             mask = and_masks(
@@ -135,6 +138,30 @@ class Elements(Ranges):
             else:
                 parts.append(t.zero)
         return self.ops.pick(t, parts, stride, phase)
+
+    def _masked_window(
+        self,
+        node: Node,
+        t: Type,
+        stride: int,
+        at: At,
+        uniform: str | None,
+        mask: str,
+    ) -> str:
+        """Every `stride`-th element, of which only those are read that the mask has."""
+        number, lanes = node.src[0].arg, t.lanes
+        assert isinstance(number, int)
+        terms, constant = self.terms(self.facts.affine[index_of(node)], at)
+        kind, parts = mask_type(lanes), list[str]()
+        for n in range(stride):
+            spread = [divmod(n * lanes + lane, stride) for lane in range(lanes)]
+            places = [lanes if rest else lane for lane, rest in spread]
+            on = self.ops.shuffle(kind, mask, kind.zero, places)
+            place = constant + n * lanes
+            p = self.access.pointer(self.buffer(number), terms, place, t.bytes)
+            p = self.access.or_zeros(p, uniform)
+            parts.append(self.access.load_masked(t, p, on, number in self.fixed))
+        return self.ops.pick(t, parts, stride, 0)
 
     def _scattered(
         self, index: Node, base: str, size: int, number: int, at: At
