@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -10,6 +10,7 @@ from ftrace.devices.llvm.nest import Span, lowest
 from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.tiling import Steps
+from ftrace.devices.llvm.writer import OpenLoop
 from ftrace.lower.kernel import INDEX, axis_of
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
@@ -83,6 +84,27 @@ def cut_ranges(ranges: Sequence[Node], length: int, multiple: int = 1) -> Cut:
     return Cut(tuple(rest), split, size, tuple(inner))
 
 
+def each_block(stage: Stage, cut: Cut, run: Callable[[Block], None]) -> None:
+    """Emits loops over all blocks of a cut of known size, and in them what `run` does."""
+    writer = stage.writer
+    loops: list[tuple[OpenLoop, Opened]] = []
+    for r in cut.outer:
+        loop = writer.open_loop("0", str(axis_of(r).size), 1)
+        loops.append((loop, stage.open(r, loop.index)))
+    if cut.split is None:
+        run(Block(stage, cut, "0"))
+    else:
+        loop = writer.open_loop("0", str(cut.blocks), 1)
+        block = Block(stage, cut, loop.index)
+        block.open()
+        run(block)
+        block.close()
+        writer.close_loop(loop)
+    for loop, opened in reversed(loops):
+        stage.close(opened)
+        writer.close_loop(loop)
+
+
 class Block:
     """The block of a cut that is open: code around it says which.
 
@@ -151,6 +173,17 @@ class Block:
             for r, size in zip(cut.within, cut.extents, strict=True)
             if node is None or r in self.stage.facts.free[node]
         )
+
+    def extent(self, r: Node) -> str:
+        """How far one of the ranges goes in this block, which may be the last and short."""
+        size = axis_of(r).size
+        if r is not self.cut.split or self.start is None:
+            return str(size)
+        if size % self.cut.size == 0:
+            return str(self.cut.size)
+        span = self.spans({})[r]
+        text = f"sub i64 {span.last}, {span.first}"
+        return self.stage.writer.pure(text, span.last, span.first)
 
     def count(self) -> str:
         """Positions in this block, which may be the last and short."""

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from ftrace.devices.llvm.access import Access, Term
 from ftrace.devices.llvm.scalar import Operations
+from ftrace.devices.llvm.tiling import Tiles
 from ftrace.devices.llvm.types import Type
-from ftrace.devices.llvm.writer import Writer
+from ftrace.devices.llvm.writer import OpenLoop, Writer
 
 #: Products that are written one after the other at most.
 _UNROLLED = 96
@@ -61,6 +62,21 @@ class Tile:
     pitch: int
 
 
+def open_tiles(writer: Writer, tiles: Tiles) -> OpenLoop:
+    """A loop over tiles of one size."""
+    stop = tiles.start + tiles.count * tiles.width
+    return writer.open_loop(str(tiles.start), str(stop), tiles.width)
+
+
+def _copies(count: str, size: int) -> int:
+    """How often a loop over steps of so many products is unrolled."""
+    if not count.isdigit():
+        return 1
+    return max(
+        n for n in range(1, max(_UNROLLED // size, 1) + 1) if int(count) % n == 0
+    )
+
+
 class MicroKernel:
     """Emits tiles."""
 
@@ -82,22 +98,31 @@ class MicroKernel:
         if not walks:
             return self._step(tile, a, b, state)
         walk, inner = walks[0], walks[1:]
-        size = tile.rows * tile.vectors
-        if not inner and walk.count.isdigit() and int(walk.count) * size <= _UNROLLED:
-            for n in range(int(walk.count)):
-                state = self._step(
-                    tile,
-                    a.plus(constant=n * walk.left),
-                    b.plus(constant=n * walk.right),
-                    state,
-                )
-            return state
+        copies = 1 if inner else _copies(walk.count, tile.rows * tile.vectors)
+        if walk.count == str(copies):
+            return self._steps(tile, walk, inner, copies, a, b, state)
         carried = [(tile.type.text, text) for text in state]
-        loop = self.writer.open_loop("0", walk.count, 1, carried)
+        loop = self.writer.open_loop("0", walk.count, copies, carried)
         a, b = a.plus((walk.left, loop.index)), b.plus((walk.right, loop.index))
-        names = [name for _, _, name in loop.carried]
-        state = self.sums(tile, inner, a, b, names)
+        state = [name for _, _, name in loop.carried]
+        state = self._steps(tile, walk, inner, copies, a, b, state)
         return self.writer.close_loop(loop, state)
+
+    def _steps(
+        self,
+        tile: Tile,
+        walk: Walk,
+        inner: Sequence[Walk],
+        copies: int,
+        a: Place,
+        b: Place,
+        state: list[str],
+    ) -> list[str]:
+        """So many steps of a loop, one after the other."""
+        for n in range(copies):
+            here = a.plus(constant=n * walk.left), b.plus(constant=n * walk.right)
+            state = self.sums(tile, inner, *here, state)
+        return state
 
     def _step(self, tile: Tile, a: Place, b: Place, state: list[str]) -> list[str]:
         """One step: rows × vectors products are added."""

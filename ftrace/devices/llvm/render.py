@@ -9,6 +9,7 @@ how the domain is split.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -25,11 +26,8 @@ from ftrace.devices.llvm.nest import fused_products
 from ftrace.devices.llvm.pieces import boxes, facts_of, segments
 from ftrace.devices.llvm.product import Product
 from ftrace.devices.llvm.recurrence import write_recurrence
-from ftrace.devices.llvm.sliding import (
-    Sliding,
-    SlidingProduct,
-    find_sliding,
-)
+from ftrace.devices.llvm.sliding import SlidingProduct, find_sliding
+from ftrace.devices.llvm.sliding_rows import SlidingRowsProduct, find_sliding_rows
 from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.streaming import (
     Code,
@@ -80,9 +78,9 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     facts = Facts([*roots, *kernel.axes])
     plan = find_contraction(kernel, block, facts)
     if plan is not None:
-        sliding = find_sliding(kernel, plan, facts, target)
-        if sliding is not None or is_worthwhile(plan, facts, target):
-            return _render_contraction(kernel, plan, sliding, facts, target, name)
+        code = _contraction_code(kernel, plan, facts, target)
+        if code is not None:
+            return _render_contraction(kernel, plan, code, facts, target, name)
     if kernel.is_dynamic:  # squares are turned in blocks of sizes that are known
         return _render_loops(kernel, block, facts, target, name)
     turned = find_turned(kernel, facts)
@@ -168,10 +166,28 @@ class _Nest:
         return Rendered(text, self.units, grain, self.dims)
 
 
+def _contraction_code(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> Callable[[Stage], int] | None:
+    """What emits a contraction into a stage, and returns how many units it has."""
+    sliding = find_sliding(kernel, plan, facts, target)
+    if sliding is not None:
+        return lambda stage: SlidingProduct(sliding, stage).emit()
+    rows = find_sliding_rows(kernel, plan, facts, target)
+    if rows is not None:
+        return lambda stage: SlidingRowsProduct(rows, stage).emit()
+    if not is_worthwhile(plan, facts, target):
+        return None
+    shape = as_matrices(plan, kernel)
+    if shape is not None:
+        return lambda stage: MatrixProduct(plan, shape, stage).emit()
+    return lambda stage: Product(plan, stage).emit()
+
+
 def _render_contraction(
     kernel: Kernel,
     plan: Contraction,
-    sliding: Sliding | None,
+    emit: Callable[[Stage], int],
     facts: Facts,
     target: Target,
     name: str,
@@ -180,13 +196,7 @@ def _render_contraction(
     stage = Stage(
         kernel, target, facts, Values(Writer(), facts, target, kernel.buffers)
     )
-    shape = as_matrices(plan, kernel)
-    if sliding is not None:
-        units = SlidingProduct(sliding, stage).emit()
-    elif shape is not None:
-        units = MatrixProduct(plan, shape, stage).emit()
-    else:
-        units = Product(plan, stage).emit()
+    units = emit(stage)
     operations = 2 * prod(size_of(r) for r in (*kernel.axes, *plan.ranges))
     text = module(target, name, frozenset(), lambda _: stage.writer)
     grain = max(-(-_WORTH_A_THREAD * sample(units) // operations), 1)

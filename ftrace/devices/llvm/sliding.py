@@ -23,18 +23,16 @@ from math import prod
 
 import numpy as np
 
-from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges
+from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges, each_block
 from ftrace.devices.llvm.contraction import Contraction
 from ftrace.devices.llvm.facts import Affine, Facts, index_of
-from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk
+from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
 from ftrace.devices.llvm.nest import Span, digits
-from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Steps, cut, register_tile, rows_together, size_of
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.windows import Window, find_windows
-from ftrace.devices.llvm.writer import OpenLoop
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, range_p
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import add, mul, sub
@@ -85,20 +83,10 @@ def find_sliding(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Sliding | None:
     """The contraction as a convolution, where that pays."""
-    if kernel.is_dynamic or len(plan.reduces) != 1 or len(plan.rows) != 1:
-        return None
-    (total,) = plan.reduces
-    if total.arg != "add" or total.dtype not in (np.float32, np.float64):
-        return None
-    if len(plan.left) != 1 or len(plan.right) != 1:
+    if len(plan.rows) != 1 or not is_sum_of_products(kernel, plan):
         return None
     (left,), (right,), (row,) = plan.left, plan.right, plan.rows
-    if prod(map(size_of, (*kernel.axes, *plan.ranges))) < _LEAST:
-        return None
-    term = total.src[0]
-    if term.op.name != "mul" or set(term.src) != {left, right}:
-        return None
-    if {left.dtype, right.dtype} != {total.dtype} or not _is_even(left, row, facts):
+    if not is_even(left, facts) or row not in facts.affine[index_of(left)].terms:
         return None
     best: tuple[float, Sliding] | None = None
     for window in find_windows(right, plan.columns, plan.ranges, facts):
@@ -108,12 +96,28 @@ def find_sliding(
     return None if best is None else best[1]
 
 
-def _is_even(node: Node, row: Node, facts: Facts) -> bool:
+def is_sum_of_products(kernel: Kernel, plan: Contraction) -> bool:
+    """Is it one sum of one product of floats, known in size and not too short?"""
+    if kernel.is_dynamic or len(plan.reduces) != 1:
+        return False
+    if len(plan.left) != 1 or len(plan.right) != 1:
+        return False
+    (total,), (left,), (right,) = plan.reduces, plan.left, plan.right
+    if total.arg != "add" or total.dtype not in (np.float32, np.float64):
+        return False
+    if prod(map(size_of, (*kernel.axes, *plan.ranges))) < _LEAST:
+        return False
+    term = total.src[0]
+    if term.op.name != "mul" or set(term.src) != {left, right}:
+        return False
+    return {left.dtype, right.dtype} == {total.dtype}
+
+
+def is_even(node: Node, facts: Facts) -> bool:
     """Is it a load, nowhere masked, at an index that is a sum of ranges?"""
     if node.op is not load_p or len(node.src) > 2:
         return False
-    terms = facts.affine[index_of(node)].terms
-    return row in terms and all(atom.op is range_p for atom in terms)
+    return all(atom.op is range_p for atom in facts.affine[index_of(node)].terms)
 
 
 def _choose(
@@ -139,7 +143,7 @@ def _choose(
     units = prod(size_of(a) for a in outer)
     together = rows_together([left], row, facts)
     last = inner[-1] if inner else window.column
-    fill = _fill_cost(right, last, facts, lanes)
+    fill = fill_cost(right, last, facts, lanes)
     if fill is None:
         return None
     across = size_of(last) / -(-size_of(last) // lanes)  # elements of a vector
@@ -181,7 +185,7 @@ def _choose(
     return best[0], found
 
 
-def _fill_cost(node: Node, column: Node, facts: Facts, lanes: int) -> float | None:
+def fill_cost(node: Node, column: Node, facts: Facts, lanes: int) -> float | None:
     """Cycles that it takes to evaluate a vector; None where that is too slow."""
     cost = 0.0
     for n in toposort([node]):
@@ -280,25 +284,9 @@ class SlidingProduct:
     # The sums.
 
     def _accumulate(self) -> None:
-        stage, writer, depth = self.stage, self.stage.writer, self.depth
         if self.several:
-            stage.fill(self.sums, 0)
-        loops: list[tuple[OpenLoop, Opened]] = []
-        for r in depth.outer:
-            loop = writer.open_loop("0", str(axis_of(r).size), 1)
-            loops.append((loop, stage.open(r, loop.index)))
-        if depth.split is None:
-            self._multiply(Block(stage, depth, "0"))
-        else:
-            loop = writer.open_loop("0", str(depth.blocks), 1)
-            block = Block(stage, depth, loop.index)
-            block.open()
-            self._multiply(block)
-            block.close()
-            writer.close_loop(loop)
-        for loop, opened in reversed(loops):
-            stage.close(opened)
-            writer.close_loop(loop)
+            self.stage.fill(self.sums, 0)
+        each_block(self.stage, self.depth, self._multiply)
 
     def _multiply(self, depth: Block) -> None:
         """One block of what is summed over: the panels, and the tiles over them."""
@@ -319,9 +307,9 @@ class SlidingProduct:
         ]
         sums = Place(stage.values.buffer(self.sums.number))
         for columns in cut(self.vectors, Steps(0, self.tile.vectors)):
-            across = self._loop(columns.start, columns.count, columns.width)
+            across = open_tiles(writer, columns)
             for rows in cut(self.height, Steps(0, self.tile.rows)):
-                down = self._loop(rows.start, rows.count, rows.width)
+                down = open_tiles(writer, rows)
                 tile = Tile(t, rows.copies, columns.copies, pitch)
                 state = [t.zero] * (tile.rows * tile.vectors)
                 a = left.plus((pitch, down.index))
@@ -334,11 +322,6 @@ class SlidingProduct:
                 self.micro.keep(tile, state, out, self.pitch, self.several)
                 writer.close_loop(down)
             writer.close_loop(across)
-
-    def _loop(self, start: int, count: int, width: int) -> OpenLoop:
-        return self.stage.writer.open_loop(
-            str(start), str(start + count * width), width
-        )
 
     def _left(self, form: Affine, depth: Block) -> Place:
         """Where the left operand stands in the first row of the block."""
@@ -370,9 +353,7 @@ class SlidingProduct:
         free = stage.facts.free[s.right]
         cut_ = depth.cut
         for r, size in zip(cut_.within[::-1], cut_.extents[::-1], strict=True):
-            count = str(size)
-            if r is cut_.split and axis_of(r).size % size:
-                count = self._length(depth)
+            count = depth.extent(r)
             held = r in free
             walks.insert(0, Walk(count, form.terms.get(r, 0), weight if held else 0))
             weight *= size if held else 1
@@ -412,16 +393,12 @@ class SlidingProduct:
             lanes //= 2
         spans = {r: span for r, span in depth.spans({}).items() if r in ranges}
         if not self.even and s.inner:
-            count = stage.scaled(self._length(self.block), 1, s.window.halo(steps))
+            count = stage.scaled(
+                self.block.extent(s.window.column), 1, s.window.halo(steps)
+            )
             spans[line] = Span("0", count)
         store = Store(panel.number, sum_of(terms), value)
         stage.run(ranges, [store], {last: Steps(lanes)}, spans)
-
-    def _length(self, block: Block) -> str:
-        """How far the split range goes in an open block."""
-        (span,) = block.spans({}).values()
-        writer = self.stage.writer
-        return writer.pure(f"sub i64 {span.last}, {span.first}", span.last, span.first)
 
     # What becomes of the sums.
 

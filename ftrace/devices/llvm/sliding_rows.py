@@ -1,0 +1,458 @@
+"""Convolutions with channels last: products whose left operand slides along the rows.
+
+    out[p, j] = f(the sum over c, t of left(p + t, c) · right(j, c, t), …)
+
+A unit is a block of lines of pixels, and of columns. The left operand is evaluated once
+for each pixel that the block sees, into a panel with padding, unless it can be read
+where it stands: its numbers are spread over vectors one at a time, so that taps and
+strides are distances in it and nothing else. Tiles are pixels of one line beside each
+other, and vectors of columns:
+
+    for each block of c:
+        panel left[pixel, c] <- left               masked, strided or fused as it is
+        panel right[c, t, j] <- right              unless it is plain
+        for each line of the block:
+            panel sums[p, j] <- sums + left · right
+            out <- f(sums)                         after the last block of c
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges, each_block
+from ftrace.devices.llvm.contraction import Contraction, is_plain
+from ftrace.devices.llvm.facts import Affine, Facts, index_of
+from ftrace.devices.llvm.filling import fill_panel
+from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
+from ftrace.devices.llvm.nest import Span, digits
+from ftrace.devices.llvm.ranges import Opened
+from ftrace.devices.llvm.sliding import DEPTH, fill_cost, is_even, is_sum_of_products
+from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
+from ftrace.devices.llvm.target import Target
+from ftrace.devices.llvm.tiling import Steps, cut, register_tile, size_of
+from ftrace.devices.llvm.types import Type
+from ftrace.devices.llvm.windows import Window, find_windows
+from ftrace.devices.llvm.writer import OpenLoop
+from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p
+from ftrace.trace.graph import Node, substitute, toposort
+from ftrace.trace.primitives.elementwise import add, mul, sub
+from ftrace.trace.primitives.source import const
+
+#: Vectors in a row of a block of columns.
+_VECTORS = 12
+#: Rows of the right operand so far apart (in bytes) are put together.
+_FAR = 4096
+#: Pixels of a block at least, where there are more than cores need.
+_FEW_PIXELS = 64
+
+#: The first class of a window, how many, and the taps of each.
+_Group = tuple[int, int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class SlidingRows:
+    """How a contraction is a convolution with channels last.
+
+    Attributes:
+      plan: the contraction.
+      windows: each with another axis of the rows.
+      left, right: the operands.
+      outer: axes around the blocks.
+      lines: axes of the rows that are in a block, the one that is cut first.
+      pixel: the innermost axis of the rows, of which tiles are made.
+      others: what is summed over beside the taps.
+      size: how many values of the first of `lines` (or of `pixel`) a block has.
+    """
+
+    plan: Contraction
+    windows: tuple[Window, ...]
+    left: Node
+    right: Node
+    outer: tuple[Node, ...]
+    lines: tuple[Node, ...]
+    pixel: Node
+    others: tuple[Node, ...]
+    size: int
+
+
+def find_sliding_rows(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> SlidingRows | None:
+    """The contraction as a convolution with channels last, if it is one."""
+    if len(plan.rows) < 2 or len(plan.columns) != 1:
+        return None
+    if not is_sum_of_products(kernel, plan):
+        return None
+    (left,), (right,), (column,) = plan.left, plan.right, plan.columns
+    windows = _apart(find_windows(left, plan.rows, plan.ranges, facts))
+    taps = [w.tap for w in windows]
+    others = [r for r in plan.ranges if r not in taps]
+    walk = _steps(left, others, facts)
+    others.sort(key=lambda r: -walk[r])
+    if not windows or not others or fill_cost(left, others[-1], facts, 16) is None:
+        return None
+    at = min(plan.rows.index(w.column) for w in windows)
+    *lines, pixel = plan.rows[at:]
+    if size_of(pixel) < 4 or size_of(column) * right.dtype.itemsize < 32:
+        return None
+    first = (*lines, pixel)[0]
+    outer = (*plan.outer, *plan.rows[:at])
+    units = prod(size_of(a) for a in outer)
+    inside = prod(map(size_of, (*lines, pixel))) // size_of(first)
+    size = axis_of(first).size
+    if first is not pixel:
+        while units * -(-axis_of(first).size // size) < 4 * target.cores:
+            if size * inside <= _FEW_PIXELS or size == 1:
+                break
+            size = -(-size // 2)
+    return SlidingRows(
+        plan, tuple(windows), left, right, outer, tuple(lines), pixel, tuple(others),
+        size,
+    )  # fmt: skip
+
+
+def _apart(windows: Sequence[Window]) -> list[Window]:
+    """Those of which no two have the same taps."""
+    found: dict[Node, Window] = {}
+    for window in windows:
+        found.setdefault(window.tap, window)
+    return list(found.values())
+
+
+def _steps(node: Node, ranges: Sequence[Node], facts: Facts) -> dict[Node, int]:
+    """How far apart in memory an operand's elements are along ranges."""
+    found = dict.fromkeys(ranges, 0)
+    for n in toposort([node]):
+        if n.op is load_p:
+            terms = facts.affine[index_of(n)].terms
+            for r in ranges:
+                found[r] = max(found[r], abs(terms.get(r, 0)))
+    return found
+
+
+@dataclass(eq=False)
+class _Image:
+    """A panel of the left operand: the lines of one group of classes of each window.
+
+    Attributes:
+      groups: of each window.
+      step: elements from one pixel to the next along each axis of the rows.
+      taps: the loops over the taps: of the range, how often, elements in the panel,
+        and how many taps a step is.
+      first: the first tap of each window.
+    """
+
+    panel: Panel
+    groups: tuple[_Group, ...]
+    step: dict[Node, int]
+    taps: list[tuple[Node, int, int, int]]
+
+
+class SlidingRowsProduct:
+    """Emits a convolution with channels last into a stage."""
+
+    def __init__(self, sliding: SlidingRows, stage: Stage) -> None:
+        self.sliding = sliding
+        self.stage = stage
+        s, target, facts = sliding, stage.target, stage.facts
+        (self.total,), (self.column,) = s.plan.reduces, s.plan.columns
+        item = self.total.dtype.itemsize
+        self.lanes = target.vector_bytes // item
+        self.width = axis_of(s.pixel).size
+        vectors = -(-axis_of(self.column).size // self.lanes)
+        self.tile = register_tile(self.width, vectors, target.registers)
+        blocks = -(-vectors // _VECTORS)
+        self.vectors = -(-vectors // blocks)
+        self.pitch = self.vectors * self.lanes
+        if blocks > 1:
+            self.columns = Cut((), self.column, self.pitch, ())
+        else:
+            self.columns = Cut((), None, 1, (self.column,))
+        first, *rest = (*s.lines, s.pixel)
+        whole = s.size == axis_of(first).size
+        if whole:
+            self.rows = Cut((), None, 1, (first, *rest))
+        else:
+            self.rows = Cut((), first, s.size, tuple(rest))
+        taps = prod(w.taps for w in s.windows)
+        deep = max(DEPTH * 4 // item // taps, 1)
+        self.depth = cut_ranges(s.others, deep, self.lanes)
+        self.several = self.depth.blocks > 1 or bool(self.depth.outer)
+        self.right_form = self._plain_form()
+        self.micro = MicroKernel(stage.writer, stage.values.ops, stage.values.access)
+
+    def emit(self) -> int:
+        """Emits the function; returns how many units it has."""
+        s, stage, writer = self.sliding, self.stage, self.stage.writer
+        self._allocate()
+        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
+        sizes = [axis_of(a).size for a in s.outer]
+        sizes += [self.rows.blocks, self.columns.blocks]
+        *places, row, column = digits(writer, unit.index, sizes)
+        opened = [stage.open(a, p) for a, p in zip(s.outer, places, strict=True)]
+        self.row = Block(stage, self.rows, row)
+        self.row.open()
+        self.block = Block(stage, self.columns, column)
+        self.block.open()
+        if self.several:
+            stage.fill(self.sums, 0)
+        each_block(stage, self.depth, self._multiply)
+        if self.several:
+            self._each_line(self._finish)
+        self.block.close()
+        self.row.close()
+        for o in reversed(opened):
+            stage.close(o)
+        writer.close_loop(unit)
+        stage.release()
+        return prod(sizes)
+
+    def _plain_form(self) -> Affine | None:
+        """The index of the right operand, if it can be read where it stands."""
+        s, facts = self.sliding, self.stage.facts
+        if not is_even(s.right, facts) or not is_plain(s.right, self.column, facts):
+            return None
+        if axis_of(self.column).size % self.pitch:
+            return None
+        form = facts.affine[index_of(s.right)]
+        steps = [abs(form.terms.get(r, 0)) for r in s.plan.ranges]
+        near = min((n for n in steps if n), default=0) * s.right.dtype.itemsize < _FAR
+        return form if near else None
+
+    # Panels.
+
+    def _allocate(self) -> None:
+        s, stage = self.sliding, self.stage
+        depth = Block(stage, self.depth, "0")
+        inside = depth.positions(s.left)
+        self.images: list[_Image] = []
+        for groups in itertools.product(*[w.groups for w in s.windows]):
+            self.images.append(self._image(groups, inside))
+        if self.right_form is None:
+            whole = Block(stage, self._positions(depth), "0").positions(s.right)
+            self.panel = stage.new_panel(s.right.dtype, whole, self.pitch)
+            stage.fill(self.panel, 0, self.columns.length)
+        lines = self.rows.length // self.width if self.several else 1
+        self.sums = stage.new_panel(self.total.dtype, lines * self.width, self.pitch)
+
+    def _image(self, groups: tuple[_Group, ...], inside: int) -> _Image:
+        """The panel for some groups of classes: its axes, from the innermost on."""
+        s, stage = self.sliding, self.stage
+        windows = {w.column: (w, g) for w, g in zip(s.windows, groups, strict=True)}
+        step: dict[Node, int] = {}
+        taps: list[tuple[Node, int, int, int]] = []
+        weight = inside
+        rows = zip(self.rows.within[::-1], self.rows.extents[::-1], strict=True)
+        for axis, size in rows:
+            step[axis] = weight
+            if axis not in windows:
+                weight *= size
+                continue
+            window, (_, classes, count) = windows[axis]
+            taps.append((window.tap, count, weight * window.dilation, window.stride))
+            weight *= size + window.halo(count)
+            if classes > 1:
+                taps.append((window.tap, classes, weight, 1))
+            weight *= classes
+        panel = stage.new_panel(s.left.dtype, weight // inside, inside)
+        return _Image(panel, groups, step, taps[::-1])
+
+    def _positions(self, depth: Block) -> Cut:
+        """What is summed over in a block, taps last."""
+        taps = tuple(w.tap for w in self.sliding.windows)
+        cut_ = depth.cut
+        return Cut((), cut_.split, cut_.size, (*cut_.inner, *taps))
+
+    def _fill_image(self, image: _Image, depth: Block) -> None:
+        """Evaluates the left operand once for each pixel of a group of classes."""
+        s, stage = self.sliding, self.stage
+        windows = zip(s.windows, image.groups, strict=True)
+        found = {w.column: (w, g) for w, g in windows}
+        moved: dict[Node, Node] = {}
+        spans: dict[Node, Span] = {}
+        ranges: list[Node] = []
+        terms = depth.terms(1, s.left)
+        extents = zip(self.rows.within, self.rows.extents, strict=True)
+        for axis, size in extents:
+            halo, classes = 0, 1
+            if axis in found:
+                window, (first, classes, count) = found[axis]
+                halo = window.halo(count)
+                kind = stage.new_range(classes)
+                ranges.append(kind)
+                weight = image.step[axis] * (size + halo)
+                terms.append(mul(kind, const(weight, INDEX)))
+                moved[window.tap] = add(kind, const(first, INDEX))
+            line = stage.new_range(size + halo)
+            ranges.append(line)
+            terms.append(mul(line, const(image.step[axis], INDEX)))
+            cut_here = axis is self.rows.split and self.row.start is not None
+            moved[axis] = add(line, self.row.start) if cut_here else line
+            if cut_here and axis_of(axis).size % size:
+                count = stage.scaled(self.row.extent(axis), 1, halo)
+                spans[line] = Span("0", count)
+        (value,) = substitute([s.left], moved)
+        ranges += [r for r in depth.cut.within if r in stage.facts.free[s.left]]
+        last, lanes = ranges[-1], self.lanes
+        if last is not depth.cut.split:
+            while lanes >= 2 * axis_of(last).size:
+                lanes //= 2
+        steps = {last: Steps(lanes)}
+        spans |= {r: p for r, p in depth.spans(steps).items() if r in ranges}
+        stage.run(
+            ranges, [Store(image.panel.number, sum_of(terms), value)], steps, spans
+        )
+
+    # The sums.
+
+    def _multiply(self, depth: Block) -> None:
+        """One block of what is summed over: the panels, and the tiles over them."""
+        s = self.sliding
+        for image in self.images:
+            self._fill_image(image, depth)
+        if self.right_form is None:
+            positions = Block(self.stage, self._positions(depth), depth.number)
+            positions.start = depth.start
+            fill_panel(
+                self.panel, s.right, self.column, positions, self.block, positions,
+                self.lanes,
+            )  # fmt: skip
+        self._each_line(partial(self._line, depth))
+
+    def _each_line(self, run: Callable[[], None]) -> None:
+        """Loops over the lines of the block."""
+        s, stage, writer = self.sliding, self.stage, self.stage.writer
+        opened: list[tuple[OpenLoop, Opened]] = []
+        for axis in s.lines:
+            loop = writer.open_loop("0", self.row.extent(axis), 1)
+            place = loop.index
+            if axis is self.rows.split and self.row.start is not None:
+                begin = stage.scaled(self.row.number, self.rows.size)
+                place = stage.values.access.sum_terms([(1, begin), (1, loop.index)])
+            opened.append((loop, stage.open(axis, place)))
+        places = [loop.index for loop, _ in opened]
+        self.places = dict(zip(s.lines, places, strict=True))
+        run()
+        for loop, o in reversed(opened):
+            stage.close(o)
+            writer.close_loop(loop)
+
+    def _line(self, depth: Block) -> None:
+        """The tiles of a line, and what becomes of its sums if they are complete."""
+        s, stage, writer = self.sliding, self.stage, self.stage.writer
+        t, buffer = Type.of(self.total.dtype, self.lanes), stage.values.buffer
+        walks = [self._walks(image, depth) for image in self.images]
+        sums = Place(buffer(self.sums.number), tuple(self._sum_terms()))
+        for columns in cut(self.vectors, Steps(0, self.tile.vectors)):
+            across = open_tiles(writer, columns)
+            for rows in cut(self.width, Steps(0, self.tile.rows)):
+                down = open_tiles(writer, rows)
+                state = [t.zero] * (rows.copies * columns.copies)
+                for image, (walk, first) in zip(self.images, walks, strict=True):
+                    step = image.step[s.pixel]
+                    tile = Tile(t, rows.copies, columns.copies, step)
+                    terms = [(image.step[a], i) for a, i in self.places.items()]
+                    a = Place(buffer(image.panel.number), tuple(terms))
+                    a = a.plus((step, down.index))
+                    b = self._right(depth).plus(
+                        (self.lanes, across.index), constant=first
+                    )
+                    state = self.micro.sums(tile, walk, a, b, state)
+                out = sums.plus((self.pitch, down.index), (self.lanes, across.index))
+                self.micro.keep(tile, state, out, self.pitch, self.several)
+                writer.close_loop(down)
+            writer.close_loop(across)
+        if not self.several:
+            self._finish()
+
+    def _right(self, depth: Block) -> Place:
+        """Where the right operand stands for the first column and step of a block."""
+        s, stage, form = self.sliding, self.stage, self.right_form
+        values = stage.values
+        if form is None:
+            return Place(values.buffer(self.panel.number))
+        within = {*depth.cut.within, *[w.tap for w in s.windows], self.column}
+        terms = {a: c for a, c in form.terms.items() if a not in within}
+        split = depth.cut.split
+        if split is not None and depth.start is not None and split in form.terms:
+            terms[depth.start] = form.terms[split]
+        if self.block.start is not None:
+            terms[self.block.start] = 1
+        found, constant = values.terms(Affine(form.constant, terms), ())
+        number = s.right.src[0].arg
+        assert isinstance(number, int)
+        return Place(values.buffer(number), tuple(found), constant)
+
+    def _walks(self, image: _Image, depth: Block) -> tuple[list[Walk], int]:
+        """The loops over what is summed over, and where the first right row is."""
+        s, free = self.sliding, self.stage.facts.free
+        right = self._right_steps(depth)
+        walks: list[Walk] = []
+        weight = 1
+        cut_ = depth.cut
+        for r, size in zip(cut_.within[::-1], cut_.extents[::-1], strict=True):
+            held = r in free[s.left]
+            walk = Walk(depth.extent(r), weight if held else 0, right.get(r, 0))
+            walks.insert(0, walk)
+            weight *= size if held else 1
+        for tap, count, left, each in image.taps:
+            walks.append(Walk(str(count), left, right.get(tap, 0) * each))
+        if self.right_form is not None:  # it is walked through evenly
+            walks.sort(key=lambda w: -abs(w.right))
+        groups = zip(s.windows, image.groups, strict=True)
+        return walks, sum(right.get(w.tap, 0) * first for w, (first, _, _) in groups)
+
+    def _right_steps(self, depth: Block) -> dict[Node, int]:
+        """Elements from one step of a range to the next in the right operand."""
+        if self.right_form is not None:
+            return self.right_form.terms
+        found: dict[Node, int] = {}
+        weight = self.pitch
+        cut_ = self._positions(depth)
+        for r, size in zip(cut_.within[::-1], cut_.extents[::-1], strict=True):
+            if r in self.stage.facts.free[self.sliding.right]:
+                found[r] = weight
+                weight *= size
+        return found
+
+    # What becomes of the sums.
+
+    def _sum_terms(self) -> list[tuple[int, str]]:
+        """Where the sums of the open line begin."""
+        if not self.several:
+            return []
+        terms: list[tuple[int, str]] = []
+        weight = self.pitch * self.width
+        sizes = dict(zip(self.rows.within, self.rows.extents, strict=True))
+        for axis in self.sliding.lines[::-1]:
+            terms.append((weight, self.places[axis]))
+            weight *= sizes[axis]
+        return terms
+
+    def _finish(self) -> None:
+        """The kernel's own stores for a line, with the sums read from their panel."""
+        s, stage = self.sliding, self.stage
+        terms = [mul(s.pixel, const(self.pitch, INDEX)), *self.block.terms(1)]
+        weight = self.pitch * self.width
+        if self.several:
+            sizes = dict(zip(self.rows.within, self.rows.extents, strict=True))
+            for axis in s.lines[::-1]:
+                place = axis
+                if axis is self.rows.split and self.row.start is not None:
+                    place = sub(axis, self.row.start)
+                terms.append(mul(place, const(weight, INDEX)))
+                weight *= sizes[axis]
+        found = {self.total: self.sums.load(sum_of(terms))}
+        stores = replaced_stores(stage.kernel.stores, found)
+        widest = max(store.value.dtype.itemsize for store in stores)
+        lanes = min(stage.target.vector_bytes // widest, self.lanes)
+        if self.column is not self.columns.split:
+            while lanes >= 2 * axis_of(self.column).size:
+                lanes //= 2
+        steps = {self.column: Steps(lanes)}
+        stage.run([s.pixel, self.column], stores, steps, self.block.spans(steps))
