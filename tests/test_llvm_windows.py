@@ -17,14 +17,19 @@ from ftrace.devices.llvm.contraction import Contraction, find_contraction
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.library import addresses, symbols_in
 from ftrace.devices.llvm.render import render
-from ftrace.devices.llvm.sliding import Sliding, find_sliding
+from ftrace.devices.llvm.scalar import operations_of
+from ftrace.devices.llvm.sliding_plan import Sliding, find_sliding
+from ftrace.devices.llvm.sliding_rows import SlidingRows, find_sliding_rows
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.devices.llvm.windows import Window, find_windows
 from ftrace.lower.kernel import Kernel
+from ftrace.lower.legalize import legalize
 from ftrace.lower.place import place
 
 Array = np.ndarray[Any, Any]
 _sliding = import_module("ftrace.devices.llvm.sliding")
+_sliding_rows = import_module("ftrace.devices.llvm.sliding_rows")
+_sliding_plan = import_module("ftrace.devices.llvm.sliding_plan")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -67,7 +72,7 @@ def expected(
 def kernel_of(function: Any, *arrays: Array) -> Kernel:
     """The only kernel of a program."""
     (kernel,) = ft.jit(function).lower(*arrays).kernels
-    return kernel
+    return legalize(kernel, operations_of(host_target()))
 
 
 def plan_of(kernel: Kernel) -> tuple[Contraction, Facts]:
@@ -89,6 +94,11 @@ def sliding_of(kernel: Kernel, target: Target | None = None) -> Sliding | None:
     return find_sliding(kernel, plan, facts, target or host_target())
 
 
+def sliding_rows_of(kernel: Kernel) -> SlidingRows | None:
+    plan, facts = plan_of(kernel)
+    return find_sliding_rows(kernel, plan, facts, host_target())
+
+
 def run(
     kernel: Kernel, arrays: Sequence[Array], pieces: int, target: Target | None = None
 ) -> Array:
@@ -101,7 +111,7 @@ def run(
     spec = kernel.buffers[0]
     guard = 64
     whole: Array = np.full(spec.size + 2 * guard, 7, spec.dtype)
-    out = whole[guard:-guard]
+    out: Array = whole[guard:-guard]
     pointers = (ctypes.c_void_p * (len(arrays) + 1))(
         out.ctypes.data, *[a.ctypes.data for a in arrays]
     )
@@ -127,6 +137,8 @@ _CASES: list[tuple[Any, ...]] = [
     ((2, 8, 40, 30), (8, 8, 5, 3), (2, 2), ((4, 4), (0, 0)), (2, 2), 1),
     ((1, 130, 10, 20), (12, 130, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
     ((2, 16, 28, 28), (24, 4, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 4),
+    ((7, 16, 7, 7), (24, 16, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((11, 16, 9, 7), (24, 16, 3, 5), (2, 1), ((1, 1), (2, 2)), (1, 1), 1),
     ((3, 6, 100), (10, 6, 5), (1,), ((2, 2),), (1,), 1),
     ((3, 6, 100), (10, 6, 5), (2,), ((2, 2),), (1,), 1),
     ((1, 4, 10, 12, 9), (8, 4, 3, 3, 3), (1, 1, 1), ((1, 1),) * 3, (1, 1, 1), 1),
@@ -156,7 +168,7 @@ def test_blocks_change_nothing_but_rounding(
 ) -> None:
     """Sums in several parts, lines in several blocks, of which the last is short."""
     monkeypatch.setattr(_sliding, "DEPTH", 20)
-    monkeypatch.setattr(_sliding, "_BLOCK", 0.0)
+    monkeypatch.setattr(_sliding_plan, "_BLOCK", 0.0)
     small = Target.of(
         host_target().triple, host_target().cpu, host_target().features,
         caches=(16 << 10, 96 << 10, 1 << 20), cores=7,
@@ -167,6 +179,61 @@ def test_blocks_change_nothing_but_rounding(
     wanted = expected(x, w, *rest)
     found = run(kernel, [x, w], 3, small).reshape(wanted.shape)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+
+
+def channels_last(function: Any, ndim: int, filters: str) -> Any:
+    """The same with channels last, of arrays that are."""
+    space = "HWD"[:ndim]
+    images = f"N{space}C"
+    weights = f"{space}IO" if filters == "last" else f"OI{space}"
+
+    def run(x: Any, w: Any) -> Any:
+        return function(x, w, (images, weights, images))
+
+    return run
+
+
+@pytest.mark.parametrize("case", _CASES, ids=str)
+@pytest.mark.parametrize(("filters", "deep"), [("last", False), ("first", True)])
+def test_channels_may_be_last(
+    case: Any, filters: str, deep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The image is the left operand; sums of several parts stand in a panel."""
+    if deep:
+        monkeypatch.setattr(_sliding_rows, "DEPTH", 20)
+    images, weights, strides, pads, dilation, groups = case
+    x, w = normal(*images), normal(*weights, seed=1)
+    wanted = expected(x, w, *case[2:])
+
+    def last(x: Any, w: Any, numbers: Any) -> Any:
+        return ft.lax.conv_general_dilated(
+            x, w, strides, pads, rhs_dilation=dilation, dimension_numbers=numbers,
+            feature_group_count=groups,
+        )  # fmt: skip
+
+    function = channels_last(last, len(strides), filters)
+    x = np.ascontiguousarray(np.moveaxis(x, 1, -1))
+    if filters == "last":
+        w = np.ascontiguousarray(np.moveaxis(w, (0, 1), (-1, -2)))
+    kernel = kernel_of(function, x, w)
+    assert groups > 1 or weights[0] < 8 or sliding_rows_of(kernel) is not None
+    found = run(kernel, [x, w], 3)
+    shape = (wanted.shape[0], *wanted.shape[2:], wanted.shape[1])
+    found = np.moveaxis(found.reshape(shape), -1, 1)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_sums_of_short_floats_are_made_of_long_ones() -> None:
+    """The filters are widened once, into a panel."""
+    rest = ((1, 1), ((1, 1), (1, 1)), (1, 1))
+    x, w = normal(3, 16, 14, 14), normal(24, 16, 3, 3, seed=1)
+    short = [ft.numpy.asarray(a).astype(ft.numpy.bfloat16) for a in (x, w)]
+    kernel = kernel_of(convolution(*rest), *short)
+    assert sliding_of(kernel) is not None
+    wide = [np.asarray(a.astype(np.float32)) for a in short]
+    wanted = expected(wide[0], wide[1], *rest)
+    found = np.asarray(ft.jit(convolution(*rest))(*short).astype(np.float32))
+    np.testing.assert_allclose(found, wanted, rtol=1 / 128, atol=1e-5)
 
 
 def test_windows_are_found_in_a_masked_load() -> None:

@@ -85,7 +85,7 @@ def cut_ranges(ranges: Sequence[Node], length: int, multiple: int = 1) -> Cut:
 
 
 def each_block(stage: Stage, cut: Cut, run: Callable[[Block], None]) -> None:
-    """Emits loops over all blocks of a cut of known size, and in them what `run` does."""
+    """Emits loops over all blocks of a cut, and in them what `run` does."""
     writer = stage.writer
     loops: list[tuple[OpenLoop, Opened]] = []
     for r in cut.outer:
@@ -175,7 +175,7 @@ class Block:
         )
 
     def extent(self, r: Node) -> str:
-        """How far one of the ranges goes in this block, which may be the last and short."""
+        """How far a range goes in this block, which may be the last and short."""
         size = axis_of(r).size
         if r is not self.cut.split or self.start is None:
             return str(size)

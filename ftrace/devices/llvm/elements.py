@@ -96,9 +96,9 @@ class Elements(Ranges):
             found = self._window(node, t, stride, at)
             if found is not None:
                 return found
-        if stride in (2, 3, 4) and mask is not None and t.bits >= 32:
-            if self.ops.target.vector_bytes >= 32:
-                return self._masked_window(node, t, stride, at, uniform, mask)
+        wide = t.bits >= 32 and self.ops.target.vector_bytes >= 32
+        if stride in (2, 3, 4) and mask is not None and wide:
+            return self._masked_window(node, t, stride, at, uniform, mask)
         p, offsets, offset_type = self._scattered(index, base, size, number, at)
         if uniform is not None:
             mask = and_masks(

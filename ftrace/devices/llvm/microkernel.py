@@ -18,7 +18,7 @@ from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.writer import OpenLoop, Writer
 
 #: Products that are written one after the other at most.
-_UNROLLED = 96
+_UNROLLED = 48
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from ftrace.devices.llvm.nest import fused_products
 from ftrace.devices.llvm.pieces import boxes, facts_of, segments
 from ftrace.devices.llvm.product import Product
 from ftrace.devices.llvm.recurrence import write_recurrence
-from ftrace.devices.llvm.sliding import SlidingProduct, find_sliding
+from ftrace.devices.llvm.sliding import SlidingProduct
+from ftrace.devices.llvm.sliding_plan import find_sliding
 from ftrace.devices.llvm.sliding_rows import SlidingRowsProduct, find_sliding_rows
 from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.streaming import (

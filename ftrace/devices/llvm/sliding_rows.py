@@ -25,28 +25,31 @@ from functools import partial
 from math import prod
 
 from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges, each_block
-from ftrace.devices.llvm.contraction import Contraction, is_plain
-from ftrace.devices.llvm.facts import Affine, Facts, index_of
-from ftrace.devices.llvm.filling import fill_panel
+from ftrace.devices.llvm.contraction import Contraction
+from ftrace.devices.llvm.factors import Factor
+from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
 from ftrace.devices.llvm.nest import Span, digits
 from ftrace.devices.llvm.ranges import Opened
-from ftrace.devices.llvm.sliding import DEPTH, fill_cost, is_even, is_sum_of_products
+from ftrace.devices.llvm.sliding import DEPTH
+from ftrace.devices.llvm.sliding_plan import (
+    fill_cost,
+    is_sum_of_products,
+    step_sizes,
+)
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Steps, cut, register_tile, size_of
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.windows import Window, find_windows
 from ftrace.devices.llvm.writer import OpenLoop
-from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p
-from ftrace.trace.graph import Node, substitute, toposort
+from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of
+from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import add, mul, sub
 from ftrace.trace.primitives.source import const
 
 #: Vectors in a row of a block of columns.
 _VECTORS = 12
-#: Rows of the right operand so far apart (in bytes) are put together.
-_FAR = 4096
 #: Pixels of a block at least, where there are more than cores need.
 _FEW_PIXELS = 64
 
@@ -92,7 +95,7 @@ def find_sliding_rows(
     windows = _apart(find_windows(left, plan.rows, plan.ranges, facts))
     taps = [w.tap for w in windows]
     others = [r for r in plan.ranges if r not in taps]
-    walk = _steps(left, others, facts)
+    walk = step_sizes(left, others, facts)
     others.sort(key=lambda r: -walk[r])
     if not windows or not others or fill_cost(left, others[-1], facts, 16) is None:
         return None
@@ -124,17 +127,6 @@ def _apart(windows: Sequence[Window]) -> list[Window]:
     return list(found.values())
 
 
-def _steps(node: Node, ranges: Sequence[Node], facts: Facts) -> dict[Node, int]:
-    """How far apart in memory an operand's elements are along ranges."""
-    found = dict.fromkeys(ranges, 0)
-    for n in toposort([node]):
-        if n.op is load_p:
-            terms = facts.affine[index_of(n)].terms
-            for r in ranges:
-                found[r] = max(found[r], abs(terms.get(r, 0)))
-    return found
-
-
 @dataclass(eq=False)
 class _Image:
     """A panel of the left operand: the lines of one group of classes of each window.
@@ -159,7 +151,7 @@ class SlidingRowsProduct:
     def __init__(self, sliding: SlidingRows, stage: Stage) -> None:
         self.sliding = sliding
         self.stage = stage
-        s, target, facts = sliding, stage.target, stage.facts
+        s, target = sliding, stage.target
         (self.total,), (self.column,) = s.plan.reduces, s.plan.columns
         item = self.total.dtype.itemsize
         self.lanes = target.vector_bytes // item
@@ -183,7 +175,6 @@ class SlidingRowsProduct:
         deep = max(DEPTH * 4 // item // taps, 1)
         self.depth = cut_ranges(s.others, deep, self.lanes)
         self.several = self.depth.blocks > 1 or bool(self.depth.outer)
-        self.right_form = self._plain_form()
         self.micro = MicroKernel(stage.writer, stage.values.ops, stage.values.access)
 
     def emit(self) -> int:
@@ -212,18 +203,6 @@ class SlidingRowsProduct:
         stage.release()
         return prod(sizes)
 
-    def _plain_form(self) -> Affine | None:
-        """The index of the right operand, if it can be read where it stands."""
-        s, facts = self.sliding, self.stage.facts
-        if not is_even(s.right, facts) or not is_plain(s.right, self.column, facts):
-            return None
-        if axis_of(self.column).size % self.pitch:
-            return None
-        form = facts.affine[index_of(s.right)]
-        steps = [abs(form.terms.get(r, 0)) for r in s.plan.ranges]
-        near = min((n for n in steps if n), default=0) * s.right.dtype.itemsize < _FAR
-        return form if near else None
-
     # Panels.
 
     def _allocate(self) -> None:
@@ -233,10 +212,12 @@ class SlidingRowsProduct:
         self.images: list[_Image] = []
         for groups in itertools.product(*[w.groups for w in s.windows]):
             self.images.append(self._image(groups, inside))
-        if self.right_form is None:
-            whole = Block(stage, self._positions(depth), "0").positions(s.right)
-            self.panel = stage.new_panel(s.right.dtype, whole, self.pitch)
-            stage.fill(self.panel, 0, self.columns.length)
+        taps = tuple(w.tap for w in s.windows)
+        self.right = Factor.of_columns(
+            stage, s.right, self.column, self.depth, taps, self.pitch
+        )
+        if self.right.panel is not None:
+            stage.fill(self.right.panel, 0, self.columns.length)
         lines = self.rows.length // self.width if self.several else 1
         self.sums = stage.new_panel(self.total.dtype, lines * self.width, self.pitch)
 
@@ -261,12 +242,6 @@ class SlidingRowsProduct:
             weight *= classes
         panel = stage.new_panel(s.left.dtype, weight // inside, inside)
         return _Image(panel, groups, step, taps[::-1])
-
-    def _positions(self, depth: Block) -> Cut:
-        """What is summed over in a block, taps last."""
-        taps = tuple(w.tap for w in self.sliding.windows)
-        cut_ = depth.cut
-        return Cut((), cut_.split, cut_.size, (*cut_.inner, *taps))
 
     def _fill_image(self, image: _Image, depth: Block) -> None:
         """Evaluates the left operand once for each pixel of a group of classes."""
@@ -312,16 +287,9 @@ class SlidingRowsProduct:
 
     def _multiply(self, depth: Block) -> None:
         """One block of what is summed over: the panels, and the tiles over them."""
-        s = self.sliding
         for image in self.images:
             self._fill_image(image, depth)
-        if self.right_form is None:
-            positions = Block(self.stage, self._positions(depth), depth.number)
-            positions.start = depth.start
-            fill_panel(
-                self.panel, s.right, self.column, positions, self.block, positions,
-                self.lanes,
-            )  # fmt: skip
+        self.right.fill(depth, self.block, self.lanes)
         self._each_line(partial(self._line, depth))
 
     def _each_line(self, run: Callable[[], None]) -> None:
@@ -347,6 +315,7 @@ class SlidingRowsProduct:
         s, stage, writer = self.sliding, self.stage, self.stage.writer
         t, buffer = Type.of(self.total.dtype, self.lanes), stage.values.buffer
         walks = [self._walks(image, depth) for image in self.images]
+        right = self.right.place(depth, self.block)
         sums = Place(buffer(self.sums.number), tuple(self._sum_terms()))
         for columns in cut(self.vectors, Steps(0, self.tile.vectors)):
             across = open_tiles(writer, columns)
@@ -359,9 +328,7 @@ class SlidingRowsProduct:
                     terms = [(image.step[a], i) for a, i in self.places.items()]
                     a = Place(buffer(image.panel.number), tuple(terms))
                     a = a.plus((step, down.index))
-                    b = self._right(depth).plus(
-                        (self.lanes, across.index), constant=first
-                    )
+                    b = right.plus((self.lanes, across.index), constant=first)
                     state = self.micro.sums(tile, walk, a, b, state)
                 out = sums.plus((self.pitch, down.index), (self.lanes, across.index))
                 self.micro.keep(tile, state, out, self.pitch, self.several)
@@ -370,28 +337,10 @@ class SlidingRowsProduct:
         if not self.several:
             self._finish()
 
-    def _right(self, depth: Block) -> Place:
-        """Where the right operand stands for the first column and step of a block."""
-        s, stage, form = self.sliding, self.stage, self.right_form
-        values = stage.values
-        if form is None:
-            return Place(values.buffer(self.panel.number))
-        within = {*depth.cut.within, *[w.tap for w in s.windows], self.column}
-        terms = {a: c for a, c in form.terms.items() if a not in within}
-        split = depth.cut.split
-        if split is not None and depth.start is not None and split in form.terms:
-            terms[depth.start] = form.terms[split]
-        if self.block.start is not None:
-            terms[self.block.start] = 1
-        found, constant = values.terms(Affine(form.constant, terms), ())
-        number = s.right.src[0].arg
-        assert isinstance(number, int)
-        return Place(values.buffer(number), tuple(found), constant)
-
     def _walks(self, image: _Image, depth: Block) -> tuple[list[Walk], int]:
         """The loops over what is summed over, and where the first right row is."""
         s, free = self.sliding, self.stage.facts.free
-        right = self._right_steps(depth)
+        right = self.right.steps()
         walks: list[Walk] = []
         weight = 1
         cut_ = depth.cut
@@ -402,23 +351,10 @@ class SlidingRowsProduct:
             weight *= size if held else 1
         for tap, count, left, each in image.taps:
             walks.append(Walk(str(count), left, right.get(tap, 0) * each))
-        if self.right_form is not None:  # it is walked through evenly
+        if self.right.panel is None:  # it is walked through evenly
             walks.sort(key=lambda w: -abs(w.right))
         groups = zip(s.windows, image.groups, strict=True)
         return walks, sum(right.get(w.tap, 0) * first for w, (first, _, _) in groups)
-
-    def _right_steps(self, depth: Block) -> dict[Node, int]:
-        """Elements from one step of a range to the next in the right operand."""
-        if self.right_form is not None:
-            return self.right_form.terms
-        found: dict[Node, int] = {}
-        weight = self.pitch
-        cut_ = self._positions(depth)
-        for r, size in zip(cut_.within[::-1], cut_.extents[::-1], strict=True):
-            if r in self.stage.facts.free[self.sliding.right]:
-                found[r] = weight
-                weight *= size
-        return found
 
     # What becomes of the sums.
 
