@@ -43,6 +43,8 @@ class Config:
       disable_jit: run jitted functions operation by operation.
       check_specs: check the graph against its specification between passes.
       threads: number of threads of the CPU device; 0 takes all cores.
+      native_calls: jitted functions are called in native code, where this interpreter
+        allows it.
       cache_dir: folder of the disk cache; empty for the platform's own.
       cache_size: bytes that the disk cache may hold; 0 is no disk cache.
       tune: try several schedules of each kernel on this machine and keep the fastest.
@@ -57,6 +59,7 @@ class Config:
     disable_jit: bool = False
     check_specs: bool = False
     threads: int = 0
+    native_calls: bool = True
     cache_dir: str = ""
     cache_size: int = CACHE_SIZE
     tune: bool = False
@@ -149,6 +152,7 @@ def _from_environment() -> Config:
         disable_jit=bool(flag("FTRACE_DISABLE_JIT")),
         check_specs=bool(flag("FTRACE_CHECK_SPECS")),
         threads=number("FTRACE_THREADS"),
+        native_calls=flag("FTRACE_NATIVE_CALLS") is not False,
         cache_dir=os.environ.get("FTRACE_CACHE_DIR", ""),
         cache_size=number("FTRACE_CACHE_SIZE", CACHE_SIZE),
         tune=bool(flag("FTRACE_TUNE")),
@@ -164,6 +168,15 @@ _names = {field.name for field in fields(Config)}
 def current() -> Config:
     """The configuration in force for this thread."""
     return _local.get() or _default
+
+
+def sources() -> tuple[ContextVar[Config | None], dict[str, Any]]:
+    """Where native code reads the configuration.
+
+    A context's own stands in the variable; where that is None it is `_default` of the
+    dict of this module.
+    """
+    return _local, globals()
 
 
 def _canonical(name: str) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from ftrace import settings
 from ftrace.buffer import Allocator, Buffer
+from ftrace.devices.calls import Bound, Signature
 from ftrace.errors import DeviceError
 from ftrace.trace.sizes import Sizes
 
@@ -45,6 +46,13 @@ class Counters:
     compile_seconds: float = 0.0
     run_seconds: float = 0.0
 
+    def ran(self, kernels: int, operations: int, nbytes: int, seconds: float) -> None:
+        """Adds what one run of a program did."""
+        self.kernels_run += kernels
+        self.operations += operations
+        self.bytes += nbytes
+        self.run_seconds += seconds
+
     def reset(self) -> None:
         for name, value in vars(Counters()).items():
             setattr(self, name, value)
@@ -71,6 +79,10 @@ class Executable(ABC):
     def at(self, sizes: Sizes) -> Executable:
         """The same for these sizes of the program's dynamic dimensions."""
         return self
+
+    def bind(self, signature: Signature) -> Bound | None:
+        """Calls of this signature without Python's code; None if it cannot do them."""
+        return None
 
 
 class Device(ABC):

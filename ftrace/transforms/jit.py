@@ -15,6 +15,7 @@ import numpy as np
 from ftrace import settings
 from ftrace.array import Array
 from ftrace.devices.base import Device, get_device
+from ftrace.devices.calls import Bound
 from ftrace.errors import ArgumentError, StaticArgumentError
 from ftrace.settings import Config
 from ftrace.trace import tree
@@ -39,9 +40,11 @@ from ftrace.transforms.execute import (
     device_for,
 )
 from ftrace.transforms.known import (
+    BOUND_KEPT,
     STRUCTURES_KEPT,
     Known,
     Ready,
+    bind,
     is_on_host,
     types_of,
 )
@@ -166,6 +169,9 @@ class Jitted:
       trace_count: how often the function was traced.
     """
 
+    # Native calls find their records through a slot, which has a fixed place.
+    __slots__ = ("__dict__", "__weakref__", "_links")
+
     def __init__(
         self,
         fun: Callable[..., Any],
@@ -186,6 +192,8 @@ class Jitted:
         self._traced: dict[Any, Traced] = {}
         self._ready: dict[Any, Ready] = {}
         self._known: list[Known] = []
+        self._bound: list[Bound] = []
+        self._links: Any = None
         self._lock = threading.RLock()
         self.trace_count = 0
 
@@ -209,11 +217,33 @@ class Jitted:
             return self._call_new(chosen, args, kwargs, dynamic, static)
         types = types_of(values)
         ready = None if types is None else known.ready.get(types)
-        if ready is None or not is_on_host(values):
+        if types is None or ready is None or not is_on_host(values):
             return self._call_new(chosen, args, kwargs, dynamic, static)
+        bound = known.bound.get(types, False)
+        if bound is False or (bound is not None and bound.config is not chosen):
+            self._bind(chosen, known, types, values, tuple(kwargs))
         if ready.donated:
             return self._call_and_delete(ready, values, None)
         return ready.build(self._run(ready, values, None))
+
+    def _bind(
+        self, chosen: Config, known: Known, types: Any, values: Any, names: Any
+    ) -> None:
+        """Lets calls like this one be native from now on, where they can be."""
+        with self._lock:
+            bound = known.bound.get(types)
+            if bound is not None:
+                bound.use(chosen)
+                return
+            if types in known.bound:
+                return
+            known.bound[types] = bound = bind(known, types, values, names)
+            if bound is None:
+                return
+            self._bound = [bound, *self._bound[: BOUND_KEPT - 1]]
+            addresses = [one.address for one in self._bound]
+            self._links = np.array([len(addresses), *addresses], np.int64)
+        bound.serve(Jitted, "_links")
 
     def _run(
         self, ready: Ready, values: Sequence[Value], sizes: Sizes | None
@@ -412,6 +442,8 @@ class Jitted:
         self._traced.clear()
         self._ready.clear()
         self._known = []
+        self._links = None
+        self._bound = []
 
     def __repr__(self) -> str:
         return f"<jit of {name_of(self._fun)}>"

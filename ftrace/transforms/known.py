@@ -19,6 +19,7 @@ import numpy as np
 
 from ftrace.array import Array
 from ftrace.devices.base import Device
+from ftrace.devices.calls import Bound, Expected, Fixed, Signature
 from ftrace.settings import Config
 from ftrace.trace import tree
 from ftrace.trace.graph import Graph
@@ -30,6 +31,8 @@ from ftrace.transforms.execute import CompiledGraph, compile_graph
 
 #: Structures of arguments that a function keeps.
 STRUCTURES_KEPT = 8
+#: Signatures of a function whose calls are native; the others are not.
+BOUND_KEPT = 16
 
 #: Leaves that are no arrays of ours, and nothing that could hold leaves.
 _PLAIN = frozenset((np.ndarray, float, int, bool, complex))
@@ -80,6 +83,7 @@ class Known:
       treedef: the structure of the others.
       finder: finds their leaves.
       ready: by the types of the leaves.
+      bound: native calls by the same, or None where there are none.
     """
 
     config: Config
@@ -88,6 +92,9 @@ class Known:
     finder: Finder
     ready: dict[tuple[Any, ...], Ready] = field(
         default_factory=dict[tuple[Any, ...], Ready]
+    )
+    bound: dict[tuple[Any, ...], Bound | None] = field(
+        default_factory=dict[tuple[Any, ...], "Bound | None"]
     )
 
     @staticmethod
@@ -109,6 +116,43 @@ class Known:
         return (self.config is config or self.config == config) and (
             self.static is static or self.static == static
         )
+
+
+def bind(
+    known: Known,
+    types: tuple[Any, ...],
+    leaves: Sequence[Any],
+    names: Sequence[str],
+) -> Bound | None:
+    """Calls of this kind without Python's code, where the device can do them.
+
+    Args:
+      names: of the arguments that are given by name, in this order.
+    """
+    ready, root = known.ready[types], known.finder.root
+    if ready.layout is None or ready.donated:
+        return None
+    rest, others = root.children
+    assert isinstance(rest, Container)
+    assert isinstance(others, Container)
+    assert others.keys is not None
+    parts: dict[int | str, Expected] = dict(zip(others.keys, others.children))  # noqa: B905
+    count, fixed = len(rest.children), tuple[Any, ...]()
+    if known.static is not None:
+        count, fixed = known.static
+    parts.update((place, Fixed(value)) for place, _, value in fixed)
+    remaining = iter(rest.children)
+    positional = [parts[i] if i in parts else next(remaining) for i in range(count)]
+    signature = Signature(
+        known.config,
+        tuple(positional),
+        {name: parts[name] for name in names},
+        tuple([(type(x), aval) for x, aval in zip(leaves, types, strict=True)]),
+        ready.captured,
+        ready.layout,
+        tuple(ready.compiled.avals),
+    )
+    return ready.compiled.executable.bind(signature)
 
 
 def types_of(leaves: Sequence[Any]) -> tuple[Any, ...] | None:

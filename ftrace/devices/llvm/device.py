@@ -17,6 +17,11 @@ import numpy as np
 from ftrace import settings
 from ftrace.buffer import Buffer
 from ftrace.devices.base import Device, Executable, timed
+from ftrace.devices.calls import Bound, Signature
+from ftrace.devices.llvm.calling.binding import BoundCall, NotNative
+from ftrace.devices.llvm.calling.binding import Program as BoundProgram
+from ftrace.devices.llvm.calling.counting import NativeAllocator, count_natively
+from ftrace.devices.llvm.calling.native import Native, native_for
 from ftrace.devices.llvm.compile import object_cache
 from ftrace.devices.llvm.kernels import FUNCTION, CompiledKernel, compile_kernels
 from ftrace.devices.llvm.library import called_in
@@ -149,6 +154,13 @@ class CPU(Device):
             _report_compiled(missing, compiled, time.perf_counter() - start)
         return compiled
 
+    def native(self) -> Native | None:
+        """The native code of calls, where this device has it; compiled when needed."""
+        found = native_for(self)
+        if found is not None and not isinstance(self.memory, NativeAllocator):
+            count_natively(found)
+        return found
+
     def _hold(self) -> None:
         self._lock.acquire()
         self.memory.lock.acquire()
@@ -279,13 +291,31 @@ class CPUExecutable(Executable):
                 "there is no memory left for what this loop remembers of its "
                 "iterations; run fewer of them, or use `checkpoint`"
             )
-        counters = device.counters
-        counters.run_seconds += time.perf_counter() - start
-        work = self._work
-        counters.kernels_run += work.kernels
-        counters.operations += work.operations
-        counters.bytes += work.bytes
+        spent, work = time.perf_counter() - start, self._work
+        device.counters.ran(work.kernels, work.operations, work.bytes, spent)
         return [buffers[number] for number in self._results]
+
+    def bind(self, signature: Signature) -> Bound | None:
+        device, chosen = self.device, signature.config
+        if chosen.debug >= 2 or self._dims or not chosen.native_calls:
+            return None
+        native = device.native()
+        if native is None:
+            return None
+        work = self._work
+        program = BoundProgram(
+            self._entry,
+            chosen.threads or device.threads,
+            len(self.program.inputs),
+            self._made,
+            self._results,
+            (work.kernels, work.operations, work.bytes),
+            self,
+        )
+        try:
+            return BoundCall(native, program, signature)
+        except NotNative:
+            return None
 
     def _run_step_by_step(self, objects: bytes, threads: int) -> int:
         """The same, telling of each step; a loop is one step."""

@@ -60,6 +60,11 @@ class WarmAllocator(HostAllocator):
                 self.peak = self.in_use
         return buffers
 
+    def obtain(self, size: int) -> Any:
+        """Memory of a size class, outside of any buffer."""
+        with self._lock:
+            return self._take(size)
+
     def release(self, buffer: Buffer) -> None:
         memory, buffer.memory = buffer.memory, None
         size: int = memory.nbytes

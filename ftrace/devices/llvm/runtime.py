@@ -31,6 +31,7 @@ KEPT_SHARE = 8
 _EXPORTED = (
     "run", "copy", "run_kernel", "run_host", "run_branch", "run_loop",
     "parallel", "pool_reset", "pool_workers", "reset_chunks", "forget_chunks",
+    "run_pointers",
 )  # fmt: skip
 
 
@@ -41,6 +42,7 @@ class Runtime:
       run: `run(entry, packed objects, threads)` -> status. It is called with the GIL,
         which the runner releases if the entry says so: for less than a microsecond
         that costs more than it gives. It raises what a host call has raised.
+      run_pointers: the address of the same for packed pointers.
       handlers: the address of each handler by its name, and that of the kernel `copy`.
       parallel: `parallel(kernel, pointers, units, grain, threads)`; for tests.
       reset: forgets the workers; a forked child has none of them.
@@ -70,6 +72,7 @@ class Runtime:
         self.workers = function("pool_workers", i64)
         self.forget_chunks = function("forget_chunks", None)
         self._reset_chunks = function("reset_chunks", None)
+        self.run_pointers = address("run_pointers")
         self.handlers = {name: address(name) for name in _EXPORTED[1:6]}
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_anew)

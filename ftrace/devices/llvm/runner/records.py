@@ -233,6 +233,10 @@ class Block:
         self._memory[:] = [self.settle(word) for word in self._words]
         self._words.clear()
 
+    def write(self, address: int, index: int, value: int) -> None:
+        """Changes a word of a record that lies there."""
+        self._memory[(address - self._base) // WORD + index] = value
+
     def settle(self, word: Word) -> int:
         """A word as it stands in memory: a place is an address."""
         if isinstance(word, Place):

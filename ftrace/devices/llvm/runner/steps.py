@@ -33,27 +33,36 @@ declare void @Py_DecRef(ptr)
 def steps_ir() -> str:
     """The text of all of them."""
     functions = (
-        _run(), _run_program(), _resolve(), _run_kernel(), _copy(), _run_branch(),
-        _run_host(),
+        _run(), _run_pointers(), _run_program(), _resolve(), _run_kernel(), _copy(),
+        _run_branch(), _run_host(),
     )  # fmt: skip
     return DECLARATIONS + "\n".join(f.text for f in functions)
 
 
 def _run(data_offset: int = object.__basicsize__) -> Function:
-    """The entry: `run(entry, objects, threads)` -> status; called with the GIL.
+    """`run(entry, objects, threads)` -> status: `run_pointers` of NumPy's arrays.
 
-    The objects are NumPy arrays. Their data pointers stand after the object's head.
+    Their data pointers stand after the object's head.
     """
     parameters = ("ptr %entry", "ptr %objects", "i64 %threads")
     f = Function("run", "i32", *parameters, visible=True)
-    entry = f.view("%entry", Entry)
-    count = entry.number("objects")
+    count = f.view("%entry", Entry).number("objects")
     outer = f.pointers(f.let(f"add i64 {count}, 1"))
     with f.repeat(count) as i:
         array = f.slot("%objects", i)
         f.set_slot(outer, i, f.load("ptr", f.beyond(array, data_offset)))
+    operands = f"ptr %entry, ptr {outer}, i64 %threads"
+    f.give(f.let(f"call i32 @run_pointers({operands})"))
+    return f
+
+
+def _run_pointers() -> Function:
+    """The entry: `run_pointers(entry, pointers, threads)`; called with the GIL."""
+    parameters = ("ptr %entry", "ptr %outer", "i64 %threads")
+    f = Function("run_pointers", "i32", *parameters, visible=True)
+    entry = f.view("%entry", Entry)
     program = entry.pointer("program")
-    frame = new_frame(f, program, outer, "null")
+    frame = new_frame(f, program, "%outer", "null")
     context = f.new(Context)
     context.set("threads", "%threads")
     context.set("budget", BUDGET)

@@ -1,0 +1,70 @@
+"""What a device is told of a jitted call, to do without Python's code for it.
+
+A signature says what the arguments are, what runs, and what is made of the results. A
+device that can do such calls by itself gives a `Bound` for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from ftrace.array import Array
+from ftrace.settings import Config
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.layout import Part
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A static argument: this very object."""
+
+    value: Any
+
+
+Expected: TypeAlias = Part | Fixed
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """A kind of calls.
+
+    Attributes:
+      config: the configuration under which they are made.
+      positional, named: what each argument is, in the order of the call.
+      leaves: the class and the type of each leaf, by its number.
+      captured: arrays that the function closed over: inputs behind the leaves.
+      result: the layout of the result, of leaves of the types `avals`.
+    """
+
+    config: Config
+    positional: tuple[Expected, ...]
+    named: dict[str, Expected]
+    leaves: tuple[tuple[type[Any], ShapedArray], ...]
+    captured: tuple[Array, ...]
+    result: Part
+    avals: tuple[ShapedArray, ...]
+
+
+class Bound(Protocol):
+    """A signature and a program in a form that the device calls by itself.
+
+    Attributes:
+      config: the configuration; an equal one may be put into its place by `use`.
+      address: of the record that a jitted function keeps in its links.
+    """
+
+    config: Config
+    address: int
+
+    def use(self, config: Config) -> None: ...
+
+    def serve(self, kind: type[Any], links: str) -> None:
+        """Makes the calls of a class native.
+
+        Args:
+          kind: its instances are called; what they do now is what is fallen back to.
+          links: the slot in which an instance has an array: how many records it has,
+            and their addresses.
+        """
+        ...

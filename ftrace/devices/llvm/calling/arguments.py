@@ -1,0 +1,240 @@
+"""Arguments in native code: is everything as expected, and where is the memory?
+
+    find(part, object, places) -> 1, or 0 if something is not as expected
+
+No code of Python's runs in here, so that nothing changes while it is looked at, and
+borrowed references stay good.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ftrace.devices.llvm.calling.memory import BufferObject
+from ftrace.devices.llvm.calling.objects import ObjectFunction
+from ftrace.devices.llvm.calling.probe import (
+    DATA,
+    DTYPE,
+    FLAGS,
+    ITEMS,
+    NDIM,
+    ORDERLY,
+    SHAPE,
+    SIZE,
+    Offsets,
+)
+from ftrace.devices.llvm.calling.records import (
+    ARRAY,
+    BOOL,
+    DICT,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    NOTHING,
+    NUMPY,
+    SEQUENCE,
+    STATIC,
+    ContainerPart,
+    LeafPart,
+    ObjectPart,
+)
+from ftrace.devices.llvm.runner.function import Function
+from ftrace.devices.llvm.runner.records import Word
+
+_PARAMETERS = ("ptr %part", "ptr %thing", "ptr %places")
+_OPERANDS = "ptr %part, ptr %thing, ptr %places"
+
+
+class Places(NamedTuple):
+    """Where findings go: arrays with one entry per input of the program.
+
+    Attributes:
+      frame: pointers to the memory.
+      held: the objects that keep it.
+      cells: memory for numbers.
+    """
+
+    frame: Word
+    held: Word
+    cells: Word
+
+
+def arguments_ir(offsets: Offsets, has_numbers: bool = True) -> str:
+    """All functions on arguments."""
+    functions = [
+        _find(), _find_array(offsets), _find_sequence(), _find_dict(), _find_numpy(),
+        _find_number(),
+    ]  # fmt: skip
+    return "".join(f.text for f in functions)
+
+
+def _find() -> Function:
+    f = ObjectFunction("find", "i32", *_PARAMETERS)
+    kind = f.load("i64", "%part")
+    for one, name in (
+        (ARRAY, "find_array"),
+        (DICT, "find_dict"),
+        (SEQUENCE, "find_sequence"),
+        (NUMPY, "find_numpy"),
+    ):
+        with f.when(f.equal("i64", kind, one)):
+            f.give(f.let(f"call i32 @{name}({_OPERANDS})"))
+    for one in (NOTHING, STATIC):
+        with f.when(f.equal("i64", kind, one)):
+            expected = f.view("%part", ObjectPart).pointer("object")
+            same = f.equal("ptr", "%thing", expected)
+            f.give(f.let(f"zext i1 {same} to i32"))
+    f.give(f.let(f"call i32 @find_number({_OPERANDS})"))
+    return f
+
+
+def _refuse_unless(f: Function, condition: str) -> None:
+    with f.when(f.let(f"xor i1 {condition}, true")):
+        f.give(0)
+
+
+def _found(f: Function, data: str, holder: str) -> None:
+    """Notes where the leaf's memory is, and ends."""
+    number = f.view("%part", LeafPart).number("number")
+    places = f.view("%places", Places)
+    f.set_slot(places.pointer("frame"), number, data)
+    f.set_slot(places.pointer("held"), number, holder)
+    f.give(1)
+
+
+def _find_array(offsets: Offsets) -> Function:
+    """An Array of the type that is expected, whose buffer is in the host's memory."""
+    f = ObjectFunction("find_array", "i32", *_PARAMETERS)
+    state = f.state()
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("array")))
+    expected = f.view("%part", LeafPart).pointer("expected")
+    _refuse_unless(f, f.equal("ptr", f.at("%thing", offsets.aval), expected))
+    buffer = f.at("%thing", offsets.buffer)
+    _refuse_unless(f, f.differ("ptr", buffer, "null"))
+    kind = f.type_of(buffer)
+    with f.when(f.equal("ptr", kind, state.pointer("buffer"))):
+        _found(f, f.view(buffer, BufferObject).pointer("data"), buffer)
+    _refuse_unless(f, f.equal("ptr", kind, state.pointer("host_buffer")))
+    device = f.at(buffer, offsets.device)
+    here = f.equal("ptr", device, state.pointer("device"))
+    host = f.equal("ptr", device, state.pointer("host"))
+    _refuse_unless(f, f.let(f"or i1 {here}, {host}"))
+    memory = f.at(buffer, offsets.memory)
+    _refuse_unless(f, f.differ("ptr", memory, "null"))
+    _refuse_unless(f, f.equal("ptr", f.type_of(memory), state.pointer("ndarray")))
+    _found(f, f.at(memory, DATA), buffer)
+    return f
+
+
+def _find_children(f: ObjectFunction, part: str, child: str) -> None:
+    operands = f"ptr {part}, ptr {child}, ptr %places"
+    found = f.let(f"call i32 @find({operands})")
+    _refuse_unless(f, f.differ("i32", found, 0))
+
+
+def _find_sequence() -> Function:
+    """A tuple, a list or a namedtuple, exactly of this class and length."""
+    f = ObjectFunction("find_sequence", "i32", *_PARAMETERS)
+    part = f.view("%part", ContainerPart)
+    kind = part.pointer("type")
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), kind))
+    count, parts = part.number("count"), part.pointer("parts")
+    size = f.load("i64", f.beyond("%thing", SIZE))
+    _refuse_unless(f, f.equal("i64", size, count))
+    # The keys of a sequence say whether its items are elsewhere.
+    items = f.variable("ptr", f.beyond("%thing", ITEMS))
+    with f.when(f.differ("i64", part.number("keys"), 0)):
+        f.store("ptr", f.at("%thing", ITEMS), items)
+    with f.repeat(count) as i:
+        _find_children(f, f.slot(parts, i), f.slot(f.load("ptr", items), i))
+    f.give(1)
+    return f
+
+
+def _find_dict() -> Function:
+    """A dict with these keys in this order: the same objects, or the same text."""
+    f = ObjectFunction("find_dict", "i32", *_PARAMETERS)
+    part, state = f.view("%part", ContainerPart), f.state()
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("dict")))
+    count, parts = part.number("count"), part.pointer("parts")
+    size = f.load("i64", f.beyond("%thing", SIZE))
+    _refuse_unless(f, f.equal("i64", size, count))
+    keys, text = part.pointer("keys"), state.pointer("text")
+    position = f.variable("i64", 0)
+    key, value = f.place("ptr"), f.place("ptr")
+    with f.repeat(count) as i:
+        places = f"ptr %thing, ptr {position}, ptr {key}, ptr {value}"
+        more = f.let(f"call i32 @PyDict_Next({places})")
+        _refuse_unless(f, f.differ("i32", more, 0))
+        given, expected = f.load("ptr", key), f.slot(keys, i)
+        with f.when(f.differ("ptr", given, expected)):
+            for one in (given, expected):
+                _refuse_unless(f, f.equal("ptr", f.type_of(one), text))
+            pair = f"ptr {given}, ptr {expected}"
+            order = f.let(f"call i32 @PyUnicode_Compare({pair})")
+            _refuse_unless(f, f.equal("i32", order, 0))
+        _find_children(f, f.slot(parts, i), f.load("ptr", value))
+    f.give(1)
+    return f
+
+
+def _find_numpy() -> Function:
+    """An array of NumPy of this dtype and shape, row-major and aligned."""
+    f = ObjectFunction("find_numpy", "i32", *_PARAMETERS)
+    part = f.view("%part", LeafPart)
+    kind = f.state().pointer("ndarray")
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), kind))
+    dtype = f.at("%thing", DTYPE)
+    _refuse_unless(f, f.equal("ptr", dtype, part.pointer("expected")))
+    flags = f.load("i32", f.beyond("%thing", FLAGS))
+    orderly = f.let(f"and i32 {flags}, {ORDERLY}")
+    _refuse_unless(f, f.equal("i32", orderly, ORDERLY))
+    ndim = f.let(f"sext i32 {f.load('i32', f.beyond('%thing', NDIM))} to i64")
+    _refuse_unless(f, f.equal("i64", ndim, part.number("ndim")))
+    sizes, given = part.pointer("sizes"), f.at("%thing", SHAPE)
+    with f.repeat(ndim) as i:
+        size = f.load("i64", f.word(given, i))
+        _refuse_unless(f, f.equal("i64", size, f.load("i64", f.word(sizes, i))))
+    _found(f, f.at("%thing", DATA), "%thing")
+    return f
+
+
+def _find_number() -> Function:
+    """A number of Python's that fits the input's dtype."""
+    f = ObjectFunction("find_number", "i32", *_PARAMETERS)
+    part, state = f.view("%part", LeafPart), f.state()
+    kind, given = part.number("kind"), f.type_of("%thing")
+    cells = f.view("%places", Places).pointer("cells")
+    cell = f.word(cells, part.number("number"))
+    single, double = (f.equal("i64", kind, k) for k in (FLOAT32, FLOAT64))
+    with f.when(f.let(f"or i1 {single}, {double}")):
+        _refuse_unless(f, f.equal("ptr", given, state.pointer("float")))
+        value = f.let("call double @PyFloat_AsDouble(ptr %thing)")
+        with f.when(double):
+            f.store("double", value, cell)
+            _found(f, cell, "%thing")
+        size = f.let(f"call double @llvm.fabs.f64(double {value})")
+        # NumPy warns of what becomes infinite; infinities and NaN stay what they are.
+        large = f.let(f"fcmp ogt double {size}, 0x47EFFFFFE0000000")
+        infinite = f.let(f"fcmp oeq double {size}, 0x7FF0000000000000")
+        lost = f.let(f"and i1 {large}, {f.let(f'xor i1 {infinite}, true')}")
+        _refuse_unless(f, f.let(f"xor i1 {lost}, true"))
+        f.store("float", f.let(f"fptrunc double {value} to float"), cell)
+        _found(f, cell, "%thing")
+    with f.when(f.equal("i64", kind, INT32)):
+        _refuse_unless(f, f.equal("ptr", given, state.pointer("int")))
+        over = f.variable("i32", 0)
+        pair = f"ptr %thing, ptr {over}"
+        value = f.let(f"call i64 @PyLong_AsLongLongAndOverflow({pair})")
+        low = f.let(f"trunc i64 {value} to i32")
+        fits = f.equal("i64", f.let(f"sext i32 {low} to i64"), value)
+        _refuse_unless(f, fits)
+        _refuse_unless(f, f.equal("i32", f.load("i32", over), 0))
+        f.store("i32", low, cell)
+        _found(f, cell, "%thing")
+    _refuse_unless(f, f.equal("i64", kind, BOOL))
+    _refuse_unless(f, f.equal("ptr", given, state.pointer("bool")))
+    true = f.equal("ptr", "%thing", state.pointer("true"))
+    f.store("i8", f.let(f"zext i1 {true} to i8"), cell)
+    _found(f, cell, "%thing")
+    return f

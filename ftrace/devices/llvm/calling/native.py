@@ -1,0 +1,265 @@
+"""The native code of calls in this process: compiled, and put in place.
+
+It stays for as long as the process: objects die through it until the very end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ftrace import settings
+from ftrace.array import HOST, Array
+from ftrace.buffer import Buffer
+from ftrace.devices.llvm.calling.arguments import arguments_ir
+from ftrace.devices.llvm.calling.arrays import arrays_ir
+from ftrace.devices.llvm.calling.entry import entry_ir
+from ftrace.devices.llvm.calling.memory import BufferObject, memory_ir
+from ftrace.devices.llvm.calling.objects import objects_ir
+from ftrace.devices.llvm.calling.probe import (
+    DEALLOC,
+    IMMORTAL_SINCE,
+    Offsets,
+    offset_of,
+    offsets,
+)
+from ftrace.devices.llvm.calling.records import CLASSES, Class, State
+from ftrace.devices.llvm.calling.results import results_ir
+from ftrace.devices.llvm.compile import emit_object, link
+from ftrace.devices.llvm.runtime import runtime
+from ftrace.errors import OutOfMemoryError
+
+_EXPORTED = (
+    "set_state", "call", "give_out", "admit", "trim", "buffer_dies", "array_dies",
+)  # fmt: skip
+
+_FASTCALL, _KEYWORDS = 0x80, 0x02
+_OBJECT, _SIZE = 16, 19  # kinds of members: T_OBJECT_EX, T_PYSSIZET
+_DEALLOC_SLOT, _MEMBERS_SLOT = 52, 72
+
+
+class _Member(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("kind", ctypes.c_int),
+        ("offset", ctypes.c_ssize_t),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = (("number", ctypes.c_int), ("pointer", ctypes.c_void_p))
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("size", ctypes.c_int),
+        ("item_size", ctypes.c_int),
+        ("flags", ctypes.c_uint),
+        ("slots", ctypes.POINTER(_Slot)),
+    )
+
+
+class _Method(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def native_ir(places: Offsets, immortal: bool) -> str:
+    """The text of all of it, for an interpreter's layout."""
+    return "".join(
+        (
+            objects_ir(immortal),
+            memory_ir(),
+            arrays_ir(places, immortal),
+            arguments_ir(places),
+            results_ir(immortal),
+            entry_ir(immortal),
+        )
+    )
+
+
+def raise_no_memory() -> NoReturn:
+    raise OutOfMemoryError(
+        "there is no memory left for what this loop remembers of its iterations; run "
+        "fewer of them, or use `checkpoint`"
+    )
+
+
+class Native:
+    """The native code, and what it works on.
+
+    Args:
+      places: of the slots of Arrays and buffers.
+      device: the device whose calls these are.
+
+    Attributes:
+      words: the state and the size classes.
+      device: as given.
+      buffer: the class of its buffers.
+      take: `take(number of the size class, bytes)`: a free buffer, or None.
+    """
+
+    def __init__(self, places: Offsets, device: Any) -> None:
+        immortal = sys.version_info >= IMMORTAL_SINCE
+        imports = {"run_pointers": runtime().run_pointers}
+        self._code = link(emit_object(native_ir(places, immortal)), _EXPORTED, imports)
+        self.device = device
+        self.words = np.zeros(
+            len(State._fields) + CLASSES * len(Class._fields), np.int64
+        )
+        self.sizes: list[int] = []
+        self._numbers: dict[int, int] = {}
+        self._served: set[type[Any]] = set()
+        self._kept: list[Any] = []  # what native code refers to
+        self.buffer = self._buffer_class()
+        self.take: Callable[[int, int], Any] = self._function("give_out", _FASTCALL)
+        none, one = ctypes.PYFUNCTYPE(None), ctypes.PYFUNCTYPE(None, ctypes.py_object)
+        self._admit = one(self._code.address("admit"))
+        self.trim: Callable[[], None] = none(self._code.address("trim"))
+        self._set_state()
+        self._take_over_arrays()
+        for kept in (self, self._code):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+
+    def _buffer_class(self) -> Any:
+        size = len(BufferObject._fields) * 8
+        members = [
+            (name.encode(), _OBJECT if 2 <= i <= 4 else _SIZE, i * 8, 0, None)
+            for i, name in enumerate(BufferObject._fields[:-1])
+            if i >= 2
+        ]
+        listed = (_Member * (len(members) + 1))(*members)
+        slots = (_Slot * 3)(
+            (_DEALLOC_SLOT, self._code.address("buffer_dies")),
+            (_MEMBERS_SLOT, ctypes.addressof(listed)),
+        )
+        spec = _Spec(b"ftrace.buffer.NativeBuffer", size, 0, 1 << 18, slots)
+        self._kept += [listed, slots, spec]
+        make: Any = ctypes.pythonapi.PyType_FromSpec
+        make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p,)
+        return make(ctypes.addressof(spec))
+
+    def _method(self, name: str, flags: int) -> _Method:
+        method = _Method(name.encode(), self._code.address(name), flags, None)
+        self._kept.append(method)
+        return method
+
+    def _function(self, name: str, flags: int) -> Any:
+        make: Any = ctypes.pythonapi.PyCFunction_NewEx
+        make.restype = ctypes.py_object
+        make.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        return make(ctypes.addressof(self._method(name, flags)), None, None)
+
+    def refer(self, thing: Any) -> int:
+        """The address of an object that stays."""
+        self._kept.append(thing)
+        return id(thing)
+
+    def put(self, field: str, value: int) -> None:
+        """Sets a word of the state."""
+        self.words[State._fields.index(field)] = value
+
+    def _set_state(self) -> None:
+        variable, module = settings.sources()
+        objects = {
+            "array": Array, "buffer": self.buffer, "host_buffer": Buffer,
+            "ndarray": np.ndarray, "host": HOST, "device": self.device,
+            "variable": variable, "settings": module, "default": "_default",
+            "more": self.more, "no_memory": raise_no_memory, "none": None,
+            "dict": dict, "text": str, "float": float, "int": int, "bool": bool,
+            "true": True, "tuple_new": tuple.__new__,
+        }  # fmt: skip
+        for field, value in objects.items():
+            self.put(field, self.refer(value))
+        self.put("limit", self.device.memory.limit)
+        set_state = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+        set_state(self._code.address("set_state"))(self.words.ctypes.data)
+
+    def _take_over_arrays(self) -> None:
+        """From now on Arrays die in native code."""
+        place = ctypes.c_void_p.from_address(id(Array) + DEALLOC)
+        place.value = self._code.address("array_dies")
+
+    # Buffers.
+
+    def number_of(self, size: int) -> int:
+        """The number of the size class of so many bytes."""
+        found = self._numbers.get(size)
+        if found is None:
+            with self.device.memory.lock:  # one that no fork leaves locked
+                found = self._numbers.setdefault(size, len(self.sizes))
+                if found == len(self.sizes):
+                    self.sizes.append(size)
+            assert found < CLASSES, "sizes have few classes"
+        return found
+
+    def more(self, number: int, nbytes: int) -> Any:
+        """A new buffer of a size class."""
+        size = self.sizes[number]
+        memory = self.device.memory.obtain(size)
+        made = self.buffer()
+        made.memory, made.device, made.allocator = (
+            memory,
+            self.device,
+            self.device.memory,
+        )
+        made.nbytes, made.data, made.size_class = nbytes, memory.ctypes.data, number
+        made.raw, made.size = id(memory.base), size
+        self._admit(made)
+        return made
+
+    # Calls.
+
+    def serve(self, kind: type[Any], links: str) -> None:
+        """See `calls.Bound`."""
+        with self.device.memory.lock:
+            if kind in self._served:
+                return
+            assert not self._served, "one class is served"
+            offset = offset_of(kind.__new__(kind), links)
+            self.put("links", offset)
+            self.put("plain", self.refer(kind.__call__))
+            make: Any = ctypes.pythonapi.PyDescr_NewMethod
+            make.restype = ctypes.py_object
+            make.argtypes = (ctypes.py_object, ctypes.c_void_p)
+            method = self._method("call", _FASTCALL | _KEYWORDS)
+            method.name = b"__call__"
+            descriptor = make(kind, ctypes.addressof(method))
+            self._served.add(kind)
+            kind.__call__ = descriptor
+
+
+_ready: list[Native | None] = []
+_lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire,
+        after_in_parent=_lock.release,
+        after_in_child=_lock.release,
+    )
+
+
+def native_for(device: Any) -> Native | None:
+    """The native code of the process, if this interpreter is known.
+
+    The device that asks first has it; others have none.
+    """
+    with _lock:
+        if not _ready:
+            places = offsets()
+            _ready.append(None if places is None else Native(places, device))
+        found = _ready[0]
+    return found if found is not None and found.device is device else None

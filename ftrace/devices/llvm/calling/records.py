@@ -1,0 +1,194 @@
+"""What the native entry walks over, as words in memory: see `runner.records`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ftrace.devices.llvm.runner.records import Word
+
+#: Size classes of buffers; those of the largest sizes that can be addressed fit.
+CLASSES = 512
+
+#: Kinds of arguments.
+(
+    ARRAY, SEQUENCE, DICT, NOTHING, STATIC, NUMPY, FLOAT32, FLOAT64, INT32, BOOL,
+) = range(10)  # fmt: skip
+
+#: Kinds of results.
+(RESULT, TUPLE, LIST, MAPPING, NAMEDTUPLE, NONE) = range(6)
+
+
+class State(NamedTuple):
+    """What the native code knows of this process; addresses of objects but for counts.
+
+    Attributes:
+      array, buffer, host_buffer, ndarray: classes.
+      host, device: where buffers of arguments may be.
+      variable, settings, default: the configuration: of the context, or under a name
+        in the dict of a module.
+      more: called for (size class, bytes) where no buffer is free.
+      no_memory: raises what a program raises that finds no memory.
+      plain: called where the native code does not go on.
+      links: where a jitted function keeps its records, in bytes.
+      spare, spares: a list of dead Arrays, and how long it is.
+      in_use, kept, peak, limit: bytes of buffers.
+      clock: counts the buffers that were given back.
+      kernels, operations, bytes, nanoseconds: what calls have done.
+      none, dict, float, int, bool, true: objects of the interpreter.
+      tuple_new: `tuple.__new__`.
+    """
+
+    array: Word
+    buffer: Word
+    host_buffer: Word
+    ndarray: Word
+    host: Word
+    device: Word
+    variable: Word
+    settings: Word
+    default: Word
+    more: Word
+    no_memory: Word
+    plain: Word
+    links: Word
+    spare: Word
+    spares: Word
+    in_use: Word
+    kept: Word
+    peak: Word
+    limit: Word
+    clock: Word
+    kernels: Word
+    operations: Word
+    bytes: Word
+    nanoseconds: Word
+    none: Word
+    dict: Word
+    text: Word
+    float: Word
+    int: Word
+    bool: Word
+    true: Word
+    tuple_new: Word
+
+
+class Class(NamedTuple):
+    """A size class of buffers: those that are free.
+
+    Attributes:
+      first: the one that was given back last.
+      stamp: when that was.
+    """
+
+    first: Word
+    stamp: Word
+
+
+class Call(NamedTuple):
+    """A program and the signature that it is for.
+
+    Attributes:
+      owner: the object that keeps all of this in memory.
+      config: the configuration.
+      entry, threads: what `run` takes.
+      positional, named, names: how many arguments, and the array of the names.
+      parts: what is expected of each argument.
+      captures, captured: how many arrays the function closed over, and `Capture`s.
+      inputs: how many leaves the program takes.
+      makes, made: how many buffers it is given besides, and their `Make`s.
+      result: what it gives.
+      kernels, operations, bytes: what a run counts as.
+    """
+
+    owner: Word
+    config: Word
+    entry: Word
+    threads: Word
+    positional: Word
+    named: Word
+    names: Word
+    parts: Word
+    captures: Word
+    captured: Word
+    inputs: Word
+    makes: Word
+    made: Word
+    result: Word
+    kernels: Word
+    operations: Word
+    bytes: Word
+
+
+class Capture(NamedTuple):
+    """An array that a function closed over, and what is expected of it."""
+
+    array: Word
+    part: Word
+
+
+class Make(NamedTuple):
+    """A buffer that a call takes: its size class, its bytes, and these in use."""
+
+    size_class: Word
+    nbytes: Word
+
+
+# Parts of arguments: each begins with its kind.
+
+
+class LeafPart(NamedTuple):
+    """A leaf.
+
+    Attributes:
+      number: its place among the inputs of the program.
+      expected: of an Array its type as traces know it, of NumPy's its dtype.
+      ndim, sizes: of NumPy's array, its shape.
+    """
+
+    kind: Word
+    number: Word
+    expected: Word
+    ndim: Word = 0
+    sizes: Word = 0
+
+
+class ContainerPart(NamedTuple):
+    """A sequence of `count` parts, or a dict; the keys of a dict stand in an array."""
+
+    kind: Word
+    type: Word
+    count: Word
+    parts: Word
+    keys: Word = 0
+
+
+class ObjectPart(NamedTuple):
+    """This object, or None."""
+
+    kind: Word
+    object: Word
+
+
+# Parts of results.
+
+
+class ResultPart(NamedTuple):
+    """An Array: the number of its buffer among the call's, and what its slots hold."""
+
+    kind: Word
+    number: Word
+    aval: Word
+    shape: Word
+    dtype: Word
+    weak_type: Word
+
+
+class BuiltPart(NamedTuple):
+    """A container: its class, its parts, the array of keys, a dict of these keys."""
+
+    kind: Word
+    type: Word
+    count: Word
+    parts: Word
+    keys: Word = 0
+    template: Word = 0

@@ -1,0 +1,121 @@
+"""Results in native code: Arrays, and the containers that hold them.
+
+build(part, held) -> a new object, or null with an exception
+"""
+
+from __future__ import annotations
+
+from ftrace.devices.llvm.calling.objects import ObjectFunction
+from ftrace.devices.llvm.calling.probe import ITEMS
+from ftrace.devices.llvm.calling.records import (
+    LIST,
+    MAPPING,
+    NAMEDTUPLE,
+    NONE,
+    RESULT,
+    TUPLE,
+    BuiltPart,
+    ResultPart,
+)
+from ftrace.devices.llvm.runner.function import Function
+
+_PARAMETERS = ("ptr %part", "ptr %held")
+_OPERANDS = "ptr %part, ptr %held"
+
+
+def results_ir(immortal: bool) -> str:
+    """All functions on results."""
+    functions = (
+        _build(immortal),
+        _build_mapping(),
+        _build_sequence("tuple", "PyTuple_New", False),
+        _build_sequence("list", "PyList_New", True),
+        _build_namedtuple(),
+    )
+    return "".join(f.text for f in functions)
+
+
+def _build(immortal: bool) -> Function:
+    f = ObjectFunction("build", "ptr", *_PARAMETERS, immortal=immortal)
+    kind = f.load("i64", "%part")
+    with f.when(f.equal("i64", kind, RESULT)):
+        buffer = f.slot("%held", f.view("%part", ResultPart).number("number"))
+        f.give(f.let(f"call ptr @new_array(ptr %part, ptr {buffer})"))
+    for one, name in (
+        (MAPPING, "mapping"),
+        (TUPLE, "tuple"),
+        (LIST, "list"),
+        (NAMEDTUPLE, "namedtuple"),
+    ):
+        with f.when(f.equal("i64", kind, one)):
+            f.give(f.let(f"call ptr @build_{name}({_OPERANDS})"))
+    assert NONE not in (RESULT, MAPPING, TUPLE, LIST, NAMEDTUPLE)
+    none = f.state().pointer("none")
+    f.hold(none)
+    f.give(none)
+    return f
+
+
+def _give_up_if_null(f: ObjectFunction, made: str, begun: str) -> None:
+    with f.when(f.equal("ptr", made, "null")):
+        f.let_go(begun)
+        f.give("null")
+
+
+def _child(f: ObjectFunction, part: str) -> str:
+    return f.let(f"call ptr @build(ptr {part}, ptr %held)")
+
+
+def _build_mapping() -> Function:
+    """A dict: a copy of one with these keys has them in place."""
+    f = ObjectFunction("build_mapping", "ptr", *_PARAMETERS)
+    part = f.view("%part", BuiltPart)
+    made = f.let(f"call ptr @PyDict_Copy(ptr {part.pointer('template')})")
+    with f.when(f.equal("ptr", made, "null")):
+        f.give("null")
+    keys, parts = part.pointer("keys"), part.pointer("parts")
+    with f.repeat(part.number("count")) as i:
+        child = _child(f, f.slot(parts, i))
+        _give_up_if_null(f, child, made)
+        operands = f"ptr {made}, ptr {f.slot(keys, i)}, ptr {child}"
+        status = f.let(f"call i32 @PyDict_SetItem({operands})")
+        f.let_go(child)
+        with f.when(f.differ("i32", status, 0)):
+            f.let_go(made)
+            f.give("null")
+    f.give(made)
+    return f
+
+
+def _build_sequence(name: str, new: str, elsewhere: bool) -> Function:
+    f = ObjectFunction(f"build_{name}", "ptr", *_PARAMETERS)
+    part = f.view("%part", BuiltPart)
+    count, parts = part.number("count"), part.pointer("parts")
+    made = f.let(f"call ptr @{new}(i64 {count})")
+    with f.when(f.equal("ptr", made, "null")):
+        f.give("null")
+    items = f.at(made, ITEMS) if elsewhere else f.beyond(made, ITEMS)
+    with f.repeat(count) as i:
+        child = _child(f, f.slot(parts, i))
+        _give_up_if_null(f, child, made)
+        f.set_slot(items, i, child)
+    f.give(made)
+    return f
+
+
+def _build_namedtuple() -> Function:
+    """`tuple.__new__(cls, items)`: what the class's own `__new__` does."""
+    f = ObjectFunction("build_namedtuple", "ptr", *_PARAMETERS)
+    part = f.view("%part", BuiltPart)
+    items = f.let(f"call ptr @build_tuple({_OPERANDS})")
+    with f.when(f.equal("ptr", items, "null")):
+        f.give("null")
+    operands = f.pointers("2")
+    f.set_slot(operands, 0, part.pointer("type"))
+    f.set_slot(operands, 1, items)
+    new = f.state().pointer("tuple_new")
+    call = f"ptr {new}, ptr {operands}, i64 2, ptr null"
+    made = f.let(f"call ptr @PyObject_Vectorcall({call})")
+    f.let_go(items)
+    f.give(made)
+    return f
