@@ -59,11 +59,12 @@ class Bound(Protocol):
 
     def use(self, config: Config) -> None: ...
 
-    def serve(self, kind: type[Any], links: str) -> None:
+    def serve(self, kind: type[Any], links: str, plain: str) -> None:
         """Makes the calls of a class native.
 
         Args:
-          kind: its instances are called; what they do now is what is fallen back to.
+          kind: its instances are called.
+          plain: the method that does calls for which there is no record.
           links: the slot in which an instance has an array: how many records it has,
             and their addresses.
         """

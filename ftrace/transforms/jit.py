@@ -201,7 +201,8 @@ class Jitted:
         """Methods: the instance is the first argument."""
         return self if instance is None else partial(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def plain_call(self, *args: Any, **kwargs: Any) -> Any:
+        """A call in Python's code, whether or not calls like it could be native."""
         chosen = settings.current()
         if chosen.disable_jit:
             return self._fun(*args, **kwargs)
@@ -219,12 +220,15 @@ class Jitted:
         ready = None if types is None else known.ready.get(types)
         if types is None or ready is None or not is_on_host(values):
             return self._call_new(chosen, args, kwargs, dynamic, static)
-        bound = known.bound.get(types, False)
-        if bound is False or (bound is not None and bound.config is not chosen):
+        bound = known.bound.get(types)
+        if bound.config is not chosen if bound else types not in known.bound:
             self._bind(chosen, known, types, values, tuple(kwargs))
         if ready.donated:
             return self._call_and_delete(ready, values, None)
         return ready.build(self._run(ready, values, None))
+
+    #: Native, once a device has native calls: see `devices.calls`.
+    __call__ = plain_call
 
     def _bind(
         self, chosen: Config, known: Known, types: Any, values: Any, names: Any
@@ -243,7 +247,7 @@ class Jitted:
             self._bound = [bound, *self._bound[: BOUND_KEPT - 1]]
             addresses = [one.address for one in self._bound]
             self._links = np.array([len(addresses), *addresses], np.int64)
-        bound.serve(Jitted, "_links")
+        bound.serve(Jitted, "_links", "plain_call")
 
     def _run(
         self, ready: Ready, values: Sequence[Value], sizes: Sizes | None

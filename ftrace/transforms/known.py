@@ -143,11 +143,12 @@ def bind(
     parts.update((place, Fixed(value)) for place, _, value in fixed)
     remaining = iter(rest.children)
     positional = [parts[i] if i in parts else next(remaining) for i in range(count)]
+    kinds: list[type[Any]] = [x.__class__ for x in leaves]
     signature = Signature(
         known.config,
         tuple(positional),
         {name: parts[name] for name in names},
-        tuple([(type(x), aval) for x, aval in zip(leaves, types, strict=True)]),
+        tuple(zip(kinds, types, strict=True)),
         ready.captured,
         ready.layout,
         tuple(ready.compiled.avals),

@@ -138,7 +138,7 @@ def _find_sequence() -> Function:
     part = f.view("%part", ContainerPart)
     kind = part.pointer("type")
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), kind))
-    count, parts = part.number("count"), part.pointer("parts")
+    count, parts = part.number("length"), part.pointer("parts")
     size = f.load("i64", f.beyond("%thing", SIZE))
     _refuse_unless(f, f.equal("i64", size, count))
     # The keys of a sequence say whether its items are elsewhere.
@@ -156,7 +156,7 @@ def _find_dict() -> Function:
     f = ObjectFunction("find_dict", "i32", *_PARAMETERS)
     part, state = f.view("%part", ContainerPart), f.state()
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("dict")))
-    count, parts = part.number("count"), part.pointer("parts")
+    count, parts = part.number("length"), part.pointer("parts")
     size = f.load("i64", f.beyond("%thing", SIZE))
     _refuse_unless(f, f.equal("i64", size, count))
     keys, text = part.pointer("keys"), state.pointer("text")

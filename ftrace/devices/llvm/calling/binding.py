@@ -119,8 +119,8 @@ class BoundCall:
         self._set("config", id(config))
         del before  # the native code compares addresses: it lives until here
 
-    def serve(self, kind: type[Any], links: str) -> None:
-        self._native.serve(kind, links)
+    def serve(self, kind: type[Any], links: str, plain: str) -> None:
+        self._native.serve(kind, links, plain)
 
     def _set(self, field: str, value: int) -> None:
         self._block.write(self.address, Call._fields.index(field), value)

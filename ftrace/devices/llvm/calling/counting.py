@@ -44,7 +44,7 @@ class NativeCounters(Counters):
     run_seconds = _sum_of("run_seconds", "nanoseconds", 1e-9)
 
     def ran(self, kernels: int, operations: int, nbytes: int, seconds: float) -> None:
-        own = self.__dict__
+        own = vars(self)
         own["kernels_run"] += kernels
         own["operations"] += operations
         own["bytes"] += nbytes
@@ -60,7 +60,14 @@ class NativeAllocator(WarmAllocator):
     native: Native
 
     in_use = _sum_of("in_use", "in_use")
-    kept = _sum_of("kept", "kept")
+
+    @property
+    def kept(self) -> int:
+        return int(self.native.words[_KEPT])
+
+    @kept.setter
+    def kept(self, value: int) -> None:
+        """Only native code keeps memory."""
 
     @property
     def peak(self) -> int:
@@ -70,8 +77,9 @@ class NativeAllocator(WarmAllocator):
 
     @peak.setter
     def peak(self, value: int) -> None:
-        self.__dict__["peak"] = value
-        self.native.words[_PEAK] = value - self.__dict__["in_use"]
+        own = vars(self)
+        own["peak"] = value
+        self.native.words[_PEAK] = value - own["in_use"]
 
     def allocate(self, nbytes: int) -> Buffer:
         return self.allocate_all([(nbytes, self.size_class(nbytes))])[0]
@@ -87,15 +95,16 @@ class NativeAllocator(WarmAllocator):
 
     def release(self, buffer: Buffer) -> None:
         memory, buffer.memory = buffer.memory, None
+        own = vars(self)
         with self._lock:
-            self.__dict__["in_use"] -= memory.nbytes
+            own["in_use"] -= memory.nbytes
 
     def trim(self) -> None:
         super().trim()
         self.native.trim()
 
 
-_PEAK = State._fields.index("peak")
+_KEPT, _PEAK = (State._fields.index(name) for name in ("kept", "peak"))
 
 
 def count_natively(native: Native) -> None:

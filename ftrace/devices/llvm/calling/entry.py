@@ -65,7 +65,7 @@ def _call_plain(f: ObjectFunction) -> None:
     count = f.let("add i64 %given, 1")
     plain = f.state().pointer("plain")
     call = f"ptr {plain}, ptr {operands}, i64 {count}, ptr %names"
-    f.give(f.let(f"call ptr @PyObject_Vectorcall({call})"))
+    f.give(f.let(f"call ptr @PyObject_VectorcallMethod({call})"))
 
 
 def _current() -> Function:

@@ -19,7 +19,7 @@ class BufferObject(NamedTuple):
     """A buffer, as an object of Python's.
 
     Attributes:
-      count, type: the head of all objects.
+      holders, type: the head of all objects.
       memory: a one-dimensional array of NumPy's; it is the buffer's alone.
       device, allocator: as of `ftrace.buffer.Buffer`.
       nbytes: how much of it is used.
@@ -30,7 +30,7 @@ class BufferObject(NamedTuple):
       next: the next one that is free.
     """
 
-    count: Word
+    holders: Word
     type: Word
     memory: Word
     device: Word
@@ -73,7 +73,7 @@ def _take() -> Function:
     size, state = buffer.number("size"), f.state()
     f.add_to(state, "kept", f.let(f"sub i64 0, {size}"))
     buffer.set("nbytes", "%nbytes")
-    buffer.set("count", 1)
+    buffer.set("holders", 1)
     _count_in(f, size)
     f.give(found)
     return f

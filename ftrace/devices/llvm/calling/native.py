@@ -33,7 +33,7 @@ from ftrace.devices.llvm.calling.records import CLASSES, Class, State
 from ftrace.devices.llvm.calling.results import results_ir
 from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.runtime import runtime
-from ftrace.errors import OutOfMemoryError
+from ftrace.errors import DeviceError, OutOfMemoryError
 
 _EXPORTED = (
     "set_state", "call", "give_out", "admit", "trim", "buffer_dies", "array_dies",
@@ -174,13 +174,14 @@ class Native:
 
     def _set_state(self) -> None:
         variable, module = settings.sources()
-        objects = {
+        tuple_new: Any = vars(tuple)["__new__"]
+        objects: dict[str, Any] = {
             "array": Array, "buffer": self.buffer, "host_buffer": Buffer,
             "ndarray": np.ndarray, "host": HOST, "device": self.device,
             "variable": variable, "settings": module, "default": "_default",
             "more": self.more, "no_memory": raise_no_memory, "none": None,
             "dict": dict, "text": str, "float": float, "int": int, "bool": bool,
-            "true": True, "tuple_new": tuple.__new__,
+            "true": True, "tuple_new": tuple_new,
         }  # fmt: skip
         for field, value in objects.items():
             self.put(field, self.refer(value))
@@ -223,15 +224,15 @@ class Native:
 
     # Calls.
 
-    def serve(self, kind: type[Any], links: str) -> None:
+    def serve(self, kind: type[Any], links: str, plain: str) -> None:
         """See `calls.Bound`."""
         with self.device.memory.lock:
             if kind in self._served:
                 return
             assert not self._served, "one class is served"
-            offset = offset_of(kind.__new__(kind), links)
+            offset = offset_of(object.__new__(kind), links)
             self.put("links", offset)
-            self.put("plain", self.refer(kind.__call__))
+            self.put("plain", self.refer(sys.intern(plain)))
             make: Any = ctypes.pythonapi.PyDescr_NewMethod
             make.restype = ctypes.py_object
             make.argtypes = (ctypes.py_object, ctypes.c_void_p)
@@ -240,6 +241,13 @@ class Native:
             descriptor = make(kind, ctypes.addressof(method))
             self._served.add(kind)
             kind.__call__ = descriptor
+
+
+def _tried(places: Offsets, device: Any) -> Native | None:
+    try:
+        return Native(places, device)
+    except (LookupError, AttributeError, DeviceError, RuntimeError):
+        return None  # it lacks a function, or has its objects elsewhere
 
 
 _ready: list[Native | None] = []
@@ -260,6 +268,6 @@ def native_for(device: Any) -> Native | None:
     with _lock:
         if not _ready:
             places = offsets()
-            _ready.append(None if places is None else Native(places, device))
+            _ready.append(None if places is None else _tried(places, device))
         found = _ready[0]
     return found if found is not None and found.device is device else None

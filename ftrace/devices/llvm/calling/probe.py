@@ -116,7 +116,7 @@ def _objects_are_known() -> bool:
 def _numpy_is_known() -> bool:
     sample = np.zeros((2, 3, 5), np.float32)
     start, sizes = id(sample), word(id(sample) + SHAPE)
-    turned = sample.T
+    turned: Any = np.asfortranarray(sample)
     return (
         word(start + DATA) == sample.ctypes.data
         and _half(start + NDIM) == 3
@@ -148,9 +148,5 @@ def _offsets() -> Offsets | None:
         return None
     names = ("_aval", "_buffer", "_dtype", "_host", "_shape", "weak_type")
     slots = [offset_of(array, name) for name in names]
-    return Offsets(
-        *slots,
-        references,
-        offset_of(buffer, "device"),
-        offset_of(buffer, "memory"),
-    )
+    more = [offset_of(buffer, name) for name in ("device", "memory")]
+    return Offsets._make([*slots, references, *more])

@@ -28,7 +28,7 @@ class State(NamedTuple):
         in the dict of a module.
       more: called for (size class, bytes) where no buffer is free.
       no_memory: raises what a program raises that finds no memory.
-      plain: called where the native code does not go on.
+      plain: the name of the method that is called where native code does not go on.
       links: where a jitted function keeps its records, in bytes.
       spare, spares: a list of dead Arrays, and how long it is.
       in_use, kept, peak, limit: bytes of buffers.
@@ -153,11 +153,11 @@ class LeafPart(NamedTuple):
 
 
 class ContainerPart(NamedTuple):
-    """A sequence of `count` parts, or a dict; the keys of a dict stand in an array."""
+    """A sequence of `length` parts, or a dict; the keys of a dict stand in an array."""
 
     kind: Word
     type: Word
-    count: Word
+    length: Word
     parts: Word
     keys: Word = 0
 
@@ -188,7 +188,7 @@ class BuiltPart(NamedTuple):
 
     kind: Word
     type: Word
-    count: Word
+    length: Word
     parts: Word
     keys: Word = 0
     template: Word = 0

@@ -74,7 +74,7 @@ def _build_mapping() -> Function:
     with f.when(f.equal("ptr", made, "null")):
         f.give("null")
     keys, parts = part.pointer("keys"), part.pointer("parts")
-    with f.repeat(part.number("count")) as i:
+    with f.repeat(part.number("length")) as i:
         child = _child(f, f.slot(parts, i))
         _give_up_if_null(f, child, made)
         operands = f"ptr {made}, ptr {f.slot(keys, i)}, ptr {child}"
@@ -90,7 +90,7 @@ def _build_mapping() -> Function:
 def _build_sequence(name: str, new: str, elsewhere: bool) -> Function:
     f = ObjectFunction(f"build_{name}", "ptr", *_PARAMETERS)
     part = f.view("%part", BuiltPart)
-    count, parts = part.number("count"), part.pointer("parts")
+    count, parts = part.number("length"), part.pointer("parts")
     made = f.let(f"call ptr @{new}(i64 {count})")
     with f.when(f.equal("ptr", made, "null")):
         f.give("null")
@@ -110,12 +110,9 @@ def _build_namedtuple() -> Function:
     items = f.let(f"call ptr @build_tuple({_OPERANDS})")
     with f.when(f.equal("ptr", items, "null")):
         f.give("null")
-    operands = f.pointers("2")
-    f.set_slot(operands, 0, part.pointer("type"))
-    f.set_slot(operands, 1, items)
-    new = f.state().pointer("tuple_new")
-    call = f"ptr {new}, ptr {operands}, i64 2, ptr null"
-    made = f.let(f"call ptr @PyObject_Vectorcall({call})")
+    new, kind = f.state().pointer("tuple_new"), part.pointer("type")
+    call = f"ptr {new}, ptr {kind}, ptr {items}, ptr null"
+    made = f.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({call})")
     f.let_go(items)
     f.give(made)
     return f
