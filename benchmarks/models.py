@@ -49,18 +49,29 @@ def mlp_loss(lib: Any) -> Any:
     return loss
 
 
-# Two convolutions with pooling, and two dense layers, on images of 28 by 28 pixels.
+# Two convolutions with pooling, and two dense layers, on square images.
 
 
-def cnn_inputs(batch: int) -> tuple[Any, ...]:
+def cnn_inputs(
+    batch: int, side: int = 28, channels: tuple[int, int, int] = (1, 16, 32)
+) -> tuple[Any, ...]:
+    """`channels` are those of the images and of each convolution's result."""
+    colours, first, second = channels
+    pixels = (side // 4) ** 2
     params = {
-        "conv1": {"w": normal(16, 1, 3, 3, seed=1, scale=0.3), "b": _zeros(16, 1, 1)},
-        "conv2": {"w": normal(32, 16, 3, 3, seed=2, scale=0.1), "b": _zeros(32, 1, 1)},
-        "dense1": {"w": weights(32 * 49, 64, seed=3), "b": _zeros(64)},
+        "conv1": _convolution(colours, first, seed=1),
+        "conv2": _convolution(first, second, seed=2),
+        "dense1": {"w": weights(second * pixels, 64, seed=3), "b": _zeros(64)},
         "dense2": {"w": weights(64, CLASSES, seed=4), "b": _zeros(CLASSES)},
     }
-    images = normal(batch, 1, 28, 28, seed=90)
+    images = normal(batch, colours, side, side, seed=90)
     return params, images, integers(batch, high=CLASSES, seed=91)
+
+
+def _convolution(inputs: int, outputs: int, seed: int) -> Params:
+    scale = (9 * inputs) ** -0.5
+    kernel = normal(outputs, inputs, 3, 3, seed=seed, scale=scale)
+    return {"w": kernel, "b": _zeros(outputs, 1, 1)}
 
 
 def cnn_loss(lib: Any) -> Any:

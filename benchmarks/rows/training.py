@@ -44,12 +44,21 @@ def _(torch: Any) -> Any:
     return torch_models.adam_step(torch, torch_models.mlp_loss(torch))
 
 
-@FAMILY.row("CNN, sgd, batch 64 of 28²", lambda: models.cnn_inputs(64))
-def cnn(lib: Any) -> Any:
+@FAMILY.row("CNN small, sgd, batch 64 of 28²", lambda: models.cnn_inputs(64))
+def small_cnn(lib: Any) -> Any:
     return models.sgd_step(lib, models.cnn_loss(lib))
 
 
-@cnn.peer("torch")
+@FAMILY.row(
+    "CNN medium, sgd, batch 32 of 3·48²",
+    lambda: models.cnn_inputs(32, 48, (3, 32, 64)),
+)
+def medium_cnn(lib: Any) -> Any:
+    return models.sgd_step(lib, models.cnn_loss(lib))
+
+
+@small_cnn.peer("torch")
+@medium_cnn.peer("torch")
 def _(torch: Any) -> Any:
     return torch_models.sgd_step(torch, torch_models.cnn_loss(torch))
 
