@@ -167,6 +167,22 @@ def with_origin(node: Node | None, function: Callable[..., Any], *args: Any) -> 
         _provenance.origin = outer
 
 
+class making_nodes_of:  # reads as a statement: `with making_nodes_of(origin)`
+    """A block in which new nodes take this origin."""
+
+    __slots__ = ("inner", "outer")
+
+    def __init__(self, origin: Origin | None) -> None:
+        self.inner = origin
+
+    def __enter__(self) -> None:
+        self.outer = _provenance.origin
+        _provenance.origin = self.inner
+
+    def __exit__(self, *_: object) -> None:
+        _provenance.origin = self.outer
+
+
 class inherited_origin:  # reads as a statement: `with inherited_origin() as take`
     """A block in which `take(node)` sets the origin of the nodes made after it."""
 

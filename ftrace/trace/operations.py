@@ -12,7 +12,7 @@ run_fused      a composition as one graph
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,14 +30,18 @@ from ftrace.trace.graph import Graph, origin_now
 from ftrace.trace.primitives.elementwise import convert
 from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.quiet import hush, unhush
+from ftrace.trace.replay import Recording, is_replayable
 from ftrace.trace.tracer import (
     _NUMPY,
+    Scope,
     Tracer,
     Value,
     asarray,
     aval_of,
     check_fits,
     current_scope,
+    innermost_scope,
+    match_aval,
     no_memory,
     scope_of,
     trace,
@@ -58,6 +62,10 @@ def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
 
     The operands already have the shapes and dtypes that the primitive requires.
     """
+    scope = innermost_scope(operands)
+    if scope is not None:
+        node = op(*[x.node for x in operands], arg=arg)
+        return Tracer(node, scope, origin_now(node))
     for x in operands:
         if type(x) is not Array or not (x._buffer is None or x._buffer.device.host):
             break
@@ -164,7 +172,14 @@ def elementwise(
       ShapeError: the shapes do not broadcast.
       DtypeError: the primitive is not defined for the promoted dtype.
     """
-    # The common case first: arrays of the host and Python floats, a few µs in all.
+    # Common cases first: traced values of one type; arrays of the host and numbers.
+    scope = innermost_scope(operands) if dtype is None else None
+    if scope is not None:
+        first = operands[0].node.aval
+        same = all(x.node.aval is first for x in operands)
+        if same and (not inexact or dtypes.is_inexact(first.dtype)):
+            node = op(*[x.node for x in operands])
+            return Tracer(node, scope, origin_now(node))
     types: list[Any] = []
     concrete_array = False
     for x in operands:
@@ -331,37 +346,95 @@ def run_fused(
     matrix products. `function` takes and returns arrays only; the graphs of functions
     of a module are kept, by the types of the operands and the static arguments.
     """
-    if scope_of(operands) is not None:
-        return function(*operands, **static)
+    scope = scope_of(operands)
+    if scope is not None:
+        return _record_again(function, operands, static, scope)
     arrays = [asarray(x) for x in operands]
-    avals = tuple([aval_of(x) for x in arrays])
-    key = (function, avals, tuple(static.items()), settings.current().enable_x64)
-    fused = _fused.get(key)
-    if fused is None:
-        fused = _fuse(function, avals, static)
-        if function.__closure__ is None and "<" not in function.__qualname__:
-            if len(_fused) >= _FUSED_LIMIT:
-                _fused.clear()
-            _fused[key] = fused
-    graph, plan, captured = fused
+    fused = _fused_for(function, tuple([aval_of(x) for x in arrays]), static)
+    graph, plan = fused.graph, fused.plan
     if hooks.run_graph is not None and any(not x.memory.host for x in arrays):
         return hooks.run_graph(graph, arrays)[0]
     try:
-        (result,) = plan([*[x.numpy() for x in arrays], *captured])
+        (result,) = plan([*[x.numpy() for x in arrays], *fused.captured])
     except MemoryError:
         name = getattr(function, "__name__", "the operation").lstrip("_")
         raise no_memory(name, graph.outputs[0].aval) from None
     return Array.of(result, graph.outputs[0].aval.weak_type)
 
 
-#: Graphs of eager compositions, with their plans and the arrays they captured.
-_fused: dict[Any, tuple[Graph, Plan, list[Any]]] = {}
+def _record_again(
+    function: Callable[..., Any],
+    operands: Sequence[Value],
+    static: dict[str, Any],
+    scope: Scope,
+) -> Any:
+    """`function` of traced values: recorded as before, or by running it."""
+    avals = tuple([aval_of(x) for x in operands])
+    if not (
+        _is_of_a_module(function)
+        and _are_hashable(static)
+        and not any(any_dynamic(a.shape) for a in avals)
+    ):
+        return function(*operands, **static)
+    recording = _fused_for(function, avals, static).recording
+    if recording is None:
+        return function(*operands, **static)
+    nodes = [
+        match_aval(scope.lift(x), given.aval)
+        for x, given in zip(operands, recording.inputs, strict=True)
+    ]
+    (node,) = recording.replay(nodes)
+    return Tracer(node, scope)
+
+
+class _Fused:
+    """A composition for operands of certain types.
+
+    Attributes:
+      graph: what it computes.
+      plan: how NumPy computes it.
+      captured: the arrays that it holds.
+      recording: how it is recorded in another graph; None if by running it again.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.captured = [np.asarray(value) for value in graph.captured]
+        self.recording = Recording(graph) if is_replayable(graph) else None
+
+    @cached_property
+    def plan(self) -> Plan:
+        return Plan(self.graph.outputs, self.graph.inputs)
+
+
+#: Eager compositions by function, types, static arguments and promotion rules.
+_fused: dict[Any, _Fused] = {}
 _FUSED_LIMIT = 2048
 
 
-def _fuse(
-    function: Callable[..., Any], avals: Sequence[ShapedArray], static: dict[str, Any]
-) -> tuple[Graph, Plan, list[Any]]:
-    graph = trace("eager", lambda *xs: [function(*xs, **static)], avals)
-    captured = [np.asarray(value) for value in graph.captured]
-    return graph, Plan(graph.outputs, graph.inputs), captured
+def _is_of_a_module(function: Callable[..., Any]) -> bool:
+    """Does it depend on its arguments alone? A closure may not."""
+    return function.__closure__ is None and "<" not in function.__qualname__
+
+
+def _are_hashable(static: dict[str, Any]) -> bool:
+    try:
+        hash(tuple(static.values()))
+    except TypeError:
+        return False
+    return True
+
+
+def _fused_for(
+    function: Callable[..., Any], avals: tuple[ShapedArray, ...], static: dict[str, Any]
+) -> _Fused:
+    key = (function, avals, tuple(static.items()), settings.current().enable_x64)
+    fused = _fused.get(key)
+    if fused is None:
+        graph = trace("eager", lambda *xs: [function(*xs, **static)], avals)
+        fused = _Fused(graph)
+        if _is_of_a_module(function):
+            if len(_fused) >= _FUSED_LIMIT:
+                _fused.clear()
+            _fused[key] = fused
+    return fused

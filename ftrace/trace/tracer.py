@@ -548,6 +548,18 @@ def no_memory(name: str, aval: ShapedArray) -> OutOfMemoryError:
     )
 
 
+def innermost_scope(values: Sequence[Value]) -> Scope | None:
+    """The innermost open scope, if all of the values are traced in it; else None."""
+    scopes = _stack.scopes
+    if len(scopes) <= _stack.floor:
+        return None
+    scope = scopes[-1]
+    for value in values:
+        if type(value) is not Tracer or value.scope is not scope:
+            return None
+    return scope if values else None
+
+
 def scope_of(values: Sequence[Value]) -> Scope | None:
     """The innermost scope of the tracers among the values; None if there is none."""
     found: Scope | None = None
