@@ -28,6 +28,7 @@ from ftrace.devices.llvm.compile import Code, emit_object, link, object_cache
 from ftrace.devices.llvm.device import CPU, CPUExecutable
 from ftrace.devices.llvm.memory import HUGE_PAGE
 from ftrace.devices.llvm.render import render
+from ftrace.devices.llvm.runner.signals import signals_ir
 from ftrace.devices.llvm.runtime import Runtime, runtime
 from ftrace.devices.llvm.target import host_target
 from ftrace.errors import CacheWarning, DeviceError
@@ -340,10 +341,11 @@ def test_process_ends_while_workers_sleep_and_run() -> None:
 def test_pool_is_valid_code_for_every_machine(
     machine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    emit_object(pool.pool_ir())  # LLVM is ready after this
+    gil = "declare ptr @PyEval_SaveThread()\ndeclare void @PyEval_RestoreThread(ptr)\n"
+    emit_object(gil + pool.pool_ir() + signals_ir())  # LLVM is ready after this
     llvm = pytest.importorskip("llvmlite.binding")
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    llvm.parse_assembly(pool.pool_ir()).verify()
+    llvm.parse_assembly(gil + pool.pool_ir() + signals_ir()).verify()
 
 
 def test_without_threads_jobs_run_on_the_caller(

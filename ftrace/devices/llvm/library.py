@@ -20,6 +20,8 @@ from typing import Final
 
 from ftrace import dtypes
 from ftrace.devices.llvm.compile import Code, cache_key, generate, kept, link
+from ftrace.devices.llvm.runner.signals import POLL
+from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.llvm.scalar import CALLED, PREFIX, Operations, operations_of
 from ftrace.devices.llvm.scratch import SYMBOLS, scratch
 from ftrace.devices.llvm.target import Target, host_target
@@ -59,8 +61,13 @@ def symbols_in(text: str) -> tuple[str, ...]:
 
 def addresses(symbols: Iterable[str]) -> dict[str, int]:
     """Where these functions are; they stay as long as the process."""
-    codes = {s: scratch() if s in SYMBOLS else _loaded(s) for s in symbols}
-    return {symbol: code.address(symbol) for symbol, code in codes.items()}
+    return {symbol: _code_of(symbol).address(symbol) for symbol in symbols}
+
+
+def _code_of(symbol: str) -> Code:
+    if symbol in SYMBOLS:
+        return scratch()
+    return runtime().code if symbol == POLL else _loaded(symbol)
 
 
 @cache

@@ -1,12 +1,16 @@
 """The thread pool of the CPU: LLVM IR that is compiled once per process.
 
-    parallel(kernel, buffers, units, grain, threads)
+    share(kernel, buffers, units, grain, breath, threads, context) -> status
 
 calls `kernel(buffers, begin, end)` on pieces of [0, units) until all are done. A job
 is one 64-bit ticket {threads:12, pieces:18, next:18}: whoever adds one to it owns
 piece `next`. The caller works too and waits only for pieces that others have claimed,
 so a worker that the system does not schedule delays nobody. Units are independent:
 who computes which does not change a bit of the result.
+
+Pieces are of `grain` units at least. A job of more than `breath` units is long: it has
+pieces of no more than these, between two of which the caller looks for signals. When
+one has raised an exception, the pieces that are left are claimed and not computed.
 
 Workers start when the first job needs them, spin for a while between jobs, then sleep.
 A second caller finds the lock taken and runs its job alone. A forked child, which has
@@ -23,10 +27,13 @@ import sys
 from pathlib import Path
 from string import Template
 
+from ftrace.devices.llvm.runner.records import GO_ON, RAISED, Context
 from ftrace.settings import MAX_THREADS
 
 #: Pieces per thread: more balance better on a busy machine, fewer cost less.
 PIECES_PER_THREAD = 4
+#: The most pieces: a ticket has room for twice as many.
+MOST_PIECES = 1 << 17
 #: Pauses before a worker sleeps: about 0.3 ms, longer than a program's serial steps.
 SPINS_BEFORE_SLEEP = 20_000
 #: Pauses before a waiting caller lets others use its core.
@@ -60,8 +67,9 @@ def _share_of_time() -> int:
 
 def pool_ir() -> str:
     """The text of `parallel` and `pool_reset`, for this machine."""
+    alone = Template(_ALONE).substitute(go_on=GO_ON)
     if not has_threads():
-        return _ALONE
+        return alone + _NO_POOL
     machine = platform.machine().lower()
     if machine in ("x86_64", "amd64", "i386", "i686"):
         pause = "llvm.x86.sse2.pause()"
@@ -69,10 +77,15 @@ def pool_ir() -> str:
         pause = "llvm.aarch64.hint(i32 1)"
     else:
         pause = "llvm.donothing()"
-    return Template(_POOL).substitute(
+    return alone + Template(_POOL).substitute(
         pause=pause,
         declare_pause=pause.replace("i32 1", "i32"),
         pieces=PIECES_PER_THREAD,
+        most=MOST_PIECES,
+        go_on=GO_ON,
+        raised=RAISED,
+        call=Context._fields.index("call"),
+        stopped=Context._fields.index("stopped"),
         spins=SPINS_BEFORE_SLEEP,
         yields=SPINS_BEFORE_YIELD,
         stack=STACK_BYTES,
@@ -81,10 +94,50 @@ def pool_ir() -> str:
     )
 
 
+# The whole job by the caller; looks for signals where it is long.
 _ALONE = """
-define void @parallel(ptr %kernel, ptr %buffers, i64 %units, i64 %grain, i64 %threads) {
+define internal i32 @alone(ptr %kernel, ptr %buffers, i64 %units, i64 %breath,
+                           ptr %context) {
+entry:
+  %brief = icmp ule i64 %units, %breath
+  %deaf = icmp eq ptr %context, null
+  %whole = or i1 %brief, %deaf
+  br i1 %whole, label %once, label %long
+once:
   call void %kernel(ptr %buffers, i64 0, i64 %units)
+  ret i32 $go_on
+long:
+  br label %piece
+piece:
+  %begin = phi i64 [ 0, %long ], [ %end, %on ]
+  %left = sub i64 %units, %begin
+  %last = icmp ule i64 %left, %breath
+  %after = add i64 %begin, %breath
+  %end = select i1 %last, i64 %units, i64 %after
+  call void %kernel(ptr %buffers, i64 %begin, i64 %end)
+  %status = call i32 @look(ptr %context)
+  %fine = icmp eq i32 %status, $go_on
+  %more = xor i1 %last, true
+  %goes = and i1 %fine, %more
+  br i1 %goes, label %on, label %out
+on:
+  br label %piece
+out:
+  ret i32 %status
+}
+define void @parallel(ptr %kernel, ptr %buffers, i64 %units, i64 %grain, i64 %threads) {
+  %status = call i32 @share(ptr %kernel, ptr %buffers, i64 %units, i64 %grain,
+                            i64 %units, i64 %threads, ptr null)
   ret void
+}
+"""
+
+_NO_POOL = """
+define internal i32 @share(ptr %kernel, ptr %buffers, i64 %units, i64 %grain,
+                           i64 %breath, i64 %threads, ptr %context) {
+  %status = call i32 @alone(ptr %kernel, ptr %buffers, i64 %units, i64 %breath,
+                            ptr %context)
+  ret i32 %status
 }
 define void @pool_reset() {
   ret void
@@ -97,7 +150,7 @@ define i64 @pool_workers() {
 # Each variable has cache lines of its own (128 bytes: they are fetched in pairs).
 _POOL = r"""
 @ticket = internal global i64 0, align 128
-@job = internal global { ptr, ptr, i64, i64 } zeroinitializer, align 128
+@job = internal global { ptr, ptr, i64, i64, ptr } zeroinitializer, align 128
 @done = internal global i64 0, align 128
 @taken = internal global i32 0, align 128
 @workers = internal global i64 0, align 128
@@ -122,7 +175,25 @@ declare i32 @pthread_cond_broadcast(ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
 declare i32 @sigfillset(ptr)
 declare i32 @sched_yield()
+declare i64 @llvm.umax.i64(i64, i64)
+declare i64 @llvm.umin.i64(i64, i64)
 declare void @$declare_pause
+
+; Was the call that this context is of interrupted?
+define internal i1 @is_stopped(ptr %context) alwaysinline {
+entry:
+  %deaf = icmp eq ptr %context, null
+  br i1 %deaf, label %no, label %ask
+no:
+  ret i1 false
+ask:
+  %place = getelementptr i64, ptr %context, i64 $call
+  %call = load ptr, ptr %place
+  %mark = getelementptr i64, ptr %call, i64 $stopped
+  %stopped = load atomic i64, ptr %mark monotonic, align 8
+  %yes = icmp ne i64 %stopped, 0
+  ret i1 %yes
+}
 
 ; Is a piece of this ticket left?
 define internal i1 @is_open(i64 %ticket) alwaysinline {
@@ -149,8 +220,10 @@ define internal i1 @has_work(i64 %ticket, i64 %id) alwaysinline {
 }
 
 ; Claims pieces and runs them until none is left. The job is read after the claim: the
-; next one is written only when all claimed pieces are done.
-define internal void @work() {
+; next one is written only when all claimed pieces are done. The caller of a
+; long job has a context and looks for signals after each piece.
+define internal void @work(ptr %context) {
+  %calls = icmp ne ptr %context, null
   br label %look
 look:
   %seen = load atomic i64, ptr @ticket acquire, align 8
@@ -170,8 +243,17 @@ run:
   %after = add i64 %begin, %size
   %inside = icmp ult i64 %after, %units
   %end = select i1 %inside, i64 %after, i64 %units
+  %whose = load ptr, ptr getelementptr (i8, ptr @job, i64 32)
+  %stopped = call i1 @is_stopped(ptr %whose)
+  br i1 %stopped, label %done, label %compute
+compute:
   call void %kernel(ptr %buffers, i64 %begin, i64 %end)
+  br label %done
+done:
   %before = atomicrmw add ptr @done, i64 1 release
+  br i1 %calls, label %listen, label %look
+listen:
+  %status = call i32 @look(ptr %context)
   br label %look
 out:
   ret void
@@ -187,7 +269,7 @@ watch:
   %some = call i1 @has_work(i64 %ticket, i64 %id)
   br i1 %some, label %help, label %idle
 help:
-  call void @work()
+  call void @work(ptr null)
   br label %watch
 idle:
   ; one who is not invited to the job of the day need not watch for the next
@@ -292,17 +374,20 @@ out:
   ret void
 }
 
-define void @parallel(ptr %kernel, ptr %buffers, i64 %units, i64 %grain, i64 %threads) {
+define internal i32 @share(ptr %kernel, ptr %buffers, i64 %units, i64 %grain,
+                           i64 %breath, i64 %threads, ptr %context) {
 entry:
   %several = icmp ugt i64 %threads, 1
   br i1 %several, label %measure, label %alone
 measure:
-  %no_grain = icmp eq i64 %grain, 0
-  %least = select i1 %no_grain, i64 1, i64 %grain
+  %least = call i64 @llvm.umax.i64(i64 %grain, i64 1)
   %fitting = udiv i64 %units, %least
   %many = mul i64 %threads, $pieces
-  %few = icmp ult i64 %fitting, %many
-  %wished = select i1 %few, i64 %fitting, i64 %many
+  %least_breath = call i64 @llvm.umax.i64(i64 %breath, i64 1)
+  %breaths = udiv i64 %units, %least_breath
+  %more = call i64 @llvm.umax.i64(i64 %many, i64 %breaths)
+  %most = call i64 @llvm.umin.i64(i64 %more, i64 $most)
+  %wished = call i64 @llvm.umin.i64(i64 %fitting, i64 %most)
   %worth = icmp ugt i64 %wished, 1
   br i1 %worth, label %lock, label %alone
 lock:
@@ -310,8 +395,9 @@ lock:
   %mine = extractvalue { i32, i1 } %cas, 1
   br i1 %mine, label %staff, label %alone
 alone:
-  call void %kernel(ptr %buffers, i64 0, i64 %units)
-  ret void
+  %lonely = call i32 @alone(ptr %kernel, ptr %buffers, i64 %units, i64 %breath,
+                            ptr %context)
+  ret i32 %lonely
 staff:
   %helpers = sub i64 %threads, 1
   %workers = load i64, ptr @workers
@@ -334,6 +420,7 @@ post:
   store ptr %buffers, ptr getelementptr (i8, ptr @job, i64 8)
   store i64 %units, ptr getelementptr (i8, ptr @job, i64 16)
   store i64 %size, ptr getelementptr (i8, ptr @job, i64 24)
+  store ptr %context, ptr getelementptr (i8, ptr @job, i64 32)
   store atomic i64 0, ptr @done monotonic, align 8
   %high = shl i64 %threads, 36
   %middle = shl i64 %pieces, 18
@@ -347,10 +434,13 @@ wake:
   call void @ring(i64 %others, i64 %threads, i64 %sleepers)
   br label %begin
 begin:
-  call void @work()
+  %listens = icmp ugt i64 %units, %breath
+  %listener = select i1 %listens, ptr %context, ptr null
+  call void @work(ptr %listener)
+  %deaf = icmp eq ptr %context, null
   br label %wait
 wait:
-  %spin = phi i64 [ 0, %begin ], [ %spun, %pause ], [ %spun, %give ]
+  %spin = phi i64 [ 0, %begin ], [ %spun, %pause ], [ %spun, %give ], [ %spun, %listen ]
   %done = load atomic i64, ptr @done acquire, align 8
   %all = icmp eq i64 %done, %pieces
   br i1 %all, label %finish, label %not_yet
@@ -363,10 +453,15 @@ pause:
   br label %wait
 give:
   %y = call i32 @sched_yield()
+  br i1 %deaf, label %wait, label %listen
+listen:
+  %heard = call i32 @look(ptr %context)
   br label %wait
 finish:
   store atomic i32 0, ptr @taken release, align 4
-  ret void
+  %stopped = call i1 @is_stopped(ptr %context)
+  %status = select i1 %stopped, i32 $raised, i32 $go_on
+  ret i32 %status
 }
 
 ; In a forked child: nobody works, sleeps or holds the lock.

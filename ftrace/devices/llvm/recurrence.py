@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from ftrace.devices.llvm.lane_memory import LaneMemory, stores_of
 from ftrace.devices.llvm.nest import lowest
+from ftrace.devices.llvm.polling import LONG, lasting, may_be_long, poll
 from ftrace.devices.llvm.scalar import and_masks
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.types import Type
@@ -47,6 +48,7 @@ class Lines(LaneMemory):
     Attributes:
       held: what is in each register now.
       known: the values of expressions, as long as the registers hold what they do.
+      left: operations until the kernel asks again whether to stop.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Lines(LaneMemory):
                 width = lanes if register in variation.registers else 0
                 self.types[register] = Type.of(store.value.dtype, width)
         self.known: dict[Node, str] = {}
+        self.left = str(LONG)
 
     # Statements.
 
@@ -110,20 +113,30 @@ class Lines(LaneMemory):
         times = statement.times
         length = 1 if times is None else axis_of(times).size
         entry = None if times is not None else self.any(predicate)
+        polls = may_be_long(statement)
+        if polls:
+            pairs.append(("i64", self.left))
         loop = self.writer.open_loop("0", str(length), 1, pairs)
-        before = [name for _, _, name in loop.carried]
+        names = [name for _, _, name in loop.carried]
+        before = names[: len(carried)]
         self.held.update(zip(carried, before, strict=True))
+        if polls:
+            self.left = poll(self.writer, names[-1], lasting(statement.block))
         self.known.clear()
         if times is not None:
             self.ranges[times] = loop.index
         if entry is None:
             self.block(statement.block)
             updated = [self.held[r] for r in carried]
+            updated += [self.left] if polls else []
             results = self.writer.close_loop(loop, updated)
         else:
             updated, again = self._iteration(statement, carried, before)
+            updated.append(self.left)
             results = self.writer.close_while(loop, entry, again, updated)
-        self.held.update(zip(carried, results, strict=True))
+        self.held.update(zip(carried, results, strict=False))
+        if polls:
+            self.left = results[-1]
         self.known.clear()
 
     def _iteration(

@@ -24,6 +24,7 @@ from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.matrix import MatrixProduct, as_matrices
 from ftrace.devices.llvm.nest import fused_products
 from ftrace.devices.llvm.pieces import boxes, facts_of, segments
+from ftrace.devices.llvm.polling import LASTING, writer_for
 from ftrace.devices.llvm.product import Product
 from ftrace.devices.llvm.recurrence import write_recurrence
 from ftrace.devices.llvm.sliding import SlidingProduct
@@ -149,8 +150,13 @@ class _Nest:
         self.dims: tuple[Any, ...] = ()
 
     def write(self, streamed: frozenset[int]) -> Writer:
+        writer = self._written(Writer(), streamed)
+        each = self.tiling.operations // max(sample(self.units), 1)
+        return writer if each <= LASTING else self._written(writer_for(each), streamed)
+
+    def _written(self, writer: Writer, streamed: frozenset[int]) -> Writer:
         tiling, buffers = self.tiling, self.kernel.buffers
-        values = Values(Writer(), self.facts, self.target, buffers, streamed)
+        values = Values(writer, self.facts, self.target, buffers, streamed)
         nest = Columns(values, tiling, self.fused)
         if tiling.parallel:
             self.units = nest.parallel()

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 from ftrace.devices.llvm.access import Access, memory_type
 from ftrace.devices.llvm.expressions import Expressions
+from ftrace.devices.llvm.polling import writer_for
 from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.scalar import Operations
 from ftrace.devices.llvm.streaming import module
@@ -25,7 +26,6 @@ from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.types import Type, mask_type
 from ftrace.devices.llvm.variation import Register, register_of, target_of
 from ftrace.devices.llvm.work import WORTH_A_THREAD
-from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import Store
 from ftrace.lower.recurrence import FIRST_REGISTER
 from ftrace.lower.running import Running
@@ -50,7 +50,7 @@ class Lines:
 
     def __init__(self, kernel: Running, target: Target) -> None:
         self.kernel = kernel
-        self.writer = Writer()
+        self.writer = writer_for(kernel.operations // max(kernel.outer, 1))
         self.ops = Operations(self.writer, target)
         self.access = Access(self.writer, self.ops)
         stores = [target_of(store) for store in kernel.combine]

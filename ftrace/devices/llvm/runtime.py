@@ -22,6 +22,7 @@ from ftrace.devices.llvm.memory import machine_memory
 from ftrace.devices.llvm.pool import pool_ir
 from ftrace.devices.llvm.runner.chunks import chunks_ir
 from ftrace.devices.llvm.runner.loops import loops_ir
+from ftrace.devices.llvm.runner.signals import POLL, signals_ir
 from ftrace.devices.llvm.runner.stacks import stacks_ir
 from ftrace.devices.llvm.runner.steps import steps_ir
 
@@ -31,7 +32,7 @@ KEPT_SHARE = 8
 _EXPORTED = (
     "run", "copy", "run_kernel", "run_host", "run_branch", "run_loop",
     "parallel", "pool_reset", "pool_workers", "reset_chunks", "forget_chunks",
-    "run_pointers",
+    "run_pointers", POLL,
 )  # fmt: skip
 
 
@@ -39,6 +40,7 @@ class Runtime:
     """The compiled runner of this process.
 
     Attributes:
+      code: all of it.
       run: `run(entry, packed objects, threads)` -> status. It is called with the GIL,
         which the runner releases if the entry says so: for less than a microsecond
         that costs more than it gives. It raises what a host call has raised.
@@ -57,9 +59,9 @@ class Runtime:
         data = id(probe) + object.__basicsize__
         assert ctypes.c_size_t.from_address(data).value == probe.ctypes.data
         chunks = chunks_ir(machine_memory() // KEPT_SHARE)
-        text = "".join((pool_ir(), steps_ir(), chunks, stacks_ir(), loops_ir()))
-        self._code = link(emit_object(text), _EXPORTED)
-        address = self._code.address
+        parts = (pool_ir(), signals_ir(), steps_ir(), chunks, stacks_ir(), loops_ir())
+        self.code = link(emit_object("".join(parts)), _EXPORTED)
+        address = self.code.address
 
         def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
             return ctypes.CFUNCTYPE(result, *arguments)(address(name))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ftrace.devices.llvm.host import HostCall
+from ftrace.devices.llvm.polling import LASTING
 from ftrace.devices.llvm.runner.records import (
     SCRATCH,
     Block,
@@ -186,7 +187,10 @@ class _Writer:
             kernel = self._kernels[number]
             if number in self._sizes:
                 slots = (*slots, self._sizes[number])
-            return self._kernel(kernel.address, slots, kernel.units, kernel.grain)
+            each = max(step.info.operations // max(kernel.units, 1), 1)
+            return self._kernel(
+                kernel.address, slots, kernel.units, kernel.grain, LASTING // each
+            )
         if isinstance(step, CopySlot):
             nbytes = program.slots[step.target].nbytes
             return self._copy(step.source, step.target, nbytes)
@@ -199,16 +203,18 @@ class _Writer:
         return self.block.add(*HostStep(self.handlers["run_host"], id(call)))
 
     def _kernel(
-        self, address: int, slots: Sequence[int], units: int, grain: int
+        self, address: int, slots: Sequence[int], units: int, grain: int, breath: int
     ) -> Place:
         count, listed = len(slots), self.block.add(*slots)
         handler = self.handlers["run_kernel"]
-        record = KernelStep(handler, address, count, listed, units, grain)
+        breath = max(breath, grain)
+        record = KernelStep(handler, address, count, listed, units, grain, breath)
         return self.block.add(*record)
 
     def _copy(self, source: int, target: int, nbytes: int) -> Place:
         slots = (source, target)
-        return self._kernel(self.handlers["copy"], slots, nbytes, COPY_GRAIN)
+        copy = self.handlers["copy"]
+        return self._kernel(copy, slots, nbytes, COPY_GRAIN, LASTING)
 
     # Branches.
 

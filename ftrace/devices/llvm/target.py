@@ -84,8 +84,12 @@ _V2 = frozenset({"sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "cx16"})
 _V3 = _V2 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"}
 _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 #: The levels of x86-64: what processors have that are said to be of that level.
-_LEVELS = {"x86-64": frozenset[str](), "x86-64-v2": _V2}
-_LEVELS |= {"x86-64-v3": _V3, "x86-64-v4": _V4}
+_LEVELS = {
+    "x86-64": frozenset[str](),
+    "x86-64-v2": _V2,
+    "x86-64-v3": _V3,
+    "x86-64-v4": _V4,
+}
 
 
 @lru_cache(maxsize=1)

@@ -12,36 +12,23 @@ frame and an arena of its own, on one thread.
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.pool import has_threads
 from ftrace.devices.llvm.runner.function import HANDLER, Function, View
 from ftrace.devices.llvm.runner.records import (
     GO_ON,
     NO_MEMORY,
-    RAISED,
     CarryRow,
     Context,
     LoopStep,
     MoveRow,
     StackRow,
 )
-from ftrace.devices.llvm.runner.steps import BUDGET, call_program, new_frame
-
-#: Nanoseconds between two looks for signals in a loop.
-BREATH = 50_000_000
-
-_DECLARATIONS = """
-declare i32 @PyErr_CheckSignals()
-"""
-_CLOCK = """
-declare i32 @clock_gettime(i32, ptr)
-"""
+from ftrace.devices.llvm.runner.signals import new_lane
+from ftrace.devices.llvm.runner.steps import call_program, new_frame
 
 
 def loops_ir() -> str:
     """The text of all of them."""
-    functions = (_run_loop(), _run_lanes(), _iterate(), _breathe())
-    clock = _CLOCK if has_threads() else ""
-    return _DECLARATIONS + clock + "\n".join(f.text for f in functions)
+    return "\n".join(f.text for f in (_run_loop(), _run_lanes(), _iterate()))
 
 
 def _run_loop() -> Function:
@@ -51,15 +38,18 @@ def _run_loop() -> Function:
     lanes = step.number("lanes")
     with f.when(f.let(f"icmp ule i64 {lanes}, 1")):
         f.give(_call_iterate(f, step, "%context", "0", _length(f, step), "0"))
-    job = f.place("ptr", 3)
+    job = f.place("ptr", 4)
     f.set_slot(job, 0, "%record")
     f.set_slot(job, 1, "%frame")
     status = f.word(job, 2)
     f.store("i32", GO_ON, status)
+    f.set_slot(job, 3, "%context")
     threads = f.view("%context", Context).number("threads")
-    operands = f"ptr @run_lanes, ptr {job}, i64 {lanes}, i64 1, i64 {threads}"
-    f.do(f"call void @parallel({operands})")
-    f.give(f.load("i32", status))
+    operands = f"ptr @run_lanes, ptr {job}, i64 {lanes}, i64 1, i64 {lanes}"
+    stopped = f.let(f"call i32 @share({operands}, i64 {threads}, ptr %context)")
+    found = f.load("i32", status)
+    none = f.let(f"icmp eq i32 {found}, {GO_ON}")
+    f.give(f.let(f"select i1 {none}, i32 {stopped}, i32 {found}"))
     return f
 
 
@@ -101,14 +91,8 @@ def _run_lanes() -> Function:
     def border(lane: str) -> str:
         return f.let(f"udiv i64 {f.let(f'mul i64 {length}, {lane}')}, {lanes}")
 
-    context = f.new(Context)
-    context.set("threads", 1)
-    context.set("state", "null", "ptr")  # another thread's signals are not ours
-    context.set("budget", BUDGET)
-    context.set("checked", 0)
-    found = _call_iterate(
-        f, step, context.address, border("%begin"), border("%end"), "%begin"
-    )
+    context = new_lane(f, f.slot("%job", 3))
+    found = _call_iterate(f, step, context, border("%begin"), border("%end"), "%begin")
     with f.when(f.let(f"icmp ne i32 {found}, {GO_ON}")):
         status = f.word("%job", 2)
         f.do(f"store atomic i32 {found}, ptr {status} monotonic, align 4")
@@ -279,37 +263,3 @@ def _count_pushes(f: Function, count: str, rows: str) -> None:
         row = f.view(rows, StackRow, i)
         header = f.slot("%frame", row.number("stack"))
         f.store("i64", f.let(f"add i64 {f.load('i64', header)}, 1"), header)
-
-
-# Signals.
-
-
-def _breathe() -> Function:
-    """Looks from time to time whether Python has a signal to handle, as Ctrl-C.
-
-    Only where the GIL was released, and where there is the clock of POSIX. Lanes do
-    not look: most of them are not on the thread that called.
-    """
-    f = Function("breathe", "i32", "ptr %record")
-    context = f.view("%record", Context)
-    context.set("budget", BUDGET)
-    state = context.pointer("state")
-    if not has_threads():
-        f.give(GO_ON)
-        return f
-    with f.when(f.let(f"icmp eq ptr {state}, null")):
-        f.give(GO_ON)
-    clock = f.place("i64", 2)  # seconds, nanoseconds
-    f.do(f"call i32 @clock_gettime(i32 0, ptr {clock})")
-    whole = f.let(f"mul i64 {f.load('i64', clock)}, 1000000000")
-    now = f.let(f"add i64 {whole}, {f.load('i64', f.word(clock, 1))}")
-    passed = f.let(f"sub i64 {now}, {context.number('checked')}")
-    with f.when(f.let(f"icmp ult i64 {passed}, {BREATH}")):
-        f.give(GO_ON)
-    context.set("checked", now)
-    f.do(f"call void @PyEval_RestoreThread(ptr {state})")
-    found = f.let("call i32 @PyErr_CheckSignals()")
-    context.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
-    raised = f.let(f"icmp ne i32 {found}, 0")
-    f.give(f.let(f"select i1 {raised}, i32 {RAISED}, i32 {GO_ON}"))
-    return f

@@ -83,6 +83,7 @@ class KernelStep(NamedTuple):
     Attributes:
       buffers, slots: how many, and the array of their slots.
       grain: the least number of units that are worth a thread's while.
+      breath: the most of them between two looks for signals.
     """
 
     handler: Word
@@ -91,6 +92,7 @@ class KernelStep(NamedTuple):
     slots: Word
     units: Word
     grain: Word
+    breath: Word
 
 
 class HostStep(NamedTuple):
@@ -190,19 +192,26 @@ class StackRow(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What a call's handlers share; on the native stack.
+    """What a call's handlers share; on the native stack. See `signals`.
 
     Attributes:
+      call: the context of the whole call: this one, or for a lane that around it,
+        which alone has what follows the budget.
       threads: how many a kernel may use.
-      state: Python's state of the thread that called, if it released the GIL.
       budget: operations until the clock is read again.
+      state: Python's state of the thread that called, if it released the GIL.
+      thread: that thread, as the system names it.
       checked: when signals were last looked for, in nanoseconds.
+      stopped: 1 when an exception was raised: all who work for this call stop.
     """
 
+    call: Word
     threads: Word
-    state: Word
     budget: Word
+    state: Word
+    thread: Word
     checked: Word
+    stopped: Word
 
 
 class Block:

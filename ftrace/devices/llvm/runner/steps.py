@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.runner.function import HANDLER, Function
+from ftrace.devices.llvm.runner.function import HANDLER, Function, View
 from ftrace.devices.llvm.runner.records import (
     GO_ON,
     RAISED,
@@ -15,9 +15,11 @@ from ftrace.devices.llvm.runner.records import (
     ProgramRecord,
     Reference,
 )
+from ftrace.devices.llvm.runner.signals import new_context
 
-#: Operations between two looks at the clock.
-BUDGET = 1 << 16
+#: What kernels take at least of the budget of a call: those that are too little to
+#: share, and the others.
+_LITTLE, _MUCH = 1 << 10, 1 << 14
 
 DECLARATIONS = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -63,11 +65,7 @@ def _run_pointers() -> Function:
     entry = f.view("%entry", Entry)
     program = entry.pointer("program")
     frame = new_frame(f, program, "%outer", "null")
-    context = f.new(Context)
-    context.set("threads", "%threads")
-    context.set("budget", BUDGET)
-    context.set("checked", 0)
-    context.set("state", "null", "ptr")
+    context = f.view(new_context(f, "%threads", "null"), Context)
     released = f.let(f"icmp ne i64 {entry.number('released')}, 0")
     with f.when(released):
         context.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
@@ -141,11 +139,17 @@ def _run_program() -> Function:
 
 
 def _run_kernel() -> Function:
-    """Calls a kernel: here if it is too little to share, else by the pool."""
+    """Calls a kernel: here if it is too little to share, else by the pool.
+
+    The context stands before the buffers: a long kernel asks it whether to go on.
+    """
     f = Function("run_kernel", "i32", *HANDLER, visible=True)
+    context = f.view("%context", Context)
     step = f.view("%record", KernelStep)
     slots, count = step.pointer("slots"), step.number("buffers")
-    buffers = f.pointers(count)
+    room = f.pointers(f.let(f"add i64 {count}, 1"))
+    f.set_slot(room, 0, "%context")
+    buffers = f.word(room, 1)
     with f.repeat(count) as i:
         slot = f.load("i64", f.word(slots, i))
         f.set_slot(buffers, i, f.slot("%frame", slot))
@@ -153,12 +157,23 @@ def _run_kernel() -> Function:
     units, grain = step.number("units"), step.number("grain")
     with f.when(f.let(f"icmp ult i64 {units}, {f.let(f'shl i64 {grain}, 1')}")):
         f.do(f"call void {kernel}(ptr {buffers}, i64 0, i64 {units})")
-        f.give(GO_ON)
-    threads = f.view("%context", Context).number("threads")
-    job = f"ptr {kernel}, ptr {buffers}, i64 {units}, i64 {grain}, i64 {threads}"
-    f.do(f"call void @parallel({job})")
-    f.give(GO_ON)
+        f.give(_spend(f, context, _LITTLE))
+    threads, breath = context.number("threads"), step.number("breath")
+    job = f"ptr {kernel}, ptr {buffers}, i64 {units}, i64 {grain}, i64 {breath}"
+    status = f.let(f"call i32 @share({job}, i64 {threads}, ptr %context)")
+    with f.when(f.let(f"icmp ne i32 {status}, {GO_ON}")):
+        f.give(status)
+    f.give(_spend(f, context, _MUCH))
     return f
+
+
+def _spend(f: Function, context: View, cost: int) -> str:
+    """The status after so much of the budget: when it is used up, signals are seen."""
+    left = f.let(f"sub i64 {context.number('budget')}, {cost}")
+    context.set("budget", left)
+    with f.when(f.let(f"icmp slt i64 {left}, 0")):
+        f.give(f.let("call i32 @breathe(ptr %context)"))
+    return str(GO_ON)
 
 
 def _copy() -> Function:
