@@ -17,9 +17,11 @@ from ftrace.devices.llvm.tiling import MOST_ROWS, RegisterTile, register_tile
 #: The parts of L2 that panels of the right operands, and all panels, may take.
 _RIGHT, _SUMS, _LEFT = 0.5, 0.25, 0.25
 #: Terms of a sum in a block where it needs several.
-_DEPTH = 512
+_DEPTH = 1024
 #: Cycles to fill a vector of a panel: a load that waits for a slow cache, and a store.
 _FILL = 4.0
+#: The same to read the left operand, of which the next part is fetched ahead.
+_STREAM = 2.5
 #: Cycles to begin and end a tile, and for a result to be read from its panel again.
 _TILE, _FINISH = 40.0, 6.0
 #: Ways to cut that are looked at.
@@ -78,9 +80,7 @@ def choose_blocks(target: Target, load: Load) -> Blocks:
     tile = register_tile(load.rows, load.vectors, target.registers, load.together)
     strip = tile.vectors * target.vector_bytes * load.right
     room = int(target.l2 * _RIGHT)
-    depth = load.depth
-    if depth * strip * 2 > room:
-        depth = max(min(room // (2 * strip), _DEPTH * 4 // load.item), 16)
+    depth = _depth(target, load, strip, room)
     total = -(-load.vectors // tile.vectors)
     tiles = -(-load.rows // tile.rows)
     row = depth * load.item * load.left
@@ -101,6 +101,17 @@ def choose_blocks(target: Target, load: Load) -> Blocks:
                 best = found
     assert best is not None
     return best
+
+
+def _depth(target: Target, load: Load, strip: int, room: int) -> int:
+    """Terms of a sum in a block: all, or equal parts that are whole vectors."""
+    deep = _DEPTH * 4 // load.item
+    if load.depth <= min(deep * 4 // 3, room // (2 * strip)):
+        return load.depth
+    deep = max(min(deep, room // (2 * strip)), 1)
+    lanes = target.vector_bytes // load.item
+    each = -(-load.depth // -(-load.depth // deep))
+    return max(-(-each // lanes) * lanes, 16)
 
 
 def _ways(least: int, most: int) -> list[int]:
@@ -133,7 +144,8 @@ def _cycles(
             multiply *= 1.1
     right = strips * tile.vectors * load.depth * _FILL * load.right
     lanes = target.vector_bytes // load.item
-    left = load.left * (rows / lanes + 1) * load.depth * _FILL
+    left = rows / lanes * load.depth * _STREAM
+    left += load.left * (rows / lanes + 1) * load.depth * _FILL
     pieces, size = shared(units, target.cores)
     again = size if panels else -(-size // (load.others * down))
     piece = size * (multiply + left) + again * right
