@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ftrace.lower.region import Region
+from ftrace.trace.primitives.source import iota_p
 
 #: Rows of a block, at least: fewer keep the product of matrices from its pace.
 _FEW_ROWS = 64
@@ -56,16 +57,7 @@ class Plan:
 
 def plan_cuts(region: Region, target: int) -> Plan | None:
     """Blocks whose peak has about `target` bytes; None if there is but one."""
-    axes = [
-        (number, region.shape[axis])
-        for axis, number in enumerate(region.peak)
-        if number is not None
-    ]
-    rows_too = any(
-        n != 1 and region.peak[a] is None for a, n in enumerate(region.shape)
-    )
-    if not rows_too and len(axes) > 1:
-        axes.pop()  # rows are read whole
+    axes = _axes(region)
     elements = prod(region.shape)
     inside = elements * region.itemsize
     outer: list[Cut] = []
@@ -85,6 +77,32 @@ def plan_cuts(region: Region, target: int) -> Plan | None:
     return Plan(tuple(outer), end.number, end.size, 1, end.size)
 
 
+def _axes(region: Region) -> list[tuple[int, int]]:
+    """Classes that may be cut and their sizes, outermost first.
+
+    Heads come before rows, wherever they stand: all inputs of a head are its own, but
+    its rows share the columns.
+    """
+    axes = [
+        (number, size)
+        for number, size in zip(region.peak, region.shape, strict=True)
+        if number is not None
+    ]
+    whole = any(
+        number is None and size != 1
+        for number, size in zip(region.peak, region.shape, strict=True)
+    )
+    if not whole and len(axes) > 1:
+        axes.pop()  # what is contiguous in memory is read whole
+    return sorted(axes, key=lambda axis: _shared(region, axis[0]))
+
+
+def _shared(region: Region, number: int) -> int:
+    """Elements of inputs of which all slices of a class need the same."""
+    inputs = {i for i in region.inputs.values() if i.node.op is not iota_p}
+    return sum(i.node.size for i in inputs if number not in i.classes)
+
+
 def _in_blocks(
     region: Region,
     outer: tuple[Cut, ...],
@@ -99,7 +117,7 @@ def _in_blocks(
     # What blocks add to should not be moved more often than their own values.
     summed = _summed_bytes(region, number, [c.number for c in outer])
     rows = max(max(target, summed // 4) // inside, 1)
-    if last:
+    if last and _shared(region, number):
         rows = max(rows, _FEW_ROWS)
     rows = min(rows, size)
     if rows == size and not outer:

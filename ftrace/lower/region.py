@@ -165,7 +165,8 @@ class _Classes:
             (source,) = node.src
             name = source if source in self.numbers else (node, 0)
             roots = self._roots(name)
-            for axis in node.arg:
+            axes: tuple[int, ...] = node.arg
+            for axis in axes:
                 root = roots[axis]
                 if root is not None:
                     found.setdefault(root, set()).add(node)

@@ -233,9 +233,9 @@ class _Loops:
         names = [variable(a, _FIRST_DEPTH - depth, i) for i, a in enumerate(avals)]
         inner = dict(zip([*consts, *moving], names, strict=True))
         found = self._level(levels, depth + 1, inner, parallel)
-        ended = self.summed[self.plan.number] if level.carries else set()
-        carried = [o for o in self.outputs if o in ended]
-        others = [o for o in self.outputs if o not in ended]
+        ended = self.summed[self.plan.number]
+        carried = [o for o in self.outputs if level.carries and o in ended]
+        others = [o for o in self.outputs if o not in carried]
         before = [
             variable(found[o].aval, _FIRST_DEPTH - depth, len(names) + i)
             for i, o in enumerate(carried)
