@@ -385,14 +385,19 @@ class _Scheduler:
         again = max(factor for factor, _ in uses.values()) > 1
         if again and (cost > CHEAP or any(self._in_product(c) for c in uses)):
             return False
-        if len(kernels) > 1 and (
-            cost > CHEAP
-            or len(kernels) > 4
-            or node in self.epilogue
-            or "recompute_cheap" in self.disabled
-        ):
+        if len(kernels) > 1 and not self._is_done_again(node, cost, len(kernels)):
             return False
         return cost * (len(uses) - len(kernels)) <= RECOMPUTE
+
+    def _is_done_again(self, node: Node, cost: int, kernels: int) -> bool:
+        """Is a value that several kernels need computed in each of them?"""
+        if "recompute_cheap" in self.disabled:
+            return False
+        if node not in self.epilogue:
+            return cost <= CHEAP and kernels <= 4
+        # What is next to the contraction is stored, and the rest made of it again.
+        bare = any(is_contraction(root_of(s)) for s in node.src)
+        return not bare and cost <= RECOMPUTE and kernels == 2
 
     @staticmethod
     def _is_plain(context: Context) -> bool:
