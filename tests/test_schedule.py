@@ -14,7 +14,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, GraphError
-from ftrace.lower import lower, memory, ordered_drafts
+from ftrace.lower import lower, memory
 from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.index import (
     bounds,
@@ -27,6 +27,7 @@ from ftrace.lower.index import (
 )
 from ftrace.lower.inplace import Sharing
 from ftrace.lower.memory import Lifetime, plan_memory
+from ftrace.lower.order import ordered_drafts
 from ftrace.lower.precedence import Precedence
 from ftrace.lower.schedule import DECISIONS, Draft, Schedule
 from ftrace.trace.evaluate import evaluate_graph
@@ -141,7 +142,7 @@ def test_kernels_that_wait_for_each_other_are_refused() -> None:
     first.feeds.add(1)
     second.feeds.add(0)
     with pytest.raises(GraphError, match="wait for each other"):
-        ordered_drafts(Schedule([], [first, second]), Sharing())
+        ordered_drafts(Schedule([], [first, second]), Sharing(), {})
 
 
 def test_kernels_come_after_what_they_read() -> None:
@@ -262,3 +263,37 @@ def test_a_reduce_shares_the_loop_of_one_that_needs_a_range_around_it() -> None:
     with ft.disable_jit():
         plain = ft.jvp(f, (fnp.asarray(x),), (fnp.ones(3),))
     np.testing.assert_allclose(both, plain, rtol=1e-5)
+
+
+def test_what_frees_memory_runs_first() -> None:
+    """The last to read a large value runs before others make large ones."""
+
+    def f(x: Any, w: Any) -> Any:
+        large = x @ w
+        chain = large @ w.T[:, :4]
+        for _ in range(3):
+            chain = fnp.tanh(chain @ w[:4]) @ w.T[:, :4]
+        return chain, large.T @ x
+
+    def g(x: Any, w: Any) -> Any:
+        return f(x, w)[::-1]
+
+    arenas = {program_of(function)[1].arena for function in (f, g)}
+    assert len(arenas) == 1
+    assert arenas.pop() < 2 * 4 * X.shape[0] * W.shape[1]
+
+
+def test_an_activation_is_computed_again_from_its_argument() -> None:
+    """A gradient needs more of it than its value: none of that is stored."""
+
+    def f(x: Any, w: Any) -> Any:
+        return fnp.sum(fnp.sin(ft.nn.gelu(x @ w) @ w.T))
+
+    def stores(program: Any) -> int:
+        first = program.kernels[0].kernel
+        return sum(spec.written for spec in first.buffers)
+
+    _, program = program_of(ft.grad(f))
+    assert stores(program) == 2  # the argument and the activation
+    with ft.config(disabled_rules={"recompute_cheap"}):
+        assert stores(program_of(ft.grad(f))[1]) > 2

@@ -34,6 +34,7 @@ from ftrace.lower.inplace import Sharing, share_memory
 from ftrace.lower.loops import DECISIONS as LOOPS
 from ftrace.lower.loops import simplify_loops
 from ftrace.lower.movement import MOVEMENT
+from ftrace.lower.order import ordered_drafts
 from ftrace.lower.program import Program
 from ftrace.lower.recurrence import DECISIONS as REGISTERS
 from ftrace.lower.recurrence import built_recurrence, register_loop_p
@@ -41,7 +42,7 @@ from ftrace.lower.registers import loops_in_registers
 from ftrace.lower.running import DECISIONS as RUNNING
 from ftrace.lower.running import runs_as_kernels
 from ftrace.lower.schedule import DECISIONS as SCHEDULING
-from ftrace.lower.schedule import Draft, Schedule, root_of, schedule
+from ftrace.lower.schedule import Schedule, root_of, schedule
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
 from ftrace.lower.slices import DECISIONS as SLICES
 from ftrace.lower.slices import in_slices
@@ -186,7 +187,7 @@ def _program(
     sharing = Sharing()
     if "share_memory" not in settings.current().disabled_rules:
         sharing = share_memory(plan.drafts, built, outputs, given)
-    order = [d.number for d in ordered_drafts(plan, sharing)]
+    order = [d.number for d in ordered_drafts(plan, sharing, built)]
     steps = [
         sharing.kernels.get(n, built[n]) for n in order if n not in sharing.dropped
     ]
@@ -240,38 +241,6 @@ def simplify_graph(outputs: Sequence[Node]) -> list[Node]:
                 if old.shape != new.shape or old.dtype != new.dtype:
                     raise GraphError(f"{name} turned {old!r} into {new!r}")
     return nodes
-
-
-def ordered_drafts(plan: Schedule, sharing: Sharing) -> list[Draft]:
-    """The kernels in an order in which each finds what it reads.
-
-    What overwrites a value runs after all who read it.
-
-    Raises:
-      GraphError: some kernels wait for each other.
-    """
-    waiting = {d.number: 0 for d in plan.drafts}
-    feeds = {d.number: set(d.feeds) for d in plan.drafts}
-    for after, earlier in sharing.before.items():
-        for number in earlier:
-            feeds[number].add(after)
-    for readers in feeds.values():
-        for reader in readers:
-            waiting[reader] += 1
-    # Later drafts are nearer to the inputs; among those that are ready they go first.
-    ready = [d.number for d in plan.drafts if waiting[d.number] == 0]
-    order: list[Draft] = []
-    while ready:
-        draft = plan.drafts[ready.pop()]
-        order.append(draft)
-        for reader in sorted(feeds[draft.number]):
-            waiting[reader] -= 1
-            if waiting[reader] == 0:
-                ready.append(reader)
-    if len(order) != len(plan.drafts):
-        stuck = [d.roots for d in plan.drafts if waiting[d.number] > 0]
-        raise GraphError(f"these kernels wait for each other: {stuck}")
-    return order
 
 
 def _splitting_node(built: BuiltKernel, plan: Schedule, forced: set[Node]) -> Node:
