@@ -148,6 +148,12 @@ class Access:
             return m, value
         return m, self.writer.pure(f"zext {t} {value} to {m}", value)
 
+    def prefetch(self, p: str, write: bool, near: bool) -> None:
+        """Asks for a line, which need not exist, to be in the first or second cache."""
+        self.writer.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        how = f"i32 {int(write)}, i32 {3 if near else 2}, i32 1"
+        self.writer.effect(f"call void @llvm.prefetch.p0(ptr {p}, {how})")
+
     # Stores.
 
     def store(self, t: Type, value: str, p: str) -> None:

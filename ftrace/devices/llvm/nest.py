@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.devices.llvm.ahead import Fetch
 from ftrace.devices.llvm.ranges import At, Opened
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling, cut, size_of
@@ -70,6 +71,7 @@ class Nest:
       fused: products that a sum takes in without rounding them.
       spans: ranges of which a part runs.
       single: ranges of which one tile runs: where it begins.
+      ahead: the memory that loops ask for before it is needed.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Nest:
         fused: frozenset[Node],
         spans: Mapping[Node, Span] = MappingProxyType({}),
         single: Mapping[Node, tuple[str, Tiles]] = MappingProxyType({}),
+        ahead: Mapping[Loop | ReduceLoop, Sequence[Fetch]] = MappingProxyType({}),
     ) -> None:
         self.values = values
         self.writer = values.writer
@@ -86,6 +89,7 @@ class Nest:
         self.fused = fused
         self.spans = spans
         self.single = single
+        self.ahead = ahead
 
     def block(self, statements: Sequence[Statement]) -> None:
         """Emits the statements in order; a value is made when it is asked for."""
@@ -114,6 +118,22 @@ class Nest:
         """Two stores that fill what lies side by side."""
         for at in self.values.assignments((*first.expressions, *second.expressions)):
             self.values.store_pair(first, second, at)
+
+    def fetch(self, loop: Loop | ReduceLoop, range_: Node) -> None:
+        """Asks for the memory that `ahead.py` has chosen for this loop."""
+        values, vector = self.values, self.values.vector
+        for fetch in self.ahead.get(loop, ()):
+            if vector is None or (fetch.write and fetch.buffer in values.streamed):
+                continue
+            width = vector.lanes * fetch.size
+            for at in values.assignments([range_]):
+                copy = at[vector.slot] if vector.slot >= 0 else 0
+                if copy * width % 64:  # its line has been asked for
+                    continue
+                terms, constant = values.terms(fetch.form, at)
+                base = values.buffer(fetch.buffer)
+                p = values.access.pointer(base, terms, constant, fetch.size)
+                values.access.prefetch(p, fetch.write, fetch.near)
 
     # Ranges.
 
@@ -148,7 +168,12 @@ class Nest:
 
     def over(self, loop: Loop, span: Span | None) -> None:
         """The tiles of an axis that are in a span; None is all of them."""
-        self.each_tile(loop.axis, span, lambda: self.block(loop.body))
+
+        def body() -> None:
+            self.block(loop.body)
+            self.fetch(loop, loop.axis)
+
+        self.each_tile(loop.axis, span, body)
 
     def each_tile(
         self, axis: Node, span: Span | None, body: Callable[[], None]
@@ -398,6 +423,7 @@ class Nest:
     ) -> list[str]:
         """One iteration: combines each value with its accumulator."""
         self.block(loop.body)
+        self.fetch(loop, loop.ranges[-1])
         state = list(state)
         for number, total in enumerate(lines.sums):
             ats = [total.at]

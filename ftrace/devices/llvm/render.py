@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from ftrace.devices.llvm.ahead import fetches
 from ftrace.devices.llvm.columns import Columns
 from ftrace.devices.llvm.contraction import (
     Contraction,
@@ -21,6 +22,7 @@ from ftrace.devices.llvm.contraction import (
     is_worthwhile,
 )
 from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.keeping import keep_values
 from ftrace.devices.llvm.matrix import MatrixProduct, as_matrices
 from ftrace.devices.llvm.nest import fused_products
 from ftrace.devices.llvm.pieces import boxes, facts_of, segments
@@ -132,6 +134,7 @@ class _Nest:
     """One nest of loops, and what is known when it has been written.
 
     Attributes:
+      private: numbers of buffers that are memory of each thread.
       units: how many it has.
       dims: sizes that are known at calls only.
     """
@@ -142,9 +145,17 @@ class _Nest:
         cut = segments(kernel, facts, target)
         if cut is not None:
             kernel, block, facts = cut.kernel, cut.block, cut.facts
+        self.private = range(0)
+        kept = keep_values(kernel, facts, target) if cut is None else None
+        if kept is not None:
+            kernel = kept.kernel
+            block, facts = place(kernel), facts_of(kernel)
+            self.private = range(kept.first, len(kernel.buffers))
         self.kernel, self.block, self.facts, self.target = kernel, block, facts, target
         own = cut.axes if cut is not None else ()
-        self.tiling = Chooser(kernel, block, facts, target, own).choose()
+        chooser = Chooser(kernel, block, facts, target, own, kept is not None)
+        self.tiling = chooser.choose()
+        self.ahead = fetches(kernel, block, facts, self.tiling, target)
         self.fused = fused_products(kernel, target)
         self.units: Any = 1
         self.dims: tuple[Any, ...] = ()
@@ -157,7 +168,14 @@ class _Nest:
     def _written(self, writer: Writer, streamed: frozenset[int]) -> Writer:
         tiling, buffers = self.tiling, self.kernel.buffers
         values = Values(writer, self.facts, self.target, buffers, streamed)
-        nest = Columns(values, tiling, self.fused)
+        for number in self.private:
+            size = buffers[number].size
+            nbytes = size * buffers[number].dtype.itemsize
+            name = f"%kept{number}"
+            line = f"  {name} = alloca [{nbytes} x i8], align 64"
+            values.writer.stack[0].lines.insert(0, line)
+            values.add_buffer(number, name, size)
+        nest = Columns(values, tiling, self.fused, ahead=self.ahead)
         if tiling.parallel:
             self.units = nest.parallel()
         elif tiling.strips is not None:

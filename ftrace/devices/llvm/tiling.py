@@ -206,6 +206,7 @@ class Chooser:
 
     Args:
       segments: axes that stand side by side, as pieces of one.
+      along_rows: rows keep values: lanes must not be rows.
     """
 
     def __init__(
@@ -215,8 +216,10 @@ class Chooser:
         facts: Facts,
         target: Target,
         segments: Sequence[Node] = (),
+        along_rows: bool = False,
     ) -> None:
         self.kernel = kernel
+        self.along_rows = along_rows
         self.segments = segments
         self.top = block
         self.facts = facts
@@ -227,7 +230,8 @@ class Chooser:
 
     def choose(self) -> Tiling:
         tiling = Tiling()
-        axes = [a for a in self.kernel.axes if self._may_be_vector(a)]
+        axes = self.kernel.axes[-1:] if self.along_rows else self.kernel.axes
+        axes = [a for a in axes if self._may_be_vector(a)]
         together = [a for a in axes if a in self.segments]
         groups = [[a] for a in axes if a not in self.segments] + [together]
         candidates: list[Vectors] = []

@@ -1,0 +1,156 @@
+"""Memory that is asked for before it is needed, in kernels that pass over rows.
+
+    for rows i:
+      pass 1 over the row: it comes from memory
+      pass 2 over the row: it is in the cache, and memory rests
+
+In the later passes the next row is asked for, and before the last one the lines that
+it will write. The processor does the same by itself where one loop runs on and on, but
+not from pass to pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ftrace.devices.llvm.facts import Affine, Facts, index_of
+from ftrace.devices.llvm.target import Target
+from ftrace.devices.llvm.tiling import Tiling, size_of
+from ftrace.lower.kernel import Kernel, Store, axis_of, load_p
+from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
+from ftrace.trace.graph import Node
+
+#: Rows of one unit: the next row of the last one may be another thread's.
+_ROWS = 4
+#: Shorter rows are asked for in time by the processor.
+_LEAST_BYTES = 512
+#: Vectors of a row that are asked for in a pass, at most.
+_STREAMS = 6
+
+
+class Fetch(NamedTuple):
+    """Elements that a pass asks for, one vector for each of its own.
+
+    Attributes:
+      buffer: of the kernel.
+      form: the index, in terms of the range of the pass.
+      size: bytes of an element.
+      write: they will be written.
+      near: they belong in the first cache, not in the second.
+    """
+
+    buffer: int
+    form: Affine
+    size: int
+    write: bool
+    near: bool
+
+
+class _Rows(NamedTuple):
+    """Passes over rows: `last` is the loop that stores them, if they are stored."""
+
+    axis: Node
+    passes: list[ReduceLoop]
+    last: Loop | None
+
+
+def fetches(
+    kernel: Kernel,
+    block: Sequence[Statement],
+    facts: Facts,
+    tiling: Tiling,
+    target: Target,
+) -> dict[ReduceLoop | Loop, list[Fetch]]:
+    """What each pass of a kernel asks for."""
+    rows = _rows(kernel, block, tiling)
+    if rows is None:
+        return {}
+    total = sum(spec.size * spec.dtype.itemsize for spec in kernel.buffers)
+    if total <= target.l2:
+        return {}
+    *_, before = rows.passes
+    later = rows.last if len(rows.passes) < 2 else before
+    found: dict[ReduceLoop | Loop, list[Fetch]] = {}
+    if later is not None:
+        found[later] = _reads(rows, later, facts, target)
+    if rows.last is not None:
+        written = _writes(rows.last, _range_of(before), facts, target)
+        found.setdefault(before, []).extend(written)
+    return {loop: some for loop, some in found.items() if 0 < len(some) <= _STREAMS}
+
+
+def _rows(kernel: Kernel, block: Sequence[Statement], tiling: Tiling) -> _Rows | None:
+    """The passes over each row of a kernel, in vectors along the row."""
+    if kernel.is_dynamic or kernel.ordered or not tiling.parallel:
+        return None
+    loop = tiling.parallel[-1]
+    if tiling.chunk < _ROWS or tiling.of(loop.axis).lanes or tiling.columns is not None:
+        return None
+    passes = [s for s in loop.body if isinstance(s, ReduceLoop)]
+    others = [s for s in loop.body if isinstance(s, Loop)]
+    simple = all(isinstance(s, Let | Store) for p in passes for s in p.body)
+    if not passes or not simple or len(others) > 1:
+        return None
+    vectors = [_range_of(p) for p in (*passes, *others)]
+    if not all(tiling.of(r).lanes for r in vectors):
+        return None
+    if len({axis_of(r).size for r in vectors}) > 1:
+        return None
+    if others and any(not isinstance(s, Let | Store) for s in others[0].body):
+        return None
+    return _Rows(loop.axis, passes, others[0] if others else None)
+
+
+def _range_of(loop: ReduceLoop | Loop) -> Node:
+    return loop.axis if isinstance(loop, Loop) else loop.ranges[-1]
+
+
+def _reads(
+    rows: _Rows, where: ReduceLoop | Loop, facts: Facts, target: Target
+) -> list[Fetch]:
+    """The next row of what the first pass reads."""
+    first = rows.passes[0]
+    own, other = _range_of(first), _range_of(where)
+    found: dict[object, Fetch] = {}
+    if len(first.ranges) > 1:
+        return []
+    for statement in first.body:
+        node = statement.node if isinstance(statement, Let) else None
+        if node is None or node.op is not load_p or len(node.src) != 2:
+            continue
+        form = facts.affine[index_of(node)]
+        step = form.terms.get(rows.axis, 0)
+        size = node.dtype.itemsize
+        if step <= 0 or form.terms.get(own) != 1:
+            continue
+        nbytes = size_of(own) * size
+        if nbytes < _LEAST_BYTES or nbytes > target.l2 // 4:
+            continue
+        moved = _moved(form.shifted(step), own, other)
+        near = nbytes <= target.l1 // 4
+        buffer = node.src[0].arg
+        assert isinstance(buffer, int)
+        key = buffer, frozenset(moved.terms.items()), moved.constant
+        found[key] = Fetch(buffer, moved, size, False, near)
+    return list(found.values())
+
+
+def _writes(loop: Loop, other: Node, facts: Facts, target: Target) -> list[Fetch]:
+    """The lines that the last pass writes."""
+    found: list[Fetch] = []
+    for store in loop.body:
+        if not isinstance(store, Store) or store.valid is not None or store.combine:
+            continue
+        size = store.value.dtype.itemsize
+        form = facts.affine[store.index]
+        nbytes = size_of(loop.axis) * size
+        if form.terms.get(loop.axis) == 1 and _LEAST_BYTES <= nbytes <= target.l1 // 4:
+            moved = _moved(form, loop.axis, other)
+            found.append(Fetch(store.buffer, moved, size, True, True))
+    return found
+
+
+def _moved(form: Affine, own: Node, other: Node) -> Affine:
+    terms = {other if a is own else a: c for a, c in form.terms.items()}
+    return Affine(form.constant, terms)
