@@ -317,8 +317,9 @@ class _Scheduler:
         self.costs: dict[Node, int] = {}
         # What is computed from a contraction, element by element: better with it, and
         # stored where several kernels need it, than that the bare sums are stored.
-        # Of each such value the contractions.
+        # Of each such value the contractions; of a contraction, how many use it.
         self.epilogue: dict[Node, frozenset[Node]] = {}
+        self.users: dict[Node, int] = {}
         self._measure()
 
     def _measure(self) -> None:
@@ -327,6 +328,10 @@ class _Scheduler:
         for node in self.order:
             below = [levels[s] for s in node.src]
             levels[node] = max(below, default=0) + (node.op.family == "reduction")
+            if node.op is not reshape_p:
+                for root in {root_of(s) for s in node.src}:
+                    if root in self.users:
+                        self.users[root] += 1
             if is_step(node):
                 levels[node] = self.costs[node] = 0
                 continue
@@ -338,6 +343,7 @@ class _Scheduler:
                 self.costs[node] = 0
                 if is_contraction(node):
                     self.epilogue[node] = frozenset((node,))
+                    self.users[node] = 0
                 continue
             contractions = self._contractions_of(node)
             if contractions:
@@ -395,9 +401,9 @@ class _Scheduler:
             return False
         if node not in self.epilogue:
             return cost <= CHEAP and kernels <= 4
-        # What is next to the contraction is stored, and the rest made of it again.
-        bare = any(is_contraction(root_of(s)) for s in node.src)
-        return not bare and cost <= RECOMPUTE and kernels == 2
+        # What all of it is made of is stored: the contraction, or the first step after.
+        first = any(self.users.get(root_of(s)) == 1 for s in node.src)
+        return not first and cost <= RECOMPUTE and kernels == 2
 
     @staticmethod
     def _is_plain(context: Context) -> bool:
