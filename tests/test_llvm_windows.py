@@ -223,6 +223,49 @@ def test_channels_may_be_last(
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize("case", [c for c in _CASES if c[5] == 1], ids=str)
+@pytest.mark.parametrize("last", [False, True])
+def test_gradients_are_transposes(case: Any, last: bool) -> None:
+    """⟨conv(x, w), y⟩ = ⟨x, its gradient by x⟩ = ⟨w, its gradient by w⟩."""
+    images, filters, strides, pads, dilation, _ = case
+    space = "HWD"[: len(strides)]
+    numbers = (f"N{space}C", f"{space}IO", f"N{space}C") if last else None
+    x, w = normal(*images, dtype=np.float64), normal(*filters, seed=1, dtype=np.float64)
+    if last:
+        x, w = np.moveaxis(x, 1, -1), np.moveaxis(w, (0, 1), (-1, -2))
+
+    def convolve(x: Any, w: Any) -> Any:
+        return ft.lax.conv_general_dilated(
+            x, w, strides, pads, rhs_dilation=dilation, dimension_numbers=numbers
+        )
+
+    def inner(x: Any, w: Any, y: Any) -> Any:
+        return ft.numpy.sum(convolve(x, w) * y)
+
+    shape = ft.eval_shape(convolve, x, w).shape
+    y = normal(*shape, seed=2, dtype=np.float64)
+    by_x, by_w = ft.jit(ft.grad(inner, argnums=(0, 1)))(x, w, y)
+    value = float(ft.jit(inner)(x, w, y))
+    size = np.abs(x).sum()
+    assert np.vdot(x, by_x) == pytest.approx(value, abs=1e-12 * size)
+    assert np.vdot(w, by_w) == pytest.approx(value, abs=1e-12 * size)
+
+
+def test_the_gradient_by_the_image_is_one_convolution() -> None:
+    """Its taps count the other way."""
+    rest = ((1, 1), ((1, 1), (1, 1)), (1, 1))
+    x, w, y = normal(2, 8, 20, 20), normal(16, 8, 3, 3), normal(2, 16, 20, 20)
+
+    def gradient(x: Any, w: Any, y: Any) -> Any:
+        return ft.vjp(lambda x: convolution(*rest)(x, w), x)[1](y)[0]
+
+    kernel = kernel_of(gradient, x, w, y)
+    rows, columns = windows_of(kernel)
+    assert rows.turned
+    assert columns.turned
+    assert sliding_of(kernel) is not None
+
+
 def test_sums_of_short_floats_are_made_of_long_ones() -> None:
     """The filters are widened once, into a panel."""
     rest = ((1, 1), ((1, 1), (1, 1)), (1, 1))

@@ -106,6 +106,11 @@ def stride(node: Node, *steps: int) -> Node:
     return m.stride_p(node, arg=steps)
 
 
+def slid(node: Node, size: int, stride: int = 1, dilation: int = 1) -> Node:
+    """Axis 1 slides over the windows of axis 0."""
+    return m.unshear_p(node, arg=m.Shear(1, 0, stride, dilation, size))
+
+
 def total(node: Node, *axes: int) -> Node:
     return reduce_sum_p(node, arg=axes)
 
@@ -812,6 +817,10 @@ EXCHANGES = {
 }
 
 
+_seen = expand(V(1, 6, 5, number=1), 3, 6, 5)
+_weight = expand(V(3, 1, 5, number=2), 3, 6, 5)
+
+
 def _used_twice(move: Callable[[Node], Node]) -> Callable[[], list[Node]]:
     """The work that would be passed is used by another operation, too."""
     return lambda: [move(e.exp(x)), e.neg(e.exp(x))]
@@ -909,6 +918,25 @@ PUSHES = {
             e.select(p, x, e.copy(V(4, 6, number=21))),
         ],
         lambda: [e.exp(e.copy(x)), e.neg(e.copy(x))],
+    ),
+    "slide_before_sum_of_products": Row(
+        lambda: [
+            slid(total(e.mul(_seen, _weight), 2), size=8),
+            slid(total(e.mul(_weight, _seen), 2), size=9, dilation=2),
+            slid(reshape(total(e.mul(V(3, 6, 5), _weight), 2), 3, 6), size=8),
+        ],
+        # Zeros between elements; two full factors; mostly zeros; no product; a sum
+        # over the window; a product that is used again.
+        lambda: [
+            slid(total(e.mul(_seen, _weight), 2), size=9, stride=2),
+            slid(total(e.mul(V(3, 6, 5), V(3, 6, 5, number=1)), 2), size=8),
+            slid(total(e.mul(_weight, _seen), 2), size=10, dilation=2),
+            slid(total(e.add(_seen, _weight), 2), size=8),
+            slid(reshape(total(e.mul(V(3, 6, 5), _weight), 2), 6, 3), size=4),
+            slid(total(t := e.mul(_seen, _seen), 2), size=8),
+            e.exp(t),
+        ],
+        SMALL,
     ),
     "push_copy_through_movement": Row(
         lambda: [

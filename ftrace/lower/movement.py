@@ -8,6 +8,7 @@ The normal form, from the loads to the outputs:
     exchanges.py  and stand in this order
     pushes.py     past work, all but expand move toward the loads (pad only where zeros
                   give zero), expand and copy toward the outputs
+    windows.py    a window slides over a factor, not over the sum of products
 
 Every rule brings a graph nearer to this form and none leads away, so that rewriting
 ends: each moves one operation past another that must stand above it, or makes the
@@ -21,6 +22,7 @@ from typing import Final
 from ftrace.lower.chains import CHAINS
 from ftrace.lower.exchanges import EXCHANGES
 from ftrace.lower.pushes import PUSHES
+from ftrace.lower.windows import WINDOWS
 from ftrace.trace.rewrite import PatternMatcher
 
-MOVEMENT: Final = PatternMatcher((*CHAINS, *EXCHANGES, *PUSHES))
+MOVEMENT: Final = PatternMatcher((*CHAINS, *EXCHANGES, *PUSHES, *WINDOWS))

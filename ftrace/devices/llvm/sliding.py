@@ -143,9 +143,9 @@ class SlidingProduct:
             self._fill(panel, group, depth)
         lanes, t = self.lanes, Type.of(self.total.dtype, self.lanes)
         pitch, left = self.left.pitch, self.left.place(depth, self.row)
-        tap = self.left.steps().get(s.window.tap, 0)
+        begin, tap = s.window.steps(self.left.steps().get(s.window.tap, 0))
         strips = [
-            (panel, group[0] * tap, self._walks(panel, group, depth))
+            (panel, begin + group[0] * tap, self._walks(panel, group, depth))
             for panel, group in zip(self.panels, s.window.groups, strict=True)
         ]
         row = s.row if self.left.panel is None else None
@@ -184,7 +184,7 @@ class SlidingProduct:
             walk = Walk(depth.extent(r), left.get(r, 0), weight if held else 0)
             walks.insert(0, walk)
             weight *= size if held else 1
-        tap = left.get(s.window.tap, 0)
+        _, tap = s.window.steps(left.get(s.window.tap, 0))
         if classes > 1:
             walks.append(Walk(str(classes), tap, self._lines(steps) * self.width))
         step = s.window.dilation * self.width
@@ -202,7 +202,7 @@ class SlidingProduct:
         place: Node = line
         if self.columns.split is column and self.block.start is not None:
             place = add(place, self.block.start)
-        tap = add(kind, const(first, INDEX)) if classes > 1 else const(first, INDEX)
+        tap = s.window.tap_of(add(kind, const(first, INDEX)))
         (value,) = substitute([s.right], {column: place, s.window.tap: tap})
         terms = depth.terms(panel.pitch, s.right) + self._within_line()
         terms.append(mul(line, const(self.width, INDEX)))

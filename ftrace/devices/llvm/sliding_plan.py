@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
-
+from ftrace import dtypes
 from ftrace.devices.llvm.contraction import Contraction
 from ftrace.devices.llvm.factors import is_even
 from ftrace.devices.llvm.facts import Facts, index_of
@@ -95,7 +94,7 @@ def is_sum_of_products(kernel: Kernel, plan: Contraction) -> bool:
     if len(plan.left) != 1 or len(plan.right) != 1:
         return False
     (total,), (left,), (right,) = plan.reduces, plan.left, plan.right
-    if total.arg != "add" or total.dtype not in (np.float32, np.float64):
+    if total.arg != "add" or total.dtype not in (dtypes.float32, dtypes.float64):
         return False
     if prod(map(size_of, (*kernel.axes, *plan.ranges))) < _LEAST:
         return False

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -235,10 +235,12 @@ class SlidingRowsProduct:
                 weight *= size
                 continue
             window, (_, classes, count) = windows[axis]
-            taps.append((window.tap, count, weight * window.dilation, window.stride))
+            sign = -1 if window.turned else 1
+            jump = sign * window.stride
+            taps.append((window.tap, count, weight * window.dilation, jump))
             weight *= size + window.halo(count)
             if classes > 1:
-                taps.append((window.tap, classes, weight, 1))
+                taps.append((window.tap, classes, weight, sign))
             weight *= classes
         panel = stage.new_panel(s.left.dtype, weight // inside, inside)
         return _Image(panel, groups, step, taps[::-1])
@@ -262,15 +264,16 @@ class SlidingRowsProduct:
                 ranges.append(kind)
                 weight = image.step[axis] * (size + halo)
                 terms.append(mul(kind, const(weight, INDEX)))
-                moved[window.tap] = add(kind, const(first, INDEX))
+                moved[window.tap] = window.tap_of(add(kind, const(first, INDEX)))
             line = stage.new_range(size + halo)
             ranges.append(line)
             terms.append(mul(line, const(image.step[axis], INDEX)))
-            cut_here = axis is self.rows.split and self.row.start is not None
-            moved[axis] = add(line, self.row.start) if cut_here else line
-            if cut_here and axis_of(axis).size % size:
+            moved[axis] = line
+            if axis is self.rows.split and self.row.start is not None:
+                moved[axis] = add(line, self.row.start)
                 count = stage.scaled(self.row.extent(axis), 1, halo)
-                spans[line] = Span("0", count)
+                if axis_of(axis).size % size:
+                    spans[line] = Span("0", count)
         (value,) = substitute([s.left], moved)
         ranges += [r for r in depth.cut.within if r in stage.facts.free[s.left]]
         last, lanes = ranges[-1], self.lanes
@@ -321,10 +324,11 @@ class SlidingRowsProduct:
             across = open_tiles(writer, columns)
             for rows in cut(self.width, Steps(0, self.tile.rows)):
                 down = open_tiles(writer, rows)
+                tile = Tile(t, rows.copies, columns.copies, 0)
                 state = [t.zero] * (rows.copies * columns.copies)
                 for image, (walk, first) in zip(self.images, walks, strict=True):
                     step = image.step[s.pixel]
-                    tile = Tile(t, rows.copies, columns.copies, step)
+                    tile = replace(tile, pitch=step)
                     terms = [(image.step[a], i) for a, i in self.places.items()]
                     a = Place(buffer(image.panel.number), tuple(terms))
                     a = a.plus((step, down.index))
@@ -353,8 +357,11 @@ class SlidingRowsProduct:
             walks.append(Walk(str(count), left, right.get(tap, 0) * each))
         if self.right.panel is None:  # it is walked through evenly
             walks.sort(key=lambda w: -abs(w.right))
-        groups = zip(s.windows, image.groups, strict=True)
-        return walks, sum(right.get(w.tap, 0) * first for w, (first, _, _) in groups)
+        begin = 0
+        for window, (first, _, _) in zip(s.windows, image.groups, strict=True):
+            start, size = window.steps(right.get(window.tap, 0))
+            begin += start + first * size
+        return walks, begin
 
     # What becomes of the sums.
 

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from math import gcd
 
 from ftrace.devices.llvm.facts import Affine, Facts, index_of
-from ftrace.lower.kernel import axis_of, load_p, range_p
+from ftrace.lower.kernel import INDEX, axis_of, load_p, range_p
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives.elementwise import sub
+from ftrace.trace.primitives.source import const
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +30,14 @@ class Window:
       column: an axis of the kernel.
       tap: what is summed over.
       stride, dilation: the operand depends on stride·column + dilation·tap only.
+      turned: taps count from the last to the first; else `dilation` would be negative.
     """
 
     column: Node
     tap: Node
     stride: int
     dilation: int
+    turned: bool = False
 
     @property
     def taps(self) -> int:
@@ -50,6 +54,16 @@ class Window:
         whole, rest = divmod(self.taps, self.stride)
         parts = [(0, rest, whole + 1), (rest, self.classes - rest, whole)]
         return [part for part in parts if part[1] and part[2]]
+
+    def tap_of(self, number: Node) -> Node:
+        """The value of the range at a tap of that number."""
+        if not self.turned:
+            return number
+        return sub(const(self.taps - 1, INDEX), number)
+
+    def steps(self, size: int) -> tuple[int, int]:
+        """Where taps begin and how far they are apart, if the range's are `size`."""
+        return ((self.taps - 1) * size, -size) if self.turned else (0, size)
 
     def halo(self, steps: int) -> int:
         """Lines of a class beyond those of the columns."""
@@ -86,14 +100,14 @@ def _window(column: Node, tap: Node, forms: Sequence[Affine]) -> Window | None:
     size = axis_of(tap).size
     if is_dynamic(size) or size < 2:
         return None
-    ratio: tuple[int, int] | None = None
+    ratio: tuple[int, int, bool] | None = None
     for form in forms:
         a, b = form.terms.get(column, 0), form.terms.get(tap, 0)
         if not a and not b:
             continue
-        if a * b <= 0:
+        if not a or not b:
             return None
-        here = (abs(a) // gcd(a, b), abs(b) // gcd(a, b))
+        here = (abs(a) // gcd(a, b), abs(b) // gcd(a, b), a * b < 0)
         if ratio not in (None, here):
             return None
         ratio = here
