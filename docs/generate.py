@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ftrace import lower, trace
 from ftrace.lower.build import DECISIONS as BUILDING
+from ftrace.lower.factors import DECISIONS as FACTORING
 from ftrace.lower.finite import DECISIONS as PRODUCTS
 from ftrace.lower.inplace import DECISIONS as SHARING
 from ftrace.lower.loops import DECISIONS as LOOPS
@@ -254,7 +255,8 @@ def with_rules(page: str) -> str:
 def with_decisions(page: str) -> str:
     """The page with the tables of decisions between their markers."""
     lists = {
-        "loops": LOOPS | REGISTERS | RUNNING,
+        "loops": LOOPS | REGISTERS,
+        "host": RUNNING | FACTORING,
         "slices": SLICES,
         "schedule": SCHEDULING | BUILDING | PRODUCTS,
         "memory": SHARING,

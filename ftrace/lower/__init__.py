@@ -28,6 +28,8 @@ from ftrace.lower.assemble import assemble
 from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.build import BuiltKernel, build_kernel
 from ftrace.lower.control import Loop, bodies_of, control_to_loops
+from ftrace.lower.factors import DECISIONS as FACTORING
+from ftrace.lower.factors import factors_as_kernels
 from ftrace.lower.finite import DECISIONS as PRODUCTS
 from ftrace.lower.inplace import DECISIONS as SHARING
 from ftrace.lower.inplace import Sharing, share_memory
@@ -102,6 +104,7 @@ def lower(
     found = in_slices(simplified.outputs, cache)
     if recurrences:
         found = runs_as_kernels(loops_in_registers(found, simplified_outputs))
+        found = factors_as_kernels(found)
     final = Graph(graph.inputs, tuple(found))
     plan, program = _program(final, max_buffers, given, recurrences, cache)
     return Lowered(graph, simplified, plan, program)
@@ -135,7 +138,7 @@ def lower_body(
     simplified = in_slices(simplified_outputs(body), cache)
     if recurrences:
         simplified = loops_in_registers(simplified, simplified_outputs)
-        simplified = runs_as_kernels(simplified)
+        simplified = factors_as_kernels(runs_as_kernels(simplified))
     for node in simplified:
         root = root_of(node)
         while is_variable(root) or root in taken:  # the third copy is one of a copy
@@ -215,6 +218,7 @@ def rule_names() -> frozenset[str]:
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
     decisions = (
         SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS, PRODUCTS, RUNNING, SLICES,
+        FACTORING,
     )  # fmt: skip
     return frozenset(rules.union(*decisions))
 

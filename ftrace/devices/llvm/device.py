@@ -23,6 +23,7 @@ from ftrace.devices.llvm.calling.binding import Program as BoundProgram
 from ftrace.devices.llvm.calling.counting import NativeAllocator, count_natively
 from ftrace.devices.llvm.calling.native import Native, native_for
 from ftrace.devices.llvm.compile import object_cache
+from ftrace.devices.llvm.factorise import render_factor
 from ftrace.devices.llvm.kernels import FUNCTION, CompiledKernel, compile_kernels
 from ftrace.devices.llvm.library import called_in
 from ftrace.devices.llvm.memory import WarmAllocator
@@ -36,6 +37,7 @@ from ftrace.devices.llvm.tables import Table
 from ftrace.devices.llvm.target import Target, host_caches, host_target
 from ftrace.devices.llvm.tune import compile_tuned
 from ftrace.errors import GraphError, OutOfMemoryError
+from ftrace.lower.factors import Factor
 from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.legalize import legalize
 from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
@@ -53,6 +55,8 @@ def render_kernel(kernel: Kernel, target: Target | None = None) -> Rendered:
     if isinstance(kernel, Recurrence):
         legal = legalize_recurrence(kernel, operations_of(target))
         return render_recurrence(legal, target, FUNCTION)
+    if isinstance(kernel, Factor):
+        return render_factor(kernel, target, FUNCTION)
     if isinstance(kernel, Running):
         legal = legalize_running(kernel, operations_of(target))
         return render_running(legal, target, FUNCTION)

@@ -19,6 +19,7 @@ from functools import cache
 from typing import Final
 
 from ftrace import dtypes
+from ftrace.devices.llvm.blas import ROUTINE, routine_address
 from ftrace.devices.llvm.compile import Code, cache_key, generate, kept, link
 from ftrace.devices.llvm.runner.signals import POLL
 from ftrace.devices.llvm.runtime import runtime
@@ -61,7 +62,13 @@ def symbols_in(text: str) -> tuple[str, ...]:
 
 def addresses(symbols: Iterable[str]) -> dict[str, int]:
     """Where these functions are; they stay as long as the process."""
-    return {symbol: _code_of(symbol).address(symbol) for symbol in symbols}
+    return {symbol: _address(symbol) for symbol in symbols}
+
+
+def _address(symbol: str) -> int:
+    if symbol.startswith(ROUTINE):
+        return routine_address(symbol)
+    return _code_of(symbol).address(symbol)
 
 
 def _code_of(symbol: str) -> Code:

@@ -1,0 +1,149 @@
+"""BLAS and LAPACK as addresses: those that SciPy offers to other compiled modules.
+
+OpenBLAS has threads of its own, which spin for a while when they have nothing to do.
+On the cores on which our workers wait for the next kernel both are many times slower.
+So small problems run on the calling thread, and batches on our threads:
+
+    ftrace_blas_alone()      the library uses one thread
+    ftrace_blas_together()   as many as before, when nobody else needs it alone
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from ftrace.devices.llvm.compile import Code, emit_object, link
+from ftrace.errors import MissingExtraError
+
+#: How names of routines begin; the rest is BLAS's or LAPACK's: `dgetrf`.
+ROUTINE = "ftrace_blas_"
+ALONE, TOGETHER = ROUTINE + "alone", ROUTINE + "together"
+
+_MODULES = ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
+#: How builds of OpenBLAS call the functions for their threads.
+_NAMES = ("scipy_openblas_{}", "openblas_{}", "scipy_openblas_{}64_", "openblas_{}64_")
+
+
+def routine_address(symbol: str) -> int:
+    """Where a routine, or one of the two functions above, is.
+
+    Raises:
+      MissingExtraError: SciPy is not installed.
+    """
+    if symbol in (ALONE, TOGETHER):
+        return _guard().address(symbol)
+    name = symbol.removeprefix(ROUTINE)
+    for module in _MODULES:
+        try:
+            capsules: dict[str, Any] = import_module(module).__pyx_capi__
+        except ImportError as error:
+            raise MissingExtraError(
+                f"{name} needs SciPy: install it with pip install 'ftrace[scipy]'"
+            ) from error
+        if name in capsules:
+            return _pointer(capsules[name])
+    raise MissingExtraError(f"this SciPy has no {name}: a newer one is needed")
+
+
+def _pointer(capsule: Any) -> int:
+    api: Any = ctypes.pythonapi
+    name_of, pointer_of = api.PyCapsule_GetName, api.PyCapsule_GetPointer
+    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer_of.restype = ctypes.c_void_p
+    pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    return pointer_of(capsule, name_of(capsule))
+
+
+def _thread_functions() -> tuple[int, int] | None:
+    """Where SciPy's BLAS is told and tells how many threads it uses."""
+    try:
+        library = ctypes.CDLL(import_module(_MODULES[1]).__file__)
+    except OSError:
+        return None
+    for pattern in _NAMES:
+        names = [pattern.format(f"{verb}_num_threads") for verb in ("get", "set")]
+        try:
+            get, put = (getattr(library, name) for name in names)
+        except AttributeError:
+            continue
+        return tuple(  # pyright: ignore[reportReturnType]
+            ctypes.cast(function, ctypes.c_void_p).value or 0 for function in (get, put)
+        )
+    return None
+
+
+@cache
+def _guard() -> Code:
+    """The two functions, compiled; without effect for a BLAS that we do not know."""
+    found = _thread_functions()
+    if found is None:
+        text = f"define void @{ALONE}() {{\n  ret void\n}}\n"
+        text += f"define void @{TOGETHER}() {{\n  ret void\n}}\n"
+        return link(emit_object(text), (ALONE, TOGETHER))
+    imports = {"get_threads": found[0], "set_threads": found[1]}
+    return link(emit_object(_GUARD), (ALONE, TOGETHER), imports)
+
+
+_GUARD = f"""
+@lock = internal global i32 0, align 128
+@users = internal global i64 0, align 8
+@threads = internal global i32 0, align 4
+
+declare i32 @get_threads()
+declare void @set_threads(i32)
+
+define internal void @take() {{
+entry:
+  br label %try
+try:
+  %swap = cmpxchg ptr @lock, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue {{ i32, i1 }} %swap, 1
+  br i1 %mine, label %out, label %try
+out:
+  ret void
+}}
+
+define void @{ALONE}() {{
+entry:
+  call void @take()
+  %users = load i64, ptr @users
+  %more = add i64 %users, 1
+  store i64 %more, ptr @users
+  %first = icmp eq i64 %users, 0
+  br i1 %first, label %ask, label %out
+ask:
+  %threads = call i32 @get_threads()
+  store i32 %threads, ptr @threads
+  %several = icmp sgt i32 %threads, 1
+  br i1 %several, label %one, label %out
+one:
+  call void @set_threads(i32 1)
+  br label %out
+out:
+  store atomic i32 0, ptr @lock release, align 4
+  ret void
+}}
+
+define void @{TOGETHER}() {{
+entry:
+  call void @take()
+  %users = load i64, ptr @users
+  %fewer = sub i64 %users, 1
+  store i64 %fewer, ptr @users
+  %last = icmp eq i64 %fewer, 0
+  br i1 %last, label %ask, label %out
+ask:
+  %threads = load i32, ptr @threads
+  %several = icmp sgt i32 %threads, 1
+  br i1 %several, label %back, label %out
+back:
+  call void @set_threads(i32 %threads)
+  br label %out
+out:
+  store atomic i32 0, ptr @lock release, align 4
+  ret void
+}}
+"""

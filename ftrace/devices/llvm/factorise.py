@@ -1,0 +1,103 @@
+"""Factorisations as LLVM IR: calls of LAPACK for each matrix of a batch.
+
+LAPACK is column-major: of a row-major matrix it sees the transpose, whose lower
+triangle is our upper one. Matrices are the units that threads share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ftrace.devices.llvm.render import Rendered
+from ftrace.devices.llvm.routines import Routines
+from ftrace.devices.llvm.small_factors import SMALL_ROUTINES, exchange, move_rows
+from ftrace.devices.llvm.target import Target
+from ftrace.devices.llvm.work import WORTH_A_THREAD
+from ftrace.lower.factors import Factor
+
+
+def _cholesky(f: Routines, unit: str) -> None:
+    """Our lower triangle is LAPACK's upper one."""
+    (n,) = f.kernel.sizes
+    result, a = f.buffer(0, unit), f.buffer(1, unit)
+    with f.repeat(n) as i:
+        count = f.let(f"add i64 {i}, 1")
+        nbytes = f.let(f"mul i64 {count}, {f.size}")
+        f.copy(f.element(result, (i, n)), f.element(a, (i, n)), nbytes)
+        rest = f.let(f"sub i64 {n * f.size}, {nbytes}")
+        f.clear(f.element(result, (i, n), (count, 1)), rest)
+    info = f.variable("i32", 0)
+    f.call("potrf", f.char("U"), f.integer(n), result, f.integer(n), info)
+    with f.when(f.let(f"icmp ne i32 {f.load('i32', info)}, 0")), f.repeat(n) as i:
+        f.fill_nan(f.element(result, (i, n)), f.let(f"add i64 {i}, 1"))
+
+
+def _triangular(f: Routines, unit: str) -> None:
+    n, k = f.kernel.sizes
+    left, lower, transpose, conjugate, ones = f.kernel.flags
+    result, a, b = (f.buffer(number, unit) for number in range(3))
+    f.copy(result, b, n * k * f.size)
+    # op(a) X = b is Xᵀ op(a)ᵀ = bᵀ, and BLAS sees aᵀ, Xᵀ and bᵀ.
+    trans = ("C" if conjugate else "T") if transpose else "N"
+    facts = ("R" if left else "L", "U" if lower else "L", trans, "U" if ones else "N")
+    f.solve_triangular(a, result, n, k, facts)
+
+
+def _lu(f: Routines, unit: str) -> None:
+    """Of column-major matrices; rows are numbered from 0."""
+    m, n = f.kernel.sizes
+    factors, pivots, order, a = (f.buffer(number, unit) for number in range(4))
+    f.copy(factors, a, m * n * f.size)
+    info = f.variable("i32", 0)
+    sizes = f.integer(m), f.integer(n), factors, f.integer(m)
+    f.call("getrf", *sizes, pivots, info)
+    with f.repeat(m) as i:
+        at = f.let(f"getelementptr i32, ptr {order}, i64 {i}")
+        f.store("i32", f.let(f"trunc i64 {i} to i32"), at)
+    with f.repeat(min(m, n)) as i:
+        at = f.let(f"getelementptr i32, ptr {pivots}, i64 {i}")
+        chosen = f.let(f"sub i32 {f.load('i32', at)}, 1")
+        f.store("i32", chosen, at)
+        exchange(f, order, i, chosen)
+
+
+def _solve(f: Routines, unit: str) -> None:
+    """By column-major factors; the rows of X are BLAS's columns."""
+    n, k = f.kernel.sizes
+    (transpose,) = f.kernel.flags
+    result, scratch, factors, order, b = (f.buffer(number, unit) for number in range(5))
+    if not transpose:
+        move_rows(f, result, b, order, n, k, gather=True)
+        f.solve_triangular(factors, result, n, k, ("R", "L", "T", "U"))
+        f.solve_triangular(factors, result, n, k, ("R", "U", "T", "N"))
+        return
+    f.copy(scratch, b, n * k * f.size)
+    f.solve_triangular(factors, scratch, n, k, ("R", "U", "N", "N"))
+    f.solve_triangular(factors, scratch, n, k, ("R", "L", "N", "U"))
+    move_rows(f, result, scratch, order, n, k, gather=False)
+
+
+_ROUTINES: dict[str, Callable[[Routines, str], None]] = {
+    "cholesky": _cholesky,
+    "triangular": _triangular,
+    "lu": _lu,
+    "solve": _solve,
+}
+
+
+def render_factor(kernel: Factor, target: Target, name: str) -> Rendered:
+    """The code of a factorisation, as function `name`."""
+    f = Routines(kernel, name)
+    f.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    small = kernel.routine in SMALL_ROUTINES
+    routine = (SMALL_ROUTINES if small else _ROUTINES)[kernel.routine]
+    if not small:
+        f.alone(True)
+    with f.repeat("%end", "%begin") as unit:
+        routine(f, unit)
+    if not small:
+        f.alone(False)
+    f.give()
+    head = [f'target triple = "{target.triple}"', *f.declared]
+    text = "\n".join([*head, f.text])
+    return Rendered(text, kernel.batch, -(-WORTH_A_THREAD // kernel.work))

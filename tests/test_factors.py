@@ -1,0 +1,253 @@
+"""Factorisations as kernels: their values are those of the host, and no Python runs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.lax as lax
+import ftrace.numpy as fnp
+from ftrace import tree_util
+from ftrace.devices.llvm import blas
+from ftrace.devices.llvm.factorise import render_factor
+from ftrace.devices.llvm.target import Target
+from ftrace.lower.factors import SMALL, Factor
+from ftrace.lower.program import CallHost, RunKernel
+from ftrace.trace.primitives.host import lapack
+
+pytest.importorskip("scipy")
+
+RULES = {"call_lapack", "factor_small"}
+DTYPES = ("float32", "float64", "complex64", "complex128")
+SIZES = (1, 6, 7, SMALL + 1)
+
+
+def sample(*shape: int, dtype: str = "float32") -> Any:
+    rng = np.random.default_rng(sum(shape) + len(shape))
+    x: Any = rng.standard_normal(shape)
+    if "complex" in dtype:
+        x = x + 1j * rng.standard_normal(shape)
+    return x.astype(dtype)
+
+
+def positive(*shape: int, dtype: str = "float32") -> Any:
+    a = sample(*shape, dtype=dtype)
+    eye = np.eye(shape[-1], dtype=dtype)
+    return a @ a.conj().swapaxes(-1, -2) + shape[-1] * eye
+
+
+def steps_of(function: Callable[..., Any], *arrays: Any) -> Any:
+    return ft.jit(lambda *a: function(*a)).lower(*arrays).program.steps
+
+
+def host_calls(function: Callable[..., Any], *arrays: Any) -> list[str]:
+    found = steps_of(function, *arrays)
+    return [step.node.op.name for step in found if isinstance(step, CallHost)]
+
+
+def assert_as_on_host(function: Callable[..., Any], *arrays: Any) -> None:
+    """With the rules and without them: the same values, and no call of the host."""
+    with ft.config(enable_x64=True):
+        assert host_calls(function, *arrays) == []
+        found = tree_util.tree_leaves(ft.jit(lambda *a: function(*a))(*arrays))
+        with ft.config(disabled_rules=RULES):
+            assert host_calls(function, *arrays) != []
+            wanted = tree_util.tree_leaves(ft.jit(lambda *a: function(*a))(*arrays))
+    for one, other in zip(found, wanted, strict=True):
+        x, y = np.asarray(one), np.asarray(other)
+        assert x.dtype == y.dtype
+        assert x.shape == y.shape
+        tolerance = 3e-5 if x.dtype.itemsize <= 8 and x.dtype != np.float64 else 1e-11
+        scale = max(1.0, float(np.max(np.abs(y[np.isfinite(y)]), initial=0)))
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("lead", [(), (2, 20)])
+def test_factors_are_those_of_the_host(
+    lead: tuple[int, ...], n: int, dtype: str
+) -> None:
+    a, b = sample(*lead, n, n, dtype=dtype), sample(*lead, n, 5, dtype=dtype)
+    matrix = positive(*lead, n, n, dtype=dtype)
+    assert_as_on_host(lambda x: lax.linalg.cholesky(x), matrix)
+    for other in (a, sample(*lead, n, n + 3, dtype=dtype), b):
+        assert_as_on_host(lambda x: lax.linalg.lu(x), other)
+    assert_as_on_host(lambda x, y: fnp.linalg.solve(x, y), a, b)
+    assert_as_on_host(lambda x, y: fnp.linalg.solve(x, y), a, b[..., :1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [5, SMALL + 4])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_triangular_systems_are_those_of_the_host(
+    columns: int, n: int, dtype: str
+) -> None:
+    a, b = sample(2, n, n, dtype=dtype), sample(2, n, columns, dtype=dtype)
+    for number in range(32):
+        left, lower, turned, conjugate, ones = (bool(number >> k & 1) for k in range(5))
+        matrix = a / n if ones else a + 3 * n * np.eye(n, dtype=dtype)
+        right = b if left else np.ascontiguousarray(b.swapaxes(-1, -2))
+
+        def f(x: Any, y: Any) -> Any:
+            return lax.linalg.triangular_solve(
+                x, y, left_side=left, lower=lower, transpose_a=turned,  # noqa: B023
+                conjugate_a=conjugate, unit_diagonal=ones,  # noqa: B023
+            )  # fmt: skip
+
+        if "complex" in dtype and conjugate and not turned:
+            with ft.config(enable_x64=True):  # BLAS has no such routine
+                assert host_calls(f, matrix, right) == ["triangular_solve"]
+            continue
+        assert_as_on_host(f, matrix, right)
+
+
+@pytest.mark.parametrize("n", [4, 12, 40])
+def test_gradients_of_solutions_are_those_of_the_host(n: int) -> None:
+    def loss(a: Any, b: Any) -> Any:
+        return fnp.sum(fnp.linalg.solve(a, b) ** 2)
+
+    a = sample(n, n, dtype="float64") + 3 * np.eye(n)
+    gradient = ft.grad(loss, argnums=(0, 1))
+    assert_as_on_host(gradient, a, sample(n, 3, dtype="float64"))
+
+
+@pytest.mark.parametrize("n", [3, 12, 40])
+def test_a_matrix_without_a_factor_is_nan_and_the_others_are_not(n: int) -> None:
+    good = positive(n, n)
+    negative, unknown = good.copy(), good.copy()
+    negative[n // 2, n // 2] = -1
+    unknown[n - 1, 0] = unknown[0, n - 1] = np.nan
+    found = np.asarray(ft.jit(fnp.linalg.cholesky)(np.stack([negative, good, unknown])))
+    np.testing.assert_allclose(found[1], np.linalg.cholesky(good), rtol=1e-4, atol=1e-5)
+    lower = np.tril_indices(n)
+    assert np.isnan(found[0][lower]).all()
+    assert np.isnan(found[2][n - 1, n - 1])
+    assert (np.triu(found[0], 1) == 0).all()
+
+
+@pytest.mark.parametrize("n", [3, 40])
+def test_a_zero_on_a_diagonal_gives_no_finite_solution(n: int) -> None:
+    a = np.tril(sample(n, n)) + n * np.eye(n, dtype=np.float32)
+    a[n // 2, n // 2] = 0
+
+    def f(a: Any, b: Any) -> Any:
+        return lax.linalg.triangular_solve(a, b, left_side=True, lower=True)
+
+    found = np.asarray(ft.jit(f)(a, np.ones((n, 1), np.float32)))
+    assert np.isfinite(found[: n // 2]).all()
+    assert not np.isfinite(found[n // 2 :]).any()
+
+
+def test_a_column_of_zeros_stays() -> None:
+    for n in (4, 30):
+        a = sample(n, n)
+        a[:, 1] = 0
+        assert_as_on_host(lambda x: lax.linalg.lu(x), a)
+        assert_as_on_host(lambda x: lax.linalg.lu(x), np.zeros((n, n)))
+
+
+def test_each_rule_can_be_switched_off() -> None:
+    small, large = positive(4, 4), positive(40, 40)
+
+    def factor(x: Any) -> Any:
+        return lax.linalg.cholesky(x, symmetrize_input=False)
+
+    with ft.config(disabled_rules=("factor_small",)):
+        (step,) = steps_of(factor, small)
+        assert step.kernel.routine == "cholesky"
+    with ft.config(disabled_rules=("call_lapack",)):
+        (step,) = steps_of(factor, small)
+        assert step.kernel.routine == "small_cholesky"
+        assert host_calls(fnp.linalg.cholesky, large) == ["cholesky"]
+
+
+def test_without_scipy_the_host_computes_what_is_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lapack, "scipy_linalg", lambda: None)
+    # Of sizes that no other test has lowered.
+    assert host_calls(fnp.linalg.cholesky, positive(43, 43)) == ["cholesky"]
+    assert host_calls(fnp.linalg.cholesky, positive(15, 15)) == []
+
+
+def test_transposes_vanish_between_a_factorisation_and_its_solution() -> None:
+    a, b = sample(40, 40), sample(40, 3)
+    kernels = [s for s in steps_of(fnp.linalg.solve, a, b) if isinstance(s, RunKernel)]
+    factors = [s for s in kernels if isinstance(s.kernel, Factor)]
+    assert [s.kernel.routine for s in factors] == ["lu", "solve"]
+    assert len(kernels) == 3  # and the transpose before them
+
+
+def test_factorisations_in_loops_and_batches_have_the_bits_of_one() -> None:
+    stack = positive(64, 20, 20)
+    one = ft.jit(fnp.linalg.cholesky)
+    each = np.stack([np.asarray(one(a)) for a in stack])
+    mapped = np.asarray(ft.jit(lambda x: lax.map(fnp.linalg.cholesky, x))(stack))
+    np.testing.assert_array_equal(mapped, each)
+    for threads in (1, 2, 3):
+        with ft.config(threads=threads):
+            found = np.asarray(ft.jit(ft.vmap(fnp.linalg.cholesky))(stack))
+            np.testing.assert_array_equal(found, each)
+
+
+def test_the_library_has_its_threads_back() -> None:
+    functions = blas._thread_functions()  # pyright: ignore[reportPrivateUsage]
+    if functions is None:
+        pytest.skip("this BLAS does not tell of its threads")
+    get = ctypes.CFUNCTYPE(ctypes.c_int)(functions[0])
+    put = ctypes.CFUNCTYPE(None, ctypes.c_int)(functions[1])
+    alone, together = (
+        ctypes.CFUNCTYPE(None)(blas.routine_address(name))
+        for name in (blas.ALONE, blas.TOGETHER)
+    )
+    before = get()
+    try:
+        put(2)
+        alone()
+        alone()
+        assert get() == 1
+        together()
+        assert get() == 1
+        together()
+        assert get() == 2
+        ft.jit(fnp.linalg.cholesky)(positive(40, 40))
+        assert get() == 2
+    finally:
+        put(before)
+
+
+def test_a_factorisation_can_be_read() -> None:
+    step = steps_of(lambda x: lax.linalg.lu(x), sample(30, 20))[1]
+    assert str(step.kernel) == "lu of 1 matrices of float32: 30 20"
+
+
+_TARGETS = [
+    Target.of("x86_64-unknown-linux-gnu", "x86-64"),
+    Target.of("aarch64-unknown-linux-gnu", "generic"),
+]
+
+
+@pytest.mark.parametrize("target", _TARGETS, ids=lambda t: t.triple[:7])
+@pytest.mark.parametrize("n", [4, 12, 40])
+def test_code_for_other_processors_is_accepted(n: int, target: Target) -> None:
+    llvm: Any = pytest.importorskip("llvmlite.binding")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    machine = llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=1
+    )
+
+    def f(a: Any, b: Any) -> Any:
+        return fnp.linalg.cholesky(a), fnp.linalg.solve(a, b)
+
+    for step in steps_of(f, positive(3, n, n), sample(3, n, 2)):
+        if isinstance(step.kernel, Factor):
+            module = llvm.parse_assembly(render_factor(step.kernel, target, "k").text)
+            module.verify()
+            assert machine.emit_object(module)
