@@ -19,6 +19,7 @@ from benchmarks.inputs import normal, weights
 from benchmarks.timing import Effort, median
 from ftrace.devices.llvm.compile import generate
 from ftrace.devices.llvm.device import render_kernel
+from ftrace.devices.llvm.numbers import without_numbers
 from ftrace.lower import assemble, ordered_drafts, root_of, simplify_graph
 from ftrace.lower.build import build_kernel
 from ftrace.lower.inplace import Sharing
@@ -105,7 +106,8 @@ def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
         lambda: [build_kernel(d, plan) for d in ordered_drafts(plan, Sharing())],
     )
     program = assemble(Graph(graph.inputs, tuple(simplified)), built, Sharing())
-    kernels = list(dict.fromkeys(step.kernel for step in program.kernels))
+    general = [without_numbers(step.kernel)[0] for step in program.kernels]
+    kernels = list(dict.fromkeys(general))
     texts = clock.time("render", lambda: [render_kernel(k).text for k in kernels])
 
     def generate_all() -> None:

@@ -273,6 +273,7 @@ def test_called_functions_give_the_same_bits(
     name: str, dtype: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     function = FUNCTIONS[name]
+    monkeypatch.setattr(library, "SMALL", 0)
     monkeypatch.setattr(library, "SEVERAL", 1)
     for size in (1, 3, 60):
         x = special_values(dtype)[-size:]
@@ -301,7 +302,7 @@ def test_function_used_many_times_stands_once() -> None:
             x = fnp.sin(x) + 0.1
         return x
 
-    x = np.linspace(-9, 9, 50, dtype=np.float32)
+    x = np.linspace(-9, 9, 5000, dtype=np.float32)
     (text,) = ft.jit(chain).lower(x).sources
     assert any("ftrace_sin_" in symbol for symbol in library.symbols_in(text))
     (text,) = ft.jit(shorter).lower(x).sources
@@ -320,10 +321,22 @@ def test_function_used_few_times_stands_where_it_is_used() -> None:
             x = fnp.tanh(x)
         return x
 
-    (text,) = ft.jit(several).lower(np.ones(50, np.float32)).sources
+    (text,) = ft.jit(several).lower(np.ones(5000, np.float32)).sources
     called = library.symbols_in(text)
     assert any("ftrace_sin_" in symbol for symbol in called)
     assert not any("ftrace_tanh_" in symbol for symbol in called)
+
+
+def test_function_used_few_times_is_called_for_few_elements() -> None:
+    def four(x: Any) -> Any:
+        return fnp.sin(fnp.sin(fnp.tanh(fnp.tanh(x)))) + fnp.log(x)
+
+    def called(size: int) -> set[str]:
+        (text,) = ft.jit(four).lower(np.ones(size, np.float32)).sources
+        return {symbol.split("_")[1] for symbol in library.symbols_in(text)}
+
+    assert called(library.SMALL) == {"sin", "tanh"}  # and log stands in it
+    assert called(library.SMALL + 1) == {"far"}
 
 
 def test_far_angles_are_reduced_out_of_line_in_whole_vectors() -> None:

@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from ftrace.devices.llvm.factorise import render_factor
 from ftrace.devices.llvm.kernels import FUNCTION, CompiledKernel, compile_kernels
 from ftrace.devices.llvm.library import called_in
 from ftrace.devices.llvm.memory import WarmAllocator
+from ftrace.devices.llvm.numbers import without_numbers
 from ftrace.devices.llvm.pool import available_cores
 from ftrace.devices.llvm.render import Rendered, render, render_recurrence
 from ftrace.devices.llvm.runner.records import NO_MEMORY
@@ -80,6 +82,7 @@ class CPU(Device):
         self.memory = self.allocator = WarmAllocator(self, _forget_chunks)
         # By kernel, and whether its schedule was tuned.
         self._kernels: OrderedDict[tuple[Kernel, bool], CompiledKernel] = OrderedDict()
+        self._general: OrderedDict[Kernel, CompiledKernel] = OrderedDict()
         self._lock = threading.RLock()
         self._cores = available_cores()
         if hasattr(os, "register_at_fork"):
@@ -124,6 +127,7 @@ class CPU(Device):
     def clear_cache(self) -> None:
         with self._lock:
             self._kernels.clear()
+            self._general.clear()
         object_cache.clear()
 
     def _compile_kernels(self, steps: Sequence[RunKernel]) -> list[CompiledKernel]:
@@ -152,7 +156,7 @@ class CPU(Device):
         if tune:
             codes = compile_tuned(missing, render_kernel, self.threads, self.allocate)
         else:
-            codes = compile_kernels(list(missing), render_kernel, self.threads)
+            codes = self._compile_general(missing)
         compiled = dict(zip(missing, codes, strict=True))
         if missing and settings.current().debug >= 1:
             _report_compiled(missing, compiled, time.perf_counter() - start)
@@ -164,6 +168,17 @@ class CPU(Device):
         if found is not None and not isinstance(self.memory, NativeAllocator):
             count_natively(found)
         return found
+
+    def _compile_general(self, kernels: Iterable[Kernel]) -> list[CompiledKernel]:
+        """The code of kernels; those that differ in numbers alone share it."""
+        pairs = [without_numbers(kernel) for kernel in kernels]
+        new = [k for k in dict.fromkeys(k for k, _ in pairs) if k not in self._general]
+        codes = compile_kernels(new, render_kernel, self.threads)
+        self._general.update(zip(new, codes, strict=True))
+        compiled = [replace(self._general[k], numbers=n) for k, n in pairs]
+        while len(self._general) > KERNELS_KEPT:
+            self._general.popitem(last=False)
+        return compiled
 
     def _hold(self) -> None:
         self._lock.acquire()
@@ -181,6 +196,7 @@ class BoundKernel(NamedTuple):
     units: int
     grain: int
     sizes: int
+    numbers: int
 
 
 class DynamicExecutable(Executable):
@@ -228,7 +244,7 @@ class CPUExecutable(Executable):
     ) -> None:
         self.device = device
         self.program = program
-        self._kernels = tuple(kernels)  # they keep the machine code
+        self._kernels = tuple(kernels)  # they keep the machine code and the numbers
 
         # The objects of a call: the inputs, the outputs that it makes, the arena.
         number_of = {slot: i for i, slot in enumerate(program.inputs)}
@@ -253,8 +269,10 @@ class CPUExecutable(Executable):
             if kernel.dims:
                 values = evaluate_shape(kernel.dims, sizes)
                 self._dims.append(np.array(values, np.int64))
+            numbers = 0 if kernel.numbers is None else kernel.numbers.ctypes.data
             units = evaluate(kernel.units, sizes)
-            bound.append(BoundKernel(kernel.address, units, kernel.grain, place))
+            found = BoundKernel(kernel.address, units, kernel.grain, place, numbers)
+            bound.append(found)
         self._pack = struct.Struct(f"{objects + len(self._dims)}P").pack
 
         native = runtime()

@@ -24,6 +24,7 @@ from ftrace.devices.llvm.compile import (
     run_all,
 )
 from ftrace.devices.llvm.library import addresses, symbols_in
+from ftrace.devices.llvm.numbers import Numbers
 from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.identity import kernel_identity
@@ -48,6 +49,8 @@ class CompiledKernel:
       dims: sizes that are known at calls only; the function takes them as a buffer
         of int64 behind the kernel's own. Then `units` may be one of them.
       render: gives the kernel's text.
+      numbers: a buffer behind the kernel's own, if the function takes one; see
+        `numbers.py`.
     """
 
     kernel: Kernel
@@ -57,6 +60,7 @@ class CompiledKernel:
     grain: int
     dims: tuple[Any, ...]
     render: Render
+    numbers: Numbers | None = None
 
     @property
     def text(self) -> str:

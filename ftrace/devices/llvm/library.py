@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from math import prod
 from typing import Final
 
 from ftrace import dtypes
@@ -28,17 +29,23 @@ from ftrace.devices.llvm.scratch import SYMBOLS, scratch
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.writer import Writer
-from ftrace.lower.kernel import Kernel, KernelOp
+from ftrace.lower.kernel import Kernel, KernelOp, axis_of, range_p
 from ftrace.lower.math.decompose import FORMULAS, decompose
 from ftrace.lower.math.reduction import far_angle
 from ftrace.lower.math.term import RARE, RELAXED, Term
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, constant_value, make_node, toposort
 from ftrace.trace.primitives.source import const_p
+from ftrace.trace.sizes import upper_bound
 
 #: A kernel with so many uses of functions calls those that it uses several times.
 MANY = 32
 SEVERAL = 8
+#: A call takes a nanosecond for each vector, a use that stands in the kernel two
+#: milliseconds to compile: kernels of so few elements call sooner.
+SMALL = 1 << 12
+MANY_IN_SMALL = 4
+SEVERAL_IN_SMALL = 2
 
 _argument_p = KernelOp("argument")
 _DTYPES: Final = {"f32": dtypes.float32, "f64": dtypes.float64}
@@ -49,9 +56,18 @@ _DECLARED: Final = re.compile(rf"^declare .* @({PREFIX}\w+)\(", re.MULTILINE)
 def called_in(kernel: Kernel) -> frozenset[str]:
     """Names of the operations that a kernel's code should call functions for."""
     uses = Counter(node.op.name for node in kernel.nodes if node.op.name in CALLED)
-    if uses.total() < MANY:
+    many, several = MANY, SEVERAL
+    if uses and _elements(kernel) <= SMALL:
+        many, several = MANY_IN_SMALL, SEVERAL_IN_SMALL
+    if uses.total() < many:
         return frozenset()
-    return frozenset(name for name, count in uses.items() if count >= SEVERAL)
+    return frozenset(name for name, count in uses.items() if count >= several)
+
+
+def _elements(kernel: Kernel) -> int:
+    """How often an expression of a kernel is computed at the most."""
+    ranges = {node for node in kernel.nodes if node.op is range_p}
+    return prod(upper_bound(axis_of(node).size) for node in ranges.union(kernel.axes))
 
 
 def symbols_in(text: str) -> tuple[str, ...]:

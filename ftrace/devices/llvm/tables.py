@@ -58,6 +58,11 @@ class NativeKernel(Protocol):
         """The object that holds its dynamic sizes, its last buffer; -1: it has none."""
         ...
 
+    @property
+    def numbers(self) -> int:
+        """The address of its numbers, its last buffer; 0: it has none."""
+        ...
+
 
 class Table:
     """A program and all that it runs, in memory.
@@ -82,14 +87,16 @@ class Table:
     ) -> None:
         self.work = work_of(program)
         pairs = list(objects)
-        sizes: dict[int, int] = {}
+        last: dict[int, int] = {}
         for number, kernel in enumerate(kernels):
-            if kernel.sizes >= 0:
-                sizes[number] = len(pairs)
-                pairs.append((kernel.sizes, 0))
+            if kernel.sizes >= 0 or kernel.numbers:
+                last[number] = len(pairs)
+                # A call has no scratch memory: an offset into it is an address.
+                fixed = SCRATCH, kernel.numbers
+                pairs.append(fixed if kernel.numbers else (kernel.sizes, 0))
         references = [Reference(*pair) for pair in pairs]
         self._objects = max((number for number, _ in pairs), default=-1) + 1
-        self._writer = writer = _Writer(kernels, handlers, sizes)
+        self._writer = writer = _Writer(kernels, handlers, last)
         steps, record = writer.write(program, references)
         block = writer.block
         released = 0 if self.work.brief else 1
@@ -118,7 +125,7 @@ class _Writer:
     """Writes programs into a block; it keeps alive what the block refers to.
 
     Args:
-      sizes: for kernels, by number, the place of their dynamic sizes in the frame.
+      sizes: for kernels, by number, the place of their sizes or numbers in the frame.
     """
 
     def __init__(

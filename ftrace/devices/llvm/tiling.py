@@ -189,8 +189,11 @@ _ACROSS = 8.0
 #: Operations worth a unit of the parallel domain, and units beyond which more are idle.
 _UNIT = 16_000
 _UNITS = 256
-#: Operations in a body that is not worth compiling twice, for its last vector.
+#: Operations in a body that is not worth compiling twice, for its last vector; and in
+#: one of few elements.
 _LONG_BODY = 64
+_LONG_BODY_OF_FEW = 16
+_FEW = 1 << 12
 #: Columns are reduced row by row where a row has so many vectors, and all rows so many
 #: elements; so many bytes of a row are read at a time, in so many rows.
 _LONG_ROW = 8
@@ -418,7 +421,10 @@ class Chooser:
         weight = count_values(loop.body)
         copies = 4 if weight <= 6 else 2 if weight <= 16 else 1
         whole = max(size_of(loop.axis) // vector[1], 1)
-        masked = self.target.masked and weight > _LONG_BODY
+        few = size_of(loop.axis) <= _FEW
+        masked = self.target.masked and weight > (
+            _LONG_BODY_OF_FEW if few else _LONG_BODY
+        )
         tiling.steps[loop.axis] = Steps(vector[1], min(copies, whole), masked=masked)
 
     def _unroll_tile(self, vector: Vector, tiling: Tiling) -> None:
