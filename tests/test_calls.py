@@ -400,6 +400,80 @@ def test_very_many_leaves() -> None:
         assert step(given).tolist() == [2999]
 
 
+# Donation.
+
+
+def test_donated_arrays_give_their_memory_and_are_deleted(mode: str) -> None:
+    step = ft.jit(lambda p, g: {"w": p["w"] - 0.5 * g}, donate_argnums=0)
+    value, change = {"w": fnp.ones((30, 100))}, fnp.full((30, 100), 2.0)
+    places: set[int] = set()
+    for i in range(10):
+        before = value
+        value = step(value, change)
+        assert before["w"].is_deleted()
+        assert not change.is_deleted()
+        if i > 3:
+            places.add(value["w"].stored.memory.ctypes.data)
+    assert value["w"][0, 0] == -9
+    assert len(places) == 1
+    assert is_native(step) == expects_native(mode)
+    with pytest.raises(ft.errors.DeletedArrayError):
+        step(before, change)
+
+
+def test_donated_arrays_that_others_see_are_copied() -> None:
+    step = ft.jit(lambda t: t * 2, donate_argnums=0)
+    value = ft.jit(lambda: fnp.ones(1000))()
+    for i in range(2 * CALLS):
+        view = value.numpy()
+        value = step(value)
+        assert view.tolist() == [2.0**i] * 1000
+    for _ in range(CALLS):
+        hidden = value.stored
+        value, last = step(value), value
+        assert last.is_deleted()
+        memory = hidden.memory.view(np.float32)[:1000]
+        assert memory.tolist() == [float(value[0]) / 2] * 1000
+
+
+def test_an_array_donated_and_given_again_is_right() -> None:
+    step = ft.jit(lambda a, b: (a * 2 + b, b), donate_argnums=0)
+    both = ft.jit(lambda a, b: (a * 2 + b, b * 3), donate_argnums=(0, 1))
+    fresh = ft.jit(lambda x: x + 1)
+    for _ in range(2 * CALLS):
+        apart = step(fresh(fnp.ones(1000)), fnp.ones(1000))
+        assert (float(apart[0][0]), float(apart[1][0])) == (5, 1)
+        one = fresh(fnp.ones(1000))
+        again = step(one, one)
+        assert one.is_deleted()
+        assert (float(again[0][0]), float(again[1][0])) == (6, 2)
+        apart = both(fresh(fnp.ones(1000)), fresh(fnp.zeros(1000)))
+        assert (float(apart[0][0]), float(apart[1][0])) == (5, 3)
+        two = fresh(fnp.ones(1000))
+        again = both(two, two)
+        assert two.is_deleted()
+        assert (float(again[0][0]), float(again[1][0])) == (6, 6)
+
+
+def test_what_was_donated_is_gone_also_if_the_call_fails() -> None:
+    def host(x: Any) -> Any:
+        if fail:
+            raise ValueError("failed")
+        return np.asarray(x)
+
+    def program(x: Any) -> Any:
+        return ft.pure_callback(host, ft.ShapeDtypeStruct((9,), np.float32), x) + x
+
+    fail, step = False, ft.jit(program, donate_argnums=0)
+    fresh = ft.jit(lambda: fnp.ones(9))
+    for _ in range(CALLS):
+        assert step(fresh()).tolist() == [2] * 9
+    fail, given = True, fresh()
+    with pytest.raises(ValueError, match="failed"):
+        step(given)
+    assert given.is_deleted()
+
+
 # What happens around calls.
 
 

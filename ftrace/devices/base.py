@@ -124,6 +124,10 @@ class Device(ABC):
     def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Any:
         """A one-dimensional NumPy array of `size` elements; shared where it can be."""
 
+    def reuses(self, buffer: Buffer) -> bool:
+        """Is it one that the allocator would give out today?"""
+        return True
+
     def synchronize(self) -> None:  # noqa: B027  (a device that runs at once has none)
         """Waits until everything that was enqueued has run."""
 

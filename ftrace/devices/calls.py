@@ -34,6 +34,8 @@ class Signature:
       positional, named: what each argument is, in the order of the call.
       leaves: the class and the type of each leaf, by its number.
       captured: arrays that the function closed over: inputs behind the leaves.
+      donated: the numbers of the leaves that are arrays which the caller gives up.
+      overwritten: the numbers of the inputs that the program writes.
       result: the layout of the result, of leaves of the types `avals`.
     """
 
@@ -42,6 +44,8 @@ class Signature:
     named: dict[str, Expected]
     leaves: tuple[tuple[type[Any], ShapedArray], ...]
     captured: tuple[Array, ...]
+    donated: tuple[int, ...]
+    overwritten: tuple[int, ...]
     result: Part
     avals: tuple[ShapedArray, ...]
 

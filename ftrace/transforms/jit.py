@@ -335,11 +335,13 @@ class Jitted:
             if any(x is given[i] for k, x in enumerate(given) if k != i):
                 given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
             given[i] = _owned(values[i], given[i])
-        results = ready.compiled([*given, *ready.captured], sizes)
-        for i in ready.donated:
-            value = values[i]
-            if isinstance(value, Array):
-                value.delete()
+        try:
+            results = ready.compiled([*given, *ready.captured], sizes)
+        finally:
+            for i in ready.donated:
+                value = values[i]
+                if isinstance(value, Array):
+                    value.delete()
         return ready.build(results)
 
     def target(self, arrays: Sequence[Array]) -> Device:

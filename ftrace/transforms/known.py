@@ -130,7 +130,7 @@ def bind(
       names: of the arguments that are given by name, in this order.
     """
     ready, root = known.ready[types], known.finder.root
-    if ready.layout is None or ready.donated:
+    if ready.layout is None:
         return None
     rest, others = root.children
     assert isinstance(rest, Container)
@@ -150,6 +150,8 @@ def bind(
         {name: parts[name] for name in names},
         tuple(zip(kinds, types, strict=True)),
         ready.captured,
+        tuple([i for i in ready.donated if kinds[i] is Array]),
+        ready.compiled.overwritten,
         ready.layout,
         tuple(ready.compiled.avals),
     )

@@ -162,6 +162,12 @@ class CPU(Device):
             _report_compiled(missing, compiled, time.perf_counter() - start)
         return compiled
 
+    def reuses(self, buffer: Buffer) -> bool:
+        memory = self.memory
+        if not isinstance(memory, NativeAllocator):
+            return True
+        return isinstance(buffer, memory.native.buffer)
+
     def native(self) -> Native | None:
         """The native code of calls, where this device has it; compiled when needed."""
         found = native_for(self)

@@ -27,18 +27,21 @@ from ftrace.devices.llvm.calling.records import (
     ARRAY,
     BOOL,
     DICT,
+    DONATED,
     FLOAT32,
     FLOAT64,
     INT32,
     NOTHING,
     NUMPY,
+    OVERWRITTEN,
     SEQUENCE,
     STATIC,
+    Call,
     ContainerPart,
     LeafPart,
     ObjectPart,
 )
-from ftrace.devices.llvm.runner.function import Function
+from ftrace.devices.llvm.runner.function import Function, View
 from ftrace.devices.llvm.runner.records import Word
 
 _PARAMETERS = ("ptr %part", "ptr %thing", "ptr %places")
@@ -51,7 +54,7 @@ class Places(NamedTuple):
     Attributes:
       frame: pointers to the memory.
       held: the objects that keep it.
-      cells: memory for numbers.
+      cells: memory for numbers; of arrays that are given up, the arrays.
     """
 
     frame: Word
@@ -59,11 +62,11 @@ class Places(NamedTuple):
     cells: Word
 
 
-def arguments_ir(offsets: Offsets, has_numbers: bool = True) -> str:
+def arguments_ir(offsets: Offsets) -> str:
     """All functions on arguments."""
     functions = [
-        _find(), _find_array(offsets), _find_sequence(), _find_dict(), _find_numpy(),
-        _find_number(),
+        _find(), _find_array(offsets), _find_donated(offsets), _find_sequence(),
+        _find_dict(), _find_numpy(), _find_number(), _all_differ(),
     ]  # fmt: skip
     return "".join(f.text for f in functions)
 
@@ -76,6 +79,8 @@ def _find() -> Function:
         (DICT, "find_dict"),
         (SEQUENCE, "find_sequence"),
         (NUMPY, "find_numpy"),
+        (DONATED, "find_donated"),
+        (OVERWRITTEN, "find_donated"),
     ):
         with f.when(f.equal("i64", kind, one)):
             f.give(f.let(f"call i32 @{name}({_OPERANDS})"))
@@ -123,6 +128,68 @@ def _find_array(offsets: Offsets) -> Function:
     _refuse_unless(f, f.differ("ptr", memory, "null"))
     _refuse_unless(f, f.equal("ptr", f.type_of(memory), state.pointer("ndarray")))
     _found(f, f.at(memory, DATA), buffer)
+    return f
+
+
+def _find_donated(offsets: Offsets) -> Function:
+    """An Array that is given up; if it is written, nobody else sees its memory."""
+    f = ObjectFunction("find_donated", "i32", *_PARAMETERS)
+    found = f.let(f"call i32 @find_array({_OPERANDS})")
+    _refuse_unless(f, f.differ("i32", found, 0))
+    part, places = f.view("%part", LeafPart), f.view("%places", Places)
+    number = part.number("number")
+    with f.when(f.equal("i64", part.number("kind"), OVERWRITTEN)):
+        host = f.at("%thing", offsets.host)
+        missing = f.equal("ptr", host, "null")
+        none = f.equal("ptr", host, f.state().pointer("none"))
+        _refuse_unless(f, f.let(f"or i1 {missing}, {none}"))
+        held = f.slot(places.pointer("held"), number)
+        own = f.equal("ptr", f.type_of(held), f.state().pointer("buffer"))
+        _refuse_unless(f, own)
+        buffer = f.view(held, BufferObject)
+        for thing in (held, buffer.pointer("memory"), buffer.pointer("raw")):
+            _refuse_unless(f, f.equal("i32", f.load("i32", thing), 1))
+    f.set_slot(places.pointer("cells"), number, "%thing")
+    f.give(1)
+    return f
+
+
+def _all_differ() -> Function:
+    """1 if no buffer that the program writes is given to it a second time.
+
+    Those that are written are marked where buffers that are free have the next one.
+    """
+    f = ObjectFunction("all_differ", "i32", "ptr %record", "ptr %held")
+    record, state = f.view("%record", Call), f.state()
+    overwrites, overwritten = record.number("overwrites"), record.pointer("overwritten")
+    twice = f.variable("i64", 0)
+
+    def written(i: str) -> View:
+        number = f.load("i64", f.word(overwritten, i))
+        return f.view(f.slot("%held", number), BufferObject)
+
+    def note(condition: str) -> None:
+        seen = f.let(f"zext i1 {condition} to i64")
+        f.store("i64", f.let(f"add i64 {f.load('i64', twice)}, {seen}"), twice)
+
+    with f.repeat(overwrites) as i:
+        written(i).set("next", "null", "ptr")
+    with f.repeat(overwrites) as i:
+        buffer = written(i)
+        note(f.equal("ptr", buffer.pointer("next"), "%held"))
+        buffer.set("next", "%held", "ptr")
+    marked = f.variable("i64", 0)
+    with f.repeat(record.number("inputs")) as i:
+        held = f.slot("%held", i)
+        with f.when(f.equal("ptr", f.type_of(held), state.pointer("buffer"))):
+            mark = f.view(held, BufferObject).pointer("next")
+            seen = f.let(f"zext i1 {f.equal('ptr', mark, '%held')} to i64")
+            f.store("i64", f.let(f"add i64 {f.load('i64', marked)}, {seen}"), marked)
+    with f.repeat(overwrites) as i:
+        written(i).set("next", "null", "ptr")
+    note(f.differ("i64", f.load("i64", marked), overwrites))
+    once = f.equal("i64", f.load("i64", twice), 0)
+    f.give(f.let(f"zext i1 {once} to i32"))
     return f
 
 

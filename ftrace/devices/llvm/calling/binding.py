@@ -15,6 +15,7 @@ from ftrace.devices.llvm.calling.records import (
     ARRAY,
     BOOL,
     DICT,
+    DONATED,
     FLOAT32,
     FLOAT64,
     INT32,
@@ -24,6 +25,7 @@ from ftrace.devices.llvm.calling.records import (
     NONE,
     NOTHING,
     NUMPY,
+    OVERWRITTEN,
     RESULT,
     SEQUENCE,
     STATIC,
@@ -162,6 +164,10 @@ class BoundCall:
             len(captured),
             self._list(captures),
             inputs,
+            len(signature.donated),
+            self._list(signature.donated),
+            len(signature.overwritten),
+            self._list(signature.overwritten),
             len(program.made),
             self._list(makes),
             self._result(signature.result),
@@ -193,7 +199,12 @@ class BoundCall:
     def _leaf(self, number: int) -> LeafPart:
         kind, aval = self._signature.leaves[number]
         if kind is Array:
-            return LeafPart(ARRAY, number, self._refer(aval))
+            use = OVERWRITTEN if number in self._signature.overwritten else ARRAY
+            if use == ARRAY and number in self._signature.donated:
+                use = DONATED
+            return LeafPart(use, number, self._refer(aval))
+        if number in self._signature.overwritten:
+            raise NotNative
         if kind is np.ndarray:
             sizes = self._list(aval.shape)
             dtype = self._refer(aval.dtype)

@@ -11,7 +11,7 @@ import time
 from ftrace.devices.llvm.calling.arguments import Places
 from ftrace.devices.llvm.calling.memory import BufferObject
 from ftrace.devices.llvm.calling.objects import ObjectFunction
-from ftrace.devices.llvm.calling.probe import DATA, ITEMS, SIZE
+from ftrace.devices.llvm.calling.probe import DATA, ITEMS, SIZE, Offsets
 from ftrace.devices.llvm.calling.records import Call, Capture, Make
 from ftrace.devices.llvm.runner.function import Function, View
 from ftrace.devices.llvm.runner.records import GO_ON, NO_MEMORY
@@ -20,11 +20,11 @@ from ftrace.devices.llvm.runner.records import GO_ON, NO_MEMORY
 MISS = "inttoptr (i64 1 to ptr)"
 
 
-def entry_ir(immortal: bool) -> str:
+def entry_ir(offsets: Offsets, immortal: bool) -> str:
     """All functions of a call."""
     functions = (
-        _call(), _current(), _match(), _take_all(immortal), _run(), _release(),
-        _attempt(immortal),
+        _call(), _current(), _match(), _give_up(offsets, immortal),
+        _take_all(immortal), _run(), _release(), _attempt(immortal),
     )  # fmt: skip
     return "".join(f.text for f in functions)
 
@@ -124,6 +124,25 @@ def _find(f: ObjectFunction, part: str, thing: str) -> None:
         f.give(0)
 
 
+def _give_up(offsets: Offsets, immortal: bool) -> Function:
+    """Arrays that the caller gives up have no memory from now on; the call has it."""
+    parameters = ("ptr %record", "ptr %cells")
+    f = ObjectFunction("give_up", "void", *parameters, immortal=immortal)
+    record, none = f.view("%record", Call), f.state().pointer("none")
+    donated = record.pointer("donated")
+    with f.repeat(record.number("donations")) as i:
+        array = f.slot("%cells", f.load("i64", f.word(donated, i)))
+        for offset in (offsets.buffer, offsets.host):
+            place = f.beyond(array, offset)
+            before = f.load("ptr", place)
+            f.hold(none)
+            f.store("ptr", none, place)
+            with f.when(f.differ("ptr", before, "null")):
+                f.let_go(before)
+    f.give()
+    return f
+
+
 def _take_all(immortal: bool) -> Function:
     """Takes the buffers of a call; how many it has got: all, or there was an error."""
     parameters = ("ptr %record", "ptr %frame", "ptr %held")
@@ -205,11 +224,17 @@ def _attempt(immortal: bool) -> Function:
     found = f.let(f"call i32 @match(ptr %record, {given})")
     with f.when(f.equal("i32", found, 0)):
         f.give(MISS)
+    with f.when(f.differ("i64", record.number("overwrites"), 0)):
+        alone = f.let(f"call i32 @all_differ(ptr %record, ptr {held})")
+        with f.when(f.equal("i32", alone, 0)):
+            f.give(MISS)
     # From here on Python's code may run, here or in other threads.
     owner = record.pointer("owner")
     f.hold(owner)
     with f.repeat(inputs) as i:
         f.hold(f.slot(held, i))
+    with f.when(f.differ("i64", record.number("donations"), 0)):
+        f.do(f"call void @give_up(ptr %record, ptr {cells})")
     working = f"ptr %record, ptr {frame}"
     taken = f.let(f"call i64 @take_all({working}, ptr {held})")
     result = f.variable("ptr", "null")

@@ -86,7 +86,7 @@ def native_ir(places: Offsets, immortal: bool) -> str:
             arrays_ir(places, immortal),
             arguments_ir(places),
             results_ir(immortal),
-            entry_ir(immortal),
+            entry_ir(places, immortal),
         )
     )
 

@@ -12,7 +12,8 @@ CLASSES = 512
 #: Kinds of arguments.
 (
     ARRAY, SEQUENCE, DICT, NOTHING, STATIC, NUMPY, FLOAT32, FLOAT64, INT32, BOOL,
-) = range(10)  # fmt: skip
+    DONATED, OVERWRITTEN,
+) = range(12)  # fmt: skip
 
 #: Kinds of results.
 (RESULT, TUPLE, LIST, MAPPING, NAMEDTUPLE, NONE) = range(6)
@@ -95,6 +96,8 @@ class Call(NamedTuple):
       parts: what is expected of each argument.
       captures, captured: how many arrays the function closed over, and `Capture`s.
       inputs: how many leaves the program takes.
+      donations, donated: how many inputs the caller gives up, and their numbers.
+      overwrites, overwritten: likewise those that the program writes.
       makes, made: how many buffers it is given besides, and their `Make`s.
       result: what it gives.
       kernels, operations, bytes: what a run counts as.
@@ -111,6 +114,10 @@ class Call(NamedTuple):
     captures: Word
     captured: Word
     inputs: Word
+    donations: Word
+    donated: Word
+    overwrites: Word
+    overwritten: Word
     makes: Word
     made: Word
     result: Word
