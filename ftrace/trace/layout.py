@@ -114,6 +114,7 @@ class Finder:
         ordered = numbers == list(range(self.count))
         order = sorted(range(self.count), key=numbers.__getitem__)
         self._order = None if ordered else order
+        self._pair: Any = root.children
 
     def leaves(self, value: Any) -> list[Any] | None:
         """The leaves in the order of `tree.flatten`; None for another layout."""
@@ -122,6 +123,21 @@ class Finder:
             if not _take(self.root, value, found):
                 return None
         except Exception:  # a key of the user's that cannot be compared
+            return None
+        if self._order is None:
+            return found
+        return [found[place] for place in self._order]
+
+    def arguments(self, args: tuple[Any, ...], kwargs: Any) -> list[Any] | None:
+        """`leaves` of (args, kwargs), for a layout of such pairs."""
+        found: list[Any] = []
+        positional, named = self._pair
+        try:
+            if not _take(positional, args, found):
+                return None
+            if (kwargs or named.keys) and not _take(named, kwargs, found):
+                return None
+        except Exception:  # as in `leaves`
             return None
         if self._order is None:
             return found

@@ -5,6 +5,9 @@ traced again for the same types is the same graph: the cache of compiled graphs 
 keyed by identity.
 """
 
+# This is the path of every call: the properties of an Array would cost as much again.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import os
@@ -16,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ftrace import settings
-from ftrace.array import Array
+from ftrace.array import HOST, Array
 from ftrace.buffer import Buffer
 from ftrace.devices import lowering
 from ftrace.devices.base import (
@@ -102,17 +105,16 @@ class CompiledGraph:
           arrays: the inputs.
           sizes: of the dynamic dimensions, by their names.
         """
-        device, host = self.device, self.device.host
-        buffers: list[Buffer] = []
         if self.overwritten:
             arrays = list(arrays)
             for i in self.overwritten:
                 arrays[i] = self._taken_over(arrays[i])
+        device = self.device
+        near = (device, HOST) if device.host else (device,)
+        buffers: list[Buffer] = []
         for array in arrays:
-            buffer = array.stored
-            if buffer is None or not (
-                buffer.device is device or (host and buffer.device.host)
-            ):
+            buffer = array._buffer
+            if buffer is None or buffer.device not in near:
                 buffer = self.to_device(array)
             buffers.append(buffer)
         executable, outputs = self.executable, self.outputs

@@ -206,34 +206,38 @@ class Jitted:
         chosen = settings.current()
         if chosen.disable_jit:
             return self._fun(*args, **kwargs)
-        dynamic, static = self._split(args, kwargs)
-        values: list[Any] | None = None
-        known = None
+        dynamic: Any = (args, kwargs)
+        static = None
+        if self._static_argnums or self._static_argnames:
+            dynamic, static = self._split(args, kwargs)
         for known in self._known:
-            if known.is_for(chosen, static):
-                values = known.finder.leaves(dynamic)
-                if values is not None:
-                    break
-        if values is None or known is None:
-            return self._call_new(chosen, args, kwargs, dynamic, static)
-        types = types_of(values)
-        ready = None if types is None else known.ready.get(types)
-        if types is None or ready is None or not is_on_host(values):
-            return self._call_new(chosen, args, kwargs, dynamic, static)
-        bound = known.bound.get(types)
-        if bound.config is not chosen if bound else types not in known.bound:
-            self._bind(chosen, known, types, values, tuple(kwargs))
-        if ready.donated:
-            return self._call_and_delete(ready, values, None)
-        return ready.build(self._run(ready, values, None))
+            if known.config is chosen or known.config == chosen:
+                if static != known.static:
+                    continue
+                values = known.finder.arguments(*dynamic)
+                if values is None:
+                    continue
+                types = types_of(values)
+                ready = None if types is None else known.ready.get(types)
+                if types is not None and ready is not None and is_on_host(values):
+                    self._bind_once(chosen, known, types, values, kwargs)
+                    if ready.donated:
+                        return self._call_and_delete(ready, values, None)
+                    return ready.build(self._run(ready, values, None))
+                break
+        return self._call_new(chosen, args, kwargs, dynamic, static)
 
     #: Native, once a device has native calls: see `devices.calls`.
     __call__ = plain_call
 
-    def _bind(
-        self, chosen: Config, known: Known, types: Any, values: Any, names: Any
+    def _bind_once(
+        self, chosen: Config, known: Known, types: Any, values: Any, kwargs: Any
     ) -> None:
         """Lets calls like this one be native from now on, where they can be."""
+        if types in known.bound:
+            bound = known.bound[types]
+            if bound is None or bound.config is chosen:
+                return
         with self._lock:
             bound = known.bound.get(types)
             if bound is not None:
@@ -241,7 +245,7 @@ class Jitted:
                 return
             if types in known.bound:
                 return
-            known.bound[types] = bound = bind(known, types, values, names)
+            known.bound[types] = bound = bind(known, types, values, tuple(kwargs))
             if bound is None:
                 return
             self._bound = [bound, *self._bound[: BOUND_KEPT - 1]]

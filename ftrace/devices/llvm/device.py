@@ -307,7 +307,9 @@ class CPUExecutable(Executable):
         chosen = settings.current()
         buffers = [*inputs, *device.memory.allocate_all(self._made)]
         memories = [id(buffer.memory) for buffer in buffers]
-        objects = self._pack(*memories, *[id(array) for array in self._dims])
+        if self._dims:
+            memories += [id(array) for array in self._dims]
+        objects = self._pack(*memories)
         threads = chosen.threads or device.threads
         start = time.perf_counter()
         if chosen.debug >= 2:

@@ -17,6 +17,7 @@ from ftrace.buffer import Buffer, HostAllocator, Memory
 HUGE_PAGE = 2 << 20
 
 _getrefcount = getattr(sys, "getrefcount", None)
+_new: Callable[[type[Buffer]], Buffer] = object.__new__
 
 
 class WarmAllocator(HostAllocator):
@@ -32,9 +33,12 @@ class WarmAllocator(HostAllocator):
     def __init__(self, device: Memory, forget: Callable[[], object]) -> None:
         super().__init__(device, limit=max(1 << 30, machine_memory() // 4))
         self._forget = forget
+        self._latest = 0  # the size that was given back last; it has a list
 
     def trim(self) -> None:
-        super().trim()
+        with self._lock:
+            self._latest = 0
+            super().trim()
         self._forget()
 
     @property
@@ -44,18 +48,23 @@ class WarmAllocator(HostAllocator):
 
     def allocate_all(self, wanted: Sequence[tuple[int, int]]) -> list[Buffer]:
         """Buffers of these (bytes, size class); like `allocate`, in one go."""
-        device = self.device
+        device, lists = self.device, self._free
         buffers: list[Buffer] = []
         with self._lock:
             for nbytes, size in wanted:
-                free = self._free.get(size)
+                buffer = _new(Buffer)  # without its `__init__`: half of the time
+                buffer.allocator = None
+                buffer.device = device
+                buffer.nbytes = nbytes
+                free = lists.get(size)
                 if free:
-                    memory = free.pop()
+                    buffer.memory = free.pop()
                     self.kept -= size
                 else:
-                    memory = self._take(size)
+                    buffer.memory = self._take(size)
+                buffer.allocator = self
                 self.in_use += size
-                buffers.append(Buffer(device, memory, nbytes, self))
+                buffers.append(buffer)
             if self.in_use > self.peak:
                 self.peak = self.in_use
         return buffers
@@ -66,17 +75,18 @@ class WarmAllocator(HostAllocator):
             return self._take(size)
 
     def release(self, buffer: Buffer) -> None:
-        memory, buffer.memory = buffer.memory, None
+        memory = buffer.memory
         size: int = memory.nbytes
         with self._lock:
             self.in_use -= size
             if _getrefcount is None or _getrefcount(memory.base) != 2:
                 return  # a user holds a view of it
-            free = self._free.get(size)
-            if free is None:
-                free = self._free[size] = []
-            free.append(memory)
-            self._free.move_to_end(size)
+            if size == self._latest:
+                self._free[size].append(memory)
+            else:
+                self._free.setdefault(size, []).append(memory)
+                self._free.move_to_end(size)
+                self._latest = size
             self.kept += size
             if self.kept > self.limit:
                 self._drop_oldest()
@@ -89,6 +99,7 @@ class WarmAllocator(HostAllocator):
                 self.kept -= size
             if not memories:
                 del self._free[size]
+                self._latest = 0
 
     def _obtain(self, nbytes: int) -> Any:
         if nbytes < 2 * HUGE_PAGE:
