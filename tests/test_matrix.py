@@ -152,6 +152,21 @@ def test_what_is_before_and_after_a_product_is_part_of_it(
             np.testing.assert_array_equal(arrays[-1], wanted)
 
 
+@pytest.mark.parametrize("sizes", [(1, 40, 33, 20), (3, 30, 50, 40), (1, 9, 100, 300)])
+def test_long_expressions_of_small_products_need_no_panels_of_operands(
+    sizes: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_render, "is_worthwhile", lambda *_: False)
+    kernel, arrays, wanted = _product(sizes, heavy=True)
+    light = _product(sizes)[0]
+    for target in _targets():
+        arrays[-1][...] = 77
+        _run(kernel, arrays, target, 3)
+        np.testing.assert_array_equal(arrays[-1], wanted)
+        long, short = (render(k, target, "kernel").text for k in (kernel, light))
+        assert len(long) < 3 * len(short)  # not once for each register of a tile
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.int32, np.int64])
 def test_products_of_other_types(dtype: Any) -> None:
     for turned in ("", "a", "b"):

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from math import prod
 
 from ftrace.devices.llvm.blocks import Block, cut_ranges
-from ftrace.devices.llvm.contraction import Contraction
-from ftrace.devices.llvm.facts import index_of
+from ftrace.devices.llvm.contraction import Contraction, is_plain
+from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.nest import Span, digits, identity
 from ftrace.devices.llvm.product import LooseRows, merged, walk
@@ -37,6 +37,8 @@ from ftrace.trace.primitives.source import const
 
 #: Operations per result that are not worth repeating in the code of each register.
 _LIGHT = 6
+#: Multiplications that make up for a panel of sums.
+_WORTH_SUMS = 1 << 12
 #: The axes of a block should be so long.
 _LONG_ROWS = 8
 
@@ -76,6 +78,23 @@ def as_matrices(plan: Contraction, kernel: Kernel) -> Shape | None:
     )  # fmt: skip
 
 
+def without_panels(plan: Contraction, kernel: Kernel, facts: Facts) -> Shape | None:
+    """The same where the operands are best read in place.
+
+    Loops over tiles alone would be as fast, but what becomes of the sums is a long
+    expression, which they repeat for each register of a tile.
+    """
+    if not plan.loose or not all(
+        is_plain(n, plan.columns[-1], facts) for n in plan.right
+    ):
+        return None
+    work = prod(size_of(a) for a in (*plan.rows, *plan.columns, *plan.ranges))
+    shape = as_matrices(plan, kernel) if plan.rows else None
+    if shape is None or not shape.heavy or work < _WORTH_SUMS:
+        return None
+    return shape
+
+
 def _is_heavy(plan: Contraction, kernel: Kernel) -> bool:
     sums = set(plan.reduces)
     pending = [store.value for store in kernel.stores]
@@ -93,9 +112,16 @@ def _is_heavy(plan: Contraction, kernel: Kernel) -> bool:
 
 
 class MatrixProduct:
-    """Emits a matrix product into a stage."""
+    """Emits a matrix product into a stage.
 
-    def __init__(self, plan: Contraction, shape: Shape, stage: Stage) -> None:
+    Args:
+      packed: the right operands stand in panels; else they are read in place.
+    """
+
+    def __init__(
+        self, plan: Contraction, shape: Shape, stage: Stage, packed: bool = True
+    ) -> None:
+        self.packed = plan.right if packed else ()
         self.plan = plan
         self.shape = shape
         self.stage = stage
@@ -126,7 +152,7 @@ class MatrixProduct:
                 item=self.item,
                 outer=prod(map(size_of, shape.outer)),
                 others=prod(map(size_of, shape.rows)),
-                right=len(plan.right),
+                right=len(self.packed),
                 left=0 if self.in_place else len(plan.left),
                 sums=len(plan.reduces),
                 heavy=shape.heavy,
@@ -175,7 +201,7 @@ class MatrixProduct:
         self.right: dict[Node, Panel] = {}
         self.left: dict[Node, Panel] = {}
         self.sums: dict[Node, Panel] = {}
-        for node in plan.right:
+        for node in self.packed:
             count = whole.positions(node) * self.blocks.strips
             self.right[node] = stage.new_panel(node.dtype, count, self.width, True)
         self.row_block = RowBlock(stage, self.rows, lanes)
@@ -204,7 +230,8 @@ class MatrixProduct:
     def _run(self, packed: str, number: str) -> None:
         if self.direct:
             depth = Block(self.stage, self.depth, "0")
-            self._fill_right_once(depth, packed, number)
+            if self.right:
+                self._fill_right_once(depth, packed, number)
             self._multiply_into_place(depth)
             return
         for node, panel in self.sums.items():

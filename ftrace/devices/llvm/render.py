@@ -23,7 +23,7 @@ from ftrace.devices.llvm.contraction import (
 )
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.keeping import keep_values
-from ftrace.devices.llvm.matrix import MatrixProduct, as_matrices
+from ftrace.devices.llvm.matrix import MatrixProduct, as_matrices, without_panels
 from ftrace.devices.llvm.nest import fused_products
 from ftrace.devices.llvm.pieces import boxes, facts_of, segments
 from ftrace.devices.llvm.polling import LASTING, writer_for
@@ -202,7 +202,10 @@ def _contraction_code(
     if rows is not None:
         return lambda stage: SlidingRowsProduct(rows, stage).emit()
     if not is_worthwhile(plan, facts, target):
-        return None
+        bare = without_panels(plan, kernel, facts)
+        if bare is None:
+            return None
+        return lambda stage: MatrixProduct(plan, bare, stage, False).emit()
     shape = as_matrices(plan, kernel)
     if shape is not None:
         return lambda stage: MatrixProduct(plan, shape, stage).emit()

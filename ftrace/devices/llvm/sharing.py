@@ -37,7 +37,8 @@ class Load:
       item: bytes of an element.
       outer: how many such products there are.
       others: how often the right operands serve for further rows.
-      right, left, sums: how many panels of each there are.
+      right, left, sums: how many panels of each there are; without right ones the
+        sums need no blocks.
       heavy: the sums go through panels in any case.
       together: rows of a tile at most.
     """
@@ -78,13 +79,13 @@ class Blocks:
 def choose_blocks(target: Target, load: Load) -> Blocks:
     """The cheapest way to cut."""
     tile = register_tile(load.rows, load.vectors, target.registers, load.together)
-    strip = tile.vectors * target.vector_bytes * load.right
+    strip = tile.vectors * target.vector_bytes * max(load.right, 1)
     room = int(target.l2 * _RIGHT)
     depth = _depth(target, load, strip, room)
     total = -(-load.vectors // tile.vectors)
     tiles = -(-load.rows // tile.rows)
     row = depth * load.item * load.left
-    most = max(min(room // (depth * strip), total), 1)
+    most = max(min(room // (depth * strip), total), 1) if load.right else total
     best: Blocks | None = None
     least = 1
     if load.left:
@@ -106,6 +107,8 @@ def choose_blocks(target: Target, load: Load) -> Blocks:
 def _depth(target: Target, load: Load, strip: int, room: int) -> int:
     """Terms of a sum in a block: all, or equal parts that are whole vectors."""
     deep = _DEPTH * 4 // load.item
+    if not load.right:
+        return load.depth
     if load.depth <= min(deep * 4 // 3, room // (2 * strip)):
         return load.depth
     deep = max(min(deep, room // (2 * strip)), 1)
