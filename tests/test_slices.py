@@ -290,6 +290,21 @@ def test_a_long_sum_is_not_computed_again() -> None:
     assert not loops(lower(graph, cache=CACHE).program)
 
 
+def test_what_is_compared_is_not_computed_again() -> None:
+    """The greatest of a row must be found again where its gradient goes."""
+
+    def loss(x: Any, y: Any, w: Any) -> Any:
+        return fnp.sum(fnp.sin(fnp.max(x @ y, 1) @ w))
+
+    arrays = [normal(300, 5), normal(5, 300), normal(300, 7) / 20]
+    graph = ft.make_graph(ft.grad(loss, (0, 1)))(*arrays)
+    program = lower(graph, cache=CACHE).program
+    assert not loops(program)
+    got = run(program, "cpu", graph, arrays)
+    for value, want in zip(got, evaluate_graph(graph, *arrays), strict=True):
+        np.testing.assert_allclose(value, want, rtol=1e-4, atol=1e-4)
+
+
 def test_rows_without_anything_to_see_are_nan() -> None:
     q, k, v = qkv(1, 2, 130, 130, 4)
     mask = np.ones((130, 130), bool)

@@ -33,6 +33,10 @@ _BLOW_UP = 2
 #: as long as it takes to store and load it, and the memory is free for other things.
 _RECOMPUTED_TERMS = 160
 
+#: Where the least difference is a great one: sums computed again may differ in the
+#: last bits, as their loops may.
+_SUDDEN = frozenset(("floor", "ceil", "round", "trunc", "sign"))
+
 _FREE_MOVEMENT = (reshape_p, permute_p, expand_p)
 
 
@@ -224,15 +228,18 @@ class _Finder:
 
     def _region(self, kept: dict[Node, None], outputs: list[Node]) -> Region | None:
         inside = set(kept)
+        again: set[Node] = set()
         pending = list(kept)
         while pending:
             for source in pending.pop().src:
                 if source in inside or not self._is_computed_inside(source):
                     continue
-                if source.op.family == "reduction" and not self._is_cheap(source):
-                    return None
+                if source.op.family == "reduction":
+                    again.add(source)
                 inside.add(source)
                 pending.append(source)
+        if not all(map(self._is_cheap, again)) or _is_sudden(again, inside):
+            return None
         peaks = [n for n in inside if self._is_peak(n)]
         peak = max(peaks, key=lambda n: (n.size, -n.serial))
         nodes = sorted(inside, key=lambda n: n.serial)
@@ -256,6 +263,17 @@ class _Finder:
 
     def _is_cheap(self, node: Node) -> bool:
         return node.src[0].size <= _RECOMPUTED_TERMS * node.size
+
+
+def _is_sudden(sums: set[Node], inside: set[Node]) -> bool:
+    """Does anything jump where one of these sums changes by the last bit?"""
+    below = set(sums)
+    for node in sorted(inside if sums else (), key=lambda n: n.serial):
+        if node not in below and not below.isdisjoint(node.src):
+            if node.op.family == "compare" or node.op.name in _SUDDEN:
+                return True
+            below.add(node)
+    return False
 
 
 def _give_to_each_other(regions: Sequence[Region]) -> None:
