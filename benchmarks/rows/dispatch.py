@@ -37,7 +37,7 @@ def call_of(leaves: int) -> Row:
     return row
 
 
-for count in (1, 10, 60):
+for count in (1, 10, 50, 60):
     call_of(count)
 
 
