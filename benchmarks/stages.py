@@ -16,7 +16,7 @@ from typing import Any
 import ftrace as ft
 import ftrace.numpy as fnp
 from benchmarks.inputs import normal, weights
-from benchmarks.timing import Effort, median
+from benchmarks.timing import FULL, Effort, median
 from ftrace.devices.llvm.compile import generate
 from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.numbers import without_numbers
@@ -28,10 +28,13 @@ from ftrace.trace.graph import Graph, toposort
 
 TITLE = "compile time/per node"
 SIZES = (500, 2000)
+#: Measured once each, and not in a hurry: what is not linear shows here.
+LARGE_SIZES = (10_000, 50_000)
 STAGES = (
-    "trace", "transform", "simplify", "schedule", "build", "render", "codegen",
+    "trace", "transform", "simplify", "schedule", "build", "assemble", "render",
+    "codegen",
 )  # fmt: skip
-#: Microseconds per node; those of simplify, schedule and build together are 60, of
+#: Microseconds per node; those from simplify to assemble together are 60, of
 #: rendering and code generation 30.
 BUDGET = {"trace": 10.0, "transform": 15.0, "lowering": 60.0, "code": 30.0}
 
@@ -61,10 +64,11 @@ def is_wanted(pattern: str) -> bool:
 def measure_stages(effort: Effort) -> list[StageTimes]:
     """All programs at all sizes; each stage is the median of several runs."""
     repetitions = max(1, effort.rounds // 3)
+    large = LARGE_SIZES if effort.rounds >= FULL.rounds else ()
     return [
-        measure_program(name, make, size, repetitions)
+        measure_program(name, make, size, repetitions if size in SIZES else 1)
         for name, make in PROGRAMS.items()
-        for size in SIZES
+        for size in (*SIZES, *large)
     ]
 
 
@@ -93,6 +97,7 @@ def _depth_for(make: Callable[[int], Any], size: int) -> int:
 
 
 def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
+    ft.clear_caches()  # among others, of derivatives
     clock = _Clock()
     forward = clock.time("trace", lambda: ft.make_graph(loss)(*arguments))
     traced = len(toposort(forward.outputs))
@@ -102,10 +107,9 @@ def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
     roots = [root_of(n) for n in simplified if root_of(n).size]
     plan = clock.time("schedule", lambda: schedule(roots, set()))
     built = clock.time(
-        "build",
-        lambda: [build_kernel(d, plan) for d in ordered_drafts(plan, Sharing())],
+        "build", lambda: {d.number: build_kernel(d, plan) for d in plan.drafts}
     )
-    program = assemble(Graph(graph.inputs, tuple(simplified)), built, Sharing())
+    program = clock.time("assemble", lambda: _assembled(graph, simplified, plan, built))
     general = [without_numbers(step.kernel)[0] for step in program.kernels]
     kernels = list(dict.fromkeys(general))
     texts = clock.time("render", lambda: [render_kernel(k).text for k in kernels])
@@ -121,6 +125,12 @@ def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
     per = {stage: traced if stage == "trace" else nodes for stage in STAGES}
     times = {stage: spent[stage] / per[stage] * 1e6 for stage in STAGES}
     return StageTimes("", nodes, (len(program.kernels), len(kernels)), times)
+
+
+def _assembled(graph: Graph, simplified: Any, plan: Any, built: Any) -> Any:
+    order = ordered_drafts(plan, Sharing(), built)
+    steps = [built[draft.number] for draft in order]
+    return assemble(Graph(graph.inputs, tuple(simplified)), steps, Sharing())
 
 
 class _Clock:

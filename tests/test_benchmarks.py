@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import report
+from benchmarks import report, stages
 from benchmarks.libraries import leaves, load_library, map_tree
 from benchmarks.machine import Machine
 from benchmarks.measure import DisagreementError, Outcome, compare, measure
@@ -160,3 +160,12 @@ def test_the_report_shows_ratios_and_rates(
 def test_durations_have_three_digits() -> None:
     shown = [report.duration(s) for s in (2.5, 0.0123, 1.234e-4, 4e-8, None)]
     assert shown == ["2.5 s", "12.3 ms", "123 µs", "40 ns", "–"]
+
+
+def test_every_stage_of_compilation_is_timed() -> None:
+    for name, make in stages.PROGRAMS.items():
+        times = stages.measure_program(name, make, 60, 1)
+        assert set(times.microseconds) == set(stages.STAGES)
+        spent = {k: v for k, v in times.microseconds.items() if k != "transform"}
+        assert all(each > 0 for each in spent.values())
+        assert times.kernels[0] >= times.kernels[1] > 0

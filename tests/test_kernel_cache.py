@@ -153,6 +153,22 @@ def test_dynamic_sizes_have_no_identity_and_are_kept_by_text(tmp_path: Path) -> 
     assert kernel_identity(Kernel((i,), (store,), (BufferSpec(f32, 9, True),))) is None
 
 
+def test_users_functions_are_not_found_by_their_names(tmp_path: Path) -> None:
+    program = """
+        import sys
+        import numpy as np
+        import ftrace as ft
+        tripled = ft.extend.elementwise(
+            "scaled", numpy=lambda x: x * {factor}, kernel=lambda x: x * {factor},
+            derivatives=[lambda x, y: {factor}],
+        )
+        x = np.arange(4, dtype=np.float32)
+        assert (np.asarray(ft.jit(tripled)(x)) == x * {factor}).all()
+    """
+    for factor in (3, 5, 3):
+        run_python(program.format(factor=factor), FTRACE_CACHE_DIR=str(tmp_path))
+
+
 def test_key_holds_versions_sources_and_the_processor() -> None:
     text, target, version = compile_module.cache_key("text")
     assert text == "text"

@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from ftrace.lower.kernel import Kernel
+from ftrace.lower.math.decompose import BUILT_IN, DECOMPOSITIONS
 from ftrace.trace.graph import Node, reading_order
 
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
@@ -29,7 +30,8 @@ class _NoTextError(Exception):
 def kernel_identity(kernel: Kernel) -> str | None:
     """The text of a kernel; equal kernels have equal texts, others have not.
 
-    None if something in it is of a type that has no text here: a dynamic dimension.
+    None if something in it has no text here: a dynamic dimension, or a function of the
+    user, of which the name does not tell what it computes.
     """
     try:
         return _identity(kernel)
@@ -46,6 +48,8 @@ def _identity(kernel: Kernel) -> str:
         source = " ".join([numbers[s] for s in node.src])
         argument = "" if node.arg is None else _text(node.arg, numbers)
         shape = _text(aval.shape, numbers) if aval.shape else ""
+        if node.op.name in DECOMPOSITIONS and node.op.name not in BUILT_IN:
+            raise _NoTextError
         lines.append(f"{node.op.name} {_name(aval.dtype)} {shape} {argument}: {source}")
     lines.append(_text(kernel, numbers))
     return "\n".join(lines)

@@ -79,6 +79,9 @@ DECOMPOSITIONS: Final[dict[str, Decomposition]] = {
     "fma": basic.fused_multiply_add,
 } | {name: _formula(function) for name, function in FORMULAS.items()}
 
+#: Names whose formula is ours; users add more (`extend.py`), for one process.
+BUILT_IN: Final = frozenset(DECOMPOSITIONS)
+
 
 def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
     """The roots with every operation decomposed that is not in `has`.
