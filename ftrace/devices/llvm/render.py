@@ -53,6 +53,8 @@ from ftrace.trace.sizes import sample
 
 #: Operations of elements that pay for waking another thread.
 _WORTH_A_THREAD = 40_000
+#: How many times as many are done at the same time in a tile of registers.
+_DENSE = 16
 #: How much shorter a loop of unknown length may be than it is taken to be.
 _SHORTER = 100
 
@@ -187,6 +189,8 @@ class _Nest:
 
     def rendered(self, text: str) -> Rendered:
         worth = max(_WORTH_A_THREAD, 8 * self.tiling.setup_operations)
+        if self.tiling.in_tiles:
+            worth *= _DENSE
         grain = max(-(-worth * sample(self.units) // self.tiling.operations), 1)
         return Rendered(text, self.units, grain, self.dims)
 
@@ -227,7 +231,8 @@ def _render_contraction(
     units = emit(stage)
     operations = 2 * prod(size_of(r) for r in (*kernel.axes, *plan.ranges))
     text = module(target, name, frozenset(), lambda _: stage.writer)
-    grain = max(-(-_WORTH_A_THREAD * sample(units) // operations), 1)
+    worth = _WORTH_A_THREAD * _DENSE // 2
+    grain = max(-(-worth * sample(units) // operations), 1)
     return Rendered(text, units, grain, tuple(stage.values.dims))
 
 

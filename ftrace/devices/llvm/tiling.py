@@ -165,6 +165,13 @@ class Tiling:
     columns: Loop | None = None
     rows: int = 1
 
+    @property
+    def in_tiles(self) -> bool:
+        """Do registers hold several rows of sums?"""
+        steps = self.steps.items()
+        rows = [s for r, s in steps if not s.lanes and not axis_of(r).reduced]
+        return any(s.copies > 1 for s in rows)
+
     def of(self, node: Node) -> Steps:
         return self.steps.get(node, _ONE_BY_ONE)
 
