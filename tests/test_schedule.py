@@ -70,6 +70,10 @@ ROWS: dict[str, Row] = {
         lambda x, w: ((y := fnp.exp(x)), fnp.sum(y, 0), y * 2), lambda x, w: fnp.exp(x)
     ),
     "share_loops": Row(lambda x, w: (fnp.exp(x), x + 1), lambda x, w: (x @ w, x * 2)),
+    "store_rows": Row(
+        lambda x, w: (fnp.sum((y := centred(x, w)) * y, 1), fnp.exp(y)),
+        lambda x, w: (fnp.sum((y := fnp.exp(x)), 0), y * 2),
+    ),
     "split_ranges": Row(
         lambda x, w: w.T.reshape(-1) * fnp.arange(600.0),
         lambda x, w: x.T + 1,
@@ -121,6 +125,24 @@ def test_two_products_of_one_shape_keep_their_epilogues() -> None:
     _, program = program_of(f)
     assert len(program.kernels) == 2
     assert program.arena == 0
+
+
+def test_rows_and_their_elements_share_a_kernel_in_either_order() -> None:
+    def loss(x: Any, w: Any) -> Any:
+        y = x - fnp.max(x, 1, keepdims=True)
+        return fnp.sum(fnp.exp(y), 1), fnp.tanh(y)
+
+    def both(x: Any, w: Any) -> Any:
+        return loss(x, w)[::-1]
+
+    for f in (loss, both):
+        graph, program = program_of(f)
+        assert shape_of(program) == [(24, 30)]
+        arrays = [X, W][: len(graph.inputs)]
+        wanted = evaluate_graph(graph, *arrays)
+        for name in ("interpreter", "cpu"):
+            for got, want in zip(run_on(name, graph, arrays), wanted, strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
 def test_a_kernel_with_too_many_buffers_is_split() -> None:

@@ -37,7 +37,7 @@ from ftrace.lower.positions import NumberOf, Reading, position_of, targets_of
 from ftrace.lower.precedence import Precedence
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, toposort
-from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy, is_reused, mul, mul_zero
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.movement import reshape_p
@@ -51,6 +51,7 @@ NESTED = 1 << 14  # elements of a reduce that may run inside another one
 KERNEL_LIMIT = 600  # operations in one kernel
 INDEX_LIMIT = 100  # atoms in the indices of one use
 ROOTS = 8  # values that one kernel stores
+_NEAR = 64  # nodes that are looked at for what two kernels have in common
 
 #: The decisions that `config.disabled_rules` can switch off, and what each one does.
 DECISIONS = {
@@ -61,6 +62,7 @@ DECISIONS = {
     "recompute_cheap": "cheap work is done again in each kernel that uses it",
     "store_beside": "a kernel that computes a value for itself stores it for others",
     "share_loops": "values over the same loops are stored by one kernel",
+    "store_rows": "what is one value per row is stored by a kernel over those rows",
 }
 
 _COSTLY = frozenset((
@@ -129,6 +131,14 @@ class Draft:
         for size in self.shape:
             self.indices.append(self.new_range(size))
         self.atoms = [index.terms[0][0] for index in self.indices]
+
+    def widen(self, shape: Shape) -> None:
+        """Adds the loops that `shape` has inside of the kernel's own."""
+        for size in shape[len(self.shape) :]:
+            index = self.new_range(size)
+            self.indices.append(index)
+            self.atoms.append(index.terms[0][0])
+            self.shape = (*self.shape, size)
 
     def new_range(self, size: int, reduced: bool = False) -> Index:
         index = range_index(self.next_range, size, reduced)
@@ -489,6 +499,8 @@ class _Scheduler:
             draft = self._kernel_that_has_it(node, uses)
         if draft is None and free and "share_loops" not in self.disabled:
             draft = self._kernel_alike(node, uses)
+        if draft is None and free and "store_rows" not in self.disabled:
+            draft = self._kernel_over_rows(node, uses)
         if draft is None:
             draft = self._new_draft(squeeze(node.shape))
         draft.roots.append(node)
@@ -497,7 +509,8 @@ class _Scheduler:
         here = {c: v for c, v in uses.items() if c.kernel == draft.number}
         root = Context(draft.number, draft.root_indices(node.shape), ALWAYS)
         if not any(self._is_aligned(node, c, draft) for c in here):
-            here[root] = (1, tuple(draft.atoms))
+            own = ranges_of_all(root.indices)  # of a value per row the outer ones
+            here[root] = (1, tuple(a for a in draft.atoms if a in own))
         self._inline(node, here)
 
     def _run_as_step(self, node: Node) -> None:
@@ -575,6 +588,56 @@ class _Scheduler:
             if not self.precedence.is_before(kernels, draft.number):
                 return draft
         return None
+
+    def _kernel_over_rows(self, node: Node, uses: dict[Context, Any]) -> Draft | None:
+        """A kernel over rows of which one of both stores a value for each.
+
+        The other one's values are the rows' elements, and both need the same ones:
+        they are read once. The kernel's loops grow where it had only rows so far.
+        """
+        shape = squeeze(node.shape)
+        if not shape or node.op is copy or is_contraction(node):
+            return None
+        kernels = {context.kernel for context in uses}
+        for draft in reversed(self.result.drafts[-32:]):
+            if draft.kind != "map" or draft.number in kernels or not draft.shape:
+                continue
+            if len(draft.roots) >= ROOTS or draft.weight + 64 > KERNEL_LIMIT:
+                continue
+            rows, whole = sorted((shape, draft.shape), key=len)
+            if len(whole) != len(rows) + 1 or whole[:-1] != rows:
+                continue
+            short = (node,) if shape is rows else draft.roots
+            if not all(self.result.levels[n] for n in short):
+                continue
+            if self._both_need(node, draft, whole) and not (
+                self.precedence.is_before(kernels, draft.number)
+            ):
+                draft.widen(shape)
+                return draft
+        return None
+
+    def _both_need(self, node: Node, draft: Draft, whole: Shape) -> bool:
+        """Do a kernel and a value need an array of that shape, row by row?"""
+        rows = set(draft.atoms[: len(whole) - 1])
+        seen: set[Node] = {node}
+        pending = [node]
+        while pending and len(seen) < _NEAR:
+            above = pending.pop()
+            if above.op.family == "movement" and above.op not in (expand_p, reshape_p):
+                continue
+            for source in above.src:
+                if source in seen:
+                    continue
+                seen.add(source)
+                pending.append(source)
+                if squeeze(source.shape) != whole:
+                    continue
+                for context in self.contexts.get(source, ()):
+                    outer = ranges_of_all(context.indices[:-1])
+                    if context.kernel == draft.number and outer == rows:
+                        return True
+        return False
 
     def _has_another_contraction(self, node: Node, draft: Draft) -> bool:
         """Would one of two contractions have to leave the kernel of its epilogue?"""
