@@ -16,15 +16,26 @@ from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.contraction import Contraction, find_contraction
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.library import addresses, symbols_in
+from ftrace.devices.llvm.pairs import paired
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.scalar import operations_of
 from ftrace.devices.llvm.sliding_plan import Sliding, find_sliding
 from ftrace.devices.llvm.sliding_rows import SlidingRows, find_sliding_rows
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.devices.llvm.windows import Window, find_windows
-from ftrace.lower.kernel import Kernel
+from ftrace.lower.kernel import (
+    INDEX,
+    BufferSpec,
+    Kernel,
+    Store,
+    load,
+    make_range,
+    param,
+)
 from ftrace.lower.legalize import legalize
 from ftrace.lower.place import place
+from ftrace.trace.primitives.elementwise import add, mul
+from ftrace.trace.primitives.source import const
 
 Array = np.ndarray[Any, Any]
 _sliding = import_module("ftrace.devices.llvm.sliding")
@@ -376,3 +387,66 @@ def test_convolutions_on_other_processors(target: Target, case: Any) -> None:
     wanted = expected(x, w, *rest)
     found = run(kernel, [x, w], 2, target).reshape(wanted.shape)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 16, 16), (1, 2, 37, 41), (3, 2, 8, 70)])
+@pytest.mark.parametrize("window", [2, 3])
+def test_the_gradient_of_pooling_goes_to_the_greatest(shape: Any, window: int) -> None:
+    """Windows side by side; what is left over belongs to none."""
+    x = normal(*shape)
+    places = tuple(n // window for n in shape[2:])
+    y = normal(*shape[:2], *places, seed=1)
+
+    def gradient(x: Any, y: Any) -> Any:
+        sizes = (1, 1, window, window)
+
+        def pooled(x: Any) -> Any:
+            return ft.lax.reduce_window(x, -np.inf, ft.lax.max, sizes, sizes, "VALID")
+
+        return ft.vjp(pooled, x)[1](y)[0]
+
+    wanted = np.zeros_like(x)
+    for at in np.ndindex(y.shape):
+        corner = (at[0], at[1], at[2] * window, at[3] * window)
+        part = x[at[0], at[1], corner[2] : corner[2] + window]
+        part = part[:, corner[3] : corner[3] + window]
+        row, column = np.unravel_index(part.argmax(), part.shape)
+        wanted[at[0], at[1], corner[2] + row, corner[3] + column] = y[at]
+    np.testing.assert_array_equal(ft.jit(gradient)(x, y), wanted)
+
+
+def test_results_in_turn_are_pairs_of_stores() -> None:
+    x, y = normal(40, 16), normal(40, 16, seed=1)
+
+    def turns(x: Any, y: Any) -> Any:
+        return ft.numpy.stack([x * 2, y + 1], -1).reshape(40, 32)
+
+    def spread(x: Any) -> Any:
+        found = ft.numpy.broadcast_to(ft.numpy.sqrt(x * x + 1)[:, :, None], (40, 16, 2))
+        return found.reshape(40, 32) * ft.numpy.arange(1280.0).reshape(40, 32)
+
+    wanted = np.stack([x * 2, y + 1], -1).reshape(40, 32)
+    np.testing.assert_array_equal(ft.jit(turns)(x, y), wanted)
+    ramp = np.arange(1280, dtype=np.float32).reshape(40, 32)
+    wanted = np.repeat(np.sqrt(x * x + 1), 2, axis=1) * ramp
+    np.testing.assert_allclose(ft.jit(spread)(x), wanted, rtol=1e-6)
+
+
+def test_pairs_are_found_where_two_places_take_turns() -> None:
+    x = normal(40, 32)
+
+    def kernel(shape: tuple[int, ...]) -> Kernel:
+        i, *rest = (make_range(n, size, False) for n, size in enumerate(shape))
+        index = const(0, INDEX)
+        weight = 1
+        for axis, size in zip((i, *rest)[::-1], shape[::-1], strict=True):
+            index = add(index, mul(axis, const(weight, INDEX)))
+            weight *= size
+        specs = tuple(BufferSpec(x.dtype, weight, n == 1) for n in range(2))
+        value = load(param(0, x.dtype, weight), index)
+        return Kernel((i, *rest), (Store(1, index, value),), specs)
+
+    for shape, count in [((40, 16, 2), 2), ((40, 4, 2), 1), ((40, 16, 3), 1)]:
+        found = kernel(shape)
+        roots = [e for store in found.stores for e in store.expressions]
+        assert len(paired(found, Facts([*roots, *found.axes])).stores) == count

@@ -938,6 +938,24 @@ PUSHES = {
         ],
         SMALL,
     ),
+    "windows_side_by_side": Row(
+        lambda: [
+            total(slid(V(2, 6, 5), size=12, stride=2), 0),
+            total(slid(V(2, 6, 5), size=15, stride=2), 0),
+            total(slid(V(2, 6, 5), size=11, stride=2), 0),
+            total(slid(V(2, 6, 5), size=18, stride=3), 0),
+            total(permute(slid(V(2, 6, 5, number=1), size=12, stride=2), 2, 1, 0), 2),
+        ],
+        # Windows that overlap; taps apart; other sums; also used otherwise.
+        lambda: [
+            total(slid(V(3, 6, 5), size=12, stride=2), 0),
+            total(slid(V(2, 6, 5), size=12, stride=2, dilation=2), 0),
+            total(slid(V(2, 6, 5), size=16, stride=3), 1),
+            total(slid(V(2, 6, 5), size=17, stride=3), 0, 2),
+            total(t := slid(V(2, 6, 5), size=13, stride=2), 0),
+            e.exp(t),
+        ],
+    ),
     "push_copy_through_movement": Row(
         lambda: [
             shrink(e.copy(x), (0, 1), (0, 6)),

@@ -1,4 +1,4 @@
-"""Convolutions of images, forward and with their gradients."""
+"""Convolutions of images, forward and with their gradients, and pooling."""
 
 from __future__ import annotations
 
@@ -53,10 +53,107 @@ def forward(
     return row
 
 
+def gradient(
+    name: str,
+    images: tuple[int, ...],
+    filters: tuple[int, ...],
+    stride: int,
+    by: int,
+) -> Row:
+    """The gradient of a 3×3 convolution by the images (0) or by the filters (1)."""
+    batch, _, *space = images
+    result = (batch, filters[0], *[-(-n // stride) for n in space])
+
+    @FAMILY.row(
+        name,
+        lambda: (*images_and_filters(images, filters), normal(*result, seed=2)),
+        flops=operations(images, filters, stride),
+    )
+    def row(lib: Any) -> Any:
+        def inner(x: Any, w: Any, y: Any) -> Any:
+            strides, pads = (stride, stride), [(1, 1)] * 2
+            return lib.np.sum(lib.lax.conv_general_dilated(x, w, strides, pads) * y)
+
+        return lib.grad(inner, argnums=by)
+
+    @row.peer("torch")
+    def _(torch: Any) -> Any:
+        def one(x: Any, w: Any, y: Any) -> Any:
+            with torch.enable_grad():
+                x, w = x.detach(), w.detach()
+                (x, w)[by].requires_grad_()
+                found = torch.nn.functional.conv2d(x, w, stride=stride, padding=1)
+                return torch.autograd.grad(found, (x, w)[by], y)[0]
+
+        return one
+
+    return row
+
+
+def pooling(name: str, images: tuple[int, ...], size: int, stride: int) -> Row:
+    """The greatest of each window."""
+    pad = size // 2 if size > stride else 0
+
+    @FAMILY.row(
+        name,
+        lambda: (normal(*images),),
+        bytes=int(4 * prod(images) * (1 + 1 / stride**2)),
+    )
+    def row(lib: Any) -> Any:
+        return lambda x: lib.lax.reduce_window(
+            x, -float("inf"), lib.lax.max, (1, 1, size, size), (1, 1, stride, stride),
+            [(0, 0), (0, 0), (pad, pad), (pad, pad)],
+        )  # fmt: skip
+
+    @row.peer("torch")
+    def _(torch: Any) -> Any:
+        return lambda x: torch.nn.functional.max_pool2d(x, size, stride, pad)
+
+    return row
+
+
+def pooling_gradient(name: str, images: tuple[int, ...]) -> Row:
+    """The gradient of the greatest of 2×2 windows side by side."""
+    batch, channels, height, width = images
+    result = (batch, channels, height // 2, width // 2)
+
+    @FAMILY.row(name, lambda: (normal(*images), normal(*result, seed=1)))
+    def row(lib: Any) -> Any:
+        def inner(x: Any, y: Any) -> Any:
+            found = lib.lax.reduce_window(
+                x, -float("inf"), lib.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"
+            )
+            return lib.np.sum(found * y)
+
+        return lib.grad(inner)
+
+    @row.peer("torch")
+    def _(torch: Any) -> Any:
+        def gradient(x: Any, y: Any) -> Any:
+            with torch.enable_grad():
+                x = x.detach().requires_grad_()
+                found = torch.nn.functional.max_pool2d(x, 2)
+                return torch.autograd.grad(found, x, y)[0]
+
+        return gradient
+
+    return row
+
+
 forward("128 of 1→32, 28²", (128, 1, 28, 28), (32, 1, 3, 3))
 forward("32 of 32→64, 14²", (32, 32, 14, 14), (64, 32, 3, 3))
 forward("strided 16 of 32→64, 28²", (16, 32, 28, 28), (64, 32, 3, 3), stride=2)
 forward("dilated 16 of 32→32, 28²", (16, 32, 28, 28), (32, 32, 3, 3), dilation=2)
+forward("32 of 64→64, 56²", (32, 64, 56, 56), (64, 64, 3, 3))
+gradient(
+    "by images, strided 16 of 32→64, 28²", (16, 32, 28, 28), (64, 32, 3, 3), 2, by=0
+)
+gradient(
+    "by filters, strided 16 of 32→64, 28²", (16, 32, 28, 28), (64, 32, 3, 3), 2, by=1
+)
+pooling("max of 2×2, 16 of 32, 56²", (16, 32, 56, 56), 2, 2)
+pooling("max of 3×3 by 2, 16 of 32, 56²", (16, 32, 56, 56), 3, 2)
+pooling_gradient("gradient of max of 2×2, 16 of 32, 56²", (16, 32, 56, 56))
 
 IMAGES, FILTERS = (32, 32, 14, 14), (64, 32, 3, 3)
 

@@ -8,6 +8,10 @@ as much work where windows move by one; with larger strides it would multiply th
 between the elements of g.
 
 An infinite w meets those zeros, as it meets the padding of any convolution.
+
+Windows side by side share no element, so that a sum over them only interleaves:
+
+    sum[k](unshear[stride s](y))[i] = y[i div s, i mod s]
 """
 
 from __future__ import annotations
@@ -15,10 +19,21 @@ from __future__ import annotations
 from typing import Final
 
 from ftrace.lower.constants import arg_of
+from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
-from ftrace.trace.primitives.elementwise import mul
-from ftrace.trace.primitives.movement import Shear, reshape, reshape_p, unshear_p
+from ftrace.trace.primitives.elementwise import add, mul
+from ftrace.trace.primitives.movement import (
+    Shear,
+    pad,
+    permute,
+    permute_p,
+    reshape,
+    reshape_p,
+    shrink,
+    unshear_p,
+)
+from ftrace.trace.primitives.source import const_like
 from ftrace.trace.rewrite import Pat, Rule
 
 
@@ -58,6 +73,38 @@ def _is_repeated(node: Node, axis: int) -> bool:
     return node.op is expand_p and node.src[0].shape[axis] == 1
 
 
+def _interleave(x: Node, y: Node, view: Node | None = None) -> Node | None:
+    arg: Shear = arg_of(y)
+    source = y.src[0]
+    if view is not None:  # the window slides after its axes are permuted
+        order: tuple[int, ...] = arg_of(view)
+        source = permute(source, order)
+        axis, window = order.index(arg.axis), order.index(arg.window)
+        arg = arg._replace(axis=axis, window=window)
+    count, outputs = source.shape[arg.window], source.shape[arg.axis]
+    if arg_of(x) != (arg.window,) or arg.dilation != 1 or count > arg.stride:
+        return None
+    if any_dynamic(y.shape) or is_dynamic(outputs):
+        return None
+    axes = range(source.ndim)
+    gap = arg.stride - count
+    whole = pad(source, tuple((0, gap if a == arg.window else 0, 0) for a in axes))
+    rest = [a for a in axes if a != arg.window]
+    at = rest.index(arg.axis)
+    beside = permute(whole, (*rest[: at + 1], arg.window, *rest[at + 1 :]))
+    length = outputs * arg.stride
+    sizes = [source.shape[a] for a in rest]
+    shape = (*sizes[:at], length, *sizes[at + 1 :])
+    line = reshape(beside, shape)
+    bounds = [(0, n) for n in shape]
+    bounds[at] = (0, min(length, arg.size))
+    line = shrink(line, tuple(bounds))
+    behind = max(arg.size - length, 0)
+    line = pad(line, tuple((0, behind if a == at else 0, 0) for a in range(len(shape))))
+    found = reshape(line, x.shape)
+    return add(found, const_like(found, 0))  # as a sum, it has no -0
+
+
 _PRODUCT = Pat(reduce_sum_p, Pat(mul, name="y"), name="total")
 
 WINDOWS: Final = (
@@ -69,5 +116,18 @@ WINDOWS: Final = (
         ),
         _slide_product,
         single_use="total y",
+    ),
+    Rule(  # sum[k](unshear[k](y)) -> reshape(y), where windows lie side by side
+        "windows_side_by_side",
+        (
+            Pat(reduce_sum_p, Pat(unshear_p, name="y"), name="x"),
+            Pat(
+                reduce_sum_p,
+                Pat(permute_p, Pat(unshear_p, name="y"), name="view"),
+                name="x",
+            ),
+        ),
+        _interleave,
+        single_use="y",
     ),
 )
