@@ -362,14 +362,14 @@ PROGRAM = (
 )
 
 
-def run_with_cache(folder: Path) -> str:
+def run_with_cache(folder: Path, warning: str = "") -> str:
     env = {**os.environ, "FTRACE_CACHE_DIR": str(folder)}
     result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM], env=env, capture_output=True,
-        text=True, timeout=120, check=False,
+        [sys.executable, "-W", "default" if warning else "error", "-c", PROGRAM],
+        env=env, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    assert result.stderr == ""
+    assert (result.stderr.count(warning) == 1) if warning else result.stderr == ""
     return result.stdout
 
 
@@ -389,7 +389,7 @@ def test_a_damaged_cache_does_no_harm(tmp_path: Path) -> None:
 def test_a_file_where_the_cache_should_be_does_no_harm(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     folder.write_text("not a folder")
-    assert run_with_cache(folder).strip() == "0.0"
+    assert run_with_cache(folder, "CacheWarning").strip() == "0.0"
     assert folder.read_text() == "not a folder"
 
 

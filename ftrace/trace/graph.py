@@ -14,6 +14,7 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from operator import attrgetter
@@ -90,14 +91,18 @@ class Node:
 
 _table: dict[Any, weakref.ref[Node]] = {}
 _table_lock = threading.RLock()
+#: References to nodes that are gone, whose entries are still in the table.
+_dead: deque[_Reference] = deque()
+_burial_lock = threading.Lock()
 _serials = itertools.count()
 # A child must not inherit a lock that another thread held when the process forked.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_table_lock.acquire,
-        after_in_parent=_table_lock.release,
-        after_in_child=_table_lock.release,
-    )
+    for _lock in (_table_lock, _burial_lock):
+        os.register_at_fork(
+            before=_lock.acquire,
+            after_in_parent=_lock.release,
+            after_in_child=_lock.release,
+        )
 _by_serial = attrgetter("serial")
 
 
@@ -117,8 +122,29 @@ class _Reference(weakref.ref[Node]):
 
 def _forget(reference: weakref.ref[Node]) -> None:
     assert isinstance(reference, _Reference)
-    if _table.get(reference.key) is reference:
-        del _table[reference.key]
+    _dead.append(reference)
+    _bury()
+
+
+def _bury() -> None:
+    """Removes the entries of dead nodes, unless somebody else does or will.
+
+    Nodes die anywhere, also while this thread or another holds any lock: nothing here
+    waits. An entry's key holds the sources, which may die with it: they join the queue.
+    """
+    while _dead and _burial_lock.acquire(blocking=False):
+        try:
+            if not _table_lock.acquire(blocking=False):
+                return  # who makes a node buries the dead when it is made
+            try:
+                while _dead:
+                    reference = _dead.popleft()
+                    if _table.get(reference.key) is reference:
+                        del _table[reference.key]
+            finally:
+                _table_lock.release()
+        finally:
+            _burial_lock.release()
 
 
 def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Node:
@@ -144,6 +170,8 @@ def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Nod
             reference = _Reference(node, _forget)
             reference.key = key
             _table[key] = reference
+    if _dead:
+        _bury()
     return node
 
 
@@ -154,6 +182,7 @@ def origin_now(node: Node) -> Origin | None:
 
 def interned_count() -> int:
     """How many nodes are alive in the process."""
+    _bury()
     return len(_table)
 
 

@@ -14,7 +14,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -222,7 +222,8 @@ def clear_caches() -> None:
     """Forgets all compiled graphs."""
     with _cache.lock:
         _cache.entries.clear()
-    _facts.clear()
+    _closed.clear()
+    _ready_as_is.clear()
     forget_derived()
 
 
@@ -275,37 +276,35 @@ def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
 hooks.run_graph = run_graph
 
 
-class _Facts(NamedTuple):
-    """What a walk over a graph tells.
-
-    Attributes:
-      closed: it uses no tracers of transforms around it, and has no effects.
-      ready: it is its own `ready_graph`.
-    """
-
-    closed: bool
-    ready: bool
+#: Of graphs, whether they are closed, and whether they are ready: what a walk tells.
+_closed: Memo[tuple[bool]] = Memo(CACHE_SIZE)
+_ready_as_is: Memo[tuple[bool]] = Memo(CACHE_SIZE)
 
 
-_facts: Memo[_Facts] = Memo(CACHE_SIZE)
-
-
-def _facts_of(graph: Graph) -> _Facts:
+def _is_closed(graph: Graph) -> bool:
+    """Does it use no tracers of transforms around it, and have no effects?"""
     key = (graph.inputs, graph.outputs, graph.effects)
-    found = _facts.get(key)
+    found = _closed.get(key)
     if found is None:
         closed = not graph.effects and not has_free_variables(graph)
-        found = _facts.put(key, _Facts(closed, ready_graph(graph) is graph))
-    return found
+        found = _closed.put(key, (closed,))
+    return found[0]
 
 
 def _ready(graph: Graph) -> Graph:
-    return graph if _facts_of(graph).ready else ready_graph(graph)
+    """The graph as it is compiled; most are it already."""
+    key = (graph.inputs, graph.outputs, graph.effects)
+    if _ready_as_is.get(key) is not None:
+        return graph
+    ready = ready_graph(graph)
+    if ready is graph:
+        _ready_as_is.put(key, (True,))
+    return ready
 
 
 def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
     """The outputs of a graph: recorded where a tracer is involved, else computed."""
-    if _facts_of(graph).closed:
+    if _is_closed(graph):
         scope = scope_of(operands)
     else:
         scope = outer_scope(graph, operands)
