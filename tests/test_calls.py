@@ -701,6 +701,32 @@ def test_many_threads_call_at_once() -> None:
     assert not failed
 
 
+def test_records_come_and_go_while_threads_call() -> None:
+    step = ft.jit(lambda x, y: x + y)
+    stop, failed = threading.Event(), list[Any]()
+
+    def work(seed: int) -> None:
+        chance = random.Random(seed)
+        while not stop.is_set():
+            n = chance.randrange(1, 24)
+            got = step(fnp.ones(n), chance.choice([1.0, 1, fnp.ones(n)]))
+            if got.tolist() != [2] * n:
+                failed.append(got)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        for n in range(1, 24):
+            step(fnp.ones(n), 1.0)
+        step.clear_cache()
+        gc.collect()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
 def test_random_trees_agree_with_the_function_itself() -> None:
     chance = random.Random(5)
 

@@ -248,9 +248,10 @@ class Jitted:
             known.bound[types] = bound = bind(known, types, values, tuple(kwargs))
             if bound is None:
                 return
-            self._bound = [bound, *self._bound[: BOUND_KEPT - 1]]
-            addresses = [one.address for one in self._bound]
+            kept = [bound, *self._bound[: BOUND_KEPT - 1]]
+            addresses = [one.address for one in kept]
             self._links = np.array([len(addresses), *addresses], np.int64)
+            self._bound = kept  # after the links, which may have named another one
         bound.serve(Jitted, "_links", "plain_call")
 
     def _run(
