@@ -59,8 +59,14 @@ def clock_of(
 ) -> Callable[[], float]:
     """A clock for a call that has run before, repeated as often as needed."""
     timed = loop if each else loop_waiting_once
-    count = 1
-    while (spent := timed(call, wait, count) * count) < seconds:
+    count, spent = 1, 0.0
+
+    def lasts() -> bool:
+        nonlocal spent
+        spent = timed(call, wait, count) * count
+        return spent >= seconds
+
+    while not (lasts() and lasts()):  # twice: one call more may have compiled something
         count = max(2 * count, min(10 * count, int(seconds / max(spent, 1e-9) * count)))
     return lambda: timed(call, wait, count)
 

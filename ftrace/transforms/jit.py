@@ -41,6 +41,7 @@ from ftrace.transforms.execute import (
 )
 from ftrace.transforms.known import (
     BOUND_KEPT,
+    CALLS_BEFORE,
     STRUCTURES_KEPT,
     Known,
     Ready,
@@ -234,16 +235,18 @@ class Jitted:
         self, chosen: Config, known: Known, types: Any, values: Any, kwargs: Any
     ) -> None:
         """Lets calls like this one be native from now on, where they can be."""
-        if types in known.bound:
-            bound = known.bound[types]
-            if bound is None or bound.config is chosen:
-                return
+        if known.bound.get(types, CALLS_BEFORE) is None:
+            return
         with self._lock:
-            bound = known.bound.get(types)
-            if bound is not None:
-                bound.use(chosen)
+            bound = known.bound.get(types, CALLS_BEFORE)
+            if bound is None:
                 return
-            if types in known.bound:
+            if isinstance(bound, int):
+                known.bound[types] = bound - 1
+                if bound > 0:
+                    return
+            else:
+                bound.use(chosen)
                 return
             known.bound[types] = bound = bind(known, types, values, tuple(kwargs))
             if bound is None:

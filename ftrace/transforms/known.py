@@ -33,6 +33,9 @@ from ftrace.transforms.execute import CompiledGraph, compile_graph
 STRUCTURES_KEPT = 8
 #: Signatures of a function whose calls are native; the others are not.
 BOUND_KEPT = 16
+#: So many calls like an earlier one are not native: who calls twice shall not wait for
+#: native code to be made ready.
+CALLS_BEFORE = 4
 
 #: Leaves that are no arrays of ours, and nothing that could hold leaves.
 _PLAIN = frozenset((np.ndarray, float, int, bool, complex))
@@ -83,7 +86,8 @@ class Known:
       treedef: the structure of the others.
       finder: finds their leaves.
       ready: by the types of the leaves.
-      bound: native calls by the same, or None where there are none.
+      bound: native calls by the same, or None where there are none; a number before
+        that is decided: how many more calls there are without asking.
     """
 
     config: Config
@@ -93,8 +97,8 @@ class Known:
     ready: dict[tuple[Any, ...], Ready] = field(
         default_factory=dict[tuple[Any, ...], Ready]
     )
-    bound: dict[tuple[Any, ...], Bound | None] = field(
-        default_factory=dict[tuple[Any, ...], "Bound | None"]
+    bound: dict[tuple[Any, ...], Bound | int | None] = field(
+        default_factory=dict[tuple[Any, ...], "Bound | int | None"]
     )
 
     @staticmethod
