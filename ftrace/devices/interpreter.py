@@ -22,6 +22,7 @@ from ftrace.devices.drive import Driver
 from ftrace.devices.interpreter_kernel import Evaluation
 from ftrace.devices.interpreter_plan import KernelPlan
 from ftrace.devices.report import report_compiled
+from ftrace.devices.shortage import require_memory
 from ftrace.errors import GraphError
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.program import Program, RunKernel
@@ -92,6 +93,7 @@ class InterpretedProgram(Executable):
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         program = self.program
+        require_memory(self.device.name, self.device.allocator, program)
         owners: dict[int, Buffer] = dict(zip(program.inputs, inputs, strict=True))
         for number in program.outputs:
             if number not in owners:

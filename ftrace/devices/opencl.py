@@ -27,6 +27,7 @@ from ftrace.devices.opencl_render import program_source, render
 from ftrace.devices.opencl_scalars import SUPPORTED
 from ftrace.devices.pocl import name_processor
 from ftrace.devices.report import report_compiled
+from ftrace.devices.shortage import LARGE, free_memory, require_memory
 from ftrace.errors import DeviceError, GraphError, MissingExtraError, OutOfMemoryError
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.legalize import legalize
@@ -112,8 +113,15 @@ class DeviceAllocator(LRUAllocator):
         super().__init__(device, limit)
         self.cl = device.cl
         self.context = device.context
+        self._in_host = device.most_memory is None
+        self._unasked = 0  # bytes that were taken without asking
 
     def _obtain(self, nbytes: int) -> Any:
+        self._unasked += nbytes
+        if self._in_host and self._unasked >= LARGE:  # drivers take what is not there
+            if max(nbytes, LARGE) > free_memory():
+                raise MemoryError
+            self._unasked = 0
         try:
             return Memory(
                 self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, nbytes)
@@ -148,6 +156,8 @@ class OpenCL(Device):
             self.context = cl.Context([self.handle])
             self.queue = cl.CommandQueue(self.context, self.handle)
         self.traits = _traits(cl, self.handle)
+        own = not self.handle.type & cl.device_type.CPU
+        self.most_memory: int | None = self.handle.global_mem_size if own else None
         self.allocator = DeviceAllocator(self)
         # Each parameter is a pointer; a few bytes are left to the driver.
         self.max_buffers = min(self.handle.max_parameter_size // 8 - 4, 120)
@@ -331,6 +341,7 @@ class EnqueuedProgram(Executable):
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         program, device = self.program, self.device
+        require_memory(device.name, device.allocator, program, device.most_memory)
         owners: dict[int, Buffer] = dict(zip(program.inputs, inputs, strict=True))
         for number in program.outputs:
             if number not in owners:

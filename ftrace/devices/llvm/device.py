@@ -38,6 +38,13 @@ from ftrace.devices.llvm.scalar import operations_of
 from ftrace.devices.llvm.tables import Table
 from ftrace.devices.llvm.target import Target, host_caches, host_target
 from ftrace.devices.llvm.tune import compile_tuned
+from ftrace.devices.shortage import (
+    LARGE,
+    needed,
+    no_stack_memory,
+    require_memory,
+    shortage,
+)
 from ftrace.errors import GraphError, OutOfMemoryError
 from ftrace.lower.factors import Factor
 from ftrace.lower.kernel import Kernel, KernelInfo
@@ -267,6 +274,7 @@ class CPUExecutable(Executable):
             made.append(program.arena)
         size_class = device.memory.size_class
         self._made = [(nbytes, size_class(nbytes)) for nbytes in made]
+        self._large = needed(program) >= LARGE
         objects = len(program.inputs) + len(made)
         bound: list[BoundKernel] = []
         self._dims: list[np.ndarray[Any, Any]] = []  # objects behind the others
@@ -300,12 +308,18 @@ class CPUExecutable(Executable):
         """Runs the program.
 
         Raises:
-          OutOfMemoryError: a stack that a loop pushes on found no memory.
+          OutOfMemoryError: there is no memory for its results, for what is between
+            them, or for a stack that a loop pushes on.
           Exception: whatever a host call has raised, or a signal during a long loop.
         """
         device = self.device
         chosen = settings.current()
-        buffers = [*inputs, *device.memory.allocate_all(self._made)]
+        if self._large:
+            require_memory(device.name, device.memory, self.program)
+        try:
+            buffers = [*inputs, *device.memory.allocate_all(self._made)]
+        except OutOfMemoryError:
+            raise shortage(device.name, self.program) from None
         memories = [id(buffer.memory) for buffer in buffers]
         if self._dims:
             memories += [id(array) for array in self._dims]
@@ -317,10 +331,7 @@ class CPUExecutable(Executable):
         else:
             status = self._run(self._entry, objects, threads)
         if status == NO_MEMORY:
-            raise OutOfMemoryError(
-                "there is no memory left for what this loop remembers of its "
-                "iterations; run fewer of them, or use `checkpoint`"
-            )
+            raise no_stack_memory(self.program)
         spent, work = time.perf_counter() - start, self._work
         device.counters.ran(work.kernels, work.operations, work.bytes, spent)
         return [buffers[number] for number in self._results]
@@ -328,6 +339,8 @@ class CPUExecutable(Executable):
     def bind(self, signature: Signature) -> Bound | None:
         device, chosen = self.device, signature.config
         if chosen.debug >= 2 or self._dims or not chosen.native_calls:
+            return None
+        if self._large:  # it is asked first whether there is memory
             return None
         native = device.native()
         if native is None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ftrace.buffer import Buffer, HostAllocator, Memory
+from ftrace.devices.shortage import LARGE, free_memory, machine_memory
 
 HUGE_PAGE = 2 << 20
 
@@ -104,16 +102,8 @@ class WarmAllocator(HostAllocator):
     def _obtain(self, nbytes: int) -> Any:
         if nbytes < 2 * HUGE_PAGE:
             return super()._obtain(nbytes)
+        if nbytes >= LARGE and nbytes > free_memory():
+            raise MemoryError
         raw = np.empty(nbytes + HUGE_PAGE, np.uint8)
         start = -raw.ctypes.data % HUGE_PAGE
         return raw[start : start + nbytes]
-
-
-def machine_memory() -> int:
-    """Bytes of memory, or what the container may take of it (cgroup v2)."""
-    sizes = [4 << 30]
-    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
-        sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    with suppress(OSError, ValueError):  # no container, or "max"
-        sizes.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return min(sizes)

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from ftrace.devices import shortage
 from ftrace.devices.llvm.compile import emit_object, link
-from ftrace.devices.llvm.memory import machine_memory
 from ftrace.devices.llvm.pool import pool_ir
 from ftrace.devices.llvm.runner.chunks import chunks_ir
 from ftrace.devices.llvm.runner.loops import loops_ir
@@ -32,7 +32,7 @@ KEPT_SHARE = 8
 _EXPORTED = (
     "run", "copy", "run_kernel", "run_host", "run_branch", "run_loop",
     "parallel", "pool_reset", "pool_workers", "reset_chunks", "forget_chunks",
-    "run_pointers", POLL,
+    "run_pointers", "ask_memory", POLL,
 )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ class Runtime:
         # of NumPy's C interface since its beginning.
         data = id(probe) + object.__basicsize__
         assert ctypes.c_size_t.from_address(data).value == probe.ctypes.data
-        chunks = chunks_ir(machine_memory() // KEPT_SHARE)
+        chunks = chunks_ir(shortage.machine_memory() // KEPT_SHARE)
         parts = (pool_ir(), signals_ir(), steps_ir(), chunks, stacks_ir(), loops_ir())
         self.code = link(emit_object("".join(parts)), _EXPORTED)
         address = self.code.address
@@ -75,6 +75,10 @@ class Runtime:
         self.forget_chunks = function("forget_chunks", None)
         self._reset_chunks = function("reset_chunks", None)
         self.run_pointers = address("run_pointers")
+        # Called without the GIL: ctypes takes it for as long as Python is asked.
+        self._ask = ctypes.CFUNCTYPE(ctypes.c_int, i64)(_has_room)
+        place = ctypes.c_void_p.from_address(address("ask_memory"))
+        place.value = ctypes.cast(self._ask, pointer).value
         self.handlers = {name: address(name) for name in _EXPORTED[1:6]}
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_anew)
@@ -82,6 +86,10 @@ class Runtime:
     def _begin_anew(self) -> None:  # as a method it keeps the code in memory
         self.reset()
         self._reset_chunks()
+
+
+def _has_room(nbytes: int) -> int:
+    return int(nbytes <= shortage.free_memory())
 
 
 @lru_cache(maxsize=1)

@@ -33,7 +33,8 @@ from ftrace.devices.llvm.calling.records import CLASSES, Class, State
 from ftrace.devices.llvm.calling.results import results_ir
 from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.runtime import runtime
-from ftrace.errors import DeviceError, OutOfMemoryError
+from ftrace.devices.shortage import no_stack_memory
+from ftrace.errors import DeviceError
 
 _EXPORTED = (
     "set_state", "call", "give_out", "admit", "trim", "buffer_dies", "array_dies",
@@ -92,10 +93,7 @@ def native_ir(places: Offsets, immortal: bool) -> str:
 
 
 def raise_no_memory() -> NoReturn:
-    raise OutOfMemoryError(
-        "there is no memory left for what this loop remembers of its iterations; run "
-        "fewer of them, or use `checkpoint`"
-    )
+    raise no_stack_memory()
 
 
 class Native:

@@ -4,6 +4,7 @@
     give_chunk(address, bytes)
     forget_chunks()                     gives all that is kept back to the system
 
+For a large chunk Python is asked first whether there is room: see `shortage`.
 A chunk that is given back waits in a small table for the next one of its size. When
 the table is full, or holds too much, all of it goes.
 """
@@ -17,6 +18,8 @@ from ftrace.devices.llvm.runner.records import Word
 
 #: Smaller ones are kept warm by malloc itself.
 LEAST_KEPT = 1 << 16
+#: For chunks of so many bytes it is asked whether there is room.
+LEAST_ASKED = 1 << 24
 #: Chunks that are kept at the most.
 PLACES = 64
 
@@ -27,6 +30,9 @@ declare void @free(ptr)
 @kept = internal global [{2 * PLACES} x i64] zeroinitializer, align 128
 @kept_bytes = internal global i64 0, align 128
 @kept_lock = internal global i32 0, align 128
+
+; ask_memory(bytes) -> 0 if there is no room for them; null until the runtime sets it
+@ask_memory = global ptr null, align 8
 """
 
 
@@ -40,7 +46,7 @@ class Kept(NamedTuple):
 def chunks_ir(limit: int) -> str:
     """The text of the functions; at most `limit` bytes are kept."""
     functions = (
-        _lock(), _unlock(), _take(), _give(limit), _forget(), _release(),
+        _lock(), _unlock(), _has_room(), _take(), _give(limit), _forget(), _release(),
         _forget_in_child(),
     )  # fmt: skip
     return _DECLARATIONS + "\n".join(f.text for f in functions)
@@ -59,6 +65,17 @@ def _unlock() -> Function:
     f = Function("unlock_kept", "void")
     f.do("store atomic i32 0, ptr @kept_lock release, align 4")
     f.give()
+    return f
+
+
+def _has_room() -> Function:
+    f = Function("has_room", "i1", "i64 %size")
+    ask = f.load("ptr", "@ask_memory")
+    small = f.let(f"icmp ult i64 %size, {LEAST_ASKED}")
+    with f.when(f.let(f"or i1 {small}, {f.let(f'icmp eq ptr {ask}, null')}")):
+        f.give("true")
+    answer = f.let(f"call i32 {ask}(i64 %size)")
+    f.give(f.let(f"icmp ne i32 {answer}, 0"))
     return f
 
 
@@ -82,7 +99,8 @@ def _take() -> Function:
         with f.when(f.let(f"icmp eq ptr {kept}, null")):
             if prepare:
                 f.do(prepare)
-            f.store("ptr", f.let("call ptr @malloc(i64 %size)"), found)
+            with f.when(f.let("call i1 @has_room(i64 %size)")):
+                f.store("ptr", f.let("call ptr @malloc(i64 %size)"), found)
     f.give(f.load("ptr", found))
     return f
 
