@@ -359,6 +359,69 @@ def test_threads_change_no_bit(program: str) -> None:
             assert got.tobytes() == want.tobytes()
 
 
+# Random programs around a product.
+
+
+def random_program(seed: int) -> Callable[..., Any]:
+    """Steps over values as large as x @ y.T, and what is reduced from them."""
+    choose = np.random.default_rng(seed).integers
+
+    def step(high: list[Any], columns: Any, rows: Any) -> Any:
+        h, other = high[choose(len(high))], high[choose(len(high))]
+        n, m = h.shape[-2:]
+        seen = fnp.arange(n)[:, None] + 3 >= fnp.arange(m)[None, :]
+        return (
+            lambda: fnp.tanh(h),
+            lambda: h * other,
+            lambda: h - fnp.max(h, -1, keepdims=True),
+            lambda: h / (1 + fnp.sum(h * h, -1, keepdims=True)),
+            lambda: nn.softmax(h),
+            lambda: fnp.where(seen, h, other),
+            lambda: h + columns,
+            lambda: h * fnp.exp(-(rows**2)),
+            lambda: fnp.swapaxes(fnp.swapaxes(h, -1, -2) * rows.mT, -1, -2),
+            lambda: h.reshape(*h.shape[:-1], 2, m // 2)[..., ::-1, :].reshape(h.shape),
+            lambda: h[..., ::-1] * 0.5,
+            lambda: fnp.roll(h, 1, -2) + h,
+            lambda: fnp.cumsum(h, -1) / m,
+            lambda: h - fnp.mean(h, (-1, -2), keepdims=True),
+        )[choose(14)]()
+
+    def f(x: Any, y: Any, v: Any, u: Any) -> Any:
+        high = [fnp.einsum("bnd,bmd->bnm", x, y) / 3]
+        if choose(3) == 0:  # a second product, of what the first has led to
+            mixed = fnp.tanh(nn.softmax(high[0]) @ v @ v.swapaxes(-1, -2))
+            high.append(mixed[..., :1] * high[0])
+        for _ in range(choose(1, 5)):
+            high.append(step(high, v[:, None, :, 0], u[..., :1]))
+        h, other = high[-1], high[choose(len(high))]
+        return (
+            h @ v,
+            fnp.einsum("bnm,bnd->bmd", other, u),
+            fnp.sum(h * other, -1),
+            fnp.sum(other, (0, 1)) / 9,
+            fnp.max(h, choose(1, 3)),
+            fnp.einsum("bnm,bnm->b", h, other) / 9,
+        )[choose(6)]
+
+    return f
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs_have_the_values_of_the_whole(seed: int) -> None:
+    arrays = [normal(2, n, 3) for n in (130, 70, 70, 130)]
+    for f in (random_program(seed), with_gradient(random_program(seed), arrays)):
+        graph = ft.make_graph(f)(*arrays)
+        whole, cut = lower(graph).program, lower(graph, cache=2048).program
+        for got, want in zip(
+            run(cut, "cpu", graph, arrays),
+            run(whole, "cpu", graph, arrays),
+            strict=True,
+        ):
+            scale = max(1.0, np.abs(want).max(initial=0))
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-5 * scale)
+
+
 # Axes in step.
 
 X = variable(ShapedArray.of((6, 1, 4), np.dtype(np.float32)), 0, 0)
