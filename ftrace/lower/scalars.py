@@ -13,6 +13,7 @@ from ftrace.lower.legalize import PLAIN
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, constant_value, make_node
 from ftrace.trace.primitives.elementwise import bit_and, bit_or, select
+from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.source import const, const_p
 
 #: The operations whose result every machine rounds alike: of constants a constant.
@@ -32,7 +33,8 @@ def folded(op: Any, dtype: np.dtype[Any], src: tuple[Node, ...]) -> Node:
 
 def _simplified(node: Node) -> Node:
     src = node.src
-    if node.op.name in _FOLDED and all(s.op is const_p for s in src):
+    known_op = isinstance(node.op, Primitive)  # not what legal kernels have, as fma
+    if known_op and node.op.name in _FOLDED and all(s.op is const_p for s in src):
         return const(evaluate_scalar(node), node.dtype)
     if node.op is select:
         if src[0].op is const_p:
