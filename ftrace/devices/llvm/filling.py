@@ -56,7 +56,8 @@ def fill_panel(
         stage.run(ranges, [store], steps, spans)
         return
     others = [r for r in ranges if r is not vector and r is not minor]
-    stage.turn([*others, vector, minor], store, steps, spans)
+    # Along the vectors memory runs on: the processor fetches what comes next.
+    stage.turn([*others, minor, vector], store, steps, spans)
 
 
 def _copies(vector: Node, width: int, blocks: Sequence[Block]) -> int:
