@@ -234,7 +234,7 @@ class set_threads:  # read as a function: `ft.set_threads(2)`
         with ft.set_threads(1):     # in the block, in this thread of Python
             step(params, batch)
 
-    No result depends on it. More threads than the machine has cores bring nothing.
+    No result depends on it. More than there are cores counts as their number.
 
     Args:
       count: 1 or more; None takes all cores that the process may use.

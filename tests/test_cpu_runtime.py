@@ -127,11 +127,18 @@ def plain_render(kernel: Kernel) -> Rendered:
     return Rendered(DOUBLE_AND_ADD.format(plus=value), kernel.shape[0], 16)
 
 
+def with_cores(count: int) -> CPU:
+    """A device that takes the machine to have so many cores."""
+    device = CPU()
+    device.cores = count
+    return device
+
+
 @pytest.fixture
 def cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CPU]:
     monkeypatch.setattr(device_module, "render_kernel", plain_render)
     with settings.config(cache_dir=str(tmp_path / "cache")):
-        yield CPU()
+        yield with_cores(8)
 
 
 def run_kernel(size: int, plus: int, source: int, target: int) -> RunKernel:
@@ -317,7 +324,7 @@ def test_process_ends_while_workers_sleep_and_run() -> None:
         import numpy as np
         from tests.test_cpu_runtime import *
         device_module.render_kernel = plain_render
-        cpu = CPU()
+        cpu = with_cores(8)
         executable = cpu.compile(chain(100_000, 3))
         x = np.arange(100_000)
         def forever():

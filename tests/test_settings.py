@@ -51,7 +51,8 @@ def test_set_threads_holds_from_then_on_for_all_threads() -> None:
     ft.set_threads(3)
     assert ft.config.threads == 3
     assert seen_by_another_thread() == 3
-    assert get_device("cpu").threads == 3  # type: ignore[attr-defined]
+    cpu: Any = get_device("cpu")
+    assert cpu.threads == min(3, cpu.cores)
     ft.set_threads(np.int64(2))  # type: ignore[arg-type]
     assert ft.config.threads == 2
 
@@ -117,7 +118,21 @@ def test_a_count_of_threads_that_cannot_be_is_refused(wrong: int) -> None:
     assert ft.config.threads == before
 
 
-def test_more_threads_than_cores_give_the_same_bits() -> None:
+def test_more_threads_than_cores_count_as_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cpu: Any = get_device("cpu")
+    monkeypatch.setattr(cpu, "cores", 3)
+    counts = {1: 1, 2: 2, 3: 3, 4: 3, MAX_THREADS: 3, None: 3}
+    for count, used in counts.items():
+        with ft.set_threads(count):
+            assert cpu.threads == used
+
+
+def test_any_number_of_threads_gives_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(get_device("cpu"), "cores", 40)
     f = ft.jit(lambda x: (fnp.sum(fnp.sin(x)), fnp.exp(x)))
     x = np.random.default_rng(0).normal(size=300_001).astype(np.float32)
     with ft.set_threads(1):

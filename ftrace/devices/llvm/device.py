@@ -78,6 +78,7 @@ class CPU(Device):
 
     Attributes:
       memory: the allocator.
+      cores: how many this process may use.
     """
 
     name = "cpu"
@@ -91,7 +92,7 @@ class CPU(Device):
         self._kernels: OrderedDict[tuple[Kernel, bool], CompiledKernel] = OrderedDict()
         self._general: OrderedDict[Kernel, CompiledKernel] = OrderedDict()
         self._lock = threading.RLock()
-        self._cores = available_cores()
+        self.cores = available_cores()
         if hasattr(os, "register_at_fork"):
             # A child must not find a lock held by a thread that it does not have.
             os.register_at_fork(
@@ -107,8 +108,12 @@ class CPU(Device):
 
     @property
     def threads(self) -> int:
-        """How many threads a kernel may use now."""
-        return settings.current().threads or self._cores
+        """How many threads a kernel may use now: no more than there are cores."""
+        return self.threads_for(settings.current())
+
+    def threads_for(self, chosen: settings.Config) -> int:
+        """The same with these settings."""
+        return min(chosen.threads or self.cores, self.cores)
 
     def copy_in(self, array: np.ndarray[Any, Any]) -> Buffer:
         if array.flags.c_contiguous and array.flags.aligned:
@@ -324,7 +329,7 @@ class CPUExecutable(Executable):
         if self._dims:
             memories += [id(array) for array in self._dims]
         objects = self._pack(*memories)
-        threads = chosen.threads or device.threads
+        threads = device.threads
         start = time.perf_counter()
         if chosen.debug >= 2:
             status = self._run_step_by_step(objects, threads)
@@ -348,7 +353,7 @@ class CPUExecutable(Executable):
         work = self._work
         program = BoundProgram(
             self._entry,
-            chosen.threads or device.threads,
+            device.threads_for(chosen),
             len(self.program.inputs),
             self._made,
             self._results,
