@@ -19,7 +19,7 @@ _LEAST = 8
 
 def paired(kernel: Kernel, facts: Facts) -> Kernel:
     """The kernel with two stores for one, if its last axis is such a j."""
-    if len(kernel.axes) < 2 or len(kernel.stores) > 1:
+    if len(kernel.axes) < 2 or len(kernel.stores) != 1:
         return kernel
     if kernel.ordered or kernel.is_dynamic:
         return kernel

@@ -23,7 +23,7 @@ from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges, each_block
 from ftrace.devices.llvm.factors import Factor
 from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
 from ftrace.devices.llvm.nest import Span, digits
-from ftrace.devices.llvm.sliding_plan import Sliding
+from ftrace.devices.llvm.sliding_plan import DEPTH, Sliding
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.tiling import Steps, cut, register_tile, rows_together
 from ftrace.devices.llvm.types import Type
@@ -31,9 +31,6 @@ from ftrace.lower.kernel import INDEX, Store, axis_of
 from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import add, mul, sub
 from ftrace.trace.primitives.source import const
-
-#: Terms of a sum that are added up before they are put aside (of 4-byte elements).
-DEPTH = 512
 
 
 class SlidingProduct:

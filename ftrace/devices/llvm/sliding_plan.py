@@ -16,6 +16,8 @@ from ftrace.devices.llvm.windows import Window, find_windows
 from ftrace.lower.kernel import INDEX, Kernel, load_p
 from ftrace.trace.graph import Node, toposort
 
+#: Terms of a sum that are added up before they are put aside (of 4-byte elements).
+DEPTH = 512
 #: Cycles that it takes to evaluate a vector of a panel; where its elements are apart.
 _FILL, _FILL_APART = 3.0, 6.0
 #: Cycles of a block beside its sums.
@@ -148,28 +150,43 @@ class _Choice:
         )  # fmt: skip
         return cycles, sliding
 
-    def _candidates(self) -> Iterator[Blocks]:
+    def _candidates(self) -> list[Blocks]:
+        """Blocks whose panels fit into the second cache; else the smallest."""
+        found = [(self._bytes(blocks), blocks) for blocks in self._shapes()]
+        room = self.target.l2 * 3 // 4
+        fitting = [blocks for size, blocks in found if size <= room]
+        least = min((size for size, _ in found), default=0)
+        return fitting or [blocks for size, blocks in found if size == least]
+
+    def _shapes(self) -> Iterator[Blocks]:
         height, lines = size_of(self.row), size_of(self.window.column)
         width = prod(size_of(a) for a in self.inner)
         shapes: list[tuple[int, int]] = []
-        for count in range(1, min(lines, _MOST_BLOCKS) + 1):
-            size = -(-lines // count)
-            even = lines % count == 0 and size % self.lanes == 0
-            if -(-lines // size) == count and (self.inner or count == 1 or even):
+        for count in (*range(1, _MOST_BLOCKS), *(n * lines // 8 for n in range(1, 9))):
+            size = -(-lines // max(count, 1))
+            even = lines % size == 0 and size % self.lanes == 0
+            if self.inner or size == lines or even:
                 shapes.append((size, 1))
         if self.at and self.inner:
             places = size_of(self.plan.columns[self.at - 1])
             most = min(places, max(_ENOUGH_COLUMNS // (lines * width), 1))
             shapes += [(lines, n) for n in range(2, most + 1)]
-        item = self.right.dtype.itemsize
-        for size, beside in shapes:
-            line = beside * width * item
-            if (size + self.window.halo(self.window.taps)) * line * 8 > self.target.l2:
-                continue
+        for size, beside in dict.fromkeys(shapes):
             for parts in _PARTS:
                 rows = height // parts
                 if height % parts == 0 and (parts == 1 or rows >= 8):
                     yield Blocks(size, beside, parts)
+
+    def _bytes(self, blocks: Blocks) -> int:
+        """Of the panels of a block."""
+        item = self.right.dtype.itemsize
+        width = prod(size_of(a) for a in self.inner) * blocks.beside
+        deep = max(DEPTH * 4 // item // self.window.taps, 1)
+        positions = min(prod(size_of(r) for r in self.others), deep)
+        groups = self.window.groups
+        lines = sum(n * (blocks.lines + self.window.halo(k)) for _, n, k in groups)
+        rows = size_of(self.row) // blocks.parts
+        return (positions * lines + rows * blocks.lines) * width * item
 
     def _cycles(self, blocks: Blocks) -> float:
         """Of all units, on all cores."""

@@ -31,8 +31,8 @@ from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
 from ftrace.devices.llvm.nest import Span, digits
 from ftrace.devices.llvm.ranges import Opened
-from ftrace.devices.llvm.sliding import DEPTH
 from ftrace.devices.llvm.sliding_plan import (
+    DEPTH,
     fill_cost,
     is_sum_of_products,
     step_sizes,
