@@ -117,6 +117,107 @@ def test_gradients_of_solutions_are_those_of_the_host(n: int) -> None:
     assert_as_on_host(gradient, a, sample(n, 3, dtype="float64"))
 
 
+def assert_near(x: Any, y: Any) -> None:
+    tolerance = 2e-4 if x.dtype in (np.float32, np.complex64) else 1e-10
+    np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
+
+
+def assert_columns_are_orthonormal(x: Any) -> None:
+    product = x.conj().swapaxes(-1, -2) @ x
+    assert_near(product, np.broadcast_to(np.eye(x.shape[-1]), product.shape))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7, 4), (2, 4, 7), (20, 20), (33, 20)])
+def test_decompositions_multiply_to_the_matrix(
+    shape: tuple[int, ...], full: bool, dtype: str
+) -> None:
+    a, least = sample(*shape, dtype=dtype), min(shape[-2:])
+
+    def f(x: Any) -> Any:
+        q, r = lax.linalg.qr(x, full_matrices=full)
+        u, s, vh = lax.linalg.svd(x, full_matrices=full)
+        return q, r, u, s, vh, lax.linalg.svd(x, compute_uv=False)
+
+    with ft.config(enable_x64=True):
+        assert host_calls(f, a) == []
+        q, r, u, s, vh, values = (np.asarray(x) for x in ft.jit(f)(a))
+    assert q.dtype == u.dtype == a.dtype
+    assert (np.tril(r, -1) == 0).all()
+    assert_near(q @ r, a)
+    for columns in (q, u, vh.conj().swapaxes(-1, -2)):
+        assert_columns_are_orthonormal(columns)
+    assert_near((u[..., :least] * s[..., None, :]) @ vh[..., :least, :], a)
+    assert_near(values, np.linalg.svd(a, compute_uv=False))
+    assert_near(values, s)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 4, 4), (20, 20)])
+def test_eigenvectors_multiply_to_the_matrix(
+    shape: tuple[int, ...], lower: bool, dtype: str
+) -> None:
+    a = sample(*shape, dtype=dtype)
+    a = a + a.conj().swapaxes(-1, -2)
+    other = np.triu(a, 1) if lower else np.tril(a, -1)
+
+    def f(x: Any) -> Any:  # the other triangle is not read
+        return lax.linalg.eigh(x, lower=lower, symmetrize_input=False)
+
+    with ft.config(enable_x64=True):
+        assert host_calls(f, a) == []
+        vectors, values = (np.asarray(x) for x in ft.jit(f)(a + other))
+    assert_columns_are_orthonormal(vectors)
+    assert_near((vectors * values[..., None, :]) @ vectors.conj().swapaxes(-1, -2), a)
+    assert_near(values, np.linalg.eigvalsh(a))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(4, 4), (5, 7, 7), (30, 30)])
+def test_determinants_are_those_of_the_host(shape: tuple[int, ...], dtype: str) -> None:
+    a = sample(*shape, dtype=dtype)
+    singular, unknown = a.copy(), a.copy()
+    singular[..., 0] = 0
+    unknown[..., 0, 0] = np.nan
+    for matrix in (a, singular):
+        assert_as_on_host(lambda x: fnp.linalg.slogdet(x), matrix)
+        assert_as_on_host(lambda x: fnp.linalg.det(x), matrix)
+    with ft.config(enable_x64=True):
+        assert np.isnan(np.asarray(ft.jit(fnp.linalg.det)(unknown))).all()
+
+
+@pytest.mark.parametrize("name", ["svd", "eigh"])
+def test_decompositions_of_nan_are_nan(name: str) -> None:
+    a = positive(2, 20, 20)
+    a[1, 3, 3] = np.nan
+    for result in ft.jit(getattr(lax.linalg, name))(a):
+        assert np.isfinite(np.asarray(result)[0]).all()
+        assert np.isnan(np.asarray(result)[1]).all()
+
+
+@pytest.mark.parametrize("columns", [256, 192, 131])
+def test_right_sides_in_parts_are_solved_as_one(columns: int) -> None:
+    a = sample(200, 200, dtype="float64") + 60 * np.eye(200)
+    b = sample(200, columns, dtype="float64")
+
+    def f(a: Any, b: Any) -> Any:
+        x = fnp.linalg.solve(a, b)
+        left = lax.linalg.triangular_solve(a, b, left_side=True, lower=True)
+        turned = fnp.linalg.solve(a.T, b)
+        right = lax.linalg.triangular_solve(a, b.T, left_side=False, transpose_a=True)
+        return x, left, turned, right
+
+    assert_as_on_host(f, a, b)
+    found: list[Any] = []
+    for threads in (1, 2):
+        with ft.config(threads=threads, enable_x64=True):
+            found.append([np.asarray(x) for x in ft.jit(f)(a, b)])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("n", [3, 12, 40])
 def test_a_matrix_without_a_factor_is_nan_and_the_others_are_not(n: int) -> None:
     good = positive(n, n)

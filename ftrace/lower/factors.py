@@ -4,6 +4,7 @@
     triangular_solve(a, b)       ->  factor[trsm](a, b)
     lu(a)                        ->  permute(factor[getrf](permute(a))), pivots, order
     lu_solve(a, lu, order, b)    ->  factor[getrs](permute(lu), order, b)
+    qr, eigh, svd, slogdet, det  ->  see decompositions.py
 
 A row-major matrix is the transpose of a column-major one. Where a routine can be told
 so, it gets our matrices as they are; where it cannot, the transposes stand in the
@@ -22,20 +23,30 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, settings
+from ftrace.lower import decompositions
+from ftrace.lower.decompositions import turned
 from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
 from ftrace.lower.recurrence import Step, register_loop_p
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
 from ftrace.trace.primitives.host import lapack
-from ftrace.trace.primitives.host.lu import Op, lu_p, lu_solve_p
+from ftrace.trace.primitives.host.lu import (
+    Op,
+    det_p,
+    lu_p,
+    lu_solve_p,
+    slogdet_p,
+)
 from ftrace.trace.primitives.host.matrix import transposed
+from ftrace.trace.primitives.host.orthogonal import qr_p
+from ftrace.trace.primitives.host.singular import svd_p
+from ftrace.trace.primitives.host.spectral import eigh_p
 from ftrace.trace.primitives.host.triangular import (
     Triangular,
     cholesky_p,
     triangular_solve_p,
 )
-from ftrace.trace.primitives.movement import permute_p
 from ftrace.trace.primitives.record import item_p, items
 
 #: What `config.disabled_rules` can switch off here.
@@ -46,6 +57,10 @@ DECISIONS = {
 
 #: Rows and columns at the most of what loops of a kernel do.
 SMALL = 16
+#: What a part of a right side has at least: BLAS prepares the matrix for each of them.
+_PART_COLUMNS = 64
+_PART_WORK = 1 << 21
+_MOST_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -67,8 +82,13 @@ class Factor(Kernel):
     work: int = 1
 
     @property
+    def parts(self) -> int:
+        """Into how many each matrix is cut, for several threads."""
+        return self.sizes[2] if self.routine in ("triangular", "solve") else 1
+
+    @property
     def dtype(self) -> np.dtype[Any]:
-        return self.buffers[0].dtype
+        return self.buffers[-1].dtype  # of the matrices; results may be real
 
     def __str__(self) -> str:
         words = " ".join(map(str, (*self.sizes, *self.flags)))
@@ -145,14 +165,6 @@ def _factor(
     return items(bundle)
 
 
-def _turned(x: Node) -> Node:
-    """The transposed matrices; of transposed ones those that they are of."""
-    last = x.ndim - 1
-    if x.op is permute_p and x.arg == (*range(last - 1), last, last - 1):
-        return x.src[0]
-    return transposed(x)
-
-
 def _cholesky(node: Node) -> Sequence[Node] | None:
     (a,) = node.src
     n, work = a.shape[-1], a.shape[-1] ** 3 // 3 + 1
@@ -180,7 +192,8 @@ def _triangular(node: Node) -> Sequence[Node] | None:
     # BLAS sees the transposes: it can conjugate them only if it transposes them back.
     if (conjugate and not arg.transpose_a) or not _has_lapack():
         return None
-    return _factor(node, "triangular", [a, b], types, [n, k], flags, work)
+    sizes = [n, k, _parts(k, work)]
+    return _factor(node, "triangular", [a, b], types, sizes, flags, work)
 
 
 def _lu(node: Node) -> Sequence[Node] | None:
@@ -192,12 +205,18 @@ def _lu(node: Node) -> Sequence[Node] | None:
         return _factor(node, "small_lu", [a], types, [m, n], [], work)
     if not _has_lapack():
         return None
-    column_major = _turned(a)
+    column_major = turned(a)
     types[0] = column_major.aval
     factors, pivots, order = _factor(
         node, "lu", [column_major], types, [m, n], [], work
     )
     return transposed(factors), pivots, order
+
+
+def _parts(columns: int, work: int) -> int:
+    """Into how many equal parts the columns of a right side are cut."""
+    most = min(columns // _PART_COLUMNS, work // _PART_WORK, _MOST_PARTS)
+    return max((p for p in range(1, most + 1) if columns % p == 0), default=1)
 
 
 def _solve(node: Node) -> Sequence[Node] | None:
@@ -215,12 +234,36 @@ def _solve(node: Node) -> Sequence[Node] | None:
         return found[:1]
     if (arg.conjugate and is_complex) or not _has_lapack():
         return None
-    operands = [_turned(factors), order, b]
+    operands = [turned(factors), order, b]
     # The second result is memory for the rows in their other order.
-    found = _factor(
-        node, "solve", operands, [aval, aval], [n, k], [arg.transpose], work
-    )
+    sizes = [n, k, _parts(k, work)]
+    found = _factor(node, "solve", operands, [aval, aval], sizes, [arg.transpose], work)
     return found[:1]
+
+
+def _by_lapack(
+    make: Callable[[Node, decompositions.Make], Sequence[Node]],
+) -> Callable[[Node], Sequence[Node] | None]:
+    return lambda node: make(node, _factor) if _has_lapack() else None
+
+
+def _determinant(node: Node) -> Sequence[Node] | None:
+    return _of_factors(node, decompositions.det)
+
+
+def _log_determinant(node: Node) -> Sequence[Node] | None:
+    return _of_factors(node, decompositions.slogdet)
+
+
+def _of_factors(
+    node: Node, function: Callable[[Node, Callable[[Node], Any]], Sequence[Node]]
+) -> Sequence[Node] | None:
+    """What is told from an LU factorisation of real matrices."""
+    (a,) = node.src
+    known = _is_small(node, a.shape[-1]) or _has_lapack()
+    if dtypes.is_complex(a.dtype) or not known:
+        return None
+    return function(node, lambda node: _lu(lu_p(node.src[0])))
 
 
 _FACTORS: dict[Any, Callable[[Node], Sequence[Node] | None]] = {
@@ -228,4 +271,9 @@ _FACTORS: dict[Any, Callable[[Node], Sequence[Node] | None]] = {
     triangular_solve_p: _triangular,
     lu_p: _lu,
     lu_solve_p: _solve,
+    qr_p: _by_lapack(decompositions.qr),
+    eigh_p: _by_lapack(decompositions.eigh),
+    svd_p: _by_lapack(decompositions.svd),
+    slogdet_p: _log_determinant,
+    det_p: _determinant,
 }

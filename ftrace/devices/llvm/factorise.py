@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ftrace.devices.llvm.decompositions import DECOMPOSITIONS
 from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.routines import Routines
 from ftrace.devices.llvm.small_factors import SMALL_ROUTINES, exchange, move_rows
@@ -33,14 +34,23 @@ def _cholesky(f: Routines, unit: str) -> None:
 
 
 def _triangular(f: Routines, unit: str) -> None:
-    n, k = f.kernel.sizes
+    """X is (n, k), or (k, n) if `op(a)` is on the right; a unit has some of the k."""
+    n, k, parts = f.kernel.sizes
     left, lower, transpose, conjugate, ones = f.kernel.flags
-    result, a, b = (f.buffer(number, unit) for number in range(3))
-    f.copy(result, b, n * k * f.size)
+    matrix, part = f.split(unit, parts)
+    result, a, b = (f.buffer(number, matrix) for number in range(3))
+    count = k // parts
+    first = f.let(f"mul i64 {part}, {count}")
+    if left:
+        result, b = (f.element(x, (first, 1)) for x in (result, b))
+        f.copy_rows(result, b, n, count, k)
+    else:
+        result, b = (f.element(x, (first, n)) for x in (result, b))
+        f.copy(result, b, n * count * f.size)
     # op(a) X = b is Xᵀ op(a)ᵀ = bᵀ, and BLAS sees aᵀ, Xᵀ and bᵀ.
     trans = ("C" if conjugate else "T") if transpose else "N"
     facts = ("R" if left else "L", "U" if lower else "L", trans, "U" if ones else "N")
-    f.solve_triangular(a, result, n, k, facts)
+    f.solve_triangular(a, result, n, count, facts, k if left else n)
 
 
 def _lu(f: Routines, unit: str) -> None:
@@ -63,18 +73,23 @@ def _lu(f: Routines, unit: str) -> None:
 
 def _solve(f: Routines, unit: str) -> None:
     """By column-major factors; the rows of X are BLAS's columns."""
-    n, k = f.kernel.sizes
+    n, k, parts = f.kernel.sizes
     (transpose,) = f.kernel.flags
-    result, scratch, factors, order, b = (f.buffer(number, unit) for number in range(5))
+    matrix, part = f.split(unit, parts)
+    buffers = [f.buffer(number, matrix) for number in range(5)]
+    count = k // parts
+    first = f.let(f"mul i64 {part}, {count}")
+    factors, order = buffers[2:4]
+    result, scratch, b = (f.element(buffers[i], (first, 1)) for i in (0, 1, 4))
     if not transpose:
-        move_rows(f, result, b, order, n, k, gather=True)
-        f.solve_triangular(factors, result, n, k, ("R", "L", "T", "U"))
-        f.solve_triangular(factors, result, n, k, ("R", "U", "T", "N"))
+        move_rows(f, result, b, order, n, count, k, gather=True)
+        f.solve_triangular(factors, result, n, count, ("R", "L", "T", "U"), k)
+        f.solve_triangular(factors, result, n, count, ("R", "U", "T", "N"), k)
         return
-    f.copy(scratch, b, n * k * f.size)
-    f.solve_triangular(factors, scratch, n, k, ("R", "U", "N", "N"))
-    f.solve_triangular(factors, scratch, n, k, ("R", "L", "N", "U"))
-    move_rows(f, result, scratch, order, n, k, gather=False)
+    f.copy_rows(scratch, b, n, count, k)
+    f.solve_triangular(factors, scratch, n, count, ("R", "U", "N", "N"), k)
+    f.solve_triangular(factors, scratch, n, count, ("R", "L", "N", "U"), k)
+    move_rows(f, result, scratch, order, n, count, k, gather=False)
 
 
 _ROUTINES: dict[str, Callable[[Routines, str], None]] = {
@@ -82,6 +97,7 @@ _ROUTINES: dict[str, Callable[[Routines, str], None]] = {
     "triangular": _triangular,
     "lu": _lu,
     "solve": _solve,
+    **DECOMPOSITIONS,
 }
 
 
@@ -100,4 +116,5 @@ def render_factor(kernel: Factor, target: Target, name: str) -> Rendered:
     f.give()
     head = [f'target triple = "{target.triple}"', *f.declared]
     text = "\n".join([*head, f.text])
-    return Rendered(text, kernel.batch, -(-WORTH_A_THREAD // kernel.work))
+    each = max(kernel.work // kernel.parts, 1)
+    return Rendered(text, kernel.batch * kernel.parts, -(-WORTH_A_THREAD // each))

@@ -44,6 +44,10 @@ class Routines(Function):
         """The type of a real number, or of a part of a complex one."""
         return Type.of(real_dtype(self.dtype), 0)
 
+    @property
+    def is_complex(self) -> bool:
+        return dtypes.is_complex(self.dtype)
+
     # Memory.
 
     def buffer(self, number: int, unit: str) -> str:
@@ -52,6 +56,25 @@ class Routines(Function):
         each = spec.size // self.kernel.batch * spec.dtype.itemsize
         base = self.slot("%buffers", number)
         return self.beyond(base, self.let(f"mul i64 {unit}, {each}"))
+
+    def split(self, unit: str, parts: int) -> tuple[str, str]:
+        """The matrix and the part of it that a unit is."""
+        if parts == 1:
+            return unit, "0"
+        return self.let(f"udiv i64 {unit}, {parts}"), self.let(
+            f"urem i64 {unit}, {parts}"
+        )
+
+    def copy_rows(
+        self, target: str, source: str, rows: int, count: int, step: int
+    ) -> None:
+        """Copies so many elements of each row; rows are `step` elements apart."""
+        if count == step:
+            self.copy(target, source, rows * count * self.size)
+            return
+        with self.repeat(rows) as i:
+            to, of = (self.element(x, (i, step)) for x in (target, source))
+            self.copy(to, of, count * self.size)
 
     def element(self, base: str, *terms: tuple[str | int, int]) -> str:
         """The address of an element: the sum of the terms, each index times step."""
@@ -78,6 +101,13 @@ class Routines(Function):
             self.store(t.text, t.constant(np.nan), at)
             if parts > 1:
                 self.store(t.text, t.constant(0), self.beyond(at, t.bytes))
+
+    def fill_nan_reals(self, target: str, count: int) -> None:
+        """Sets so many real numbers to NaN."""
+        t = self.real
+        with self.repeat(count) as i:
+            at = self.let(f"getelementptr {t}, ptr {target}, i64 {i}")
+            self.store(t.text, t.constant(np.nan), at)
 
     # Calls.
 
@@ -122,15 +152,22 @@ class Routines(Function):
         self.do(f"call void @{name}()")
 
     def solve_triangular(
-        self, matrix: str, x: str, n: int, k: int, facts: tuple[str, str, str, str]
+        self,
+        matrix: str,
+        x: str,
+        n: int,
+        k: int,
+        facts: tuple[str, str, str, str],
+        step: int,
     ) -> None:
         """BLAS's trsm in place, or trsv for one column; `facts` are its four letters.
 
-        The matrices are column-major; `x` is (k, n) on the right side, else (n, k).
+        The matrices are column-major; `x` is (k, n) on the right side, else (n, k),
+        and its columns are `step` elements apart.
         """
         side, uplo, trans, unit = facts
         letters = [self.char(letter) for letter in facts]
-        if k == 1 and trans != "C":
+        if k == 1 and trans != "C" and (side == "L" or step == 1):
             # x op(M) = b for a row x is op(M)ᵀ xᵀ = bᵀ.
             if side == "R":
                 trans = "N" if trans == "T" else "T"
@@ -142,5 +179,5 @@ class Routines(Function):
         rows, columns = (k, n) if side == "R" else (n, k)
         self.call(
             "trsm", *letters, self.integer(rows), self.integer(columns), self.one(),
-            matrix, self.integer(n), x, self.integer(rows),
+            matrix, self.integer(n), x, self.integer(step),
         )  # fmt: skip

@@ -27,14 +27,26 @@ def exchange(f: Function, order: str, i: str, chosen: str) -> None:
 
 
 def move_rows(
-    f: Routines, target: str, source: str, order: str, n: int, k: int, *, gather: bool
+    f: Routines,
+    target: str,
+    source: str,
+    order: str,
+    n: int,
+    count: int,
+    step: int,
+    *,
+    gather: bool,
 ) -> None:
-    """target[i] = source[order[i]], or target[order[i]] = source[i]."""
+    """target[i] = source[order[i]], or target[order[i]] = source[i].
+
+    Of each row so many elements; rows are `step` elements apart.
+    """
     with f.repeat(n) as i:
         at = f.let(f"getelementptr i32, ptr {order}, i64 {i}")
         other = f.let(f"sext i32 {f.load('i32', at)} to i64")
         to, of = (i, other) if gather else (other, i)
-        f.copy(f.element(target, (to, k)), f.element(source, (of, k)), k * f.size)
+        places = f.element(target, (to, step)), f.element(source, (of, step))
+        f.copy(*places, count * f.size)
 
 
 class Scalars:
@@ -237,14 +249,14 @@ def _solve(f: Routines, unit: str) -> None:
         )
 
     if not transpose:
-        move_rows(f, result, b, order, n, k, gather=True)
+        move_rows(f, result, b, order, n, k, k, gather=True)
         solve(result, True)
         solve(result, False)
         return
     f.copy(scratch, b, n * k * f.size)
     solve(scratch, False)
     solve(scratch, True)
-    move_rows(f, result, scratch, order, n, k, gather=False)
+    move_rows(f, result, scratch, order, n, k, k, gather=False)
 
 
 SMALL_ROUTINES: dict[str, Callable[[Routines, str], None]] = {
