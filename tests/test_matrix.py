@@ -225,3 +225,12 @@ def test_every_core_has_as_much_to_do() -> None:
         pieces, size = shared(across * down, target.cores)
         busiest = -(-pieces // target.cores) * size
         assert busiest <= 0.6 * across * down
+
+
+def test_panels_of_sums_fit_into_the_caches() -> None:
+    target = replace(host_target(), l2=1 << 20, cores=2)
+    for rows, depth in ((1_000_000, 64), (5000, 9000), (300, 100)):
+        load = Load(rows, 40, depth, 4, heavy=True)
+        blocks = choose_blocks(target, load)
+        width = blocks.strips * blocks.tile.vectors * target.vector_bytes
+        assert blocks.tiles * blocks.tile.rows * width <= target.l2 / 2

@@ -237,7 +237,7 @@ class MatrixProduct:
         for node, panel in self.sums.items():
             if self.several:
                 self.stage.fill(panel, identity(str(node.arg), node.dtype))
-        self._multiply_in_blocks()
+        self._multiply_in_blocks(packed, number)
         index = sum_of(self._in_sums())
         found = {n: panel.load(index) for n, panel in self.sums.items()}
         self._finish(replaced_stores(self.stage.kernel.stores, found))
@@ -262,7 +262,7 @@ class MatrixProduct:
         }
         self._tiles(replaced_stores(self.stage.kernel.stores, found), spans)
 
-    def _multiply_in_blocks(self) -> None:
+    def _multiply_in_blocks(self, packed: str, number: str) -> None:
         """The sums, added up in their panels."""
         stage, writer = self.stage, self.stage.writer
         loops: list[tuple[OpenLoop, Opened]] = []
@@ -273,7 +273,10 @@ class MatrixProduct:
         loop = writer.open_loop("0", str(blocks), 1) if blocks > 1 else None
         depth = Block(stage, self.depth, loop.index if loop is not None else "0")
         depth.open()
-        self._fill_right(depth)
+        if self.several:
+            self._fill_right(depth)
+        elif self.right:
+            self._fill_right_once(depth, packed, number)
         values, ranges, spans = self._open_values(depth)
         index = sum_of(self._in_sums())
         combine = "{}" if self.several else ""

@@ -92,7 +92,11 @@ def choose_blocks(target: Target, load: Load) -> Blocks:
         least = -(-tiles // max(int(target.l2 * _LEFT) // (tile.rows * row), 1))
     for count in _ways(-(-total // most), total):
         strips = -(-total // count)
-        for parts in _ways(least, tiles):
+        fewest = least
+        if load.heavy or depth < load.depth:
+            sums = strips * tile.vectors * target.vector_bytes * tile.rows * load.sums
+            fewest = max(-(-tiles // max(int(target.l2 * _SUMS) // sums, 1)), least)
+        for parts in _ways(fewest, tiles):
             high = -(-tiles // parts)
             if load.left and high > 1 and high * tile.rows * row > target.l2 * _LEFT:
                 continue
@@ -139,18 +143,16 @@ def _cycles(
     multiply = strips * high * (step * load.depth + _TILE)
     rows = high * tile.rows
     lines = tile.vectors * strips * rows
-    panels = load.heavy or depth < load.depth
-    if panels:
+    several = depth < load.depth
+    if load.heavy or several:
         blocks = -(-load.depth // depth)
         multiply += lines * (_FINISH + 2.0 * blocks) * load.sums
-        if rows * strips * tile.vectors * target.vector_bytes > target.l2 * _SUMS:
-            multiply *= 1.1
     right = strips * tile.vectors * load.depth * _FILL * load.right
     lanes = target.vector_bytes // load.item
     left = rows / lanes * load.depth * _STREAM
     left += load.left * (rows / lanes + 1) * load.depth * _FILL
     pieces, size = shared(units, target.cores)
-    again = size if panels else -(-size // (load.others * down))
+    again = size if several else -(-size // (load.others * down))
     piece = size * (multiply + left) + again * right
     # The last piece is late by a part of itself.
     return (-(-pieces // target.cores) + 0.15) * piece
