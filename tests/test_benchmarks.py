@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import report, stages
-from benchmarks.libraries import leaves, load_library, map_tree
+import ftrace
+from benchmarks import models, report, stages
+from benchmarks.libraries import Api, leaves, load_library, map_tree
 from benchmarks.machine import Machine
 from benchmarks.measure import DisagreementError, Outcome, compare, measure
 from benchmarks.options import parser
@@ -169,3 +170,17 @@ def test_every_stage_of_compilation_is_timed() -> None:
         spent = {k: v for k, v in times.microseconds.items() if k != "transform"}
         assert all(each > 0 for each in spent.values())
         assert times.kernels[0] >= times.kernels[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "temporary"),
+    [((2, 64, 128), 1_974_784), ((4, 256, 256), 54_566_912), ((2, 1024, 256), 262e6)],
+)
+def test_a_training_step_of_a_transformer_needs_no_more_memory_than_jax(
+    shape: tuple[int, int, int], temporary: float
+) -> None:
+    """`temporary`: what `memory_analysis()` of JAX 0.10.2 says, results aside."""
+    loss = models.block_loss(Api.of(ftrace), 8)
+    step = ftrace.jit(models.sgd_step(Api.of(ftrace), loss))
+    program = step.lower(*models.block_inputs(*shape)).program
+    assert program.arena <= temporary
