@@ -2,6 +2,7 @@
 #
 #   make demo [DEVICE=cpu|opencl|interpreter]   train a small network
 #   make test [ARGS='-k matmul']                every test
+#   make cpus                                   some, with the code of older processors
 #   make lint | types | docs | bench | wheel    see the recipes below
 #   make clean                                  remove what these have made
 #
@@ -19,7 +20,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.10 python
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types docs bench wheel clean
+.PHONY: help demo test cpus lint format types docs bench wheel clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -29,6 +30,20 @@ demo: $(VENV)/.all
 
 test: $(VENV)/.test
 	$(RUN) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+# Processors of fewer features than this one, and the tests of what their code does.
+CPUS ?= x86-64 x86-64-v3
+CPU_TESTS := $(addprefix tests/test_,llvm_render.py laws.py math.py fusion.py nn.py \
+	recurrence.py gather.py cumulative.py)
+
+cpus: $(VENV)/.test
+	@for cpu in $(CPUS); do \
+	  FTRACE_CPU=$$cpu $(RUN) -c 'from ftrace.devices.llvm.target import host_target; \
+	    host_target()' 2>/dev/null || { echo "$$cpu: not on this machine"; continue; }; \
+	  echo "code for $$cpu"; \
+	  FTRACE_CPU=$$cpu $(RUN) -m pytest -q -n $(JOBS) --dist worksteal $(CPU_TESTS) \
+	    -k 'not opencl and not interpreter-' $(ARGS) || exit 1; \
+	done
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
