@@ -202,7 +202,7 @@ def test_extrema_without_ties_have_the_derivative_of_the_tree(
     t = rng.standard_normal((size, lanes)) + (1j if is_complex else 0)
     quick = running.extremum_tangent(kind, x, t, 0, reverse, transposed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "_holders", lambda x, y: None)
+        patch.setattr(running, "_records", lambda x, y: None)
         tree = running.extremum_tangent(kind, x, t, 0, reverse, transposed)
     np.testing.assert_allclose(quick, tree, rtol=1e-12)
 

@@ -352,3 +352,15 @@ def test_code_for_other_processors_is_accepted(n: int, target: Target) -> None:
             module = llvm.parse_assembly(render_factor(step.kernel, target, "k").text)
             module.verify()
             assert machine.emit_object(module)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_large_matrices_are_factorised_by_scipy_as_by_numpy(dtype: str) -> None:
+    good = positive(150, 150, dtype=dtype)
+    bad = good.copy()
+    bad[3, 3] = -1
+    found = np.tril(lapack.cholesky(np.stack([good, bad])))
+    tolerance = 1e-4 if dtype in ("float32", "complex64") else 1e-11
+    want = np.linalg.cholesky(good)
+    np.testing.assert_allclose(found[0], want, rtol=tolerance, atol=tolerance)
+    assert np.isnan(found[1][np.tril_indices(150)]).all()

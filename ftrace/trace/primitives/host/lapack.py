@@ -97,6 +97,26 @@ def _several(value: Any) -> tuple[Array, ...]:
     return tuple(value) if type(value) is not np.ndarray else (value,)
 
 
+# Cholesky.
+
+#: Rows from which SciPy's routine is worth its import: it is several times faster.
+_WORTH_SCIPY = 128
+
+
+def cholesky(a: Array) -> Array:
+    """L of a = L·Lᴴ, with anything above its diagonal; NaN where there is none."""
+    n = a.shape[-1]
+    if n < _WORTH_SCIPY or a.size == 0 or scipy_linalg() is None:
+        return or_nan(np.linalg.cholesky, a)[0]
+    potrf = _routine("lapack", "potrf", a.dtype)
+    result = np.empty(a.shape, a.dtype)
+    for factor, matrix in zip(stacked(result), stacked(a), strict=True):
+        # LAPACK is column-major: our lower triangle is its upper one, without a copy.
+        found, failed = potrf(matrix.T, lower=0, clean=0)
+        factor[...] = np.nan if failed else found.T
+    return result
+
+
 # Triangular systems.
 
 

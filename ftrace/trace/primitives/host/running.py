@@ -17,8 +17,6 @@ from ftrace import dtypes
 Array = Any  # numpy.ndarray
 
 _where: Any = np.where  # the stubs know nothing of Any
-_bincount: Any = np.bincount
-_arange: Any = np.arange
 
 #: The ufunc that repeats.
 _UFUNC: dict[str, Any] = {
@@ -182,53 +180,51 @@ def extremum_tangent(
       transposed: multiply by the transposed derivative.
     """
     wide = wide_dtype(t.dtype)
-    x = np.moveaxis(x.astype(np.float32) if x.dtype.itemsize == 2 else x, axis, 0)
-    t = np.moveaxis(t.astype(wide), axis, 0)
-    if reverse:
-        x, t = x[::-1], t[::-1]
-    y = _UFUNC[kind].accumulate(x, 0)
-    holders = _holders(x, y)
-    if holders is not None:
-        result = (
-            _collected(t, holders) if transposed else np.take_along_axis(t, holders, 0)
-        )
-    elif transposed:
-        result = _pull(kind, x, y, t)
+    x = _as_rows(x.astype(np.float32) if x.dtype.itemsize == 2 else x, axis, reverse)
+    t = _as_rows(t.astype(wide, copy=False), axis, reverse)
+    y = _UFUNC[kind].accumulate(x, -1)
+    begins = _records(x, y)
+    if begins is not None:
+        result = (_collected if transposed else _handed_on)(t, begins)
     else:
-        result = _push(kind, x, t)
+        x, y, t = (np.moveaxis(v, -1, 0) for v in (x, y, t))
+        result = _pull(kind, x, y, t) if transposed else _push(kind, x, t)
+        result = np.moveaxis(result, 0, -1)
     if reverse:
-        result = result[::-1]
-    return np.moveaxis(result, 0, axis)
+        result = result[..., ::-1]
+    return np.moveaxis(result, -1, axis)
 
 
-def _holders(x: Array, y: Array) -> Array | None:
-    """Where the elements of the running extremum `y` of `x` stand, if no two tie."""
-    new = x[1:] != y[:-1]
-    if x.shape[0] == 0 or not new.all():
+def _as_rows(x: Array, axis: int, reverse: bool) -> Array:
+    """`x` with the axis as its last one, in order and contiguous."""
+    moved = np.moveaxis(x, axis, -1)
+    return np.ascontiguousarray(moved[..., ::-1] if reverse else moved)
+
+
+def _records(x: Array, y: Array) -> Array | None:
+    """Where the running extremum `y` of `x` changes, in the flat array, row after row.
+
+    None if an element ties with an earlier one, or is NaN.
+    """
+    if x.size == 0 or (x[..., 1:] == y[..., :-1]).any() or np.isnan(y[..., -1]).any():
         return None
-    new = x[1:] == y[1:]
-    if np.isnan(y[-1:]).any():
-        return None
-    line = _arange(1, x.shape[0]).reshape(-1, *[1] * (x.ndim - 1))
-    places = np.zeros(x.shape, np.intp)
-    np.multiply(new, line, out=places[1:])
-    return np.maximum.accumulate(places, 0, out=places)
+    new = x == y
+    new[..., 0] = True
+    return np.flatnonzero(new)
 
 
-def _collected(ct: Array, places: Array) -> Array:
-    """The cotangents added up at the places from which the elements came."""
-    lanes = ct[0].size
-    if lanes == 1:
-        begins = np.flatnonzero(places.ravel() == _arange(ct.size))
-        result = np.zeros_like(ct)
-        result.reshape(-1)[begins] = np.add.reduceat(ct.ravel(), begins)
-        return result
-    flat = (places.reshape(-1, lanes) * lanes + _arange(lanes)).ravel()
+def _handed_on(t: Array, begins: Array) -> Array:
+    """The tangents of the elements that are the extrema."""
+    lengths = np.diff(begins, append=t.size)
+    repeated: Array = np.repeat(t.reshape(-1)[begins], lengths)
+    return repeated.reshape(t.shape)
 
-    def added(weights: Array) -> Array:
-        return _bincount(flat, weights.ravel(), ct.size).reshape(ct.shape)
 
-    return added(ct.real) + 1j * added(ct.imag) if np.iscomplexobj(ct) else added(ct)
+def _collected(ct: Array, begins: Array) -> Array:
+    """The cotangents added up at the elements from which the extrema came."""
+    result: Array = np.zeros_like(ct)
+    result.reshape(-1)[begins] = np.add.reduceat(ct.reshape(-1), begins)
+    return result
 
 
 def _push(kind: str, x: Array, t: Array) -> Array:

@@ -49,8 +49,7 @@ def _infer_cholesky(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _cholesky(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    (factor,) = lapack.or_nan(np.linalg.cholesky, a)
-    return (np.tril(factor),)
+    return (np.tril(lapack.cholesky(a)),)
 
 
 def _cholesky_tangent(node: Node, tangents: Results) -> Results:
