@@ -14,7 +14,7 @@ import ftrace.numpy as fnp
 from ftrace import nn
 from ftrace.devices.base import get_device
 from ftrace.lower import lower
-from ftrace.lower.alignment import axes_in_step, sliced
+from ftrace.lower.alignment import axes_in_step, counted_by_axes, sliced
 from ftrace.lower.program import Program, RunLoop, programs_of
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import evaluate, evaluate_graph
@@ -126,6 +126,13 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
             lambda c, w: (c + nn.softmax((c @ w) @ c.T) @ c, None), x, w
         )[0],
         [normal(150, 4) / 4, normal(3, 4, 4) / 4],
+    ),
+    "noise": (
+        lambda q, k, v: fnp.where(
+            ft.random.bernoulli(ft.random.key(3), 0.5, (2, 130, 150)),
+            nn.softmax(fnp.einsum("hqd,hkd->hqk", q, k)), 0
+        ) @ v,
+        [normal(2, 130, 4), normal(2, 150, 4), normal(2, 150, 4)],
     ),
     "cross-entropy": (cross_entropy, [normal(150, 6), normal(6, 700) / 3, LABELS]),
     "regression": (regression, [normal(200, 3), normal(150, 3), normal(150, 2)]),
@@ -471,6 +478,17 @@ def test_axes_in_step_give_slices(name: str) -> None:
     want, got = evaluate([node, sliced(node, src, shape)], {X: x})
     index = (slice(None),) * axis + (slice(2, 5),)
     np.testing.assert_array_equal(got, want[index])
+
+
+def test_positions_are_counted_axis_by_axis() -> None:
+    counted = m.reshape(iota(np.dtype(np.uint32), (60,), 0), (3, 1, 4, 5))
+    by_axes = counted_by_axes(counted)
+    assert by_axes is not None
+    want, got = evaluate([counted, by_axes], {})
+    np.testing.assert_array_equal(got, want)
+    assert counted_by_axes(m.reshape(X, (4, 6))) is None
+    floats = iota(np.dtype(np.float32), (60,), 0)
+    assert counted_by_axes(m.reshape(floats, (3, 20))) is None
 
 
 @pytest.mark.parametrize("name", NOT_ALIGNED)

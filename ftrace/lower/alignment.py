@@ -12,9 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ftrace import dtypes
 from ftrace.trace.avals import Shape
-from ftrace.trace.graph import Node, make_node
+from ftrace.trace.dims import is_dynamic
+from ftrace.trace.graph import Node, make_node, substitute, toposort
 from ftrace.trace.primitives.broadcast import expand, expand_p
+from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.movement import (
     Shear,
@@ -27,7 +30,7 @@ from ftrace.trace.primitives.movement import (
     stride_p,
     unshear_p,
 )
-from ftrace.trace.primitives.source import const_p, iota, iota_p
+from ftrace.trace.primitives.source import const, const_p, iota, iota_p
 
 #: For each axis of an operand the axis of the result that runs in step; None is none.
 Steps = tuple[int | None, ...]
@@ -125,6 +128,41 @@ def counted_axis(index: Node, size: int) -> int | None:
         if axis is not None and node.op.family != "cast":
             axis = _moved(node)[axis]
     return axis
+
+
+def positions_by_axes(outputs: Sequence[Node], least: int) -> Sequence[Node]:
+    """The outputs with positions in arrays of `least` bytes (for noise) by axes."""
+    found: dict[Node, Node] = {}
+    for node in toposort(outputs):
+        if node.op is reshape_p and not is_dynamic(node.aval.size):
+            large = node.size * node.dtype.itemsize >= least
+            new = counted_by_axes(node) if large else None
+            if new is not None:
+                found[node] = new
+    return substitute(outputs, found) if found else outputs
+
+
+def counted_by_axes(node: Node) -> Node | None:
+    """Positions in all of an array as a sum of those along its axes; None if not so.
+
+    reshape[n, m](iota[n·m]) -> iota[n, m; axis 0]·m + iota[n, m; axis 1], of integers
+    """
+    if node.op is not reshape_p or dtypes.kind(node.dtype) not in "iu":
+        return None
+    (source,) = node.src
+    if source.op is not iota_p or source.ndim != 1 or source.size < 2:
+        return None
+    total: Node | None = None
+    stride = node.size
+    for axis, size in enumerate(node.shape):
+        stride //= size
+        if size == 1:
+            continue
+        along = iota(node.dtype, node.shape, axis)
+        if stride > 1:
+            along = mul(along, const(stride, node.dtype, node.shape))
+        total = along if total is None else add(total, along)
+    return total
 
 
 # The same on slices.

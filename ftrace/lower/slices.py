@@ -18,17 +18,26 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ftrace import dtypes, settings
-from ftrace.lower.alignment import sliced
+from ftrace.lower.alignment import positions_by_axes, sliced
 from ftrace.lower.control import Loop, loop_p
 from ftrace.lower.cuts import FEW_ITERATIONS, Cut, Plan, plan_cuts
 from ftrace.lower.region import Classes, Input, Region
 from ftrace.lower.regions import find_regions
 from ftrace.trace.avals import Shape
 from ftrace.trace.body import close
-from ftrace.trace.graph import Node, inherited_origin, rebuild
+from ftrace.trace.graph import (
+    Node,
+    inherited_origin,
+    rebuild,
+)
 from ftrace.trace.primitives.broadcast import expand, reduce_sum_p
 from ftrace.trace.primitives.elementwise import add, cast, maximum, minimum, mul
-from ftrace.trace.primitives.movement import pad, permute, reshape, shrink_axis
+from ftrace.trace.primitives.movement import (
+    pad,
+    permute,
+    reshape,
+    shrink_axis,
+)
 from ftrace.trace.primitives.reduction import identity_like, reduce
 from ftrace.trace.primitives.source import iota, iota_p, variable
 
@@ -55,9 +64,10 @@ def in_slices(outputs: Sequence[Node], cache: int) -> list[Node]:
     """
     if not cache or "large_values_in_slices" in settings.current().disabled_rules:
         return list(outputs)
+    whole = positions_by_axes(outputs, _LEAST * cache)
     plans = [
         (region, plan)
-        for region in find_regions(outputs, _LEAST * cache)
+        for region in find_regions(whole, _LEAST * cache)
         if (plan := plan_cuts(region, cache // 4)) is not None
     ]
     if not plans:
@@ -69,7 +79,7 @@ def in_slices(outputs: Sequence[Node], cache: int) -> list[Node]:
             loops = _Loops(region, plan)
             values = rebuilt.nodes([taken.node for taken in loops.inputs])
             rebuilt.done.update(loops.results(values))
-    return rebuilt.nodes(outputs)
+    return rebuilt.nodes(whole)
 
 
 class _Rebuilt:
