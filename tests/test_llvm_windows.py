@@ -450,3 +450,15 @@ def test_pairs_are_found_where_two_places_take_turns() -> None:
         found = kernel(shape)
         roots = [e for store in found.stores for e in store.expressions]
         assert len(paired(found, Facts([*roots, *found.axes])).stores) == count
+
+
+@pytest.mark.parametrize("batch", [1, 3, 4, 8])
+def test_channels_on_their_own_are_shared_out(batch: int) -> None:
+    """Images that share a filter are a tile; there is work for all threads inside."""
+    x, w = normal(batch, 24, 20, 18), normal(24, 1, 3, 3, seed=1)
+    rest = ((1, 1), ((1, 1), (1, 1)), (1, 1), 24)
+    kernel = kernel_of(convolution(*rest), x, w)
+    assert render(kernel, host_target(), "kernel").parallel >= 24
+    wanted = expected(x, w, *rest)
+    found = run(kernel, [x, w], 5).reshape(wanted.shape)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)

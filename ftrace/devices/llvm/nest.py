@@ -14,7 +14,7 @@ from ftrace import dtypes
 from ftrace.devices.llvm.ahead import Fetch
 from ftrace.devices.llvm.ranges import At, Opened
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling, cut, size_of
+from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling, cut, equal_tiles, size_of
 from ftrace.devices.llvm.types import Type, first_lanes, index_type
 from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
@@ -253,15 +253,22 @@ class Nest:
         chunks = -(-total // self.tiling.chunk)
         unit = writer.open_loop("%begin", "%end", 1, guarded=True)
         outer = loops[:-1]
-        sizes = [*[axis_of(loop.axis).size for loop in outer], chunks]
+        tiles = [equal_tiles(loop.axis, self.tiling) for loop in outer]
+        sizes = [axis_of(loop.axis).size for loop in outer]
+        sizes = [n if t is None else t.count for t, n in zip(tiles, sizes, strict=True)]
+        sizes.append(chunks)
         texts = [self.values.number(n) if is_dynamic(n) else n for n in sizes]
         *places, chunk = digits(writer, unit.index, texts)
-        opened = [
-            Opened(loop.axis, place, writer.level)
-            for loop, place in zip(outer, places, strict=True)
-        ]
-        for o in opened:
-            self.values.open(o)
+        opened: list[Opened] = []
+        for loop, place, part in zip(outer, places, tiles, strict=True):
+            if part is not None and part.copies > 1:
+                base = self._scale(place, part.width, 0)
+                opened.append(
+                    self.open(loop.axis, base, self.tiling.of(loop.axis), part)
+                )
+            else:
+                opened.append(Opened(loop.axis, place, writer.level))
+                self.values.open(opened[-1])
         self.over(last, None if chunks == 1 else self._chunk(chunk, total))
         for o in reversed(opened):
             self.values.close(o)

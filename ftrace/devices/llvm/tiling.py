@@ -538,12 +538,12 @@ class Chooser:
             if axis_of(loop.axis).number in self.kernel.ordered:
                 break
             if tiling.parallel:
-                outer *= size_of(tiling.parallel[-1].axis)
+                outer *= units_of(tiling.parallel[-1].axis, tiling)
             tiling.parallel.append(loop)
-            steps = tiling.of(loop.axis)
             block = loop.body
             if tiling.columns is None and (
-                steps.width > 1 or outer * size_of(loop.axis) >= _UNITS
+                equal_tiles(loop.axis, tiling) is None
+                or outer * units_of(loop.axis, tiling) >= _UNITS
             ):
                 break
             if loop is tiling.columns:
@@ -594,6 +594,23 @@ class Chooser:
         if loop not in self.top and steps.lanes:
             tiling.strips = loop
             tiling.chunk = -(-tiles // min(tiles, 2 * self.target.cores))
+
+
+def equal_tiles(axis: Node, tiling: Tiling) -> Tiles | None:
+    """The tiles of an axis that runs around others, if all of them are alike."""
+    steps = tiling.of(axis)
+    if steps.width == 1:
+        return Tiles(0, axis_of(axis).size, 1, 1)
+    if steps.lanes or is_dynamic(axis_of(axis).size):
+        return None
+    parts = cut(axis_of(axis).size, steps)
+    return parts[0] if len(parts) == 1 else None
+
+
+def units_of(axis: Node, tiling: Tiling) -> int:
+    """How many tiles, alike or not, an axis that runs around others has."""
+    found = equal_tiles(axis, tiling)
+    return size_of(axis) if found is None else sample(found.count)
 
 
 @dataclass(frozen=True)
