@@ -12,6 +12,7 @@ import ftrace as ft
 import ftrace.nn as nn
 import ftrace.numpy as fnp
 from ftrace.devices.llvm.device import render_kernel
+from ftrace.devices.llvm.target import host_target
 from ftrace.lower import lower
 
 
@@ -94,4 +95,12 @@ def test_rows_are_asked_for_where_several_passes_are_over_large_arrays() -> None
     assert "prefetch" not in text_of(nn.softmax, small)
     assert "prefetch" not in text_of(nn.softmax, thin)
     assert "prefetch" not in text_of(lambda x: fnp.sum(x, -1), large)
+    assert "prefetch" not in text_of(fnp.sum, large)  # it is in the last cache
     assert "prefetch" not in text_of(lambda x: fnp.exp(x), large)
+
+
+def test_a_sum_of_more_than_the_caches_hold_asks_some_pages_ahead() -> None:
+    size = host_target().l3 // 4 + (1 << 20)
+    x = np.ones(size, np.float32)
+    assert "prefetch" in text_of(fnp.sum, x)
+    assert float(ft.jit(fnp.sum)(x)) == size

@@ -6,19 +6,19 @@
 
 In the later passes the next row is asked for, and before the last one the lines that
 it will write. The processor does the same by itself where one loop runs on and on, but
-not from pass to pass.
+not from pass to pass. A sum that only reads can take more than it asks for: there it
+is helped too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from ftrace.devices.llvm.facts import Affine, Facts, index_of
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import Tiling, size_of
 from ftrace.lower.kernel import Kernel, Store, axis_of, load_p
-from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
+from ftrace.lower.place import Let, Loop, ReduceLoop
 from ftrace.trace.graph import Node
 
 #: Rows of one unit: the next row of the last one may be another thread's.
@@ -27,6 +27,8 @@ _ROWS = 4
 _LEAST_BYTES = 512
 #: Vectors of a row that are asked for in a pass, at most.
 _STREAMS = 6
+#: How many bytes ahead a reduce asks that runs through memory once.
+_DISTANCE = 8 << 10
 
 
 class Fetch(NamedTuple):
@@ -57,18 +59,19 @@ class _Rows(NamedTuple):
 
 def fetches(
     kernel: Kernel,
-    block: Sequence[Statement],
     facts: Facts,
     tiling: Tiling,
     target: Target,
 ) -> dict[ReduceLoop | Loop, list[Fetch]]:
     """What each pass of a kernel asks for."""
-    rows = _rows(kernel, block, tiling)
-    if rows is None:
+    if kernel.is_dynamic or kernel.ordered or not tiling.parallel:
         return {}
     total = sum(spec.size * spec.dtype.itemsize for spec in kernel.buffers)
     if total <= target.l2:
         return {}
+    rows = _rows(tiling)
+    if rows is None:
+        return _stream(tiling, facts) if total > target.l3 // 2 else {}
     *_, before = rows.passes
     later = rows.last if len(rows.passes) < 2 else before
     found: dict[ReduceLoop | Loop, list[Fetch]] = {}
@@ -80,10 +83,31 @@ def fetches(
     return {loop: some for loop, some in found.items() if 0 < len(some) <= _STREAMS}
 
 
-def _rows(kernel: Kernel, block: Sequence[Statement], tiling: Tiling) -> _Rows | None:
+def _stream(tiling: Tiling, facts: Facts) -> dict[ReduceLoop | Loop, list[Fetch]]:
+    """What a single reduce reads some pages later, where it runs on through memory."""
+    body = tiling.parallel[-1].body
+    inner = [s for s in body if isinstance(s, ReduceLoop | Loop)]
+    if len(inner) != 1 or not isinstance(inner[0], ReduceLoop):
+        return {}
+    loop = inner[0]
+    own = _range_of(loop)
+    if not tiling.of(own).lanes or not all(isinstance(s, Let) for s in loop.body):
+        return {}
+    found: list[Fetch] = []
+    for node in [s.node for s in loop.body if isinstance(s, Let)]:
+        if node.op is not load_p or len(node.src) != 2:
+            continue
+        form, size = facts.affine[index_of(node)], node.dtype.itemsize
+        buffer = node.src[0].arg
+        assert isinstance(buffer, int)
+        if form.terms.get(own) == 1 and size_of(own) * size >= _DISTANCE:
+            later = form.shifted(_DISTANCE // size)
+            found.append(Fetch(buffer, later, size, False, True))
+    return {loop: found} if 0 < len(found) <= _STREAMS // 2 else {}
+
+
+def _rows(tiling: Tiling) -> _Rows | None:
     """The passes over each row of a kernel, in vectors along the row."""
-    if kernel.is_dynamic or kernel.ordered or not tiling.parallel:
-        return None
     loop = tiling.parallel[-1]
     if tiling.chunk < _ROWS or tiling.of(loop.axis).lanes or tiling.columns is not None:
         return None

@@ -162,7 +162,7 @@ class _Nest:
         own = cut.axes if cut is not None else ()
         chooser = Chooser(kernel, block, facts, target, own, kept is not None)
         self.tiling = chooser.choose()
-        self.ahead = fetches(kernel, block, facts, self.tiling, target)
+        self.ahead = fetches(kernel, facts, self.tiling, target)
         self.fused = fused_products(kernel, target)
         self.units: Any = 1
         self.dims: tuple[Any, ...] = ()
