@@ -6,12 +6,13 @@ So are the passes that lower graphs for them: importing ftrace compiles nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ftrace.devices.base import Device, register_device
 
 if TYPE_CHECKING:
     from ftrace.lower import Lowered
+    from ftrace.trace.graph import Graph
 
 
 def _cpu() -> Device:
@@ -37,6 +38,13 @@ def lowering() -> Callable[..., Lowered]:
     from ftrace.lower import lower
 
     return lower
+
+
+def identity_of(graph: Graph, *settings: Any) -> str | None:
+    """`ftrace.lower.identity.graph_identity`: the name of a graph on disk."""
+    from ftrace.lower.identity import graph_identity
+
+    return graph_identity(graph, *settings)
 
 
 register_device("cpu", _cpu)

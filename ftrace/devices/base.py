@@ -93,6 +93,7 @@ class Device(ABC):
       host: its memory is the host's: a buffer's `memory` is a NumPy array.
       allocator: where its buffers come from.
       max_buffers: how many buffers one kernel can take; 0 is no limit.
+      keeps_programs: it keeps what lowering has made, for other processes.
       recurrences: it compiles loops that keep their carry in registers.
       cache: bytes of a cache into which slices of large values should fit; 0 where
         they are no help.
@@ -103,6 +104,7 @@ class Device(ABC):
     allocator: Allocator
     max_buffers: int = 0
     recurrences: bool = False
+    keeps_programs: bool = False
     cache: int = 0
 
     def __init__(self) -> None:
@@ -111,6 +113,13 @@ class Device(ABC):
     @abstractmethod
     def compile(self, program: Program) -> Executable:
         """Renders and compiles the kernels that are not in the cache."""
+
+    def load_program(self, identity: str) -> Program | None:
+        """What was kept of lowering a graph, by another process as well."""
+        return None
+
+    def keep_program(self, identity: str, program: Program) -> None:  # noqa: B027
+        """Keeps a program for `load_program`, where the device can."""
 
     def allocate(self, nbytes: int) -> Buffer:
         """Uninitialised memory, 64-byte aligned on the host."""

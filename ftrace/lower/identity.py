@@ -1,7 +1,7 @@
-"""A kernel as text: the same in every process, another for every other kernel.
+"""A kernel, or a graph, as text: the same in every process, another for every other.
 
     one line per expression, sources first:   op dtype shape argument sources
-    then the kernel's fields, with expressions by their lines
+    then the fields of the kernel, with expressions by their lines
 
 What a cache on disk is keyed by: no address, no serial number and no order of a set
 goes into it. `str(kernel)` is for people: it leaves out dtypes, for example.
@@ -18,7 +18,7 @@ import numpy as np
 
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.math.decompose import BUILT_IN, DECOMPOSITIONS
-from ftrace.trace.graph import Node, reading_order
+from ftrace.trace.graph import Graph, Node, reading_order
 
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 
@@ -39,8 +39,21 @@ def kernel_identity(kernel: Kernel) -> str | None:
         return None
 
 
-def _identity(kernel: Kernel) -> str:
-    nodes = reading_order(list(_nodes_in(kernel)))
+def graph_identity(graph: Graph, *settings: Any) -> str | None:
+    """The text of a graph, and of what else decides how it is lowered.
+
+    None if it has effects or dynamic dimensions, holds bodies or functions.
+    """
+    if graph.effects:
+        return None
+    try:
+        return _identity((graph.inputs, graph.outputs, settings))
+    except (_NoTextError, AttributeError):  # a bundle of results has no dtype
+        return None
+
+
+def _identity(whole: Any) -> str:
+    nodes = reading_order(list(_nodes_in(whole)))
     numbers = {node: str(number) for number, node in enumerate(nodes)}
     lines: list[str] = []
     for node in nodes:
@@ -48,10 +61,12 @@ def _identity(kernel: Kernel) -> str:
         source = " ".join([numbers[s] for s in node.src])
         argument = "" if node.arg is None else _text(node.arg, numbers)
         shape = _text(aval.shape, numbers) if aval.shape else ""
+        if aval.weak_type:
+            shape += "w"
         if node.op.name in DECOMPOSITIONS and node.op.name not in BUILT_IN:
             raise _NoTextError
         lines.append(f"{node.op.name} {_name(aval.dtype)} {shape} {argument}: {source}")
-    lines.append(_text(kernel, numbers))
+    lines.append(_text(whole, numbers))
     return "\n".join(lines)
 
 
@@ -74,6 +89,8 @@ def _nodes_in(value: Any) -> Iterator[Node]:
 
 def _text(value: Any, numbers: dict[Node, str]) -> str:
     if isinstance(value, Node):
+        if value not in numbers:  # of a body
+            raise _NoTextError
         return "%" + numbers[value]
     if type(value) in _PLAIN:
         return repr(value)

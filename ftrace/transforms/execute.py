@@ -14,6 +14,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import numpy as np
 from ftrace import settings
 from ftrace.array import HOST, Array
 from ftrace.buffer import Buffer
-from ftrace.devices import lowering
+from ftrace.devices import identity_of, lowering
 from ftrace.devices.base import (
     Device,
     Executable,
@@ -33,7 +34,7 @@ from ftrace.errors import DeviceError
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
-from ftrace.trace.graph import Graph
+from ftrace.trace.graph import Graph, Node, toposort
 from ftrace.trace.operations import hooks
 from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tracer import (
@@ -49,19 +50,26 @@ from ftrace.transforms.memo import Memo, forget_derived
 
 if TYPE_CHECKING:
     from ftrace.lower import Lowered
+    from ftrace.lower.program import Program
 
 CACHE_SIZE = 4096  # compiled graphs that are kept
 
 
+#: Programs of graphs with fewer nodes are lowered sooner than they are read from disk.
+LARGE = 24
 #: Choices of sizes, of one function with dynamic dimensions, that are kept.
 SIZES_KEPT = 64
+
+
+def _lower(graph: Graph, given: list[Node], limits: tuple[Any, ...]) -> Lowered:
+    max_buffers, recurrences, cache = limits
+    return lowering()(graph, max_buffers, given, recurrences, cache)
 
 
 class CompiledGraph:
     """A graph compiled for a device: call it on arrays.
 
     Attributes:
-      lowered: the graph, the program and what is between them.
       avals: the types of the outputs.
       executable: what the device made of the program.
       shares_inputs: an output is the memory of an input.
@@ -69,8 +77,8 @@ class CompiledGraph:
     """
 
     __slots__ = (
-        "_at", "avals", "device", "executable", "lowered", "outputs", "overwritten",
-        "shares_inputs",
+        "_at", "_lower", "_lowered", "avals", "device", "executable", "outputs",
+        "overwritten", "shares_inputs",
     )  # fmt: skip
 
     def __init__(
@@ -80,10 +88,10 @@ class CompiledGraph:
         given = [graph.inputs[i] for i in donated]
         with timed(device.counters, "compile_seconds"):
             closed = closed_graph(graph)
-            self.lowered: Lowered = lowering()(
-                closed, device.max_buffers, given, device.recurrences, device.cache
-            )
-        program = self.lowered.program
+            limits = device.max_buffers, device.recurrences, device.cache
+            self._lower = partial(_lower, closed, given, limits)
+            self._lowered: Lowered | None = None
+            program = self._program(closed, given, limits)
         self.executable: Executable = device.compile(program)
         places = [program.slots[i].place for i in program.outputs]
         self.shares_inputs = "input" in places
@@ -95,6 +103,32 @@ class CompiledGraph:
         self.avals = [n.aval for n in graph.outputs]
         # For sizes of dynamic dimensions, the latest last.
         self._at: OrderedDict[Any, tuple[Executable, Any]] = OrderedDict()
+
+    @property
+    def lowered(self) -> Lowered:
+        """The graph, the program and what is between them."""
+        if self._lowered is None:
+            self._lowered = self._lower()
+        return self._lowered
+
+    def _program(
+        self, graph: Graph, given: list[Node], limits: tuple[Any, ...]
+    ) -> Program:
+        """The program: a large one from the disk, where the device keeps it there."""
+        chosen, device = settings.current(), self.device
+        identity = None
+        plain = not (chosen.debug or chosen.check_specs)
+        if plain and device.keeps_programs and len(toposort(graph.outputs)) >= LARGE:
+            places = tuple(map(graph.inputs.index, given))
+            disabled = tuple(sorted(chosen.disabled_rules))
+            identity = identity_of(graph, places, limits, disabled)
+        if identity is None:
+            return self.lowered.program
+        program = device.load_program(identity)
+        if program is None:
+            program = self.lowered.program
+            device.keep_program(identity, program)
+        return program
 
     def __call__(
         self, arrays: Sequence[Array], sizes: Sizes | None = None

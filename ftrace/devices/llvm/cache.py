@@ -109,8 +109,10 @@ class ObjectCache:
                 os.unlink(path)
 
     def _tell(self, error: Exception) -> None:
-        if not self.told:
-            self.told = True
+        if self.told:
+            return
+        self.told = True
+        with suppress(CacheWarning):  # where warnings are errors: nothing here raises
             warnings.warn(
                 f"compiled code cannot be kept on disk ({error}), so that every "
                 "process compiles anew: set FTRACE_CACHE_DIR to a folder that can be "

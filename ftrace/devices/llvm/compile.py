@@ -37,8 +37,8 @@ LEAN_OPTIONS = (
 )
 object_cache = ObjectCache()
 
-#: What decides how a kernel is written.
-_SOURCES = ("lower", "devices/llvm", "dtypes.py", "trace/graph.py")
+#: What decides of which kernels a program is made, and how they are written.
+_SOURCES = ("lower", "devices/llvm", "dtypes.py", "trace")
 
 T = TypeVar("T")
 

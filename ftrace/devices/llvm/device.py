@@ -23,7 +23,7 @@ from ftrace.devices.llvm.calling.binding import BoundCall, NotNative
 from ftrace.devices.llvm.calling.binding import Program as BoundProgram
 from ftrace.devices.llvm.calling.counting import NativeAllocator, count_natively
 from ftrace.devices.llvm.calling.native import Native, native_for
-from ftrace.devices.llvm.compile import object_cache
+from ftrace.devices.llvm.compile import cache_key, object_cache
 from ftrace.devices.llvm.factorise import render_factor
 from ftrace.devices.llvm.kernels import FUNCTION, CompiledKernel, compile_kernels
 from ftrace.devices.llvm.library import called_in
@@ -52,6 +52,7 @@ from ftrace.lower.legalize import legalize
 from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
 from ftrace.lower.recurrence import Recurrence, legalize_recurrence
 from ftrace.lower.running import Running, legalize_running
+from ftrace.lower.stored import program_of, program_text
 from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
@@ -84,6 +85,7 @@ class CPU(Device):
     name = "cpu"
     host = True
     recurrences = True
+    keeps_programs = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,6 +137,15 @@ class CPU(Device):
             if program.is_dynamic:
                 return DynamicExecutable(self, program, kernels)
             return CPUExecutable(self, program, kernels)
+
+    def load_program(self, identity: str) -> Program | None:
+        whole = object_cache.load("program", *cache_key(identity))
+        return None if whole is None else program_of(whole.decode())
+
+    def keep_program(self, identity: str, program: Program) -> None:
+        text = program_text(program)
+        if text is not None:
+            object_cache.store(text.encode(), "program", *cache_key(identity))
 
     def clear_cache(self) -> None:
         with self._lock:
