@@ -56,6 +56,25 @@ class Buffer:
         return f"<buffer of {self.nbytes} bytes on {self.device.name}>"
 
 
+def _held_by_a_call() -> int:
+    """References that a call holds to an argument, besides the function called.
+
+    CPython has had none since 3.11: the function takes over that of the caller.
+    """
+    count = getattr(sys, "getrefcount", None)
+    if count is None:
+        return 0
+
+    def inside(value: object) -> int:
+        return count(value)
+
+    value = object()
+    return inside(value) - 3  # the variables of both, and the argument of `count`
+
+
+_HELD_BY_A_CALL = _held_by_a_call()
+
+
 def is_exclusive(buffer: Buffer, holders: int) -> bool:
     """Does nothing but `holders` references, and this call, see a buffer's memory?
 
@@ -64,7 +83,8 @@ def is_exclusive(buffer: Buffer, holders: int) -> bool:
     count = getattr(sys, "getrefcount", None)
     if count is None or buffer.allocator is None:
         return False
-    if count(buffer) > holders + 2:
+    held_by_calls = 2 * _HELD_BY_A_CALL  # of this function and of the one that asks
+    if count(buffer) > holders + 2 + held_by_calls:
         return False
     memory = buffer.memory
     return not isinstance(memory, np.ndarray) or count(memory.base) == 2
