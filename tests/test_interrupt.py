@@ -154,7 +154,9 @@ def test_a_donated_argument_of_an_interrupted_call_is_whole_or_gone() -> None:
         assert float(fnp.sum(y)) == 64 * 64
     all_is_well()
     """
-    assert run(program).split() == ["4096.0", "gone"]
+    first, second = run(program).split()
+    assert first in ("4096.0", "gone")  # it was only read: never half of it
+    assert second == "gone"
 
 
 def test_other_callers_go_on() -> None:
