@@ -462,6 +462,22 @@ def test_reduce_along_either_axis(op: str, shape: tuple[int, int], axis: int) ->
         assert_guarded(out)
 
 
+def test_a_sum_and_a_maximum_of_the_same_products() -> None:
+    x, y = floats(30, 200), floats(30, 200, seed=1)
+    out, high = guarded(np.zeros(30, np.float32)), guarded(np.zeros(30, np.float32))
+    arrays = [x, y, out, high]
+    (i,), (r,) = axes(30), reduced(200)
+    place = at((i, 200), (r, 1))
+    product = ew.mul(load(buffer(0, x), place), load(buffer(1, y), place))
+    stores = (
+        Store(2, i, reduce("add", product, (r,))),
+        Store(3, i, reduce("max", product, (r,))),
+    )
+    run(make_kernel((i,), stores, arrays), arrays)
+    np.testing.assert_allclose(out, (x * y).sum(1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(high, (x * y).max(1))
+
+
 @pytest.mark.parametrize("size", [1, 5, 100, 4097])
 def test_nan_wins_in_an_extremum(size: int) -> None:
     x = floats(size)

@@ -441,7 +441,7 @@ class Nest:
                     place = number + len(lines.sums) * copy
                     mask = opened.masks[copy]
                     state[place] = self._add(total, at, state[place], mask)
-            elif total.node.src[0] in self.fused:
+            elif self._takes_products(total):
                 for at in ats:
                     state[number] = self._add(total, at, state[number], None)
             else:
@@ -451,11 +451,15 @@ class Nest:
                 state[number] = self.combine(total, state[number], part)
         return state
 
+    def _takes_products(self, total: Sum) -> bool:
+        """Another reduce of the same products, as their maximum, needs them rounded."""
+        return total.node.arg == "add" and total.node.src[0] in self.fused
+
     def _add(self, total: Sum, at: At, old: str, mask: str | None) -> str:
         """`old` combined with the value that the reduce has now."""
         values, t = self.values, total.type
         value = total.node.src[0]
-        if value in self.fused:
+        if self._takes_products(total):
             new = old
             for negative, product in products_of(value):
                 a, b = (values.plain(s, t.lanes, at) for s in product.src)
