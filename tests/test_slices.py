@@ -201,7 +201,7 @@ def test_slices_have_the_values_of_the_whole(
 WHOLE = {"of columns", "cross-entropy", "in a loop"}
 
 
-@pytest.mark.parametrize("program", PROGRAMS.keys() - {"of columns"})
+@pytest.mark.parametrize("program", [p for p in PROGRAMS if p != "of columns"])
 def test_large_values_are_not_stored(program: str) -> None:
     f, arrays = PROGRAMS[program]
     for function in (f, with_gradient(f, arrays)):

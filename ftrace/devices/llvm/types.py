@@ -119,6 +119,11 @@ def byte_type(lanes: int) -> Type:
     return _make("i8", lanes, "u", 8)
 
 
+def _bits(scalar: np.ndarray[Any, Any]) -> int:
+    """Those of a 16-bit float."""
+    return int(np.frombuffer(scalar.tobytes(), np.int16)[0])
+
+
 def _literal(element: str, value: Any) -> str:
     if element == "i1":
         return "true" if value else "false"
@@ -127,9 +132,9 @@ def _literal(element: str, value: Any) -> str:
         wrapped = int(value) & ((1 << bits) - 1)
         return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
     if element == "half":
-        return str(int(np.float16(value).view(np.int16)))
+        return str(_bits(np.asarray(value, np.float16)))
     if element == "bfloat":
-        return str(int(np.asarray(value).astype(dtypes.bfloat16).view(np.int16)))
+        return str(_bits(np.asarray(value).astype(dtypes.bfloat16)))
     if element == "float":
         value = np.float32(value)
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"
