@@ -223,6 +223,15 @@ def test_clear_caches_leaves_the_disk(folder: Path) -> None:
 # Ctrl-C
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A process that a shell has put into the background does not hear Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("at", [0, 1, 2])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_interrupted_compilation_leaves_nothing_half_done(
@@ -251,6 +260,7 @@ def test_interrupted_compilation_leaves_nothing_half_done(
     np.testing.assert_array_equal(found, want)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_write_leaves_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_an_update_in_a_loop_is_one_of_a_copy(name: str, device: str) -> None:
 @pytest.mark.parametrize("device", ["cpu", "interpreter"])
 @settings(max_examples=25)
 @given(names=st.lists(st.sampled_from(sorted(UPDATES)), min_size=2, max_size=4))
+@example(names=["a column of a column", "rows of rows"])
 def test_updates_after_updates(device: str, names: list[str]) -> None:
     want = in_python(names, 3)
     with ft.config(device=device):

@@ -20,6 +20,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -249,7 +250,18 @@ class Elements(ABC):
         ends = [c * (r.size - 1) for r, c in moving]
         least = position.constant + sum(min(end, 0) for end in ends)
         most = position.constant + sum(max(end, 0) for end in ends)
-        if least < min(constants) or most > max(constants):
+        # Where the last axis is over the lanes the registers have places between them:
+        # those of other lanes.
+        first, last = min(constants), max(constants)
+        step = gcd(*[c - first for c in constants]) or 1
+        if (last - first) // step + 1 != len(constants):
+            raise Unsuited("registers that have no order")
+        if (
+            least < first
+            or most > last
+            or (position.constant - first) % step
+            or any(c % step for _, c in moving)
+        ):
             raise Unsuited("an element of another lane")
         place = self.rendered(Index(tuple(moving), position.constant))
         rest = [(p.constant, register) for p, register in bound.places.items()]
