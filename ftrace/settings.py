@@ -234,7 +234,9 @@ class set_threads:  # read as a function: `ft.set_threads(2)`
         with ft.set_threads(1):     # in the block, in this thread of Python
             step(params, batch)
 
-    No result depends on it. More than there are cores counts as their number.
+    No result depends on it. More than there are cores counts as their number. Until a
+    block begins the number is that of all threads of Python, for a moment; where that
+    matters write `with ft.config(threads=1)`.
 
     Args:
       count: 1 or more; None takes all cores that the process may use.

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ftrace import settings
+import ftrace as ft
+from ftrace import dtypes, settings
 from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.library import addresses, symbols_in
 from ftrace.devices.llvm.render import render
@@ -234,3 +235,19 @@ def test_panels_of_sums_fit_into_the_caches() -> None:
         blocks = choose_blocks(target, load)
         width = blocks.strips * blocks.tile.vectors * target.vector_bytes
         assert blocks.tiles * blocks.tile.rows * width <= target.l2 / 2
+
+
+@pytest.mark.parametrize("columns", [17, 33, 49, 65, 97])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "int16"])
+def test_the_last_column_does_not_spill_into_the_next_row(
+    dtype: str, columns: int
+) -> None:
+    """LLVM stores the one element at the end of a row as wide as it was before."""
+    a = np.ones((7, 5)).astype(dtypes.as_dtype(dtype))
+    b = (np.arange(5 * columns).reshape(5, columns) % 7).astype(a.dtype)
+    with ft.config(device="cpu"):
+        found = ft.jit(lambda a, b: a @ b)(a, b)
+        turned = ft.jit(lambda a, b: (b.T @ a.T).astype(a.dtype))(a, b)
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_array_equal(np.asarray(found, np.float64), expected)
+    np.testing.assert_array_equal(np.asarray(turned, np.float64), expected.T)

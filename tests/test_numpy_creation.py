@@ -144,3 +144,12 @@ def test_functions_of_numpy_called_on_tracers_are_ours() -> None:
 def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_array_copies_so_that_the_original_may_be_donated() -> None:
+    x = fnp.arange(10.0)
+    copies = [fnp.array(x), fnp.array(x, copy=True), fnp.copy(x)]
+    assert fnp.asarray(x) is x
+    ft.jit(lambda x: x + 1, donate_argnums=0)(x)
+    for y in copies:
+        np.testing.assert_array_equal(y, np.arange(10.0))

@@ -92,7 +92,11 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
         if hasattr(value, name):
             value = getattr(value, name)()
     if isinstance(value, ArrayLike):
-        return value if dtype is None else cast(value, dtypes.as_dtype(dtype))
+        result = value if dtype is None else cast(value, dtypes.as_dtype(dtype))
+        # Arrays are immutable, but who donates one does not give up its copies.
+        if copy and isinstance(value, Array) and result is value:
+            return value.__deepcopy__({})
+        return result
     if isinstance(value, np.generic):
         return cast(as_value(value), dtype_or(dtype, aval_of(value).dtype))
     if isinstance(value, (bool, int, float, complex)):
@@ -206,8 +210,7 @@ def astype(x: Value, dtype: Dtype, /, *, copy: bool = False, device: Any = None)
 
 def copy(a: Any, order: str | None = None) -> Any:
     """A copy of an array."""
-    result = array(a, order=order)
-    return result.__deepcopy__({}) if isinstance(a, Array) else result
+    return array(a, order=order)
 
 
 def view(x: Value, dtype: Dtype = None) -> Any:

@@ -170,13 +170,34 @@ class Access:
         )
 
     def store_masked(self, t: Type, value: str, p: str, mask: str) -> None:
+        """Elements side by side, where the mask is on."""
         m, value = self._to_memory(t, value)
+        if mask.startswith("<") and mask.count("true") == 1:
+            on = ["true" in lane for lane in mask.split(",")]
+            self._store_one(m, value, p, on.index(True))
+            return
         lanes = mask_type(t.lanes)
         name = f"@llvm.masked.store.{m.suffix}.p0"
         self.writer.declare(f"declare void {name}({m}, ptr, i32, {lanes})")
         self.writer.effect(
             f"call void {name}({m} {value}, ptr {p}, i32 {m.bits // 8}, {lanes} {mask})"
         )
+
+    def _store_one(self, m: Type, value: str, p: str, lane: int) -> None:
+        """One element of a vector, on its own.
+
+        LLVM would do the same for a constant mask; but where the elements have just
+        been made narrower it stores the wide one, over what follows in memory (seen in
+        LLVM 22, on AVX-512).
+        """
+        one = self.writer.pure(f"extractelement {m} {value}, i32 {lane}", value)
+        place = p
+        if lane:
+            place = self.writer.pure(
+                f"getelementptr {m.element}, ptr {p}, i64 {lane}", p
+            )
+        text = f"store {m.element} {one}, ptr {place}, align {m.bits // 8}"
+        self.writer.effect(text)
 
     def scatter(
         self, t: Type, value: str, p: str, index: str, kind: Type, mask: str | None
