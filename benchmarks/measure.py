@@ -92,7 +92,8 @@ def _is_served(row: Row, library: Library) -> bool:
 
 def prepare(row: Row, library: Library, inputs: Any) -> Callable[[], Any]:
     """The row's function in a library, on its arguments."""
-    build = row.peers.get(library.dialect, row.build)
+    shared = row.peers.get(library.dialect, row.build)
+    build = row.peers.get(library.name, shared)  # its own form, where it needs one
     assert build is not None
     function = build(library.api)
     if row.jit and library.jit is not None:
