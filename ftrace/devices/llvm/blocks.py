@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -89,23 +90,43 @@ def each_block(stage: Stage, cut: Cut, run: Callable[[Block], None]) -> None:
     writer = stage.writer
     loops: list[tuple[OpenLoop, Opened]] = []
     for r in cut.outer:
-        loop = writer.open_loop("0", str(axis_of(r).size), 1)
+        loop = writer.open_loop("0", stage.values.number(axis_of(r).size), 1)
         loops.append((loop, stage.open(r, loop.index)))
-    if cut.split is None:
-        run(Block(stage, cut, "0"))
+    if not is_dynamic(cut.blocks) and cut.blocks == 1:
+        block = Block(stage, cut, "0")
+        with block:
+            run(block)
     else:
-        loop = writer.open_loop("0", str(cut.blocks), 1)
+        loop = writer.open_loop("0", stage.values.number(cut.blocks), 1)
         block = Block(stage, cut, loop.index)
-        block.open()
-        run(block)
-        block.close()
+        with block:
+            run(block)
         writer.close_loop(loop)
     for loop, opened in reversed(loops):
         stage.close(opened)
         writer.close_loop(loop)
 
 
-class Block:
+class Opening(ABC):
+    """A part of a kernel's ranges: in a `with` statement code is for this part."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """From here on code is for this part."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """To here it was."""
+
+    def __enter__(self) -> None:
+        self.open()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+
+
+class Block(Opening):
     """The block of a cut that is open: code around it says which.
 
     Args:

@@ -4,7 +4,7 @@
 
 The *columns* are the axes of b, the one that is contiguous in memory last; the *rows*
 are the axes of a. Any expressions may stand for a, b and the product, and any reduce
-for the sum. Sums along columns without a second operand are a case of it.
+for the sum.
 
 This file finds them; `product.py` is the code that runs them in blocks.
 """
@@ -34,13 +34,12 @@ class Contraction:
 
     Attributes:
       outer: axes that both operands have, or neither.
-      rows: axes of the left operands; empty where there is none.
+      rows: axes of the left operands.
       columns: axes of the right operands.
       ranges: what is summed over.
       left, right: the largest expressions that depend on rows, or columns, alone.
       loads: what the sums read.
-      loops: the sums, those of one loop together. Only sums without left operands may
-        have several loops, of which each may use the results of those before it.
+      reduces: the sums.
       loose: the left operands can be used where they stand in memory: one axis of
         rows suffices.
     """
@@ -52,25 +51,19 @@ class Contraction:
     left: tuple[Node, ...]
     right: tuple[Node, ...]
     loads: tuple[Node, ...]
-    loops: tuple[tuple[Node, ...], ...]
+    reduces: tuple[Node, ...]
     loose: bool
-
-    @property
-    def reduces(self) -> tuple[Node, ...]:
-        """All of the sums."""
-        return tuple(node for loop in self.loops for node in loop)
 
 
 def find_contraction(
     kernel: Kernel, block: Sequence[Statement], facts: Facts
 ) -> Contraction | None:
     """The kernel as a contraction, if it is one."""
-    loops = _reduce_loops(kernel, block)
+    loop = _reduce_loop(kernel, block)
     column = _contiguous_axis(kernel, facts)
-    if not loops or column is None:
+    if loop is None or column is None:
         return None
-    free = facts.free
-    reduces = [r for loop in loops for r in loop.reduces]
+    free, ranges, reduces = facts.free, loop.ranges, loop.reduces
     terms = [r.src[0] for r in reduces]
     loads = [n for n in toposort(terms) if n.op is load_p]
     moving = [n for n in loads if column in free[n]]
@@ -81,38 +74,37 @@ def find_contraction(
     axes = [a for a in kernel.axes if size_of(a) > 1]
     rows = [a for a in axes if a in left and a not in right]
     columns = [a for a in axes if a in right and a not in left]
-    if column not in columns or (rows and len(loops) > 1):
+    if column not in columns or not rows:
         return None
     columns.remove(column)
     columns.append(column)
     lefts = _operands(terms, frozenset(rows), frozenset(columns), facts)
     rights = _operands(terms, frozenset(columns), frozenset(rows), facts)
-    ranges = frozenset(loops[0].ranges)
-    loose = all(_is_loose(n, ranges, facts) for n in lefts) and (
+    loose = all(_is_loose(n, frozenset(ranges), facts) for n in lefts) and (
         len(rows) < 2 or max(size_of(a) for a in rows) >= _FEW_ROWS
     )
     return Contraction(
         tuple(a for a in kernel.axes if a not in rows and a not in columns),
-        tuple(rows), tuple(columns), loops[0].ranges, tuple(lefts), tuple(rights),
-        tuple(loads), tuple(tuple(loop.reduces) for loop in loops), loose,
+        tuple(rows), tuple(columns), ranges, tuple(lefts), tuple(rights),
+        tuple(loads), tuple(reduces), loose,
     )  # fmt: skip
 
 
-def _reduce_loops(kernel: Kernel, block: Sequence[Statement]) -> list[ReduceLoop]:
-    """The reduce loops of a kernel, if they are all inside all of its axes."""
+def _reduce_loop(kernel: Kernel, block: Sequence[Statement]) -> ReduceLoop | None:
+    """The reduce loop of a kernel, if there is one, inside all of its axes."""
     if kernel.ordered or any(store.combine for store in kernel.stores):
-        return []
+        return None
     while True:
         inner = [s for s in block if not isinstance(s, Let)]
         if len(inner) != 1 or not isinstance(inner[0], Loop):
             break
         block = inner[0].body
     loops = [s for s in block if isinstance(s, ReduceLoop)]
-    if any(isinstance(s, Loop) for s in block):
-        return []
-    if not all(isinstance(s, Let) for loop in loops for s in loop.body):
-        return []
-    return loops if all(axis_of(r).size for loop in loops for r in loop.ranges) else []
+    if len(loops) != 1 or any(isinstance(s, Loop) for s in block):
+        return None
+    (loop,) = loops
+    simple = all(isinstance(s, Let) for s in loop.body)
+    return loop if simple and all(axis_of(r).size for r in loop.ranges) else None
 
 
 def _contiguous_axis(kernel: Kernel, facts: Facts) -> Node | None:
@@ -182,8 +174,6 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     width = prod(size_of(a) for a in plan.columns)
     item = max(n.dtype.itemsize for n in plan.right)
     footprint = depth * width * item
-    if not plan.rows:
-        return False  # `columns.py` reads them row by row
     plain = all(is_plain(n, column, facts) for n in plan.right)
     height = prod(size_of(a) for a in plan.rows)
     if height < 4 or depth < 4 or width < 4:

@@ -15,20 +15,19 @@ are is decided in `sharing.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
-from ftrace.devices.llvm.blocks import Block, cut_ranges
+from ftrace.devices.llvm.blocks import Block, cut_ranges, each_block
 from ftrace.devices.llvm.contraction import Contraction, is_plain
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
-from ftrace.devices.llvm.nest import Span, digits, identity
+from ftrace.devices.llvm.nest import Span, identity
 from ftrace.devices.llvm.product import LooseRows, merged, walk
-from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.sharing import Blocks, Load, choose_blocks
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.strips import RowBlock, StripBlock
 from ftrace.devices.llvm.tiling import Steps, rows_together, size_of
-from ftrace.devices.llvm.writer import OpenLoop
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, reduce
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, substitute, toposort
@@ -64,7 +63,7 @@ class Shape:
 def as_matrices(plan: Contraction, kernel: Kernel) -> Shape | None:
     """The contraction as matrix products, if blocks of one axis each are enough."""
     sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
-    if any(map(is_dynamic, sizes)) or not plan.rows:
+    if any(map(is_dynamic, sizes)):
         return None
     row = max(plan.rows, key=size_of)
     column = plan.columns[-1]
@@ -89,7 +88,7 @@ def without_panels(plan: Contraction, kernel: Kernel, facts: Facts) -> Shape | N
     ):
         return None
     work = prod(size_of(a) for a in (*plan.rows, *plan.columns, *plan.ranges))
-    shape = as_matrices(plan, kernel) if plan.rows else None
+    shape = as_matrices(plan, kernel)
     if shape is None or not shape.heavy or work < _WORTH_SUMS:
         return None
     return shape
@@ -168,30 +167,18 @@ class MatrixProduct:
             stage.values.buffer(number)  # known in the branch that fills, and after it
         packed = writer.here("alloca i64")
         writer.effect(f"store i64 -1, ptr {packed}")
-        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
         strips = -(-size_of(shape.column) // self.width)
-        blocks = -(-strips // self.blocks.strips)
-        outer, inner = shape.outer, shape.rows
-        sizes = [*map(size_of, outer), blocks, *map(size_of, inner), self.rows.blocks]
-        places = digits(writer, unit.index, sizes)
-        block, row = places.pop(len(outer)), places.pop()
-        opened = [
-            stage.open(a, p) for a, p in zip((*outer, *inner), places, strict=True)
-        ]
-        self.columns = StripBlock(
-            stage, shape.column, self.width, self.blocks.strips, block
-        )
-        self.columns.open()
-        self.rows.open(row)
-        shared = prod(map(size_of, inner)) * self.rows.blocks
-        self._run(packed, writer.pure(f"udiv i64 {unit.index}, {shared}", unit.index))
-        self.rows.close()
-        self.columns.close()
-        for o in reversed(opened):
-            stage.close(o)
-        writer.close_loop(unit)
-        stage.release()
-        return prod(sizes)
+        across, down = -(-strips // self.blocks.strips), self.rows.blocks
+        with stage.units([*shape.outer, across, *shape.rows, down]) as unit:
+            column, row = unit.blocks
+            self.columns = StripBlock(
+                stage, shape.column, self.width, self.blocks.strips, column
+            )
+            shared = prod(map(size_of, shape.rows)) * down
+            number = writer.pure(f"udiv i64 {unit.number}, {shared}", unit.number)
+            with self.columns, self.rows.at(row):
+                self._run(packed, number)
+        return unit.count
 
     # Panels.
 
@@ -264,15 +251,10 @@ class MatrixProduct:
 
     def _multiply_in_blocks(self, packed: str, number: str) -> None:
         """The sums, added up in their panels."""
-        stage, writer = self.stage, self.stage.writer
-        loops: list[tuple[OpenLoop, Opened]] = []
-        for r in self.depth.outer:
-            around = writer.open_loop("0", str(size_of(r)), 1)
-            loops.append((around, stage.open(r, around.index)))
-        blocks = self.depth.blocks
-        loop = writer.open_loop("0", str(blocks), 1) if blocks > 1 else None
-        depth = Block(stage, self.depth, loop.index if loop is not None else "0")
-        depth.open()
+        each_block(self.stage, self.depth, partial(self._multiply, packed, number))
+
+    def _multiply(self, packed: str, number: str, depth: Block) -> None:
+        """One block of what is summed over."""
         if self.several:
             self._fill_right(depth)
         elif self.right:
@@ -288,12 +270,6 @@ class MatrixProduct:
             for (node, panel), value in zip(self.sums.items(), values, strict=True)
         ]  # fmt: skip
         self._tiles(stores, spans)
-        depth.close()
-        if loop is not None:
-            writer.close_loop(loop)
-        for around, opened in reversed(loops):
-            stage.close(opened)
-            writer.close_loop(around)
 
     def _in_sums(self) -> list[Node]:
         """Where a result stands in a panel of sums."""

@@ -20,12 +20,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges
+from ftrace.devices.llvm.blocks import Block, Cut, Opening, cut_ranges, each_block
 from ftrace.devices.llvm.contraction import Contraction
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
-from ftrace.devices.llvm.nest import Span, digits, identity, lowest, may_be_empty
-from ftrace.devices.llvm.ranges import Opened
+from ftrace.devices.llvm.nest import Span, identity, lowest
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.tiling import (
     RegisterTile,
@@ -35,7 +34,6 @@ from ftrace.devices.llvm.tiling import (
     rows_together,
     size_of,
 )
-from ftrace.devices.llvm.writer import OpenLoop
 from ftrace.lower.kernel import INDEX, Store, axis_of, load, load_p, reduce
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, substitute, toposort
@@ -50,11 +48,9 @@ DEPTH = 512
 #: Rows of a block: each element of panel b is used so often.
 HEIGHT = 256
 LEAST_HEIGHT = 64
-#: Rows that a sum along columns takes at a time.
-STREAM = 16
 
 
-class LooseRows:
+class LooseRows(Opening):
     """Rows of a block along one axis, whose operands are read where they stand.
 
     Tiles are cut from the whole axis: some are a row higher than others.
@@ -73,10 +69,15 @@ class LooseRows:
         self.axes = self.final_axes = (axis,)
         self.steps = {axis: Steps(0, tile)}
 
-    def open(self, number: str) -> None:
+    def at(self, number: str) -> LooseRows:
+        """The block of this number, to be opened."""
+        self.number = number
+        return self
+
+    def open(self) -> None:
         stage = self.stage
-        first = stage.scaled(number, self.height)
-        last = stage.scaled(number, self.height, self.height)
+        first = stage.scaled(self.number, self.height)
+        last = stage.scaled(self.number, self.height, self.height)
         last = lowest(stage.writer, last, stage.values.number(self.tiles))
         self.begin, self.end = begin, end = self._row_of(first), self._row_of(last)
         self.spans = {self.axis: Span(first, last)}
@@ -106,7 +107,7 @@ class LooseRows:
     final_terms = terms
 
 
-class StagedRows:
+class StagedRows(Opening):
     """Rows of a block along several axes, whose operands stand in panels."""
 
     def __init__(self, stage: Stage, cut_: Cut, tile: int) -> None:
@@ -120,8 +121,12 @@ class StagedRows:
         self.final_axes = cut_.within
         self.steps = {self.line: Steps(0, tile, False)}
 
-    def open(self, number: str) -> None:
+    def at(self, number: str) -> StagedRows:
+        """The block of this number, to be opened."""
         self.block = Block(self.stage, self.cut, number)
+        return self
+
+    def open(self) -> None:
         self.block.open()
         self.final_spans = self.block.spans({})
         self.spans: dict[Node, Span] = {}
@@ -209,18 +214,12 @@ class Product:
         item = max(n.dtype.itemsize for n in nodes)
         self.lanes = target.vector_bytes // item
         self.column = plan.columns[-1]
-        self.rows: LooseRows | StagedRows | None = None
-        row = max(plan.rows, key=size_of, default=None)
-        if row is None:
-            wide = max(target.l1 // 3 // item, self.lanes)
-            self.tile = RegisterTile(1, 4, 0)
-            self.column_cut = cut_ranges(plan.columns, wide, 4 * self.lanes)
-        else:
-            axes = (row,) if plan.loose else plan.rows
-            height = prod(size_of(a) for a in axes)
-            loose = row if plan.loose else None
-            self.together = rows_together(plan.left, loose, stage.facts)
-            self.column_cut, self.tile = self._cut_columns(height)
+        row = max(plan.rows, key=size_of)
+        axes = (row,) if plan.loose else plan.rows
+        height = prod(size_of(a) for a in axes)
+        loose = row if plan.loose else None
+        self.together = rows_together(plan.left, loose, stage.facts)
+        self.column_cut, self.tile = self._cut_columns(height)
         step = self.tile.vectors * self.lanes
         self.pitch = -(-self.column_cut.length // step) * step
         room = target.l2 // 2 // (self.pitch * item * len(plan.right))
@@ -228,9 +227,10 @@ class Product:
         self.depth_cut = cut_ranges(
             walk(plan, plan.ranges, stage.facts), deep, self.lanes
         )
+        depth = self.depth_cut
+        self.several = is_dynamic(depth.blocks) or depth.blocks > 1 or bool(depth.outer)
         self.outer = [*plan.outer, *self.column_cut.outer]
-        if row is not None:
-            self._choose_rows(row)
+        self.rows = self._choose_rows(row)
 
     def _cut_columns(self, height: int) -> tuple[Cut, RegisterTile]:
         """Blocks of columns that fill whole vectors and tiles best."""
@@ -253,7 +253,7 @@ class Product:
                 best = (cycles, part, tile)
         return best[1], best[2]
 
-    def _choose_rows(self, row: Node) -> None:
+    def _choose_rows(self, row: Node) -> LooseRows | StagedRows:
         """High blocks, but enough of them for all cores."""
         plan, stage, tile = self.plan, self.stage, self.tile.rows
         columns = sample(self.column_cut.blocks) * prod(size_of(a) for a in self.outer)
@@ -272,34 +272,24 @@ class Product:
             if units >= enough or height // 4 < tile:
                 break
             height //= 2
-        self.rows = rows
         self.outer += others
+        return rows
 
     def emit(self) -> int:
         """Emits the function; returns how many units it has."""
-        stage, writer = self.stage, self.stage.writer
+        stage = self.stage
         self._allocate()
-        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
-        blocks = self.rows.blocks if self.rows is not None else 1
-        sizes = [*[axis_of(a).size for a in self.outer], self.column_cut.blocks, blocks]
-        number = stage.values.number
-        texts = [number(n) if is_dynamic(n) else n for n in sizes]
-        *places, column, row = digits(writer, unit.index, texts)
-        opened = [stage.open(a, p) for a, p in zip(self.outer, places, strict=True)]
-        self.columns = Block(stage, self.column_cut, column)
-        self.columns.open()
-        if self.rows is not None:
-            self.rows.open(row)
-        self._accumulate()
-        self._finish()
-        if self.rows is not None:
-            self.rows.close()
-        self.columns.close()
-        for o in reversed(opened):
-            stage.close(o)
-        writer.close_loop(unit)
-        stage.release()
-        return prod(sizes)
+        places = [*self.outer, self.column_cut.blocks, self.rows.blocks]
+        with stage.units(places) as unit:
+            column, row = unit.blocks
+            self.columns = Block(stage, self.column_cut, column)
+            with self.columns, self.rows.at(row):
+                if self.several:
+                    for node, panel in self.sums.items():
+                        stage.fill(panel, identity(str(node.arg), node.dtype))
+                each_block(stage, self.depth_cut, self._multiply)
+                self._finish()
+        return unit.count
 
     # Panels.
 
@@ -309,17 +299,15 @@ class Product:
         whole = Block(stage, self.depth_cut, "0")
         self.right: dict[Node, Panel] = {}
         self.left: dict[Node, Panel] = {}
-        if rows is not None:
-            for node in plan.right:
-                count = whole.positions(node)
-                self.right[node] = stage.new_panel(node.dtype, count, self.pitch)
+        for node in plan.right:
+            count = whole.positions(node)
+            self.right[node] = stage.new_panel(node.dtype, count, self.pitch)
         if isinstance(rows, StagedRows):
             for node in plan.left:
                 wide = -(-whole.positions(node) // self.lanes) * self.lanes
                 self.left[node] = stage.new_panel(node.dtype, rows.length, wide)
-        height = rows.length if rows is not None else 1
         self.sums = {
-            node: stage.new_panel(node.dtype, height, self.pitch)
+            node: stage.new_panel(node.dtype, rows.length, self.pitch)
             for node in plan.reduces
         }
         # Tiles read beyond the block: what stands there must not slow them down.
@@ -328,47 +316,9 @@ class Product:
 
     # The sums.
 
-    def _accumulate(self) -> None:
-        """Fills the panels of sums, block by block of what is summed over."""
-        stage, writer = self.stage, self.stage.writer
-        depth = self.depth_cut
-        self.several = is_dynamic(depth.blocks) or depth.blocks > 1 or bool(depth.outer)
-        if self.rows is None:
-            for reduces in self.plan.loops:
-                self._stream(reduces)
-            return
-        if self.several:
-            for node, panel in self.sums.items():
-                stage.fill(panel, identity(str(node.arg), node.dtype))
-        loops = self._open_loops(depth.outer)
-        if depth.split is None:
-            self._multiply(Block(stage, depth, "0"))
-        else:
-            loop = writer.open_loop("0", stage.values.number(depth.blocks), 1)
-            block = Block(stage, depth, loop.index)
-            block.open()
-            self._multiply(block)
-            block.close()
-            writer.close_loop(loop)
-        self._close_loops(loops)
-
-    def _open_loops(self, ranges: Sequence[Node]) -> list[tuple[OpenLoop, Opened]]:
-        stage, writer = self.stage, self.stage.writer
-        loops: list[tuple[OpenLoop, Opened]] = []
-        for r in ranges:
-            loop = writer.open_loop("0", stage.values.number(axis_of(r).size), 1)
-            loops.append((loop, stage.open(r, loop.index)))
-        return loops
-
-    def _close_loops(self, loops: list[tuple[OpenLoop, Opened]]) -> None:
-        for loop, opened in reversed(loops):
-            self.stage.close(opened)
-            self.stage.writer.close_loop(loop)
-
     def _multiply(self, depth: Block) -> None:
         """One block: the panels of operands, and the tiles over them."""
         stage, rows = self.stage, self.rows
-        assert rows is not None
         column = stage.new_range(self.pitch)
         found: dict[Node, Node] = {}
         for node, panel in self.right.items():
@@ -398,41 +348,12 @@ class Product:
             spans[column] = Span("0", tiles_of(stage, self.columns, width))
         stage.run((*rows.axes, column), stores, steps, spans)
 
-    def _stream(self, reduces: Sequence[Node]) -> None:
-        """Sums along columns: a few rows at a time, added up before they are stored."""
-        stage, writer, column = self.stage, self.stage.writer, self.column
-        index = sum_of(self.columns.terms(1))
-        known = {n: panel.load(index) for n, panel in self.sums.items()}
-        values = substitute([n.src[0] for n in reduces], known)
-        *outer, last = walk(self.plan, reduces[0].src[1:], stage.facts)
-        stores: list[Store] = []
-        for n, value in zip(reduces, values, strict=True):
-            op, panel = str(n.arg), self.sums[n]
-            stage.fill(panel, identity(op, n.dtype))
-            total = reduce(op, value, (last,))
-            stores.append(Store(panel.number, index, total, None, op))
-        loops = self._open_loops(outer)
-        steps = {column: Steps(self.lanes, self.tile.vectors)}
-        spans = self.columns.spans(steps)
-        for tiles in cut(axis_of(last).size, Steps(0, STREAM)):
-            stop = tiles.start + tiles.count * tiles.width
-            ends = (tiles.start, tiles.stop if tiles.inner else stop)
-            begin, end = map(stage.values.number, ends)
-            guarded = may_be_empty(tiles)
-            loop = writer.open_loop(begin, end, tiles.step, guarded=guarded)
-            stage.run([column], stores, steps, spans, {last: (loop.index, tiles)})
-            writer.close_loop(loop)
-        self._close_loops(loops)
-
     # What becomes of the sums.
 
     def _finish(self) -> None:
         """The kernel's own stores, with the sums read from their panels."""
         stage, rows, column = self.stage, self.rows, self.column
-        terms = self.columns.terms(1)
-        if rows is not None:
-            terms += rows.final_terms(self.pitch)
-        index = sum_of(terms)
+        index = sum_of([*self.columns.terms(1), *rows.final_terms(self.pitch)])
         found: dict[Node, Node] = {n: p.load(index) for n, p in self.sums.items()}
         stores = replaced_stores(stage.kernel.stores, found)
         widest = max(store.value.dtype.itemsize for store in stores)
@@ -441,9 +362,5 @@ class Product:
             while lanes >= 2 * axis_of(column).size:
                 lanes //= 2
         steps = {column: Steps(lanes)}
-        spans = self.columns.spans(steps)
-        axes = list(self.column_cut.within)
-        if rows is not None:
-            axes = [*rows.final_axes, *axes]
-            spans |= rows.final_spans
-        stage.run(axes, stores, steps, spans)
+        spans = self.columns.spans(steps) | rows.final_spans
+        stage.run([*rows.final_axes, *self.column_cut.within], stores, steps, spans)

@@ -22,7 +22,7 @@ from math import prod
 from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges, each_block
 from ftrace.devices.llvm.factors import Factor
 from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
-from ftrace.devices.llvm.nest import Span, digits
+from ftrace.devices.llvm.nest import Span
 from ftrace.devices.llvm.sliding_plan import DEPTH, Sliding
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.tiling import Steps, cut, register_tile, rows_together
@@ -78,28 +78,18 @@ class SlidingProduct:
 
     def emit(self) -> int:
         """Emits the function; returns how many units it has."""
-        s, stage, writer = self.sliding, self.stage, self.stage.writer
+        s, stage = self.sliding, self.stage
         self._allocate()
-        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
-        sizes = [axis_of(a).size for a in s.outer]
-        sizes += [self.columns.blocks, self.rows.blocks]
-        *places, column, row = digits(writer, unit.index, sizes)
-        opened = [stage.open(a, p) for a, p in zip(s.outer, places, strict=True)]
-        self.block = Block(stage, self.columns, column)
-        self.block.open()
-        self.row = Block(stage, self.rows, row)
-        self.row.open()
-        if self.several:
-            self.stage.fill(self.sums, 0)
-        each_block(self.stage, self.depth, self._multiply)
-        self._finish()
-        self.row.close()
-        self.block.close()
-        for o in reversed(opened):
-            stage.close(o)
-        writer.close_loop(unit)
-        stage.release()
-        return prod(sizes)
+        with stage.units([*s.outer, self.columns.blocks, self.rows.blocks]) as unit:
+            column, row = unit.blocks
+            self.block = Block(stage, self.columns, column)
+            self.row = Block(stage, self.rows, row)
+            with self.block, self.row:
+                if self.several:
+                    stage.fill(self.sums, 0)
+                each_block(stage, self.depth, self._multiply)
+                self._finish()
+        return unit.count
 
     def _allocate(self) -> None:
         """A panel for each group of classes, and one for the sums."""

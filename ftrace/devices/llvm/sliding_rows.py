@@ -29,7 +29,7 @@ from ftrace.devices.llvm.contraction import Contraction
 from ftrace.devices.llvm.factors import Factor
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
-from ftrace.devices.llvm.nest import Span, digits
+from ftrace.devices.llvm.nest import Span
 from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.sliding_plan import (
     DEPTH,
@@ -179,29 +179,19 @@ class SlidingRowsProduct:
 
     def emit(self) -> int:
         """Emits the function; returns how many units it has."""
-        s, stage, writer = self.sliding, self.stage, self.stage.writer
+        s, stage = self.sliding, self.stage
         self._allocate()
-        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
-        sizes = [axis_of(a).size for a in s.outer]
-        sizes += [self.rows.blocks, self.columns.blocks]
-        *places, row, column = digits(writer, unit.index, sizes)
-        opened = [stage.open(a, p) for a, p in zip(s.outer, places, strict=True)]
-        self.row = Block(stage, self.rows, row)
-        self.row.open()
-        self.block = Block(stage, self.columns, column)
-        self.block.open()
-        if self.several:
-            stage.fill(self.sums, 0)
-        each_block(stage, self.depth, self._multiply)
-        if self.several:
-            self._each_line(self._finish)
-        self.block.close()
-        self.row.close()
-        for o in reversed(opened):
-            stage.close(o)
-        writer.close_loop(unit)
-        stage.release()
-        return prod(sizes)
+        with stage.units([*s.outer, self.rows.blocks, self.columns.blocks]) as unit:
+            row, column = unit.blocks
+            self.row = Block(stage, self.rows, row)
+            self.block = Block(stage, self.columns, column)
+            with self.row, self.block:
+                if self.several:
+                    stage.fill(self.sums, 0)
+                each_block(stage, self.depth, self._multiply)
+                if self.several:
+                    self._each_line(self._finish)
+        return unit.count
 
     # Panels.
 

@@ -7,14 +7,16 @@ the panels among its buffers; ranges of the blocks around it are open already.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ftrace.devices.llvm.facts import Facts
-from ftrace.devices.llvm.nest import Nest, Span, fused_products
+from ftrace.devices.llvm.nest import Nest, Span, digits, fused_products
 from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.scalar import Operations
 from ftrace.devices.llvm.scratch import GIVE, TAKE
@@ -27,11 +29,13 @@ from ftrace.lower.kernel import (
     INDEX,
     Kernel,
     Store,
+    axis_of,
     load,
     make_range,
     param,
 )
 from ftrace.lower.place import place
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.source import const
@@ -76,6 +80,20 @@ class Panel:
 
     def load(self, index: Node) -> Node:
         return load(param(self.number, self.dtype, self.size), index)
+
+
+class Unit(NamedTuple):
+    """The unit of a kernel that is open.
+
+    Attributes:
+      number: which it is.
+      blocks: which block of each cut it is.
+      count: how many units there are.
+    """
+
+    number: str
+    blocks: list[str]
+    count: Any
 
 
 @dataclass(eq=False)
@@ -151,6 +169,27 @@ class Stage:
             self.writer.effect(f"call void @{GIVE}(ptr %scratch)")
 
     # Ranges around the parts.
+
+    @contextmanager
+    def units(self, places: Sequence[Node | int]) -> Generator[Unit, None, None]:
+        """The frame of the function: the loop over its units, and what it gives back.
+
+        Args:
+          places: what tells units apart, outermost first: axes, which are open inside,
+            and numbers of blocks, which may be dynamic.
+        """
+        writer, number = self.writer, self.values.number
+        sizes = [axis_of(p).size if isinstance(p, Node) else p for p in places]
+        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
+        texts = [number(size) if is_dynamic(size) else size for size in sizes]
+        found = list(zip(places, digits(writer, unit.index, texts), strict=True))
+        opened = [self.open(p, text) for p, text in found if isinstance(p, Node)]
+        blocks = [text for p, text in found if not isinstance(p, Node)]
+        yield Unit(unit.index, blocks, prod(sizes))
+        for axis in reversed(opened):
+            self.close(axis)
+        writer.close_loop(unit)
+        self.release()
 
     def open(self, node: Node, base: str) -> Opened:
         """From now on the range has one value."""

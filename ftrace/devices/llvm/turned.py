@@ -10,12 +10,10 @@ kernel reads along j.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 from ftrace.devices.llvm.blocks import Block, Cut
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
-from ftrace.devices.llvm.nest import digits
 from ftrace.devices.llvm.staging import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.tiling import Steps
 from ftrace.lower.kernel import Kernel, axis_of, load_p, reduce_p
@@ -80,35 +78,26 @@ def _step(index: Node, axis: Node, facts: Facts) -> int | None:
 
 def render_turned(plan: Turned, stage: Stage) -> int:
     """Emits the function; returns how many units it has."""
-    writer = stage.writer
     items = [n.dtype.itemsize for n in plan.loads]
     lanes = stage.target.vector_bytes // max(items)
     cuts = [_cut(axis, SIDE * lanes) for axis in (plan.row, plan.column)]
     pitch = -(-cuts[1].length // lanes) * lanes
     panels = {n: stage.new_panel(n.dtype, cuts[0].length, pitch) for n in plan.loads}
-    unit = writer.open_loop("%begin", "%end", 1, guarded=True)
-    sizes = [*[axis_of(a).size for a in plan.outer], *[c.blocks for c in cuts]]
-    *places, row, column = digits(writer, unit.index, sizes)
-    opened = [stage.open(a, p) for a, p in zip(plan.outer, places, strict=True)]
-    rows, columns = Block(stage, cuts[0], row), Block(stage, cuts[1], column)
-    rows.open()
-    columns.open()
-    for node, panel in panels.items():
-        fill_panel(panel, node, plan.column, rows, columns, rows, lanes)
-    index = sum_of([*rows.terms(pitch), *columns.terms(1)])
-    found: dict[Node, Node] = {n: p.load(index) for n, p in panels.items()}
-    stores = replaced_stores(stage.kernel.stores, found)
-    widest = max(store.value.dtype.itemsize for store in stores)
-    steps = {plan.column: Steps(min(stage.target.vector_bytes // widest, lanes))}
-    spans = rows.spans(steps) | columns.spans(steps)
-    stage.run([plan.row, plan.column], stores, steps, spans)
-    columns.close()
-    rows.close()
-    for o in reversed(opened):
-        stage.close(o)
-    writer.close_loop(unit)
-    stage.release()
-    return prod(sizes)
+    with stage.units([*plan.outer, *[c.blocks for c in cuts]]) as unit:
+        row, column = unit.blocks
+        rows, columns = Block(stage, cuts[0], row), Block(stage, cuts[1], column)
+        with rows, columns:
+            for node, panel in panels.items():
+                fill_panel(panel, node, plan.column, rows, columns, rows, lanes)
+            index = sum_of([*rows.terms(pitch), *columns.terms(1)])
+            found: dict[Node, Node] = {n: p.load(index) for n, p in panels.items()}
+            stores = replaced_stores(stage.kernel.stores, found)
+            widest = max(store.value.dtype.itemsize for store in stores)
+            most = stage.target.vector_bytes // widest
+            steps = {plan.column: Steps(min(most, lanes))}
+            spans = rows.spans(steps) | columns.spans(steps)
+            stage.run([plan.row, plan.column], stores, steps, spans)
+    return unit.count
 
 
 def _cut(axis: Node, side: int) -> Cut:
