@@ -25,6 +25,7 @@ from ftrace.lower.loops import DECISIONS as LOOPS
 from ftrace.lower.math import ACCURACY
 from ftrace.lower.movement import MOVEMENT
 from ftrace.lower.recurrence import DECISIONS as REGISTERS
+from ftrace.lower.rendering import DECISIONS as RENDERING
 from ftrace.lower.running import DECISIONS as RUNNING
 from ftrace.lower.schedule import DECISIONS as SCHEDULING
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
@@ -259,6 +260,7 @@ def with_decisions(page: str) -> str:
         "host": RUNNING | FACTORING,
         "slices": SLICES,
         "schedule": SCHEDULING | BUILDING | PRODUCTS,
+        "rendering": RENDERING,
         "memory": SHARING,
     }
     for name, decisions in lists.items():

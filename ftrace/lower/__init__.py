@@ -41,6 +41,7 @@ from ftrace.lower.program import Program
 from ftrace.lower.recurrence import DECISIONS as REGISTERS
 from ftrace.lower.recurrence import built_recurrence, register_loop_p
 from ftrace.lower.registers import loops_in_registers
+from ftrace.lower.rendering import DECISIONS as RENDERING
 from ftrace.lower.running import DECISIONS as RUNNING
 from ftrace.lower.running import runs_as_kernels
 from ftrace.lower.schedule import DECISIONS as SCHEDULING
@@ -218,7 +219,7 @@ def rule_names() -> frozenset[str]:
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
     decisions = (
         SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS, PRODUCTS, RUNNING, SLICES,
-        FACTORING,
+        FACTORING, RENDERING,
     )  # fmt: skip
     return frozenset(rules.union(*decisions))
 

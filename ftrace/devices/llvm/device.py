@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -74,6 +75,32 @@ def render_kernel(kernel: Kernel, target: Target | None = None) -> Rendered:
     return render(legal, target, FUNCTION)
 
 
+def _render_for(target: Target, kernel: Kernel) -> Rendered:
+    return render_kernel(kernel, target)
+
+
+class Way(NamedTuple):
+    """What the settings say about the code of kernels.
+
+    Attributes:
+      tune: schedules are tried.
+      alone: vectors are never computed abreast.
+    """
+
+    tune: bool
+    alone: bool
+
+    @staticmethod
+    def chosen() -> Way:
+        """The current settings."""
+        now = settings.current()
+        return Way(now.tune, "vectors_abreast" in now.disabled_rules)
+
+    def target(self) -> Target | None:
+        """The processor that code is written for, if not just this one."""
+        return replace(host_target(), abreast=False) if self.alone else None
+
+
 class CPU(Device):
     """The host's cores, through LLVM.
 
@@ -90,9 +117,9 @@ class CPU(Device):
     def __init__(self) -> None:
         super().__init__()
         self.memory = self.allocator = WarmAllocator(self, _forget_chunks)
-        # By kernel, and whether its schedule was tuned.
-        self._kernels: OrderedDict[tuple[Kernel, bool], CompiledKernel] = OrderedDict()
-        self._general: OrderedDict[Kernel, CompiledKernel] = OrderedDict()
+        # By kernel, and how it was scheduled.
+        self._kernels: OrderedDict[tuple[Kernel, Way], CompiledKernel] = OrderedDict()
+        self._general: OrderedDict[tuple[Kernel, Way], CompiledKernel] = OrderedDict()
         self._lock = threading.RLock()
         self.cores = available_cores()
         if hasattr(os, "register_at_fork"):
@@ -155,31 +182,31 @@ class CPU(Device):
 
     def _compile_kernels(self, steps: Sequence[RunKernel]) -> list[CompiledKernel]:
         """The code of each step's kernel, as kept or as compiled now."""
-        tune = settings.current().tune
+        way = Way.chosen()
         missing: dict[Kernel, KernelInfo] = {}
         for step in steps:
-            key = step.kernel, tune
+            key = step.kernel, way
             if key in self._kernels:
                 self._kernels.move_to_end(key)
             else:
                 missing.setdefault(step.kernel, step.info)
-        found = self._compile_missing(missing, tune)
-        self._kernels.update({(kernel, tune): code for kernel, code in found.items()})
+        found = self._compile_missing(missing, way)
+        self._kernels.update({(kernel, way): code for kernel, code in found.items()})
         self.counters.kernels_compiled += len(missing)
         self.counters.kernels_cached += len(steps) - len(missing)
-        compiled = [self._kernels[step.kernel, tune] for step in steps]
+        compiled = [self._kernels[step.kernel, way] for step in steps]
         while len(self._kernels) > KERNELS_KEPT:
             self._kernels.popitem(last=False)
         return compiled
 
     def _compile_missing(
-        self, missing: dict[Kernel, KernelInfo], tune: bool
+        self, missing: dict[Kernel, KernelInfo], way: Way
     ) -> dict[Kernel, CompiledKernel]:
         start = time.perf_counter()
-        if tune:
+        if way.tune:
             codes = compile_tuned(missing, render_kernel, self.threads, self.allocate)
         else:
-            codes = self._compile_general(missing)
+            codes = self._compile_general(missing, way)
         compiled = dict(zip(missing, codes, strict=True))
         if missing and settings.current().debug >= 1:
             _report_compiled(missing, compiled, time.perf_counter() - start)
@@ -198,13 +225,19 @@ class CPU(Device):
             count_natively(found)
         return found
 
-    def _compile_general(self, kernels: Iterable[Kernel]) -> list[CompiledKernel]:
+    def _compile_general(
+        self, kernels: Iterable[Kernel], way: Way
+    ) -> list[CompiledKernel]:
         """The code of kernels; those that differ in numbers alone share it."""
         pairs = [without_numbers(kernel) for kernel in kernels]
-        new = [k for k in dict.fromkeys(k for k, _ in pairs) if k not in self._general]
-        codes = compile_kernels(new, render_kernel, self.threads)
-        self._general.update(zip(new, codes, strict=True))
-        compiled = [replace(self._general[k], numbers=n) for k, n in pairs]
+        general = dict.fromkeys(k for k, _ in pairs)
+        new = [k for k in general if (k, way) not in self._general]
+        target = way.target()
+        render = render_kernel if target is None else partial(_render_for, target)
+        codes = compile_kernels(new, render, self.threads, target)
+        found = zip(new, codes, strict=True)
+        self._general.update({(kernel, way): code for kernel, code in found})
+        compiled = [replace(self._general[k, way], numbers=n) for k, n in pairs]
         while len(self._general) > KERNELS_KEPT:
             self._general.popitem(last=False)
         return compiled

@@ -103,7 +103,10 @@ class Made:
 
 
 def compile_kernels(
-    kernels: Sequence[Kernel], render: Render, threads: int
+    kernels: Sequence[Kernel],
+    render: Render,
+    threads: int,
+    target: Target | None = None,
 ) -> list[CompiledKernel]:
     """The machine code of kernels.
 
@@ -111,8 +114,9 @@ def compile_kernels(
       kernels: no two of them equal.
       render: gives the code of one that is not on disk.
       threads: how many may compile at the same time.
+      target: the processor that `render` writes for, if not just this one.
     """
-    keys = [_key(kernel) for kernel in kernels]
+    keys = [_key(kernel, target) for kernel in kernels]
     found = [load_made(key) for key in keys]
     missing = [n for n, made in enumerate(found) if made is None]
 

@@ -142,22 +142,25 @@ class Nest:
         if tiles.tail:
             masks[-1] = first_lanes(steps.lanes, tiles.tail)
         if tiles.end:
-            masks = [self._lanes_before(tiles.end, base, steps.lanes)]
+            lanes, copies = steps.lanes, range(tiles.copies)
+            masks = [self._lanes_before(tiles.end, base, lanes, n) for n in copies]
         opened = Opened(
             node, base, self.writer.level, tiles.copies, max(steps.lanes, 1),
             lanes=steps.lanes, masks=masks, existing=tiles.tail,
+            abreast=steps.abreast,
         )  # fmt: skip
         self.values.open(opened)
         return opened
 
-    def _lanes_before(self, end: Any, base: str, lanes: int) -> str:
-        """The lanes of a vector at `base` that are before `end`."""
+    def _lanes_before(self, end: Any, base: str, lanes: int, copy: int) -> str:
+        """The lanes of a copy of the vector at `base` that are before `end`."""
         writer, t = self.writer, index_type(lanes, True)
         last = self.values.number(end)
         rest = writer.pure(f"sub i64 {last}, {base}", last, base)
-        rest = lowest(writer, rest, lanes)
+        rest = lowest(writer, rest, (copy + 1) * lanes)
         count = self.values.index_lanes(rest, 0, t)
-        return self.values.ops.binary("icmp ugt", t, count, t.lanewise(range(lanes)))
+        places = range(copy * lanes, (copy + 1) * lanes)
+        return self.values.ops.binary("icmp ugt", t, count, t.lanewise(places))
 
     def axis(self, loop: Loop) -> None:
         """An axis, or the part of it that was asked for."""

@@ -40,6 +40,7 @@ class Opened:
       lanes: of the vector; 0 where it is not the vector range.
       masks: for each copy, the lanes that exist; None is all.
       existing: how many lanes of the last copy exist; 0 is all.
+      abreast: its copies are computed instruction by instruction, not one by one.
     """
 
     node: Node
@@ -51,6 +52,7 @@ class Opened:
     lanes: int = 0
     masks: Sequence[str | None] = (None,)
     existing: int = 0
+    abreast: bool = False
 
 
 class Ranges(ABC):
@@ -196,6 +198,19 @@ class Ranges(ABC):
             if r.slot in slots:
                 counts[r.slot] = r.copies
         return list(itertools.product(*map(range, counts)))
+
+    def beside(self, at: At) -> list[At]:
+        """The other copies of the vector, where they are computed abreast.
+
+        What is rare is computed for one copy at a time.
+        """
+        v, anchor = self.vector, self.writer.anchor
+        if v is None or not v.abreast or v.slot < 0:
+            return []
+        if anchor is not None and anchor.depth > v.level.depth:
+            return []
+        copies = [at[: v.slot] + (n,) + at[v.slot + 1 :] for n in range(v.copies)]
+        return [copy for copy in copies if copy != at]
 
     def mask(self, at: At) -> str | None:
         """The lanes that exist in this copy of the vector range."""

@@ -34,6 +34,7 @@ class Target:
       l1, l2: bytes of the caches of one core.
       l3: bytes of the last cache.
       cores: how many threads can run.
+      abreast: long chains are computed on several vectors at once (`abreast.py`).
     """
 
     triple: str
@@ -50,6 +51,7 @@ class Target:
     l2: int = 512 << 10
     l3: int = 8 << 20
     cores: int = 1
+    abreast: bool = True
 
     @staticmethod
     def of(

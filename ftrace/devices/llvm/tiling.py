@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from ftrace import dtypes
+from ftrace.devices.llvm.abreast import vectors_abreast
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import (
@@ -35,12 +36,14 @@ class Steps:
       copies: how often it is unrolled.
       even: numbers are cut in tiles as equal as can be, not in whole ones and a rest.
       masked: every vector is masked, so that the last one needs no code of its own.
+      abreast: the copies are computed together, instruction by instruction.
     """
 
     lanes: int = 0
     copies: int = 1
     even: bool = True
     masked: bool = False
+    abreast: bool = False
 
     @property
     def width(self) -> int:
@@ -88,7 +91,7 @@ def cut(size: int, steps: Steps) -> list[Tiles]:
     if not steps.lanes and steps.even:
         return _cut_evenly(size, steps.copies)
     if steps.masked and size % steps.width:
-        return [Tiles(0, -(-size // steps.width), 1, steps.width, 0, size)]
+        return [Tiles(0, -(-size // steps.width), steps.copies, steps.width, 0, size)]
     whole = size // steps.width
     parts: list[Tiles] = []
     if whole:
@@ -200,6 +203,8 @@ _UNITS = 256
 #: one of few elements.
 _LONG_BODY = 64
 _LONG_BODY_OF_FEW = 16
+#: Operations in a reduce whose copies a processor overlaps by itself.
+_LIGHT_BODY = 8
 _FEW = 1 << 12
 #: Columns are reduced row by row where a row has so many vectors, and all rows so many
 #: elements; so many bytes of a row are read at a time, in so many rows.
@@ -432,7 +437,14 @@ class Chooser:
         masked = self.target.masked and weight > (
             _LONG_BODY_OF_FEW if few else _LONG_BODY
         )
-        tiling.steps[loop.axis] = Steps(vector[1], min(copies, whole), masked=masked)
+        abreast = 1
+        if copies == 1:
+            lanes = vector[1]
+            abreast = vectors_abreast(self.kernel, loop, lanes, self.facts, self.target)
+            while abreast > 1 and _wasted(whole, abreast, masked):
+                abreast //= 2
+        copies = min(max(copies, abreast), whole)
+        tiling.steps[loop.axis] = Steps(vector[1], copies, True, masked, abreast > 1)
 
     def _unroll_tile(self, vector: Vector, tiling: Tiling) -> None:
         """Reduces inside a vector axis: accumulators for several rows and vectors."""
@@ -509,7 +521,8 @@ class Chooser:
         copies = 8 if weight <= 4 else 4 if weight <= 24 else 2
         copies = max(copies // len(loop.reduces), 2)
         whole = max(size_of(node) // lanes, 1)
-        tiling.steps[node] = Steps(lanes, min(copies, whole))
+        abreast = self.target.abreast and weight > _LIGHT_BODY
+        tiling.steps[node] = Steps(lanes, min(copies, whole), abreast=abreast)
 
     # Units of work.
 
@@ -680,6 +693,13 @@ def rows_together(terms: Sequence[Node], row: Node | None, facts: Facts) -> int:
         if pitch:
             found = min(found, 8 * 4096 // math.gcd(pitch, 4096) - 2)
     return found
+
+
+def _wasted(vectors: int, copies: int, masked: bool) -> bool:
+    """Are more vectors computed than there are, by an eighth?"""
+    return vectors < copies or (
+        masked and vectors * 9 < -(-vectors // copies) * copies * 8
+    )
 
 
 def has_reduce(block: Sequence[Statement]) -> bool:

@@ -47,8 +47,7 @@ class Values(Elements):
 
     def put(self, node: Node, at: At, text: str) -> None:
         """Makes `text` the value of a node, as long as its ranges stay open."""
-        level = self._kept(self.home(node)[1], text)
-        self._known[self._key(node, False, at)] = (text, level)
+        self._keep(node, False, at, text)
 
     def _kept(self, home: Level, text: str) -> Level:
         """How long a value is known: what a branch computes only within it.
@@ -89,11 +88,17 @@ class Values(Elements):
                     pending.extend(missing)
                     continue
                 found = self._emit(n, z, at)
-                level = self._kept(self.home(n)[1], found)
-                self._known[self._key(n, z, at)] = (found, level)
+                self._keep(n, z, at, found)
+                for other in self.beside(at):  # has its sources, as this one has
+                    if self._get(n, z, other) is None:
+                        self._keep(n, z, other, self._emit(n, z, other))
             text = found
             pending.pop()
         return text
+
+    def _keep(self, node: Node, first: bool, at: At, text: str) -> None:
+        level = self._kept(self.home(node)[1], text)
+        self._known[self._key(node, first, at)] = (text, level)
 
     def _first(self, nodes: Iterable[Node]) -> list[tuple[Node, bool]]:
         return [(n, self.varies(n)) for n in nodes]
@@ -140,19 +145,25 @@ class Values(Elements):
     def _branch(self, node: Node, at: At) -> str:
         """Computes what is rare where a lane takes it."""
         writer, rare, lanes = self.writer, self._rare(node), self.lanes
-        condition = self.wide(node.src[0], lanes, at)
-        usual = [self.wide(n.src[2], lanes, at) for n in rare]
-        bits = writer.pure(f"bitcast <{lanes} x i1> {condition} to i{lanes}", condition)
+        copies = [at, *self.beside(at)]
+        conditions = [self.wide(node.src[0], lanes, copy) for copy in copies]
+        usual = [[self.wide(n.src[2], lanes, copy) for n in rare] for copy in copies]
+        some = conditions[0]
+        for other in conditions[1:]:
+            some = writer.pure(f"or <{lanes} x i1> {some}, {other}", some, other)
+        bits = writer.pure(f"bitcast <{lanes} x i1> {some} to i{lanes}", some)
         taken = writer.pure(f"icmp ne i{lanes} {bits}, 0", bits)
         branch = writer.open_branch()
         results: list[tuple[str, str, str]] = []
-        for n, other in zip(rare, usual, strict=True):
-            t = self.type_of(n)
-            value = self.wide(n.src[1], lanes, at)
-            results.append((t.text, self.ops.select(condition, t, value, other), other))
+        for copy, condition, others in zip(copies, conditions, usual, strict=True):
+            for n, other in zip(rare, others, strict=True):
+                t, value = self.type_of(n), self.wide(n.src[1], lanes, copy)
+                chosen = self.ops.select(condition, t, value, other)
+                results.append((t.text, chosen, other))
         found = writer.close_branch(branch, taken, results)
-        for n, text in zip(rare, found, strict=True):
-            self.put(n, at, text)
+        for number, copy in enumerate(copies):
+            for n, text in zip(rare, found[number * len(rare) :], strict=False):
+                self.put(n, copy, text)
         return found[rare.index(node)]
 
     def _emit(self, node: Node, first: bool, at: At) -> str:
