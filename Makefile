@@ -34,7 +34,7 @@ test: $(VENV)/.test
 # Processors of fewer features than this one, and the tests of what their code does.
 CPUS ?= x86-64 x86-64-v3
 CPU_TESTS := $(addprefix tests/test_,llvm_render.py laws.py math.py fusion.py nn.py \
-	recurrence.py gather.py cumulative.py)
+	recurrence.py gather.py cumulative.py signed_zeros.py powers.py)
 
 cpus: $(VENV)/.test
 	@for cpu in $(CPUS); do \

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+import ftrace as ft
 from ftrace import dtypes
 from ftrace.devices.opencl_launch import Traits
 from ftrace.devices.opencl_render import program_source, render
@@ -94,6 +95,14 @@ def test_blocks_and_groups_fit_every_size(
     got = run(found, case.kernel, case.inputs, case.outputs)
     for result, wanted in zip(got, case.expected, strict=True):
         assert_close(result, wanted, case.tolerance)
+
+
+@pytest.mark.parametrize("rows", [1, 15, 16, 17, 37, 64, 101])
+@pytest.mark.usefixtures("opencl")
+def test_rows_of_any_count_are_reduced(rows: int) -> None:
+    x = np.arange(rows * 45, dtype=np.float32).reshape(rows, 45)
+    found = ft.jit(lambda x: x.max(axis=1), device="opencl")(x)
+    np.testing.assert_array_equal(found, x.max(axis=1))
 
 
 def _values(dtype: np.dtype[Any]) -> Any:

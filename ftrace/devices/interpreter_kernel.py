@@ -29,6 +29,7 @@ from ftrace.errors import GraphError
 from ftrace.lower.kernel import INDEX, Store, axis_of, fma_p, load_p, range_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives import extrema
 from ftrace.trace.primitives.record import Primitive
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
@@ -39,8 +40,8 @@ FEW = 16
 _COMBINE: dict[str, Any] = {
     "add": np.add,
     "mul": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
+    "max": extrema.maximum,
+    "min": extrema.minimum,
 }
 
 

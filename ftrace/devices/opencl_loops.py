@@ -336,16 +336,21 @@ def _local_sizes(
     budget = min(256 if traits.cpu else 128, traits.max_group)
     sizes: list[int] = []
     for count in counts:
-        sizes.append(_divisor(count, budget))
+        sizes.append(_width(count, budget))
         budget = max(budget // sizes[-1], 1)
     return tuple(sizes)
 
 
-def _divisor(count: int, limit: int) -> int:
-    """The largest divisor of `count` up to a limit, unless it is much smaller."""
+def _width(count: int, limit: int) -> int:
+    """The largest divisor of `count` up to a limit, or that if all are much smaller."""
     if is_dynamic(count):
         return min(ROWS_TOGETHER, limit)
+    found = _divisor(count, limit)
+    return found if count <= limit or found * 4 >= limit else limit
+
+
+def _divisor(count: int, limit: int) -> int:
+    """The largest divisor of `count` up to a limit."""
     if count <= limit:
         return max(count, 1)
-    found = next(width for width in range(limit, 0, -1) if count % width == 0)
-    return found if found * 4 >= limit else limit
+    return next(width for width in range(limit, 0, -1) if count % width == 0)

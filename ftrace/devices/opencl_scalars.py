@@ -80,8 +80,11 @@ def _row_rem(dtype: Dtype, x: list[str], used: set[str]) -> str:
 
 def _extremum(symbol: str) -> Row:
     def row(dtype: Dtype, x: list[str], used: set[str]) -> str:
-        nan = f" || {x[0]} != {x[0]}" if dtypes.kind(dtype) == "f" else ""
-        return f"({x[0]} {symbol} {x[1]}{nan}) ? {x[0]} : {x[1]}"
+        first = f"{x[0]} {symbol} {x[1]}"
+        if dtypes.kind(dtype) == "f":  # NaN wins, and of zeros one by its sign
+            lesser = x[1] if symbol == ">" else x[0]
+            first += f" || {x[0]} != {x[0]} || ({x[0]} == {x[1]} && signbit({lesser}))"
+        return f"({first}) ? {x[0]} : {x[1]}"
 
     return row
 

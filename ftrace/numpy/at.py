@@ -31,6 +31,7 @@ from ftrace.numpy.indexing import (
 )
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.operations import bind
+from ftrace.trace.primitives import extrema
 from ftrace.trace.primitives.elementwise import convert
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.tracer import Tracer, Value, asarray, unbound_variable
@@ -48,7 +49,12 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 #: NumPy for indices that are known: without its stubs, which ask for dtypes.
 _host: Any = np
 _BASIC = (int, slice, type(Ellipsis))
-_UFUNCS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+_UFUNCS: dict[str, Any] = {
+    "add": np.add,
+    "mul": np.multiply,
+    "min": extrema.minimum,
+    "max": extrema.maximum,
+}
 
 
 class At:

@@ -7,6 +7,8 @@ outside of an integer's range saturate. There are no fast-math flags.
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable, Sequence
 
 from ftrace import dtypes
@@ -225,6 +227,17 @@ def _constant_of(text: str) -> int | None:
     return int(text) if text.lstrip("-").isdigit() else None
 
 
+def _float_of(text: str) -> float | None:
+    """The number that a constant operand has in every lane."""
+    if text == "zeroinitializer":
+        return 0.0
+    if text.startswith("splat ("):
+        text = text[:-1].rsplit(" ", 1)[1]
+    if not text.startswith("0x"):
+        return None
+    return struct.unpack("<d", struct.pack("<Q", int(text, 16)))[0]
+
+
 # Arithmetic.
 
 
@@ -267,15 +280,51 @@ def _minimum(o: Operations, t: Type, a: str, b: str) -> str:
 def _extremum(
     o: Operations, t: Type, a: str, b: str, word: str, compare: str, native: str
 ) -> str:
-    """The first operand where both are equal; NaN wins."""
+    """-0 is less than +0; NaN wins."""
     if t.kind != "f":
         return o.call(("s" if t.kind == "i" else "u") + word, t, a, b)
     if o.target.native_maximum:
         return o.call(native, t, a, b)
-    # One instruction of x86, which gives `a` where either is NaN …
-    either = o.select(o.binary(compare, t, b, a), t, b, a)
-    # … so that only a NaN in `b` is still to be taken.
-    return o.select(o.binary("fcmp uno", t, b, b), t, b, either)
+    for known, other in ((a, b), (b, a)):
+        number = _float_of(known)
+        if number is None or math.isnan(number):
+            continue
+        # One instruction of x86, which gives its last operand, `other`, where both are
+        # equal, or either is NaN: wrong only where that is a zero of the lesser sign.
+        either = o.select(o.binary(compare, t, known, other), t, known, other)
+        if number != 0 or (math.copysign(1, number) < 0) == (word == "max"):
+            return either
+        if word == "max":
+            return o.binary("fadd", t, either, t.zero)
+    if o.target.scale and 128 <= t.lanes * t.bits <= 512:
+        either = _range(o, t, a, b, 5 if word == "max" else 4)
+    else:
+        # The same, in both orders: of two zeros one has the sign that counts.
+        bits = t.integer()
+        parts = [
+            o.bitcast(o.select(o.binary(compare, t, x, y), t, x, y), t, bits)
+            for x, y in ((a, b), (b, a))
+        ]
+        joined = o.binary("and" if word == "max" else "or", bits, *parts)
+        either = o.bitcast(joined, bits, t)
+        if word == "min":  # NaN or any number is NaN
+            return either
+    return o.select(o.binary("fcmp uno", t, a, b), t, t.constant(math.nan), either)
+
+
+def _range(o: Operations, t: Type, a: str, b: str, choice: int) -> str:
+    """AVX-512's minimum (4) or maximum (5) with -0 below +0, of 128 to 512 bits.
+
+    Of a NaN and a number it takes the number.
+    """
+    kind, width = "ps" if t.bits == 32 else "pd", t.lanes * t.bits
+    mask = f"i{max(t.lanes, 8)}"
+    name = f"@llvm.x86.avx512.mask.range.{kind}.{width}"
+    types, rest = f"{t}, {t}, i32, {t}, {mask}", f"i32 {choice}, {t} {a}, {mask} -1"
+    if width == 512:
+        types, rest = f"{types}, i32", f"{rest}, i32 4"
+    o.writer.declare(f"declare {t} {name}({types})")
+    return o.pure(f"call {t} {name}({t} {a}, {t} {b}, {rest})", a, b)
 
 
 def _safe_divisor(o: Operations, t: Type, a: str, b: str) -> tuple[str, str]:

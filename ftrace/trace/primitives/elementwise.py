@@ -18,7 +18,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives import special
+from ftrace.trace.primitives import extrema, special
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand_p
 from ftrace.trace.primitives.record import Array, Facts, Primitive
 from ftrace.trace.primitives.source import const, const_like, const_p, zeros_like
@@ -270,8 +270,21 @@ rem = _binary(
     lambda x, y, z: neg(truncate(div(x, y))),
     doc="the remainder with the sign of x; x for an integer y = 0",
 )  # fmt: skip
+
+
+def _power(x: Any, y: Any) -> Any:
+    """`np.power`, which takes the root where it sees one exponent, 1/2.
+
+    That root has no power's values at -0 and -infinity: 0 and infinity.
+    """
+    found = np.power(x, y)
+    if y.dtype.kind == "f" and y.size and not any(y.strides) and y.flat[0] == 0.5:
+        found = np.where(np.isneginf(x), -x, found + np.zeros((), found.dtype))
+    return found
+
+
 power = _binary(
-    "pow", "fc", np.power,
+    "pow", "fc", _power,
     lambda x, y, z: select(
         eq(y, zeros_like(y)), zeros_like(x), mul(y, power(x, sub(y, one_like(y))))
     ),
@@ -303,12 +316,12 @@ def _ties(x: Node, y: Node, z: Node) -> Node:
 
 
 maximum = _binary(
-    "max", "biuf", np.maximum, _ties, lambda x, y, z: _ties(y, x, z),
-    commutative=True, zero_at_zero=True, doc="the greater; NaN wins",
+    "max", "biuf", extrema.maximum, _ties, lambda x, y, z: _ties(y, x, z),
+    commutative=True, zero_at_zero=True, doc="the greater, +0 of two zeros; NaN wins",
 )  # fmt: skip
 minimum = _binary(
-    "min", "biuf", np.minimum, _ties, lambda x, y, z: _ties(y, x, z),
-    commutative=True, zero_at_zero=True, doc="the lesser; NaN wins",
+    "min", "biuf", extrema.minimum, _ties, lambda x, y, z: _ties(y, x, z),
+    commutative=True, zero_at_zero=True, doc="the lesser, -0 of two zeros; NaN wins",
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives import extrema
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand
 from ftrace.trace.primitives.elementwise import (
     bit_and,
@@ -138,7 +139,12 @@ def axes_and_kind(node: Node) -> tuple[tuple[int, ...], str]:
     return node.arg
 
 
-_COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+_COMBINE = {
+    "add": np.add,
+    "mul": np.multiply,
+    "min": extrema.minimum,
+    "max": extrema.maximum,
+}
 
 
 def _scatter_value(

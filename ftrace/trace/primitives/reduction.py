@@ -10,6 +10,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, Op
+from ftrace.trace.primitives import extrema
 from ftrace.trace.primitives.broadcast import (
     Axes,
     batch_reduction,
@@ -27,6 +28,7 @@ from ftrace.trace.primitives.elementwise import (
     mul_zero,
     scale,
 )
+from ftrace.trace.primitives.extrema import Extremum
 from ftrace.trace.primitives.movement import pad, shrink_axis
 from ftrace.trace.primitives.record import Array, Jvp, Primitive
 from ftrace.trace.primitives.source import const, zeros_like
@@ -43,7 +45,7 @@ def identity(primitive: Op, dtype: np.dtype[Any]) -> Any:
 def _reduction(
     name: str,
     kinds: str,
-    ufunc: np.ufunc,
+    ufunc: np.ufunc | Extremum,
     jvp: Jvp,
     doc: str,
 ) -> Primitive:
@@ -123,11 +125,11 @@ reduce_prod_p = _reduction(
     "reduce_prod", "iufc", np.multiply, _product_tangent, "the product along axes"
 )
 reduce_max_p = _reduction(
-    "reduce_max", "biuf", np.maximum, _extremum_tangent,
+    "reduce_max", "biuf", extrema.maximum, _extremum_tangent,
     "the greatest along axes; NaN wins",
 )  # fmt: skip
 reduce_min_p = _reduction(
-    "reduce_min", "biuf", np.minimum, _extremum_tangent,
+    "reduce_min", "biuf", extrema.minimum, _extremum_tangent,
     "the least along axes; NaN wins",
 )  # fmt: skip
 

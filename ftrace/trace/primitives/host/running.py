@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.trace.primitives import extrema
 
 Array = Any  # numpy.ndarray
 
@@ -22,8 +23,8 @@ _where: Any = np.where  # the stubs know nothing of Any
 _UFUNC: dict[str, Any] = {
     "sum": np.add,
     "prod": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
+    "max": extrema.maximum,
+    "min": extrema.minimum,
     "logsumexp": np.logaddexp,
 }
 _WIDE = {

@@ -1,0 +1,96 @@
+"""The greater and the lesser of two numbers in NumPy, as IEEE 754-2019 has them.
+
+`np.maximum` says of NaN what we want, that it wins. Of +0 and -0 it returns either one:
+which, depends on the operands' order, on where in an array they stand and on the
+processor. Here -0 is less than +0, so that the order of operands does not matter, on
+any device.
+
+A zero is the greatest only of numbers that are not above zero. Those have a sign, but
+for +0: the greatest is -0 where all have one. Likewise the least is -0 where any has.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+Array = Any  # numpy.ndarray: the stubs know nothing of ml_dtypes
+
+_np: Any = np
+
+
+class Extremum:
+    """`np.maximum` or `np.minimum`, with as much of a ufunc as is asked of it."""
+
+    def __init__(self, ufunc: np.ufunc, signs: np.ufunc) -> None:
+        self._ufunc: Any = ufunc
+        #: Of the signs of numbers whose extremum is zero, whether that has one.
+        self._signs: Any = signs
+
+    def __call__(self, x: Array, y: Array, out: Any = None, dtype: Any = None) -> Any:
+        if (x.dtype if dtype is None else dtype).kind in "biu":
+            return self._ufunc(x, y, out=out, dtype=dtype)
+        found = self._ufunc(x, y, dtype=dtype)
+        zero = found == 0
+        if zero.any():
+            sign = self._signs(_np.signbit(x), _np.signbit(y))
+            found = _with_signs(found, zero, sign)
+        if out is None:
+            return found
+        out[...] = found
+        return out
+
+    def reduce(
+        self,
+        x: Array,
+        axis: Any = 0,
+        dtype: Any = None,
+        keepdims: bool = False,
+        **initial: Any,
+    ) -> Any:
+        """The extremum along axes; `initial` stands for an empty one."""
+        found = self._ufunc.reduce(x, axis, dtype, None, keepdims, **initial)
+        if found.dtype.kind in "biu":
+            return found
+        zero = found == 0
+        if not zero.any():
+            return found
+        signs = self._signs.reduce(_np.signbit(x), axis, keepdims=keepdims)
+        return _with_signs(found, zero, signs)
+
+    def accumulate(
+        self, x: Array, axis: int = 0, dtype: Any = None, out: Any = None
+    ) -> Any:
+        """The extremum of each element and all before it."""
+        found = self._ufunc.accumulate(x, axis, dtype)
+        if found.dtype.kind not in "biu":
+            zero = found == 0
+            if zero.any():
+                signs = self._signs.accumulate(_np.signbit(x), axis)
+                found = _with_signs(found, zero, signs)
+        if out is None:
+            return found
+        out[...] = found
+        return out
+
+    def at(self, x: Array, index: Any, values: Array) -> None:
+        """Puts the extremum of itself and of all its `values` at each index of x."""
+        if x.dtype.kind in "biu":
+            self._ufunc.at(x, index, values)
+            return
+        signs = _np.signbit(x)
+        self._ufunc.at(x, index, values)
+        if (x[index] == 0).any():
+            self._signs.at(signs, index, _np.signbit(values))
+            x[...] = _with_signs(x, x == 0, signs)
+
+
+def _with_signs(found: Array, zero: Array, sign: Array) -> Array:
+    """`found`, its zeros negative where `sign` holds."""
+    zeros = _np.where(sign, -0.0, 0.0).astype(found.dtype)
+    return _np.where(zero, zeros, found)
+
+
+maximum: Final = Extremum(np.maximum, np.logical_and)
+minimum: Final = Extremum(np.minimum, np.logical_or)

@@ -1,0 +1,120 @@
+"""Powers where they are easily got wrong: zeros, infinities, NaN, whole exponents."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ftrace as ft
+import ftrace.numpy as fnp
+
+BASES = (-np.inf, -3.0, -2.5, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, 3.0, np.inf, np.nan)
+EXPONENTS = (*BASES, -2.0, 1.5, 1 / 3, -1 / 3, 4.0, 5.0)
+
+
+def c_power(x: float, y: float) -> float:
+    """C's pow, by Python's, which raises where C returns infinity or NaN."""
+    try:
+        return math.pow(x, y)
+    except OverflowError:
+        return math.inf
+    except ValueError:
+        if x == 0:  # to a negative power; odd ones keep the sign
+            return math.copysign(math.inf, x) if y % 2 == 1 else math.inf
+        return math.nan
+
+
+def assert_same(found: Any, wanted: Any) -> None:
+    """Close, infinities and NaN the same, and the signs of zeros."""
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    known = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(found)[known], np.signbit(wanted)[known])
+
+
+def at_once_and_jitted(f: Any, *arguments: Any) -> list[Any]:
+    return [f(*map(fnp.asarray, arguments)), ft.jit(f)(*arguments)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_powers_are_those_of_c(device: Any, dtype: Any) -> None:
+    grid = np.meshgrid(np.array(BASES, dtype), np.array(EXPONENTS, dtype))
+    x, y = (a.ravel() for a in grid)
+    wanted = np.array([c_power(a, b) for a, b in zip(x, y, strict=True)], dtype)
+    for found in at_once_and_jitted(lambda x, y: x**y, x, y):
+        assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("exponent", EXPONENTS)
+def test_one_exponent_for_all_is_that_for_each(device: Any, exponent: float) -> None:
+    """NumPy's loops know exponents that repeat, and have other values for them."""
+    x = np.array(BASES * 3, np.float32)
+    power = float(np.float32(exponent))
+    wanted = np.array([c_power(float(a), power) for a in x], np.float32)
+    for found in at_once_and_jitted(lambda x: x**exponent, x):
+        assert_same(found, wanted)
+    for found in at_once_and_jitted(lambda x, y: x**y, x, np.float32(exponent)):
+        assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("exponent", [-3, -2, -1, 0, 1, 2, 3, 7])
+def test_whole_exponents_are_products(device: Any, exponent: int) -> None:
+    x = np.array(BASES, np.float32)
+    wanted = np.array([c_power(float(a), exponent) for a in x], np.float32)
+    for found in at_once_and_jitted(lambda x: x**exponent, x):
+        assert_same(found, wanted)
+
+
+def test_nothing_to_the_power_of_nothing_is_one(device: Any) -> None:
+    for dtype in (np.float32, np.int32, np.float16):
+        for found in at_once_and_jitted(lambda x, y: x**y, *np.zeros((2, 3), dtype)):
+            assert (np.asarray(found) == 1).all()
+
+
+@given(
+    x=st.lists(st.integers(-5, 5), min_size=1, max_size=20),
+    y=st.integers(0, 40),
+    width=st.sampled_from([np.int8, np.int32, np.int64, np.uint8]),
+)
+def test_powers_of_integers_wrap_around(x: list[int], y: int, width: Any) -> None:
+    base = np.array(x).astype(width)
+    bits = 8 * base.itemsize
+    wanted = np.array([pow(int(b), y, 1 << bits) for b in base], object)
+    wanted = np.array([int(w) for w in wanted], np.uint64).astype(width)
+    exponents = np.full(base.shape, y, width)
+    for name in ("cpu", "interpreter"):
+        with ft.config(device=name):
+            for found in at_once_and_jitted(lambda a, b: a**b, base, exponents):
+                np.testing.assert_array_equal(found, wanted)
+
+
+def test_negative_powers_of_integers_are_zero_but_of_units() -> None:
+    x, y = np.int32([-2, -1, 1, 3, -1]), np.int32([-1, -3, -5, -2, -2])
+    for found in at_once_and_jitted(lambda x, y: x**y, x, y):
+        assert np.asarray(found).tolist() == [0, -1, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("exponent", "wanted"),
+    [
+        (0.5, [0, np.inf, np.inf, 0]),
+        (2.0, [-np.inf, -0.0, 0.0, np.inf]),
+        (3, [np.inf, 0, 0, np.inf]),
+        (1.0, [1, 1, 1, 1]),
+        (0, [0, 0, 0, 0]),
+        (-1.0, [-0.0, -np.inf, -np.inf, -0.0]),
+        (-2.0, [0.0, np.inf, -np.inf, -0.0]),
+    ],
+)
+def test_slopes_at_zeros_and_infinities_are_those_of_jax(
+    exponent: float, wanted: list[float]
+) -> None:
+    x = np.float32([-np.inf, -0.0, 0.0, np.inf])
+    slopes = ft.vmap(ft.grad(lambda x: x**exponent))
+    for found in at_once_and_jitted(slopes, x):
+        assert_same(found, np.float32(wanted))
