@@ -136,6 +136,24 @@ class Writer:
         """An instruction without a result, in the innermost level."""
         self.stack[-1].lines.append("  " + text)
 
+    def cut(self, value: str) -> None:
+        """Begins another basic block behind a value.
+
+        The code generator looks at blocks one by one: nothing is combined across.
+        """
+        depth = self.depth_of.get(value, 0)
+        level, *inside = self.stack[depth:]
+        # Scopes that are open in the block go on in the next one.
+        scopes = [one for one in inside if one.first == level.label]
+        if any(one.label != one.first for one in scopes):
+            return  # and what they hold already names the block
+        self._count += 1
+        label = f"cut{self._count}"
+        level.lines += [f"  br label %{label}", f"{label}:"]
+        for one in scopes:
+            one.first = one.label = label
+        level.label = label
+
     # Levels.
 
     def open_scope(self) -> Level:
