@@ -19,6 +19,7 @@ from benchmarks.inputs import normal, weights
 from benchmarks.timing import FULL, Effort, median
 from ftrace.devices.llvm.compile import generate
 from ftrace.devices.llvm.device import render_kernel
+from ftrace.devices.llvm.modules import grouped, in_one_module
 from ftrace.devices.llvm.numbers import without_numbers
 from ftrace.lower import assemble, ordered_drafts, root_of, simplify_graph
 from ftrace.lower.build import build_kernel
@@ -112,10 +113,11 @@ def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
     program = clock.time("assemble", lambda: _assembled(graph, simplified, plan, built))
     general = [without_numbers(step.kernel)[0] for step in program.kernels]
     kernels = list(dict.fromkeys(general))
-    texts = clock.time("render", lambda: [render_kernel(k).text for k in kernels])
+    rendered = clock.time("render", lambda: [render_kernel(k) for k in kernels])
 
     def generate_all() -> None:
-        for text in texts:
+        for group in grouped(rendered):
+            text, _ = in_one_module([one.text for one in group])
             generate(text)
 
     clock.time("codegen", generate_all)

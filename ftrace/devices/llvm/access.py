@@ -18,7 +18,7 @@ from ftrace.trace.dims import is_dynamic
 #: A term of an address: coefficient in elements, value.
 Term = tuple[int, str]
 
-_ZEROS = "@zeros = internal constant [1024 x i8] zeroinitializer, align 64"
+ZEROS = "@zeros = internal constant [1024 x i8] zeroinitializer, align 64"
 _SINK = "  %sink = alloca [1024 x i8], align 64"
 
 
@@ -82,7 +82,7 @@ class Access:
         """`p`, or a place that holds zeros."""
         if valid is None or valid == "true":
             return p
-        self.writer.declare(_ZEROS)
+        self.writer.declare(ZEROS)
         return self.writer.pure(f"select i1 {valid}, ptr {p}, ptr @zeros", valid, p)
 
     def or_sink(self, p: str, valid: str | None) -> str:

@@ -26,9 +26,10 @@ from ftrace.devices.llvm.calling.counting import NativeAllocator, count_natively
 from ftrace.devices.llvm.calling.native import Native, native_for
 from ftrace.devices.llvm.compile import cache_key, object_cache
 from ftrace.devices.llvm.factorise import render_factor
-from ftrace.devices.llvm.kernels import FUNCTION, CompiledKernel, compile_kernels
+from ftrace.devices.llvm.kernels import CompiledKernel, compile_kernels
 from ftrace.devices.llvm.library import called_in
 from ftrace.devices.llvm.memory import WarmAllocator
+from ftrace.devices.llvm.modules import FUNCTION
 from ftrace.devices.llvm.numbers import without_numbers
 from ftrace.devices.llvm.pool import available_cores
 from ftrace.devices.llvm.render import Rendered, render, render_recurrence

@@ -3,15 +3,19 @@
     kernel -> identity -> object code and how to run it      (it is on disk)
     kernel -> text -> object code, which is kept on disk     (it is not)
 
+Short kernels of a program are compiled together: see `modules.py`.
+
 What is kept is found by the kernel itself, so that nothing is rendered for it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 from ftrace.devices.llvm.compile import (
@@ -24,14 +28,12 @@ from ftrace.devices.llvm.compile import (
     run_all,
 )
 from ftrace.devices.llvm.library import addresses, symbols_in
+from ftrace.devices.llvm.modules import grouped, in_one_module
 from ftrace.devices.llvm.numbers import Numbers
 from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.identity import kernel_identity
 from ftrace.lower.kernel import Kernel
-
-#: The name of the function in every kernel's text.
-FUNCTION = "kernel"
 
 Render = Callable[[Kernel], Rendered]
 
@@ -74,32 +76,40 @@ class Made:
 
     Attributes:
       units, grain: see `CompiledKernel`.
-      calls: functions of the library that it calls.
+      function: the name of its function.
+      module: what the object code is kept under that has several kernels; empty where
+        it is kept with this one.
+      calls: functions of the library that the object code calls.
       code: object code.
       dims: see `CompiledKernel`; what has any is not kept.
     """
 
     units: int
     grain: int
+    function: str
+    module: str
     calls: tuple[str, ...]
     code: bytes
     dims: tuple[Any, ...] = ()
 
     def pack(self) -> bytes:
-        head = json.dumps([self.units, self.grain, *self.calls])
-        return head.encode() + b"\n" + self.code
+        parts = self.units, self.grain, self.function, self.module, *self.calls
+        head = json.dumps(parts).encode() + b"\n"
+        return head if self.module else head + self.code
 
     @staticmethod
     def unpack(whole: bytes) -> Made | None:
         """None for what `pack` has not made."""
         head, _, code = whole.partition(b"\n")
         try:
-            units, grain, *calls = json.loads(head)
+            units, grain, function, module, *calls = json.loads(head)
         except (ValueError, TypeError):
             return None
-        if not (isinstance(units, int) and isinstance(grain, int) and code):
+        if not (isinstance(units, int) and isinstance(grain, int)):
             return None
-        return Made(units, grain, tuple(calls), code)
+        if bool(module) is bool(code):
+            return None
+        return Made(units, grain, function, module, tuple(calls), code)
 
 
 def compile_kernels(
@@ -117,21 +127,20 @@ def compile_kernels(
       target: the processor that `render` writes for, if not just this one.
     """
     keys = [_key(kernel, target) for kernel in kernels]
-    found = [load_made(key) for key in keys]
+    modules: dict[str, bytes | None] = {}
+    found = [load_made(key, modules) for key in keys]
     missing = [n for n, made in enumerate(found) if made is None]
 
-    def jobs() -> Iterator[Callable[[], Made]]:
-        for n in missing:
-            yield partial(_make, render(kernels[n]), keys[n])
+    def jobs() -> Iterator[Callable[[], list[Made]]]:
+        waiting = iter(missing)
+        for group in grouped(render(kernels[n]) for n in missing):
+            mine = [keys[n] for n in islice(waiting, len(group))]
+            yield partial(_make, group, mine)
 
     made = run_all(jobs(), min(threads, len(missing)))
-    for n, one in zip(missing, made, strict=True):
+    for n, one in zip(missing, chain.from_iterable(made), strict=True):
         found[n] = one
-    return [
-        _linked(kernel, one, render)
-        for kernel, one in zip(kernels, found, strict=True)
-        if one is not None
-    ]
+    return _linked(kernels, [one for one in found if one is not None], render)
 
 
 def compile_rendered(kernel: Kernel, render: Render, target: Target) -> CompiledKernel:
@@ -142,8 +151,10 @@ def compile_rendered(kernel: Kernel, render: Render, target: Target) -> Compiled
       target: the processor, which this one can stand in for.
     """
     key = _key(kernel, target)
-    made = load_made(key) or _make(render(kernel), key)
-    return _linked(kernel, made, render)
+    found = load_made(key)
+    made = _make([render(kernel)], [key]) if found is None else [found]
+    (compiled,) = _linked([kernel], made, render)
+    return compiled
 
 
 def _key(kernel: Kernel, target: Target | None = None) -> tuple[str, ...] | None:
@@ -151,30 +162,65 @@ def _key(kernel: Kernel, target: Target | None = None) -> tuple[str, ...] | None
     return None if identity is None else ("kernel", *cache_key(identity, target))
 
 
-def load_made(key: tuple[str, ...] | None) -> Made | None:
-    """What is on disk under a key."""
-    whole = None if key is None else object_cache.load(*key)
-    return None if whole is None else Made.unpack(whole)
+def load_made(
+    key: tuple[str, ...] | None, modules: dict[str, bytes | None] | None = None
+) -> Made | None:
+    """What is on disk under a key.
 
-
-def _make(rendered: Rendered, key: tuple[str, ...] | None) -> Made:
-    """What a text comes to, kept on disk under the key, or by the text if it has none.
-
-    A kernel of dynamic sizes has none.
+    Args:
+      modules: the code that was read for others; that for this one is added.
     """
-    text, units, grain = rendered.text, rendered.parallel, rendered.grain
-    calls = symbols_in(text)
-    if key is None:
-        return Made(units, grain, calls, emit_object(text), rendered.dims)
-    assert not rendered.dims
-    made = Made(units, grain, calls, generate(text))
-    object_cache.store(made.pack(), *key)
+    whole = None if key is None else object_cache.load(*key)
+    made = None if whole is None else Made.unpack(whole)
+    if made is None or not made.module:
+        return made
+    modules = {} if modules is None else modules
+    if made.module not in modules:
+        modules[made.module] = object_cache.load("module", *cache_key(made.module))
+    code = modules[made.module]
+    return None if code is None else replace(made, code=code)
+
+
+def _make(
+    group: Sequence[Rendered], keys: Sequence[tuple[str, ...] | None]
+) -> list[Made]:
+    """What kernels come to that are one module, kept on disk under their keys.
+
+    A kernel of dynamic sizes has none; its code is kept by its text.
+    """
+    text, names = in_one_module([rendered.text for rendered in group])
+    kept = all(key is not None for key in keys)
+    code = generate(text) if kept else emit_object(text)
+    module, calls = "", symbols_in(text)
+    if kept and len(group) > 1:
+        module = hashlib.sha256(text.encode()).hexdigest()
+        object_cache.store(code, "module", *cache_key(module))
+    made: list[Made] = []
+    for one, name, key in zip(group, names, keys, strict=True):
+        found = Made(one.parallel, one.grain, name, module, calls, code, one.dims)
+        if key is not None:
+            assert not one.dims
+            object_cache.store(found.pack(), *key)
+        made.append(found)
     return made
 
 
-def _linked(kernel: Kernel, made: Made, render: Render) -> CompiledKernel:
-    code = link(made.code, (FUNCTION,), addresses(made.calls))
-    address = code.address(FUNCTION)
-    return CompiledKernel(
-        kernel, code, address, made.units, made.grain, made.dims, render
-    )
+def _linked(
+    kernels: Sequence[Kernel], made: Sequence[Made], render: Render
+) -> list[CompiledKernel]:
+    """Loads the code of kernels, each module once."""
+    modules: dict[bytes, tuple[list[str], tuple[str, ...]]] = {}
+    for one in made:
+        modules.setdefault(one.code, ([], one.calls))[0].append(one.function)
+    codes = {
+        code: link(code, list(dict.fromkeys(names)), addresses(calls))
+        for code, (names, calls) in modules.items()
+    }
+    return [
+        CompiledKernel(
+            kernel, code, code.address(one.function), one.units, one.grain, one.dims,
+            render,
+        )
+        for kernel, one in zip(kernels, made, strict=True)
+        for code in (codes[one.code],)
+    ]  # fmt: skip
