@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ftrace import lower, trace
+from ftrace.lower.beside import DECISIONS as SUMS
 from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.factors import DECISIONS as FACTORING
 from ftrace.lower.finite import DECISIONS as PRODUCTS
@@ -259,7 +260,7 @@ def with_decisions(page: str) -> str:
         "loops": LOOPS | REGISTERS,
         "host": RUNNING | FACTORING,
         "slices": SLICES,
-        "schedule": SCHEDULING | BUILDING | PRODUCTS,
+        "schedule": SCHEDULING | SUMS | BUILDING | PRODUCTS,
         "rendering": RENDERING,
         "memory": SHARING,
     }

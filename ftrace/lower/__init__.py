@@ -6,6 +6,7 @@
     2 movement   movement merges, and moves to the loads    movement.py
       slices     large values between small ones in blocks  regions.py, slices.py
     registers  small loops become one kernel              registers.py
+      sums       sums of rows beside work on the rows       beside.py
     3 schedule   what is stored, and by which kernel        schedule.py
     4 index      movement becomes index arithmetic          index.py, build.py
     5 loops      expressions take their place in loops      place.py
@@ -25,6 +26,8 @@ from functools import lru_cache
 from ftrace import settings
 from ftrace.errors import ArgumentError, DeviceError, GraphError
 from ftrace.lower.assemble import assemble
+from ftrace.lower.beside import DECISIONS as SUMS
+from ftrace.lower.beside import kernels_add_up, sums_in_parts
 from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.build import BuiltKernel, build_kernel
 from ftrace.lower.control import Loop, bodies_of, control_to_loops
@@ -106,6 +109,7 @@ def lower(
     if recurrences:
         found = runs_as_kernels(loops_in_registers(found, simplified_outputs))
         found = factors_as_kernels(found)
+    found = sums_in_parts(found, cache)
     final = Graph(graph.inputs, tuple(found))
     plan, program = _program(final, max_buffers, given, recurrences, cache)
     return Lowered(graph, simplified, plan, program)
@@ -140,6 +144,7 @@ def lower_body(
     if recurrences:
         simplified = loops_in_registers(simplified, simplified_outputs)
         simplified = factors_as_kernels(runs_as_kernels(simplified))
+    simplified = sums_in_parts(simplified, cache)
     for node in simplified:
         root = root_of(node)
         while is_variable(root) or root in taken:  # the third copy is one of a copy
@@ -173,7 +178,7 @@ def _program(
     outputs = roots + loose_tokens(graph.outputs)
     forced: set[Node] = set()
     while True:
-        plan = schedule(outputs, forced)
+        plan = schedule(outputs, forced, kernels_add_up(cache))
         built = {
             d.number: build_kernel(d, plan)
             if d.step is None
@@ -219,7 +224,7 @@ def rule_names() -> frozenset[str]:
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
     decisions = (
         SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS, PRODUCTS, RUNNING, SLICES,
-        FACTORING, RENDERING,
+        FACTORING, RENDERING, SUMS,
     )  # fmt: skip
     return frozenset(rules.union(*decisions))
 

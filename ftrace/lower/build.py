@@ -19,6 +19,7 @@ from ftrace import settings
 from ftrace.lower.finite import relax_products
 from ftrace.lower.index import (
     ALWAYS,
+    ZERO,
     Atom,
     Condition,
     Index,
@@ -27,6 +28,7 @@ from ftrace.lower.index import (
     is_within,
     range_index,
     range_node,
+    ranges_of,
     ranges_of_all,
     render_index,
     render_valid,
@@ -197,8 +199,10 @@ class _View:
             return [(updates, Context(number, at, ALWAYS))] + [
                 (r.array, Context(number, r.indices, r.valid)) for r in read
             ]
+        sums = self.draft.sums
         roots = [
-            n.src[0] if self.draft.kind == "scatter" else n for n in self.draft.roots
+            n.src[0] if self.draft.kind == "scatter" or n in sums else n
+            for n in self.draft.roots
         ]
         return [
             (n, Context(number, root_indices(indices, self.shape, n.shape), ALWAYS))
@@ -267,7 +271,23 @@ class _View:
         if self.draft.scattered is not None:
             return [(self.draft.scattered, self._scattered_at())]
         contexts = [context for _, context in self.root_contexts()]
-        return list(zip(self.draft.roots, contexts, strict=True))
+        pairs = zip(self.draft.roots, contexts, strict=True)
+        found = [(n, self._of_sum(n, c)) for n, c in pairs]
+        return sorted(found, key=lambda pair: pair[0] not in self.draft.sums)
+
+    def _of_sum(self, node: Node, context: Context) -> Context:
+        """Where a sum is, of one of whose elements the context is given."""
+        if node not in self.draft.sums:
+            return context
+        axes = reduced_axes(node)
+        where = [ZERO if a in axes else i for a, i in enumerate(context.indices)]
+        return context._replace(indices=tuple(where))
+
+    def row_of_sum(self, node: Node) -> Index:
+        """Which of the elements that a sum is made of is added now."""
+        at = root_indices(self.axes.indices, self.shape, node.src[0].shape)
+        (axis,) = reduced_axes(node)
+        return at[axis]
 
     def _scattered_at(self) -> Context:
         """Where updates go, and where those are in bounds whose index counts."""
@@ -287,10 +307,11 @@ class _View:
         return Context(self.draft.number, where, valid)
 
     def meeting(self) -> frozenset[int]:
-        """Ranges along which updates of a scatter may hit the same element."""
+        """Ranges along which several updates may hit the same element."""
         node = self.draft.scattered
         if node is None:
-            return frozenset()
+            rows = map(self.row_of_sum, self.draft.sums)
+            return frozenset(a.number for row in rows for a in ranges_of(row))
         batch = root_indices(self.axes.indices, self.shape, node.src[1].shape)
         ranges = ranges_of_all(batch[: node.src[2].ndim])
         ((_, (_, where, _)),) = self.stored()
@@ -425,7 +446,7 @@ class _Builder:
         stores = {self._buffer(node): node for node, _ in stored}
         with inherited_origin() as take:
             self._express_all(take)
-            made = [self._store(node, context) for node, context in stored]
+            made = [s for node, context in stored for s in self._stores(node, context)]
         loads = {i: n for n, i in self.buffers.items() if i not in stores}
         values = stores | loads
         specs = tuple(
@@ -531,6 +552,19 @@ class _Builder:
         index = self._index(flatten_index(context.indices, node.shape))
         value = node.src[0] if draft.kind == "scatter" else node
         return Store(buffer, index, self.expressions[value, context])
+
+    def _stores(self, node: Node, context: Context) -> list[Store]:
+        if node not in self.view.draft.sums:
+            return [self._store(node, context)]
+        index = self._index(flatten_index(context.indices, node.shape))
+        first = self._valid(ALWAYS | {Condition(self.view.row_of_sum(node), 0, 1)})
+        whole = dict(self.view.root_contexts())
+        element = self.expressions[node.src[0], whole[node.src[0]]]
+        buffer, zero = self.buffers[node], const(0, node.dtype)
+        return [
+            Store(buffer, index, zero, first),
+            Store(buffer, index, element, combine="add"),
+        ]
 
     def _scatter(self, node: Node, buffer: int, context: Context) -> Store:
         """Drops updates that are out of bounds."""

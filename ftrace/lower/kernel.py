@@ -176,6 +176,11 @@ class Kernel:
         sizes = (*self.shape, *[spec.size for spec in self.buffers])
         return any_dynamic(sizes) or any(n.op is dim_p for n in self.nodes)
 
+    @cached_property
+    def scatters(self) -> bool:
+        """Is anything stored where an array says?"""
+        return any(n.op is load_p for n in toposort([s.index for s in self.stores]))
+
     def __str__(self) -> str:
         return render_kernel(self)
 

@@ -70,6 +70,7 @@ _COSTLY = frozenset((
     "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "atan2", "erf",
     "erfc", "erf_inv", "lgamma", "digamma", "logistic", "cbrt",
 ))  # fmt: skip
+_ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
 _SOURCES = ("const", "dim", "iota", "variable")
 
 
@@ -107,6 +108,7 @@ class Draft:
         or "step" for an operation that is a step of the program by itself.
       scattered: the scatter whose updates it applies.
       step: the compound that is this step.
+      sums: those of `roots` to which each row of the loops adds: see `beside.py`.
       feeds: kernels that read what it stores.
       weight: operations per iteration, roughly.
     """
@@ -119,6 +121,7 @@ class Draft:
     kind: str = "map"
     scattered: Node | None = None
     step: Node | None = None
+    sums: set[Node] = field(default_factory=set[Node])
     feeds: set[int] = field(default_factory=set[int])
     weight: int = 0
     reduces: int = 0
@@ -216,6 +219,14 @@ def root_of(node: Node) -> Node:
             return node
 
 
+def elements_of_sum(node: Node) -> Node:
+    """What a sum adds up, in the shape and the dtype in which it is computed."""
+    node = root_of(node.src[0])
+    while node.op.name == "cast":
+        node = root_of(node.src[0])
+    return node
+
+
 def squeeze(shape: Shape) -> Shape:
     return tuple(n for n in shape if n != 1)
 
@@ -297,18 +308,33 @@ def _gather_contexts(
     ]
 
 
-def schedule(outputs: Sequence[Node], forced: Iterable[Node] = ()) -> Schedule:
+#: May a kernel over loops of these sizes add up the elements of a sum?
+AddsUp = Callable[[Node, Shape], bool]
+
+
+def schedule(
+    outputs: Sequence[Node],
+    forced: Iterable[Node] = (),
+    adds_up: AddsUp | None = None,
+) -> Schedule:
     """Decides what is stored and by which kernel.
 
     Args:
       outputs: nodes without sizes of 0.
       forced: further values to store, as a limit of the device demands.
+      adds_up: see `beside.py`; None where no kernel does that.
     """
-    return _Scheduler(outputs, frozenset(forced)).run()
+    return _Scheduler(outputs, frozenset(forced), adds_up).run()
 
 
 class _Scheduler:
-    def __init__(self, outputs: Sequence[Node], forced: frozenset[Node]) -> None:
+    def __init__(
+        self,
+        outputs: Sequence[Node],
+        forced: frozenset[Node],
+        adds_up: AddsUp | None,
+    ) -> None:
+        self.adds_up = adds_up
         self.result = Schedule(list(outputs))
         self.disabled = settings.current().disabled_rules
         self.forced = forced
@@ -330,6 +356,8 @@ class _Scheduler:
         # Of each such value the contractions; of a contraction, how many use it.
         self.epilogue: dict[Node, frozenset[Node]] = {}
         self.users: dict[Node, int] = {}
+        if adds_up is not None:
+            self.order = self._sums_last()
         self._measure()
 
     def _measure(self) -> None:
@@ -380,6 +408,24 @@ class _Scheduler:
             else:
                 self._store(node, uses)
         return self.result
+
+    def _sums_last(self) -> list[Node]:
+        """The nodes in an order in which sums wait for kernels that may add them up."""
+        late: dict[Node, int] = {}
+        for node in self.order:
+            if node.op is reduce_sum_p and self._is_half(node):
+                late[node] = 1 if elements_of_sum(node) in self.must_store else 2
+        if not late:
+            return self.order
+        for node in reversed(self.order):
+            if node in late:
+                for source in node.src:
+                    late[source] = max(late[node], late.get(source, 0))
+        return sorted(self.order, key=lambda n: -late.get(n, 0))
+
+    def _is_half(self, node: Node) -> bool:
+        assert self.adds_up is not None
+        return self.adds_up(node, squeeze(elements_of_sum(node).shape))
 
     # Decisions.
 
@@ -495,6 +541,11 @@ class _Scheduler:
             return
         draft: Draft | None = None
         free = node not in self.forced and self._may_fuse(uses)
+        if free and self.adds_up is not None:
+            draft = self._kernel_that_adds_up(node, uses)
+            if draft is not None:
+                self._add_up(node, draft, uses)
+                return
         if free and "store_beside" not in self.disabled:
             draft = self._kernel_that_has_it(node, uses)
         if draft is None and free and "share_loops" not in self.disabled:
@@ -512,6 +563,17 @@ class _Scheduler:
             own = ranges_of_all(root.indices)  # of a value per row the outer ones
             here[root] = (1, tuple(a for a in draft.atoms if a in own))
         self._inline(node, here)
+
+    def _add_up(self, node: Node, draft: Draft, uses: dict[Context, Any]) -> None:
+        """A kernel adds the elements of a sum to it, as it comes to them."""
+        draft.roots.append(node)
+        draft.sums.add(node)
+        draft.weight += weight(node)
+        self.result.stored[node] = draft.number
+        self._feed(draft, {c.kernel for c in uses})
+        elements = node.src[0]
+        at = Context(draft.number, draft.root_indices(elements.shape), ALWAYS)
+        self._use(elements, at, tuple(draft.atoms))
 
     def _run_as_step(self, node: Node) -> None:
         draft = self._new_draft(())
@@ -610,11 +672,38 @@ class _Scheduler:
             short = (node,) if shape is rows else draft.roots
             if not all(self.result.levels[n] for n in short):
                 continue
+            if draft.sums and len(shape) > len(draft.shape):
+                continue
             if self._both_need(node, draft, whole) and not (
                 self.precedence.is_before(kernels, draft.number)
             ):
                 draft.widen(shape)
                 return draft
+        return None
+
+    def _kernel_that_adds_up(
+        self, node: Node, uses: dict[Context, Any]
+    ) -> Draft | None:
+        """A kernel over the elements of a sum that needs what they are made of."""
+        assert self.adds_up is not None
+        if node.op is not reduce_sum_p or self._contractions_of(node):
+            return None
+        kernels = {context.kernel for context in uses}
+        for draft in reversed(self.result.drafts[-32:]):
+            if draft.kind != "map" or draft.number in kernels:
+                continue
+            if len(draft.roots) >= ROOTS or draft.weight + 64 > KERNEL_LIMIT:
+                continue
+            if not self.adds_up(node, draft.shape):
+                continue
+            if self._both_need(node, draft, draft.shape) and not (
+                self.precedence.is_before(kernels, draft.number)
+            ):
+                return draft
+        elements = elements_of_sum(node)
+        shape = squeeze(elements.shape)
+        if elements in self.must_store and elements.op.family in _ELEMENTWISE:
+            return self._new_draft(shape) if self.adds_up(node, shape) else None
         return None
 
     def _both_need(self, node: Node, draft: Draft, whole: Shape) -> bool:

@@ -64,12 +64,16 @@ def fetches(
     target: Target,
 ) -> dict[ReduceLoop | Loop, list[Fetch]]:
     """What each pass of a kernel asks for."""
-    if kernel.is_dynamic or kernel.ordered or not tiling.parallel:
+    if kernel.is_dynamic or not tiling.parallel:
+        return {}
+    if kernel.ordered and kernel.scatters:
         return {}
     total = sum(spec.size * spec.dtype.itemsize for spec in kernel.buffers)
     if total <= target.l2:
         return {}
     rows = _rows(tiling)
+    if rows is None and kernel.ordered:
+        return {}
     if rows is None:
         return _stream(tiling, facts) if total > target.l3 // 2 else {}
     *_, before = rows.passes
@@ -78,7 +82,7 @@ def fetches(
     if later is not None:
         found[later] = _reads(rows, later, facts, target)
     if rows.last is not None:
-        written = _writes(rows.last, _range_of(before), facts, target)
+        written = _writes(rows, rows.last, _range_of(before), facts, target)
         found.setdefault(before, []).extend(written)
     return {loop: some for loop, some in found.items() if 0 < len(some) <= _STREAMS}
 
@@ -108,8 +112,12 @@ def _stream(tiling: Tiling, facts: Facts) -> dict[ReduceLoop | Loop, list[Fetch]
 
 def _rows(tiling: Tiling) -> _Rows | None:
     """The passes over each row of a kernel, in vectors along the row."""
-    loop = tiling.parallel[-1]
-    if tiling.chunk < _ROWS or tiling.of(loop.axis).lanes or tiling.columns is not None:
+    loop, together = tiling.parallel[-1], tiling.chunk
+    inside = [s for s in loop.body if not isinstance(s, Let)]
+    if len(inside) == 1 and isinstance(inside[0], Loop):  # a block of rows is a unit
+        loop = inside[0]
+        together = size_of(loop.axis)
+    if together < _ROWS or tiling.of(loop.axis).lanes or tiling.columns is not None:
         return None
     passes = [s for s in loop.body if isinstance(s, ReduceLoop)]
     others = [s for s in loop.body if isinstance(s, Loop)]
@@ -160,8 +168,10 @@ def _reads(
     return list(found.values())
 
 
-def _writes(loop: Loop, other: Node, facts: Facts, target: Target) -> list[Fetch]:
-    """The lines that the last pass writes."""
+def _writes(
+    rows: _Rows, loop: Loop, other: Node, facts: Facts, target: Target
+) -> list[Fetch]:
+    """The lines that the last pass writes, but those that all rows are added to."""
     found: list[Fetch] = []
     for store in loop.body:
         if not isinstance(store, Store) or store.valid is not None or store.combine:
@@ -169,6 +179,8 @@ def _writes(loop: Loop, other: Node, facts: Facts, target: Target) -> list[Fetch
         size = store.value.dtype.itemsize
         form = facts.affine[store.index]
         nbytes = size_of(loop.axis) * size
+        if not form.terms.get(rows.axis):
+            continue
         if form.terms.get(loop.axis) == 1 and _LEAST_BYTES <= nbytes <= target.l1 // 4:
             moved = _moved(form, loop.axis, other)
             found.append(Fetch(store.buffer, moved, size, True, True))

@@ -48,9 +48,11 @@ class Kept(NamedTuple):
 
 def keep_values(kernel: Kernel, facts: Facts, target: Target) -> Kept | None:
     """The kernel with values of its rows kept; None if there are none to keep."""
-    if kernel.is_dynamic or kernel.ordered or not kernel.axes:
+    if kernel.is_dynamic or not kernel.axes or (kernel.ordered and kernel.scatters):
         return None
     axis = kernel.axes[-1]
+    if axis_of(axis).number in kernel.ordered:
+        return None
     if not any(n.op is reduce_p for n in kernel.nodes) or axis_of(axis).size < _LONG:
         return None
     found: dict[Node, Store] = {}  # by what is computed again

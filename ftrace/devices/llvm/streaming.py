@@ -27,9 +27,10 @@ def streamed_buffers(kernel: Kernel, target: Target) -> frozenset[int]:
     sizes = [spec.size * spec.dtype.itemsize for spec in kernel.buffers]
     if not target.triple.startswith("x86_64") or sum(sizes) <= target.l3:
         return frozenset()
-    if kernel.ordered or any(store.combine for store in kernel.stores):
+    if kernel.ordered and kernel.scatters:
         return frozenset()
     read = {n.src[0].arg for n in kernel.nodes if n.op is load_p}
+    read |= {store.buffer for store in kernel.stores if store.combine}
     return frozenset(
         store.buffer
         for store in kernel.stores
