@@ -13,7 +13,8 @@ import sys
 from importlib.util import find_spec
 from types import CodeType, FrameType
 
-_internal: dict[str, bool] = {}
+#: Of files met so far: is their code ours, or of a library between the user and us?
+is_internal_file: dict[str, bool] = {}
 
 
 def _folder_of(package: str) -> str:
@@ -74,13 +75,13 @@ class Origin:
 def is_internal(frame: FrameType) -> bool:
     """Does this frame run code of ours, or of a library between the user and us?"""
     name = frame.f_code.co_filename
-    known = _internal.get(name)
+    known = is_internal_file.get(name)
     if known is None:
-        known = _internal[name] = _is_internal_file(name)
+        known = is_internal_file[name] = _decide_internal(name)
     return known
 
 
-def _is_internal_file(name: str) -> bool:
+def _decide_internal(name: str) -> bool:
     if name.startswith(_INTERNAL) or name.startswith("<frozen "):
         return True
     if name.startswith(_LIBRARY + os.sep):
@@ -91,7 +92,7 @@ def _is_internal_file(name: str) -> bool:
 def user_origin() -> Origin | None:
     """The innermost frame of the user's own code, or None when there is none."""
     # Some eight frames are ours, for every operation: this is `is_internal`, inline.
-    known = _internal.get
+    known = is_internal_file.get
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         code = frame.f_code

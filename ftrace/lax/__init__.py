@@ -18,3 +18,18 @@ from ftrace.lax.scatter import *
 from ftrace.lax.slicing import *
 from ftrace.lax.sorting import *
 from ftrace.lax.windows import *
+from ftrace.trace.recall import Lifting as _Lifting
+from ftrace.trace.recall import recall_all as _recall_all
+
+_recall_all(
+    __name__,
+    **dict.fromkeys(
+        (
+            "add", "atan2", "batch_matmul", "conv", "conv_general_dilated", "div",
+            "dot", "dot_general", "eq", "ge", "gt", "le", "lt", "max", "min", "mul",
+            "ne", "pow", "rem", "select", "sub",
+        ),
+        _Lifting.BESIDE_TRACED,
+    ),
+)  # fmt: skip
+_recall_all(linalg.__name__)

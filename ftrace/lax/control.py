@@ -57,8 +57,8 @@ _ABSENT = _Absent()
 
 def cond(
     pred: Value,
-    true_fun: Any,
-    false_fun: Any,
+    true_fun: Function | Any,
+    false_fun: Function | Any,
     *operands: Any,
     operand: Any = _ABSENT,
     linear: Any = None,

@@ -6,3 +6,9 @@ from ftrace.nn import initializers as initializers
 from ftrace.nn.activations import *
 from ftrace.nn.attention import *
 from ftrace.nn.functions import *
+from ftrace.trace.recall import Lifting as _Lifting
+from ftrace.trace.recall import recall_all as _recall_all
+
+_recall_all(
+    __name__, dot_product_attention=_Lifting.BESIDE_TRACED, one_hot=_Lifting.ALWAYS
+)

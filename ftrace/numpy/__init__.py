@@ -51,6 +51,8 @@ from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
 from ftrace.numpy.take import *
 from ftrace.numpy.types import *
+from ftrace.trace.recall import Lifting as _Lifting
+from ftrace.trace.recall import recall_all as _recall_all
 
 #: What arrays and tracers are instances of.
 ndarray = _ArrayLike
@@ -64,6 +66,21 @@ euler_gamma = 0.5772156649015329
 inf = _math.inf
 nan = _math.nan
 newaxis = None
+
+_recall_all(
+    __name__,
+    **dict.fromkeys(
+        (
+            "add", "arctan2", "atan2", "divide", "dot", "equal", "greater",
+            "greater_equal", "inner", "less", "less_equal", "logical_and", "logical_or",
+            "logical_xor", "matmul", "maximum", "minimum", "multiply", "not_equal",
+            "outer", "subtract", "tensordot", "true_divide", "vdot", "where",
+        ),
+        _Lifting.BESIDE_TRACED,
+    ),
+)  # fmt: skip
+for _module in (fft, linalg):
+    _recall_all(_module.__name__)
 
 # What the operators and methods of arrays, and NumPy's functions of tracers, call.
 _surface.update(

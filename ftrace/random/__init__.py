@@ -38,6 +38,7 @@ from ftrace.random.keys import (
 )
 from ftrace.random.permutation import permutation
 from ftrace.random.uniform import bernoulli, bits, rademacher, randint, uniform
+from ftrace.trace.recall import recall_all as _recall_all
 
 __all__ = [
     "PRNGKey", "clone", "fold_in", "key", "key_data", "key_impl", "split",
@@ -48,3 +49,5 @@ __all__ = [
     "logistic", "lognormal", "maxwell", "normal", "pareto", "rayleigh", "triangular",
     "truncated_normal", "wald", "weibull_min",
 ]  # fmt: skip
+
+_recall_all(__name__)

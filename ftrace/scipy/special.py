@@ -21,6 +21,7 @@ from ftrace.numpy.softmax import softmax as _softmax
 from ftrace.scipy.bessel import i0, i0e, i1, i1e
 from ftrace.trace.operations import bind, elementwise, run_fused
 from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.recall import recall_all
 from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
@@ -347,3 +348,6 @@ def _horner(coefficients: tuple[float, ...], x: Any) -> Any:
     for coefficient in coefficients[1:]:
         value = value * x + coefficient
     return value
+
+
+recall_all(__name__)

@@ -107,12 +107,19 @@ _by_serial = attrgetter("serial")
 
 
 class _Provenance(threading.local):
-    """The origin that new nodes take; None asks the Python stack."""
+    """What is known of the origin of new nodes, without asking the Python stack.
+
+    Attributes:
+      origin: the origin that they take; None asks the stack.
+      caller: the line that called the function of ours that is running, where one
+        that looks its callers up (`trace/recall.py`) is running.
+    """
 
     origin: Origin | None = None
+    caller: Origin | None = None
 
 
-_provenance = _Provenance()
+provenance = _Provenance()
 
 
 class _Reference(weakref.ref[Node]):
@@ -153,7 +160,10 @@ def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Nod
     reference = _table.get(key)
     node = reference() if reference is not None else None
     if node is not None:
-        if _provenance.origin is None:  # messages name the line that made it last
+        # Messages name the line that made it last.
+        if provenance.caller is not None:
+            node.origin = provenance.caller
+        elif provenance.origin is None:
             node.origin = user_origin()
         return node
     with _table_lock:
@@ -165,7 +175,7 @@ def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Nod
             node.aval = aval
             node.src = src
             node.arg = arg
-            node.origin = _provenance.origin or user_origin()
+            node.origin = provenance.origin or user_origin()
             node.serial = next(_serials)
             reference = _Reference(node, _forget)
             reference.key = key
@@ -177,7 +187,7 @@ def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Nod
 
 def origin_now(node: Node) -> Origin | None:
     """The user's line that has just made this node; None where it must be looked up."""
-    return node.origin if _provenance.origin is None else None
+    return node.origin if provenance.origin is None else None
 
 
 def interned_count() -> int:
@@ -188,12 +198,12 @@ def interned_count() -> int:
 
 def with_origin(node: Node | None, function: Callable[..., Any], *args: Any) -> Any:
     """Calls `function(*args)`; the nodes that it makes take the origin of `node`."""
-    outer = _provenance.origin
-    _provenance.origin = node.origin if node is not None else None
+    outer = provenance.origin
+    provenance.origin = node.origin if node is not None else None
     try:
         return function(*args)
     finally:
-        _provenance.origin = outer
+        provenance.origin = outer
 
 
 class making_nodes_of:  # reads as a statement: `with making_nodes_of(origin)`
@@ -205,11 +215,11 @@ class making_nodes_of:  # reads as a statement: `with making_nodes_of(origin)`
         self.inner = origin
 
     def __enter__(self) -> None:
-        self.outer = _provenance.origin
-        _provenance.origin = self.inner
+        self.outer = provenance.origin
+        provenance.origin = self.inner
 
     def __exit__(self, *_: object) -> None:
-        _provenance.origin = self.outer
+        provenance.origin = self.outer
 
 
 class inherited_origin:  # reads as a statement: `with inherited_origin() as take`
@@ -218,15 +228,15 @@ class inherited_origin:  # reads as a statement: `with inherited_origin() as tak
     __slots__ = ("outer",)
 
     def __enter__(self) -> Callable[[Node], None]:
-        self.outer = _provenance.origin
+        self.outer = provenance.origin
         return _take_origin
 
     def __exit__(self, *_: object) -> None:
-        _provenance.origin = self.outer
+        provenance.origin = self.outer
 
 
 def _take_origin(node: Node) -> None:
-    _provenance.origin = node.origin
+    provenance.origin = node.origin
 
 
 # Walks.

@@ -38,7 +38,7 @@ from ftrace.origin import Origin, user_origin
 from ftrace.trace.avals import REHEARSAL, TOKEN, Shape, ShapedArray
 from ftrace.trace.dims import Dim, hooks, is_dynamic
 from ftrace.trace.evaluate import evaluate
-from ftrace.trace.graph import Graph, Node, substitute, toposort
+from ftrace.trace.graph import Graph, Node, provenance, substitute, toposort
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import cast, convert
 from ftrace.trace.primitives.source import (
@@ -58,16 +58,22 @@ Binding = Any  # Array | Tracer | None
 class _Stack(threading.local):
     """The open scopes of a thread, outermost first.
 
-    Those below `floor` are out of sight: a callback runs while they are open.
+    Attributes:
+      scopes: all of them.
+      floor: those below are out of sight: a callback runs while they are open.
+      asked: how often the value of a tracer was asked for.
     """
 
     def __init__(self) -> None:
         self.scopes: list[Scope] = []
         self.floor = 0
+        self.asked = 0
 
 
-_stack = _Stack()
+stack = _Stack()
 
+#: Transforms that trace a function once, and not at each of its calls.
+_ONCE = ("jit", "eager")
 #: Transforms whose results are called after the trace has ended.
 _OUTLIVING = ("jit", "vjp", "linearize")
 
@@ -88,6 +94,8 @@ class Scope:
         far; empty if it has had none.
       bound: its arguments have values: what happens in it may happen at once.
       closed: the function has returned.
+      recalls: the function is traced at each of its calls: operations recorded before
+        are looked up (`trace/recall.py`).
       adopted: of a rule that runs after the function around it has returned: for
         traced values of that function, by (scope, node), the inputs that stand for
         them.
@@ -105,19 +113,22 @@ class Scope:
         self.captured: list[Array] = []
         self.bound = False
         self.closed = False
+        self.recalls = False
         self.origin: Origin | None = None
         self._captured_nodes: dict[Any, tuple[Node, Any]] = {}
         self.values: dict[Node, Any] = {}
 
     def __enter__(self) -> Scope:
-        self.depth = len(_stack.scopes)
+        self.depth = len(stack.scopes)
         self.origin = user_origin()
-        _stack.scopes.append(self)
+        outermost = stack.scopes[stack.floor] if self.depth > stack.floor else self
+        self.recalls = outermost.transform not in _ONCE
+        stack.scopes.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.closed = True
-        _stack.scopes.pop()
+        stack.scopes.pop()
         self.values.clear()
 
     def input(self, aval: ShapedArray, binding: Binding = None) -> Tracer:
@@ -140,7 +151,7 @@ class Scope:
         if known is None:
             array = asarray(value)
             if isinstance(value, np.ndarray) and any(
-                scope.transform in _OUTLIVING for scope in _stack.scopes
+                scope.transform in _OUTLIVING for scope in stack.scopes
             ):
                 array = owned(value)
             node = self.input(aval_of(array), array).node
@@ -206,7 +217,7 @@ class Scope:
 
 def isolation(depth: int) -> Scope | None:
     """The innermost isolated scope of this thread that is not deeper than `depth`."""
-    for scope in reversed(_stack.scopes[_stack.floor : depth + 1]):
+    for scope in reversed(stack.scopes[stack.floor : depth + 1]):
         if scope.isolated:
             return scope
     return None
@@ -214,7 +225,7 @@ def isolation(depth: int) -> Scope | None:
 
 def open_scopes() -> Sequence[Scope]:
     """The open scopes of this thread, outermost first."""
-    return _stack.scopes[_stack.floor :]
+    return stack.scopes[stack.floor :]
 
 
 class outside_scopes:  # reads as a statement: `with outside_scopes()`
@@ -223,16 +234,16 @@ class outside_scopes:  # reads as a statement: `with outside_scopes()`
     __slots__ = ("outer",)
 
     def __enter__(self) -> None:
-        self.outer = _stack.floor
-        _stack.floor = len(_stack.scopes)
+        self.outer = stack.floor
+        stack.floor = len(stack.scopes)
 
     def __exit__(self, *_: object) -> None:
-        _stack.floor = self.outer
+        stack.floor = self.outer
 
 
 def _traced(dim: Dim) -> Any:
     """A dynamic dimension as a value: of the innermost scope."""
-    scope = _stack.scopes[-1]
+    scope = stack.scopes[-1]
     return Tracer(scope.lift(dim), scope)
 
 
@@ -241,7 +252,7 @@ hooks.traced = _traced
 
 def current_scope() -> Scope | None:
     """The innermost open scope of this thread."""
-    return _stack.scopes[-1] if len(_stack.scopes) > _stack.floor else None
+    return stack.scopes[-1] if len(stack.scopes) > stack.floor else None
 
 
 class Tracer(ArrayLike):
@@ -254,7 +265,11 @@ class Tracer(ArrayLike):
         self.scope = scope
         # The node is shared by all who compute the same: its origin may be another
         # line. A variable was made by the caller of the function.
-        self.origin = origin or (scope.origin if is_variable(node) else user_origin())
+        self.origin = origin or (
+            scope.origin
+            if is_variable(node)
+            else provenance.caller or user_origin()
+        )
 
     @property
     def aval(self) -> ShapedArray:
@@ -383,7 +398,7 @@ def adopted(tracer: Tracer) -> Tracer:
     Raises:
       UnexpectedTracerError: no open scope has adopted it.
     """
-    for scope in reversed(_stack.scopes):
+    for scope in reversed(stack.scopes):
         node = scope.adopted.get((tracer.scope, tracer.node))
         if node is not None:
             return scope.wrap(node)
@@ -396,10 +411,11 @@ def adopted(tracer: Tracer) -> Tracer:
 
 def unbound_variable(node: Node) -> tuple[Scope, Node] | None:
     """A variable that `node` needs and that has no value, with its scope."""
+    stack.asked += 1
     for leaf in toposort([node]):
         if is_variable(leaf) and leaf.aval is not TOKEN:
             depth, index = scope_and_position(leaf)
-            scope = _stack.scopes[depth]
+            scope = stack.scopes[depth]
             binding = scope.bindings[index]
             if binding is None:
                 return scope, leaf
@@ -437,6 +453,7 @@ def _require_concrete(
 
 def concrete(tracer: Tracer) -> Any:
     """The value of a tracer all of whose variables are bound: a NumPy array."""
+    stack.asked += 1
     check_open(tracer)
     values = tracer.scope.values
     node = tracer.node
@@ -448,7 +465,7 @@ def concrete(tracer: Tracer) -> Any:
                 known[leaf] = np.uint8(REHEARSAL)
             elif is_variable(leaf) and leaf not in known:
                 depth, index = scope_and_position(leaf)
-                binding = _stack.scopes[depth].bindings[index]
+                binding = stack.scopes[depth].bindings[index]
                 known[leaf] = (
                     concrete(binding)
                     if isinstance(binding, Tracer)
@@ -550,8 +567,8 @@ def no_memory(name: str, aval: ShapedArray) -> OutOfMemoryError:
 
 def innermost_scope(values: Sequence[Value]) -> Scope | None:
     """The innermost open scope, if all of the values are traced in it; else None."""
-    scopes = _stack.scopes
-    if len(scopes) <= _stack.floor:
+    scopes = stack.scopes
+    if len(scopes) <= stack.floor:
         return None
     scope = scopes[-1]
     for value in values:
@@ -565,7 +582,7 @@ def scope_of(values: Sequence[Value]) -> Scope | None:
     found: Scope | None = None
     for value in values:
         if isinstance(value, Tracer) or is_dynamic(value):
-            scope = value.scope if isinstance(value, Tracer) else _stack.scopes[-1]
+            scope = value.scope if isinstance(value, Tracer) else stack.scopes[-1]
             if scope.closed:
                 scope = adopted(value).scope
             if found is None or scope.depth > found.depth:
@@ -575,8 +592,8 @@ def scope_of(values: Sequence[Value]) -> Scope | None:
                     "traced values of two threads meet in one operation; a traced "
                     "value belongs to the thread that runs its function"
                 )
-    if found is not None and len(_stack.scopes) - 1 > found.depth:
-        barrier = isolation(len(_stack.scopes))
+    if found is not None and len(stack.scopes) - 1 > found.depth:
+        barrier = isolation(len(stack.scopes))
         if barrier is not None and barrier.depth > found.depth:
             return barrier
     return found
@@ -618,7 +635,7 @@ def outer_scope(graph: Graph, operands: Sequence[Value]) -> Scope | None:
         if is_variable(node) and node not in own:
             depth, _ = scope_and_position(node)
             if scope is None or depth > scope.depth:
-                scope = _stack.scopes[depth]
+                scope = stack.scopes[depth]
     return scope
 
 

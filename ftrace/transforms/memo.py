@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 from ftrace import settings
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.recall import forget_calls
 
 T = TypeVar("T")
 
@@ -87,5 +88,6 @@ def _is_plain(node: Node) -> bool:
 
 
 def forget_derived() -> None:
-    """Empties the memory."""
+    """Empties the memory, and that of what was traced."""
     _derived.clear()
+    forget_calls()

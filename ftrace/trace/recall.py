@@ -1,0 +1,294 @@
+"""Calls of public functions that were recorded before are known by their arguments.
+
+    (function, the nodes and static values it is given) -> the node that it returned
+
+Nodes are interned: a function that is traced again is given the same nodes and makes
+the same ones. One look into a table tells which, whatever the function is composed of.
+Un-jitted transforms trace at every call, and look; a jitted function is traced once.
+
+The table holds no node alive, and names operands by their serial numbers, which are
+never used twice. What depends on more than the arguments is not entered: on the values
+of arrays, on effects, on functions of the user's.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import weakref
+from collections.abc import Callable
+from enum import Enum
+from functools import update_wrapper
+from types import EllipsisType, FrameType, FunctionType, NoneType
+from typing import Any, get_origin
+
+import numpy as np
+
+from ftrace import settings
+from ftrace.array import Array
+from ftrace.origin import Origin, is_internal, is_internal_file, user_origin
+from ftrace.trace.graph import Node, provenance
+from ftrace.trace.primitives.source import is_variable
+from ftrace.trace.tracer import Scope, Tracer, stack
+
+#: (reference to the result's node, the line that made it last) by call.
+_calls: dict[tuple[Any, ...], tuple[weakref.ref[Node], Origin]] = {}
+#: How many there may be.
+CALLS_KEPT = 1 << 14
+
+#: Arguments that are what they compare as, if their type is the same.
+_PLAIN = frozenset((int, bool, str, bytes, NoneType, EllipsisType))
+_SEQUENCES = frozenset((tuple, list))
+_SCALAR_TYPES = frozenset((int, float, bool, complex))
+_getframe: Callable[[int], FrameType] = sys._getframe  # pyright: ignore[reportPrivateUsage]
+
+
+class Lifting(Enum):
+    """When a function makes inputs of the graph of concrete operands, as they are.
+
+    Such a function does not look at their values.
+    """
+
+    NEVER = 0  # or not always, or of something computed from them
+    BESIDE_TRACED = 1  # where another operand is traced
+    ALWAYS = 2  # in any trace
+
+
+def recalling(
+    function: Callable[..., Any], lifting: Lifting = Lifting.NEVER
+) -> Callable[..., Any]:
+    """`function`, which recognises what it has recorded before.
+
+    Args:
+      function: of arrays and static values; it calls no function of the user's.
+      lifting: what it does with concrete operands.
+    """
+    always = lifting is Lifting.ALWAYS
+    beside_traced = lifting is Lifting.BESIDE_TRACED
+    known = is_internal_file.get
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        scopes = stack.scopes
+        if not scopes or provenance.origin is not None or len(scopes) <= stack.floor:
+            return function(*args, **kwargs)
+        frame = _getframe(1)
+        code = frame.f_code
+        internal = known(code.co_filename)
+        while internal is not False:
+            if internal is None:
+                internal = is_internal(frame)
+                continue
+            outer = frame.f_back
+            if outer is None:
+                break
+            frame = outer
+            code = frame.f_code
+            internal = known(code.co_filename)
+        scope = scopes[-1]
+        if not scope.recalls or internal is not False:
+            return run_at(function, args, kwargs, user_origin())
+        lifts = always or (beside_traced and Tracer in map(type, args))
+        key: list[Any] = [function, settings.current().enable_x64]
+        for x in args:
+            kind = x.__class__
+            if kind is Tracer and x.scope is scope:
+                key.append(x.node.serial)
+            elif kind in _PLAIN:
+                key.append(kind)
+                key.append(x)
+            elif not _describe(key, x, scope, lifts):
+                return run_at(function, args, kwargs, Origin(code, frame.f_lasti))
+        if kwargs:
+            for name, x in kwargs.items():
+                key.append(name)
+                if not _describe(key, x, scope, lifts):
+                    return run_at(function, args, kwargs, Origin(code, frame.f_lasti))
+        identity = tuple(key)
+        found = _calls.get(identity)
+        if found is None:
+            origin = Origin(code, frame.f_lasti)
+            return _record(function, args, kwargs, identity, scope, lifts, origin)
+        reference, origin = found
+        node = reference()
+        if node is None:
+            origin = Origin(code, frame.f_lasti)
+            return _record(function, args, kwargs, identity, scope, lifts, origin)
+        if (
+            node.origin is not origin
+            or origin.offset != frame.f_lasti
+            or origin.code is not code
+        ):
+            origin = Origin(code, frame.f_lasti)
+            _move(node, args, kwargs, origin)
+            _calls[identity] = reference, origin
+        return Tracer(node, scope, origin)
+
+    return call
+
+
+def run_at(
+    function: Callable[..., Any], args: Any, kwargs: Any, origin: Origin | None
+) -> Any:
+    """The call; all nodes that it makes are of one line of the user's."""
+    provenance.origin = provenance.caller = origin
+    try:
+        return function(*args, **kwargs)
+    finally:
+        provenance.origin = provenance.caller = None
+
+
+def _record(
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    identity: tuple[Any, ...],
+    scope: Scope,
+    lifts: bool,
+    origin: Origin,
+) -> Any:
+    """The call, entered into the table if it depends on its arguments alone."""
+    if lifts:
+        args = [_lifted(x, scope) for x in args]
+        kwargs = {name: _lifted(x, scope) for name, x in kwargs.items()}
+    before = len(scope.inputs), scope.tokens, stack.asked
+    result = run_at(function, args, kwargs, origin)
+    if (
+        type(result) is Tracer
+        and result.scope is scope
+        and (len(scope.inputs), scope.tokens, stack.asked) == before
+        and not any(result is x for x in (*args, *kwargs.values()))
+    ):
+        node = result.node
+        if len(_calls) >= CALLS_KEPT:
+            _forget_the_dead()
+        _calls[identity] = weakref.ref(node), origin
+        node.origin = result.origin = origin
+    return result
+
+
+def _lifted(x: Any, scope: Scope) -> Any:
+    """A concrete array as an input of the graph; anything else as it is."""
+    kind = x.__class__
+    return scope.wrap(scope.capture(x)) if kind is Array or kind is np.ndarray else x
+
+
+def _describe(key: list[Any], x: Any, scope: Scope, lifts: bool) -> bool:
+    """Adds what identifies an argument to the key; False if nothing does."""
+    kind = x.__class__
+    if kind is Tracer:
+        if x.scope is not scope:
+            return False
+        key.append(x.node.serial)
+    elif kind in _PLAIN:
+        key += (kind, x)
+    elif kind is float:
+        key += (kind, x or str(x))  # 0.0 is not -0.0
+    elif kind in _SEQUENCES:
+        key += (kind, len(x))
+        return all(_describe(key, part, scope, lifts) for part in x)
+    elif kind is slice:
+        parts = (x.start, x.stop, x.step)
+        key.append(kind)
+        return all(_describe(key, part, scope, lifts) for part in parts)
+    elif kind is Array or kind is np.ndarray:
+        if not lifts:
+            return False
+        key.append(scope.capture(x).serial)
+    elif issubclass(kind, tuple):  # with names
+        key += (kind, len(x))
+        return all(_describe(key, part, scope, lifts) for part in x)
+    elif isinstance(x, (np.dtype, Enum)) or _is_scalar_type(x):
+        key += (kind, x)
+    elif isinstance(x, np.generic):
+        key += (kind, x.tobytes())
+    elif not hasattr(x, "shape") and isinstance(getattr(x, "dtype", None), np.dtype):
+        key += (kind, x.dtype)  # a dtype of ours, by its name
+    else:
+        return False
+    return True
+
+
+def _is_scalar_type(x: Any) -> bool:
+    return isinstance(x, type) and (x in _SCALAR_TYPES or issubclass(x, np.generic))
+
+
+def _move(node: Node, args: Any, kwargs: Any, origin: Origin) -> None:
+    """Makes a line of the user's the origin of what a call made."""
+    given: set[Node] = set()
+    pending = [*args, *kwargs.values()]
+    while pending:
+        x = pending.pop()
+        if type(x) is Tracer:
+            given.add(x.node)
+        elif type(x) in _SEQUENCES:
+            pending.extend(x)
+    nodes = [node]
+    while nodes:
+        made = nodes.pop()
+        if made not in given and not is_variable(made):
+            given.add(made)
+            made.origin = origin
+            nodes.extend(made.src)
+
+
+def _forget_the_dead() -> None:
+    """Makes room: entries of nodes that are gone go, or else all of them."""
+    alive = {k: v for k, v in list(_calls.items()) if v[0]() is not None}
+    _calls.clear()
+    if len(alive) < CALLS_KEPT // 2:
+        _calls.update(alive)
+
+
+def calls_kept() -> int:
+    """How many calls are in the table."""
+    return len(_calls)
+
+
+def forget_calls() -> None:
+    """Empties the table."""
+    _calls.clear()
+
+
+# Namespaces.
+
+_wrapped: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def recall_all(module: str, **lifting: Lifting) -> None:
+    """Lets the public functions of a module recognise their calls.
+
+    Those that take functions do not take part.
+
+    Args:
+      module: its name; where it has no `__all__`, what begins with no underscore is
+        public.
+      lifting: by name, what functions do with concrete operands.
+    """
+    namespace = vars(sys.modules[module])
+    public = namespace.get("__all__") or [n for n in namespace if n[0] != "_"]
+    for name in public:
+        function = namespace[name]
+        if isinstance(function, FunctionType):
+            kind = lifting.get(name, Lifting.NEVER)
+            namespace[name] = _of_namespace(function, module, kind)
+
+
+def _of_namespace(function: FunctionType, home: str, lifting: Lifting) -> Any:
+    if not function.__module__.startswith("ftrace.") or takes_functions(function):
+        return function
+    known = _wrapped.get(function)
+    if known is None:
+        known = update_wrapper(recalling(function, lifting), function)
+        known.__module__ = home  # so that it is pickled by its public name
+        _wrapped[function] = _wrapped[known] = known
+    return known
+
+
+def takes_functions(function: FunctionType) -> bool:
+    """Is one of its parameters a function, going by their types?"""
+    types = {k: t for k, t in function.__annotations__.items() if k != "return"}
+    names = re.findall(r"\w+", " ".join(map(str, types.values())))
+    known = function.__globals__
+    return "Callable" in names or any(
+        get_origin(known.get(name)) is Callable for name in names
+    )
