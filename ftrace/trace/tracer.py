@@ -38,7 +38,14 @@ from ftrace.origin import Origin, user_origin
 from ftrace.trace.avals import REHEARSAL, TOKEN, Shape, ShapedArray
 from ftrace.trace.dims import Dim, hooks, is_dynamic
 from ftrace.trace.evaluate import evaluate
-from ftrace.trace.graph import Graph, Node, provenance, substitute, toposort
+from ftrace.trace.graph import (
+    Graph,
+    Node,
+    making_nodes_of,
+    provenance,
+    substitute,
+    toposort,
+)
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import cast, convert
 from ftrace.trace.primitives.source import (
@@ -133,10 +140,13 @@ class Scope:
 
     def input(self, aval: ShapedArray, binding: Binding = None) -> Tracer:
         """A new argument of the function."""
-        node = variable(aval, self.depth, len(self.inputs))
+        origin = self.origin
+        with making_nodes_of(origin):
+            node = variable(aval, self.depth, len(self.inputs))
+        node.origin = origin
         self.inputs.append(node)
         self.bindings.append(binding)
-        return Tracer(node, self)
+        return Tracer(node, self, origin)
 
     def capture(self, value: Array | np.ndarray[Any, Any]) -> Node:
         """The variable of a concrete array: the same one for the same array.
@@ -266,9 +276,7 @@ class Tracer(ArrayLike):
         # The node is shared by all who compute the same: its origin may be another
         # line. A variable was made by the caller of the function.
         self.origin = origin or (
-            scope.origin
-            if is_variable(node)
-            else provenance.caller or user_origin()
+            scope.origin if is_variable(node) else provenance.caller or user_origin()
         )
 
     @property
