@@ -821,6 +821,11 @@ _seen = expand(V(1, 6, 5, number=1), 3, 6, 5)
 _weight = expand(V(3, 1, 5, number=2), 3, 6, 5)
 
 
+def _product(number: int) -> Any:
+    """Of a factor of its own: it has one use."""
+    return e.mul(expand(V(1, 6, 5, number=number), 3, 6, 5), _weight)
+
+
 def _used_twice(move: Callable[[Node], Node]) -> Callable[[], list[Node]]:
     """The work that would be passed is used by another operation, too."""
     return lambda: [move(e.exp(x)), e.neg(e.exp(x))]
@@ -890,6 +895,14 @@ PUSHES = {
         lambda: [shrink(t := total(cube, 1), (0, 1), (0, 1), (1, 3)), e.exp(t)],
         SMALL,
     ),
+    "stride_before_reduce": Row(
+        lambda: [
+            stride(total(cube, 1), 1, 1, 2),
+            stride(greatest(cube, 0, 2), 1, -2, 1),
+        ],
+        lambda: [stride(t := total(cube, 1), 1, 1, 2), e.exp(t)],
+        SMALL,
+    ),
     "pull_expand_through_elementwise": Row(
         lambda: [
             e.exp(expand(row, 4, 6)),
@@ -921,19 +934,56 @@ PUSHES = {
     ),
     "slide_before_sum_of_products": Row(
         lambda: [
-            slid(total(e.mul(_seen, _weight), 2), size=8),
-            slid(total(e.mul(_weight, _seen), 2), size=9, dilation=2),
-            slid(reshape(total(e.mul(V(3, 6, 5), _weight), 2), 3, 6), size=8),
+            slid(total(_product(31), 2), size=8),
+            slid(total(_product(32), 2), size=9, dilation=2),
+            slid(reshape(total(_product(33), 2), 3, 6), size=8),
+            slid(total(_product(34), 2), size=13, stride=2),
         ],
-        # Zeros between elements; two full factors; mostly zeros; no product; a sum
-        # over the window; a product that is used again.
+        # Windows side by side; far apart; two full factors; mostly zeros; no product;
+        # a sum over the window; a product that is used again.
         lambda: [
-            slid(total(e.mul(_seen, _weight), 2), size=9, stride=2),
+            slid(total(_product(35), 2), size=18, stride=3),
+            slid(total(_product(36), 2), size=28, stride=5),
             slid(total(e.mul(V(3, 6, 5), V(3, 6, 5, number=1)), 2), size=8),
-            slid(total(e.mul(_weight, _seen), 2), size=10, dilation=2),
+            slid(total(_product(37), 2), size=10, dilation=2),
             slid(total(e.add(_seen, _weight), 2), size=8),
-            slid(reshape(total(e.mul(V(3, 6, 5), _weight), 2), 6, 3), size=4),
-            slid(total(t := e.mul(_seen, _seen), 2), size=8),
+            slid(reshape(total(_product(38), 2), 6, 3), size=4),
+            slid(total(t := _product(39), 2), size=8),
+            e.exp(t),
+        ],
+        SMALL,
+    ),
+    "slide_before_product": Row(
+        lambda: [
+            total(slid(_product(40), size=8), 0),
+            total(slid(_product(41), size=13, stride=2), 0),
+            total(slid(reshape(_product(42), 3, 6, 5, 1), size=8), 0),
+        ],
+        # Windows side by side; two full factors; the axis of another; no sum; used
+        # again.
+        lambda: [
+            total(slid(_product(43), size=18, stride=3), 0),
+            total(slid(e.mul(V(3, 6, 5), V(3, 6, 5, number=1)), size=8), 0),
+            total(slid(reshape(_product(44), 3, 30), size=32), 0),
+            slid(_product(46), size=8),
+            total(slid(t := _product(45), size=8), 0),
+            e.exp(t),
+        ],
+        SMALL,
+    ),
+    "sum_products_before_reshape": Row(
+        lambda: [
+            total(reshape(total(_product(49), 2), 3, 6), 0),
+            total(
+                reshape(total(e.mul(V(3, 2, 3, 5), V(3, 2, 3, 5, number=1)), 3), 3, 6),
+                0,
+            ),
+        ],
+        # An axis that is parts of others; no product; used again.
+        lambda: [
+            total(reshape(total(_product(47), 2), 9, 2), 0),
+            total(reshape(total(e.add(_seen, _weight), 2), 3, 6), 0),
+            total(reshape(t := total(_product(48), 2), 3, 6), 0),
             e.exp(t),
         ],
         SMALL,

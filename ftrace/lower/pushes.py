@@ -30,6 +30,7 @@ from ftrace.trace.primitives.movement import (
     reshape_p,
     shrink,
     shrink_p,
+    stride,
     stride_p,
 )
 from ftrace.trace.primitives.record import Primitive, primitive_of
@@ -123,6 +124,11 @@ def _shrink_before_reduce(x: Node, y: Node) -> Node:
     return y.op(shrink(y.src[0], bounds), arg=y.arg)
 
 
+def _stride_before_reduce(x: Node, y: Node) -> Node:
+    steps = tuple(1 if a in arg_of(y) else step for a, step in enumerate(arg_of(x)))
+    return y.op(stride(y.src[0], steps), arg=y.arg)
+
+
 def _push_copy(x: Node, inner: Node) -> Node:
     def without(source: Node) -> Node:
         return source.src[0] if source is inner else source
@@ -159,6 +165,13 @@ PUSHES: Final = (
         "shrink_before_reduce",
         Pat(shrink_p, Pat(REDUCTIONS, name="y"), name="x", where=lambda n: n.size > 0),
         _shrink_before_reduce,
+        single_use="y",
+        passes="y",
+    ),
+    Rule(  # stride(reduce(x)) -> reduce(stride(x))
+        "stride_before_reduce",
+        Pat(stride_p, Pat(REDUCTIONS, name="y"), name="x"),
+        _stride_before_reduce,
         single_use="y",
         passes="y",
     ),

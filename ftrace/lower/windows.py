@@ -16,9 +16,11 @@ Windows side by side share no element, so that a sum over them only interleaves:
 
 from __future__ import annotations
 
-from typing import Final
+from math import prod
+from typing import Any, Final
 
 from ftrace.lower.constants import arg_of
+from ftrace.trace.avals import Shape
 from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
@@ -36,15 +38,19 @@ from ftrace.trace.primitives.movement import (
 from ftrace.trace.primitives.source import const_like
 from ftrace.trace.rewrite import Pat, Rule
 
+#: Windows that move further are left to themselves: zeros would be most of the work.
+_MOST_STRIDE = 4
+
 
 def _slide_product(
-    x: Node, total: Node, y: Node, view: Node | None = None
+    x: Node, y: Node, total: Node | None = None, view: Node | None = None
 ) -> Node | None:
     arg: Shear = arg_of(x)
-    inner = _through(arg, total if view is None else view, total)
-    if inner is None or arg.stride != 1 or 2 * arg.size > 3 * y.shape[inner.axis]:
+    inner = arg if view is None else _through(arg, view)
+    if inner is None or not _is_dense(arg, y.shape[inner.axis], x.shape[arg.window]):
         return None
-    if {inner.axis, inner.window} & set(arg_of(total)):
+    summed: tuple[int, ...] = () if total is None else arg_of(total)
+    if {inner.axis, inner.window} & set(summed):
         return None
     a, b = y.src
     if not _is_repeated(b, inner.axis):
@@ -53,19 +59,37 @@ def _slide_product(
         return None
     slid = unshear_p(a, arg=inner)
     product = mul(slid, expand(b.src[0], slid.shape))
-    return reshape(reduce_sum_p(product, arg=total.arg), x.shape)
+    if total is not None:
+        product = reduce_sum_p(product, arg=summed)
+    return reshape(product, x.shape)
 
 
-def _through(arg: Shear, view: Node, total: Node) -> Shear | None:
-    """The same before a reshape that only moves axes of size 1."""
-    ahead = [a for a, n in enumerate(view.shape) if n != 1]
-    behind = [a for a, n in enumerate(total.shape) if n != 1]
-    if [view.shape[a] for a in ahead] != [total.shape[a] for a in behind]:
+def _slide_in_sum(
+    whole: Node, x: Node, y: Node, view: Node | None = None
+) -> Node | None:
+    """Only in a sum: products with the zeros around it may be -0."""
+    found = _slide_product(x, y, None, view)
+    return None if found is None else reduce_sum_p(found, arg=whole.arg)
+
+
+def _is_dense(arg: Shear, outputs: Any, taps: int) -> bool:
+    """Is most of the spread factor not padding, apart from the zeros of strides?
+
+    Windows side by side are put in their places afterwards: see `_interleave`.
+    """
+    if is_dynamic(outputs) or arg.stride > _MOST_STRIDE:
+        return False
+    if arg.stride > 1 and taps <= arg.stride:
+        return False
+    return 2 * arg.size <= 3 * arg.stride * outputs
+
+
+def _through(arg: Shear, view: Node) -> Shear | None:
+    """The same before a reshape that leaves its axes as they are."""
+    steps = _unchanged(view.src[0].shape, view.shape)
+    if arg.axis not in steps or arg.window not in steps:
         return None
-    same = dict(zip(ahead, behind, strict=True))
-    if arg.axis not in same or arg.window not in same:
-        return None
-    return arg._replace(axis=same[arg.axis], window=same[arg.window])
+    return arg._replace(axis=steps.index(arg.axis), window=steps.index(arg.window))
 
 
 def _is_repeated(node: Node, axis: int) -> bool:
@@ -105,6 +129,26 @@ def _interleave(x: Node, y: Node, view: Node | None = None) -> Node | None:
     return add(found, const_like(found, 0))  # as a sum, it has no -0
 
 
+def _sum_before_reshape(x: Node, view: Node, total: Node, y: Node) -> Node | None:
+    del y
+    steps = _unchanged(total.shape, view.shape)
+    axes: tuple[int, ...] = arg_of(x)
+    if not set(axes) <= set(steps):
+        return None
+    found = tuple(sorted(steps.index(a) for a in axes))
+    return reshape(reduce_sum_p(total, arg=found), x.shape)
+
+
+def _unchanged(old: Shape, new: Shape) -> list[int | None]:
+    """For each axis the one that it is behind a reshape; None for other axes."""
+    if any_dynamic((*old, *new)):
+        return [a if old == new else None for a in range(len(old))]
+    behind = {
+        (prod(new[:a]), n): a for a, n in enumerate(new) if n != 1
+    }  # elements before it, and its size
+    return [behind.get((prod(old[:a]), n)) for a, n in enumerate(old)]
+
+
 _PRODUCT = Pat(reduce_sum_p, Pat(mul, name="y"), name="total")
 
 WINDOWS: Final = (
@@ -116,6 +160,29 @@ WINDOWS: Final = (
         ),
         _slide_product,
         single_use="total y",
+    ),
+    Rule(  # sum[a](unshear(x·expand(y))) -> sum[a](unshear(x)·expand(y))
+        "slide_before_product",
+        (
+            Pat(
+                reduce_sum_p, Pat(unshear_p, Pat(mul, name="y"), name="x"), name="whole"
+            ),
+            Pat(
+                reduce_sum_p,
+                Pat(
+                    unshear_p, Pat(reshape_p, Pat(mul, name="y"), name="view"), name="x"
+                ),
+                name="whole",
+            ),
+        ),
+        _slide_in_sum,
+        single_use="x y",
+    ),
+    Rule(  # sum[a](reshape(sum[b](x·y))) -> reshape(sum[a, b](x·y))
+        "sum_products_before_reshape",
+        Pat(reduce_sum_p, Pat(reshape_p, _PRODUCT, name="view"), name="x"),
+        _sum_before_reshape,
+        single_use="view total y",
     ),
     Rule(  # sum[k](unshear[k](y)) -> reshape(y), where windows lie side by side
         "windows_side_by_side",

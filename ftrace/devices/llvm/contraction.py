@@ -28,6 +28,10 @@ _FEW_ROWS = 64
 _FEW_STEPS = 64
 
 
+#: Results so far apart (in elements) are written one by one, but by the same tiles.
+_NEAR = 4
+
+
 @dataclass(frozen=True, eq=False)
 class Contraction:
     """How a kernel is a contraction.
@@ -108,12 +112,11 @@ def _reduce_loop(kernel: Kernel, block: Sequence[Statement]) -> ReduceLoop | Non
 
 
 def _contiguous_axis(kernel: Kernel, facts: Facts) -> Node | None:
-    """The axis along which the first store is contiguous."""
-    form = facts.affine[kernel.stores[0].index]
-    for axis in reversed(kernel.axes):
-        if form.terms.get(axis) == 1 and size_of(axis) > 1:
-            return axis
-    return None
+    """The axis along which the first store is contiguous, or nearly."""
+    terms = facts.affine[kernel.stores[0].index].terms
+    axes = [a for a in reversed(kernel.axes) if size_of(a) > 1 and a in terms]
+    found = min(axes, key=lambda a: abs(terms[a]), default=None)
+    return found if found is not None and 0 < terms[found] <= _NEAR else None
 
 
 def _operands(

@@ -26,6 +26,7 @@ from ftrace.devices.llvm.keeping import keep_values
 from ftrace.devices.llvm.matrix import MatrixProduct, as_matrices, without_panels
 from ftrace.devices.llvm.nest import fused_products
 from ftrace.devices.llvm.pairs import paired
+from ftrace.devices.llvm.phases import phases
 from ftrace.devices.llvm.pieces import boxes, facts_of, segments
 from ftrace.devices.llvm.polling import LASTING, writer_for
 from ftrace.devices.llvm.product import Product
@@ -83,6 +84,9 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     block = place(kernel)
     roots = [e for store in kernel.stores for e in store.expressions]
     facts = Facts([*roots, *kernel.axes])
+    parts = phases(kernel, facts)
+    if len(parts) > 1:
+        return _render_parts(parts, target, name)
     plan = find_contraction(kernel, block, facts)
     if plan is not None:
         code = _contraction_code(kernel, plan, facts, target)
@@ -239,6 +243,35 @@ def _render_contraction(
     worth = _WORTH_A_THREAD * _DENSE // 2
     grain = max(-(-worth * sample(units) // operations), 1)
     return Rendered(text, units, grain, tuple(stage.values.dims))
+
+
+def _render_parts(parts: list[Kernel], target: Target, name: str) -> Rendered:
+    """Kernels that make one result, in one function."""
+    codes: list[Code] = []
+    found: list[tuple[str, int]] = []
+    cost = 0
+    for n, part in enumerate(parts):
+        facts, block = facts_of(part), place(part)
+        plan = find_contraction(part, block, facts)
+        emit = plan and _contraction_code(part, plan, facts, target)
+        own = f"{name}.{n}"
+        if plan is not None and emit is not None:
+            stage = Stage(
+                part, target, facts, Values(Writer(), facts, target, part.buffers)
+            )
+            units = emit(stage)
+            writer = stage.writer
+            ranges = (*part.axes, *plan.ranges)
+            cost += 2 * prod(size_of(r) for r in ranges) // (_DENSE // 2)
+        else:
+            nest = _Nest(part, block, facts, target)
+            writer, units = nest.write(frozenset()), nest.units
+            cost += nest.tiling.operations
+        codes.append(function(target, own, frozenset(), lambda _, w=writer: w, True))
+        found.append((own, units))
+    codes.append(in_turn(name, found))
+    units = sum(count for _, count in found)
+    return Rendered(joined(target, *codes), units, -(-_WORTH_A_THREAD * units // cost))
 
 
 def _render_turned(

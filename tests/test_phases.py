@@ -1,0 +1,172 @@
+"""Kernels in phases: no zero between elements is multiplied, and none goes missing."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.phases import phases
+from ftrace.devices.llvm.scalar import operations_of
+from ftrace.devices.llvm.target import host_target
+from ftrace.lower.kernel import Kernel, axis_of, range_p
+from ftrace.lower.legalize import legalize
+
+Array = np.ndarray[Any, Any]
+
+
+def normal(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def parts_of(function: Any, *arrays: Any) -> list[list[Kernel]]:
+    """Each kernel of a program in its phases."""
+    found: list[list[Kernel]] = []
+    for kernel in ft.jit(function).lower(*arrays).kernels:
+        legal = legalize(kernel, operations_of(host_target()))
+        roots = [e for store in legal.stores for e in store.expressions]
+        found.append(phases(legal, Facts([*roots, *legal.axes])))
+    return found
+
+
+def work_of(kernel: Kernel) -> int:
+    """Positions of all ranges."""
+    ranges = [n for n in kernel.nodes if n.op is range_p]
+    return prod(axis_of(r).size for r in ranges)
+
+
+# Images, filters, strides or spreads, padding, dilation, groups.
+_CASES: list[tuple[Any, ...]] = [
+    ((2, 8, 14, 14), (16, 8, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 1),
+    ((2, 8, 13, 15), (16, 8, 4, 4), (2, 2), ((2, 2), (1, 2)), (1, 1), 1),
+    ((2, 6, 17, 12), (12, 6, 5, 3), (3, 2), ((2, 2), (0, 1)), (1, 1), 1),
+    ((2, 6, 21, 19), (12, 3, 5, 3), (2, 1), ((2, 2), (1, 1)), (1, 1), 2),
+    ((2, 6, 21, 19), (12, 6, 3, 3), (2, 2), ((2, 2), (2, 2)), (3, 3), 1),
+    ((2, 6, 21, 19), (12, 6, 3, 3), (2, 2), ((2, 2), (2, 2)), (2, 2), 1),
+    ((1, 3, 27, 31), (8, 3, 7, 11), (4, 4), ((3, 3), (2, 2)), (1, 1), 1),
+    ((1, 8, 9, 9), (8, 8, 2, 2), (3, 3), ((0, 0), (0, 0)), (1, 1), 1),
+    ((1, 8, 9, 9), (8, 8, 1, 1), (2, 2), ((0, 0), (0, 0)), (1, 1), 1),
+    ((2, 24, 12, 13), (24, 1, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 24),
+    ((3, 4, 100), (6, 4, 5), (2,), ((2, 2),), (1,), 1),
+    ((1, 4, 7, 8, 9), (6, 4, 3, 3, 3), (2, 2, 2), ((1, 1),) * 3, (1, 1, 1), 1),
+    ((1, 4, 7, 8, 9), (6, 4, 3, 4, 3), (2, 1, 3), ((1, 1),) * 3, (1, 1, 1), 1),
+]
+
+
+def strided(case: Any, last: bool = False) -> Any:
+    _, _, strides, pads, dilation, groups = case
+    space = "HWD"[: len(strides)]
+    numbers = (f"N{space}C", f"{space}IO", f"N{space}C") if last else None
+
+    def run(x: Any, w: Any) -> Any:
+        return ft.lax.conv_general_dilated(
+            x, w, strides, pads, rhs_dilation=dilation, feature_group_count=groups,
+            dimension_numbers=numbers,
+        )  # fmt: skip
+
+    return run
+
+
+def spread(case: Any, last: bool = False) -> Any:
+    _, _, strides, pads, dilation, groups = case
+    space = "HWD"[: len(strides)]
+    numbers = (f"N{space}C", f"{space}IO", f"N{space}C") if last else None
+
+    def run(x: Any, w: Any) -> Any:
+        ones = (1,) * len(strides)
+        return ft.lax.conv_general_dilated(
+            x, w, ones, pads, strides, dilation, numbers, groups
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("case", _CASES, ids=str)
+@pytest.mark.parametrize("make", [strided, spread])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("by", [0, 1])
+def test_gradients_are_those_of_the_interpreter(
+    case: Any, make: Any, last: bool, by: int
+) -> None:
+    x, w = normal(*case[0]), normal(*case[1], seed=1)
+    if last:
+        x, w = np.moveaxis(x, 1, -1), np.moveaxis(w, (0, 1), (-1, -2))
+    x, w = np.ascontiguousarray(x), np.ascontiguousarray(w)
+    function = make(case, last)
+    y = normal(*ft.eval_shape(function, x, w).shape, seed=2)
+
+    def gradient(x: Any, w: Any, y: Any) -> Any:
+        return ft.vjp(function, x, w)[1](y)[by]
+
+    found = np.asarray(ft.jit(gradient)(x, w, y))
+    with ft.config(device="interpreter"):
+        wanted = np.asarray(ft.jit(gradient)(x, w, y))
+        value = np.asarray(ft.jit(function)(x, w))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
+    with ft.set_threads(5):
+        np.testing.assert_array_equal(ft.jit(gradient)(x, w, y), found)
+    forward = np.asarray(ft.jit(function)(x, w))
+    np.testing.assert_allclose(forward, value, rtol=0, atol=1e-12 * np.abs(value).max())
+
+
+@pytest.mark.parametrize("case", _CASES[:4], ids=str)
+def test_the_gradient_by_the_image_multiplies_no_zeros(case: Any) -> None:
+    """One kernel; its phases have the products of the convolution, and few more."""
+    images, filters, strides, *_ = case
+    x, w = normal(*images), normal(*filters, seed=1)
+    function = strided(case)
+    y = normal(*ft.eval_shape(function, x, w).shape, seed=2)
+
+    def gradient(x: Any, w: Any, y: Any) -> Any:
+        return ft.vjp(function, x, w)[1](y)[0]
+
+    (parts,) = parts_of(gradient, x, w, y)
+    assert len(parts) == prod(strides)
+    assert not any(n.op.name in ("rem", "div") for k in parts for n in k.nodes)
+    products = y.size * prod(filters[1:])
+    assert sum(map(work_of, parts)) < 1.7 * products
+
+
+def test_a_spread_image_meets_few_taps() -> None:
+    case = ((2, 8, 14, 14), (16, 8, 4, 4), (2, 2), ((2, 2), (2, 2)), (1, 1), 1)
+    x, w = normal(*case[0]), normal(*case[1], seed=1)
+    (parts,) = parts_of(spread(case), x, w)
+    assert len(parts) == 4
+    places = prod(ft.eval_shape(spread(case), x, w).shape)
+    assert sum(map(work_of, parts)) == places * 8 * 2 * 2
+
+
+def test_remainders_without_taps_are_zeros() -> None:
+    case = ((1, 8, 9, 9), (8, 8, 1, 1), (2, 2), ((0, 0), (0, 0)), (1, 1), 1)
+    x, w = normal(*case[0]), normal(*case[1], seed=1)
+    found = np.asarray(ft.jit(spread(case))(x, w))
+    assert (found[:, :, 1::2] == 0).all()
+    assert not np.signbit(found[:, :, 1::2]).any()
+    np.testing.assert_allclose(
+        found[:, :, ::2, ::2], np.einsum("ncpq,oc->nopq", x, w[:, :, 0, 0]), rtol=1e-12
+    )
+
+
+def test_a_plain_convolution_is_whole() -> None:
+    case = ((2, 8, 14, 14), (16, 8, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 1)
+    x, w = normal(*case[0]), normal(*case[1], seed=1)
+    (parts,) = parts_of(strided(case), x, w)
+    assert len(parts) == 1
+
+
+def test_a_greatest_element_needs_all_places() -> None:
+    """The zeros between elements count for a maximum: nothing is left out."""
+
+    def greatest(x: Any) -> Any:
+        wide = ft.lax.pad(x, 0.0, [(0, 0, 0), (1, 1, 1)])
+        return ft.lax.reduce_window(wide, -np.inf, ft.lax.max, (1, 3), (1, 1), "VALID")
+
+    x = -1 - np.abs(normal(4, 40))
+    wide = np.zeros((4, 81))
+    wide[:, 1:-1:2] = x
+    wanted = np.lib.stride_tricks.sliding_window_view(wide, 3, 1).max(-1)
+    np.testing.assert_array_equal(ft.jit(greatest)(x), wanted)
