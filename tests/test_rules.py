@@ -115,6 +115,14 @@ def total(node: Node, *axes: int) -> Node:
     return reduce_sum_p(node, arg=axes)
 
 
+def contraction(rows: int, columns: int, size: int, dtype: Any = f32) -> Node:
+    """The sum over the last axis of products of which both factors are used again."""
+    x, y = V(rows, 1, size, dtype=dtype), V(1, columns, size, dtype=dtype, number=1)
+    shape = rows, columns, size
+    product = e.mul(expand(x, *shape), expand(y, *shape))
+    return total(e.cast(product, f32) if dtype == f16 else product, 2)
+
+
 def greatest(node: Node, *axes: int) -> Node:
     return r.reduce_max_p(node, arg=axes)
 
@@ -505,6 +513,20 @@ REDUCES = {
     "split_reduce_by_blocks": Row(
         lambda: [total(V(LARGE), 0), total(V(3, LARGE * 3), 1)],
         lambda: [total(V(LARGE - 1), 0), total(V(65537), 0), total(V(128, LARGE), 1)],
+        SMALL,
+    ),
+    "split_contraction": Row(
+        lambda: [
+            contraction(16, 8, 1 << 14),
+            contraction(17, 8, 16_411),  # a prime number
+            contraction(16, 16, 1 << 13, f16),
+        ],
+        lambda: [
+            contraction(16, 8, 1 << 13),  # little work
+            contraction(64, 64, 1000),
+            contraction(256, 128, 100),
+            total(e.mul(V(16, 1 << 17), V(16, 1 << 17, number=1)), 1),
+        ],
         SMALL,
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Final
 
@@ -13,13 +14,19 @@ from ftrace.lower.schedule import is_contraction
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import (
+    add,
     cast,
     imag,
     make_complex,
     mul,
     real,
 )
-from ftrace.trace.primitives.movement import reshape, reshape_p
+from ftrace.trace.primitives.movement import (
+    move_axis,
+    reshape,
+    reshape_p,
+    shrink_axis,
+)
 from ftrace.trace.primitives.reduction import (
     REDUCTIONS,
     reduce,
@@ -183,6 +190,68 @@ def _split_by_blocks(x: Node) -> Node | None:
     return reshape(reduce(x.op, parts, (outer,)), x.shape)
 
 
+# Contractions of few results: each part of what is summed over is one of its own.
+
+MANY = 1 << 21  # products that are worth a second step
+PLENTY = 1 << 14  # so many results are work enough for all threads
+LENGTH = 1024  # terms of a part: about as many as a core keeps in its cache
+LEAST_LENGTH = 256  # fewer would cost as much to add up as to multiply
+LEAST_PARTS = 8
+
+
+def _is_long(x: Node) -> bool:
+    terms, results = x.src[0].size, x.size
+    if not (0 < results <= PLENTY and terms >= MANY and is_contraction(x)):
+        return False
+    length = terms // results
+    return length >= max(LEAST_PARTS * LEAST_LENGTH, results // 4)
+
+
+def part_count(size: int) -> int:
+    """How many parts an axis is cut into; what does not divide is left over."""
+    wished = min(max(size // LENGTH, LEAST_PARTS), BLOCKS[1])
+    near = range(max(wished * 2 // 3, LEAST_PARTS), wished * 4 // 3 + 1)
+    divisors = [n for n in near if size % n == 0]
+    return min(divisors, key=lambda n: abs(n - wished), default=wished)
+
+
+def _split_contraction(x: Node) -> Node | None:
+    axes = _reduced(x)
+    if len(axes) != 1:
+        return None
+    (axis,) = axes
+    size = x.src[0].shape[axis]
+    count = part_count(size)
+    length = size // count
+    whole = count * length
+
+    def cut(factor: Node) -> Node:
+        first = shrink_axis(factor, axis, 0, whole)
+        around, inside = factor.shape[:axis], factor.shape[axis + 1 :]
+        return move_axis(reshape(first, (*around, count, length, *inside)), axis, 0)
+
+    def rest(factor: Node) -> Node:
+        return shrink_axis(factor, axis, whole, size)
+
+    parts = reduce(x.op, _of_factors(x.src[0], cut), (axis + 1,))
+    total = reshape(reduce(x.op, parts, (0,)), x.shape)
+    if whole == size:
+        return total
+    return add(total, reduce(x.op, _of_factors(x.src[0], rest), (axis,)))
+
+
+def _of_factors(product: Node, change: Callable[[Node], Node]) -> Node:
+    """The product of changed factors, cast as the product is."""
+    casts: list[Node] = []
+    while product.op.name == "cast":
+        casts.append(product)
+        product = product.src[0]
+    found = product.op(*map(change, product.src))
+    for c in reversed(casts):
+        found = cast(found, c.dtype)
+    return found
+
+
 SPLITS: Final = (
     Rule(  # reduce[a, b, …](x) -> reduce[a](reduce[b, …](x)), for few results of many
         "split_reduce_by_axes",
@@ -193,5 +262,10 @@ SPLITS: Final = (
         "split_reduce_by_blocks",
         Pat(REDUCTIONS, Pat(), name="x", where=_is_large),
         _split_by_blocks,
+    ),
+    Rule(  # sum[k](x·y) -> sum[k₁](sum[k₂](x·y)) + rest, where k is cut in k₁ × k₂
+        "split_contraction",
+        Pat(reduce_sum_p, Pat(), name="x", where=_is_long),
+        _split_contraction,
     ),
 )
