@@ -14,6 +14,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.buffer import Buffer, Memory, is_exclusive
+from ftrace.capacity import has_room
 from ftrace.errors import (
     ArgumentError,
     DeletedArrayError,
@@ -317,9 +318,12 @@ class Array(ArrayLike):
         if self._buffer is None:
             if self._host is None:
                 raise self._deleted()
+            values: Any = self._host
+            if not values.flags.c_contiguous:  # maybe one element, shown at every place
+                self._require_room()
             try:
-                flat: Any = np.ravel(np.ascontiguousarray(self._host))
-            except MemoryError:  # it was one element, shown at every position
+                flat: Any = np.ravel(np.ascontiguousarray(values))
+            except MemoryError:
                 raise self._no_memory() from None
             self._buffer = Buffer(HOST, flat, flat.nbytes)
             self._host = flat.reshape(self._shape)
@@ -359,6 +363,7 @@ class Array(ArrayLike):
         if dtype is not None and np.dtype(dtype) != values.dtype:
             return values.astype(dtype)
         if copy:
+            self._require_room()
             return np.array(values)
         view: Any = values[...]
         view.flags.writeable = False
@@ -369,6 +374,10 @@ class Array(ArrayLike):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
+
+    def _require_room(self) -> None:
+        if not has_room(self.nbytes):
+            raise self._no_memory()
 
     def _no_memory(self) -> OutOfMemoryError:
         return OutOfMemoryError(
@@ -460,6 +469,7 @@ class Array(ArrayLike):
         return self
 
     def __deepcopy__(self, memo: Any) -> Array:
+        self._require_room()
         try:
             return Array.of(np.array(self.numpy()), self.weak_type)
         except MemoryError:

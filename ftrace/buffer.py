@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ftrace import capacity
 from ftrace.errors import OutOfMemoryError
 
 ALIGNMENT = 64
@@ -137,6 +138,7 @@ class LRUAllocator(Allocator):
         self.limit = limit
         self._free: OrderedDict[int, list[Any]] = OrderedDict()
         self._lock = threading.RLock()
+        capacity.keepers.add(self)
 
     @abstractmethod
     def _obtain(self, nbytes: int) -> Any:

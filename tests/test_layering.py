@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parent.parent / "ftrace"
 
 #: Floor -> the files and folders of ftrace/ that stand on it.
 FLOORS = {
-    "ground": ("origin", "errors", "settings", "dtypes"),
+    "ground": ("origin", "errors", "settings", "dtypes", "capacity"),
     "buffer": ("buffer",),
     "array": ("array",),
     "trace": ("trace",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace import errors
+from ftrace import capacity, errors
+from ftrace.capacity import free_memory, machine_memory
 from ftrace.devices import shortage
 from ftrace.devices.base import get_device
+from ftrace.devices.llvm import device as cpu_device
 from ftrace.devices.llvm import memory as cpu_memory
-from ftrace.devices.shortage import free_memory, machine_memory
+from ftrace.numpy import axes, indexing
+from ftrace.trace import evaluate, operations, room
 
 
 @pytest.fixture
@@ -22,6 +26,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if there were a megabyte."""
     monkeypatch.setattr(shortage, "free_memory", lambda: 1 << 20)
     monkeypatch.setattr(cpu_memory, "free_memory", lambda: 1 << 20)
+    monkeypatch.setattr(capacity, "free_memory", lambda: 1 << 20)
 
 
 def test_what_is_free_is_a_part_of_what_the_machine_has() -> None:
@@ -33,15 +38,15 @@ def test_what_is_free_is_a_part_of_what_the_machine_has() -> None:
 def test_a_container_has_what_its_group_may_take(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(shortage, "_GROUP", tmp_path)
+    monkeypatch.setattr(capacity, "_GROUP", tmp_path)
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("700000\n")
     (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 100\nactive_file 20\n")
-    assert shortage.machine_memory() == 1_000_000
+    assert capacity.machine_memory() == 1_000_000
     assert free_memory() == 300_120
     (tmp_path / "memory.max").write_text("max\n")
     assert free_memory() > 300_120
-    monkeypatch.setattr(shortage, "_MEMINFO", tmp_path / "none")
+    monkeypatch.setattr(capacity, "_MEMINFO", tmp_path / "none")
     assert free_memory() == 1 << 62  # nobody can say
 
 
@@ -108,11 +113,73 @@ def test_an_array_of_more_than_there_is_is_refused(little: None) -> None:
     assert device.allocate(1000).nbytes == 1000
 
 
+#: Operations that are done at once, with a result of four megabytes or more.
+EAGER: dict[str, Callable[[], Any]] = {
+    "sum of broadcast operands": lambda: fnp.ones((1 << 10, 1)) + fnp.ones(1 << 10),
+    "number": lambda: fnp.ones((1 << 10, 1 << 10)) * 2,
+    "other dtype": lambda: fnp.ones((1 << 10, 1 << 10)).astype(np.float64),
+    "unary": lambda: fnp.exp(fnp.ones((1 << 10, 1 << 10))),
+    "outer": lambda: fnp.outer(fnp.ones(1 << 10), fnp.ones(1 << 10)),
+    "product": lambda: fnp.ones((1 << 10, 2)) @ fnp.ones((2, 1 << 10)),
+    "positions": lambda: fnp.arange(1 << 20),
+    "between": lambda: fnp.linspace(0, 1, 1 << 20),
+    "unit matrix": lambda: fnp.eye(1 << 10),
+    "running sum": lambda: fnp.cumsum(fnp.ones((1 << 10, 1 << 10)), 1),
+    "sorted": lambda: fnp.sort(fnp.ones((1 << 10, 1 << 10))),
+    "padded": lambda: fnp.pad(fnp.ones(3), (1 << 20, 0)),
+    "joined": lambda: fnp.concatenate([fnp.ones(1 << 19), fnp.ones(1 << 19)]),
+    "repeated": lambda: fnp.repeat(fnp.ones(1 << 10), 1 << 10) + 1,
+    "taken": lambda: fnp.ones(4)[fnp.zeros(1 << 20, int)],
+    "updated": lambda: fnp.ones((1 << 10, 1 << 10)).at[0].set(2.0),
+    "copied": lambda: fnp.array(fnp.ones((1 << 10, 1 << 10))),
+    "for NumPy": lambda: np.array(fnp.ones((1 << 10, 1 << 10))),
+    "in another shape": lambda: fnp.reshape(
+        fnp.broadcast_to(fnp.arange(1 << 10), (1 << 10, 1 << 10)), -1
+    ),
+    "chosen": lambda: fnp.where(fnp.ones((1 << 10, 1)) > 0, fnp.ones(1 << 10), 0),
+    "random": lambda: ft.random.normal(ft.random.key(0), (1 << 20,)),
+}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for a megabyte and more."""
+    monkeypatch.setattr(capacity, "LARGE", 1 << 20)
+    monkeypatch.setattr(shortage, "LARGE", 1 << 20)
+    monkeypatch.setattr(cpu_device, "LARGE", 1 << 20)
+    for module in (room, operations, evaluate, axes, indexing):
+        monkeypatch.setattr(module, "FEW", 1 << 16)
+
+
+@pytest.mark.usefixtures("little", "asked")
+@pytest.mark.parametrize("name", EAGER)
+def test_an_operation_is_refused_before_it_takes_what_is_not_there(name: str) -> None:
+    ft.clear_caches()  # of what was asked for before
+    with pytest.raises(errors.OutOfMemoryError) as caught:
+        EAGER[name]()
+    assert isinstance(caught.value, MemoryError)
+    assert float(fnp.ones(3).sum()) == 3
+
+
+@pytest.mark.usefixtures("little", "asked")
+def test_views_take_no_memory_however_large_they_are() -> None:
+    x = fnp.ones((1 << 10, 1 << 12))
+    assert x.T.reshape(-1).shape == (1 << 22,)
+    assert fnp.broadcast_to(fnp.arange(4), (1 << 20, 4)).T[0].shape == (1 << 20,)
+    assert float(x[3, 5]) == 1.0
+
+
+@pytest.mark.usefixtures("asked")
+def test_operations_of_what_there_is_are_done() -> None:
+    for name, operation in EAGER.items():
+        assert np.asarray(operation()).size >= 1 << 20, name
+
+
 def test_what_is_kept_is_given_up_before_a_call_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     device = get_device("cpu")
-    wanted = shortage.LARGE
+    wanted = capacity.LARGE
     asked: list[int] = []
 
     def free() -> int:

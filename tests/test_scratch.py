@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -61,3 +63,30 @@ def test_threads_do_not_get_the_same_block() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+_WITHOUT_MEMORY = """
+import numpy as np
+import ftrace as ft
+from ftrace.devices.llvm import scratch
+text = scratch.scratch_ir()
+scratch.scratch_ir = lambda: text.replace("@malloc(i64 %room)", "@malloc(i64 -4096)")
+a = np.ones((700, 900), np.float32)
+product = ft.jit(lambda a, b: a @ b)
+for threads in (1, 2):
+    for native in (True, False):
+        with ft.set_threads(threads), ft.config(native_calls=native):
+            try:
+                product(a, np.ones((900, 1100), np.float32))
+            except ft.errors.OutOfMemoryError as error:
+                assert "what this call works in" in str(error)
+            else:
+                raise AssertionError("it found memory")
+assert float(product(a[:2, :2], a[:2, :2])[0, 0]) == 2  # a small one works on the stack
+"""
+
+
+def test_a_kernel_without_scratch_ends_its_call_with_an_error() -> None:
+    command = [sys.executable, "-c", _WITHOUT_MEMORY]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr

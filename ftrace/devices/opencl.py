@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ftrace.buffer import Buffer, LRUAllocator
+from ftrace.capacity import LARGE, free_memory
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.drive import Driver
 from ftrace.devices.opencl_launch import Traits
@@ -27,7 +28,7 @@ from ftrace.devices.opencl_render import program_source, render
 from ftrace.devices.opencl_scalars import SUPPORTED
 from ftrace.devices.pocl import name_processor
 from ftrace.devices.report import report_compiled
-from ftrace.devices.shortage import LARGE, free_memory, require_memory
+from ftrace.devices.shortage import require_memory
 from ftrace.errors import DeviceError, GraphError, MissingExtraError, OutOfMemoryError
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.legalize import legalize

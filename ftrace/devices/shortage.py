@@ -6,12 +6,10 @@ call that needs much is compared with what is free; the exception names what tak
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 
 from ftrace.buffer import Allocator
+from ftrace.capacity import LARGE, free_memory
 from ftrace.errors import OutOfMemoryError
 from ftrace.lower.program import (
     CallHost,
@@ -25,46 +23,6 @@ from ftrace.lower.program import (
 
 #: How many of the largest arrays a message names.
 NAMED = 4
-#: The part of the machine's memory that nobody asks for before taking it.
-UNASKED = 64
-
-_MEMINFO = Path("/proc/meminfo")
-_GROUP = Path("/sys/fs/cgroup")  # of a container, with control groups version 2
-
-
-def machine_memory() -> int:
-    """Bytes of memory, or what the container may take of it (cgroup v2)."""
-    sizes = [4 << 30]
-    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
-        sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    with suppress(OSError, ValueError):  # no container, or "max"
-        sizes.append(int((_GROUP / "memory.max").read_text()))
-    return min(sizes)
-
-
-#: From so many bytes on it is asked whether they are there.
-LARGE = machine_memory() // UNASKED
-
-
-def free_memory() -> int:
-    """Bytes that this process can still take; very many where nobody can say."""
-    sizes = [1 << 62]
-    with suppress(OSError, ValueError, KeyError):
-        facts = _table(_MEMINFO, ":")
-        sizes.append((facts["MemAvailable"] + facts.get("SwapFree", 0)) << 10)
-    with suppress(OSError, ValueError):
-        most = int((_GROUP / "memory.max").read_text())
-        used = int((_GROUP / "memory.current").read_text())
-        facts = _table(_GROUP / "memory.stat", " ")
-        cached = facts.get("inactive_file", 0) + facts.get("active_file", 0)
-        sizes.append(most - used + cached)
-    return max(min(sizes), 0)
-
-
-def _table(path: Path, mark: str) -> dict[str, int]:
-    """The lines `name, mark, number` of a file of the kernel's."""
-    rows = (line.partition(mark) for line in path.read_text().splitlines())
-    return {name: int(rest.split()[0]) for name, _, rest in rows if rest.strip()}
 
 
 def needed(program: Program) -> int:
@@ -110,13 +68,18 @@ def shortage(name: str, program: Program, free: int | None = None) -> OutOfMemor
     return OutOfMemoryError("\n  ".join(lines))
 
 
-def no_stack_memory(program: Program | None = None) -> OutOfMemoryError:
-    """The exception for a loop that found no memory for what it remembers."""
-    lines = ["there is no memory left for what this loop remembers of its iterations"]
+def no_working_memory(program: Program | None = None) -> OutOfMemoryError:
+    """The exception for a call that found no memory while it ran.
+
+    Loops ask for what they remember of their iterations, and kernels for the few
+    megabytes that they work in.
+    """
+    first = "there is no memory left for what this call works in"
     pushed = sorted(_pushed(program), key=lambda r: -r[0]) if program else []
-    if pushed:
-        lines[0] += "; in each of them:"
-        lines += [text for _, text in pushed[:NAMED]]
+    if not pushed:
+        return OutOfMemoryError(f"{first}; free some, or run with fewer threads")
+    lines = [f"{first}, or for what its loops remember; of each iteration:"]
+    lines += [text for _, text in pushed[:NAMED]]
     lines.append("run fewer of them, or use `checkpoint`")
     return OutOfMemoryError("\n  ".join(lines))
 

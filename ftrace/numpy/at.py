@@ -34,7 +34,8 @@ from ftrace.trace.operations import bind
 from ftrace.trace.primitives import extrema
 from ftrace.trace.primitives.elementwise import convert
 from ftrace.trace.primitives.indexing import scatter_p
-from ftrace.trace.tracer import Tracer, Value, asarray, unbound_variable
+from ftrace.trace.room import require_room
+from ftrace.trace.tracer import Tracer, Value, asarray, aval_of, unbound_variable
 
 __all__ = ["at"]
 
@@ -290,6 +291,7 @@ def _update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
     found = numpy_index(index)
     if found is None:
         return None
+    require_room("at", aval_of(x))
     result = np.array(x.numpy())
     new = convert(asarray(values).numpy(), x.dtype)
     try:

@@ -31,6 +31,7 @@ from ftrace.trace.primitives.movement import (
 )
 from ftrace.trace.primitives.source import const, iota_p
 from ftrace.trace.primitives.source import iota as iota_node
+from ftrace.trace.room import FEW, no_memory, require_room
 from ftrace.trace.sizes import lower_bound
 from ftrace.trace.tracer import (
     Tracer,
@@ -39,7 +40,6 @@ from ftrace.trace.tracer import (
     aval_of,
     check_fits,
     current_scope,
-    no_memory,
     scope_of,
 )
 
@@ -171,6 +171,7 @@ def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Any:
     if scope is not None:
         return scope.wrap(iota_node(dtype, shape, axis))
     aval = ShapedArray.of(shape, dtype)
+    require_room("iota", aval)
     try:
         return Array.of(iota_p.numpy(aval, axis))
     except MemoryError:
@@ -210,12 +211,18 @@ def _choose_now(mask: Value, x: Value, y: Value) -> Array | None:
         else:
             check_fits(v, dtype)
             values.append(dtype.type(v))
+    chosen, other = values
+    if mask.size * chosen.size * other.size >= FEW:
+        shape = broadcast_shapes("where", [mask.shape, chosen.shape, other.shape])
+        require_room("where", ShapedArray.of(shape, dtype))
     try:
-        chosen, other = values
         return Array.of(np.where(mask.numpy(), chosen, np.asarray(other)), weak)
     except ValueError:
         broadcast_shapes("where", [mask.shape, *(v.shape for v in values)])
         raise
+    except MemoryError:
+        shape = broadcast_shapes("where", [mask.shape, *(v.shape for v in values)])
+        raise no_memory("where", ShapedArray.of(shape, dtype)) from None
 
 
 def choose(mask: Value, x: Value, y: Value) -> Any:
@@ -237,6 +244,7 @@ def choose(mask: Value, x: Value, y: Value) -> Any:
             check_fits(v, dtype)
     arrays = [asarray(v) for v in operands]
     if all(v.memory.host for v in arrays):
+        require_room("where", ShapedArray.of(shape, dtype))
         chosen, *values = [v.numpy() for v in arrays]
         first, second = [convert(v, dtype) for v in values]
         chosen = convert(chosen, dtypes.bool_)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from typing import cast as cast_to
 
 import numpy as np
 
@@ -36,8 +37,9 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.dims import Dim, is_dynamic
 from ftrace.trace.operations import bind, broadcast_shapes
 from ftrace.trace.primitives.indexing import gather_p
+from ftrace.trace.room import FEW, require_room
 from ftrace.trace.slices import steps_between
-from ftrace.trace.tracer import Tracer, Value, concrete, unbound_variable
+from ftrace.trace.tracer import Tracer, Value, aval_of, concrete, unbound_variable
 
 __all__ = ["getitem"]
 
@@ -276,6 +278,14 @@ def numpy_index(index: Any) -> Any:
 
 
 def _read_now(x: Array, found: Any, index: Any) -> Array:
+    if type(found) is tuple:
+        most, parts = x.size, cast_to(tuple[Any, ...], found)
+        for part in parts:
+            if isinstance(part, np.ndarray):
+                most *= part.size
+        if most >= FEW and most > x.size:
+            shape = parse_and_check(x.shape, index).result_shape
+            require_room("indexing", aval_of(x).with_shape(shape))
     try:
         result = x.numpy()[found]
     except (IndexError, TypeError, ValueError):

@@ -30,7 +30,8 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.elementwise import common_type, less
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
-from ftrace.trace.tracer import Value, aval_of, no_memory
+from ftrace.trace.room import no_memory, require_room
+from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
     "block", "column_stack", "concat", "concatenate", "dstack", "hstack", "stack",
@@ -84,10 +85,14 @@ def _joined(parts: list[Any], axis: int) -> Any:
     if len(parts) == 1:
         return parts[0]
     if all(isinstance(x, Array) and x.memory.host for x in parts):
+        shape = list(parts[0].shape)
+        shape[axis] = sum(x.shape[axis] for x in parts)
+        aval = aval_of(parts[0]).with_shape(tuple(shape))
+        require_room("concatenate", aval)
         try:
             joined = np.concatenate([x.numpy() for x in parts], axis)
         except MemoryError:
-            raise no_memory("concatenate", aval_of(parts[0])) from None
+            raise no_memory("concatenate", aval) from None
         return Array.of(joined, parts[0].weak_type)
     parts = [x for x in parts if x.shape[axis]] or parts[:1]
     while len(parts) > 1:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.trace.avals import Stack
+from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.contract import sum_of_product
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
@@ -20,6 +20,7 @@ from ftrace.trace.primitives.elementwise import mul
 from ftrace.trace.primitives.movement import shear_p
 from ftrace.trace.primitives.record import compound_of, item_p, primitive_of
 from ftrace.trace.primitives.source import const_p
+from ftrace.trace.room import FEW, require_room_for
 
 
 def evaluate_graph(graph: Graph, *arguments: Any) -> list[Any]:
@@ -46,7 +47,7 @@ class Plan:
       given: the nodes whose values a call gets; `Plan(...)(values)`.
     """
 
-    __slots__ = ("_constants", "_outputs", "_size", "_steps")
+    __slots__ = ("_constants", "_large", "_outputs", "_size", "_steps")
 
     def __init__(self, outputs: Sequence[Node], given: Sequence[Node]) -> None:
         known = set(given)
@@ -66,15 +67,19 @@ class Plan:
             sources = tuple(slots[s] for s in _sources(node, known, deferred))
             steps.append((node, contracts, sources, slot))
         self._outputs = [slots[node] for node in outputs]
+        self._large = frozenset(slot for node, _, _, slot in steps if _is_large(node))
         self._steps = _with_releases(steps, {*self._outputs, *range(len(given))})
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
         slots: list[Any] = [*values, *[None] * (self._size - len(values))]
         for slot, value in self._constants:
             slots[slot] = value
+        large = self._large
         with np.errstate(all="ignore"):
             for node, contracts, sources, slot, finished in self._steps:
                 operands = [slots[s] for s in sources]
+                if slot in large:
+                    _require_room(node, operands)
                 if contracts:
                     slots[slot] = contract(node, *operands)
                 else:
@@ -82,6 +87,23 @@ class Plan:
                 for last in finished:
                     slots[last] = None
         return [slots[slot] for slot in self._outputs]
+
+
+def _is_large(node: Node) -> bool:
+    """Is it asked whether there is memory for its results?"""
+    return any(a.size >= FEW for a in _types(node))
+
+
+def _types(node: Node) -> Sequence[ShapedArray]:
+    """Of the results; stacks are none of this memory."""
+    if compound_of(node) is None:
+        return (node.aval,)
+    return [a for a in node.aval.items if not isinstance(a, Stack)]
+
+
+def _require_room(node: Node, operands: Sequence[Any]) -> None:
+    for aval in _types(node):
+        require_room_for(node.op, aval, operands)
 
 
 def _sources(node: Node, known: set[Node], deferred: set[Node]) -> tuple[Node, ...]:

@@ -31,6 +31,13 @@ from ftrace.trace.primitives.elementwise import convert
 from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.quiet import hush, unhush
 from ftrace.trace.replay import Recording, is_replayable
+from ftrace.trace.room import (
+    FEW,
+    nbytes_of,
+    no_memory,
+    require_room,
+    require_room_for,
+)
 from ftrace.trace.tracer import (
     _NUMPY,
     Scope,
@@ -42,7 +49,6 @@ from ftrace.trace.tracer import (
     current_scope,
     innermost_scope,
     match_aval,
-    no_memory,
     scope_of,
     trace,
 )
@@ -83,7 +89,9 @@ def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
         return run_fused(lambda *xs: bind(op, *xs, arg=arg), arrays)
     with np.errstate(all="ignore"):
         try:
-            result = op.numpy(aval, arg, *[x.numpy() for x in arrays])
+            values = [x.numpy() for x in arrays]
+            require_room_for(op, aval, values)
+            result = op.numpy(aval, arg, *values)
         except MemoryError:
             raise no_memory(op.name, aval) from None
     return Array.of(settle(result, aval.dtype), aval.weak_type)
@@ -109,6 +117,8 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
     if is_dynamic(aval.size):
         return _recorded(op, operands, arg)
     values = [x._host if x._host is not None else x.numpy() for x in operands]
+    if aval.size >= FEW:
+        require_room_for(op, aval, values)
     token = hush()
     try:
         result = op.numpy(aval, arg, *values)
@@ -135,11 +145,13 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
         return [Tracer(node, scope) for node in nodes]
     arrays = [asarray(x) for x in operands]
     avals = op.infer(arg, *[aval_of(x) for x in arrays])
+    for aval in avals:
+        require_room(op.name, aval)
     with np.errstate(all="ignore"):
         try:
             values = op.numpy(avals, arg, *[x.numpy() for x in arrays])
         except MemoryError:
-            raise no_memory(op.name, max(avals, key=_nbytes)) from None
+            raise no_memory(op.name, max(avals, key=nbytes_of)) from None
     results = [
         Array.of(settle(value, aval.dtype), aval.weak_type)
         for value, aval in zip(values, avals, strict=True)
@@ -148,10 +160,6 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
         if not x.memory.host:
             return [surface["device_put"](result, x.device) for result in results]
     return results
-
-
-def _nbytes(aval: ShapedArray) -> int:
-    return aval.size * aval.dtype.itemsize
 
 
 def elementwise(
@@ -216,6 +224,7 @@ def elementwise(
             check_fits(x, dtype)
     full = ShapedArray.of(shape, dtype, weak)
     aval = op.infer(None, *[full] * len(operands))
+    require_room(op.name, aval)
     with np.errstate(all="ignore"):
         try:
             arrays = [convert(np.asarray(x), dtype) for x in operands]
@@ -281,6 +290,11 @@ def _elementwise_now(
             same = array.dtype is compute or array.dtype == compute
             arrays.append(array if same else convert(array, compute))
         try:
+            most = 1
+            for array in arrays:
+                most *= array.size
+            if most >= FEW:
+                _require_room_for_all(op, aval, arrays)
             result = op.numpy(aval, None, *arrays)
         except ValueError:
             broadcast_shapes(op.name, [array.shape for array in arrays])
@@ -293,6 +307,11 @@ def _elementwise_now(
     if type(result) is not np.ndarray or result.dtype != aval.dtype:
         result = settle(result, aval.dtype)
     return Array(result.shape, aval.dtype, aval.weak_type, None, result)
+
+
+def _require_room_for_all(op: Primitive, aval: ShapedArray, arrays: Any) -> None:
+    shape = broadcast_shapes(op.name, [array.shape for array in arrays])
+    require_room(op.name, aval.with_shape(shape))
 
 
 def check_decided(name: str, sizes: Collection[Any]) -> None:

@@ -28,7 +28,6 @@ from ftrace.errors import (
     ArgumentError,
     ConcretizationTypeError,
     DtypeOverflowError,
-    OutOfMemoryError,
     TracerArrayConversionError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
@@ -561,16 +560,6 @@ def owned(value: Value) -> Any:
     array = asarray(given)
     shared = np.may_share_memory(array.numpy(), given)
     return array.__deepcopy__({}) if shared else array
-
-
-def no_memory(name: str, aval: ShapedArray) -> OutOfMemoryError:
-    """The exception for a result that NumPy has no memory for."""
-    nbytes = aval.size * aval.dtype.itemsize
-    return OutOfMemoryError(
-        f"{name}: the host has no memory for a result of type {aval!r}, which takes "
-        f"{nbytes} bytes, or for what leads to it; compute it in parts, or under jit, "
-        "where intermediate results are not stored"
-    )
 
 
 def innermost_scope(values: Sequence[Value]) -> Scope | None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ftrace import settings
 from ftrace.buffer import Buffer
+from ftrace.capacity import LARGE
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.calls import Bound, Signature
 from ftrace.devices.llvm.calling.binding import BoundCall, NotNative
@@ -41,9 +42,8 @@ from ftrace.devices.llvm.tables import Table
 from ftrace.devices.llvm.target import Target, host_caches, host_target
 from ftrace.devices.llvm.tune import compile_tuned
 from ftrace.devices.shortage import (
-    LARGE,
     needed,
-    no_stack_memory,
+    no_working_memory,
     require_memory,
     shortage,
 )
@@ -381,7 +381,7 @@ class CPUExecutable(Executable):
         else:
             status = self._run(self._entry, objects, threads)
         if status == NO_MEMORY:
-            raise no_stack_memory(self.program)
+            raise no_working_memory(self.program)
         spent, work = time.perf_counter() - start, self._work
         device.counters.ran(work.kernels, work.operations, work.bytes, spent)
         return [buffers[number] for number in self._results]

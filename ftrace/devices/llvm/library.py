@@ -22,7 +22,7 @@ from typing import Final
 from ftrace import dtypes
 from ftrace.devices.llvm.blas import ROUTINE, routine_address
 from ftrace.devices.llvm.compile import Code, cache_key, generate, kept, link
-from ftrace.devices.llvm.runner.signals import POLL
+from ftrace.devices.llvm.runner.signals import POLL, STOP
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.llvm.scalar import CALLED, PREFIX, Operations, operations_of
 from ftrace.devices.llvm.scratch import SYMBOLS, scratch
@@ -90,7 +90,7 @@ def _address(symbol: str) -> int:
 def _code_of(symbol: str) -> Code:
     if symbol in SYMBOLS:
         return scratch()
-    return runtime().code if symbol == POLL else _loaded(symbol)
+    return runtime().code if symbol in (POLL, STOP) else _loaded(symbol)
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.buffer import Buffer, HostAllocator, Memory
-from ftrace.devices.shortage import LARGE, free_memory, machine_memory
+from ftrace.capacity import LARGE, free_memory, machine_memory
 
 HUGE_PAGE = 2 << 20
 

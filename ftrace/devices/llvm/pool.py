@@ -27,7 +27,7 @@ import sys
 from pathlib import Path
 from string import Template
 
-from ftrace.devices.llvm.runner.records import GO_ON, RAISED, Context
+from ftrace.devices.llvm.runner.records import GO_ON, Context
 from ftrace.settings import MAX_THREADS
 
 #: Pieces per thread: more balance better on a busy machine, fewer cost less.
@@ -83,7 +83,6 @@ def pool_ir() -> str:
         pieces=PIECES_PER_THREAD,
         most=MOST_PIECES,
         go_on=GO_ON,
-        raised=RAISED,
         call=Context._fields.index("call"),
         stopped=Context._fields.index("stopped"),
         spins=SPINS_BEFORE_SLEEP,
@@ -179,20 +178,25 @@ declare i64 @llvm.umax.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
 declare void @$declare_pause
 
-; Was the call that this context is of interrupted?
+; Was the call that this context is of stopped?
 define internal i1 @is_stopped(ptr %context) alwaysinline {
+  %status = call i32 @status_of(ptr %context)
+  %yes = icmp ne i32 %status, $go_on
+  ret i1 %yes
+}
+define internal i32 @status_of(ptr %context) alwaysinline {
 entry:
   %deaf = icmp eq ptr %context, null
   br i1 %deaf, label %no, label %ask
 no:
-  ret i1 false
+  ret i32 $go_on
 ask:
   %place = getelementptr i64, ptr %context, i64 $call
   %call = load ptr, ptr %place
   %mark = getelementptr i64, ptr %call, i64 $stopped
   %stopped = load atomic i64, ptr %mark monotonic, align 8
-  %yes = icmp ne i64 %stopped, 0
-  ret i1 %yes
+  %status = trunc i64 %stopped to i32
+  ret i32 %status
 }
 
 ; Is a piece of this ticket left?
@@ -459,8 +463,7 @@ listen:
   br label %wait
 finish:
   store atomic i32 0, ptr @taken release, align 4
-  %stopped = call i1 @is_stopped(ptr %context)
-  %status = select i1 %stopped, i32 $raised, i32 $go_on
+  %status = call i32 @status_of(ptr %context)
   ret i32 %status
 }
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.devices import shortage
+from ftrace import capacity
 from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.pool import pool_ir
 from ftrace.devices.llvm.runner.chunks import chunks_ir
 from ftrace.devices.llvm.runner.loops import loops_ir
-from ftrace.devices.llvm.runner.signals import POLL, signals_ir
+from ftrace.devices.llvm.runner.signals import POLL, STOP, signals_ir
 from ftrace.devices.llvm.runner.stacks import stacks_ir
 from ftrace.devices.llvm.runner.steps import steps_ir
 
@@ -32,7 +32,7 @@ KEPT_SHARE = 8
 _EXPORTED = (
     "run", "copy", "run_kernel", "run_host", "run_branch", "run_loop",
     "parallel", "pool_reset", "pool_workers", "reset_chunks", "forget_chunks",
-    "run_pointers", "ask_memory", POLL,
+    "run_pointers", "ask_memory", POLL, STOP,
 )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ class Runtime:
         # of NumPy's C interface since its beginning.
         data = id(probe) + object.__basicsize__
         assert ctypes.c_size_t.from_address(data).value == probe.ctypes.data
-        chunks = chunks_ir(shortage.machine_memory() // KEPT_SHARE)
+        chunks = chunks_ir(capacity.machine_memory() // KEPT_SHARE)
         parts = (pool_ir(), signals_ir(), steps_ir(), chunks, stacks_ir(), loops_ir())
         self.code = link(emit_object("".join(parts)), _EXPORTED)
         address = self.code.address
@@ -89,7 +89,7 @@ class Runtime:
 
 
 def _has_room(nbytes: int) -> int:
-    return int(nbytes <= shortage.free_memory())
+    return int(nbytes <= capacity.free_memory())
 
 
 @lru_cache(maxsize=1)

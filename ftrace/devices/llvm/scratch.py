@@ -1,6 +1,6 @@
 """Scratch memory of kernels, kept warm from one run to the next.
 
-    take_scratch(bytes) -> address        aligned to a cache line
+    take_scratch(bytes) -> address        aligned to a cache line; null without memory
     give_scratch(address)
 
 Fresh pages cost more than what a block of a matrix product computes with them, so what
@@ -69,6 +69,11 @@ make:
   %size = and i64 %up, -$page
   %room = add i64 %size, $page
   %raw = call ptr @malloc(i64 %room)
+  %none = icmp eq ptr %raw, null
+  br i1 %none, label %short, label %begin
+short:
+  ret ptr null
+begin:
   %start = ptrtoint ptr %raw to i64
   %beyond = add i64 %start, ${page_less_one}
   %aligned = and i64 %beyond, -$page
@@ -78,7 +83,7 @@ $advise  store i64 %size, ptr %block
   store ptr %raw, ptr %home
   br label %found
 found:
-  %ours = phi ptr [ %kept, %measure ], [ %block, %make ]
+  %ours = phi ptr [ %kept, %measure ], [ %block, %begin ]
   %result = getelementptr i8, ptr %ours, i64 128
   ret ptr %result
 }

@@ -18,6 +18,7 @@ import numpy as np
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.nest import Nest, Span, digits, fused_products
 from ftrace.devices.llvm.ranges import Opened
+from ftrace.devices.llvm.runner.signals import STOP
 from ftrace.devices.llvm.scalar import Operations
 from ftrace.devices.llvm.scratch import GIVE, TAKE
 from ftrace.devices.llvm.target import Target
@@ -44,8 +45,23 @@ from ftrace.trace.primitives.source import const
 _STACK = 160 << 10
 #: Stands where scratch memory is taken until it is known how much.
 _TAKEN = "; scratch"
+#: The block in which the work goes on, if there is memory.
+_WORK = "work"
 #: Ranges that name where blocks begin are numbered from here.
 _FIRST_NUMBER = 1 << 20
+
+
+def _taken(nbytes: int) -> list[str]:
+    """Takes so much scratch; without memory the call is stopped."""
+    return [
+        f"  %scratch = call ptr @{TAKE}(i64 {nbytes})",
+        "  %scratch.none = icmp eq ptr %scratch, null",
+        f"  br i1 %scratch.none, label %stop, label %{_WORK}",
+        "stop:",
+        f"  call void @{STOP}(ptr %buffers)",
+        "  ret void",
+        f"{_WORK}:",
+    ]
 
 
 def sum_of(terms: Sequence[Node]) -> Node:
@@ -155,7 +171,9 @@ class Stage:
         if not self._heap:
             writer.declare(f"declare ptr @{TAKE}(i64)")
             writer.declare(f"declare void @{GIVE}(ptr)")
+            writer.declare(f"declare void @{STOP}(ptr)")
             writer.effect(_TAKEN)
+            writer.level.label = _WORK
         start = self._heap
         self._heap += -(-nbytes // 64) * 64 + 64
         return writer.here(f"getelementptr i8, ptr %scratch, i64 {start}")
@@ -164,8 +182,12 @@ class Stage:
         """Gives back what was taken: the last thing in the function."""
         if self._heap:
             lines = self.writer.level.lines
-            taken = f"  %scratch = call ptr @{TAKE}(i64 {self._heap})"
-            lines[lines.index("  " + _TAKEN)] = taken
+            at = lines.index("  " + _TAKEN)
+            later = lines[at + 1 :]
+            # What is on the stack is had in the first block, once and for all.
+            fixed = [line for line in later if " = alloca [" in line]
+            rest = [line for line in later if " = alloca [" not in line]
+            lines[at:] = [*fixed, *_taken(self._heap), *rest]
             self.writer.effect(f"call void @{GIVE}(ptr %scratch)")
 
     # Ranges around the parts.

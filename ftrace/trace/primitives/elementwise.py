@@ -277,9 +277,10 @@ def _power(x: Any, y: Any) -> Any:
 
     That root has no power's values at -0 and -infinity: 0 and infinity.
     """
-    found = np.power(x, y)
+    found: Any = np.power(x, y)
     if y.dtype.kind == "f" and y.size and not any(y.strides) and y.flat[0] == 0.5:
-        found = np.where(np.isneginf(x), -x, found + np.zeros((), found.dtype))
+        root = found + np.zeros((), found.dtype)
+        found = np.where(np.asarray(x == -np.inf), -x, root)
     return found
 
 

@@ -33,7 +33,7 @@ from ftrace.devices.llvm.calling.records import CLASSES, Class, State
 from ftrace.devices.llvm.calling.results import results_ir
 from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.runtime import runtime
-from ftrace.devices.shortage import no_stack_memory
+from ftrace.devices.shortage import no_working_memory
 from ftrace.errors import DeviceError
 
 _EXPORTED = (
@@ -93,7 +93,7 @@ def native_ir(places: Offsets, immortal: bool) -> str:
 
 
 def raise_no_memory() -> NoReturn:
-    raise no_stack_memory()
+    raise no_working_memory()
 
 
 class Native:

@@ -202,7 +202,7 @@ class Context(NamedTuple):
       state: Python's state of the thread that called, if it released the GIL.
       thread: that thread, as the system names it.
       checked: when signals were last looked for, in nanoseconds.
-      stopped: 1 when an exception was raised: all who work for this call stop.
+      stopped: a status: once it is not `GO_ON` all who work for this call stop.
     """
 
     call: Word

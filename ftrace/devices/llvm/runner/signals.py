@@ -3,6 +3,7 @@
     look(context) -> status          at most every `BREATH` nanoseconds, by the clock
     breathe(context) -> status       the same, and begins a new budget
     ftrace_poll(buffers) -> i1       the same for kernels: shall this one stop?
+    ftrace_stop(buffers)             a kernel found no memory to work in
 
 Only the thread that called can handle signals, and only if it gave the GIL away. What
 a handler raises, as KeyboardInterrupt for Ctrl-C, stays with that thread: `run` raises
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from ftrace.devices.llvm.pool import has_threads
 from ftrace.devices.llvm.runner.function import Function
-from ftrace.devices.llvm.runner.records import GO_ON, RAISED, Context
+from ftrace.devices.llvm.runner.records import GO_ON, NO_MEMORY, RAISED, Context
 from ftrace.devices.llvm.scalar import PREFIX
 
 #: Nanoseconds between two looks.
@@ -24,6 +25,7 @@ BREATH = 50_000_000
 BUDGET = 1 << 16
 #: What long kernels call. The context stands before their buffers.
 POLL = f"{PREFIX}poll"
+STOP = f"{PREFIX}stop"
 
 _DECLARATIONS = """
 declare i32 @PyErr_CheckSignals()
@@ -37,7 +39,7 @@ declare i64 @pthread_self()
 def signals_ir() -> str:
     """The text of all of them."""
     system = _POSIX if has_threads() else ""
-    functions = (_look(), _breathe(), _poll())
+    functions = (_look(), _breathe(), _poll(), _stop())
     return _DECLARATIONS + system + "\n".join(f.text for f in functions)
 
 
@@ -69,7 +71,7 @@ def _look() -> Function:
     mark = call.at("stopped")
     stopped = f.let(f"load atomic i64, ptr {mark} monotonic, align 8")
     with f.when(f.let(f"icmp ne i64 {stopped}, 0")):
-        f.give(RAISED)
+        f.give(f.let(f"trunc i64 {stopped} to i32"))
     if not has_threads():
         f.give(GO_ON)
         return f
@@ -95,7 +97,7 @@ def _look() -> Function:
     found = f.let("call i32 @PyErr_CheckSignals()")
     call.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
     with f.when(f.let(f"icmp ne i32 {found}, 0")):
-        f.do(f"store atomic i64 1, ptr {mark} monotonic, align 8")
+        f.do(f"store atomic i64 {RAISED}, ptr {mark} monotonic, align 8")
         f.give(RAISED)
     f.give(GO_ON)
     return f
@@ -116,3 +118,21 @@ def _poll() -> Function:
     status = f.let(f"call i32 @look(ptr {context})")
     f.give(f.let(f"icmp ne i32 {status}, {GO_ON}"))
     return f
+
+
+def _stop() -> Function:
+    """An exception that was raised before stays what the call ends with."""
+    f = Function(STOP, "void", "ptr %buffers", visible=True)
+    context = f.slot("%buffers", -1)
+    call = f.view(f.view(context, Context).pointer("call"), Context)
+    numbers = f"i64 {GO_ON}, i64 {NO_MEMORY} monotonic monotonic"
+    f.do(f"cmpxchg ptr {call.at('stopped')}, {numbers}")
+    f.give()
+    return f
+
+
+def stopped(f: Function, context: str) -> str:
+    """The status of the call that a context is of."""
+    call = f.view(f.view(context, Context).pointer("call"), Context)
+    mark = f.let(f"load atomic i64, ptr {call.at('stopped')} monotonic, align 8")
+    return f.let(f"trunc i64 {mark} to i32")

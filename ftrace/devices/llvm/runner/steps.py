@@ -15,7 +15,7 @@ from ftrace.devices.llvm.runner.records import (
     ProgramRecord,
     Reference,
 )
-from ftrace.devices.llvm.runner.signals import new_context
+from ftrace.devices.llvm.runner.signals import new_context, stopped
 
 #: What kernels take at least of the budget of a call: those that are too little to
 #: share, and the others.
@@ -157,14 +157,19 @@ def _run_kernel() -> Function:
     units, grain = step.number("units"), step.number("grain")
     with f.when(f.let(f"icmp ult i64 {units}, {f.let(f'shl i64 {grain}, 1')}")):
         f.do(f"call void {kernel}(ptr {buffers}, i64 0, i64 {units})")
+        _give_stopped(f, stopped(f, "%context"))
         f.give(_spend(f, context, _LITTLE))
     threads, breath = context.number("threads"), step.number("breath")
     job = f"ptr {kernel}, ptr {buffers}, i64 {units}, i64 {grain}, i64 {breath}"
-    status = f.let(f"call i32 @share({job}, i64 {threads}, ptr %context)")
-    with f.when(f.let(f"icmp ne i32 {status}, {GO_ON}")):
-        f.give(status)
+    f.do(f"call i32 @share({job}, i64 {threads}, ptr %context)")
+    _give_stopped(f, stopped(f, "%context"))
     f.give(_spend(f, context, _MUCH))
     return f
+
+
+def _give_stopped(f: Function, status: str) -> None:
+    with f.when(f.let(f"icmp ne i32 {status}, {GO_ON}")):
+        f.give(status)
 
 
 def _spend(f: Function, context: View, cost: int) -> str:
