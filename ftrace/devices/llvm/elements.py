@@ -1,19 +1,25 @@
 """Loads and stores of a kernel: which kind of access serves each.
 
 contiguous   the index grows by 1 (or -1) from lane to lane
-window       by 2, 3 or 4: vectors side by side, and every second element of them
+window       by 2 to 8: vectors side by side, and every second element of them
 gather       any other way
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ftrace.devices.llvm.facts import Affine, Condition, index_of
 from ftrace.devices.llvm.ranges import At, Ranges
 from ftrace.devices.llvm.scalar import and_masks
+from ftrace.devices.llvm.short_axes import LONGEST
 from ftrace.devices.llvm.types import Type, first_lanes, index_type, mask_type
 from ftrace.lower.kernel import Store
 from ftrace.trace.graph import Node
 from ftrace.trace.sizes import surely_less, upper_bound
+
+#: Elements apart in a window that is masked: its masks have to be spread.
+_MASKED_WINDOW = 4
 
 
 class Elements(Ranges):
@@ -92,12 +98,13 @@ class Elements(Ranges):
             else:
                 found = access.load_masked(t, p, mask, fixed)
             return self.ops.reverse(t, found) if stride < 0 else found
-        if stride in (2, 3, 4) and len(node.src) == 2:
+        if stride is not None and 2 <= stride <= LONGEST and len(node.src) == 2:
             found = self._window(node, t, stride, at)
             if found is not None:
                 return found
         wide = t.bits >= 32 and self.ops.target.vector_bytes >= 32
-        if stride in (2, 3, 4) and mask is not None and wide:
+        few = stride is not None and 2 <= stride <= _MASKED_WINDOW
+        if stride is not None and few and mask is not None and wide:
             return self._masked_window(node, t, stride, at, uniform, mask)
         p, offsets, offset_type = self._scattered(index, base, size, number, at)
         if uniform is not None:
@@ -240,32 +247,41 @@ class Elements(Ranges):
             value = self.ops.apply(store.combine, t, old, value)
         self.access.scatter(t, value, p, index, kind, mask)
 
-    def may_pair(self, first: Store, second: Store) -> bool:
-        """Do two stores fill places side by side, so that together they are whole?"""
-        if first.buffer != second.buffer or first.combine or second.combine:
+    def may_join(self, group: Sequence[Store], store: Store) -> bool:
+        """Does a store fill the places beside those of a group?"""
+        first, v = group[0], self.vector
+        if first.buffer != store.buffer or first.combine or store.combine:
             return False
-        if first.valid is not None or second.valid is not None:
+        if first.valid is not None or store.valid is not None or v is None:
             return False
-        a, b = self.facts.affine[first.index], self.facts.affine[second.index]
-        if b.constant != a.constant + 1 or a.terms != b.terms:
+        a, b = self.facts.affine[first.index], self.facts.affine[store.index]
+        if b.constant != a.constant + len(group) or a.terms != b.terms:
             return False
-        v = self.vector
-        if v is None or self.stride(first.index) != 2:
+        stride = self.stride(first.index)
+        if stride is None or not len(group) < stride <= LONGEST:
             return False
         return v.existing > 0 or all(mask is None for mask in v.masks)
 
-    def store_pair(self, first: Store, second: Store, at: At) -> None:
-        """One copy of two stores that `may_pair`: their values in turn."""
-        v = self.vector
+    def is_whole(self, group: Sequence[Store]) -> bool:
+        """Do stores that `may_join` fill all places between those of the first?"""
+        return len(group) > 1 and self.stride(group[0].index) == len(group)
+
+    def store_group(self, group: Sequence[Store], at: At) -> None:
+        """One copy of a whole group of stores: their values in turn."""
+        v, first, count = self.vector, group[0], len(group)
         assert v is not None
         t = Type.of(first.value.dtype, v.lanes)
-        a, b = (self.plain(s.value, v.lanes, at) for s in (first, second))
-        terms, constant = self.terms(self.facts.affine[first.index], at)
+        values = [self.plain(store.value, v.lanes, at) for store in group]
+        form = self.facts.affine[first.index]
+        terms, constant = self.terms(form, at)
         base, masked = self.buffer(first.buffer), self.mask(at) is not None
-        for n, value in enumerate(self.ops.interleave(t, a, b)):
+        past = first.buffer in self.streamed and self._rows_are_aligned(form, t)
+        for n, value in enumerate(self.ops.interleave(t, values)):
             p = self.access.pointer(base, terms, constant + n * v.lanes, t.bytes)
-            existing = 2 * v.existing - n * v.lanes
-            if not masked or existing >= v.lanes:
+            existing = count * v.existing - n * v.lanes
+            if (not masked or existing >= v.lanes) and past:
+                self.access.stream(t, value, p)
+            elif not masked or existing >= v.lanes:
                 self.access.store(t, value, p)
             elif existing > 0:
                 mask = first_lanes(v.lanes, existing)
@@ -299,9 +315,14 @@ class Elements(Ranges):
     def _is_aligned(self, store: Store, t: Type, at: At) -> bool:
         """Does every vector of a store begin at a multiple of its size?"""
         v = self.vector
-        if v is None or not t.lanes or t.kind == "b" or self.stride(store.index) != 1:
+        if v is None or not t.lanes or self.stride(store.index) != 1:
             return False
-        form = self.facts.affine[store.index]
+        return self._rows_are_aligned(self.facts.affine[store.index], t)
+
+    def _rows_are_aligned(self, form: Affine, t: Type) -> bool:
+        """Is what an index has beside the vector's range a multiple of its lanes?"""
+        v = self.vector
+        if v is None or t.kind == "b" or t.lanes * t.bytes < 16:
+            return False
         others = {a: c for a, c in form.terms.items() if a is not v.node}
-        rest = Affine(form.constant, others)
-        return rest.divisor() % t.lanes == 0 and t.lanes * t.bytes >= 16
+        return Affine(form.constant, others).divisor() % t.lanes == 0

@@ -189,11 +189,11 @@ class LaneMemory(ABC):
         t, size = Type.of(first.value.dtype, self.lanes), first.value.dtype.itemsize
         parts = [self.wide(s.value, self.lanes) for s in order]
         if stride == 4:
-            a, b = (self.ops.interleave(t, *parts[k::2]) for k in (0, 1))
+            a, b = (self.ops.interleave(t, parts[k::2]) for k in (0, 1))
             pairs = list(zip(a, b, strict=True))
         else:
             pairs = [(parts[0], parts[1])]
-        rows = [row for pair in pairs for row in self.ops.interleave(t, *pair)]
+        rows = [row for pair in pairs for row in self.ops.interleave(t, pair)]
         p = self.access.pointer(self._buffer(first.buffer), same, constant, size)
         for n, row in enumerate(rows):
             self.access.store(t, row, self._next(p, n * self.lanes * size))

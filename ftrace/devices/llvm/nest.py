@@ -93,31 +93,35 @@ class Nest:
 
     def block(self, statements: Sequence[Statement]) -> None:
         """Emits the statements in order; a value is made when it is asked for."""
-        held: Store | None = None  # it may be one of a pair
+        held: list[Store] = []  # they may be a part of a group
         for statement in statements:
             if isinstance(statement, Store):
-                if held is not None and self.values.may_pair(held, statement):
-                    self.pair(held, statement)
-                    held = None
-                    continue
-                if held is not None:
-                    self.store(held)
-                held = statement
+                if held and not self.values.may_join(held, statement):
+                    self.stores(held)
+                    held = []
+                held.append(statement)
+                if self.values.is_whole(held):
+                    self.group(held)
+                    held = []
             elif isinstance(statement, Loop):
                 self.axis(statement)
             elif isinstance(statement, ReduceLoop):
                 self.reduce(statement)
-        if held is not None:
-            self.store(held)
+        self.stores(held)
+
+    def stores(self, stores: Sequence[Store]) -> None:
+        for store in stores:
+            self.store(store)
 
     def store(self, store: Store) -> None:
         for at in self.values.assignments(store.expressions):
             self.values.store(store, at)
 
-    def pair(self, first: Store, second: Store) -> None:
-        """Two stores that fill what lies side by side."""
-        for at in self.values.assignments((*first.expressions, *second.expressions)):
-            self.values.store_pair(first, second, at)
+    def group(self, stores: Sequence[Store]) -> None:
+        """Stores that together fill what lies side by side."""
+        expressions = [e for store in stores for e in store.expressions]
+        for at in self.values.assignments(expressions):
+            self.values.store_group(stores, at)
 
     def fetch(self, loop: Loop | ReduceLoop, range_: Node) -> None:
         """Asks for the memory that `ahead.py` has chosen for this loop."""

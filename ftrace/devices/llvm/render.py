@@ -25,12 +25,12 @@ from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.keeping import keep_values
 from ftrace.devices.llvm.matrix import MatrixProduct, as_matrices, without_panels
 from ftrace.devices.llvm.nest import fused_products
-from ftrace.devices.llvm.pairs import paired
 from ftrace.devices.llvm.phases import phases
 from ftrace.devices.llvm.pieces import boxes, facts_of, segments
 from ftrace.devices.llvm.polling import LASTING, writer_for
 from ftrace.devices.llvm.product import Product
 from ftrace.devices.llvm.recurrence import write_recurrence
+from ftrace.devices.llvm.short_axes import without_short_axes
 from ftrace.devices.llvm.sliding import SlidingProduct
 from ftrace.devices.llvm.sliding_plan import find_sliding
 from ftrace.devices.llvm.sliding_rows import SlidingRowsProduct, find_sliding_rows
@@ -97,10 +97,9 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     turned = find_turned(kernel, facts)
     if turned is not None:
         return _render_turned(kernel, turned, facts, target, name)
-    two = paired(kernel, facts)
-    if two is not kernel:
-        facts.learn([e for store in two.stores for e in store.expressions])
-        return _render_loops(two, place(two), facts, target, name)
+    found = without_short_axes(kernel, facts)
+    if found is not kernel:
+        return _render_loops(found, place(found), facts_of(found), target, name)
     return _render_loops(kernel, block, facts, target, name)
 
 

@@ -172,7 +172,7 @@ class Lines:
         if self.kernel.reverse and self.kernel.inner == 1:
             values = [self.ops.reverse(t, value) for value in values]
         if len(values) == 2:
-            values = self.ops.interleave(t, *values)
+            values = self.ops.interleave(t, values)
         p = self._pointer(number, place, t)
         for n, value in enumerate(values):
             at = self.access.pointer(p, [], n * t.lanes, t.bytes)

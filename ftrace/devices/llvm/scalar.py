@@ -162,8 +162,13 @@ class Operations:
         return self.shuffle(t, a, "poison", list(range(t.lanes))[::-1])
 
     def pick(self, t: Type, parts: Sequence[str], step: int, first: int) -> str:
-        """Every `step`-th element of vectors side by side, from `first` on."""
+        """Every `step`-th element of `step` vectors side by side, from `first` on."""
         lanes = t.lanes
+        if step % 2 == 0 and step > 2:  # every second one, which others need as well
+            places = [first % 2 + 2 * lane for lane in range(lanes)]
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self.shuffle(t, a, b, places) for a, b in pairs]
+            return self.pick(t, parts, step // 2, first // 2)
         found = parts[0]
         for n, part in enumerate(parts):
             places: list[int] = []
@@ -176,14 +181,30 @@ class Operations:
             found = self.shuffle(t, found, part if n else "poison", places)
         return found
 
-    def interleave(self, t: Type, a: str, b: str) -> tuple[str, str]:
-        """a0 b0 a1 b1 …, as two vectors."""
-        lanes = t.lanes
-        places = [lane // 2 + lanes * (lane % 2) for lane in range(2 * lanes)]
-        return (
-            self.shuffle(t, a, b, places[:lanes]),
-            self.shuffle(t, a, b, places[lanes:]),
-        )
+    def interleave(self, t: Type, parts: Sequence[str]) -> list[str]:
+        """a0 b0 … a1 b1 …, as so many vectors side by side."""
+        lanes, count = t.lanes, len(parts)
+        if count % 2 == 0:
+            evens = self.interleave(t, parts[::2]) if count > 2 else parts[:1]
+            odds = self.interleave(t, parts[1::2]) if count > 2 else parts[1:]
+            places = [lane // 2 + lanes * (lane % 2) for lane in range(2 * lanes)]
+            return [
+                self.shuffle(t, a, b, half)
+                for a, b in zip(evens, odds, strict=True)
+                for half in (places[:lanes], places[lanes:])
+            ]
+        found: list[str] = []
+        for n in range(count):
+            spread = [divmod(n * lanes + lane, count) for lane in range(lanes)]
+            whole = "poison"
+            for number, part in enumerate(parts):
+                places = [
+                    lanes + place if source == number else lane
+                    for lane, (place, source) in enumerate(spread)
+                ]
+                whole = self.shuffle(t, whole, part, places)
+            found.append(whole)
+        return found
 
     def cast(self, a: str, source: Type, target: Type) -> str:
         """Converts values as the primitive `cast` does."""

@@ -12,6 +12,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.devices.llvm.abreast import vectors_abreast
 from ftrace.devices.llvm.facts import Facts, index_of
+from ftrace.devices.llvm.short_axes import LONGEST
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import (
     INDEX,
@@ -369,7 +370,7 @@ class Chooser:
         stride = self.facts.stride(index, *active)
         if stride in (0, 1):
             return 1.0
-        if stride in (-1, 2, 3, 4):
+        if stride is not None and (stride == -1 or 2 <= stride <= LONGEST):
             return max(2.0, 1.5 * stride)
         return 2.0 + active[1]
 
@@ -379,9 +380,16 @@ class Chooser:
         ):
             return 1.0
         stride = self.facts.stride(store.index, *active)
-        if stride in (1, -1, 2):  # a store of stride 2 is mostly one of a pair
+        if stride in (1, -1):
             return 1.5
+        if stride is not None and self._in_turn(store, stride):
+            return 1.0 + 0.5 * stride
         return 2.0 + 1.5 * active[1]
+
+    def _in_turn(self, store: Store, stride: int) -> bool:
+        """Are there so many stores that together fill what lies side by side?"""
+        group = [s for s in self.kernel.stores if s.buffer == store.buffer]
+        return 2 <= stride <= LONGEST and len(group) >= stride
 
     def _operations(self, block: Sequence[Statement], trips: int) -> float:
         """Element by element, without vectors."""
@@ -437,6 +445,9 @@ class Chooser:
         masked = self.target.masked and weight > (
             _LONG_BODY_OF_FEW if few else _LONG_BODY
         )
+        stores = [s for s in loop.body if isinstance(s, Store)]
+        strides = [self.facts.stride(s.index, *vector) for s in stores]
+        masked = masked and all(stride in (0, 1, -1) for stride in strides)
         abreast = 1
         if copies == 1:
             lanes = vector[1]

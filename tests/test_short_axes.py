@@ -1,0 +1,156 @@
+"""Short axes that take turns in memory: the same numbers, in whole vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import dtypes
+from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.scalar import Operations
+from ftrace.devices.llvm.short_axes import LONGEST, without_short_axes
+from ftrace.devices.llvm.target import host_target
+from ftrace.devices.llvm.types import Type
+from ftrace.devices.llvm.writer import Writer
+from ftrace.lower.kernel import (
+    INDEX,
+    BufferSpec,
+    Kernel,
+    Store,
+    load,
+    make_range,
+    param,
+)
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.elementwise import add, eq, mul
+from ftrace.trace.primitives.source import const
+
+Function = Callable[..., Any]
+DTYPES = ["float32", "uint8", "bool", "float64", "float16", "int64", "complex64"]
+
+
+def numbers(*shape: int, dtype: str = "float32") -> Any:
+    found = np.random.default_rng(len(shape)).integers(0, 100, shape)
+    return (found % 2 if dtype == "bool" else found).astype(dtype)
+
+
+CASES = [("float32", n, rows) for n in range(2, LONGEST + 2) for rows in (1, 77)]
+CASES += [(dtype, n, rows) for dtype in DTYPES for n in (3, 6) for rows in (9, 4099)]
+
+
+@pytest.mark.parametrize(("dtype", "size", "rows"), CASES)
+def test_points_and_colours_are_moved_as_they_are(
+    dtype: str, size: int, rows: int
+) -> None:
+    x, y = numbers(rows, size, dtype=dtype), numbers(size, rows, dtype=dtype)
+    last, first = numbers(size, dtype=dtype), numbers(rows, dtype=dtype)
+
+    def turned(x: Any) -> Any:
+        return x.T | x.T if dtype == "bool" else x.T + x.T
+
+    def weighted(x: Any, last: Any) -> Any:
+        return x & last if dtype == "bool" else x * last
+
+    def stacked(first: Any, lines: Any) -> Any:
+        return fnp.stack([first, *[lines[n] for n in range(1, size)]], -1)
+
+    assert_same(ft.jit(turned)(x), turned(x))
+    assert_same(ft.jit(turned)(y), turned(y))
+    assert_same(ft.jit(weighted)(x, last), weighted(x, last))
+    assert_same(
+        ft.jit(stacked)(first, y),
+        np.stack([first, *[y[n] for n in range(1, size)]], -1),
+    )
+    repeat: Function = lambda x: fnp.repeat(x, size)  # noqa: E731
+    assert_same(ft.jit(repeat)(first), np.repeat(first, size))
+
+
+def assert_same(found: Any, wanted: Any) -> None:
+    found = np.asarray(found)
+    assert found.dtype == wanted.dtype
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("step", range(2, LONGEST + 3))
+@pytest.mark.parametrize("phase", [0, 1])
+def test_every_so_manyth_element(step: int, phase: int) -> None:
+    """Also where no whole window is left at the end."""
+    for size in (step * 64, step * 64 - step + phase + 1, 40 * step + 1):
+        x = np.arange(size, dtype=np.float32)
+        wanted = x[phase::step] * 2
+        found = ft.jit(lambda x: x[phase::step] * 2)(x)
+        np.testing.assert_array_equal(np.asarray(found), wanted)
+
+
+@pytest.mark.parametrize("count", range(2, LONGEST + 1))
+def test_what_is_picked_from_what_was_interleaved_is_as_before(count: int) -> None:
+    """The shuffles themselves, lane by lane."""
+    t = Type.of(dtypes.float32, 8)
+    writer = Writer()
+    ops = Operations(writer, host_target())
+    parts = [f"%part{n}" for n in range(count)]
+    whole = ops.interleave(t, parts)
+    lanes: dict[str, list[Any]] = {p: [(p, k) for k in range(8)] for p in parts}
+    lanes["poison"] = [None] * 8
+
+    def run() -> None:
+        for line in writer.stack[0].lines:
+            name, text = line.strip().split(" = ")
+            a, b, places = text.removeprefix("shufflevector ").split(", ", 2)
+            both = lanes[a.split()[-1]] + lanes[b.split()[-1]]
+            numbers = places.split("<")[-1].rstrip(">").split(", ")
+            lanes[name] = [both[int(n.split()[-1])] for n in numbers]
+
+    run()
+    flat = [lane for part in whole for lane in lanes[part]]
+    assert flat == [(parts[n % count], n // count) for n in range(8 * count)]
+    picked = [ops.pick(t, whole, count, phase) for phase in range(count)]
+    run()
+    assert [lanes[p] for p in picked] == [lanes[p] for p in parts]
+
+
+def kernel(long: int, short: int, step: int, checks: bool = False) -> Kernel:
+    """out[step·i + c] = x[i] for c < short, or for c = 1 alone."""
+    i, c = make_range(0, long, False), make_range(1, short, False)
+    place = add(mul(i, const(step, INDEX)), c)
+    valid: Node | None = eq(c, const(1, INDEX)) if checks else None
+    value = load(param(0, dtypes.float32, long), i, valid)
+    specs = (
+        BufferSpec(dtypes.float32, long, False),
+        BufferSpec(dtypes.float32, long * step, True),
+    )
+    return Kernel((i, c), (Store(1, place, value),), specs)
+
+
+def stores_of(given: Kernel) -> int:
+    roots = [e for store in given.stores for e in store.expressions]
+    return len(without_short_axes(given, Facts([*roots, *given.axes])).stores)
+
+
+def test_axes_are_written_out_where_they_fill_all_places() -> None:
+    assert stores_of(kernel(100, 3, 3)) == 3
+    assert stores_of(kernel(100, LONGEST, LONGEST)) == LONGEST
+    assert stores_of(kernel(100, LONGEST + 1, LONGEST + 1)) == 1  # long
+    assert stores_of(kernel(7, 3, 3)) == 1  # few
+    assert stores_of(kernel(100, 3, 4)) == 1  # places between them stay as they are
+
+
+def test_questions_of_position_are_answered() -> None:
+    given = kernel(100, 3, 3, checks=True)
+    roots = [e for store in given.stores for e in store.expressions]
+    found = without_short_axes(given, Facts([*roots, *given.axes]))
+    loads = [node for node in found.nodes if node.op.name == "load"]
+    assert [len(node.src) for node in loads] == [2]
+    values = [store.value.op.name for store in found.stores]
+    assert values == ["const", "load", "const"]
+
+
+def test_a_cross_product_of_many_points() -> None:
+    a, b = numbers(1003, 3) - 50, numbers(1003, 3)[::-1] - 20
+    found = ft.jit(fnp.cross)(a, b)
+    np.testing.assert_array_equal(np.asarray(found), np.cross(a, b))
