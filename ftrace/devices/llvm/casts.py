@@ -98,10 +98,33 @@ def _cast_to_float(o: Instructions, a: str, source: Type, target: Type) -> str:
 
 
 def _saturate(o: Instructions, a: str, source: Type, target: Type) -> str:
-    name = "fptosi" if target.kind == "i" else "fptoui"
-    full = f"@llvm.{name}.sat.{target.suffix}.{source.suffix}"
-    o.writer.declare(f"declare {target} {full}({source})")
-    return o.pure(f"call {target} {full}({source} {a})", a)
+    """Limits as floats where these hold them; else what is too large is replaced."""
+    low, high = _limits(target)
+    digits = 24 if source.bits == 32 else 53
+    word = "fptosi" if target.kind == "i" else "fptoui"
+    nan = o.binary("fcmp uno", source, a, a)
+    least = source.constant(float(low))
+    if target.bits > digits:
+        inside = o.select(o.binary("fcmp ogt", source, a, least), source, a, least)
+        found = o.convert(word, source, target, inside)
+        large = o.binary("fcmp oge", source, a, source.constant(float(high + 1)))
+        found = o.select(large, target, target.constant(high), found)
+        return o.select(nan, target, target.zero, found)
+    a = o.select(nan, source, source.zero, a)
+    a = o.select(o.binary("fcmp ogt", source, a, least), source, a, least)
+    most = source.constant(float(high))
+    a = o.select(o.binary("fcmp olt", source, a, most), source, a, most)
+    if target.bits == 32:
+        return o.convert(word, source, target, a)
+    i32 = Type.of(dtypes.int32, target.lanes)
+    return o.convert("trunc", i32, target, o.convert("fptosi", source, i32, a))
+
+
+def _limits(target: Type) -> tuple[int, int]:
+    """The least and the greatest number of an integer type."""
+    if target.kind == "i":
+        return -(1 << (target.bits - 1)), (1 << (target.bits - 1)) - 1
+    return 0, (1 << target.bits) - 1
 
 
 def _round_bfloat(o: Instructions, a: str, single: Type, target: Type) -> str:

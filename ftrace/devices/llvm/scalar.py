@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from ftrace import dtypes
 from ftrace.devices.llvm.casts import cast
+from ftrace.devices.llvm.remainders import float_remainder
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.types import Type, mask_type
 from ftrace.devices.llvm.writer import Writer
@@ -31,7 +32,6 @@ _row("add", f="fadd", iu="add", b="or")
 _row("sub", f="fsub", iu="sub")
 _row("mul", f="fmul", iu="mul", b="and")
 _row("div", f="fdiv")
-_row("rem", f="frem")
 _row("max", b="or")
 _row("min", b="and")
 _row("and", biu="and")
@@ -90,6 +90,8 @@ class Operations:
         """Operation `name` on operands of type `t` (of a select: its last two)."""
         if t.format:
             return self._apply_wide(name, t, *x)
+        if name == "rem" and t.kind == "f":
+            return float_remainder(self, t, *x)
         word = _INSTRUCTIONS.get((name, t.kind))
         if word is not None:
             a, b = x
