@@ -47,7 +47,7 @@ from ftrace.transforms.arguments import (
     of_arguments,
 )
 from ftrace.transforms.execute import apply_graph
-from ftrace.transforms.memo import derived
+from ftrace.transforms.prepared import apply_derived
 
 Function = Callable[..., Any]
 
@@ -92,8 +92,8 @@ def value_and_grad(
             gradient = gradient_nodes([head], leaves, [const_like(head, 1)])
             return _followed(graph, (*graph.outputs, *gradient), leaves)
 
-        whole = derived(("grad", len(leaves)), graph, differentiated)
-        results = apply_graph(whole, values)
+        kind = ("grad", len(leaves))
+        results = apply_derived(kind, graph, differentiated, values)
         size = len(graph.outputs)
         grads = [_float0(g, a) for g, a in zip(results[size:], avals, strict=True)]
         answer = tree.unflatten(treedef, grads)
@@ -231,8 +231,7 @@ def jvp(
         return _followed(graph, (*graph.outputs, *out), leaves)
 
     kind = ("jvp", len(avals), tuple(varying), output.count)
-    whole = derived(kind, graph, differentiated)
-    results = apply_graph(whole, [*values, *kept])
+    results = apply_derived(kind, graph, differentiated, [*values, *kept])
     size, total = output.count, len(graph.outputs)
     answer = (output.build(results[:size]), output.build(results[total:]))
     return (*answer, output.build_aux(results[size:total])) if has_aux else answer

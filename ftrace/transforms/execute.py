@@ -46,7 +46,7 @@ from ftrace.trace.tracer import (
     owned,
     scope_of,
 )
-from ftrace.transforms.memo import Memo, forget_derived
+from ftrace.transforms.memo import Memo, forget_all
 
 if TYPE_CHECKING:
     from ftrace.lower import Lowered
@@ -256,9 +256,7 @@ def clear_caches() -> None:
     """Forgets all compiled graphs."""
     with _cache.lock:
         _cache.entries.clear()
-    _closed.clear()
-    _ready_as_is.clear()
-    forget_derived()
+    forget_all()
 
 
 def cache_clear() -> None:
@@ -357,3 +355,17 @@ def _shares_inputs(graph: Graph, arrays: Sequence[Array]) -> bool:
     graph = _ready(graph)
     device = device_for([*arrays, *graph.captured])
     return compile_graph(graph, device).shares_inputs
+
+
+def compile_for_host(graph: Graph) -> CompiledGraph | None:
+    """A graph compiled for the default device, if that computes in the host's memory.
+
+    None, too, where more than its inputs decide what it computes: effects, tracers of
+    transforms around it, arrays within it.
+    """
+    if settings.current().disable_jit or not _is_closed(graph):
+        return None
+    device = get_device()
+    if not device.host or _ready(graph) is not graph:
+        return None
+    return compile_graph(graph, device)

@@ -10,7 +10,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ftrace import settings
 from ftrace.trace.graph import Graph, Node
@@ -18,6 +18,9 @@ from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.recall import forget_calls
 
 T = TypeVar("T")
+
+
+_memos: list[Memo[Any]] = []
 
 
 class Memo(Generic[T]):
@@ -31,6 +34,7 @@ class Memo(Generic[T]):
         self.size = size
         self._entries: OrderedDict[Hashable, T] = OrderedDict()
         self._lock = threading.Lock()
+        _memos.append(self)
         if hasattr(os, "register_at_fork"):
             # A child must not find a lock held by a thread that it does not have.
             os.register_at_fork(
@@ -87,7 +91,8 @@ def _is_plain(node: Node) -> bool:
     return isinstance(node.op, Primitive)
 
 
-def forget_derived() -> None:
-    """Empties the memory, and that of what was traced."""
-    _derived.clear()
+def forget_all() -> None:
+    """Empties every memory, and that of what was traced."""
+    for memo in _memos:
+        memo.clear()
     forget_calls()

@@ -1,0 +1,157 @@
+"""Graphs derived by un-jitted transforms, ready to run when they are derived again.
+
+    (what is derived, the traced graph) -> the program of the result
+
+An un-jitted transform traces its function at every call, and gets the same nodes. One
+look tells which program they became; its calls are native, as those of jit.
+"""
+
+# This is the path of every call: the properties of an Array would cost as much again.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import settings
+from ftrace.array import Array
+from ftrace.devices.calls import Bound, Signature
+from ftrace.settings import Config
+from ftrace.trace.graph import Graph
+from ftrace.trace.layout import Container, Leaf, Part
+from ftrace.trace.tracer import Value, asarray, aval_of, current_scope, owned
+from ftrace.transforms.execute import (
+    CompiledGraph,
+    apply_graph,
+    compile_for_host,
+)
+from ftrace.transforms.known import CALLS_BEFORE, is_on_host
+from ftrace.transforms.memo import Memo, derived
+
+#: Kinds of arguments (arrays, NumPy's arrays, numbers) whose calls are native.
+_BOUND_KEPT = 4
+
+
+class Prepared:
+    """A graph without effects that uses no tracer, compiled for the host.
+
+    Call it on a value per input of the graph, captured arrays included; it returns a
+    list with an array per output.
+
+    Args:
+      graph: the graph; its captured arrays are given at each call.
+      compiled: the same, compiled.
+      config: the configuration under which it is.
+    """
+
+    # Native calls find their records through a slot, which has a fixed place: that
+    # of jitted functions.
+    __slots__ = ("__dict__", "__weakref__", "_links")
+
+    def __init__(self, graph: Graph, compiled: CompiledGraph, config: Config) -> None:
+        self.graph = Graph(graph.inputs, graph.outputs)
+        self.config = config
+        self._compiled = compiled
+        self._avals = tuple([node.aval for node in graph.inputs])
+        self._links: Any = None
+        self._bound: dict[tuple[type[Any], ...], Bound | int | None] = {}
+        self._lock = threading.Lock()
+
+    def is_for(self, config: Config) -> bool:
+        """Has it been compiled for this configuration?"""
+        if self.config is config:
+            return True
+        if self.config != config:
+            return False
+        self.config = config
+        with self._lock:
+            for bound in self._bound.values():
+                if bound is not None and not isinstance(bound, int):
+                    bound.use(config)
+        return True
+
+    def plain_call(self, *values: Value) -> list[Any]:
+        """A call in Python's code."""
+        if not is_on_host(values):
+            return apply_graph(self.graph, values)
+        kinds = tuple([x.__class__ for x in values])
+        if self._bound.get(kinds, CALLS_BEFORE) is not None:
+            self._bind_once(kinds)
+        arrays = [x if x.__class__ is Array else asarray(x) for x in values]
+        for array in arrays:
+            aval_of(array)  # so that native code finds it
+        if self._compiled.shares_inputs and np.ndarray in kinds:
+            arrays = [asarray(owned(x)) for x in values]
+        return self._compiled(arrays)
+
+    #: Native, once a device has native calls: see `devices.calls`.
+    __call__ = plain_call
+
+    def _bind_once(self, kinds: tuple[type[Any], ...]) -> None:
+        """Lets calls like this one be native from now on, where they can be."""
+        with self._lock:
+            bound = self._bound.get(kinds, CALLS_BEFORE)
+            if isinstance(bound, int) and bound > 0:
+                self._bound[kinds] = bound - 1
+            if not isinstance(bound, int) or bound > 0:
+                return
+            if len(self._bound) > _BOUND_KEPT:
+                self._bound[kinds] = None
+                return
+            self._bound[kinds] = made = self._bind(kinds)
+            if made is None:
+                return
+            addresses = [b.address for b in self._bound.values() if _is_native(b)]
+            self._links = np.array([len(addresses), *addresses], np.int64)
+        made.serve(Prepared, "_links", "plain_call")
+
+    def _bind(self, kinds: tuple[type[Any], ...]) -> Bound | None:
+        compiled = self._compiled
+        leaves = tuple(zip(kinds, self._avals, strict=True))
+        outputs: list[Part] = [Leaf(i) for i in range(len(compiled.avals))]
+        signature = Signature(
+            self.config,
+            tuple([Leaf(i) for i in range(len(leaves))]),
+            {},
+            leaves,
+            (),
+            (),
+            compiled.overwritten,
+            Container(list, None, tuple(outputs)),
+            tuple(compiled.avals),
+        )
+        return compiled.executable.bind(signature)
+
+
+def _is_native(bound: Any) -> bool:
+    return bound is not None and not isinstance(bound, int)
+
+
+_prepared: Memo[Prepared] = Memo(1024)
+
+
+def apply_derived(
+    kind: Hashable,
+    graph: Graph,
+    derive: Callable[[], Graph],
+    values: Sequence[Value],
+) -> list[Any]:
+    """The outputs of `derived(kind, graph, derive)` for these arguments."""
+    if graph.effects or current_scope() is not None:
+        return apply_graph(derived(kind, graph, derive), values)
+    config = settings.current()
+    key = (kind, graph.inputs, graph.outputs)
+    found = _prepared.get(key)
+    if found is not None and found.is_for(config):
+        return found(*values, *graph.captured)
+    whole = derived(kind, graph, derive)
+    results = apply_graph(whole, values)
+    if is_on_host(values):
+        compiled = compile_for_host(whole)
+        if compiled is not None:
+            _prepared.put(key, Prepared(whole, compiled, config))
+    return results
