@@ -161,3 +161,11 @@ def test_threads_share_what_was_prepared() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_jitted_functions_are_called_beside() -> None:
+    slope, jitted = ft.grad(lambda x: fnp.sum(x * x)), ft.jit(lambda x: x + 1)
+    for n in range(2 * CALLS):
+        x = fnp.asarray(X + n)
+        np.testing.assert_array_equal(slope(x), 2 * (X + n))
+        np.testing.assert_array_equal(jitted(x), X + n + 1)

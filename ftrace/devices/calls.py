@@ -64,7 +64,7 @@ class Bound(Protocol):
     def use(self, config: Config) -> None: ...
 
     def serve(self, kind: type[Any], links: str, plain: str) -> None:
-        """Makes the calls of a class native.
+        """Makes the calls of a class native; all such classes have one layout.
 
         Args:
           kind: its instances are called.

@@ -58,7 +58,9 @@ class Prepared:
         self._compiled = compiled
         self._avals = tuple([node.aval for node in graph.inputs])
         self._links: Any = None
-        self._bound: dict[tuple[type[Any], ...], Bound | int | None] = {}
+        # By the classes of the arguments, after how many calls they become native.
+        self._left: dict[tuple[type[Any], ...], int] = {}
+        self._bound: list[Bound] = []
         self._lock = threading.Lock()
 
     def is_for(self, config: Config) -> bool:
@@ -69,9 +71,8 @@ class Prepared:
             return False
         self.config = config
         with self._lock:
-            for bound in self._bound.values():
-                if bound is not None and not isinstance(bound, int):
-                    bound.use(config)
+            for bound in self._bound:
+                bound.use(config)
         return True
 
     def plain_call(self, *values: Value) -> list[Any]:
@@ -79,8 +80,11 @@ class Prepared:
         if not is_on_host(values):
             return apply_graph(self.graph, values)
         kinds = tuple([x.__class__ for x in values])
-        if self._bound.get(kinds, CALLS_BEFORE) is not None:
-            self._bind_once(kinds)
+        left = self._left.get(kinds, CALLS_BEFORE)
+        if left >= 0:
+            self._left[kinds] = left - 1
+            if left == 0:
+                self._bind_once(kinds)
         arrays = [x if x.__class__ is Array else asarray(x) for x in values]
         for array in arrays:
             aval_of(array)  # so that native code finds it
@@ -94,18 +98,11 @@ class Prepared:
     def _bind_once(self, kinds: tuple[type[Any], ...]) -> None:
         """Lets calls like this one be native from now on, where they can be."""
         with self._lock:
-            bound = self._bound.get(kinds, CALLS_BEFORE)
-            if isinstance(bound, int) and bound > 0:
-                self._bound[kinds] = bound - 1
-            if not isinstance(bound, int) or bound > 0:
-                return
-            if len(self._bound) > _BOUND_KEPT:
-                self._bound[kinds] = None
-                return
-            self._bound[kinds] = made = self._bind(kinds)
+            made = self._bind(kinds) if len(self._bound) < _BOUND_KEPT else None
             if made is None:
                 return
-            addresses = [b.address for b in self._bound.values() if _is_native(b)]
+            self._bound.append(made)
+            addresses = [bound.address for bound in self._bound]
             self._links = np.array([len(addresses), *addresses], np.int64)
         made.serve(Prepared, "_links", "plain_call")
 
@@ -125,10 +122,6 @@ class Prepared:
             tuple(compiled.avals),
         )
         return compiled.executable.bind(signature)
-
-
-def _is_native(bound: Any) -> bool:
-    return bound is not None and not isinstance(bound, int)
 
 
 _prepared: Memo[Prepared] = Memo(1024)
