@@ -26,6 +26,19 @@ from ftrace.errors import (
 surface: dict[str, Callable[..., Any]] = {}
 
 
+class Watch:
+    """Who is told when the values of an Array decide what Python's code does.
+
+    Attributes:
+      tell: called then, if somebody wants to know.
+    """
+
+    tell: Callable[[], None] | None = None
+
+
+watch = Watch()
+
+
 def _operator(name: str) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
         if not is_operand(other):
@@ -358,8 +371,17 @@ class Array(ArrayLike):
             return host
         return self._host
 
+    def told(self) -> None:
+        """The values will decide what Python's code does."""
+        if watch.tell is not None:
+            watch.tell()
+
+    def _read(self) -> Any:
+        self.told()
+        return self.numpy()
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        values = self.numpy()
+        values = self._read()
         if dtype is not None and np.dtype(dtype) != values.dtype:
             return values.astype(dtype)
         if copy:
@@ -370,7 +392,7 @@ class Array(ArrayLike):
         return view
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self.numpy().__dlpack__(**options)
+        return self._read().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
@@ -418,22 +440,23 @@ class Array(ArrayLike):
 
     def item(self, *index: Any) -> Any:
         """The element as a Python scalar."""
-        return self.numpy().item(*index)
+        return self._read().item(*index)
 
     def tolist(self) -> Any:
         """Nested lists of Python scalars."""
-        return self.numpy().tolist()
+        return self._read().tolist()
 
     def tobytes(self, order: Any = "C") -> bytes:
-        return self.numpy().tobytes(order)
+        return self._read().tobytes(order)
 
     def _scalar(self, what: str) -> Any:
-        if self.size != 1:
+        values = self._read()
+        if values.size != 1:
             raise ArgumentError(
                 f"{what}() takes an array of one element, got shape {self._shape}; "
                 "use .any(), .all() or an index"
             )
-        return np.reshape(self.numpy(), ())[()]
+        return values.item() if values.dtype.isbuiltin else np.reshape(values, ())[()]
 
     def __bool__(self) -> bool:
         return bool(self._scalar("bool"))
@@ -454,7 +477,7 @@ class Array(ArrayLike):
 
     def __format__(self, spec: str) -> str:
         if self._shape == () and spec:
-            return format(self._scalar("format").item(), spec)
+            return format(self._read().item(), spec)
         return format(str(self), spec)
 
     def __repr__(self) -> str:

@@ -121,6 +121,9 @@ class Device(ABC):
     def keep_program(self, identity: str, program: Program) -> None:  # noqa: B027
         """Keeps a program for `load_program`, where the device can."""
 
+    def make_native(self) -> None:  # noqa: B027
+        """Lets eager calls on its arrays be native, where the device can."""
+
     def allocate(self, nbytes: int) -> Buffer:
         """Uninitialised memory, 64-byte aligned on the host."""
         return self.allocator.allocate(nbytes)

@@ -51,6 +51,7 @@ from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
 from ftrace.numpy.take import *
 from ftrace.numpy.types import *
+from ftrace.trace.eager import make_eager as _make_eager
 from ftrace.trace.recall import Lifting as _Lifting
 from ftrace.trace.recall import recall_all as _recall_all
 
@@ -86,3 +87,35 @@ for _module in (fft, linalg):
 _surface.update(
     {name: x for name, x in globals().items() if callable(x) and name[0] != "_"}
 )
+
+# What these do depends on the types of arrays alone: their calls can become native.
+# Of the first ones floats are operands; others may decide by them.
+_of_numbers = (
+    "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin",
+    "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan", "atan2",
+    "atanh", "bitwise_and", "bitwise_count", "bitwise_invert", "bitwise_left_shift",
+    "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "cbrt", "ceil",
+    "clip", "conj", "conjugate", "copysign", "cos", "cosh", "deg2rad", "degrees",
+    "divide", "equal", "exp", "exp2", "expm1", "fabs", "fix", "float_power", "floor",
+    "floor_divide", "fmax", "fmin", "fmod", "greater", "greater_equal", "heaviside",
+    "imag", "invert", "isfinite", "isinf", "isnan", "isneginf", "isposinf",
+    "left_shift", "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp",
+    "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "maximum", "minimum", "mod", "multiply", "negative", "not_equal", "positive",
+    "pow", "power", "rad2deg", "radians", "real", "reciprocal", "remainder",
+    "right_shift", "rint", "sign", "signbit", "sin", "sinh", "sqrt", "square",
+    "subtract", "tan", "tanh", "true_divide", "trunc", "where",
+)  # fmt: skip
+_of_arrays = (
+    "all", "amax", "amin", "any", "argmax", "argmin", "around", "astype",
+    "atleast_1d", "atleast_2d", "atleast_3d", "average", "broadcast_to",
+    "column_stack", "concat", "concatenate", "count_nonzero", "diff", "dot", "dstack",
+    "einsum", "expand_dims", "flip", "fliplr", "flipud", "hstack", "inner", "isclose",
+    "kron", "matmul", "matrix_transpose", "matvec", "max", "mean", "min", "moveaxis",
+    "nanmax", "nanmean", "nanmin", "nansum", "nan_to_num", "outer", "permute_dims",
+    "prod", "ptp", "ravel", "reshape", "round", "squeeze", "stack", "std", "sum",
+    "swapaxes", "tensordot", "tile", "transpose", "tril", "triu", "var", "vdot",
+    "vecdot", "vecmat", "vstack",
+)  # fmt: skip
+_make_eager(globals(), _of_numbers, numbers=True)
+_make_eager(globals(), _of_arrays)

@@ -159,6 +159,8 @@ def _known_integer(x: Value) -> int | None:
         return x
     if not isinstance(x, (np.generic, Array)):
         return None
+    if type(x) is Array:
+        x.told()
     value: Any = asarray(x).numpy()
     return int(value) if value.shape == () and kind_of(x) in "iu" else None
 
@@ -194,6 +196,7 @@ def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
         return left_shift(1, exponents)
     bits = 8 * exponents.dtype.itemsize - (dtypes.kind(exponents.dtype) == "i")
     if not isinstance(exponents, Tracer):
+        exponents.told()
         bits = min(bits, int(asarray(exponents).numpy().max(initial=1)).bit_length())
     result = full((), 1, x.dtype)
     square, rest = x, exponents

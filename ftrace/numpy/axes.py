@@ -33,6 +33,7 @@ from ftrace.trace.primitives.source import const, iota_p
 from ftrace.trace.primitives.source import iota as iota_node
 from ftrace.trace.room import FEW, no_memory, require_room
 from ftrace.trace.sizes import lower_bound
+from ftrace.trace.tape import recording
 from ftrace.trace.tracer import (
     Tracer,
     Value,
@@ -162,7 +163,14 @@ def full(shape: Shape, value: Any, dtype: np.dtype[Any], weak: bool = False) -> 
     if scope is not None:
         return scope.wrap(const(value, dtype, shape, weak))
     scalar = np.frombuffer(constant_bits(value, dtype), dtype)[0]
-    return Array.of(np.broadcast_to(scalar, shape), weak)
+    return _constant(Array.of(np.broadcast_to(scalar, shape), weak))
+
+
+def _constant(array: Array) -> Array:
+    """An Array that depends on no other one."""
+    if recording.tape is not None:
+        recording.tape.note_constant(array)
+    return array
 
 
 def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Any:
@@ -173,7 +181,7 @@ def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Any:
     aval = ShapedArray.of(shape, dtype)
     require_room("iota", aval)
     try:
-        return Array.of(iota_p.numpy(aval, axis))
+        return _constant(Array.of(iota_p.numpy(aval, axis)))
     except MemoryError:
         raise no_memory("iota", aval) from None
 
@@ -216,13 +224,16 @@ def _choose_now(mask: Value, x: Value, y: Value) -> Array | None:
         shape = broadcast_shapes("where", [mask.shape, chosen.shape, other.shape])
         require_room("where", ShapedArray.of(shape, dtype))
     try:
-        return Array.of(np.where(mask.numpy(), chosen, np.asarray(other)), weak)
+        made = Array.of(np.where(mask.numpy(), chosen, np.asarray(other)), weak)
     except ValueError:
         broadcast_shapes("where", [mask.shape, *(v.shape for v in values)])
         raise
     except MemoryError:
         shape = broadcast_shapes("where", [mask.shape, *(v.shape for v in values)])
         raise no_memory("where", ShapedArray.of(shape, dtype)) from None
+    if (tape := recording.tape) is not None:
+        tape.note(np.where, [mask, *(tape.converted(v, dtype) for v in (x, y))], made)
+    return made
 
 
 def choose(mask: Value, x: Value, y: Value) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import getitem as read_place
 from typing import Any
 from typing import cast as cast_to
 
@@ -39,6 +40,7 @@ from ftrace.trace.operations import bind, broadcast_shapes
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.room import FEW, require_room
 from ftrace.trace.slices import steps_between
+from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Tracer, Value, aval_of, concrete, unbound_variable
 
 __all__ = ["getitem"]
@@ -291,7 +293,16 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
     except (IndexError, TypeError, ValueError):
         parse_and_check(x.shape, index)  # says what is wrong in our words
         raise
-    return Array.of(np.asarray(result), x.weak_type)
+    made = Array.of(np.asarray(result), x.weak_type)
+    if recording.tape is not None and _is_by_place(index):
+        recording.tape.note(read_place, [x, found], made)
+    return made
+
+
+def _is_by_place(index: Any) -> bool:
+    """Is an index made of integers, slices and the like, and of no arrays?"""
+    kinds = (int, slice, type(None), type(...))
+    return all(type(part) in kinds for part in index_parts(index))
 
 
 def parse_and_check(shape: Shape, index: Any, wrap: bool = True) -> Index:

@@ -8,6 +8,7 @@ pairwise, as a tree, so that many parts cost the logarithm of their number.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from ftrace.numpy.axes import (
 from ftrace.numpy.elementwise import common_type, less
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
 from ftrace.trace.room import no_memory, require_room
+from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
@@ -93,13 +95,20 @@ def _joined(parts: list[Any], axis: int) -> Any:
             joined = np.concatenate([x.numpy() for x in parts], axis)
         except MemoryError:
             raise no_memory("concatenate", aval) from None
-        return Array.of(joined, parts[0].weak_type)
+        made = Array.of(joined, parts[0].weak_type)
+        if recording.tape is not None:
+            recording.tape.note(partial(_concatenated, axis), parts, made)
+        return made
     parts = [x for x in parts if x.shape[axis]] or parts[:1]
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=False)
         last = parts[-1:] if len(parts) % 2 else []
         parts = [_join_two(x, y, axis) for x, y in pairs] + last
     return parts[0]
+
+
+def _concatenated(axis: int, *parts: Any) -> Any:
+    return np.concatenate(parts, axis)
 
 
 def _join_two(x: Any, y: Any, axis: int) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import ArrayLike
 from ftrace.numpy.creation import array
+from ftrace.trace.eager import constant_classes
 
 __all__ = [
     "bfloat16", "bool_", "cdouble", "complex128", "complex64", "csingle", "double",
@@ -64,6 +65,8 @@ class ScalarType:
     def __reduce__(self) -> tuple[Any, ...]:
         return ScalarType, (self.dtype,)
 
+
+constant_classes.append(ScalarType)
 
 bool_ = ScalarType(dtypes.bool_)
 int8 = ScalarType(dtypes.int8)

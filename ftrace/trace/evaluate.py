@@ -49,6 +49,21 @@ class Plan:
 
     __slots__ = ("_constants", "_large", "_outputs", "_size", "_steps")
 
+    @property
+    def constants(self) -> Sequence[tuple[int, Any]]:
+        """The values that need no computing: (slot, value)."""
+        return self._constants
+
+    @property
+    def output(self) -> int:
+        """The slot of the only output."""
+        (slot,) = self._outputs
+        return slot
+
+    def steps(self) -> list[tuple[Node, bool, tuple[int, ...], int]]:
+        """(node, does it sum a product, slots of the operands, slot of the value)."""
+        return [step[:4] for step in self._steps]
+
     def __init__(self, outputs: Sequence[Node], given: Sequence[Node]) -> None:
         known = set(given)
         deferred = _products_to_defer(_needed(outputs, known, set()), outputs)

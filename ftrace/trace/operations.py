@@ -38,6 +38,7 @@ from ftrace.trace.room import (
     require_room,
     require_room_for,
 )
+from ftrace.trace.tape import recording
 from ftrace.trace.tracer import (
     _NUMPY,
     Scope,
@@ -53,14 +54,32 @@ from ftrace.trace.tracer import (
     trace,
 )
 
+#: Who does less in eager code shall not wait for native code to be made ready.
+CALLS_BEFORE_NATIVE = 2000
+
 
 class _Hooks:
-    """Set once by `transforms.jit`: runs a graph on the device of its arguments."""
+    """What stands above, set once by `transforms.execute`.
+
+    Attributes:
+      run_graph: runs a graph on the device of its arguments.
+      make_native: lets eager calls be native, where there is such code.
+      calls_left: so many eager operations are done before that.
+    """
 
     run_graph: Callable[[Graph, Sequence[Array]], list[Array]] | None = None
+    make_native: Callable[[], None] | None = None
+    calls_left: int = CALLS_BEFORE_NATIVE
 
 
 hooks = _Hooks()
+
+
+def _count() -> None:
+    """Counts an eager operation that Python's code does."""
+    hooks.calls_left -= 1
+    if hooks.calls_left == 0 and hooks.make_native is not None:
+        hooks.make_native()
 
 
 def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
@@ -128,7 +147,11 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
         unhush(token)
     if type(result) is not np.ndarray or result.dtype != aval.dtype:
         result = settle(result, aval.dtype)
-    return Array(aval.shape, aval.dtype, aval.weak_type, None, result)
+    made = Array(aval.shape, aval.dtype, aval.weak_type, None, result)
+    _count()
+    if recording.tape is not None:
+        recording.tape.note_primitive(op, aval, arg, operands, made)
+    return made
 
 
 def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
@@ -306,7 +329,11 @@ def _elementwise_now(
         unhush(token)
     if type(result) is not np.ndarray or result.dtype != aval.dtype:
         result = settle(result, aval.dtype)
-    return Array(result.shape, aval.dtype, aval.weak_type, None, result)
+    made = Array(result.shape, aval.dtype, aval.weak_type, None, result)
+    _count()
+    if recording.tape is not None:
+        recording.tape.note_elementwise(op, aval, operands, compute, made)
+    return made
 
 
 def _require_room_for_all(op: Primitive, aval: ShapedArray, arrays: Any) -> None:
@@ -378,7 +405,10 @@ def run_fused(
     except MemoryError:
         name = getattr(function, "__name__", "the operation").lstrip("_")
         raise no_memory(name, graph.outputs[0].aval) from None
-    return Array.of(result, graph.outputs[0].aval.weak_type)
+    made = Array.of(result, graph.outputs[0].aval.weak_type)
+    if recording.tape is not None:
+        recording.tape.note_plan(plan, [*arrays, *fused.captured], made)
+    return made
 
 
 def _record_again(

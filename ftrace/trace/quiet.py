@@ -27,8 +27,8 @@ def _unhush_slowly(state: Any) -> None:
     state.__exit__()
 
 
-def _quick() -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
-    """Both functions by that variable; None if it is not there or works otherwise."""
+def _variable() -> tuple[Any, Any] | None:
+    """The variable, and what to set it to; None if it works otherwise."""
     try:
         umath: Any = import_module("numpy._core.umath")
         variable = umath._extobj_contextvar
@@ -41,11 +41,19 @@ def _quick() -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
         return None
     if set(during.values()) != {"ignore"} or np.geterr() != before:
         return None
-    set_variable = variable.set
-    return lambda: set_variable(silent), variable.reset
+    return variable, silent
 
 
+def _quick() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    if silence is None:
+        return _hush_slowly, _unhush_slowly
+    set_variable, silent = silence[0].set, silence[1]
+    return lambda: set_variable(silent), silence[0].reset
+
+
+#: NumPy's context variable, and the value that silences it; None if that is not known.
+silence = _variable()
 _found = _quick()
 #: Begins silence; what it returns ends it.
-hush: Callable[[], Any] = _found[0] if _found else _hush_slowly
-unhush: Callable[[Any], Any] = _found[1] if _found else _unhush_slowly
+hush: Callable[[], Any] = _found[0]
+unhush: Callable[[Any], Any] = _found[1]

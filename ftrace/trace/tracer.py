@@ -78,6 +78,9 @@ class _Stack(threading.local):
 
 stack = _Stack()
 
+#: As many entries as scopes are open in all threads: native code looks at its length.
+open_in_all_threads: list[None] = []
+
 #: Transforms that trace a function once, and not at each of its calls.
 _ONCE = ("jit", "eager")
 #: Transforms whose results are called after the trace has ended.
@@ -130,11 +133,13 @@ class Scope:
         outermost = stack.scopes[stack.floor] if self.depth > stack.floor else self
         self.recalls = outermost.transform not in _ONCE
         stack.scopes.append(self)
+        open_in_all_threads.append(None)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.closed = True
         stack.scopes.pop()
+        open_in_all_threads.pop()
         self.values.clear()
 
     def input(self, aval: ShapedArray, binding: Binding = None) -> Tracer:

@@ -35,7 +35,7 @@ from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph, Node, toposort
-from ftrace.trace.operations import hooks
+from ftrace.trace.operations import CALLS_BEFORE_NATIVE, hooks
 from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tracer import (
     Value,
@@ -306,6 +306,17 @@ def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
 
 
 hooks.run_graph = run_graph
+
+
+def _make_native() -> None:
+    """Eager calls like earlier ones need no code of Python's from now on."""
+    if settings.current().native_calls:
+        get_device("cpu").make_native()
+    else:
+        hooks.calls_left = CALLS_BEFORE_NATIVE  # perhaps later
+
+
+hooks.make_native = _make_native
 
 
 #: Of graphs, whether they are closed, and whether they are ready: what a walk tells.

@@ -219,6 +219,9 @@ class CPU(Device):
             return True
         return isinstance(buffer, memory.native.buffer)
 
+    def make_native(self) -> None:
+        self.native()
+
     def native(self) -> Native | None:
         """The native code of calls, where this device has it; compiled when needed."""
         found = native_for(self)

@@ -8,6 +8,8 @@ Each is the transpose of the other:
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ftrace import dtypes
@@ -91,16 +93,21 @@ def _infer_sum(axes: Axes, x: ShapedArray) -> ShapedArray:
 _add: np.ufunc = np.add
 
 
+def _widest(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """In which dtype NumPy adds."""
+    half = dtype.itemsize == 2 and dtypes.is_float(dtype)
+    return dtypes.float32 if half else dtype
+
+
 def _sum_value(aval: ShapedArray, axes: Axes, x: Array) -> Array:
-    half = aval.dtype.itemsize == 2 and dtypes.is_float(aval.dtype)
-    wide = dtypes.float32 if half else aval.dtype
-    return _add.reduce(x, axis=axes, keepdims=True, dtype=wide)
+    return _add.reduce(x, axis=axes, keepdims=True, dtype=_widest(aval.dtype))
 
 
 reduce_sum_p = Primitive(
     "reduce_sum", "reduction", _infer_sum, _sum_value, batch_reduction,
     linear=True, zero_at_zero=True, dtypes="iufc",
     transpose=lambda node, ct, i: expand(ct, node.src[0].shape),
+    direct=lambda aval, axes: (_add.reduce, (axes, _widest(aval.dtype), None, True)),
     doc="the sum along axes, which stay with size 1",
 )  # fmt: skip
 

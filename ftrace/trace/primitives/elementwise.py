@@ -98,6 +98,7 @@ def _elementwise(
 
     if facts.get("transpose") is None:
         facts.setdefault("jvp", jvp if derivatives else _no_tangent)
+    facts.setdefault("direct", lambda aval, arg: (numpy, ()))
     return Primitive(
         name, family, infer, meaning, batch_elementwise, dtypes=kinds, **facts
     )
@@ -220,6 +221,10 @@ def _divide(x: Any, y: Any) -> Any:
     return np.where(y == 0, np.asarray(-1).astype(x.dtype), quotient)
 
 
+def _division(aval: ShapedArray) -> Ufunc:
+    return _divide if dtypes.is_integer(aval.dtype) else np.true_divide
+
+
 def _remainder(x: Any, y: Any) -> Any:
     """The sign of the dividend; x for a zero integer divisor, as XLA does."""
     if not dtypes.is_integer(x.dtype):
@@ -252,6 +257,7 @@ div = _binary(
     "div", "iufc", _divide,
     transpose=lambda node, ct, i: scale(ct, reciprocal(node.src[1])),
     jvp=lambda node, t: _quotient_tangent(node, t),
+    direct=lambda aval, arg: (_division(aval), ()),
     doc="x/y; integers truncate toward zero, and x/0 is -1",
 )  # fmt: skip
 
@@ -694,6 +700,7 @@ def _select_value(
 select = Primitive(
     "select", "select", _infer_select, _select_value, batch_elementwise,
     jvp=_select_tangent, transpose=_transpose_select,
+    direct=lambda aval, arg: (np.where, ()),
     doc="x where the predicate holds, y elsewhere",
 )  # fmt: skip
 
@@ -745,6 +752,7 @@ cast_p = Primitive(
     "cast", "cast", _infer_cast, _cast_value, batch_elementwise,
     jvp=_cast_tangent, transpose=lambda node, ct, i: cast(ct, node.src[0].dtype),
     zero_at_zero=True, show=lambda arg: dtypes.SHORT[arg[0]],
+    direct=lambda aval, arg: (convert, (aval.dtype,)),
     doc="to another dtype; float to integer saturates",
 )  # fmt: skip
 

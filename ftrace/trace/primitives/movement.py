@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from operator import getitem
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from ftrace.errors import AxisError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.record import Array, Primitive
+from ftrace.trace.primitives.record import Array, Direct, Primitive
 
 Pads = tuple[tuple[int, int, int], ...]
 Bounds = tuple[tuple[int, int], ...]
@@ -46,6 +47,10 @@ class Shear(NamedTuple):
     size: int
 
 
+_reshaped: Any = np.ndarray.reshape
+_permuted: Any = np.ndarray.transpose
+
+
 def _movement(
     name: str,
     infer: Callable[[Any, ShapedArray], ShapedArray],
@@ -53,6 +58,7 @@ def _movement(
     transpose: Callable[[Node, Node], Node],
     batched_arg: Callable[[Any, int], Any],
     doc: str,
+    direct: Direct | None = None,
 ) -> Primitive:
     """A linear primitive of one operand; `batched_arg(arg, n)` adds a leading axis."""
 
@@ -61,7 +67,7 @@ def _movement(
 
     record = Primitive(
         name, "movement", infer, numpy, batch, linear=True, zero_at_zero=True,
-        transpose=lambda node, ct, i: transpose(node, ct), doc=doc,
+        transpose=lambda node, ct, i: transpose(node, ct), doc=doc, direct=direct,
     )  # fmt: skip
     return record
 
@@ -85,6 +91,7 @@ reshape_p = _movement(
     lambda node, ct: reshape(ct, node.src[0].shape),
     lambda shape, n: (n, *shape),
     "the same elements, row-major, in another shape",
+    lambda aval, shape: (_reshaped, (shape,)),
 )
 
 
@@ -114,6 +121,7 @@ permute_p = _movement(
     lambda node, ct: permute(ct, _inverse(node.arg)),
     lambda axes, n: (0, *(a + 1 for a in axes)),
     "the axes in another order",
+    lambda aval, axes: (_permuted, (axes,)),
 )
 
 
@@ -207,6 +215,7 @@ shrink_p = _movement(
     _transpose_shrink,
     lambda bounds, n: ((0, n), *bounds),
     "a slice (start, stop) per axis",
+    lambda aval, bounds: (getitem, (tuple(slice(lo, hi) for lo, hi in bounds),)),
 )
 
 
@@ -251,6 +260,7 @@ stride_p = _movement(
     _transpose_stride,
     lambda steps, n: (1, *steps),
     "every n-th element per axis; negative flips",
+    lambda aval, steps: (getitem, (tuple(slice(None, None, n) for n in steps),)),
 )
 
 

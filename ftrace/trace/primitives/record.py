@@ -7,6 +7,8 @@
     jvp        (node, tangents) -> tangent | None  derivative; None is zero
     transpose  (node, cotangent, i) -> cotangent of operand i, for a linear one
     batch      (node, src, batched) -> node        one more leading axis
+    direct     (aval, arg) -> (function, more)     the meaning as one call of NumPy,
+                                                   function(*arrays, *more), if it is
 
 A record that lacks a rule is refused when it is made. Rules build nodes by calling
 primitives on nodes. Operations with several results, and those that are steps of a
@@ -26,6 +28,7 @@ from ftrace.trace.graph import Node, Op, make_node
 Array = Any  # of NumPy, whose stubs leave too much unknown
 Infer = Callable[..., ShapedArray]
 Meaning = Callable[..., Any]
+Direct = Callable[[ShapedArray, Any], tuple[Callable[..., Any], tuple[Any, ...]] | None]
 Jvp = Callable[[Node, Sequence[Node | None]], Node | None]
 Transpose = Callable[[Node, Node, int], Node | None]
 Batch = Callable[[Node, tuple[Node, ...], tuple[bool, ...]], Node]
@@ -58,6 +61,7 @@ class Primitive(Op):
     no_derivative: str = ""
     dtypes: str = "biufc"
     doc: str = ""
+    direct: Direct | None = None
     show: Callable[[Any], str] = field(default=lambda arg: f"{arg}")
 
     def __post_init__(self) -> None:
@@ -197,4 +201,5 @@ class Facts(TypedDict, total=False):
     zero_at_zero: bool
     commutative: bool
     no_derivative: str
+    direct: Direct
     doc: str

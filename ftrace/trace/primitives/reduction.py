@@ -49,16 +49,21 @@ def _reduction(
     jvp: Jvp,
     doc: str,
 ) -> Primitive:
+    def first(dtype: np.dtype[Any]) -> Array:
+        return np.asarray(identity(record, dtype)).astype(dtype)
+
     def meaning(aval: ShapedArray, axes: Axes, x: Array) -> Array:
-        initial = np.asarray(identity(record, aval.dtype)).astype(aval.dtype)
-        return ufunc.reduce(x, axis=axes, keepdims=True, initial=initial)
+        return ufunc.reduce(x, axis=axes, keepdims=True, initial=first(aval.dtype))
+
+    def direct(aval: ShapedArray, axes: Axes) -> tuple[Any, tuple[Any, ...]]:
+        return ufunc.reduce, (axes, None, None, True, first(aval.dtype))
 
     def infer(axes: Axes, x: ShapedArray) -> ShapedArray:
         return infer_reduction(name.removeprefix("reduce_"), kinds, axes, x)
 
     record = Primitive(
         name, "reduction", infer, meaning, batch_reduction, jvp=jvp, dtypes=kinds,
-        doc=doc,
+        doc=doc, direct=direct,
     )  # fmt: skip
     return record
 

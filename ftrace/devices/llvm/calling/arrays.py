@@ -23,8 +23,11 @@ def arrays_ir(offsets: Offsets, immortal: bool) -> str:
 
 
 def _new_array(offsets: Offsets, immortal: bool) -> Function:
-    """An Array in a buffer, of the type that a part of a result says; or null."""
-    parameters = ("ptr %part", "ptr %buffer")
+    """An Array of the type that a part of a result says; or null.
+
+    It is in a buffer or in an array of NumPy's; the other one is None.
+    """
+    parameters = ("ptr %part", "ptr %buffer", "ptr %host")
     f = ObjectFunction("new_array", "ptr", *parameters, immortal=immortal)
     state, part = f.state(), f.view("%part", ResultPart)
     spare = state.pointer("spare")
@@ -41,15 +44,13 @@ def _new_array(offsets: Offsets, immortal: bool) -> Function:
         f.add_to(state, "spares", -1)
         f.store("i64", 1, spare)
     array = f.load("ptr", made)
-    f.hold("%buffer")
-    f.store("ptr", "%buffer", f.beyond(array, offsets.buffer))
+    for value, offset in (("%buffer", offsets.buffer), ("%host", offsets.host)):
+        f.hold(value)
+        f.store("ptr", value, f.beyond(array, offset))
     for field in ("aval", "dtype", "shape", "weak_type"):
         value = part.pointer(field)
         f.hold(value)
         f.store("ptr", value, f.beyond(array, getattr(offsets, field)))
-    none = state.pointer("none")
-    f.hold(none)
-    f.store("ptr", none, f.beyond(array, offsets.host))
     with f.when(f.let(f"xor i1 {fresh}, true")):
         f.do(f"call void @PyObject_GC_Track(ptr {array})")
     f.give(array)

@@ -15,11 +15,18 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ftrace import settings
-from ftrace.array import HOST, Array
+from ftrace.array import HOST, Array, ArrayLike
 from ftrace.buffer import Buffer
 from ftrace.devices.llvm.calling.arguments import arguments_ir
 from ftrace.devices.llvm.calling.arrays import arrays_ir
 from ftrace.devices.llvm.calling.entry import entry_ir
+from ftrace.devices.llvm.calling.fronts import fronts_ir, stubs
+from ftrace.devices.llvm.calling.learning import (
+    HELPERS,
+    Fronts,
+    method_names,
+    operator_names,
+)
 from ftrace.devices.llvm.calling.memory import BufferObject, memory_ir
 from ftrace.devices.llvm.calling.objects import objects_ir
 from ftrace.devices.llvm.calling.probe import (
@@ -35,9 +42,13 @@ from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.shortage import no_working_memory
 from ftrace.errors import DeviceError
+from ftrace.trace.eager import Eager, constant_classes
+from ftrace.trace.quiet import silence
+from ftrace.trace.tracer import open_in_all_threads
 
 _EXPORTED = (
     "set_state", "call", "give_out", "admit", "trim", "buffer_dies", "array_dies",
+    "call_eager",
 )  # fmt: skip
 
 _FASTCALL, _KEYWORDS = 0x80, 0x02
@@ -88,6 +99,7 @@ def native_ir(places: Offsets, immortal: bool) -> str:
             arguments_ir(places),
             results_ir(immortal),
             entry_ir(places, immortal),
+            fronts_ir(places, immortal, len(method_names()), len(operator_names())),
         )
     )
 
@@ -113,7 +125,8 @@ class Native:
     def __init__(self, places: Offsets, device: Any) -> None:
         immortal = sys.version_info >= IMMORTAL_SINCE
         imports = {"run_pointers": runtime().run_pointers}
-        self._code = link(emit_object(native_ir(places, immortal)), _EXPORTED, imports)
+        names = [*_EXPORTED, *stubs(len(method_names()))]
+        self._code = link(emit_object(native_ir(places, immortal)), names, imports)
         self.device = device
         self.words = np.zeros(
             len(State._fields) + CLASSES * len(Class._fields), np.int64
@@ -127,8 +140,10 @@ class Native:
         none, one = ctypes.PYFUNCTYPE(None), ctypes.PYFUNCTYPE(None, ctypes.py_object)
         self._admit = one(self._code.address("admit"))
         self.trim: Callable[[], None] = none(self._code.address("trim"))
+        self._fronts = Fronts(self)
         self._set_state()
         self._take_over_arrays()
+        self._stand_before_functions()
         for kept in (self, self._code):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
@@ -179,7 +194,11 @@ class Native:
             "variable": variable, "settings": module, "default": "_default",
             "more": self.more, "no_memory": raise_no_memory, "none": None,
             "dict": dict, "text": str, "float": float, "int": int, "bool": bool,
-            "true": True, "tuple_new": tuple_new,
+            "true": True, "tuple_new": tuple_new, "none_type": type(None),
+            "ellipsis_type": type(...), "type": type, "tuple": tuple, "list": list,
+            "slice": slice, "exception": Exception, "dtypes": type(np.dtype),
+            "constants": constant_classes,
+            "learn": self._fronts.learn, "traces": open_in_all_threads, **HELPERS,
         }  # fmt: skip
         for field, value in objects.items():
             self.put(field, self.refer(value))
@@ -191,6 +210,32 @@ class Native:
         """From now on Arrays die in native code."""
         place = ctypes.c_void_p.from_address(id(Array) + DEALLOC)
         place.value = self._code.address("array_dies")
+
+    def _stand_before_functions(self) -> None:
+        """From now on eager operations go through native code."""
+        if silence is None:
+            return
+        for field, value in zip(("hush_variable", "silence"), silence, strict=True):
+            self.put(field, self.refer(value))
+        names = method_names()
+        functions: list[Any] = [vars(ArrayLike)[name] for name in names]
+        listed = (ctypes.py_object * len(functions))(*functions)
+        self._kept.append(listed)
+        self.put("methods", ctypes.addressof(listed))
+        for name, stub in zip(names, stubs(len(names)), strict=True):
+            self._give_method(Array, name, stub)
+        for slot in ("behind", "numbers"):
+            self.put(slot, offset_of(object.__new__(Eager), slot))
+        self._give_method(Eager, "__call__", "call_eager")
+
+    def _give_method(self, kind: Any, name: str, function: str) -> None:
+        """Gives a class a method of native code."""
+        make: Any = ctypes.pythonapi.PyDescr_NewMethod
+        make.restype = ctypes.py_object
+        make.argtypes = (ctypes.py_object, ctypes.c_void_p)
+        method = self._method(function, _FASTCALL | _KEYWORDS)
+        method.name = name.encode()
+        setattr(kind, name, make(kind, ctypes.addressof(method)))
 
     # Buffers.
 
@@ -232,14 +277,8 @@ class Native:
             assert all(other == offset for other in others), "they have one layout"
             self.put("links", offset)
             self.put("plain", self.refer(sys.intern(plain)))
-            make: Any = ctypes.pythonapi.PyDescr_NewMethod
-            make.restype = ctypes.py_object
-            make.argtypes = (ctypes.py_object, ctypes.c_void_p)
-            method = self._method("call", _FASTCALL | _KEYWORDS)
-            method.name = b"__call__"
-            descriptor = make(kind, ctypes.addressof(method))
             self._served.add(kind)
-            kind.__call__ = descriptor
+            self._give_method(kind, "__call__", "call")
 
 
 def _tried(places: Offsets, device: Any) -> Native | None:

@@ -37,6 +37,16 @@ class State(NamedTuple):
       kernels, operations, bytes, nanoseconds: what calls have done.
       none, dict, float, int, bool, true: objects of the interpreter.
       tuple_new: `tuple.__new__`.
+      none_type, ellipsis_type, type, tuple, list, slice, exception: classes.
+      dtypes: the class of the classes of dtypes.
+      constants: a list of classes whose objects never change.
+      fronts, marks: the records of eager calls, and how often others were made.
+      learning: 1 while a call is learned.
+      traces: the list of all open scopes.
+      methods: the functions behind methods of arrays.
+      behind, numbers: places of what a public function holds.
+      learn, aval_of, host_of, settle: functions, see `learning`.
+      hush_variable, silence: what silences NumPy.
     """
 
     array: Word
@@ -71,6 +81,28 @@ class State(NamedTuple):
     bool: Word
     true: Word
     tuple_new: Word
+    none_type: Word
+    ellipsis_type: Word
+    type: Word
+    tuple: Word
+    list: Word
+    slice: Word
+    exception: Word
+    dtypes: Word
+    constants: Word
+    fronts: Word
+    marks: Word
+    learning: Word
+    traces: Word
+    methods: Word
+    behind: Word
+    numbers: Word
+    learn: Word
+    aval_of: Word
+    host_of: Word
+    settle: Word
+    hush_variable: Word
+    silence: Word
 
 
 class Class(NamedTuple):

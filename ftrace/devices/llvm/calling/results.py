@@ -40,7 +40,8 @@ def _build(immortal: bool) -> Function:
     kind = f.load("i64", "%part")
     with f.when(f.equal("i64", kind, RESULT)):
         buffer = f.slot("%held", f.view("%part", ResultPart).number("number"))
-        f.give(f.let(f"call ptr @new_array(ptr %part, ptr {buffer})"))
+        operands = f"ptr %part, ptr {buffer}, ptr {f.state().pointer('none')}"
+        f.give(f.let(f"call ptr @new_array({operands})"))
     for one, name in (
         (MAPPING, "mapping"),
         (TUPLE, "tuple"),

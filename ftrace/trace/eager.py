@@ -1,0 +1,65 @@
+"""Public functions of arrays, as objects whose calls can become native.
+
+    exp = Eager(exp)      # what it does depends on the types of its arrays alone
+
+Called in Python it is the function. A device may put its own code into the place of
+`Eager.__call__`, and does what is known without Python's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import update_wrapper
+from importlib import import_module
+from types import FunctionType
+from typing import Any
+
+#: Classes whose objects never change; a call is told apart from others by them.
+constant_classes: list[type[Any]] = []
+
+
+class Eager:
+    """A function whose work depends on the types of its arrays alone.
+
+    Other arguments may decide by their values: integers, texts, tuples and the like.
+
+    Args:
+      function: the function.
+      numbers: floats are operands of it, which decide nothing.
+      place: the module in which the object is found.
+    """
+
+    # Native code finds the function through a slot, which has a fixed place.
+    __slots__ = ("__dict__", "__weakref__", "_place", "behind", "numbers")
+
+    def __init__(self, function: Callable[..., Any], numbers: bool, place: str) -> None:
+        update_wrapper(self, function)
+        self.behind = function
+        self.numbers = numbers
+        self._place = place
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.behind(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<function {self._place}.{self.behind.__name__}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _found, (self._place, self.behind.__name__)
+
+
+def _found(place: str, name: str) -> Any:
+    return getattr(import_module(place), name)
+
+
+def make_eager(
+    namespace: dict[str, Any], names: Iterable[str], numbers: bool = False
+) -> None:
+    """Puts the functions of these names in a module into such objects."""
+    made: dict[Any, Eager] = {}
+    for name in names:
+        function = namespace[name]
+        if type(function) is FunctionType:
+            if function not in made:
+                made[function] = Eager(function, numbers, namespace["__name__"])
+            namespace[name] = made[function]

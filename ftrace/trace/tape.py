@@ -1,0 +1,155 @@
+"""What an eager call made NumPy do: the steps from its arguments to its result.
+
+While a tape is on, whatever computes an Array at once notes it:
+
+    mean(x)   ->   add.reduce(x, (0,)) -> a,   reshape(a, ()) -> b,   divide(b, 8) -> c
+
+What most functions do depends on the types of their arrays alone. So the steps for some
+arrays are those for all others of the same types, and can be done again without the
+function: see `devices.llvm.calling.fronts`. An Array that is not on the tape was
+made by something that notes nothing; then there are no steps to repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from threading import get_ident
+from typing import Any
+
+import numpy as np
+
+from ftrace.array import Array
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.evaluate import Plan, apply, contract
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.elementwise import convert
+from ftrace.trace.primitives.movement import shear_p
+from ftrace.trace.primitives.record import Primitive
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """`result = function(*operands)`, in NumPy.
+
+    Operands and results are told apart by identity: an Array stands for its values, as
+    does an object that another step has as its result. All else stands for itself.
+    """
+
+    function: Function
+    operands: tuple[Any, ...]
+    result: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """What is between two steps, where that is no Array; an array of this dtype."""
+
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Number:
+    """A Python number, in the dtype in which it is used."""
+
+    value: float
+    dtype: np.dtype[Any]
+
+
+class Tape:
+    """The steps of what happens in one thread."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.constants: list[Array] = []
+        self.refused = False
+        self._thread = get_ident()
+
+    def note(self, function: Function, operands: Sequence[Any], result: Any) -> None:
+        """One step; those of other threads are not ours."""
+        if get_ident() == self._thread:
+            self.steps.append(Step(function, tuple(operands), result))
+
+    def note_constant(self, array: Array) -> None:
+        """An Array that depends on no other one."""
+        if get_ident() == self._thread:
+            self.constants.append(array)
+
+    def refuse(self) -> None:
+        """The values of an array decide what is done: there is nothing to repeat."""
+        if get_ident() == self._thread:
+            self.refused = True
+
+    def note_primitive(
+        self,
+        op: Primitive,
+        aval: ShapedArray,
+        arg: Any,
+        operands: Sequence[Any],
+        result: Any,
+    ) -> None:
+        function, more = call_of(op, aval, arg)
+        self.note(function, [*operands, *more], result)
+
+    def note_elementwise(
+        self,
+        op: Primitive,
+        aval: ShapedArray,
+        operands: Sequence[Any],
+        dtype: np.dtype[Any],
+        result: Array,
+    ) -> None:
+        """A primitive whose operands are converted first."""
+        values = [self.converted(x, dtype) for x in operands]
+        self.note_primitive(op, aval, None, values, result)
+
+    def converted(self, x: Any, dtype: np.dtype[Any]) -> Any:
+        """`x` in a dtype: the same, a number, or what a further step gives."""
+        if type(x) in (int, float):
+            return Number(x, dtype)
+        if x.dtype == dtype:
+            return x
+        value = Value(dtype)
+        self.note(convert, [x, dtype], value)
+        return value
+
+    def note_plan(self, plan: Plan, values: Sequence[Any], result: Array) -> None:
+        """The steps of a plan of one result; the last operands are NumPy arrays."""
+        slots: dict[int, Any] = dict(enumerate(values))
+        slots.update(plan.constants)
+        for node, contracts, sources, slot in plan.steps():
+            slots[slot] = result if slot == plan.output else Value(node.dtype)
+            operands = [slots[i] for i in sources]
+            if contracts:
+                function, more = partial(contract, node), ()
+            elif isinstance(node.op, Primitive) and node.op is not shear_p:
+                function, more = call_of(node.op, node.aval, node.arg)
+            else:
+                function, more = partial(_applied, node), ()
+            self.note(function, [*operands, *more], slots[slot])
+        if slots[plan.output] is not result:
+            self.note(np.asarray, [slots[plan.output]], result)
+
+
+def _applied(node: Node, *operands: Any) -> Any:
+    return apply(node, operands)
+
+
+def call_of(
+    op: Primitive, aval: ShapedArray, arg: Any
+) -> tuple[Function, tuple[Any, ...]]:
+    """The meaning of a primitive as a function, and what it takes after the arrays."""
+    direct = None if op.direct is None else op.direct(aval, arg)
+    return direct or (partial(op.numpy, aval, arg), ())
+
+
+class _Recording:
+    """The tape that is on, if one is."""
+
+    tape: Tape | None = None
+
+
+recording = _Recording()
