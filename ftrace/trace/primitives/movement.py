@@ -47,8 +47,8 @@ class Shear(NamedTuple):
     size: int
 
 
-_reshaped: Any = np.ndarray.reshape
-_permuted: Any = np.ndarray.transpose
+_reshaped: Any = vars(np.ndarray)["reshape"]
+_permuted: Any = vars(np.ndarray)["transpose"]
 
 
 def _movement(

@@ -99,7 +99,7 @@ class Step(NamedTuple):
     """A call of NumPy: its function, its operands, and the places among these.
 
     Attributes:
-      operands, count: pointers; null where a value comes.
+      operands, arity: pointers; null where a value comes.
       holes, places: how many values, and for each its place and its number.
       value: the number of what it makes.
       dtype: what that must have; 0 for something that is no array.
@@ -107,7 +107,7 @@ class Step(NamedTuple):
 
     function: Word
     operands: Word
-    count: Word
+    arity: Word
     holes: Word
     places: Word
     value: Word
@@ -344,7 +344,7 @@ def _step(immortal: bool) -> Function:
     """Does a step; 1, or 0 with an exception."""
     f = ObjectFunction("step", "i32", "ptr %step", "ptr %values", immortal=immortal)
     step = f.view("%step", Step)
-    count = step.number("count")
+    count = step.number("arity")
     space = f.pointers(f.let(f"add i64 {count}, 1"))
     operands = f.word(space, 1)
     f.copy(operands, step.pointer("operands"), f.let(f"shl i64 {count}, 3"))

@@ -364,8 +364,7 @@ class Fronts:
         home = record.hash % PLACES
         place = home
         for i in range(TRIED):
-            other = self._records[(home + i) % PLACES]
-            if other is None:
+            if self._records[(home + i) % PLACES] is None:
                 place = (home + i) % PLACES
                 break
         self._table[place] = record.address
