@@ -9,6 +9,7 @@ where one of them never repeats, it is multiply and add.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ Array = Any  # numpy.ndarray
 _EXACT = 1 << 53
 #: A window that slides over an operand is copied in parts of about so many bytes.
 _PART = 1 << 23
+#: Strides of operands for which one product is prepared.
+_WAYS_KEPT = 16
 
 
 class _Layout(NamedTuple):
@@ -71,6 +74,91 @@ def sum_of_product(
     return (
         product if product.shape == out.shape else np.broadcast_to(product, out.shape)
     )
+
+
+class PreparedProduct:
+    """`sum_of_product`, with all decided once for the strides of the operands.
+
+    Args:
+      shape, axes, out: as of `sum_of_product`.
+    """
+
+    def __init__(self, shape: tuple[int, ...], axes: tuple[int, ...], out: Any) -> None:
+        self._given = shape, axes, out
+        self._ways: dict[Any, Callable[[Array, Array], Array | None]] = {}
+
+    def __call__(self, x: Array, y: Array) -> Array | None:
+        key = x.shape, x.strides, y.shape, y.strides
+        way = self._ways.get(key)
+        if way is None:
+            if len(self._ways) >= _WAYS_KEPT:
+                self._ways.clear()
+            way = self._ways[key] = self._way(x, y)
+        return way(x, y)
+
+    def _way(self, x: Array, y: Array) -> Callable[[Array, Array], Array | None]:
+        shape, axes, out = self._given
+        recipe = _recipe(shape, _repeats(x, shape), _repeats(y, shape), axes)
+        half = out.dtype.itemsize == 2
+        if (
+            recipe is None
+            or half
+            or dtypes.is_integer(out.dtype)
+            or x.nbytes > _PART
+            or recipe.kept != out.shape
+        ):
+            return lambda x, y: sum_of_product(x, y, shape, axes, out)
+        left = _Views.of(x, recipe.left)
+        right = _Views.of(y, recipe.right)
+        product = np.matmul(left(x), right(y))
+        permuted = product.reshape(recipe.permuted)
+        in_order = recipe.order == tuple(range(permuted.ndim))
+        if not in_order:
+            permuted = permuted.transpose(recipe.order)
+        last = _Views(
+            None,
+            None if in_order else recipe.permuted,
+            None if in_order else recipe.order,
+            None if permuted.shape == recipe.kept else recipe.kept,
+            False,
+        )
+        return lambda x, y: last(np.matmul(left(x), right(y)))
+
+
+class _Views(NamedTuple):
+    """How an array is looked at, step by step; None for a step that changes nothing."""
+
+    take: tuple[Any, ...] | None
+    split: tuple[int, ...] | None
+    order: tuple[int, ...] | None
+    shape: tuple[int, ...] | None
+    copies: bool
+
+    @staticmethod
+    def of(x: Array, layout: _Layout) -> _Views:
+        arranged = _arranged(x, layout)
+        taken = any(part != slice(None) for part in layout.take)
+        ordered = layout.order == tuple(range(len(layout.order)))
+        shaped = arranged.reshape(layout.shape)
+        return _Views(
+            layout.take if taken else None,
+            None,
+            None if ordered else layout.order,
+            None if arranged.shape == layout.shape else layout.shape,
+            _blas_ready(shaped) is not shaped,
+        )
+
+    def __call__(self, x: Array) -> Array:
+        take, split, order, shape, copies = self
+        if take is not None:
+            x = x[take]
+        if split is not None:
+            x = x.reshape(split)
+        if order is not None:
+            x = x.transpose(order)
+        if shape is not None:
+            x = x.reshape(shape)
+        return np.ascontiguousarray(x) if copies else x
 
 
 def _repeats(x: Array, shape: tuple[int, ...]) -> tuple[bool, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.contract import sum_of_product
+from ftrace.trace.contract import PreparedProduct
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import mul
@@ -60,8 +60,8 @@ class Plan:
         (slot,) = self._outputs
         return slot
 
-    def steps(self) -> list[tuple[Node, bool, tuple[int, ...], int]]:
-        """(node, does it sum a product, slots of the operands, slot of the value)."""
+    def steps(self) -> list[tuple[Node, Contraction | None, tuple[int, ...], int]]:
+        """(node, the sum of a product that it is, slots of operands and value)."""
         return [step[:4] for step in self._steps]
 
     def __init__(self, outputs: Sequence[Node], given: Sequence[Node]) -> None:
@@ -71,14 +71,15 @@ class Plan:
         slots = {node: i for i, node in enumerate(given)}
         self._size = len(given)
         self._constants: list[tuple[int, Any]] = []
-        steps: list[tuple[Node, bool, tuple[int, ...], int]] = []
+        steps: list[tuple[Node, Contraction | None, tuple[int, ...], int]] = []
         for node in nodes:
             slots[node] = slot = self._size
             self._size += 1
             if node.op is const_p:
                 self._constants.append((slot, apply(node, ())))
                 continue
-            contracts = node.op is reduce_sum_p and node.src[0] in deferred
+            is_product = node.op is reduce_sum_p and node.src[0] in deferred
+            contracts = Contraction(node) if is_product else None
             sources = tuple(slots[s] for s in _sources(node, known, deferred))
             steps.append((node, contracts, sources, slot))
         self._outputs = [slots[node] for node in outputs]
@@ -95,8 +96,8 @@ class Plan:
                 operands = [slots[s] for s in sources]
                 if slot in large:
                     _require_room(node, operands)
-                if contracts:
-                    slots[slot] = contract(node, *operands)
+                if contracts is not None:
+                    slots[slot] = contracts(*operands)
                 else:
                     slots[slot] = apply(node, operands)
                 for last in finished:
@@ -161,8 +162,9 @@ def _products_to_defer(nodes: Sequence[Node], outputs: Sequence[Node]) -> set[No
 
 
 def _with_releases(
-    steps: Sequence[tuple[Node, bool, tuple[int, ...], int]], kept: set[int]
-) -> list[tuple[Node, bool, tuple[int, ...], int, tuple[int, ...]]]:
+    steps: Sequence[tuple[Node, Contraction | None, tuple[int, ...], int]],
+    kept: set[int],
+) -> list[tuple[Node, Contraction | None, tuple[int, ...], int, tuple[int, ...]]]:
     """Adds to each step the slots that no later step reads."""
     alive_later = set(kept)
     found: list[Any] = []
@@ -197,15 +199,26 @@ def settle(value: Any, dtype: np.dtype[Any]) -> Any:
     return array if array.dtype == dtype else array.astype(dtype)
 
 
-def contract(node: Node, x: Any, y: Any) -> Any:
+class Contraction:
     """The value of a sum over a product, from the operands of the product."""
-    axes: Any = node.arg
-    product = node.src[0]
-    result = sum_of_product(x, y, product.shape, axes, node.aval)
-    if result is None:
-        factors = [np.broadcast_to(factor, product.shape) for factor in (x, y)]
-        result = reduce_sum_p.numpy(node.aval, axes, apply(product, factors))
-    return settle(result, node.aval.dtype)
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        product: Any = node.src[0]
+        axes: Any = node.arg
+        self._product = PreparedProduct(product.shape, axes, node.aval)
+
+    def __call__(self, x: Any, y: Any) -> Any:
+        node = self._node
+        result = self._product(x, y)
+        if result is None:
+            product = node.src[0]
+            factors = [
+                f if f.shape == product.shape else np.broadcast_to(f, product.shape)
+                for f in (x, y)
+            ]
+            result = reduce_sum_p.numpy(node.aval, node.arg, apply(product, factors))
+        return settle(result, node.aval.dtype)
 
 
 def _window_view(node: Node, z: Any) -> Any:

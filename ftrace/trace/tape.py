@@ -22,11 +22,12 @@ import numpy as np
 
 from ftrace.array import Array
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.evaluate import Plan, apply, contract
+from ftrace.trace.evaluate import Plan, apply
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.elementwise import convert
+from ftrace.trace.primitives.elementwise import cast_p, converter
 from ftrace.trace.primitives.movement import shear_p
 from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.room import FEW
 
 Function = Callable[..., Any]
 
@@ -46,9 +47,10 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """What is between two steps, where that is no Array; an array of this dtype."""
+    """What is between two steps, where that is no Array: an array of NumPy's."""
 
     dtype: np.dtype[Any]
+    size: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +71,12 @@ class Tape:
         self._thread = get_ident()
 
     def note(self, function: Function, operands: Sequence[Any], result: Any) -> None:
-        """One step; those of other threads are not ours."""
+        """One step; those of other threads are not ours.
+
+        Where there might be no memory for the result, somebody must ask each time.
+        """
         if get_ident() == self._thread:
+            self.refused |= result.size >= FEW
             self.steps.append(Step(function, tuple(operands), result))
 
     def note_constant(self, array: Array) -> None:
@@ -91,6 +97,9 @@ class Tape:
         operands: Sequence[Any],
         result: Any,
     ) -> None:
+        if op is cast_p:
+            self._note_conversion(operands[0], aval.dtype, result)
+            return
         function, more = call_of(op, aval, arg)
         self.note(function, [*operands, *more], result)
 
@@ -112,19 +121,27 @@ class Tape:
             return Number(x, dtype)
         if x.dtype == dtype:
             return x
-        value = Value(dtype)
-        self.note(convert, [x, dtype], value)
+        value = Value(dtype, x.size)
+        self._note_conversion(x, dtype, value)
         return value
+
+    def _note_conversion(self, x: Any, dtype: np.dtype[Any], result: Any) -> None:
+        self.note(converter(x.dtype, dtype), [x, dtype], result)
 
     def note_plan(self, plan: Plan, values: Sequence[Any], result: Array) -> None:
         """The steps of a plan of one result; the last operands are NumPy arrays."""
         slots: dict[int, Any] = dict(enumerate(values))
         slots.update(plan.constants)
         for node, contracts, sources, slot in plan.steps():
-            slots[slot] = result if slot == plan.output else Value(node.dtype)
+            slots[slot] = (
+                result if slot == plan.output else Value(node.dtype, node.size)
+            )
             operands = [slots[i] for i in sources]
-            if contracts:
-                function, more = partial(contract, node), ()
+            if contracts is not None:
+                function, more = contracts, ()
+            elif node.op is cast_p:
+                self._note_conversion(operands[0], node.dtype, slots[slot])
+                continue
             elif isinstance(node.op, Primitive) and node.op is not shear_p:
                 function, more = call_of(node.op, node.aval, node.arg)
             else:

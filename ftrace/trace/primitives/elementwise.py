@@ -728,6 +728,8 @@ def convert(x: Any, dtype: np.dtype[Any]) -> Any:
     if source == "c" and target != "c":
         x, source = x.real, "f"
     with np.errstate(all="ignore"):
+        if source == "f" and target in "iu" and dtype.itemsize <= 4:
+            return _saturated(x, dtype)
         if source == "f" and target in "iu":
             low, high = dtypes.limits(dtype)
             wide = x.astype(np.float64)
@@ -741,6 +743,28 @@ def convert(x: Any, dtype: np.dtype[Any]) -> Any:
         return x.astype(dtype)
 
 
+def converter(source: np.dtype[Any], target: np.dtype[Any]) -> Callable[..., Any]:
+    """A function of (array of this dtype, target) that does what `convert` does."""
+    kinds = source.kind, target.kind
+    wide = target.itemsize > 2 or source == np.float32
+    if kinds[0] == "f" and kinds[1] in "iu" and target.itemsize <= 4:
+        return _saturated
+    if kinds in (("f", "c"), ("c", "c")) or (kinds[0] in "biu" and kinds[1] in "iuc"):
+        return _astype
+    return _astype if kinds[0] in "biuf" and kinds[1] == "f" and wide else convert
+
+
+_astype: Any = vars(np.ndarray)["astype"]
+
+
+def _saturated(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Floats as integers that float64 holds; NaN becomes 0."""
+    low, high = dtypes.limits(dtype)
+    wide = x.astype(np.float64)
+    inside = np.minimum(np.maximum(wide, low), high)
+    return np.where(wide == wide, inside, 0).astype(dtype)
+
+
 def _cast_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
     (t,) = tangents
     if t is None or not dtypes.is_inexact(node.dtype):
@@ -752,7 +776,6 @@ cast_p = Primitive(
     "cast", "cast", _infer_cast, _cast_value, batch_elementwise,
     jvp=_cast_tangent, transpose=lambda node, ct, i: cast(ct, node.src[0].dtype),
     zero_at_zero=True, show=lambda arg: dtypes.SHORT[arg[0]],
-    direct=lambda aval, arg: (convert, (aval.dtype,)),
     doc="to another dtype; float to integer saturates",
 )  # fmt: skip
 
