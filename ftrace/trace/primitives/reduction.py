@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,10 @@ def _reduction(
         return ufunc.reduce(x, axis=axes, keepdims=True, initial=first(aval.dtype))
 
     def direct(aval: ShapedArray, axes: Axes) -> tuple[Any, tuple[Any, ...]]:
-        return ufunc.reduce, (axes, None, None, True, first(aval.dtype))
+        initial = first(aval.dtype)
+        if isinstance(ufunc, np.ufunc):
+            return ufunc.reduce, (axes, None, None, True, initial)
+        return partial(ufunc.reduce, axis=axes, keepdims=True, initial=initial), ()
 
     def infer(axes: Axes, x: ShapedArray) -> ShapedArray:
         return infer_reduction(name.removeprefix("reduce_"), kinds, axes, x)
