@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,12 @@ def in_new_process(library: str, program: str, cache: Path | None) -> float:
     Raises:
       ColdStartError: the process failed; the message is its last line.
     """
+    if program == "import":
+        _keep_bytecode(library)
+    return _run(library, program, cache)
+
+
+def _run(library: str, program: str, cache: Path | None) -> float:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.cold", library, program],
         cwd=ROOT,
@@ -86,8 +93,14 @@ def in_new_process(library: str, program: str, cache: Path | None) -> float:
     return float(done.stdout)
 
 
+@cache
+def _keep_bytecode(library: str) -> None:
+    """Imports it once, so that its bytecode is on disk, as where it was installed."""
+    _run(library, "import", None)
+
+
 def _environment(cache: Path | None) -> dict[str, str]:
-    found = dict(os.environ)
+    found = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     if cache is not None:
         folder = str(cache)
         found |= {

@@ -47,6 +47,13 @@ def identity_of(graph: Graph, *settings: Any) -> str | None:
     return graph_identity(graph, *settings)
 
 
+def size_of(graph: Graph) -> int:
+    """`ftrace.lower.identity.size_of_graph`: its nodes, those of bodies included."""
+    from ftrace.lower.identity import size_of_graph
+
+    return size_of_graph(graph)
+
+
 register_device("cpu", _cpu)
 register_device("interpreter", _interpreter)
 register_device("opencl", _opencl)

@@ -1,7 +1,9 @@
 """A kernel, or a graph, as text: the same in every process, another for every other.
 
-    one line per expression, sources first:   op dtype shape argument sources
+    one line per expression, sources first:   op type argument sources
     then the fields of the kernel, with expressions by their lines
+
+Bodies of loops and branches are arguments: they have such a text of their own.
 
 What a cache on disk is keyed by: no address, no serial number and no order of a set
 goes into it. `str(kernel)` is for people: it leaves out dtypes, for example.
@@ -9,16 +11,20 @@ goes into it. `str(kernel)` is for people: it leaves out dtypes, for example.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, cast
 
 import numpy as np
 
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.math.decompose import BUILT_IN, DECOMPOSITIONS
-from ftrace.trace.graph import Graph, Node, reading_order
+from ftrace.trace.avals import Bundle, ShapedArray
+from ftrace.trace.calls.bodies import bodies_of
+from ftrace.trace.calls.inline import inline_calls
+from ftrace.trace.graph import Body, Graph, Node, reading_order, toposort
 
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 
@@ -42,14 +48,28 @@ def kernel_identity(kernel: Kernel) -> str | None:
 def graph_identity(graph: Graph, *settings: Any) -> str | None:
     """The text of a graph, and of what else decides how it is lowered.
 
-    None if it has effects or dynamic dimensions, holds bodies or functions.
+    None if it has effects or dynamic dimensions, or holds functions.
     """
     if graph.effects:
         return None
     try:
-        return _identity((graph.inputs, graph.outputs, settings))
-    except (_NoTextError, AttributeError):  # a bundle of results has no dtype
+        outputs = tuple(inline_calls(graph.outputs))
+        return _identity((graph.inputs, outputs, settings))
+    except _NoTextError:
         return None
+
+
+def size_of_graph(graph: Graph) -> int:
+    """How many nodes it has, those of bodies included."""
+    count, pending, seen = 0, [graph.outputs], set[Body]()
+    while pending:
+        for node in toposort(pending.pop()):
+            count += 1
+            for body in bodies_of(node.arg):
+                if body not in seen:
+                    seen.add(body)
+                    pending.append(body.outputs)
+    return count
 
 
 def _identity(whole: Any) -> str:
@@ -57,17 +77,31 @@ def _identity(whole: Any) -> str:
     numbers = {node: str(number) for number, node in enumerate(nodes)}
     lines: list[str] = []
     for node in nodes:
-        aval = node.aval
         source = " ".join([numbers[s] for s in node.src])
         argument = "" if node.arg is None else _text(node.arg, numbers)
-        shape = _text(aval.shape, numbers) if aval.shape else ""
-        if aval.weak_type:
-            shape += "w"
         if node.op.name in DECOMPOSITIONS and node.op.name not in BUILT_IN:
             raise _NoTextError
-        lines.append(f"{node.op.name} {_name(aval.dtype)} {shape} {argument}: {source}")
+        lines.append(f"{node.op.name} {_type(node.aval)} {argument}: {source}")
     lines.append(_text(whole, numbers))
     return "\n".join(lines)
+
+
+def _type(aval: ShapedArray) -> str:
+    """The name of a type, of several results too."""
+    kind = type(aval)
+    if kind is Bundle:
+        return f"({' '.join(map(_type, aval.items))})"
+    if kind is not ShapedArray:  # of what people do not see: a stack, a token
+        return f"{kind.__name__} {aval!r}"
+    shape = _text(aval.shape, {}) if aval.shape else ""
+    return f"{_name(aval.dtype)} {shape}{'w' if aval.weak_type else ''}"
+
+
+@lru_cache(maxsize=64)
+def _body(body: Body) -> str:
+    """A short name of a body, by its text."""
+    text = _identity((body.inputs, body.outputs))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache
@@ -82,7 +116,7 @@ def _nodes_in(value: Any) -> Iterator[Node]:
     elif isinstance(value, tuple):
         for part in cast("tuple[Any, ...]", value):
             yield from _nodes_in(part)
-    elif is_dataclass(value):
+    elif is_dataclass(value) and not isinstance(value, Body):
         for field in fields(value):
             yield from _nodes_in(getattr(value, field.name))
 
@@ -102,7 +136,9 @@ def _text(value: Any, numbers: dict[Node, str]) -> str:
         return f"{{{' '.join(sorted(_text(part, numbers) for part in members))}}}"
     if isinstance(value, np.dtype):
         return _name(cast("np.dtype[Any]", value))
-    if is_dataclass(value):
+    if isinstance(value, Body):
+        return f"body {_body(value)}"
+    if is_dataclass(value) and type(value).__module__.startswith("ftrace."):
         parts = tuple(getattr(value, field.name) for field in fields(value))
         return type(value).__name__ + _text(parts, numbers)
     raise _NoTextError

@@ -4,8 +4,10 @@
     node = [op, dtype, shape, argument, sources], in the order of their numbers
     part = number, text, null | [its kind, its parts …]
 
-Programs that are kernels and copies alone have a text; those with loops, branches and
-calls of the host have none. What people are told of a kernel but its lines is in it.
+Programs have a text but those that call a function of the user: another process may
+have another function of that name. What people are told of a kernel but its lines is
+in it. Of what the host computes it has the operation, its argument and the types of
+its operands.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ftrace.lower.factors import Factor
 from ftrace.lower.kernel import (
     Axis,
     BufferSpec,
@@ -31,24 +34,47 @@ from ftrace.lower.kernel import (
 )
 from ftrace.lower.math.decompose import BUILT_IN, DECOMPOSITIONS
 from ftrace.lower.memory import Lifetime
-from ftrace.lower.program import CopySlot, Program, RunKernel, Slot
+from ftrace.lower.program import (
+    CallHost,
+    Carry,
+    CopySlot,
+    Program,
+    RunBranch,
+    RunKernel,
+    RunLoop,
+    Slot,
+)
+from ftrace.lower.recurrence import Assign, Recurrence, Repeat
+from ftrace.lower.running import Running
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, Op, make_node
-from ftrace.trace.primitives.record import PRIMITIVES
+from ftrace.trace.primitives.host import lu
+from ftrace.trace.primitives.host.cumulative import Along, Share
+from ftrace.trace.primitives.host.cumulative import Running as Cumulated
+from ftrace.trace.primitives.host.fourier import Fourier
+from ftrace.trace.primitives.host.sorting import TopK
+from ftrace.trace.primitives.host.triangular import Triangular
+from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES
+from ftrace.trace.primitives.source import variable
 
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        Axis, BufferSpec, CopySlot, Kernel, KernelInfo, Lifetime, Program, RunKernel,
-        Slot, Store,
+        Assign, Axis, BufferSpec, Carry, CopySlot, Factor, Kernel, KernelInfo, Lifetime,
+        Program, Recurrence, Repeat, RunBranch, RunKernel, RunLoop, Running, Slot,
+        Store,
     )
+} | {
+    f"host {kind.__name__}": kind
+    for kind in (Along, Cumulated, Fourier, Share, TopK, Triangular, lu.Op)
 }  # fmt: skip
+_NAMES = {kind: name for name, kind in _KINDS.items()}
 _OPS: dict[str, Op] = {
     op.name: op for op in (param_p, range_p, load_p, reduce_p, fma_p)
 }
 #: What `isinstance` is asked for, so that the parts stay untyped.
 _LIST: tuple[type[Any], ...] = (list,)
-_PLAIN = (type(None), bool, int, str)
+_PLAIN = (type(None), bool, int, float, str)
 
 
 class _NoTextError(Exception):
@@ -114,10 +140,26 @@ class _Writer:
             value = KernelInfo(
                 value.name, (), value.operations, value.bytes, value.nodes
             )
-        if _KINDS.get(kind.__name__) is not kind:
+        if kind is CallHost:
+            return self._call(value)
+        name = _NAMES.get(kind)
+        if name is None:
             raise _NoTextError
         parts = [self.part(getattr(value, name)) for name in _field_names(kind)]
-        return [kind.__name__, *parts]
+        return [name, *parts]
+
+    def _call(self, step: CallHost) -> list[Any]:
+        """An operation and the types of its operands; the slots say where they are."""
+        node = step.node
+        if COMPOUNDS.get(node.op.name) is not node.op:
+            raise _NoTextError
+        types: list[Any] = []
+        for aval in [operand.aval for operand in node.src]:
+            if type(aval) is not ShapedArray:
+                raise _NoTextError
+            types.append([str(aval.dtype), self.part(aval.shape), aval.weak_type])
+        slots = self.part(step.operands), self.part(step.results)
+        return ["host", node.op.name, self.part(node.arg), types, *slots]
 
     def _number(self, node: Node) -> int:
         pending = [node]
@@ -167,6 +209,8 @@ class _Reader:
         if kind == "%":
             number: int = parts[0]
             return self._nodes[number]
+        if kind == "host":
+            return self._call(*parts)
         if kind == "b":
             return bytes.fromhex(parts[0])
         if kind == "d":
@@ -177,6 +221,17 @@ class _Reader:
         if kind == "{":
             return frozenset(found)
         return _KINDS[kind](*found)
+
+    def _call(
+        self, name: str, argument: Any, types: list[Any], operands: Any, results: Any
+    ) -> CallHost:
+        avals = [
+            ShapedArray.of(self.part(shape), _dtype(dtype), weak)
+            for dtype, shape, weak in types
+        ]
+        values = [variable(aval, 0, number) for number, aval in enumerate(avals)]
+        node = COMPOUNDS[name](*values, arg=self.part(argument))
+        return CallHost(node, self.part(operands), self.part(results))
 
 
 @cache

@@ -22,7 +22,7 @@ import numpy as np
 from ftrace import settings
 from ftrace.array import HOST, Array
 from ftrace.buffer import Buffer
-from ftrace.devices import identity_of, lowering
+from ftrace.devices import identity_of, lowering, size_of
 from ftrace.devices.base import (
     Device,
     Executable,
@@ -34,7 +34,7 @@ from ftrace.errors import DeviceError
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
-from ftrace.trace.graph import Graph, Node, toposort
+from ftrace.trace.graph import Graph, Node
 from ftrace.trace.operations import CALLS_BEFORE_NATIVE, hooks
 from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tracer import (
@@ -118,7 +118,7 @@ class CompiledGraph:
         chosen, device = settings.current(), self.device
         identity = None
         plain = not (chosen.debug or chosen.check_specs)
-        if plain and device.keeps_programs and len(toposort(graph.outputs)) >= LARGE:
+        if plain and device.keeps_programs and size_of(graph) >= LARGE:
             places = tuple(map(graph.inputs.index, given))
             disabled = tuple(sorted(chosen.disabled_rules))
             identity = identity_of(graph, places, limits, disabled)
