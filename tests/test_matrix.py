@@ -34,6 +34,7 @@ from ftrace.trace.primitives.source import const
 
 Array = np.ndarray[Any, Any]
 _render = import_module("ftrace.devices.llvm.render")
+_sharing = import_module("ftrace.devices.llvm.sharing")
 
 
 @pytest.fixture(autouse=True)
@@ -153,6 +154,38 @@ def test_what_is_before_and_after_a_product_is_part_of_it(
             np.testing.assert_array_equal(arrays[-1], wanted)
 
 
+@pytest.fixture
+def in_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Wherever operands can be read where they stand they are."""
+    monkeypatch.setattr(_sharing, "_SURE", 0)
+    choose_blocks.cache_clear()
+    yield
+    choose_blocks.cache_clear()
+
+
+@pytest.mark.usefixtures("in_place")
+@pytest.mark.parametrize("sizes", [*_SIZES, (1, 60, 1024, 70), (1, 50, 512, 130)])
+@pytest.mark.parametrize("turned", ["", "a"])
+@pytest.mark.parametrize("heavy", [False, True])
+def test_products_need_no_panels_of_operands(
+    sizes: tuple[int, int, int, int], turned: str, heavy: bool
+) -> None:
+    kernel, arrays, wanted = _product(sizes, turned, heavy=heavy)
+    for target in _targets():
+        arrays[-1][...] = 77
+        _run(kernel, arrays, target, 3)
+        np.testing.assert_array_equal(arrays[-1], wanted)
+
+
+def test_few_rows_need_no_panels_of_operands() -> None:
+    """Panels would cost more than they save; masked or turned operands need them."""
+    target = replace(host_target(), l1=48 << 10, l2=1 << 20, cores=1)
+    load = Load(24, 4000 // target.vector_bytes, 2000, 4, apart=32)
+    assert choose_blocks(target, load).shallow
+    assert not choose_blocks(target, replace(load, apart=0)).shallow
+    assert not choose_blocks(target, replace(load, rows=2000)).shallow
+
+
 @pytest.mark.parametrize("sizes", [(1, 40, 33, 20), (3, 30, 50, 40), (1, 9, 100, 300)])
 def test_long_expressions_of_small_products_need_no_panels_of_operands(
     sizes: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
@@ -191,6 +224,12 @@ def test_both_operands_may_stand_in_one_array(turned: bool) -> None:
     specs = (BufferSpec(x.dtype, 1600, False), BufferSpec(x.dtype, 1600, True))
     _run(Kernel((i, j), (store,), specs), [x, out], host_target(), 2)
     np.testing.assert_array_equal(out, (x.T if turned else x) @ x)
+
+
+@pytest.mark.parametrize("depth", [100, 1500])
+@pytest.mark.usefixtures("in_place")
+def test_bits_in_place_do_not_depend_on_how_units_are_shared(depth: int) -> None:
+    test_bits_do_not_depend_on_how_units_are_shared(depth)
 
 
 @pytest.mark.parametrize("depth", [100, 1500])

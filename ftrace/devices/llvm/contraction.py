@@ -11,13 +11,14 @@ This file finds them; `product.py` is the code that runs them in blocks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import MOST_ROWS, size_of
+from ftrace.devices.llvm.tiling import MOST_ROWS, rows_together, size_of
 from ftrace.lower.kernel import Kernel, axis_of, load_p, range_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
@@ -170,6 +171,28 @@ def is_plain(node: Node, column: Node, facts: Facts) -> bool:
     return form.terms.get(column) == 1
 
 
+def rows_apart(plan: Contraction, facts: Facts) -> int:
+    """Right rows that do not push each other out of the first cache.
+
+    It has 64 sets of lines of 64 bytes, and at least 8 in a set. Where some operand
+    cannot be read where it stands there are none.
+    """
+    column, found = plan.columns[-1], 1 << 10
+    for n in (*plan.left, *plan.right):
+        if n.op is not load_p or len(n.src) > 2:
+            return 0
+        terms = facts.affine[index_of(n)].terms
+        if any(a.op is not range_p for a in terms):
+            return 0
+        if n in plan.right:
+            if terms.get(column) != 1:
+                return 0
+            pitch = min((abs(terms[r]) for r in plan.ranges if r in terms), default=0)
+            room = 8 * 4096 // math.gcd(pitch * n.dtype.itemsize, 4096)
+            found = min(found, room)
+    return found
+
+
 def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     """Do blocks pay? Small plain products run as well straight from memory."""
     column = plan.columns[-1]
@@ -189,5 +212,10 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
         for r in plan.ranges
     )
     # Rows of a multiple of 2 KB lie on a few sets of the caches only.
-    aliased = pitch % 2048 == 0 and depth > 256
-    return height > 2 * MOST_ROWS and (footprint > target.l2 * 3 // 4 or aliased)
+    if height > 2 * MOST_ROWS:
+        aliased = pitch % 2048 == 0 and depth > 256
+        return aliased or footprint > target.l2 * 3 // 4
+    row = max(plan.rows, key=size_of)
+    together = rows_together(plan.left, row, facts)
+    aliased = pitch % 1024 == 0 or together < min(size_of(row), MOST_ROWS)
+    return aliased and depth > 256 and footprint > target.l2 * 3 // 4

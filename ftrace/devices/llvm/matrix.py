@@ -14,12 +14,13 @@ are is decided in `sharing.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
 
 from ftrace.devices.llvm.blocks import Block, cut_ranges, each_block
-from ftrace.devices.llvm.contraction import Contraction, is_plain
+from ftrace.devices.llvm.contraction import Contraction, is_plain, rows_apart
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.nest import Span, identity
@@ -120,15 +121,16 @@ class MatrixProduct:
     def __init__(
         self, plan: Contraction, shape: Shape, stage: Stage, packed: bool = True
     ) -> None:
-        self.packed = plan.right if packed else ()
         self.plan = plan
         self.shape = shape
         self.stage = stage
         nodes = (*plan.left, *plan.right, *plan.reduces)
-        self.in_place = plan.loose
         self.item = max(n.dtype.itemsize for n in nodes)
         self.lanes = stage.target.vector_bytes // self.item
-        self.blocks = self._choose()
+        self.blocks = self._choose(plan.right if packed else ())
+        shallow = self.blocks.shallow
+        self.packed = plan.right if packed and not shallow else ()
+        self.in_place = plan.loose or shallow
         tile = self.blocks.tile
         self.width = tile.vectors * self.lanes
         self.rows = LooseRows(
@@ -139,7 +141,7 @@ class MatrixProduct:
         self.several = self.depth.blocks > 1 or bool(self.depth.outer)
         self.direct = not self.several and not shape.heavy
 
-    def _choose(self) -> Blocks:
+    def _choose(self, packed: Sequence[Node]) -> Blocks:
         plan, shape, stage = self.plan, self.shape, self.stage
         loose = shape.row if plan.loose else None
         return choose_blocks(
@@ -151,11 +153,12 @@ class MatrixProduct:
                 item=self.item,
                 outer=prod(map(size_of, shape.outer)),
                 others=prod(map(size_of, shape.rows)),
-                right=len(self.packed),
-                left=0 if self.in_place else len(plan.left),
+                right=len(packed),
+                left=0 if plan.loose else len(plan.left),
                 sums=len(plan.reduces),
                 heavy=shape.heavy,
                 together=rows_together(plan.left, loose, stage.facts),
+                apart=rows_apart(plan, stage.facts),
             ),
         )
 

@@ -24,6 +24,13 @@ _FILL = 4.0
 _STREAM = 2.5
 #: Cycles to begin and end a tile, and for a result to be read from its panel again.
 _TILE, _FINISH = 40.0, 6.0
+#: Terms of a sum in a shallow block; cycles to begin a tile of one, to add to a vector
+#: of sums, to wait for a vector that is read where it stands, and for a line of a left
+#: operand whose rows push each other out of the cache.
+_SHALLOW = 32
+_TILE_AGAIN, _ADD, _READ, _PUSHED = 1.0, 0.15, 1.0, 1.0
+#: Panels, whose time is known better, are left for ways that take a little less only.
+_SURE = 1.02
 #: Ways to cut that are looked at.
 _WAYS = 24
 
@@ -41,6 +48,8 @@ class Load:
         sums need no blocks.
       heavy: the sums go through panels in any case.
       together: rows of a tile at most.
+      apart: right rows that do not push each other out of the first cache, if all
+        operands can be read where they stand; else 0.
     """
 
     rows: int
@@ -54,6 +63,7 @@ class Load:
     sums: int = 1
     heavy: bool = False
     together: int = MOST_ROWS
+    apart: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,8 @@ class Blocks:
       tiles: rows of a unit, in tiles.
       depth: terms of a sum that make a block.
       cycles: what it takes in all, on as many cores as there are.
+      shallow: few terms at a time are added to sums that stay in the first cache. No
+        operand needs a panel then: right ones are read once, row by row.
     """
 
     tile: RegisterTile
@@ -73,11 +85,60 @@ class Blocks:
     tiles: int
     depth: int
     cycles: float
+    shallow: bool = False
 
 
 @lru_cache(maxsize=1024)
 def choose_blocks(target: Target, load: Load) -> Blocks:
     """The cheapest way to cut."""
+    deep = _deep_blocks(target, load)
+    shallow = _shallow_blocks(target, load) if load.apart and load.right else None
+    if shallow is None or deep.cycles <= shallow.cycles * _SURE:
+        return deep
+    return shallow
+
+
+def _shallow_blocks(target: Target, load: Load) -> Blocks | None:
+    """The same with few terms at a time."""
+    tile = register_tile(load.rows, load.vectors, target.registers, MOST_ROWS)
+    total = -(-load.vectors // tile.vectors)
+    tiles = -(-load.rows // tile.rows)
+    depth = min(_SHALLOW, load.apart)
+    wide = tile.vectors * target.vector_bytes
+    best: Blocks | None = None
+    for parts in _ways(1, tiles):
+        high = -(-tiles // parts)
+        column = wide * (tile.rows * high * load.sums + depth * load.right)
+        most = target.l1 * 3 // 2 // column
+        for count in _ways(-(-total // most), total) if most else ():
+            strips = -(-total // count)
+            cycles = _shallow_cycles(target, load, tile, strips, high, depth)
+            if best is None or cycles < best.cycles:
+                best = Blocks(tile, strips, high, depth, cycles, True)
+    return best if load.depth > depth else None
+
+
+def _shallow_cycles(
+    target: Target, load: Load, tile: RegisterTile, strips: int, high: int, depth: int
+) -> float:
+    total = -(-load.vectors // tile.vectors)
+    tiles = -(-load.rows // tile.rows)
+    blocks = -(-load.depth // depth)
+    step = tile.cycles / (total * tiles)
+    again = _TILE_AGAIN + _ADD * tile.rows * tile.vectors * load.sums
+    again += _PUSHED * tile.rows if tile.rows > load.together else 0.0
+    cycles = strips * high * (step * load.depth + again * blocks)
+    rows = high * tile.rows
+    cycles += strips * tile.vectors * load.depth * _READ * load.right
+    lanes = target.vector_bytes // load.item
+    cycles += rows / lanes * load.depth * _READ
+    cycles += tile.vectors * strips * rows * (_FINISH + 1) * load.sums
+    units = load.outer * -(-total // strips) * load.others * -(-tiles // high)
+    pieces, size = shared(units, target.cores)
+    return cycles * (-(-pieces // target.cores) + 0.15) * size
+
+
+def _deep_blocks(target: Target, load: Load) -> Blocks:
     tile = register_tile(load.rows, load.vectors, target.registers, load.together)
     strip = tile.vectors * target.vector_bytes * max(load.right, 1)
     room = int(target.l2 * _RIGHT)
