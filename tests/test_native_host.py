@@ -275,7 +275,7 @@ def test_stack_without_memory_is_our_error(cpu: CPU) -> None:
     """No machine has 2 ** 60 bytes for one cell."""
     executable = cpu.compile(endless_program(1 << 57))
     for _ in range(2):
-        with pytest.raises(OutOfMemoryError, match="remembers"):
+        with pytest.raises(OutOfMemoryError, match="loops remember"):
             executable([cpu.copy_in(np.array(v)) for v in (0, True)])
     assert cpu.allocator.in_use == 0
 

@@ -11,7 +11,13 @@ from collections.abc import Callable
 from ftrace.devices.llvm.decompositions import DECOMPOSITIONS
 from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.routines import Routines
-from ftrace.devices.llvm.small_factors import SMALL_ROUTINES, exchange, move_rows
+from ftrace.devices.llvm.small_factors import (
+    SMALL_ROUTINES,
+    Scalars,
+    exchange,
+    move_rows,
+    substitute,
+)
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.work import WORTH_A_THREAD
 from ftrace.lower.factors import Factor
@@ -51,6 +57,55 @@ def _triangular(f: Routines, unit: str) -> None:
     trans = ("C" if conjugate else "T") if transpose else "N"
     facts = ("R" if left else "L", "U" if lower else "L", trans, "U" if ones else "N")
     f.solve_triangular(a, result, n, count, facts, k if left else n)
+    if f.is_complex:
+        return
+    steps = (k, 1) if left else (1, n)
+    forwards = lower != (transpose if left else not transpose)
+    last = n - 1 if forwards else 0
+    with f.when(_is_not_finite(f, result, last, count, steps)):
+        # BLAS works in blocks, in which NaN spreads to rows that come before it.
+        if left:
+            f.copy_rows(result, b, n, count, k)
+        else:
+            f.copy(result, b, n * count * f.size)
+        substitute(
+            f, a, result, n, count, steps,
+            lower=lower, transposed=transpose if left else not transpose, ones=ones,
+        )  # fmt: skip
+
+
+def _is_not_finite(
+    f: Routines, x: str, row: int, k: int, steps: tuple[int, int]
+) -> str:
+    """Is a number missing in the row that was computed last, as in all before it?
+
+    What is infinite or NaN stays so: zeros do not make it finite again.
+    """
+    o, t = Scalars(f), f.real
+    found = f.variable("i1", "false")
+    down, across = steps
+    with f.repeat(k) as c:
+        value = o.load(f.element(x, (row, down), (c, across)))
+        difference = o.apply("fsub", value, value)  # NaN, unless it is 0
+        bad = f.let(f"fcmp uno {t} {difference}, {t.constant(0)}")
+        f.store("i1", f.let(f"or i1 {f.load('i1', found)}, {bad}"), found)
+    return f.load("i1", found)
+
+
+def _spread_nan(f: Routines, factors: str, m: int, n: int) -> None:
+    """What is computed from a pivot that is NaN is NaN, also where BLAS left it out."""
+    t, least = f.real, min(m, n)
+    first = f.variable("i64", least)
+    with f.repeat(least) as j:
+        at = f.let(f"sub i64 {least - 1}, {j}")
+        pivot = f.load(t.text, f.element(factors, (at, m + 1)))
+        with f.when(f.let(f"fcmp uno {t} {pivot}, {t.constant(0)}")):
+            f.store("i64", at, first)
+    begin = f.load("i64", first)
+    with f.when(f.let(f"icmp ult i64 {begin}, {least}")), f.repeat(n, begin) as column:
+        below = f.let(f"add i64 {begin}, 1")
+        rest = f.let(f"sub i64 {m - 1}, {begin}")
+        f.fill_nan(f.element(factors, (column, m), (below, 1)), rest)
 
 
 def _lu(f: Routines, unit: str) -> None:
@@ -61,6 +116,7 @@ def _lu(f: Routines, unit: str) -> None:
     info = f.variable("i32", 0)
     sizes = f.integer(m), f.integer(n), factors, f.integer(m)
     f.call("getrf", *sizes, pivots, info)
+    _spread_nan(f, factors, m, n)
     with f.repeat(m) as i:
         at = f.let(f"getelementptr i32, ptr {order}, i64 {i}")
         f.store("i32", f.let(f"trunc i64 {i} to i32"), at)
@@ -85,10 +141,27 @@ def _solve(f: Routines, unit: str) -> None:
         move_rows(f, result, b, order, n, count, k, gather=True)
         f.solve_triangular(factors, result, n, count, ("R", "L", "T", "U"), k)
         f.solve_triangular(factors, result, n, count, ("R", "U", "T", "N"), k)
+        if f.is_complex:
+            return
+        with f.when(_is_not_finite(f, result, 0, count, (k, 1))):
+            move_rows(f, result, b, order, n, count, k, gather=True)
+            for lower in (True, False):  # of column-major factors: the transposes
+                substitute(
+                    f, factors, result, n, count, (k, 1),
+                    lower=not lower, transposed=True, ones=lower,
+                )  # fmt: skip
         return
     f.copy_rows(scratch, b, n, count, k)
     f.solve_triangular(factors, scratch, n, count, ("R", "U", "N", "N"), k)
     f.solve_triangular(factors, scratch, n, count, ("R", "L", "N", "U"), k)
+    if not f.is_complex:
+        with f.when(_is_not_finite(f, scratch, 0, count, (k, 1))):
+            f.copy_rows(scratch, b, n, count, k)
+            for lower in (True, False):
+                substitute(
+                    f, factors, scratch, n, count, (k, 1),
+                    lower=lower, transposed=False, ones=not lower,
+                )  # fmt: skip
     move_rows(f, result, scratch, order, n, count, k, gather=False)
 
 

@@ -74,16 +74,16 @@ class Scalars:
         self.f.declare(f"declare {self.t} {full}({self.t})")
         return self.f.let(f"call {self.t} {full}({self.t} {a})")
 
-    def root(self, a: str) -> str:
-        """The square root of what is positive, else NaN."""
-        positive = self.f.let(f"fcmp ogt {self.t} {a}, {self.t.constant(0)}")
-        nan = self.t.constant(np.nan)
-        found = self.call("sqrt", a)
-        return self.f.let(f"select i1 {positive}, {self.t} {found}, {self.t} {nan}")
+    def is_no_pivot(self, a: str) -> str:
+        """Has a matrix with this under a root of its diagonal no factor?
+
+        NaN tells nothing of that: it spreads to what is computed from it.
+        """
+        return self.f.let(f"fcmp ole {self.t} {a}, {self.t.constant(0)}")
 
 
 def _cholesky(f: Routines, unit: str) -> None:
-    """Row by row; NaN spreads from where there is no root to all that follows."""
+    """Row by row; where a number without a root stands under one, all of it is NaN."""
     (n,) = f.kernel.sizes
     result, a = f.buffer(0, unit), f.buffer(1, unit)
     if n <= _UNROLLED:
@@ -95,6 +95,7 @@ def _cholesky(f: Routines, unit: str) -> None:
 def _unrolled_cholesky(f: Routines, n: int, result: str, a: str) -> None:
     o = Scalars(f)
     rows: list[list[str]] = []
+    bad = "false"
     for i in range(n):
         row: list[str] = []
         for j in range(i + 1):
@@ -102,9 +103,12 @@ def _unrolled_cholesky(f: Routines, n: int, result: str, a: str) -> None:
             other = row if j == i else rows[j]
             for left, right in zip(row, other, strict=False):
                 total = o.less_product(total, left, right)
-            row.append(o.root(total) if j == i else o.apply("fdiv", total, rows[j][j]))
+            if j < i:
+                row.append(o.apply("fdiv", total, rows[j][j]))
+                continue
+            row.append(o.call("sqrt", total))
+            bad = f.let(f"or i1 {bad}, {o.is_no_pivot(total)}")
         rows.append(row)
-    bad = f.let(f"fcmp uno {o.t} {rows[-1][-1]}, {o.t.constant(0)}")
     for i, row in enumerate(rows):
         for j in range(n):
             at = f.element(result, (i * n + j, 1))
@@ -120,6 +124,7 @@ def _looped_cholesky(f: Routines, n: int, result: str, a: str) -> None:
     o = Scalars(f)
     f.clear(result, n * n * f.size)
     total = f.variable(o.t.text, o.t.constant(0))
+    bad = f.variable("i1", "false")
     with f.repeat(n) as i:
         row = f.element(result, (i, n))
         with f.repeat(f.let(f"add i64 {i}, 1")) as j:
@@ -131,12 +136,14 @@ def _looped_cholesky(f: Routines, n: int, result: str, a: str) -> None:
             at = f.element(row, (j, 1))
             on_diagonal = f.let(f"icmp eq i64 {i}, {j}")
             with f.when(on_diagonal):
-                o.store(o.root(o.load(total)), at)
+                under = o.load(total)
+                o.store(o.call("sqrt", under), at)
+                worse = f.let(f"or i1 {f.load('i1', bad)}, {o.is_no_pivot(under)}")
+                f.store("i1", worse, bad)
             with f.when(f.let(f"xor i1 {on_diagonal}, true")):
                 pivot = o.load(f.element(other, (j, 1)))
                 o.store(o.apply("fdiv", o.load(total), pivot), at)
-    last = o.load(f.element(result, (n * n - 1, 1)))
-    with f.when(f.let(f"fcmp uno {o.t} {last}, {o.t.constant(0)}")), f.repeat(n) as i:
+    with f.when(f.load("i1", bad)), f.repeat(n) as i:
         f.fill_nan(f.element(result, (i, n)), f.let(f"add i64 {i}, 1"))
 
 

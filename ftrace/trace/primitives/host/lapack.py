@@ -139,9 +139,14 @@ def solve_triangular(
     result = np.empty((many, n, k), b.dtype)
     for i, (left, right) in enumerate(zip(stacked(a), stacked(b), strict=True)):
         # BLAS is column-major: it sees the transposes, Xᵀ op(a)ᵀ = bᵀ, without a copy.
-        result[i] = trsm(
+        found = trsm(
             1, left.T, right.T, side=1, lower=not lower, trans_a=trans, diag=unit
         ).T
+        # What is infinite or NaN stays so until the row that is computed last.
+        if not np.isfinite(found[-1 if lower != trans else 0]).all():
+            # BLAS works in blocks, in which NaN spreads to rows that come before it.
+            found = substitute(left, right, lower, trans, unit)
+        result[i] = found
     return result.reshape(*lead, n, k)
 
 
@@ -173,7 +178,15 @@ def lu(a: Array) -> tuple[Array, Array]:
     pivots = np.empty((prod(lead), least), np.int32)
     for i, matrix in enumerate(stacked(a)):
         factors[i], pivots[i], _ = getrf(matrix)
+        _spread_nan(factors[i])
     return factors.reshape(a.shape), pivots.reshape(*lead, least)
+
+
+def _spread_nan(factors: Array) -> None:
+    """What is computed from a pivot that is NaN is NaN, also where BLAS left it out."""
+    (found,) = np.nonzero(np.isnan(np.diagonal(factors)))
+    if found.size:
+        factors[found[0] + 1 :, found[0] :] = np.nan
 
 
 def eliminate(a: Array) -> tuple[Array, Array]:
