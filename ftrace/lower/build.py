@@ -155,6 +155,9 @@ class _View:
     next_range: int = 0
 
     def __post_init__(self) -> None:
+        # Of a node in a context; building asks again for what was needed here.
+        self._operands: dict[tuple[Node, Context], list[tuple[Node, Context]]] = {}
+        self._facts: list[Index] | None = None
         self.by_key: dict[Any, _Group] = {}
         self.arrays: dict[int, tuple[Node, Context]] = {}
         self.members: list[Node] = []
@@ -233,6 +236,9 @@ class _View:
 
     def operands(self, node: Node, context: Context) -> list[tuple[Node, Context]]:
         """What a node needs in a context, and where: see `operand_contexts`."""
+        found = self._operands.get((node, context))
+        if found is not None:
+            return found
         self._asking = node
         plan = self.plan
         found = operand_contexts(
@@ -240,6 +246,7 @@ class _View:
         )
         if node.op is gather_p:
             self._note_readings(found[1:])
+        self._operands[node, context] = found
         return found
 
     def _note_readings(self, found: Sequence[tuple[Node, Context]]) -> None:
@@ -249,6 +256,11 @@ class _View:
 
     def facts(self) -> list[Index]:
         """Every index that the kernel will compute."""
+        if self._facts is None:
+            self._facts = self._find_facts()
+        return self._facts
+
+    def _find_facts(self) -> list[Index]:
         found: dict[Index, None] = {}
         for node, contexts in self.contexts.items():
             for context in contexts:
@@ -462,23 +474,29 @@ class _Builder:
 
     def _express_all(self, take: Callable[[Node], None]) -> None:
         """Expressions from the roots on demand: operands and index arrays first."""
-        pending = list(self.view.root_contexts())
+        expressions, readings = self.expressions, self.view.plan.readings
+        pending: list[tuple[Node, Context, list[tuple[Node, Context]] | None]]
+        pending = [(*root, None) for root in self.view.root_contexts()]
         while pending:
-            node, context = pending[-1]
-            if (node, context) in self.expressions:
+            node, context, needs = pending[-1]
+            if (node, context) in expressions:
                 pending.pop()
                 continue
-            needs = self._needs(node, context)
-            missing = [need for need in needs if need not in self.expressions]
-            if missing:
-                pending.extend(reversed(missing))
-                continue
+            if needs is None:
+                needs = self._needs(node, context)
+                missing = [need for need in needs if need not in expressions]
+                if missing:
+                    pending[-1] = (node, context, needs)
+                    pending += [(*need, None) for need in reversed(missing)]
+                    continue
+            pending.pop()
             take(node)
-            self.expressions[node, context] = made = self._expression(node, context)
-            reading = Reading(node, context.indices, context.valid)
-            number = self.view.plan.readings.get(reading)
-            if number is not None:
-                self.values[number] = cast(made, INDEX)
+            expressions[node, context] = made = self._expression(node, context)
+            if readings:
+                reading = Reading(node, context.indices, context.valid)
+                number = readings.get(reading)
+                if number is not None:
+                    self.values[number] = cast(made, INDEX)
 
     def _needs(self, node: Node, context: Context) -> list[tuple[Node, Context]]:
         """What must be expressed before `node` is."""
@@ -489,6 +507,8 @@ class _Builder:
             inner = self.view.operands(node, context)
             needs = [(s, c) for s, c in inner if c.valid is not None]
         assert context.valid is not None
+        if not self.view.arrays:
+            return needs
         used = [*context.indices, *(c.position for c in context.valid)]
         return needs + [self.view.arrays[n] for n in value_numbers(used)]
 
@@ -586,12 +606,13 @@ class _Builder:
     def _info(self, specs: tuple[BufferSpec, ...]) -> KernelInfo:
         names: list[str] = []
         operations = 0
-        origins: dict[str, Origin] = {}
+        places: dict[Any, Origin] = {}
         for node in self.view.members:
             if self.view.is_loaded(node):
                 continue
-            if node.origin is not None:
-                origins.setdefault(str(node.origin), node.origin)
+            origin = node.origin
+            if origin is not None:
+                places.setdefault((origin.code, origin.offset), origin)
             if node.op.family not in ("movement", "source"):
                 names.append(node.op.name)
                 size = node.src[0].size if node.op.family == "reduction" else node.size
@@ -601,6 +622,9 @@ class _Builder:
         last_first = dict.fromkeys(reversed(names))
         main = [n for n in last_first if n not in ("cast", "select")]
         title = "_".join(main[:3]) or "copy"
+        origins: dict[str, Origin] = {}
+        for origin in places.values():
+            origins.setdefault(str(origin), origin)
         return KernelInfo(
             f"{title}_{dims}", tuple(origins.values()), operations, size, tuple(names)
         )

@@ -88,6 +88,8 @@ class Index(NamedTuple):
     def __mul__(self, factor: int) -> Index:  # type: ignore[override]
         if factor == 0:
             return ZERO
+        if factor == 1:
+            return self
         terms = tuple((atom, c * factor) for atom, c in self.terms)
         return Index(terms, self.constant * factor)
 
