@@ -246,6 +246,9 @@ def test_polls_change_no_result() -> None:
         (lambda x: fnp.zeros(7).at[fnp.arange(x.size) % 7].add(x), v),
         (lambda x: ft.lax.fori_loop(0, 5000, lambda i, c: c * 0.99 + x, x), v[:100]),
         (lambda x: fnp.exp(x).astype(fnp.float16), v), (lambda x: x.T + 1, x),
+        (lambda x: x @ x.T, x), (lambda x: fnp.sin(x) @ x.T, x),
+        (lambda x: ft.lax.conv(i := x.reshape(2, 3, 50, 70), i[:, :, :5, :5], (1, 1),
+                               "SAME"), x),
     ]
     digests = []
     for threads in (1, 2):
@@ -266,4 +269,4 @@ def test_polls_change_no_result() -> None:
     """
     few, many = map(int, run(program).split())
     assert few <= 2  # of the recurrence: a declaration and a call
-    assert many > 20
+    assert many > 30

@@ -69,6 +69,7 @@ def _ask(
     branch.level.lines += [
         f"  br i1 {stop}, label %{out}, label %{on}",
         f"{out}:",
+        *[f"  {line}" for line in writer.last],
         "  ret void",
         f"{on}:",
     ]

@@ -57,6 +57,8 @@ from ftrace.trace.sizes import sample
 _WORTH_A_THREAD = 40_000
 #: How many times as many are done at the same time in a tile of registers.
 _DENSE = 16
+#: How many times as many are done in the same time, even where memory is slow.
+_BRISK = 4
 #: How much shorter a loop of unknown length may be than it is taken to be.
 _SHORTER = 100
 
@@ -233,15 +235,34 @@ def _render_contraction(
     name: str,
 ) -> Rendered:
     """A contraction, block by block."""
-    stage = Stage(
-        kernel, target, facts, Values(Writer(), facts, target, kernel.buffers)
-    )
-    units = emit(stage)
     operations = 2 * prod(size_of(r) for r in (*kernel.axes, *plan.ranges))
+    stage, units = _staged(kernel, emit, operations, facts, target)
     text = module(target, name, frozenset(), lambda _: stage.writer)
     worth = _WORTH_A_THREAD * _DENSE // 2
     grain = max(-(-worth * sample(units) // operations), 1)
     return Rendered(text, units, grain, tuple(stage.values.dims))
+
+
+def _staged(
+    kernel: Kernel,
+    emit: Callable[[Stage], int],
+    operations: Any,
+    facts: Facts,
+    target: Target,
+) -> tuple[Stage, int]:
+    """A contraction of so many operations in its stage, and how many units it has.
+
+    It is written again, with polls, where a unit takes long.
+    """
+
+    def written(writer: Writer) -> tuple[Stage, int]:
+        values = Values(writer, facts, target, kernel.buffers)
+        stage = Stage(kernel, target, facts, values)
+        return stage, emit(stage)
+
+    stage, units = written(Writer())
+    each = sample(operations) // max(sample(units), 1) // _BRISK
+    return (stage, units) if each <= LASTING else written(writer_for(each))
 
 
 def _render_parts(parts: list[Kernel], target: Target, name: str) -> Rendered:
@@ -255,13 +276,10 @@ def _render_parts(parts: list[Kernel], target: Target, name: str) -> Rendered:
         emit = plan and _contraction_code(part, plan, facts, target)
         own = f"{name}.{n}"
         if plan is not None and emit is not None:
-            stage = Stage(
-                part, target, facts, Values(Writer(), facts, target, part.buffers)
-            )
-            units = emit(stage)
+            operations = 2 * prod(size_of(r) for r in (*part.axes, *plan.ranges))
+            stage, units = _staged(part, emit, operations, facts, target)
             writer = stage.writer
-            ranges = (*part.axes, *plan.ranges)
-            cost += 2 * prod(size_of(r) for r in ranges) // (_DENSE // 2)
+            cost += operations // (_DENSE // 2)
         else:
             nest = _Nest(part, block, facts, target)
             writer, units = nest.write(frozenset()), nest.units

@@ -45,6 +45,7 @@ from ftrace.trace.primitives.source import const
 _STACK = 160 << 10
 #: Stands where scratch memory is taken until it is known how much.
 _TAKEN = "; scratch"
+_GIVEN = f"call void @{GIVE}(ptr %scratch)"
 #: The block in which the work goes on, if there is memory.
 _WORK = "work"
 #: Ranges that name where blocks begin are numbered from here.
@@ -174,6 +175,7 @@ class Stage:
             writer.declare(f"declare void @{STOP}(ptr)")
             writer.effect(_TAKEN)
             writer.level.label = _WORK
+            writer.last.append(_GIVEN)
         start = self._heap
         self._heap += -(-nbytes // 64) * 64 + 64
         return writer.here(f"getelementptr i8, ptr %scratch, i64 {start}")
@@ -188,7 +190,7 @@ class Stage:
             fixed = [line for line in later if " = alloca [" in line]
             rest = [line for line in later if " = alloca [" not in line]
             lines[at:] = [*fixed, *_taken(self._heap), *rest]
-            self.writer.effect(f"call void @{GIVE}(ptr %scratch)")
+            self.writer.effect(_GIVEN)
 
     # Ranges around the parts.
 

@@ -75,6 +75,7 @@ class Writer:
       anchor: the innermost branch: nothing is moved out of it.
       alignment: of the stack, in bytes; 0 is the platform's. What is kept there during
         a call must not cross cache lines: a store that does is slow to read again.
+      last: what is done before the function returns early.
     """
 
     def __init__(self) -> None:
@@ -83,6 +84,7 @@ class Writer:
         self.anchor: Level | None = None
         self.declared: dict[str, None] = {}
         self.alignment = 0
+        self.last: list[str] = []
         self._count = 0
 
     @property
