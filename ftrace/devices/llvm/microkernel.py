@@ -54,12 +54,18 @@ class Tile:
       type: of a vector of sums.
       rows, vectors: how many there are.
       pitch: elements from one row of the left operand to the next.
+      offsets: where each row begins, if they are not so far apart.
     """
 
     type: Type
     rows: int
     vectors: int
     pitch: int
+    offsets: tuple[int, ...] = ()
+
+    def offset(self, row: int) -> int:
+        """Elements from the left operand's first row to another one."""
+        return self.offsets[row] if self.offsets else row * self.pitch
 
 
 def open_tiles(writer: Writer, tiles: Tiles) -> OpenLoop:
@@ -135,7 +141,7 @@ class MicroKernel:
         element = t.with_lanes(0)
         q = self.pointer(a, t)
         for i in range(tile.rows):
-            place = self._at(q, i * tile.pitch * t.bytes)
+            place = self._at(q, tile.offset(i) * t.bytes)
             number = self.ops.splat(self.access.load(element, place, True), t)
             for j, vector in enumerate(vectors):
                 at = i * tile.vectors + j

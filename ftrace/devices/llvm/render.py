@@ -34,6 +34,7 @@ from ftrace.devices.llvm.short_axes import without_short_axes
 from ftrace.devices.llvm.sliding import SlidingProduct
 from ftrace.devices.llvm.sliding_plan import find_sliding
 from ftrace.devices.llvm.sliding_rows import SlidingRowsProduct, find_sliding_rows
+from ftrace.devices.llvm.sliding_sums import SlidingSumProduct, find_sliding_sum
 from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.streaming import (
     Code,
@@ -212,6 +213,9 @@ def _contraction_code(
     sliding = find_sliding(kernel, plan, facts, target)
     if sliding is not None:
         return lambda stage: SlidingProduct(sliding, stage).emit()
+    sums = find_sliding_sum(kernel, plan, facts, target)
+    if sums is not None:
+        return lambda stage: SlidingSumProduct(sums, stage).emit()
     rows = find_sliding_rows(kernel, plan, facts, target)
     if rows is not None:
         return lambda stage: SlidingRowsProduct(rows, stage).emit()

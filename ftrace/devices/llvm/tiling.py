@@ -669,8 +669,8 @@ def register_tile(
             cycles = 0.0
             for across in _cut_evenly(rows, m):
                 whole, rest = divmod(vectors, n)
-                steps = whole * _step(across.copies, n)
-                steps += _step(across.copies, rest) if rest else 0.0
+                steps = whole * step_cycles(across.copies, n)
+                steps += step_cycles(across.copies, rest) if rest else 0.0
                 cycles += across.count * steps
             if rows % m and n * m > 8:
                 cycles *= _UNEVEN
@@ -679,7 +679,7 @@ def register_tile(
     return best
 
 
-def _step(rows: int, vectors: int) -> float:
+def step_cycles(rows: int, vectors: int) -> float:
     """Cycles of one step of the loop over a tile.
 
     It multiplies rows × vectors, loads each vector and spreads one number per row: two

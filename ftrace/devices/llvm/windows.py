@@ -44,6 +44,11 @@ class Window:
         return axis_of(self.tap).size
 
     @property
+    def pixels(self) -> int:
+        """How many values its column has."""
+        return axis_of(self.column).size
+
+    @property
     def classes(self) -> int:
         """How many classes of taps there are."""
         return min(self.stride, self.taps)
