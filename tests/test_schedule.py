@@ -319,3 +319,26 @@ def test_an_activation_is_computed_again_from_its_argument() -> None:
     assert stores(program) == 2  # the argument and the activation
     with ft.config(disabled_rules={"recompute_cheap"}):
         assert stores(program_of(ft.grad(f))[1]) > 2
+
+
+def test_what_a_row_is_reduced_from_is_stored_by_the_same_kernel() -> None:
+    """A row may have several axes; of few rows of several axes threads have little."""
+
+    def of_stored(x: Any) -> Any:
+        y = fnp.tanh(x)
+        sums = fnp.sum(y, (2, 3), keepdims=True)
+        return y + fnp.max(sums, 0), sums
+
+    rng = np.random.default_rng(1)
+    many = rng.standard_normal((8, 4, 6, 7)).astype(np.float32)
+    few = rng.standard_normal((3, 4, 6, 7)).astype(np.float32)
+    for function, x, kernels in ((of_stored, many, 3), (of_stored, few, 4)):
+        graph = ft.make_graph(function)(x)
+        program = lower(graph).program
+        assert len(program.kernels) == kernels
+        with ft.config(disabled_rules={"store_rows"}):
+            assert len(lower(graph).program.kernels) == 4
+        for name in ("interpreter", "cpu"):
+            wanted = evaluate_graph(graph, x)
+            for got, want in zip(run_on(name, graph, [x]), wanted, strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)

@@ -401,24 +401,28 @@ def merge_ranges(view: _View) -> Layout:
 
 
 def _stored_together(view: _View, group: _Group, position: int) -> bool:
-    """Does no stored value, and no reduce, belong to the outer ranges only?"""
+    """Does no stored value, and no reduce, belong to the outer of two ranges only?"""
     if group.node is not None:
         return True
-    sizes = [sample(n) for n in group.sizes]
+    sizes = [sample(n) for n in group.sizes if n != 1]
     inside = prod(sizes[position:])
     if view.draft.scattered is not None:
         stored = [view.draft.scattered.src[1]]
     else:
         stored = view.draft.roots
-    if any(sample(n.size) * inside <= prod(sizes) for n in stored):
+    around = prod(sizes[: position - 1])
+    if any(
+        sample(n.size) * inside <= prod(sizes) and sample(n.size) > around
+        for n in stored
+    ):
         return False
-    outer = set(group.atoms[:position])
+    outer, inner = group.atoms[position - 1 : position + 1]
     for inner_group in view.groups[1:]:
         node = inner_group.node
         assert node is not None
         for context in view.contexts.get(node, ()):
             used = {a for i in context.indices for a, _ in i.terms}
-            if used & outer and not used & set(group.atoms[position:]):
+            if outer in used and inner not in used:
                 return False
     return True
 

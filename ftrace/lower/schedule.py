@@ -51,6 +51,7 @@ NESTED = 1 << 14  # elements of a reduce that may run inside another one
 KERNEL_LIMIT = 600  # operations in one kernel
 INDEX_LIMIT = 100  # atoms in the indices of one use
 ROOTS = 8  # values that one kernel stores
+MANY = 16  # rows that are work for all threads
 _NEAR = 64  # nodes that are looked at for what two kernels have in common
 
 #: The decisions that `config.disabled_rules` can switch off, and what each one does.
@@ -548,6 +549,8 @@ class _Scheduler:
                 return
         if free and "store_beside" not in self.disabled:
             draft = self._kernel_that_has_it(node, uses)
+        if draft is None and free and "store_rows" not in self.disabled:
+            draft = self._kernel_that_reduces_it(node, uses)
         if draft is None and free and "share_loops" not in self.disabled:
             draft = self._kernel_alike(node, uses)
         if draft is None and free and "store_rows" not in self.disabled:
@@ -630,26 +633,80 @@ class _Scheduler:
                 return draft
         return None
 
+    def _kernel_that_reduces_it(
+        self, node: Node, uses: dict[Context, Any]
+    ) -> Draft | None:
+        """A kernel of rows that reduces each row of a value: it can store it as well.
+
+        Its loops grow. Each row is computed twice, from what is then in the cache.
+        """
+        shape = squeeze(node.shape)
+        if node.op.family not in _ELEMENTWISE or node in self.epilogue:
+            return None
+        kernels = {context.kernel for context in uses}
+        for number in sorted(kernels):
+            draft = self.result.drafts[number]
+            here = [c for c in uses if c.kernel == number]
+            if len(here) != 1 or draft.kind != "map" or draft.sums:
+                continue
+            if not draft.shape or not _are_rows(draft.shape, shape):
+                continue
+            if len(draft.roots) >= ROOTS or not _is_row(node, here[0], draft):
+                continue
+            cost = self.costs_below(node)
+            if cost > RECOMPUTE or draft.weight + cost > KERNEL_LIMIT:
+                continue
+            if not self.precedence.is_before(kernels - {number}, number):
+                draft.widen(shape)
+                return draft
+        return None
+
     def costs_below(self, node: Node) -> int:
         """The cost of a stored value, were it not stored."""
         return min(sum(self.costs[s] for s in node.src) + weight(node), 10_000)
 
     def _kernel_alike(self, node: Node, uses: dict[Context, Any]) -> Draft | None:
-        """A kernel over the same loops that may store this value too."""
+        """A kernel over the same loops that may store this value too.
+
+        Of several, one that reads what a large reduce adds up; and the second half of
+        a reduce as late as may be, for where it runs its first half has to run before.
+        """
         if is_contraction(node) or node.op is copy:
             return None
         shape = squeeze(node.shape)
+        readers = self._readers_of_elements(node)
+        found: Draft | None = None
         kernels = {context.kernel for context in uses}
-        for draft in reversed(self.result.drafts[-32:]):
+        latest = self.result.drafts[-32:]
+        for draft in latest if _is_second_half(node) else reversed(latest):
             if draft.shape != shape or draft.kind != "map" or draft.number in kernels:
                 continue
             if len(draft.roots) >= ROOTS or draft.weight + 64 > KERNEL_LIMIT:
                 continue
             if self._has_another_contraction(node, draft):
                 continue
+            if found is not None and draft.number not in readers:
+                continue
             if not self.precedence.is_before(kernels, draft.number):
-                return draft
-        return None
+                if not readers or draft.number in readers:
+                    return draft
+                found = draft
+        return found
+
+    def _readers_of_elements(self, node: Node) -> set[int]:
+        """Of a large reduce, the kernels that need what its elements are made of."""
+        found: set[int] = set()
+        if node.op.family != "reduction" or sample(node.src[0].size) < NESTED:
+            return found
+        size, seen = node.src[0].size, {node}
+        pending = [node]
+        while pending and len(seen) < _NEAR:
+            for source in pending.pop().src:
+                if source not in seen and source.size == size:
+                    seen.add(source)
+                    pending.append(source)
+                    found |= {c.kernel for c in self.contexts.get(source, ())}
+        return found
 
     def _kernel_over_rows(self, node: Node, uses: dict[Context, Any]) -> Draft | None:
         """A kernel over rows of which one of both stores a value for each.
@@ -667,14 +724,14 @@ class _Scheduler:
             if len(draft.roots) >= ROOTS or draft.weight + 64 > KERNEL_LIMIT:
                 continue
             rows, whole = sorted((shape, draft.shape), key=len)
-            if len(whole) != len(rows) + 1 or whole[:-1] != rows:
+            if not _are_rows(rows, whole):
                 continue
             short = (node,) if shape is rows else draft.roots
             if not all(self.result.levels[n] for n in short):
                 continue
             if draft.sums and len(shape) > len(draft.shape):
                 continue
-            if self._both_need(node, draft, whole) and not (
+            if self._both_need(node, draft, whole, len(rows)) and not (
                 self.precedence.is_before(kernels, draft.number)
             ):
                 draft.widen(shape)
@@ -696,7 +753,7 @@ class _Scheduler:
                 continue
             if not self.adds_up(node, draft.shape):
                 continue
-            if self._both_need(node, draft, draft.shape) and not (
+            if self._both_need(node, draft, draft.shape, len(draft.shape) - 1) and not (
                 self.precedence.is_before(kernels, draft.number)
             ):
                 return draft
@@ -706,9 +763,12 @@ class _Scheduler:
             return self._new_draft(shape) if self.adds_up(node, shape) else None
         return None
 
-    def _both_need(self, node: Node, draft: Draft, whole: Shape) -> bool:
-        """Do a kernel and a value need an array of that shape, row by row?"""
-        rows = set(draft.atoms[: len(whole) - 1])
+    def _both_need(self, node: Node, draft: Draft, whole: Shape, depth: int) -> bool:
+        """Do a kernel and a value need an array of that shape, row by row?
+
+        The first `depth` of its axes, of those of more than 1, are the rows.
+        """
+        rows = set(draft.atoms[:depth])
         seen: set[Node] = {node}
         pending = [node]
         while pending and len(seen) < _NEAR:
@@ -722,8 +782,9 @@ class _Scheduler:
                 pending.append(source)
                 if squeeze(source.shape) != whole:
                     continue
+                first = [a for a, n in enumerate(source.shape) if n != 1][depth]
                 for context in self.contexts.get(source, ()):
-                    outer = ranges_of_all(context.indices[:-1])
+                    outer = ranges_of_all(context.indices[:first])
                     if context.kernel == draft.number and outer == rows:
                         return True
         return False
@@ -761,6 +822,35 @@ class _Scheduler:
             for reading, _ in target.readings:
                 here = Context(apply.number, reading.indices, reading.valid)
                 self._use(reading.array, here, path)
+
+
+def _are_rows(rows: Shape, whole: Shape) -> bool:
+    """Are the loops of one shape the outer ones of another, of enough rows?"""
+    inside = len(whole) - len(rows)
+    return whole[: len(rows)] == rows and (
+        inside == 1 or (inside > 1 and sample(prod(rows)) >= MANY)
+    )
+
+
+def _is_second_half(node: Node) -> bool:
+    """Is it a reduce of what another one of its kind gives?"""
+    return node.op.family == "reduction" and root_of(node.src[0]).op is node.op
+
+
+def _is_row(node: Node, context: Context, draft: Draft) -> bool:
+    """Are the indices of a use those of the loops, and then ranges of a reduce?"""
+    pairs = [p for p in zip(context.indices, node.shape, strict=True) if p[1] != 1]
+    depth = len(draft.shape)
+    if context.valid != ALWAYS or [i for i, _ in pairs[:depth]] != draft.indices:
+        return False
+    inner = [(tuple(c for _, c in i.terms), i, n) for i, n in pairs[depth:]]
+    return all(
+        c == (1,)
+        and i.constant == 0
+        and i.terms[0][0].reduced
+        and i.terms[0][0].size == n
+        for c, i, n in inner
+    )
 
 
 def weight(node: Node) -> int:
