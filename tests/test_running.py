@@ -262,3 +262,70 @@ def test_narrower_processors_compute_the_same(reverse: bool, target: Target) -> 
         assert (whole[-64:] == 7).all()
         want = expected("cumsum", x, axis, reverse)
         np.testing.assert_allclose(found.reshape(shape), want, rtol=1e-6, atol=1e-5)
+
+
+# Long rows in blocks.
+
+BLOCKS = "running_in_blocks"
+LONG = 1 << 17
+
+
+def steps_of(name: str, x: Any) -> int:
+    program = ft.jit(lambda x: getattr(lax, name)(x, axis=x.ndim - 1)).lower(x).program
+    return len(program.steps)
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forwards", "backwards"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32", "uint8"])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin"])
+@pytest.mark.parametrize("shape", [(LONG + 64 * 17,), (3, LONG)])
+def test_long_rows_in_blocks(
+    name: str, dtype: str, reverse: bool, shape: tuple[int, ...]
+) -> None:
+    x: Any = sample(name, dtype, shape).astype(np.float64) * 0.1
+    x = fnp.asarray(x + (0.9 if name == "cumprod" else 0)).astype(dtype)
+
+    def running(x: Any) -> Any:
+        return getattr(lax, name)(x, axis=len(shape) - 1, reverse=reverse)
+
+    assert steps_of(name, x) == 4
+    got = np.asarray(ft.jit(running)(x))
+    with ft.config(threads=1):
+        alone = np.asarray(ft.jit(running)(x))
+    with ft.config(disabled_rules={BLOCKS}):
+        assert steps_of(name, x) == 1
+        whole = np.asarray(ft.jit(running)(x))
+    assert got.tobytes() == alone.tobytes()
+    exact = "float" not in dtype or name in ("cummax", "cummin")
+    wide = [z.astype(np.float64) for z in (got, whole)]
+    tolerance = 0.0 if exact else TOLERANCE[dtype] * 40
+    scale = float(np.max(np.abs(wide[1])))
+    np.testing.assert_allclose(*wide, rtol=tolerance, atol=tolerance * scale)
+
+
+def test_rows_that_are_short_many_or_of_other_operators_stay_whole() -> None:
+    ones = np.ones(LONG, np.float32)
+    assert steps_of("cumsum", ones) == 4
+    assert steps_of("cumsum", ones[: LONG // 2]) == 1
+    assert steps_of("cumsum", np.ones((16, LONG), np.float32)) == 1
+    assert steps_of("cumsum", np.ones(LONG + 1, np.float32)) == 1  # no equal blocks
+    assert steps_of("cumlogsumexp", ones) == 1
+
+
+def test_zeros_and_what_is_not_finite_pass_the_borders_of_blocks() -> None:
+    zeros = np.full(LONG, -0.0, np.float32)
+    assert np.signbit(np.asarray(ft.jit(fnp.cumsum)(zeros))).all()
+    zeros[70_000] = 0
+    signs = np.signbit(np.asarray(ft.jit(fnp.cumsum)(zeros)))
+    assert signs[:70_000].all()
+    assert not signs[70_000:].any()
+    x = sample("cumsum", "float32", (LONG,)).astype(np.float32)
+    x[40_000], x[90_000] = np.inf, -np.inf
+    got = np.asarray(ft.jit(fnp.cumsum)(x))
+    assert np.isfinite(got[:40_000]).all()
+    assert np.isposinf(got[40_000:90_000]).all()
+    assert np.isnan(got[90_000:]).all()
+    x[90_000] = np.nan
+    most = np.asarray(ft.jit(lambda x: lax.cummax(x))(x))
+    assert np.isposinf(most[40_000:90_000]).all()
+    assert np.isnan(most[90_000:]).all()

@@ -35,11 +35,14 @@ from ftrace.lower.kernel import (
 )
 from ftrace.lower.legalize import legalize
 from ftrace.lower.recurrence import FIRST_REGISTER, Step, cost, register_loop_p
+from ftrace.trace.avals import Shape
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.graph import Node, inherited_origin, reading_order, rebuild, toposort
+from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import (
     absolute,
     add,
+    bitcast,
     cast,
     eq,
     exp,
@@ -50,14 +53,27 @@ from ftrace.trace.primitives.elementwise import (
     select,
     sub,
 )
-from ftrace.trace.primitives.host.cumulative import EXTREMA, cumulate_p, recurrence_p
+from ftrace.trace.primitives.host.cumulative import (
+    EXTREMA,
+    cumulate_p,
+    recurrence_p,
+    shifted,
+)
 from ftrace.trace.primitives.host.running import wide_dtype
+from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.record import items
-from ftrace.trace.primitives.source import const, const_like
+from ftrace.trace.primitives.reduction import (
+    reduce,
+    reduce_max_p,
+    reduce_min_p,
+    reduce_prod_p,
+)
+from ftrace.trace.primitives.source import const, const_like, iota
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
     "running_in_registers": "a running reduction becomes a kernel, not a host call",
+    "running_in_blocks": "long rows are cut in blocks, of which threads run several",
 }
 
 
@@ -83,6 +99,8 @@ class Running(Kernel):
       reverse: from the last element to the first.
       enter, combine, leave: see the module.
       registers: their types, from number `FIRST_REGISTER` on.
+      started: the last buffers hold, for each row, the left operand of its first
+        element: one of the type of each left register.
     """
 
     outer: int = 1
@@ -93,6 +111,7 @@ class Running(Kernel):
     combine: tuple[Store, ...] = ()
     leave: tuple[Store, ...] = ()
     registers: tuple[BufferSpec, ...] = ()
+    started: bool = False
 
     @cached_property
     def nodes(self) -> list[Node]:
@@ -111,6 +130,11 @@ class Running(Kernel):
         steps = 1 if self.inner > 1 else log2(_LIKELY_LANES)
         apart = _operations((*self.enter, *self.leave))
         return max(1, round(apart + (1 + steps / 2) * _operations(self.combine)))
+
+    @property
+    def operations_of_operator(self) -> int:
+        """Of combining two elements."""
+        return _operations(self.combine)
 
     def __str__(self) -> str:
         way = "backwards" if self.reverse else "forwards"
@@ -153,6 +177,8 @@ def make_running(
     operator: Operator,
     axis: int,
     reverse: bool,
+    shape: Shape = (),
+    starts: Sequence[Node] = (),
 ) -> Running:
     """The kernel of an associative operator on arrays of one shape.
 
@@ -162,13 +188,16 @@ def make_running(
       operator: what combines their elements.
       axis: along which.
       reverse: from the last to the first.
+      shape: the one that they are taken to have, if it is another.
+      starts: for each array what comes before each row, wide; none for nothing.
     """
-    shape = operands[0].shape
+    shape = shape or operands[0].shape
     wide = [operator.wide(x.dtype) for x in operands]
     count, zero = len(operands), const(0, INDEX, ())
     whole = prod(shape)
     buffers = [BufferSpec(operands[k].dtype, whole, True) for k in results]
     buffers += [BufferSpec(x.dtype, whole, False) for x in operands]
+    buffers += [BufferSpec(x.dtype, x.size, False) for x in starts]
     numbers = [FIRST_REGISTER + n for n in range(2 * count)]
     held = [
         load(param(number, dtype, 1), zero)
@@ -193,6 +222,7 @@ def make_running(
         outer=prod(shape[:axis]), size=shape[axis], inner=prod(shape[axis + 1 :]),
         reverse=reverse, enter=tuple(enter), combine=tuple(combined),
         leave=tuple(leave), registers=tuple(BufferSpec(d, 1, True) for d in wide * 2),
+        started=bool(starts),
     )  # fmt: skip
 
 
@@ -225,16 +255,93 @@ def _found(node: Node) -> Node | None:
     if operator is None:
         return None
     arg, last = node.arg, len(node.src) - 1
+    blocks = _blocks_of(node)
+    if blocks:
+        return _in_blocks(node, operator, blocks)
     kernel = make_running(node.src, (last,), operator, arg.axis, arg.reverse)
+    return _step(node, node.src, kernel)
+
+
+def _step(node: Node, operands: Sequence[Node], kernel: Running) -> Node:
     info = KernelInfo(
-        f"{node.op.name}_{'x'.join(map(str, shape))}",
+        f"{node.op.name}_{'x'.join(map(str, node.src[0].shape))}",
         () if node.origin is None else (node.origin,),
         kernel.operations,
         sum(spec.size * spec.dtype.itemsize for spec in kernel.buffers),
         (node.op.name,),
     )
     types = tuple(item.aval for item in items(node))
-    return register_loop_p(*node.src, arg=Step(kernel, info, types))
+    return register_loop_p(*operands, arg=Step(kernel, info, types))
+
+
+# Long rows: what each block comes to, what comes before each, and then the blocks.
+
+_WHOLE = {
+    "sum": reduce_sum_p, "prod": reduce_prod_p, "max": reduce_max_p, "min": reduce_min_p
+}  # fmt: skip
+
+#: So few rows leave threads idle; rows of so many elements are worth two passes; into
+#: so many blocks they are cut, about; of which each has whole vectors.
+_FEW_ROWS = 16
+_LONG = 1 << 17
+_BLOCKS = (16, 64, 256)
+_WIDTH = 64
+
+
+def _blocks_of(node: Node) -> int:
+    """Into how many blocks each row is cut; 0 if it stays as it is."""
+    if node.op is not cumulate_p or node.arg.kind not in _WHOLE:
+        return 0
+    if "running_in_blocks" in settings.current().disabled_rules:
+        return 0
+    x, axis = node.src[0], node.arg.axis
+    size = x.shape[axis]
+    if size < _LONG or prod(x.shape[:axis]) >= _FEW_ROWS or x.size // size >= _FEW_ROWS:
+        return 0
+    if dtypes.kind(x.dtype) not in "fiu" or prod(x.shape[axis + 1 :]) > 1:
+        return 0
+    low, best, high = _BLOCKS
+    counts = [n for n in range(low, high + 1) if size % (n * _WIDTH) == 0]
+    return min(counts, key=lambda n: max(n / best, best / n), default=0)
+
+
+def _in_blocks(node: Node, operator: Operator, blocks: int) -> Node:
+    (x,), (kind, axis, reverse) = node.src, node.arg
+    rows, size = prod(x.shape[:axis]), x.shape[axis] // blocks
+    wide = cast(reshape(x, (rows, blocks, size)), operator.wide(x.dtype))
+    totals = reshape(reduce(_WHOLE[kind], wide, (2,)), (rows, blocks))
+    if kind == "sum" and dtypes.is_float(x.dtype):
+        totals = _with_sign(totals, reshape(x, (rows, blocks, size)))
+    own = Operator(operator.combine, _as_it_is)
+    (sums,) = cumulate_p.results(totals, arg=node.arg._replace(axis=1))
+    (sums,) = items(
+        _step(sums.src[0], [totals], make_running([totals], (0,), own, 1, reverse))
+    )
+    first = blocks - 1 if reverse else 0
+    place = iota(dtypes.int32, totals.shape, 1)
+    nothing = const_like(totals, _neutral(kind, totals.dtype))
+    before = select(
+        eq(place, const_like(place, first)), nothing, shifted(sums, 1, reverse)
+    )
+    shape = (rows * blocks, size)
+    kernel = make_running([x], (0,), operator, 1, reverse, shape, [before])
+    return _step(node, [x, before], kernel)
+
+
+def _with_sign(totals: Node, blocks: Node) -> Node:
+    """-0 where all that was added up is -0, whose bits are the least integer."""
+    bits = np.dtype(f"int{8 * blocks.dtype.itemsize}")
+    most = reduce(reduce_max_p, bitcast(blocks, arg=bits), (2,))
+    least, _ = dtypes.limits(bits)
+    alike = reshape(eq(most, const_like(most, least)), totals.shape)
+    return select(alike, const_like(totals, -0.0), totals)
+
+
+def _neutral(kind: str, dtype: np.dtype[Any]) -> Any:
+    """What leaves every number as it is: of float sums -0."""
+    low, high = dtypes.limits(dtype)
+    zero = -0.0 if dtypes.is_float(dtype) else 0
+    return {"sum": zero, "prod": 1, "max": low, "min": high}[kind]
 
 
 def _cumulated(node: Node) -> Operator | None:

@@ -7,7 +7,7 @@ has both kinds of code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ftrace.devices.llvm.target import Target
@@ -22,20 +22,22 @@ Build = Callable[[frozenset[int]], Writer]
 
 def streamed_buffers(kernel: Kernel, target: Target) -> frozenset[int]:
     """Large buffers that are only written, in kernels whose data fit in no cache."""
-    if kernel.is_dynamic:
-        return frozenset()
-    sizes = [spec.size * spec.dtype.itemsize for spec in kernel.buffers]
-    if not target.triple.startswith("x86_64") or sum(sizes) <= target.l3:
-        return frozenset()
-    if kernel.ordered and kernel.scatters:
+    if kernel.is_dynamic or (kernel.ordered and kernel.scatters):
         return frozenset()
     read = {n.src[0].arg for n in kernel.nodes if n.op is load_p}
     read |= {store.buffer for store in kernel.stores if store.combine}
-    return frozenset(
-        store.buffer
-        for store in kernel.stores
-        if store.buffer not in read and sizes[store.buffer] * _SHARE >= target.l3
-    )
+    written = {store.buffer for store in kernel.stores} - read
+    return large_results(kernel, written, target)
+
+
+def large_results(
+    kernel: Kernel, written: Iterable[int], target: Target
+) -> frozenset[int]:
+    """Those of some buffers that are worth it, if nothing is to stay in the caches."""
+    sizes = [spec.size * spec.dtype.itemsize for spec in kernel.buffers]
+    if not target.triple.startswith("x86_64") or sum(sizes) <= target.l3:
+        return frozenset()
+    return frozenset(n for n in written if sizes[n] * _SHARE >= target.l3)
 
 
 class Code(NamedTuple):
