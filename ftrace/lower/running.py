@@ -294,7 +294,8 @@ def _blocks_of(node: Node) -> int:
         return 0
     if "running_in_blocks" in settings.current().disabled_rules:
         return 0
-    x, axis = node.src[0], node.arg.axis
+    x = node.src[0]
+    axis: int = node.arg.axis
     size = x.shape[axis]
     if size < _LONG or prod(x.shape[:axis]) >= _FEW_ROWS or x.size // size >= _FEW_ROWS:
         return 0
@@ -306,7 +307,10 @@ def _blocks_of(node: Node) -> int:
 
 
 def _in_blocks(node: Node, operator: Operator, blocks: int) -> Node:
-    (x,), (kind, axis, reverse) = node.src, node.arg
+    (x,), arg = node.src, node.arg
+    kind: str = arg.kind
+    axis: int = arg.axis
+    reverse: bool = arg.reverse
     rows, size = prod(x.shape[:axis]), x.shape[axis] // blocks
     wide = cast(reshape(x, (rows, blocks, size)), operator.wide(x.dtype))
     totals = reshape(reduce(_WHOLE[kind], wide, (2,)), (rows, blocks))
