@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ftrace as ft
+import ftrace.numpy as fnp
 from ftrace import settings
+from ftrace.devices.llvm.contraction import find_contraction
+from ftrace.devices.llvm.dots import find_dots
+from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.scalar import operations_of
+from ftrace.devices.llvm.target import host_target
+from ftrace.lower.legalize import legalize
+from ftrace.lower.place import place
 
 Array = np.ndarray[Any, Any]
 
@@ -64,3 +73,78 @@ def test_infinities_stay_in_their_rows() -> None:
         wanted = a @ b
     np.testing.assert_array_equal(np.isfinite(found), np.isfinite(wanted))
     np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+
+
+# Few columns.
+
+
+def _kernel_code(function: Any, *arrays: Array) -> Any:
+    """How the only kernel of a program is found to be a product of few columns."""
+    (kernel,) = ft.jit(function, device="cpu").lower(*arrays).kernels
+    kernel = legalize(kernel, operations_of(host_target()))
+    roots = [e for store in kernel.stores for e in store.expressions]
+    facts = Facts([*roots, *kernel.axes])
+    plan = find_contraction(kernel, place(kernel), facts)
+    return None if plan is None else find_dots(kernel, plan, facts, _WIDE)
+
+
+_WIDE = replace(host_target(), vector_bytes=64, registers=32, l1=48 << 10)
+
+
+@pytest.mark.parametrize("columns", [2, 3, 4, 7, 8])
+@pytest.mark.parametrize("length", [37, 300, 512, 1031])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_of_few_columns(columns: int, length: int, dtype: Any) -> None:
+    a = normals(61, length, dtype=dtype)
+    b = normals(length, columns, dtype=dtype, seed=1)
+    turned = np.ascontiguousarray(b.T)
+    f = ft.jit(lambda a, b: a @ b, device="cpu")
+    g = ft.jit(lambda a, b: fnp.maximum(a @ b.T + 1, 0), device="cpu")
+    assert_product(f(a, b), a, b)
+    np.testing.assert_allclose(
+        np.asarray(g(a, turned)), np.maximum(a @ b + 1, 0), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_long_expressions_of_few_columns() -> None:
+    a, b = normals(70, 300) / 20, normals(300, 3, seed=1)
+
+    def product(a: Any, b: Any) -> Any:
+        y = a @ b
+        return fnp.tanh(y) * fnp.exp(-y * y) + y / (1 + abs(y)) - 2
+
+    found = np.asarray(ft.jit(product, device="cpu")(a, b))
+    y = a.astype(np.float64) @ b
+    wanted = np.tanh(y) * np.exp(-y * y) + y / (1 + abs(y)) - 2
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    assert _kernel_code(product, a, b) is not None
+
+
+def test_few_columns_in_batches() -> None:
+    a, b = normals(3, 40, 301), normals(3, 301, 3, seed=1)
+    f = ft.jit(lambda a, b: a @ b, device="cpu")
+    assert_product(f(a, b), a, b)
+    assert_product(f(a, b[0]), a, b[0])
+    assert_product(f(a.reshape(3, 4, 10, 301), b[0]), a.reshape(3, 4, 10, 301), b[0])
+
+
+def test_vectors_run_along_the_sums_of_few_columns_only() -> None:
+    def product(a: Any, b: Any) -> Any:
+        return a @ b
+
+    assert _kernel_code(product, normals(61, 300), normals(300, 4)) is not None
+    assert _kernel_code(product, normals(61, 300), normals(300, 16)) is None
+    assert _kernel_code(product, normals(61, 40), normals(40, 8)) is None  # short
+    assert _kernel_code(product, normals(3, 300), normals(300, 4)) is None  # few rows
+    x = normals(300, 61)
+    assert _kernel_code(lambda a, b: a.T @ b, x, normals(300, 4)) is None
+
+
+def test_bits_of_few_columns_do_not_depend_on_threads() -> None:
+    a, b = normals(5000, 301), normals(301, 3, seed=1)
+    f = ft.jit(lambda a, b: a @ b, device="cpu")
+    found: list[bytes] = []
+    for threads in (1, 2, 5):
+        with ft.set_threads(threads):
+            found.append(np.asarray(f(a, b)).tobytes())
+    assert len(set(found)) == 1

@@ -126,6 +126,27 @@ class Opening(ABC):
             self.close()
 
 
+class Once:
+    """What several units in a row share, and the first of them makes."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        for number in range(len(stage.kernel.buffers)):
+            stage.values.buffer(number)  # known in the branch, and after it
+        self._made = stage.writer.here("alloca i64")
+        stage.writer.effect(f"store i64 -1, ptr {self._made}")
+
+    def run(self, number: str, make: Callable[[], None]) -> None:
+        """Runs `make` unless what is of this number was made last."""
+        writer = self.stage.writer
+        last = writer.here(f"load i64, ptr {self._made}")
+        fresh = writer.here(f"icmp ne i64 {last}, {number}")
+        branch = writer.open_branch()
+        make()
+        writer.effect(f"store i64 {number}, ptr {self._made}")
+        writer.close_branch(branch, fresh, ())
+
+
 class Block(Opening):
     """The block of a cut that is open: code around it says which.
 

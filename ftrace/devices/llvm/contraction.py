@@ -19,7 +19,7 @@ from math import prod
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiling import MOST_ROWS, rows_together, size_of
-from ftrace.lower.kernel import Kernel, axis_of, load_p, range_p
+from ftrace.lower.kernel import INDEX, Kernel, axis_of, load_p, range_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
 
@@ -27,6 +27,8 @@ from ftrace.trace.graph import Node, toposort
 _FEW_ROWS = 64
 #: So few lines of the cache are not pushed out between one tile and the next.
 _FEW_STEPS = 64
+#: Operations per result that are not worth repeating in the code of each register.
+_LIGHT = 6
 
 
 #: Results so far apart (in elements) are written one by one, but by the same tiles.
@@ -219,3 +221,20 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     together = rows_together(plan.left, row, facts)
     aliased = pitch % 1024 == 0 or together < min(size_of(row), MOST_ROWS)
     return aliased and depth > 256 and footprint > target.l2 * 3 // 4
+
+
+def is_heavy(plan: Contraction, kernel: Kernel) -> bool:
+    """Is what becomes of the sums a long expression?"""
+    sums = set(plan.reduces)
+    pending = [store.value for store in kernel.stores]
+    seen = set(pending)
+    count = 0
+    while pending:
+        node = pending.pop()
+        if node in sums or node.dtype is INDEX:
+            continue
+        count += bool(node.src)
+        fresh = [s for s in node.src if s not in seen and s.shape == ()]
+        seen.update(fresh)
+        pending += fresh
+    return count > _LIGHT

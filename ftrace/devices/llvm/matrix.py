@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 
-from ftrace.devices.llvm.blocks import Block, cut_ranges, each_block
-from ftrace.devices.llvm.contraction import Contraction, is_plain, rows_apart
+from ftrace.devices.llvm.blocks import Block, Once, cut_ranges, each_block
+from ftrace.devices.llvm.contraction import Contraction, is_heavy, is_plain, rows_apart
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.nest import Span, identity
@@ -35,8 +35,6 @@ from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import mul, sub
 from ftrace.trace.primitives.source import const
 
-#: Operations per result that are not worth repeating in the code of each register.
-_LIGHT = 6
 #: Multiplications that make up for a panel of sums.
 _WORTH_SUMS = 1 << 12
 #: The axes of a block should be so long.
@@ -74,7 +72,7 @@ def as_matrices(plan: Contraction, kernel: Kernel) -> Shape | None:
         return None
     return Shape(
         row, column, (*plan.outer, *plan.columns[:-1]),
-        tuple(a for a in plan.rows if a is not row), _is_heavy(plan, kernel),
+        tuple(a for a in plan.rows if a is not row), is_heavy(plan, kernel),
     )  # fmt: skip
 
 
@@ -93,22 +91,6 @@ def without_panels(plan: Contraction, kernel: Kernel, facts: Facts) -> Shape | N
     if shape is None or not shape.heavy or work < _WORTH_SUMS:
         return None
     return shape
-
-
-def _is_heavy(plan: Contraction, kernel: Kernel) -> bool:
-    sums = set(plan.reduces)
-    pending = [store.value for store in kernel.stores]
-    seen = set(pending)
-    count = 0
-    while pending:
-        node = pending.pop()
-        if node in sums or node.dtype is INDEX:
-            continue
-        count += bool(node.src)
-        fresh = [s for s in node.src if s not in seen and s.shape == ()]
-        seen.update(fresh)
-        pending += fresh
-    return count > _LIGHT
 
 
 class MatrixProduct:
@@ -166,10 +148,7 @@ class MatrixProduct:
         """Emits the function; returns how many units it has."""
         stage, writer, shape = self.stage, self.stage.writer, self.shape
         self._allocate()
-        for number in range(len(stage.kernel.buffers)):
-            stage.values.buffer(number)  # known in the branch that fills, and after it
-        packed = writer.here("alloca i64")
-        writer.effect(f"store i64 -1, ptr {packed}")
+        self.once = Once(stage)
         strips = -(-size_of(shape.column) // self.width)
         across, down = -(-strips // self.blocks.strips), self.rows.blocks
         with stage.units([*shape.outer, across, *shape.rows, down]) as unit:
@@ -180,7 +159,7 @@ class MatrixProduct:
             shared = prod(map(size_of, shape.rows)) * down
             number = writer.pure(f"udiv i64 {unit.number}, {shared}", unit.number)
             with self.columns, self.rows.at(row):
-                self._run(packed, number)
+                self._run(number)
         return unit.count
 
     # Panels.
@@ -217,30 +196,20 @@ class MatrixProduct:
 
     # A unit.
 
-    def _run(self, packed: str, number: str) -> None:
+    def _run(self, number: str) -> None:
         if self.direct:
             depth = Block(self.stage, self.depth, "0")
             if self.right:
-                self._fill_right_once(depth, packed, number)
+                self.once.run(number, partial(self._fill_right, depth))
             self._multiply_into_place(depth)
             return
         for node, panel in self.sums.items():
             if self.several:
                 self.stage.fill(panel, identity(str(node.arg), node.dtype))
-        self._multiply_in_blocks(packed, number)
+        each_block(self.stage, self.depth, partial(self._multiply, number))
         index = sum_of(self._in_sums())
         found = {n: panel.load(index) for n, panel in self.sums.items()}
         self._finish(replaced_stores(self.stage.kernel.stores, found))
-
-    def _fill_right_once(self, depth: Block, packed: str, number: str) -> None:
-        """Fills the right panels unless they are those of `number` already."""
-        writer = self.stage.writer
-        last = writer.here(f"load i64, ptr {packed}")
-        fresh = writer.here(f"icmp ne i64 {last}, {number}")
-        branch = writer.open_branch()
-        self._fill_right(depth)
-        writer.effect(f"store i64 {number}, ptr {packed}")
-        writer.close_branch(branch, fresh, ())
 
     def _multiply_into_place(self, depth: Block) -> None:
         """All of the sums, and what becomes of them, in registers."""
@@ -252,16 +221,12 @@ class MatrixProduct:
         }
         self._tiles(replaced_stores(self.stage.kernel.stores, found), spans)
 
-    def _multiply_in_blocks(self, packed: str, number: str) -> None:
-        """The sums, added up in their panels."""
-        each_block(self.stage, self.depth, partial(self._multiply, packed, number))
-
-    def _multiply(self, packed: str, number: str, depth: Block) -> None:
-        """One block of what is summed over."""
+    def _multiply(self, number: str, depth: Block) -> None:
+        """One block of what is summed over, added to the panels of sums."""
         if self.several:
             self._fill_right(depth)
         elif self.right:
-            self._fill_right_once(depth, packed, number)
+            self.once.run(number, partial(self._fill_right, depth))
         values, ranges, spans = self._open_values(depth)
         index = sum_of(self._in_sums())
         combine = "{}" if self.several else ""

@@ -21,6 +21,7 @@ from ftrace.devices.llvm.contraction import (
     find_contraction,
     is_worthwhile,
 )
+from ftrace.devices.llvm.dots import DotProducts, find_dots
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.keeping import keep_values
 from ftrace.devices.llvm.matrix import MatrixProduct, as_matrices, without_panels
@@ -219,6 +220,9 @@ def _contraction_code(
     rows = find_sliding_rows(kernel, plan, facts, target)
     if rows is not None:
         return lambda stage: SlidingRowsProduct(rows, stage).emit()
+    dots = find_dots(kernel, plan, facts, target)
+    if dots is not None:
+        return lambda stage: DotProducts(dots, stage).emit()
     if not is_worthwhile(plan, facts, target):
         bare = without_panels(plan, kernel, facts)
         if bare is None:
