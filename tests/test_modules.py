@@ -11,12 +11,13 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import settings
-from ftrace.devices.llvm import modules
+from ftrace.devices.llvm import library, modules
 from ftrace.devices.llvm.compile import generate, object_cache
 from ftrace.devices.llvm.device import CPU, render_kernel
 from ftrace.devices.llvm.kernels import Made, compile_kernels
 from ftrace.devices.llvm.modules import FUNCTION, LENGTH, grouped, in_one_module
 from ftrace.devices.llvm.render import Rendered
+from ftrace.devices.llvm.runner.signals import POLL
 
 X: Any = np.outer(np.arange(1, 7), np.linspace(-1, 1, 6)).astype(np.float32)
 
@@ -125,3 +126,18 @@ def test_entries_are_read_as_they_were_written() -> None:
     assert (found.function, found.module, found.code) == ("kernel7", "digest", b"")
     assert Made.unpack(own.pack().partition(b"\n")[0]) is None
     assert Made.unpack(shared.pack() + b"code") is None
+
+
+def test_functions_of_the_library_are_made_beside_the_kernels(tmp_path: Path) -> None:
+    """Another order of work only: all of them are there when kernels are loaded."""
+    program = ft.jit(lambda x: fnp.sin(fnp.exp(x)) + fnp.sinh(x)).lower(X).program
+    many = list(dict.fromkeys(step.kernel for step in program.kernels))
+    called = {s for k in many for s in library.symbols_in(render_kernel(k).text)}
+    assert called
+    with settings.config(cache_dir=str(tmp_path)):
+        for symbol in sorted(called):
+            library.prepare(symbol)
+            assert library.addresses([symbol]) == library.addresses([symbol])
+        library.prepare(POLL)  # and what is no formula is nobody's to make
+        (compiled,) = compile_kernels(many[:1], render_kernel, 2)
+    assert compiled.address

@@ -260,14 +260,18 @@ def reading_order(outputs: Sequence[Node]) -> list[Node]:
     Serial numbers depend on what else is alive in the process; texts must not.
     """
     done: dict[Node, None] = {}
+    opened = set[Node]()
     pending = list(reversed(outputs))
     while pending:
         node = pending[-1]
-        missing = [s for s in node.src if s not in done] if node not in done else []
-        if missing:
-            pending.extend(reversed(missing))
-        else:
-            done[pending.pop()] = None
+        if node not in opened:
+            opened.add(node)
+            missing = [s for s in node.src if s not in done]
+            if missing:
+                pending.extend(reversed(missing))
+                continue
+        done[node] = None  # the second time: its sources are done
+        pending.pop()
     return list(done)
 
 

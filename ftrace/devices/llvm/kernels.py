@@ -27,7 +27,7 @@ from ftrace.devices.llvm.compile import (
     object_cache,
     run_all,
 )
-from ftrace.devices.llvm.library import addresses, symbols_in
+from ftrace.devices.llvm.library import addresses, prepare, symbols_in
 from ftrace.devices.llvm.modules import grouped, in_one_module
 from ftrace.devices.llvm.numbers import Numbers
 from ftrace.devices.llvm.render import Rendered
@@ -132,12 +132,16 @@ def compile_kernels(
     missing = [n for n, made in enumerate(found) if made is None]
 
     def jobs() -> Iterator[Callable[[], list[Made]]]:
-        waiting = iter(missing)
+        waiting, asked = iter(missing), set[str]()
         for group in grouped(render(kernels[n]) for n in missing):
+            calls = {c for one in group for c in symbols_in(one.text)} - asked
+            asked |= calls
+            for symbol in sorted(calls):
+                yield partial(_prepare, symbol)
             mine = [keys[n] for n in islice(waiting, len(group))]
             yield partial(_make, group, mine)
 
-    made = run_all(jobs(), min(threads, len(missing)))
+    made = run_all(jobs(), min(threads, 2 * len(missing)))
     for n, one in zip(missing, chain.from_iterable(made), strict=True):
         found[n] = one
     return _linked(kernels, [one for one in found if one is not None], render)
@@ -203,6 +207,12 @@ def _make(
             object_cache.store(found.pack(), *key)
         made.append(found)
     return made
+
+
+def _prepare(symbol: str) -> list[Made]:
+    """Makes a function that kernels call, and none of them."""
+    prepare(symbol)
+    return []
 
 
 def _linked(

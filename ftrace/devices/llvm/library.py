@@ -13,6 +13,7 @@ and mostly from the disk cache.
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -48,6 +49,7 @@ MANY_IN_SMALL = 4
 SEVERAL_IN_SMALL = 2
 
 _argument_p = KernelOp("argument")
+_lock = threading.RLock()  # none is made twice; one may call another
 _DTYPES: Final = {"f32": dtypes.float32, "f64": dtypes.float64}
 _SYMBOL: Final = re.compile(rf"{PREFIX}(\w+)_(?:v(\d+))?(f32|f64)")
 _DECLARED: Final = re.compile(rf"^declare .* @({PREFIX}\w+)\(", re.MULTILINE)
@@ -93,8 +95,19 @@ def _code_of(symbol: str) -> Code:
     return runtime().code if symbol in (POLL, STOP) else _loaded(symbol)
 
 
-@cache
+def prepare(symbol: str) -> None:
+    """Makes a function if it is a formula, beside the kernels that call it."""
+    if symbol not in (*SYMBOLS, POLL, STOP) and not symbol.startswith(ROUTINE):
+        _loaded(symbol)
+
+
 def _loaded(symbol: str) -> Code:
+    with _lock:
+        return _load(symbol)
+
+
+@cache
+def _load(symbol: str) -> Code:
     def make() -> bytes:
         text = function_text(symbol, host_target())
         return " ".join(symbols_in(text)).encode() + b"\n" + generate(text)
