@@ -117,7 +117,9 @@ def test_vectors_are_abreast_in_long_chains_only(name: str) -> None:
     assert decided(chain(1000, 1 << 16), target) == 1
     assert decided(chain(60, 1 << 11), target) == 1  # few elements
     assert decided(chain(3, 1 << 24), target) == 1  # memory is slower
-    assert decided(chain(60, 1 << 16), replace(target, abreast=False)) == 1
+    assert (
+        decided(chain(60, 1 << 16), replace(target, without=("vectors_abreast",))) == 1
+    )
 
 
 def test_a_chain_is_long_by_its_latency() -> None:
@@ -137,6 +139,6 @@ def test_each_step_is_done_for_all_vectors_before_the_next(name: str) -> None:
     sources = [line.split()[-2].strip(",") for line in steps]
     results = [line.split()[0] for line in steps]
     assert sources[4:] == results[:-4]
-    apart = replace(target, abreast=False)
+    apart = replace(target, without=("vectors_abreast",))
     text = render(kernel, apart, "kernel").text
     assert sum(" fmul " in line for line in text.splitlines()) < 3 * 60

@@ -4,4 +4,21 @@ from __future__ import annotations
 
 DECISIONS = {
     "vectors_abreast": "the steps of a long chain are done for several vectors in turn",
+    "in_phases": "where only every n-th place meets an element, remainders are apart",
+    "in_blocks": "sums of products are computed in blocks that fit into the caches",
+    "in_panels": "blocks of matrices are copied into panels, in the order of the sums",
+    "without_panels": "long work on the sums of small products is done block by block",
+    "sliding": "windows slide over lines of the image, which stand in a panel once",
+    "sliding_sums": "gradients by the filters read each pixel of an image once",
+    "sliding_rows": "windows of channels that lie side by side slide along rows",
+    "in_squares": "operands that lie across are turned square by square, in registers",
+    "short_axes": "a short axis beside a long one is written out, step by step",
+    "cut_at_borders": "loops are cut where a position crosses a border",
+    "keep_rows": "values of a row stay in the cache for the work after a reduce",
+    "fetch_ahead": "memory is asked for before it is needed",
+    "unrounded_products": "the products in a sum are not rounded",
+    "past_caches": "large results that nobody reads soon are written past the caches",
+    "several_vectors": "light work is done for several vectors at once",
+    "tiles": "rows and columns of sums are computed together, in registers",
+    "columns_by_rows": "sums of long columns are added up row by row",
 }

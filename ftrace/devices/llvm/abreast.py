@@ -48,7 +48,7 @@ def vectors_abreast(
     kernel: Kernel, loop: Loop, lanes: int, facts: Facts, target: Target
 ) -> int:
     """How many vectors of a loop over an axis are best computed at once: 1, 2 or 4."""
-    if not target.abreast or kernel.is_dynamic:
+    if not target.decides("vectors_abreast") or kernel.is_dynamic:
         return 1
     vectors = prod(kernel.shape) // lanes
     if vectors < _LEAST or not all(isinstance(s, Let | Store) for s in loop.body):

@@ -53,6 +53,7 @@ from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.legalize import legalize
 from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
 from ftrace.lower.recurrence import Recurrence, legalize_recurrence
+from ftrace.lower.rendering import DECISIONS
 from ftrace.lower.running import Running, legalize_running
 from ftrace.lower.stored import program_of, program_text
 from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
@@ -85,21 +86,21 @@ class Way(NamedTuple):
 
     Attributes:
       tune: schedules are tried.
-      alone: vectors are never computed abreast.
+      without: decisions about the code that are switched off.
     """
 
     tune: bool
-    alone: bool
+    without: tuple[str, ...]
 
     @staticmethod
     def chosen() -> Way:
         """The current settings."""
         now = settings.current()
-        return Way(now.tune, "vectors_abreast" in now.disabled_rules)
+        return Way(now.tune, tuple(sorted(now.disabled_rules & DECISIONS.keys())))
 
     def target(self) -> Target | None:
         """The processor that code is written for, if not just this one."""
-        return replace(host_target(), abreast=False) if self.alone else None
+        return replace(host_target(), without=self.without) if self.without else None
 
 
 class CPU(Device):
@@ -204,7 +205,7 @@ class CPU(Device):
         self, missing: dict[Kernel, KernelInfo], way: Way
     ) -> dict[Kernel, CompiledKernel]:
         start = time.perf_counter()
-        if way.tune:
+        if way.tune and not way.without:
             codes = compile_tuned(missing, render_kernel, self.threads, self.allocate)
         else:
             codes = self._compile_general(missing, way)

@@ -559,7 +559,7 @@ def products_of(value: Node) -> list[tuple[bool, Node]]:
 
 def fused_products(kernel: Kernel, target: Target) -> frozenset[Node]:
     """Terms of sums that are made of products which the sum need not round."""
-    if not target.fma:
+    if not target.fma or not target.decides("unrounded_products"):
         return frozenset()
     return frozenset(
         node.src[0]

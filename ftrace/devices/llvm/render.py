@@ -88,9 +88,10 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     block = place(kernel)
     roots = [e for store in kernel.stores for e in store.expressions]
     facts = Facts([*roots, *kernel.axes])
-    parts = phases(kernel, facts)
-    if len(parts) > 1:
-        return _render_parts(parts, target, name)
+    if target.decides("in_phases"):
+        parts = phases(kernel, facts)
+        if len(parts) > 1:
+            return _render_parts(parts, target, name)
     plan = find_contraction(kernel, block, facts)
     if plan is not None:
         code = _contraction_code(kernel, plan, facts, target)
@@ -98,10 +99,12 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
             return _render_contraction(kernel, plan, code, facts, target, name)
     if kernel.is_dynamic:  # squares are turned in blocks of sizes that are known
         return _render_loops(kernel, block, facts, target, name)
-    turned = find_turned(kernel, facts)
+    turned = find_turned(kernel, facts) if target.decides("in_squares") else None
     if turned is not None:
         return _render_turned(kernel, turned, facts, target, name)
-    found = without_short_axes(kernel, facts)
+    found = kernel
+    if target.decides("short_axes"):
+        found = without_short_axes(kernel, facts)
     if found is not kernel:
         return _render_loops(found, place(found), facts_of(found), target, name)
     return _render_loops(kernel, block, facts, target, name)
@@ -125,7 +128,8 @@ def _render_loops(
     name: str,
 ) -> Rendered:
     """A kernel as nests of loops: mostly one."""
-    parts = boxes(kernel, facts, target)
+    cuts = target.decides("cut_at_borders")
+    parts = boxes(kernel, facts, target) if cuts else [kernel]
     if len(parts) == 1:
         nest = _Nest(kernel, block, facts, target)
         code = function(target, name, streamed_buffers(kernel, target), nest.write)
@@ -156,11 +160,13 @@ class _Nest:
     def __init__(
         self, kernel: Kernel, block: list[Statement], facts: Facts, target: Target
     ) -> None:
-        cut = segments(kernel, facts, target)
+        cuts = target.decides("cut_at_borders")
+        cut = segments(kernel, facts, target) if cuts else None
         if cut is not None:
             kernel, block, facts = cut.kernel, cut.block, cut.facts
         self.private = range(0)
-        kept = keep_values(kernel, facts, target) if cut is None else None
+        keeps = cut is None and target.decides("keep_rows")
+        kept = keep_values(kernel, facts, target) if keeps else None
         if kept is not None:
             kernel = kept.kernel
             block, facts = place(kernel), facts_of(kernel)
@@ -169,7 +175,8 @@ class _Nest:
         own = cut.axes if cut is not None else ()
         chooser = Chooser(kernel, block, facts, target, own, kept is not None)
         self.tiling = chooser.choose()
-        self.ahead = fetches(kernel, facts, self.tiling, target)
+        fetched = target.decides("fetch_ahead")
+        self.ahead = fetches(kernel, facts, self.tiling, target) if fetched else {}
         self.fused = fused_products(kernel, target)
         self.units: Any = 1
         self.dims: tuple[Any, ...] = ()
@@ -211,25 +218,31 @@ def _contraction_code(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Callable[[Stage], int] | None:
     """What emits a contraction into a stage, and returns how many units it has."""
-    sliding = find_sliding(kernel, plan, facts, target)
-    if sliding is not None:
+    if not target.decides("in_blocks"):
+        return None
+    sliding = target.decides("sliding") and find_sliding(kernel, plan, facts, target)
+    if sliding:
         return lambda stage: SlidingProduct(sliding, stage).emit()
-    sums = find_sliding_sum(kernel, plan, facts, target)
-    if sums is not None:
+    sums = target.decides("sliding_sums") and find_sliding_sum(
+        kernel, plan, facts, target
+    )
+    if sums:
         return lambda stage: SlidingSumProduct(sums, stage).emit()
-    rows = find_sliding_rows(kernel, plan, facts, target)
-    if rows is not None:
+    rows = target.decides("sliding_rows") and find_sliding_rows(
+        kernel, plan, facts, target
+    )
+    if rows:
         return lambda stage: SlidingRowsProduct(rows, stage).emit()
     dots = find_dots(kernel, plan, facts, target)
     if dots is not None:
         return lambda stage: DotProducts(dots, stage).emit()
     if not is_worthwhile(plan, facts, target):
-        bare = without_panels(plan, kernel, facts)
-        if bare is None:
+        bare = target.decides("without_panels") and without_panels(plan, kernel, facts)
+        if not bare:
             return None
         return lambda stage: MatrixProduct(plan, bare, stage, False).emit()
-    shape = as_matrices(plan, kernel)
-    if shape is not None:
+    shape = target.decides("in_panels") and as_matrices(plan, kernel)
+    if shape:
         return lambda stage: MatrixProduct(plan, shape, stage).emit()
     return lambda stage: Product(plan, stage).emit()
 

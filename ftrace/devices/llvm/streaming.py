@@ -22,6 +22,8 @@ Build = Callable[[frozenset[int]], Writer]
 
 def streamed_buffers(kernel: Kernel, target: Target) -> frozenset[int]:
     """Large buffers that are only written, in kernels whose data fit in no cache."""
+    if not target.decides("past_caches"):
+        return frozenset()
     if kernel.is_dynamic or (kernel.ordered and kernel.scatters):
         return frozenset()
     read = {n.src[0].arg for n in kernel.nodes if n.op is load_p}

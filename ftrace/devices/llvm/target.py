@@ -34,7 +34,7 @@ class Target:
       l1, l2: bytes of the caches of one core.
       l3: bytes of the last cache.
       cores: how many threads can run.
-      abreast: long chains are computed on several vectors at once (`abreast.py`).
+      without: decisions of `lower/rendering.py` that are switched off, in order.
     """
 
     triple: str
@@ -51,7 +51,11 @@ class Target:
     l2: int = 512 << 10
     l3: int = 8 << 20
     cores: int = 1
-    abreast: bool = True
+    without: tuple[str, ...] = ()
+
+    def decides(self, name: str) -> bool:
+        """Is a decision of `lower/rendering.py` left to us?"""
+        return name not in self.without
 
     @staticmethod
     def of(

@@ -440,6 +440,8 @@ class Chooser:
         """A light body runs on several vectors at once."""
         weight = count_values(loop.body)
         copies = 4 if weight <= 6 else 2 if weight <= 16 else 1
+        if not self.target.decides("several_vectors"):
+            copies = 1
         whole = max(size_of(loop.axis) // vector[1], 1)
         few = size_of(loop.axis) <= _FEW
         masked = self.target.masked and weight > (
@@ -467,6 +469,8 @@ class Chooser:
         registers = max(widest * lanes // self.target.vector_bytes, 1)
         most = rows_together(self._reduces(), rows, self.facts)
         room = self.target.registers // registers
+        if not self.target.decides("tiles"):
+            height = vectors = 1
         tile = register_tile(height, vectors, room, most)
         tiling.steps[node] = Steps(lanes, tile.vectors)
         if rows is not None:
@@ -474,6 +478,8 @@ class Chooser:
 
     def _runs_by_rows(self, loop: Loop, vector: Vector) -> bool:
         """Do the reduces in a loop over columns read long rows, each element once?"""
+        if not self.target.decides("columns_by_rows"):
+            return False
         reduces = [s for s in loop.body if isinstance(s, ReduceLoop)]
         simple = len(reduces) + sum(isinstance(s, Let | Store) for s in loop.body)
         if not reduces or simple != len(loop.body) or self.kernel.is_dynamic:
@@ -532,7 +538,7 @@ class Chooser:
         copies = 8 if weight <= 4 else 4 if weight <= 24 else 2
         copies = max(copies // len(loop.reduces), 2)
         whole = max(size_of(node) // lanes, 1)
-        abreast = self.target.abreast and weight > _LIGHT_BODY
+        abreast = self.target.decides("vectors_abreast") and weight > _LIGHT_BODY
         tiling.steps[node] = Steps(lanes, min(copies, whole), abreast=abreast)
 
     # Units of work.

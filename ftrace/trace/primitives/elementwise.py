@@ -23,6 +23,8 @@ from ftrace.trace.primitives.broadcast import broadcast_leading, expand_p
 from ftrace.trace.primitives.record import Array, Facts, Primitive
 from ftrace.trace.primitives.source import const, const_like, const_p, zeros_like
 
+_where: Any = np.where  # the stubs know nothing of Any
+
 Factor = Callable[..., Node]
 Ufunc = Callable[..., Any]
 Result = Callable[[ShapedArray], np.dtype[Any]]
@@ -286,7 +288,7 @@ def _power(x: Any, y: Any) -> Any:
     found: Any = np.power(x, y)
     if y.dtype.kind == "f" and y.size and not any(y.strides) and y.flat[0] == 0.5:
         root = found + np.zeros((), found.dtype)
-        found = np.where(np.asarray(x == -np.inf), -x, root)
+        return _where(x == -np.inf, -x, root)
     return found
 
 
