@@ -170,3 +170,18 @@ def test_a_greatest_element_needs_all_places() -> None:
     wide[:, 1:-1:2] = x
     wanted = np.lib.stride_tricks.sliding_window_view(wide, 3, 1).max(-1)
     np.testing.assert_array_equal(ft.jit(greatest)(x), wanted)
+
+
+def test_large_gradients_know_the_place_in_the_window() -> None:
+    """Windows side by side along one axis, and not along the other; no small sizes."""
+    case = ((16, 16, 56, 56), (24, 16, 3, 7), (3, 3), ((1, 1), (3, 3)), (1, 1), 1)
+    x, w = normal(*case[0]), normal(*case[1], seed=1)
+    function = strided(case)
+    y = normal(*ft.eval_shape(function, x, w).shape, seed=2)
+
+    def gradient(x: Any, w: Any, y: Any) -> Any:
+        return ft.vjp(function, x, w)[1](y)[0]
+
+    found = np.asarray(ft.jit(gradient)(x, w, y))
+    value = np.vdot(np.asarray(ft.jit(function)(x, w)), y)
+    assert np.vdot(x, found) == pytest.approx(value, rel=1e-10)

@@ -72,7 +72,8 @@ def _moved(node: Node) -> Steps:
     if node.op is stride_p:
         return tuple(a if step == 1 else None for a, step in enumerate(arg))
     if node.op in (shear_p, unshear_p):
-        return tuple(None if a == arg.axis else a for a in range(x.ndim))
+        # Where an element goes depends on its place in the window, too.
+        return tuple(None if a in (arg.axis, arg.window) else a for a in range(x.ndim))
     return (None,) * x.ndim
 
 
