@@ -17,7 +17,6 @@ from ftrace.numpy.axes import (
     iota,
     pad,
     reshape,
-    shrink,
     static_int,
 )
 from ftrace.numpy.creation import Dtype, dtype_or
@@ -130,9 +129,8 @@ def diag(v: Value, k: int = 0) -> Any:
     if v.ndim != 1:
         raise ShapeError(f"diag takes a vector or a matrix, got shape {v.shape}")
     n = v.shape[0]
-    # Rows of one element more than columns: each row's element moves one on.
-    longer = reshape(pad(reshape(v, (n, 1)), ((0, 0, 0), (0, n, 0))), (n * (n + 1),))
-    square = reshape(shrink(longer, ((0, n * n),)), (n, n))
+    row, column = _grid(n, n)
+    square = choose(equal(row, column), reshape(v, (n, 1)), 0)
     right, down = max(k, 0), max(-k, 0)
     return pad(square, ((down, right, 0), (right, down, 0)))
 

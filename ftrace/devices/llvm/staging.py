@@ -17,7 +17,7 @@ import numpy as np
 
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.nest import Nest, Span, digits, fused_products
-from ftrace.devices.llvm.ranges import Opened
+from ftrace.devices.llvm.ranges import At, Opened
 from ftrace.devices.llvm.runner.signals import STOP
 from ftrace.devices.llvm.scalar import Operations
 from ftrace.devices.llvm.scratch import GIVE, TAKE
@@ -32,14 +32,16 @@ from ftrace.lower.kernel import (
     Store,
     axis_of,
     load,
+    load_p,
     make_range,
     param,
 )
 from ftrace.lower.place import place
 from ftrace.trace.dims import is_dynamic
-from ftrace.trace.graph import Node, substitute
+from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.source import const
+from ftrace.trace.sizes import upper_bound
 
 #: Scratch beyond this is not on the stack: a thread may have a small one.
 _STACK = 160 << 10
@@ -297,6 +299,7 @@ class _TurningNest(Nest):
         lanes = vector.lanes
         t = Type.of(store.value.dtype, lanes)
         ats = values.assignments(store.expressions)
+        self._prefetch(store, ats)
         rows = [values.plain(store.value, lanes, at) for at in ats]
         columns = transpose(values.ops, t, rows + [t.zero] * (lanes - len(rows)))
         stride = values.facts.stride(store.index, vector.node, lanes)
@@ -313,6 +316,33 @@ class _TurningNest(Nest):
                 values.access.store(t, columns[lane], p)
             else:
                 values.access.store_masked(t, columns[lane], p, mask)
+
+    def _prefetch(self, store: Store, ats: Sequence[At]) -> None:
+        """Asks for the rows of the next square, whose places no processor guesses.
+
+        They go to the second cache: those of one square often share a set of the first.
+        """
+        values, vector = self.values, self.values.vector
+        assert vector is not None
+        for node in toposort([store.value]):
+            if node.op is not load_p or len(ats) < 2:
+                continue
+            buffer, index, *valid = node.src
+            number, size = buffer.arg, node.dtype.itemsize
+            form = values.facts.affine[index]
+            assert isinstance(number, int)
+            nbytes = upper_bound(values.sizes[number]) * size
+            small = nbytes <= values.ops.target.l2
+            if small or valid or form.terms.get(vector.node) != 1:
+                continue
+            places = [values.terms(form, at) for at in ats]
+            step = (places[1][1] - places[0][1]) * len(ats)
+            if abs(step) * size < 64 * len(ats):
+                continue
+            base = values.buffer(number)
+            for terms, constant in places:
+                p = values.access.pointer(base, terms, constant + step, size)
+                values.access.prefetch(p, False, False)
 
 
 def transpose(ops: Operations, t: Type, rows: Sequence[str]) -> list[str]:
