@@ -148,3 +148,22 @@ def test_bits_of_few_columns_do_not_depend_on_threads() -> None:
         with ft.set_threads(threads):
             found.append(np.asarray(f(a, b)).tobytes())
     assert len(set(found)) == 1
+
+
+# Many small products.
+
+
+@pytest.mark.parametrize("sizes", [(12, 12, 12), (8, 5, 21), (24, 7, 9), (9, 70, 5)])
+@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+@pytest.mark.parametrize("count", [1, 60])
+def test_small_products(sizes: tuple[int, int, int], turned: str, count: int) -> None:
+    m, k, n = sizes
+    a, b = normals(count, m, k), normals(count, k, n, seed=1)
+    x = np.ascontiguousarray(a.swapaxes(1, 2)) if "a" in turned else a
+    y = np.ascontiguousarray(b.swapaxes(1, 2)) if "b" in turned else b
+
+    def product(x: Any, y: Any) -> Any:
+        x = x.swapaxes(1, 2) if "a" in turned else x
+        return x @ (y.swapaxes(1, 2) if "b" in turned else y)
+
+    assert_product(ft.jit(product, device="cpu")(x, y), a, b)

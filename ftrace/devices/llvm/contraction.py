@@ -27,6 +27,10 @@ from ftrace.trace.graph import Node, toposort
 _FEW_ROWS = 64
 #: So few lines of the cache are not pushed out between one tile and the next.
 _FEW_STEPS = 64
+#: Products that are worth filling a panel; in each of many matrices.
+_WORTH_PANELS, _LITTLE = 1 << 13, 1 << 9
+#: How many times as many terms a sum has as there are columns.
+_LONG_SUM = 8
 #: Operations per result that are not worth repeating in the code of each register.
 _LIGHT = 6
 
@@ -207,7 +211,13 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     if height < 4 or depth < 4 or width < 4:
         return False
     if not plain or not plan.loose:
-        return height * depth * width >= 1 << 14
+        each = height * depth * width
+        times = prod(size_of(a) for a in plan.outer)
+        # Vectors along a long sum of few columns are full, and need no panel.
+        along = not plain and depth >= _LONG_SUM * width
+        return each >= _WORTH_PANELS or (
+            each * times >= _WORTH_PANELS and each >= _LITTLE and not along
+        )
     pitch = max(
         abs(facts.affine[index_of(n)].terms.get(r, 0)) * item
         for n in plan.right
