@@ -12,6 +12,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.devices.llvm.abreast import vectors_abreast
 from ftrace.devices.llvm.facts import Facts, index_of
+from ftrace.devices.llvm.scalar import CALLED
 from ftrace.devices.llvm.short_axes import LONGEST
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import (
@@ -207,6 +208,8 @@ _LONG_BODY_OF_FEW = 16
 #: Operations in a reduce whose copies a processor overlaps by itself.
 _LIGHT_BODY = 8
 _FEW = 1 << 12
+#: Operations in a function that is called: about so many.
+_CALLED_BODY = 32
 #: Columns are reduced row by row where a row has so many vectors, and all rows so many
 #: elements; so many bytes of a row are read at a time, in so many rows.
 _LONG_ROW = 8
@@ -739,7 +742,8 @@ def count_values(block: Sequence[Statement]) -> int:
         statement = pending.pop()
         if isinstance(statement, Let):
             node = statement.node
-            total += node.dtype is not INDEX and bool(node.src)
+            if node.dtype is not INDEX and node.src:
+                total += _CALLED_BODY if node.op.name in CALLED else 1
         elif not isinstance(statement, Store):
             pending += statement.body
     return total
