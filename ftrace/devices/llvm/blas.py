@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 from importlib import import_module
+from string import Template
 from typing import Any
 
 from ftrace.devices.llvm.compile import Code, emit_object, link
@@ -84,10 +85,10 @@ def _guard() -> Code:
         text += f"define void @{TOGETHER}() {{\n  ret void\n}}\n"
         return link(emit_object(text), (ALONE, TOGETHER))
     imports = {"get_threads": found[0], "set_threads": found[1]}
-    return link(emit_object(_GUARD), (ALONE, TOGETHER), imports)
+    return link(emit_object(_LOCK + _FIRST + _LAST), (ALONE, TOGETHER), imports)
 
 
-_GUARD = f"""
+_LOCK = """
 @lock = internal global i32 0, align 128
 @users = internal global i64 0, align 8
 @threads = internal global i32 0, align 4
@@ -95,55 +96,53 @@ _GUARD = f"""
 declare i32 @get_threads()
 declare void @set_threads(i32)
 
-define internal void @take() {{
+define internal void @take() {
 entry:
   br label %try
 try:
   %swap = cmpxchg ptr @lock, i32 0, i32 1 acquire monotonic
-  %mine = extractvalue {{ i32, i1 }} %swap, 1
+  %mine = extractvalue { i32, i1 } %swap, 1
   br i1 %mine, label %out, label %try
 out:
   ret void
-}}
-
-define void @{ALONE}() {{
-entry:
-  call void @take()
-  %users = load i64, ptr @users
-  %more = add i64 %users, 1
-  store i64 %more, ptr @users
-  %first = icmp eq i64 %users, 0
-  br i1 %first, label %ask, label %out
-ask:
-  %threads = call i32 @get_threads()
-  store i32 %threads, ptr @threads
-  %several = icmp sgt i32 %threads, 1
-  br i1 %several, label %one, label %out
-one:
-  call void @set_threads(i32 1)
-  br label %out
-out:
-  store atomic i32 0, ptr @lock release, align 4
-  ret void
-}}
-
-define void @{TOGETHER}() {{
-entry:
-  call void @take()
-  %users = load i64, ptr @users
-  %fewer = sub i64 %users, 1
-  store i64 %fewer, ptr @users
-  %last = icmp eq i64 %fewer, 0
-  br i1 %last, label %ask, label %out
-ask:
-  %threads = load i32, ptr @threads
-  %several = icmp sgt i32 %threads, 1
-  br i1 %several, label %back, label %out
-back:
-  call void @set_threads(i32 %threads)
-  br label %out
-out:
-  store atomic i32 0, ptr @lock release, align 4
-  ret void
-}}
+}
 """
+
+# The users change by $change; the one that leaves none, or comes where none is, sets
+# the threads, if there are several.
+_CHANGE = Template("""
+define void @$name() {
+entry:
+  call void @take()
+  %before = load i64, ptr @users
+  %after = add i64 %before, $change
+  store i64 %after, ptr @users
+  %none = icmp eq i64 $counted, 0
+  br i1 %none, label %ask, label %out
+ask:
+$threads  %several = icmp sgt i32 %threads, 1
+  br i1 %several, label %set, label %out
+set:
+  call void @set_threads(i32 $wanted)
+  br label %out
+out:
+  store atomic i32 0, ptr @lock release, align 4
+  ret void
+}
+""")
+
+_FIRST = _CHANGE.substitute(
+    name=ALONE,
+    change=1,
+    counted="%before",
+    threads="  %threads = call i32 @get_threads()\n"
+    "  store i32 %threads, ptr @threads\n",
+    wanted=1,
+)
+_LAST = _CHANGE.substitute(
+    name=TOGETHER,
+    change=-1,
+    counted="%after",
+    threads="  %threads = load i32, ptr @threads\n",
+    wanted="%threads",
+)

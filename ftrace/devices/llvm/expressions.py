@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from ftrace.devices.llvm.scalar import Operations
 from ftrace.devices.llvm.types import Type
@@ -20,6 +21,7 @@ class Expressions:
       roots: all that will be asked for.
       lanes: 0 for scalars.
       read: the value of a load.
+      known: what has a value already.
     """
 
     def __init__(
@@ -28,11 +30,12 @@ class Expressions:
         roots: Sequence[Node],
         lanes: int,
         read: Callable[[Node], str],
+        known: Mapping[Node, str] = MappingProxyType({}),
     ) -> None:
         self._ops = ops
         self._lanes = lanes
         self._read = read
-        self._known: dict[Node, str] = {}
+        self._known = dict(known)
         self._rare: dict[Node, list[Node]] = {}
         for node in toposort(roots):
             if node.arg == RARE:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from functools import cache
 from math import prod
 from typing import Final
@@ -23,6 +23,7 @@ from typing import Final
 from ftrace import dtypes
 from ftrace.devices.llvm.blas import ROUTINE, routine_address
 from ftrace.devices.llvm.compile import Code, cache_key, generate, kept, link
+from ftrace.devices.llvm.expressions import Expressions
 from ftrace.devices.llvm.runner.signals import POLL, STOP
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.llvm.scalar import CALLED, PREFIX, Operations, operations_of
@@ -33,10 +34,9 @@ from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import Kernel, KernelOp, axis_of, range_p
 from ftrace.lower.math.decompose import FORMULAS, decompose
 from ftrace.lower.math.reduction import far_angle
-from ftrace.lower.math.term import RARE, RELAXED, Term
+from ftrace.lower.math.term import Term
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node, constant_value, make_node, toposort
-from ftrace.trace.primitives.source import const_p
+from ftrace.trace.graph import make_node
 from ftrace.trace.sizes import upper_bound
 
 #: A kernel with so many uses of functions calls those that it uses several times.
@@ -127,97 +127,24 @@ def function_text(symbol: str, target: Target) -> str:
     terms = map(Term, operands)
     results = far_angle(*terms) if name == "far_angle" else (FORMULAS[name](*terms),)
     roots = decompose([term.node for term in results], operations_of(target))
-    body = _Body(target, roots, operands, lanes)
+    writer = Writer()
+    given = [f"%x{n}" for n in range(len(operands))]
+    known = dict(zip(operands, given, strict=True))
+    ops = Operations(writer, target)
+    expressions = Expressions(ops, roots, lanes, known.__getitem__, known)
     types = [Type.of(root.dtype, lanes) for root in roots]
     whole, packed = f"{{ {', '.join(map(str, types))} }}", "poison"
     for number, (t, root) in enumerate(zip(types, roots, strict=True)):
-        part = f"{t} {body.value(root)}, {number}"
-        packed = body.writer.here(f"insertvalue {whole} {packed}, {part}")
-    given = ", ".join(f"{Type.of(dtype, lanes)} %x{n}" for n in range(len(operands)))
+        part = f"{t} {expressions.value(root)}, {number}"
+        packed = writer.here(f"insertvalue {whole} {packed}, {part}")
+    parameters = ", ".join(f"{Type.of(dtype, lanes)} {x}" for x in given)
     return "\n".join([
         f'target triple = "{target.triple}"',
-        *body.writer.declared,
-        f"define {whole} @{symbol}({given}) nounwind {{",
+        *writer.declared,
+        f"define {whole} @{symbol}({parameters}) nounwind {{",
         "entry:",
-        *body.writer.level.lines,
+        *writer.level.lines,
         f"  ret {whole} {packed}",
         "}",
         "",
     ])  # fmt: skip
-
-
-class _Body:
-    """Emits expressions of the operands %x0, %x1, …, each once."""
-
-    def __init__(
-        self,
-        target: Target,
-        roots: Sequence[Node],
-        operands: Sequence[Node],
-        lanes: int,
-    ) -> None:
-        self.writer = Writer()
-        self.ops = Operations(self.writer, target)
-        self.lanes = lanes
-        self.known = {operand: f"%x{n}" for n, operand in enumerate(operands)}
-        self.rare: dict[Node, list[Node]] = {}
-        for node in toposort(roots):
-            if node.arg == RARE:
-                self.rare.setdefault(node.src[0], []).append(node)
-
-    def value(self, node: Node) -> str:
-        pending, known = [node], self.known
-        while pending:
-            n = pending[-1]
-            missing = [s for s in self._needs(n) if s not in known]
-            if n not in known and missing:
-                pending.extend(missing)
-                continue
-            if n not in known:
-                known[n] = self._emit(n)
-            pending.pop()
-        return known[node]
-
-    def _needs(self, node: Node) -> Iterator[Node]:
-        if node.arg == RARE:
-            yield node.src[0]
-            yield from (n.src[2] for n in self.rare[node.src[0]])
-        else:
-            yield from node.src
-
-    def _emit(self, node: Node) -> str:
-        own = Type.of(node.dtype, self.lanes)
-        if node.op is const_p:
-            return own.constant(constant_value(node))
-        if node.arg == RARE:
-            return self._branch(node)
-        texts = [self.known[s] for s in node.src]
-        t, name = Type.of(node.src[-1].dtype, self.lanes), node.op.name
-        if name in ("cast", "bitcast"):
-            convert = self.ops.cast if name == "cast" else self.ops.bitcast
-            return convert(texts[0], t, own)
-        if name == "select":
-            return self.ops.select(texts[0], t, texts[1], texts[2])
-        if node.arg == RELAXED and not self.ops.target.fma:
-            product = self.ops.apply("mul", t, texts[0], texts[1])
-            return self.ops.apply("add", t, product, texts[2])
-        return self.ops.apply(name, t, *texts)
-
-    def _branch(self, node: Node) -> str:
-        """Computes what is rare where some lane takes it."""
-        writer, condition, lanes = self.writer, node.src[0], self.lanes
-        taken = on = self.known[condition]
-        if lanes:
-            bits = writer.pure(f"bitcast <{lanes} x i1> {on} to i{lanes}", on)
-            taken = writer.pure(f"icmp ne i{lanes} {bits}, 0", bits)
-        outside, self.known = self.known, dict(self.known)
-        branch = writer.open_branch()
-        results: list[tuple[str, str, str]] = []
-        for n in self.rare[condition]:
-            t, usual = Type.of(n.dtype, lanes), outside[n.src[2]]
-            value = self.ops.select(on, t, self.value(n.src[1]), usual)
-            results.append((t.text, value, usual))
-        self.known = outside
-        found = writer.close_branch(branch, taken, results)
-        outside.update(zip(self.rare[condition], found, strict=True))
-        return outside[node]
