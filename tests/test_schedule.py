@@ -6,6 +6,7 @@ Both programs of each row run on the interpreter with and without the decision.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -342,3 +343,32 @@ def test_what_a_row_is_reduced_from_is_stored_by_the_same_kernel() -> None:
             wanted = evaluate_graph(graph, x)
             for got, want in zip(run_on(name, graph, [x]), wanted, strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def residual(depth: int) -> Any:
+    """The gradient of layers whose results add up: the last is made of all products."""
+
+    def loss(w: Any, x: Any) -> Any:
+        for _ in range(depth):
+            x = x + fnp.tanh(x @ w) / depth
+        return fnp.sum(x * x)
+
+    return ft.grad(loss)
+
+
+def test_each_layer_of_a_deep_network_is_scheduled_alike() -> None:
+    square, x = np.eye(6, dtype=np.float32) / 4, X[:5, :6]
+
+    def kernels(depth: int) -> int:
+        graph = ft.make_graph(residual(depth))(square, x)
+        return len(lower(graph).program.kernels)
+
+    counts = [kernels(depth) for depth in (4, 12, 20, 28)]
+    each = {b - a for a, b in pairwise(counts[1:])}
+    assert len(each) == 1
+    assert counts[1] - counts[0] <= max(each) + 2
+    graph = ft.make_graph(residual(20))(square, x)
+    for name in ("interpreter", "cpu"):
+        (slope,) = run_on(name, graph, [square, x])
+        (expected,) = evaluate_graph(graph, square, x)
+        np.testing.assert_allclose(slope, expected, rtol=1e-4, atol=1e-5)

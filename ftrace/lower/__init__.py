@@ -55,6 +55,7 @@ from ftrace.lower.slices import in_slices
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.lower.step import BuiltStep
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
+from ftrace.trace.collection import without_collection
 from ftrace.trace.graph import Body, Graph, Node, toposort
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.source import is_variable
@@ -84,6 +85,7 @@ class Lowered:
     program: Program
 
 
+@without_collection
 def lower(
     graph: Graph,
     max_buffers: int = 0,
@@ -237,6 +239,7 @@ def check_disabled_rules(names: frozenset[str]) -> None:
         raise ArgumentError(f"disabled_rules: there is no rule {name!r}{hint}")
 
 
+@without_collection
 def simplify_graph(outputs: Sequence[Node]) -> list[Node]:
     """The outputs after all rewrites."""
     check = settings.current().check_specs

@@ -444,19 +444,18 @@ def complexity(index: Index) -> int:
 
 def ranges_of(index: Index) -> frozenset[Atom]:
     """The ranges that an index depends on."""
-    found: set[Atom] = set()
-    for atom, _ in index.terms:
-        if atom.kind == "range":
-            found.add(atom)
-        elif atom.inner is not None:
-            found |= ranges_of(atom.inner)
-        else:
-            found |= atom.ranges
-    return frozenset(found)
+    return ranges_of_all((index,))
 
 
 def ranges_of_all(indices: Iterable[Index]) -> frozenset[Atom]:
-    return frozenset[Atom]().union(*[ranges_of(index) for index in indices])
+    found: set[Atom] = set()
+    for index in indices:
+        for atom, _ in index.terms:
+            if atom.kind == "range":  # nearly all of them
+                found.add(atom)
+            else:
+                found |= atom.ranges if atom.inner is None else ranges_of(atom.inner)
+    return frozenset(found)
 
 
 def value_numbers(indices: Iterable[Index]) -> list[int]:

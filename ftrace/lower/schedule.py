@@ -36,6 +36,7 @@ from ftrace.lower.index import (
 from ftrace.lower.positions import NumberOf, Reading, position_of, targets_of
 from ftrace.lower.precedence import Precedence
 from ftrace.trace.avals import Shape
+from ftrace.trace.collection import without_collection
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy, is_reused, mul, mul_zero
@@ -52,6 +53,7 @@ KERNEL_LIMIT = 600  # operations in one kernel
 INDEX_LIMIT = 100  # atoms in the indices of one use
 ROOTS = 8  # values that one kernel stores
 MANY = 16  # rows that are work for all threads
+CONTRACTIONS = 8  # that are told apart of those from which a value is made
 _NEAR = 64  # nodes that are looked at for what two kernels have in common
 
 #: The decisions that `config.disabled_rules` can switch off, and what each one does.
@@ -313,6 +315,7 @@ def _gather_contexts(
 AddsUp = Callable[[Node, Shape], bool]
 
 
+@without_collection
 def schedule(
     outputs: Sequence[Node],
     forced: Iterable[Node] = (),
@@ -796,9 +799,18 @@ class _Scheduler:
         return bool(mine) and any(other and mine != other for other in others)
 
     def _contractions_of(self, node: Node) -> frozenset[Node]:
-        """Those from which a value is computed element by element."""
-        found = [self.epilogue[s] for s in node.src if s in self.epilogue]
-        return found[0].union(*found[1:]) if found else frozenset()
+        """Those from which a value is computed element by element: the latest.
+
+        A sum over all layers of a network is made of a contraction of each of them.
+        """
+        found = {self.epilogue[s] for s in node.src if s in self.epilogue}
+        if len(found) < 2:
+            return found.pop() if found else frozenset()
+        joined = frozenset[Node]().union(*found)
+        if len(joined) > CONTRACTIONS:
+            latest = sorted(joined, key=lambda n: n.serial)[-CONTRACTIONS:]
+            joined = frozenset(latest)
+        return joined
 
     def _store_scatter(self, node: Node, uses: dict[Context, Any]) -> None:
         """First a kernel that stores the operand, then one that applies the updates."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
 from ftrace.trace.avals import ShapedArray, Stack
+from ftrace.trace.collection import without_collection
 from ftrace.trace.graph import Node, Op, dependents, inherited_origin, toposort
 from ftrace.trace.primitives.elementwise import add, cast, div, mul, mul_zero, select
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
@@ -35,6 +36,7 @@ _LINEAR_OPERANDS: dict[Op, tuple[int, ...]] = {
 }
 
 
+@without_collection
 def jvp_nodes(outputs: Sequence[Node], tangents: dict[Node, Node]) -> list[Node | None]:
     """The tangents of the outputs; None is zero.
 
@@ -84,6 +86,7 @@ def _tangent(node: Node, tangents: list[Node | None]) -> Node | None:
     return op(*full, arg=node.arg)
 
 
+@without_collection
 def transpose_nodes(
     outputs: Sequence[Node], leaves: Sequence[Node], cotangents: Sequence[Node | None]
 ) -> list[Node | None]:
@@ -179,6 +182,7 @@ def tangent_variable(aval: ShapedArray, position: int) -> Node:
     return variable(aval.strong(), TANGENT_DEPTH, position)
 
 
+@without_collection
 def gradient_nodes(
     outputs: Sequence[Node], leaves: Sequence[Node], cotangents: Sequence[Node | None]
 ) -> list[Node]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ftrace.trace.collection import without_collection
 from ftrace.trace.graph import Node, dependents, inherited_origin, rebuild
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.record import compound_of, item_p, primitive_of
 
 
+@without_collection
 def batch_nodes(
     outputs: Sequence[Node], leaves: Mapping[Node, Node], size: int
 ) -> list[tuple[Node, bool]]:
