@@ -19,6 +19,7 @@ from pathlib import Path
 from ftrace import lower, trace
 from ftrace.lower.beside import DECISIONS as SUMS
 from ftrace.lower.build import DECISIONS as BUILDING
+from ftrace.lower.extrema import DECISIONS as EXTREMA
 from ftrace.lower.factors import DECISIONS as FACTORING
 from ftrace.lower.finite import DECISIONS as PRODUCTS
 from ftrace.lower.inplace import DECISIONS as SHARING
@@ -258,7 +259,7 @@ def with_decisions(page: str) -> str:
     """The page with the tables of decisions between their markers."""
     lists = {
         "loops": LOOPS | REGISTERS,
-        "host": RUNNING | FACTORING,
+        "host": RUNNING | EXTREMA | FACTORING,
         "slices": SLICES,
         "schedule": SCHEDULING | SUMS | BUILDING | PRODUCTS,
         "rendering": RENDERING,

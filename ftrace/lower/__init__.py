@@ -31,6 +31,8 @@ from ftrace.lower.beside import kernels_add_up, sums_in_parts
 from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.build import BuiltKernel, build_kernel
 from ftrace.lower.control import Loop, bodies_of, control_to_loops
+from ftrace.lower.extrema import DECISIONS as EXTREMA
+from ftrace.lower.extrema import extrema_as_kernels
 from ftrace.lower.factors import DECISIONS as FACTORING
 from ftrace.lower.factors import factors_as_kernels
 from ftrace.lower.finite import DECISIONS as PRODUCTS
@@ -109,7 +111,8 @@ def lower(
     given: dict[Node, Node | None] = dict.fromkeys(donated)
     found = in_slices(simplified.outputs, cache)
     if recurrences:
-        found = runs_as_kernels(loops_in_registers(found, simplified_outputs))
+        found = loops_in_registers(found, simplified_outputs)
+        found = runs_as_kernels(extrema_as_kernels(found))
         found = factors_as_kernels(found)
     found = sums_in_parts(found, cache)
     final = Graph(graph.inputs, tuple(found))
@@ -145,7 +148,8 @@ def lower_body(
     simplified = in_slices(simplified_outputs(body), cache)
     if recurrences:
         simplified = loops_in_registers(simplified, simplified_outputs)
-        simplified = factors_as_kernels(runs_as_kernels(simplified))
+        simplified = runs_as_kernels(extrema_as_kernels(simplified))
+        simplified = factors_as_kernels(simplified)
     simplified = sums_in_parts(simplified, cache)
     for node in simplified:
         root = root_of(node)
@@ -226,7 +230,7 @@ def rule_names() -> frozenset[str]:
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
     decisions = (
         SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS, PRODUCTS, RUNNING, SLICES,
-        FACTORING, RENDERING, SUMS,
+        FACTORING, RENDERING, SUMS, EXTREMA,
     )  # fmt: skip
     return frozenset(rules.union(*decisions))
 

@@ -35,7 +35,7 @@ from ftrace.lower.kernel import (
 )
 from ftrace.lower.legalize import legalize
 from ftrace.lower.recurrence import FIRST_REGISTER, Step, cost, register_loop_p
-from ftrace.trace.avals import Shape
+from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.graph import Node, inherited_origin, reading_order, rebuild, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -263,14 +263,34 @@ def _found(node: Node) -> Node | None:
 
 
 def _step(node: Node, operands: Sequence[Node], kernel: Running) -> Node:
+    types = tuple(item.aval for item in items(node))
+    return running_step(node.op.name, operands, kernel, types, node)
+
+
+def running_step(
+    name: str,
+    operands: Sequence[Node],
+    kernel: Running,
+    types: tuple[ShapedArray, ...],
+    of: Node | None = None,
+) -> Node:
+    """A running reduction in a graph.
+
+    Args:
+      name: for people.
+      operands: what the kernel loads.
+      kernel: see `make_running`.
+      types: of its results.
+      of: the operation that it is made for, if there is one.
+    """
+    origin = None if of is None else of.origin
     info = KernelInfo(
-        f"{node.op.name}_{'x'.join(map(str, node.src[0].shape))}",
-        () if node.origin is None else (node.origin,),
+        f"{name}_{'x'.join(map(str, types[0].shape))}",
+        () if origin is None else (origin,),
         kernel.operations,
         sum(spec.size * spec.dtype.itemsize for spec in kernel.buffers),
-        (node.op.name,),
+        (name,),
     )
-    types = tuple(item.aval for item in items(node))
     return register_loop_p(*operands, arg=Step(kernel, info, types))
 
 
@@ -316,7 +336,7 @@ def _in_blocks(node: Node, operator: Operator, blocks: int) -> Node:
     totals = reshape(reduce(_WHOLE[kind], wide, (2,)), (rows, blocks))
     if kind == "sum" and dtypes.is_float(x.dtype):
         totals = _with_sign(totals, reshape(x, (rows, blocks, size)))
-    own = Operator(operator.combine, _as_it_is)
+    own = Operator(operator.combine, as_it_is)
     (sums,) = cumulate_p.results(totals, arg=node.arg._replace(axis=1))
     (sums,) = items(
         _step(sums.src[0], [totals], make_running([totals], (0,), own, 1, reverse))
@@ -357,10 +377,11 @@ def _cumulated(node: Node) -> Operator | None:
     def combine(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
         return [apply(left[0], right[0])]
 
-    return Operator(combine, _as_it_is) if kind in EXTREMA else Operator(combine)
+    return Operator(combine, as_it_is) if kind in EXTREMA else Operator(combine)
 
 
-def _as_it_is(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def as_it_is(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """For operators that need no wider numbers."""
     return dtype
 
 

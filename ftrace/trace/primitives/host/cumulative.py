@@ -205,12 +205,18 @@ recurrence_p = Compound(
 
 
 class Share(NamedTuple):
-    """Of which running extremum; `transposed`: of a cotangent."""
+    """Of which running extremum.
+
+    Attributes:
+      transposed: of a cotangent.
+      ties: lowering knows that elements tie: the host divides their shares.
+    """
 
     kind: str
     axis: int
     reverse: bool
     transposed: bool = False
+    ties: bool = False
 
 
 def _infer_extremum(
@@ -222,7 +228,7 @@ def _infer_extremum(
 
 
 def _extremum_value(avals: Any, arg: Share, x: Array, t: Array) -> list[Array]:
-    kind, axis, reverse, transposed = arg
+    kind, axis, reverse, transposed, _ = arg
     return [extremum_tangent(kind, x, t, axis, reverse, transposed)]
 
 
