@@ -217,7 +217,7 @@ def entered(function: Callable[..., Any], *args: Any) -> set[str]:
 
 
 NOT_NATIVE = (
-    "softmax", "norm", "gelu", "cumsum", "zeros", "transpose", "round", "product",
+    "softmax", "norm", "gelu", "cumsum", "zeros", "round",
 )  # fmt: skip
 
 
@@ -426,4 +426,45 @@ def test_threads_do_not_disturb_each_other() -> None:
 
 def test_names_of_methods_are_methods() -> None:
     for name in learning.method_names():
-        assert callable(getattr(values((2,), np.float32, 1), name))
+        assert callable(learning.method_of(name))
+
+
+# What NumPy does in one call, and the composition that it stands for.
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64])
+def test_whole_quotients_are_those_of_the_composition(dtype: Any) -> None:
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    numbers = np.array([low, low + 1, 0, 1, 2, 3, 7, high - 1, high], dtype)
+    if low:
+        numbers = np.concatenate([numbers, np.array([-1, -2, -3, -7], dtype)])
+    x, y = fnp.asarray(numbers[:, None]), fnp.asarray(numbers)
+    for function in (fnp.floor_divide, fnp.remainder):
+        same(function(x, y), ft.jit(lambda a, b, f=function: f(a, b))(x, y))
+
+
+@pytest.mark.parametrize("function", [fnp.argmax, fnp.argmin])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, bool])
+def test_positions_are_those_of_the_composition(function: Any, dtype: Any) -> None:
+    rows = [[0, 1, 1, 0], [2, 2, 1, 1], [0, 0, 0, 0], [3, 0, 3, 1]]
+    numbers = np.array(rows).astype(dtype)
+    if numbers.dtype.kind == "f":
+        numbers[0] = [np.nan, np.inf, np.nan, -np.inf]
+        numbers[1] = [-np.inf, np.inf, np.nan, np.inf]
+        numbers[2] = [-0.0, 0.0, -0.0, 0.0]
+    x = fnp.asarray(numbers)
+    for axis in (None, 0, 1, -1):
+        jitted = ft.jit(lambda v, a=axis: function(v, axis=a))
+        same(function(x, axis=axis), jitted(x))
+
+
+def test_positions_of_arrays_are_read() -> None:
+    x = values((5, 3), np.float32, 1)
+    for seed in range(2 * CALLS):
+        places = values((4,), np.int32, seed) % 5 - 2
+        same(x[places], plain(lambda v, p: v[p], x, places))
+        np.testing.assert_array_equal(x[places], x.numpy()[places.numpy()])
+    for _ in range(CALLS):
+        with pytest.raises(ft.errors.IndexBoundsError):
+            x[fnp.asarray(np.array([0, 5], np.int32))]
+    assert x[fnp.zeros((0,), int)].shape == (0, 3)

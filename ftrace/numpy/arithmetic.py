@@ -36,7 +36,7 @@ from ftrace.numpy.elementwise import (
     subtract,
     truncate_values,
 )
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.operations import bind, do_now, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.tracer import Tracer, Value, asarray
 
@@ -81,6 +81,11 @@ def remainder(x1: Value, x2: Value, /) -> Any:
       DtypeError: an operand is complex.
     """
     x1, x2 = _divisible("remainder", x1, x2)
+    if dtypes.is_integer(x1.dtype):
+        weak = x1.weak_type and x2.weak_type
+        found = do_now(np.remainder, x1, x2, dtype=x1.dtype, weak=weak)
+        if found is not None:
+            return found
     return _floor_remainder(x1, x2)
 
 
@@ -108,12 +113,27 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
     x1, x2 = _divisible("floor_divide", x1, x2)
     if dtypes.is_float(x1.dtype):
         return _floor_quotient(x1, x2)
+    weak = x1.weak_type and x2.weak_type
+    found = do_now(_whole_quotient, x1, x2, dtype=x1.dtype, weak=weak)
+    if found is not None:
+        return found
     quotient = elementwise(ops.div, x1, x2)
     if dtypes.kind(x1.dtype) == "u":
         return quotient
     rest = elementwise(ops.rem, x1, x2)
     inexact = bitwise_and(not_equal(rest, 0), not_equal(sign(x1), sign(x2)))
     return subtract(quotient, cast(inexact, quotient.dtype))
+
+
+def _whole_quotient(x1: Any, x2: Any) -> Any:
+    """What the quotient of integers rounded down is, in NumPy."""
+    quotient: Any = np.floor_divide(x1, x2)
+    if np.count_nonzero(x2) == x2.size:
+        return quotient
+    beyond: Any = np.array(-1).astype(x1.dtype)
+    if x1.dtype.kind == "i":
+        beyond = np.where(x1 == 0, beyond, beyond - 1)
+    return np.where(x2 == 0, beyond, quotient)
 
 
 def _floor_quotient(x1: Any, x2: Any) -> Any:
@@ -159,7 +179,7 @@ def _known_integer(x: Value) -> int | None:
         return x
     if not isinstance(x, (np.generic, Array)):
         return None
-    if type(x) is Array:
+    if isinstance(x, Array):
         x.told()
     value: Any = asarray(x).numpy()
     return int(value) if value.shape == () and kind_of(x) in "iu" else None

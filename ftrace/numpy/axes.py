@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -149,7 +150,7 @@ def as_value(x: Value) -> Any:
         return x
     scope = current_scope()
     if scope is None or isinstance(x, np.ndarray):
-        return asarray(x)
+        return _constant(asarray(x)) if type(x) in (int, bool) else asarray(x)
     return scope.wrap(scope.lift(x))
 
 
@@ -162,8 +163,14 @@ def full(shape: Shape, value: Any, dtype: np.dtype[Any], weak: bool = False) -> 
     scope = current_scope()
     if scope is not None:
         return scope.wrap(const(value, dtype, shape, weak))
-    scalar = np.frombuffer(constant_bits(value, dtype), dtype)[0]
-    return _constant(Array.of(np.broadcast_to(scalar, shape), weak))
+    repeated = _repeated(constant_bits(value, dtype), dtype, shape)
+    return _constant(Array.of(repeated, weak))
+
+
+@lru_cache(maxsize=256)
+def _repeated(bits: bytes, dtype: np.dtype[Any], shape: Shape) -> Any:
+    """One element at every position; nobody can write to it."""
+    return np.broadcast_to(np.frombuffer(bits, dtype)[0], shape)
 
 
 def _constant(array: Array) -> Array:

@@ -275,6 +275,8 @@ def numpy_index(index: Any) -> Any:
     """A concrete index as NumPy takes it; None if a part of it is traced."""
     if type(index) in (int, slice):
         return index
+    if type(index) is Array and index.ndim and index.dtype.kind in "iu":
+        return (index.numpy(),)
     parts = [_plain(part) for part in index_parts(index)]
     return None if any(isinstance(part, Tracer) for part in parts) else tuple(parts)
 
@@ -294,7 +296,9 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
         parse_and_check(x.shape, index)  # says what is wrong in our words
         raise
     made = Array.of(np.asarray(result), x.weak_type)
-    if recording.tape is not None and _is_by_place(index):
+    if recording.tape is not None and type(index) is Array:
+        recording.tape.note(read_place, [x, index], made)
+    elif recording.tape is not None and _is_by_place(index):
         recording.tape.note(read_place, [x, found], made)
     return made
 

@@ -20,7 +20,7 @@ from ftrace.numpy.axes import (
     reshape,
 )
 from ftrace.numpy.reductions import reduced
-from ftrace.trace.operations import bind, run_fused
+from ftrace.trace.operations import bind, do_now, run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
@@ -75,13 +75,32 @@ def _position(
         raise ValueRangeError(
             f"{name}: the array of shape {shape} has no elements along its axis {axis}"
         )
-    result = run_fused(first_position, [a], primitive=primitive, axis=axis)
+    result = _found_now(primitive, a, axis)
+    if result is None:
+        result = run_fused(first_position, [a], primitive=primitive, axis=axis)
     return reshape(result, kept if keepdims else drop_sizes(result.shape, axis))
 
 
 def drop_sizes(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     """A shape without one of its axes."""
     return (*shape[:axis], *shape[axis + 1 :])
+
+
+def _found_now(primitive: Primitive, a: Any, axis: int) -> Any:
+    """`first_position` by NumPy, where it has that; else None."""
+    if a.dtype.kind not in "biuf" or a.shape[axis] > dtypes.limits(dtypes.int32)[1]:
+        return None
+    function = _greatest if primitive is reduce_max_p else _least
+    integer = dtypes.default_dtype("i")
+    return do_now(function, a, dtype=integer, weak=False, more=(axis,))
+
+
+def _greatest(x: Any, axis: int) -> Any:
+    return x.argmax(axis, keepdims=True)
+
+
+def _least(x: Any, axis: int) -> Any:
+    return x.argmin(axis, keepdims=True)
 
 
 def first_position(a: Any, primitive: Primitive, axis: int) -> Any:

@@ -97,6 +97,18 @@ class PreparedProduct:
         return way(x, y)
 
     def _way(self, x: Array, y: Array) -> Callable[[Array, Array], Array | None]:
+        found = self.views(x, y)
+        if found is None:
+            shape, axes, out = self._given
+            return lambda x, y: sum_of_product(x, y, shape, axes, out)
+        left, right, last = found
+        return lambda x, y: last(np.matmul(left(x), right(y)))
+
+    def views(self, x: Array, y: Array) -> tuple[Views, Views, Views] | None:
+        """How the operands of a matrix product are seen, and then the product.
+
+        None where it is no such product, or not one alone.
+        """
         shape, axes, out = self._given
         recipe = _recipe(shape, _repeats(x, shape), _repeats(y, shape), axes)
         half = out.dtype.itemsize == 2
@@ -107,25 +119,22 @@ class PreparedProduct:
             or x.nbytes > _PART
             or recipe.kept != out.shape
         ):
-            return lambda x, y: sum_of_product(x, y, shape, axes, out)
-        left = _Views.of(x, recipe.left)
-        right = _Views.of(y, recipe.right)
-        product = np.matmul(left(x), right(y))
-        permuted = product.reshape(recipe.permuted)
-        in_order = recipe.order == tuple(range(permuted.ndim))
-        if not in_order:
-            permuted = permuted.transpose(recipe.order)
-        last = _Views(
+            return None
+        left, right = Views.of(x, recipe.left), Views.of(y, recipe.right)
+        rows, columns = left(x).shape[-2], right(y).shape[-1]
+        made = (*left(x).shape[:-2], rows, columns)
+        in_order = recipe.order == tuple(range(len(recipe.order)))
+        last = Views(
             None,
             None if in_order else recipe.permuted,
             None if in_order else recipe.order,
-            None if permuted.shape == recipe.kept else recipe.kept,
+            None if in_order and made == recipe.kept else recipe.kept,
             False,
         )
-        return lambda x, y: last(np.matmul(left(x), right(y)))
+        return left, right, last
 
 
-class _Views(NamedTuple):
+class Views(NamedTuple):
     """How an array is looked at, step by step; None for a step that changes nothing."""
 
     take: tuple[Any, ...] | None
@@ -135,12 +144,12 @@ class _Views(NamedTuple):
     copies: bool
 
     @staticmethod
-    def of(x: Array, layout: _Layout) -> _Views:
+    def of(x: Array, layout: _Layout) -> Views:
         arranged = _arranged(x, layout)
         taken = any(part != slice(None) for part in layout.take)
         ordered = layout.order == tuple(range(len(layout.order)))
         shaped = arranged.reshape(layout.shape)
-        return _Views(
+        return Views(
             layout.take if taken else None,
             None,
             None if ordered else layout.order,

@@ -87,21 +87,25 @@ class Plan:
         self._steps = _with_releases(steps, {*self._outputs, *range(len(given))})
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
+        with np.errstate(all="ignore"):
+            return self.told(values)
+
+    def told(self, values: Sequence[Any]) -> list[Any]:
+        """The same; floating-point errors are told as NumPy is set to tell them."""
         slots: list[Any] = [*values, *[None] * (self._size - len(values))]
         for slot, value in self._constants:
             slots[slot] = value
         large = self._large
-        with np.errstate(all="ignore"):
-            for node, contracts, sources, slot, finished in self._steps:
-                operands = [slots[s] for s in sources]
-                if slot in large:
-                    _require_room(node, operands)
-                if contracts is not None:
-                    slots[slot] = contracts(*operands)
-                else:
-                    slots[slot] = apply(node, operands)
-                for last in finished:
-                    slots[last] = None
+        for node, contracts, sources, slot, finished in self._steps:
+            operands = [slots[s] for s in sources]
+            if slot in large:
+                _require_room(node, operands)
+            if contracts is not None:
+                slots[slot] = contracts(*operands)
+            else:
+                slots[slot] = apply(node, operands)
+            for last in finished:
+                slots[last] = None
         return [slots[slot] for slot in self._outputs]
 
 
@@ -207,6 +211,10 @@ class Contraction:
         product: Any = node.src[0]
         axes: Any = node.arg
         self._product = PreparedProduct(product.shape, axes, node.aval)
+
+    def views(self, x: Any, y: Any) -> Any:
+        """See `PreparedProduct.views`."""
+        return self._product.views(x, y)
 
     def __call__(self, x: Any, y: Any) -> Any:
         node = self._node

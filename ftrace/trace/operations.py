@@ -154,6 +154,39 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
     return made
 
 
+def do_now(
+    function: Callable[..., Any],
+    *operands: Any,
+    dtype: np.dtype[Any],
+    weak: bool,
+    more: tuple[Any, ...] = (),
+) -> Array | None:
+    """`function(*operands, *more)` in NumPy, for a composition that it has as well.
+
+    None where an operand is no array of the host or is large, or where NumPy refuses:
+    the composition has the messages.
+    """
+    values: list[Any] = []
+    for x in operands:
+        if type(x) is not Array or not (x._buffer is None or x._buffer.device.host):
+            return None
+        value = x._host if x._host is not None else x.numpy()
+        if value.size >= FEW:
+            return None
+        values.append(value)
+    token = hush()
+    try:
+        result = settle(function(*values, *more), dtype)
+    except (ValueError, MemoryError):
+        return None
+    finally:
+        unhush(token)
+    made = Array.of(result, weak)
+    if recording.tape is not None:
+        recording.tape.note(function, [*operands, *more], made)
+    return made
+
+
 def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
     """`bind` of an operation with several results, which are returned as a list.
 

@@ -27,6 +27,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import cast_p, converter
 from ftrace.trace.primitives.movement import shear_p
 from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.product import PlannedProduct
 from ftrace.trace.room import FEW
 
 Function = Callable[..., Any]
@@ -130,6 +131,9 @@ class Tape:
 
     def note_plan(self, plan: Plan, values: Sequence[Any], result: Array) -> None:
         """The steps of a plan of one result; the last operands are NumPy arrays."""
+        if (product := PlannedProduct.of(plan, len(values))) is not None:
+            self.note(product, values, result)
+            return
         slots: dict[int, Any] = dict(enumerate(values))
         slots.update(plan.constants)
         for node, contracts, sources, slot in plan.steps():

@@ -31,9 +31,9 @@ class Extremum:
     def __call__(self, x: Array, y: Array, out: Any = None, dtype: Any = None) -> Any:
         if (x.dtype if dtype is None else dtype).kind in "biu":
             return self._ufunc(x, y, out=out, dtype=dtype)
-        found = self._ufunc(x, y, dtype=dtype)
-        zero = found == 0
-        if zero.any():
+        found = self._ufunc(x, y) if dtype is None else self._ufunc(x, y, dtype=dtype)
+        if np.count_nonzero(found) != found.size:
+            zero = found == 0
             sign = self._signs(_np.signbit(x), _np.signbit(y))
             found = _with_signs(found, zero, sign)
         if out is None:
@@ -53,9 +53,9 @@ class Extremum:
         found = self._ufunc.reduce(x, axis, dtype, None, keepdims, **initial)
         if found.dtype.kind in "biu":
             return found
-        zero = found == 0
-        if not zero.any():
+        if np.count_nonzero(found) == found.size:
             return found
+        zero = found == 0
         signs = self._signs.reduce(_np.signbit(x), axis, keepdims=keepdims)
         return _with_signs(found, zero, signs)
 

@@ -50,9 +50,19 @@ def operator_names() -> list[str]:
     ]
 
 
+#: Properties of arrays that are arrays.
+PROPERTIES = ("T", "mT", "real", "imag")
+
+
 def method_names() -> list[str]:
-    """The methods of arrays whose calls may be native, operators first."""
-    return [*operator_names(), *_NAMED]
+    """The methods and properties whose calls may be native, operators first."""
+    return [*operator_names(), *_NAMED, *PROPERTIES]
+
+
+def method_of(name: str) -> Any:
+    """What Python's code does for it."""
+    value = vars(ArrayLike)[name]
+    return value.fget if isinstance(value, property) else value
 
 
 class Unlearnable(Exception):
@@ -248,9 +258,14 @@ class _Steps:
         self.calls: list[_Call] = []
         for step in _needed(tape.steps, self._made, result):
             operands = [self._resolve(x) for x in step.operands]
+            if type(step.result) is Array and not any(
+                type(x) is _Place for x in operands
+            ):
+                self._constants[id(step.result)] = step.result.numpy()
+                continue
             call = _Call(step.function, operands, step.result.dtype)
             self._numbers[id(step.result)] = self._append(call)
-        if not self.calls or self._numbers[id(result)] != self._count - 1:
+        if self._numbers.get(id(result)) != self._count - 1 or not self.calls:
             raise Unlearnable
 
     def _append(self, call: _Call) -> int:

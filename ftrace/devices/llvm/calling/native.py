@@ -25,6 +25,7 @@ from ftrace.devices.llvm.calling.learning import (
     HELPERS,
     Fronts,
     method_names,
+    method_of,
     operator_names,
 )
 from ftrace.devices.llvm.calling.memory import BufferObject, memory_ir
@@ -218,24 +219,32 @@ class Native:
         for field, value in zip(("hush_variable", "silence"), silence, strict=True):
             self.put(field, self.refer(value))
         names = method_names()
-        functions: list[Any] = [vars(ArrayLike)[name] for name in names]
+        functions = [method_of(name) for name in names]
         listed = (ctypes.py_object * len(functions))(*functions)
         self._kept.append(listed)
         self.put("methods", ctypes.addressof(listed))
         for name, stub in zip(names, stubs(len(names)), strict=True):
-            self._give_method(Array, name, stub)
+            method = self._method_of(Array, name, stub)
+            known: Any = vars(ArrayLike)[name]
+            if isinstance(known, property):
+                setattr(Array, name, property(method, doc=known.__doc__))
+            else:
+                setattr(Array, name, method)
         for slot in ("behind", "numbers"):
             self.put(slot, offset_of(object.__new__(Eager), slot))
         self._give_method(Eager, "__call__", "call_eager")
 
     def _give_method(self, kind: Any, name: str, function: str) -> None:
         """Gives a class a method of native code."""
+        setattr(kind, name, self._method_of(kind, name, function))
+
+    def _method_of(self, kind: Any, name: str, function: str) -> Any:
         make: Any = ctypes.pythonapi.PyDescr_NewMethod
         make.restype = ctypes.py_object
         make.argtypes = (ctypes.py_object, ctypes.c_void_p)
         method = self._method(function, _FASTCALL | _KEYWORDS)
         method.name = name.encode()
-        setattr(kind, name, make(kind, ctypes.addressof(method)))
+        return make(kind, ctypes.addressof(method))
 
     # Buffers.
 

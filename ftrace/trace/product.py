@@ -1,0 +1,105 @@
+"""A matrix product that is a whole plan: often `np.matmul` of the very operands.
+
+    reshape, permute, expand -> sum of products -> permute, reshape
+
+Whether the views around the product change anything depends on the operands' strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ftrace.trace.evaluate import Plan, apply
+
+_Way = Callable[[Any, Any], Any]
+#: Strides of operands for which a way is kept.
+_WAYS_KEPT = 16
+
+
+class PlannedProduct:
+    """What a plan gives for two operands, in NumPy."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._ways: dict[Any, _Way] = {}
+
+    @staticmethod
+    def of(plan: Plan, operands: int) -> PlannedProduct | None:
+        """None if there is more in the plan than a product and movement."""
+        steps = plan.steps()
+        products = [step for step in steps if step[1] is not None]
+        moves = [step for step in steps if step[0].op.family == "movement"]
+        if operands != 2 or plan.constants or len(products) != 1:
+            return None
+        return PlannedProduct(plan) if len(moves) + 1 == len(steps) else None
+
+    def __call__(self, x: Any, y: Any) -> Any:
+        key = x.strides, y.strides
+        way = self._ways.get(key)
+        if way is None:
+            if len(self._ways) >= _WAYS_KEPT:
+                self._ways.clear()
+            way = self._ways[key] = self._way(x, y)
+        return way(x, y)
+
+    def _whole(self, x: Any, y: Any) -> Any:
+        return self._plan.told([x, y])[0]
+
+    def _way(self, x: Any, y: Any) -> _Way:
+        """The product alone where nothing else happens, else the whole plan."""
+        values: dict[int, Any] = {0: x, 1: y}
+        operands: list[Any] = []
+        product: Any = None
+        for node, contraction, sources, slot in self._plan.steps():
+            given = [values[i] for i in sources]
+            if contraction is None:
+                values[slot] = apply(node, given)
+                continue
+            views = contraction.views(*given)
+            if views is None:
+                return self._whole
+            left, right, last = views
+            operands = [left(given[0]), right(given[1])]
+            product = np.matmul(*operands)
+            values[slot] = last(product)
+        result = values[self._plan.output]
+        if not _is_seen_as(_as(product, result.shape), result):
+            return self._whole
+        for swapped in (False, True):
+            first, second = (y, x) if swapped else (x, y)
+            left, right = operands
+            if _is_seen_as(_as(first, left.shape), left) and _is_seen_as(
+                _as(second, right.shape), right
+            ):
+                shapes = left.shape, right.shape, result.shape
+                plain = (x.shape, y.shape, product.shape) == shapes
+                if plain and not swapped:
+                    return np.matmul
+                return partial(_product_of_views, *shapes, swapped)
+        return self._whole
+
+
+def _as(x: Any, shape: tuple[int, ...]) -> Any:
+    return x if x.shape == shape else x.reshape(shape)
+
+
+def _product_of_views(
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    result: tuple[int, ...],
+    swapped: bool,
+    x: Any,
+    y: Any,
+) -> Any:
+    first, second = (y, x) if swapped else (x, y)
+    return _as(np.matmul(_as(first, left), _as(second, right)), result)
+
+
+def _is_seen_as(x: Any, y: Any) -> bool:
+    """Are these arrays the same memory, looked at in the same way?"""
+    same = x.shape == y.shape and x.strides == y.strides and x.dtype == y.dtype
+    return same and x.size > 0 and x.ctypes.data == y.ctypes.data
