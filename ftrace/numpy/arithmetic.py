@@ -113,7 +113,7 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
     x1, x2 = _divisible("floor_divide", x1, x2)
     if dtypes.is_float(x1.dtype):
         return _floor_quotient(x1, x2)
-    weak = x1.weak_type and x2.weak_type
+    weak = x1.weak_type and x2.weak_type and dtypes.kind(x1.dtype) == "u"
     found = do_now(_whole_quotient, x1, x2, dtype=x1.dtype, weak=weak)
     if found is not None:
         return found
