@@ -33,7 +33,8 @@ test: $(VENV)/.test
 
 # Processors of fewer features than this one, and the tests of what their code does.
 CPUS ?= x86-64 x86-64-v3
-CPU_TESTS := $(addprefix tests/test_,llvm_render.py laws.py math.py fusion.py nn.py \
+CPU_TESTS := $(addprefix tests/test_,llvm_operations.py llvm_render.py \
+	llvm_reductions.py llvm_contractions.py laws.py math.py fusion.py nn.py \
 	recurrence.py gather.py cumulative.py signed_zeros.py powers.py)
 
 cpus: $(VENV)/.test

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -41,3 +42,12 @@ def device(request: pytest.FixtureRequest) -> Any:
     found = require_device(request.param)
     with config(device=found.name):
         yield found
+
+
+@pytest.fixture(scope="module")
+def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A disk cache of the module's own."""
+    from ftrace.settings import config
+
+    with config(cache_dir=str(tmp_path_factory.mktemp("cache"))):
+        yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace import settings
-from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.contraction import Contraction, find_contraction
 from ftrace.devices.llvm.facts import Facts
-from ftrace.devices.llvm.library import addresses, symbols_in
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.scalar import operations_of
 from ftrace.devices.llvm.short_axes import without_short_axes
@@ -36,6 +33,7 @@ from ftrace.lower.legalize import legalize
 from ftrace.lower.place import place
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.source import const
+from tests.llvm_kernels import linked
 
 Array = np.ndarray[Any, Any]
 _sliding = import_module("ftrace.devices.llvm.sliding")
@@ -43,10 +41,7 @@ _sliding_rows = import_module("ftrace.devices.llvm.sliding_rows")
 _sliding_plan = import_module("ftrace.devices.llvm.sliding_plan")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with settings.config(cache_dir=str(tmp_path_factory.mktemp("cache"))):
-        yield
+pytestmark = pytest.mark.usefixtures("private_cache")
 
 
 def normal(*shape: int, seed: int = 0, dtype: Any = np.float32) -> Array:
@@ -114,11 +109,7 @@ def run(
     kernel: Kernel, arrays: Sequence[Array], pieces: int, target: Target | None = None
 ) -> Array:
     """The result of a kernel that writes its first buffer, its domain cut in pieces."""
-    rendered = render(kernel, target or host_target(), "kernel")
-    calls = addresses(symbols_in(rendered.text))
-    code = link(emit_object(rendered.text), ("kernel",), calls)
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    function = kind(code.address("kernel"))
+    function, units = linked(kernel, target)
     spec = kernel.buffers[0]
     guard = 64
     whole: Array = np.full(spec.size + 2 * guard, 7, spec.dtype)
@@ -126,7 +117,6 @@ def run(
     pointers = (ctypes.c_void_p * (len(arrays) + 1))(
         out.ctypes.data, *[a.ctypes.data for a in arrays]
     )
-    units = rendered.parallel
     pieces = min(pieces, units)
     for n in range(pieces):
         function(pointers, units * n // pieces, units * (n + 1) // pieces)

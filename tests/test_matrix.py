@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
@@ -13,13 +12,10 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes, settings
-from ftrace.devices.llvm.compile import emit_object, link
-from ftrace.devices.llvm.library import addresses, symbols_in
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.sharing import Load, choose_blocks, shared
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel import (
-    INDEX,
     BufferSpec,
     Kernel,
     Store,
@@ -28,9 +24,9 @@ from ftrace.lower.kernel import (
     param,
     reduce,
 )
-from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const
+from tests.llvm_kernels import at, run
 
 Array = np.ndarray[Any, Any]
 _render = import_module("ftrace.devices.llvm.render")
@@ -45,13 +41,6 @@ def _in_panels(
     monkeypatch.setattr(_render, "is_worthwhile", lambda *_: True)
     with settings.config(cache_dir=str(tmp_path_factory.mktemp("cache"))):
         yield
-
-
-def _at(*terms: tuple[Node, int]) -> Node:
-    total = const(0, INDEX)
-    for axis, coefficient in terms:
-        total = ew.add(total, ew.mul(axis, const(coefficient, INDEX)))
-    return total
 
 
 def _product(
@@ -75,11 +64,9 @@ def _product(
     r = make_range(10, k, True)
     inside_a = [(r, m), (i, 1)] if "a" in turned else [(i, k), (r, 1)]
     inside_b = [(j, k), (r, 1)] if "b" in turned else [(r, w), (j, 1)]
-    left = load(
-        param(0, x.dtype, x.size), _at((g, m * k * ("a" in batched)), *inside_a)
-    )
+    left = load(param(0, x.dtype, x.size), at((g, m * k * ("a" in batched)), *inside_a))
     right = load(
-        param(1, y.dtype, y.size), _at((g, k * w * ("b" in batched)), *inside_b)
+        param(1, y.dtype, y.size), at((g, k * w * ("b" in batched)), *inside_b)
     )
     if fused:
         left, right = ew.add(left, const(1, left.dtype)), ew.mul(right, right)
@@ -91,25 +78,11 @@ def _product(
         for number in range(5):
             total = ew.maximum(ew.add(total, total), const(number, total.dtype))
             wanted = np.maximum(wanted + wanted, number)
-    store = Store(2, _at((g, m * w), (i, w), (j, 1)), total)
+    store = Store(2, at((g, m * w), (i, w), (j, 1)), total)
     specs = [
         BufferSpec(z.dtype, z.size, number == 2) for number, z in enumerate(arrays)
     ]
     return Kernel((g, i, j), (store,), tuple(specs)), arrays, wanted
-
-
-def _run(kernel: Kernel, arrays: list[Array], target: Target, pieces: int) -> None:
-    rendered = render(kernel, target, "kernel")
-    calls = addresses(symbols_in(rendered.text))
-    code = link(emit_object(rendered.text), ("kernel",), calls)
-    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
-        code.address("kernel")
-    )
-    pointers = (ctypes.c_void_p * len(arrays))(*[a.ctypes.data for a in arrays])
-    units = rendered.parallel
-    pieces = min(pieces, units)
-    for n in range(pieces):
-        function(pointers, units * n // pieces, units * (n + 1) // pieces)
 
 
 def _targets() -> list[Target]:
@@ -134,7 +107,7 @@ def test_products_are_numpys(sizes: tuple[int, int, int, int], turned: str) -> N
     kernel, arrays, wanted = _product(sizes, turned)
     for target in _targets():
         arrays[-1][...] = 77
-        _run(kernel, arrays, target, 3)
+        run(kernel, arrays, 3, target)
         np.testing.assert_array_equal(arrays[-1], wanted)
 
 
@@ -150,7 +123,7 @@ def test_what_is_before_and_after_a_product_is_part_of_it(
         )
         for target in _targets()[:2]:
             arrays[-1][...] = 77
-            _run(kernel, arrays, target, 4)
+            run(kernel, arrays, 4, target)
             np.testing.assert_array_equal(arrays[-1], wanted)
 
 
@@ -173,7 +146,7 @@ def test_products_need_no_panels_of_operands(
     kernel, arrays, wanted = _product(sizes, turned, heavy=heavy)
     for target in _targets():
         arrays[-1][...] = 77
-        _run(kernel, arrays, target, 3)
+        run(kernel, arrays, 3, target)
         np.testing.assert_array_equal(arrays[-1], wanted)
 
 
@@ -195,7 +168,7 @@ def test_long_expressions_of_small_products_need_no_panels_of_operands(
     light = _product(sizes)[0]
     for target in _targets():
         arrays[-1][...] = 77
-        _run(kernel, arrays, target, 3)
+        run(kernel, arrays, 3, target)
         np.testing.assert_array_equal(arrays[-1], wanted)
         long, short = (render(k, target, "kernel").text for k in (kernel, light))
         assert len(long) < 3 * len(short)  # not once for each register of a tile
@@ -206,7 +179,7 @@ def test_products_of_other_types(dtype: Any) -> None:
     for turned in ("", "a", "b"):
         kernel, arrays, wanted = _product((2, 21, 37, 29), turned, dtype=dtype)
         for target in _targets():
-            _run(kernel, arrays, target, 2)
+            run(kernel, arrays, 2, target)
             np.testing.assert_array_equal(arrays[-1], wanted)
 
 
@@ -217,12 +190,12 @@ def test_both_operands_may_stand_in_one_array(turned: bool) -> None:
     out = np.zeros((40, 40), np.float32)
     i, j = (make_range(number, 40, False) for number in range(2))
     r = make_range(10, 40, True)
-    place = _at((r, 40), (i, 1)) if turned else _at((i, 40), (r, 1))
+    place = at((r, 40), (i, 1)) if turned else at((i, 40), (r, 1))
     buffer = param(0, x.dtype, x.size)
-    product = ew.mul(load(buffer, place), load(buffer, _at((r, 40), (j, 1))))
-    store = Store(1, _at((i, 40), (j, 1)), reduce("add", product, (r,)))
+    product = ew.mul(load(buffer, place), load(buffer, at((r, 40), (j, 1))))
+    store = Store(1, at((i, 40), (j, 1)), reduce("add", product, (r,)))
     specs = (BufferSpec(x.dtype, 1600, False), BufferSpec(x.dtype, 1600, True))
-    _run(Kernel((i, j), (store,), specs), [x, out], host_target(), 2)
+    run(Kernel((i, j), (store,), specs), [x, out], 2)
     np.testing.assert_array_equal(out, (x.T if turned else x) @ x)
 
 
@@ -241,7 +214,7 @@ def test_bits_do_not_depend_on_how_units_are_shared(depth: int) -> None:
     results: list[Array] = []
     for pieces in (1, 2, 7, 1000):
         for target in _targets()[:1]:
-            _run(kernel, arrays, target, pieces)
+            run(kernel, arrays, pieces, target)
             results.append(np.array(arrays[-1]))
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
