@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from pathlib import Path
 from typing import Final, Protocol
 from weakref import WeakSet
 
 #: The part of the machine's memory that nobody asks for before taking it.
 UNASKED = 64
 
-_MEMINFO = Path("/proc/meminfo")
-_GROUP = Path("/sys/fs/cgroup")  # of a container, with control groups version 2
+_MEMINFO = "/proc/meminfo"
+_GROUP = "/sys/fs/cgroup"  # of a container, with control groups version 2
 
 
 def machine_memory() -> int:
@@ -25,33 +24,42 @@ def machine_memory() -> int:
     if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
         sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     with suppress(OSError, ValueError):  # no container, or "max"
-        sizes.append(int((_GROUP / "memory.max").read_text()))
+        sizes.append(int(_of_group("memory.max")))
     return min(sizes)
-
-
-#: From so many bytes on it is asked whether they are there.
-LARGE = machine_memory() // UNASKED
 
 
 def free_memory() -> int:
     """Bytes that this process can still take; very many where nobody can say."""
     sizes = [1 << 62]
     with suppress(OSError, ValueError, KeyError):
-        facts = _table(_MEMINFO, ":")
+        facts = _table(_read(_MEMINFO), ":")
         sizes.append((facts["MemAvailable"] + facts.get("SwapFree", 0)) << 10)
     with suppress(OSError, ValueError):
-        most = int((_GROUP / "memory.max").read_text())
-        used = int((_GROUP / "memory.current").read_text())
-        facts = _table(_GROUP / "memory.stat", " ")
+        most = int(_of_group("memory.max"))
+        used = int(_of_group("memory.current"))
+        facts = _table(_of_group("memory.stat"), " ")
         cached = facts.get("inactive_file", 0) + facts.get("active_file", 0)
         sizes.append(most - used + cached)
     return max(min(sizes), 0)
 
 
-def _table(path: Path, mark: str) -> dict[str, int]:
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
+def _of_group(name: str) -> str:
+    return _read(os.path.join(_GROUP, name))
+
+
+def _table(text: str, mark: str) -> dict[str, int]:
     """The lines `name, mark, number` of a file of the kernel's."""
-    rows = (line.partition(mark) for line in path.read_text().splitlines())
+    rows = (line.partition(mark) for line in text.splitlines())
     return {name: int(rest.split()[0]) for name, _, rest in rows if rest.strip()}
+
+
+#: From so many bytes on it is asked whether they are there.
+LARGE = machine_memory() // UNASKED
 
 
 class Keeper(Protocol):
