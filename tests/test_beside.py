@@ -187,15 +187,17 @@ def test_special_values_stay_in_their_column() -> None:
     )
 
 
-def test_gradients_in_a_training_step_add_to_sums() -> None:
-    """The gradient of a bias is a sum of what is stored for the products."""
+def test_sums_of_what_a_product_gives_stay_whole() -> None:
+    """The gradient of a bias is a sum of what the kernel of a product stores."""
 
-    def loss(w: Any, b: Any, x: Any) -> Any:
-        return fnp.sum(fnp.tanh(x @ w + b) ** 2)
+    def loss(w: Any, b: Any, v: Any, x: Any) -> Any:
+        return fnp.sum(fnp.tanh(fnp.tanh(x @ w + b) @ v) ** 2)
 
-    arrays = [normal(32, 96), normal(96), normal(800, 32)]
-    graph = ft.make_graph(ft.grad(loss, (0, 1)))(*arrays)
+    arrays = [normal(32, 96), normal(96), normal(96, 40), normal(800, 32)]
+    graph = ft.make_graph(ft.grad(loss, (0, 1, 2)))(*arrays)
     program = lower(graph, cache=CACHE).program
+    with ft.config(disabled_rules={RULE}):
+        assert len(lower(graph, cache=CACHE).program.kernels) == len(program.kernels)
     for got, want in zip(
         run(program, "cpu", graph, arrays), evaluate_graph(graph, *arrays), strict=True
     ):

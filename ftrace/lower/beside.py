@@ -116,6 +116,8 @@ def _with_company(
     found: set[Node] = set()
     for node in wanted:
         mine = _elements_of(node.src[0])
+        if any(map(is_contraction, mine)):  # the product's kernel has no such loops
+            continue
         for root, theirs in beside.items():
             if not after[root] & number[node] and not mine.isdisjoint(theirs):
                 found.add(node)
