@@ -150,6 +150,16 @@ def test_bits_of_few_columns_do_not_depend_on_threads() -> None:
     assert len(set(found)) == 1
 
 
+@pytest.mark.parametrize("columns", [2, 3])
+@pytest.mark.parametrize("length", [2, 9, 33])
+def test_few_columns_of_short_sums(columns: int, length: int) -> None:
+    a, b = normals(333, length), normals(length, columns, seed=1)
+    f = ft.jit(lambda a, b: a @ b, device="cpu")
+    assert_product(f(a, b), a, b)
+    c, d = normals(70, 16, length), normals(70, length, columns, seed=1)
+    assert_product(f(c, d), c, d)
+
+
 # Many small products.
 
 

@@ -59,6 +59,8 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
     "without_panels": (
         lambda x, y: ft.nn.gelu(x @ y, approximate=False),
         (normal(64, 64), normal(64, 64))),
+    "few_rows": (fnp.matmul, (normal(40, 1700), normal(1700, 450))),
+    "few_columns": (fnp.matmul, (normal(100, 300), normal(300, 3))),
     "sliding": (convolution(), (normal(2, 16, 20, 20), normal(32, 16, 3, 3))),
     "sliding_sums": (by_filters, (normal(4, 32, 20, 20), normal(32, 32, 3, 3))),
     "sliding_rows": (

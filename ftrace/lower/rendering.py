@@ -8,6 +8,8 @@ DECISIONS = {
     "in_blocks": "sums of products are computed in blocks that fit into the caches",
     "in_panels": "blocks of matrices are copied into panels, in the order of the sums",
     "without_panels": "long work on the sums of small products is done block by block",
+    "few_rows": "products of few rows go through the sums a few terms at a time",
+    "few_columns": "vectors of products with few columns run along the sums",
     "sliding": "windows slide over lines of the image, which stand in a panel once",
     "sliding_sums": "gradients by the filters read each pixel of an image once",
     "sliding_rows": "windows of channels that lie side by side slide along rows",

@@ -37,6 +37,8 @@ from ftrace.trace.primitives.source import const
 
 #: Multiplications that make up for a panel of sums.
 _WORTH_SUMS = 1 << 12
+#: Rows of fewer columns make vectors that are mostly empty.
+_SHORT_ROWS = 4
 #: The axes of a block should be so long.
 _LONG_ROWS = 8
 
@@ -79,8 +81,9 @@ def as_matrices(plan: Contraction, kernel: Kernel) -> Shape | None:
 def without_panels(plan: Contraction, kernel: Kernel, facts: Facts) -> Shape | None:
     """The same where the operands are best read in place.
 
-    Loops over tiles alone would be as fast, but what becomes of the sums is a long
-    expression, which they repeat for each register of a tile.
+    Loops over tiles alone would be as fast, but what becomes of the sums may be a long
+    expression, which they repeat for each register of a tile. And vectors of two or
+    three columns would be mostly empty: only tiles, which share what is read, pay.
     """
     if not plan.loose or not all(
         is_plain(n, plan.columns[-1], facts) for n in plan.right
@@ -88,9 +91,13 @@ def without_panels(plan: Contraction, kernel: Kernel, facts: Facts) -> Shape | N
         return None
     work = prod(size_of(a) for a in (*plan.rows, *plan.columns, *plan.ranges))
     shape = as_matrices(plan, kernel)
-    if shape is None or not shape.heavy or work < _WORTH_SUMS:
+    if shape is None:
         return None
-    return shape
+    if size_of(shape.column) < _SHORT_ROWS:
+        work *= prod(map(size_of, shape.outer))
+    elif not shape.heavy:
+        return None
+    return shape if work >= _WORTH_SUMS else None
 
 
 class MatrixProduct:

@@ -233,8 +233,8 @@ def _contraction_code(
     )
     if rows:
         return lambda stage: SlidingRowsProduct(rows, stage).emit()
-    dots = find_dots(kernel, plan, facts, target)
-    if dots is not None:
+    dots = target.decides("few_columns") and find_dots(kernel, plan, facts, target)
+    if dots:
         return lambda stage: DotProducts(dots, stage).emit()
     if not is_worthwhile(plan, facts, target):
         bare = target.decides("without_panels") and without_panels(plan, kernel, facts)

@@ -92,7 +92,8 @@ class Blocks:
 def choose_blocks(target: Target, load: Load) -> Blocks:
     """The cheapest way to cut."""
     deep = _deep_blocks(target, load)
-    shallow = _shallow_blocks(target, load) if load.apart and load.right else None
+    may = load.apart and load.right and target.decides("few_rows")
+    shallow = _shallow_blocks(target, load) if may else None
     if shallow is None or deep.cycles <= shallow.cycles * _SURE:
         return deep
     return shallow
