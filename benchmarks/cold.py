@@ -41,6 +41,27 @@ def block_step(library: Any) -> tuple[Any, tuple[Any, ...]]:
     return step, models.block_inputs(2, 32, 64)
 
 
+def stack_step(library: Any) -> tuple[Any, tuple[Any, ...]]:
+    from benchmarks import models
+
+    step = models.sgd_step(library.api, models.stack_loss(library.api, 4))
+    return step, models.stack_inputs(12, 2, 32, 64)
+
+
+def convolution_step(library: Any) -> tuple[Any, tuple[Any, ...]]:
+    from benchmarks import models
+
+    step = models.sgd_step(library.api, models.cnn_loss(library.api))
+    return step, models.cnn_inputs(16)
+
+
+def recurrent_step(library: Any) -> tuple[Any, tuple[Any, ...]]:
+    from benchmarks.rows import control
+
+    loss = control.recurrent_loss(library.api)
+    return library.api.value_and_grad(loss), control.recurrent_inputs(32, 16, 32)
+
+
 def many_operations(library: Any) -> tuple[Any, tuple[Any, ...]]:
     from benchmarks.inputs import normal
 
@@ -58,6 +79,9 @@ def many_operations(library: Any) -> tuple[Any, tuple[Any, ...]]:
 PROGRAMS: dict[str, Callable[[Any], tuple[Any, tuple[Any, ...]]]] = {
     "MLP step": mlp_step,
     "transformer block step": block_step,
+    "12 transformer blocks step": stack_step,
+    "CNN step": convolution_step,
+    "RNN scan, with gradient": recurrent_step,
     "300 elementwise operations": many_operations,
 }
 

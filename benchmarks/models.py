@@ -109,6 +109,28 @@ def block_inputs(batch: int, length: int, width: int) -> tuple[Any, ...]:
 
 
 def block_loss(lib: Any, heads: int) -> Any:
+    block = transformer_block(lib, heads)
+    return lambda params, x, target: lib.np.mean((block(params, x) - target) ** 2)
+
+
+def stack_inputs(depth: int, batch: int, length: int, width: int) -> tuple[Any, ...]:
+    """The same for so many blocks, one after the other."""
+    params, x, target = block_inputs(batch, length, width)
+    return [params] * depth, x, target
+
+
+def stack_loss(lib: Any, heads: int) -> Any:
+    block = transformer_block(lib, heads)
+
+    def loss(layers: Any, x: Any, target: Any) -> Any:
+        for params in layers:
+            x = block(params, x)
+        return lib.np.mean((x - target) ** 2)
+
+    return loss
+
+
+def transformer_block(lib: Any, heads: int) -> Any:
     np = lib.np
 
     def normalised(layer: Params, x: Any) -> Any:
@@ -134,7 +156,7 @@ def block_loss(lib: Any, heads: int) -> Any:
         hidden = lib.nn.gelu(hidden @ params["up"]["w"] + params["up"]["b"])
         return x + hidden @ params["down"]["w"] + params["down"]["b"]
 
-    return lambda params, x, target: np.mean((block(params, x) - target) ** 2)
+    return block
 
 
 def _zeros(*shape: int) -> Any:
