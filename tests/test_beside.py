@@ -44,6 +44,11 @@ def stored_and_summed(x: Any, y: Any) -> Any:
     return product, fnp.sum(product, 0), fnp.sum(x * x, 0)
 
 
+def softmax_of_columns(x: Any) -> Any:
+    powers = fnp.exp(x - fnp.max(x, 0))
+    return powers / fnp.sum(powers, 0)
+
+
 def of_two_axes(x: Any, y: Any) -> Any:
     return fnp.tanh(x) * y, fnp.sum(x * y, (0, 1)), fnp.max(x, -1)
 
@@ -97,6 +102,7 @@ PROGRAMS = {
     "middle axis": Row(of_a_middle_axis, ((32, 20, 70),) * 2, 1),
     "few blocks": Row(of_a_middle_axis, ((4, 100, 70),) * 2, 0),
     "centred": Row(centred, ((1024, 64),), 0),
+    "softmax of columns": Row(softmax_of_columns, ((1024, 64),), 1),
     "alone": Row(sum_of_squares, ((1024, 64),), 0),
     "integers": Row(of_integers, ((640, 96),) * 2, 1),
     "bfloat16": Row(of_short_floats, ((640, 256),) * 2, 1),

@@ -17,7 +17,12 @@ from functools import partial
 from math import prod
 
 from ftrace import dtypes, settings
-from ftrace.lower.schedule import is_contraction, reduced_axes
+from ftrace.lower.schedule import (
+    elements_of_sum,
+    is_contraction,
+    reduced_axes,
+    shared_dear,
+)
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
@@ -112,6 +117,8 @@ def _with_company(
             bits |= after[source]
         after[node] = bits
     stored = _large_stored(order, outputs, {n.src[0].size for n in wanted})
+    shared = shared_dear(order)
+    stored += [e for e in map(elements_of_sum, wanted) if e in shared]
     beside = {root: _elements_of(root) for root in stored}
     found: set[Node] = set()
     for node in wanted:

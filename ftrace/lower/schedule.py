@@ -230,6 +230,18 @@ def elements_of_sum(node: Node) -> Node:
     return node
 
 
+def shared_dear(order: Iterable[Node]) -> set[Node]:
+    """Values with several users that are rather stored than computed again."""
+    used: set[Node] = set()
+    found: set[Node] = set()
+    for node in order:
+        for source in set(node.src):
+            if source in used and weight(source) > CHEAP:
+                found.add(source)
+            used.add(source)
+    return found
+
+
 def squeeze(shape: Shape) -> Shape:
     return tuple(n for n in shape if n != 1)
 
@@ -348,6 +360,7 @@ class _Scheduler:
             if compound_of(node) is not None:
                 roots = map(root_of, node.src)
                 self.must_store |= {r for r in roots if r.size and not is_variable(r)}
+        self.shared: set[Node] = set()  # see `_sums_last`
         self.precedence = Precedence()
         # Kernels that read what a step computes.
         self.readers: dict[Node, set[int]] = {}
@@ -415,17 +428,19 @@ class _Scheduler:
 
     def _sums_last(self) -> list[Node]:
         """The nodes in an order in which sums wait for kernels that may add them up."""
-        late: dict[Node, int] = {}
-        for node in self.order:
-            if node.op is reduce_sum_p and self._is_half(node):
-                late[node] = 1 if elements_of_sum(node) in self.must_store else 2
-        if not late:
+        halves = [n for n in self.order if n.op is reduce_sum_p and self._is_half(n)]
+        if not halves:
             return self.order
+        self.shared = shared_dear(self.order)
+        late = {n: 1 if self._will_be_stored(elements_of_sum(n)) else 2 for n in halves}
         for node in reversed(self.order):
             if node in late:
                 for source in node.src:
                     late[source] = max(late[node], late.get(source, 0))
         return sorted(self.order, key=lambda n: -late.get(n, 0))
+
+    def _will_be_stored(self, node: Node) -> bool:
+        return node in self.must_store or node in self.shared
 
     def _is_half(self, node: Node) -> bool:
         assert self.adds_up is not None
@@ -762,7 +777,7 @@ class _Scheduler:
                 return draft
         elements = elements_of_sum(node)
         shape = squeeze(elements.shape)
-        if elements in self.must_store and elements.op.family in _ELEMENTWISE:
+        if self._will_be_stored(elements) and elements.op.family in _ELEMENTWISE:
             return self._new_draft(shape) if self.adds_up(node, shape) else None
         return None
 
