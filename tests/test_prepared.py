@@ -169,3 +169,73 @@ def test_jitted_functions_are_called_beside() -> None:
         x = fnp.asarray(X + n)
         np.testing.assert_array_equal(slope(x), 2 * (X + n))
         np.testing.assert_array_equal(jitted(x), X + n + 1)
+
+
+def curved(x: Any) -> Any:
+    return fnp.sum(fnp.sin(x[1:]) * x[:-1] ** 2) * fnp.stack([x[0], x[-1]])
+
+
+TRANSFORMS: dict[str, Any] = {
+    "vmap": ft.vmap(curved),
+    "vmap of columns": ft.vmap(curved, 1, 1),
+    "vmap of some": lambda x: ft.vmap(lambda a, b: a * b, (0, None))(x, x[0]),
+    "vmap of grad": ft.vmap(ft.grad(lambda x: fnp.sum(curved(x)))),
+    "vjp": lambda x: ft.vjp(lambda y: curved(y[0]), x)[1](fnp.ones(2))[0],
+    "vjp in part": lambda x: ft.vjp(curved, x[1])[1](x[2, :2])[0],
+    "linearize": lambda x: ft.linearize(curved, x[0])[1](x[1]),
+    "jacfwd": lambda x: ft.jacfwd(curved)(x[0]),
+    "jacrev": lambda x: ft.jacrev(curved)(x[0]),
+    "hessian": lambda x: ft.hessian(curved)(x[0]),
+    "jvp of grad": lambda x: ft.jvp(ft.grad(lambda y: curved(y)[0]), (x[0],), (x[1],)),
+    "transpose": lambda x: ft.linear_transpose(lambda y: x @ y, x[0])(x[:, 0])[0],
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_repeat_what_jit_does_once(name: str) -> None:
+    function = TRANSFORMS[name]
+    jitted = ft.jit(function)
+    for n in range(CALLS):
+        x = fnp.asarray(X + n / 8)
+        for got, want in zip(
+            ft.tree.leaves(function(x)), ft.tree.leaves(jitted(x)), strict=True
+        ):
+            np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+
+
+def test_vmaps_that_differ_in_axes_are_two() -> None:
+    square = X[:3, :3]
+    for _ in range(2):
+        for out_axes in (0, 1):
+            for in_axes in (0, 1):
+                got = ft.vmap(lambda x: x + x[0], in_axes, out_axes)(square)
+                rows = square if in_axes == 0 else square.T
+                want = rows + rows[:, :1]
+                np.testing.assert_array_equal(got, want if out_axes == 0 else want.T)
+
+
+def test_mistakes_of_vmap_are_told_each_time() -> None:
+    for _ in range(2):
+        with pytest.raises(ft.errors.AxisError, match="out_axes"):
+            ft.vmap(lambda x: x, out_axes=3)(X)
+        with pytest.raises(ft.errors.ArgumentError, match="out_axes is None"):
+            ft.vmap(lambda x: x, out_axes=None)(X)
+
+
+def test_a_rule_of_the_user_runs_at_each_call() -> None:
+    runs: list[int] = []
+
+    @ft.custom_vjp
+    def double(x: Any) -> Any:
+        return x * 2
+
+    def backward(_: Any, ct: Any) -> Any:
+        runs.append(1)
+        return (ct * 3,)
+
+    double.defvjp(lambda x: (double(x), None), backward)
+    for n in range(3):
+        _, pull = ft.vjp(double, X)
+        np.testing.assert_array_equal(pull(X)[0], 3 * X)
+        np.testing.assert_array_equal(ft.grad(lambda x: fnp.sum(double(x)))(X), 3)
+        assert len(runs) >= 2 * (n + 1)

@@ -18,6 +18,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ShapeError
 from ftrace.trace import recall
+from ftrace.trace.eager import Eager
 from ftrace.trace.graph import Graph, interned_count, toposort
 from ftrace.trace.tracer import aval_of, trace
 
@@ -340,7 +341,7 @@ def members() -> list[Any]:
         found += [
             pytest.param(f, id=f"{module.__name__}.{n}")
             for n, f in values
-            if isinstance(f, FunctionType)
+            if isinstance(f, (FunctionType, Eager))
         ]
     return found
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import update_wrapper
 from types import EllipsisType, FrameType, FunctionType, NoneType
@@ -27,9 +27,9 @@ import numpy as np
 from ftrace import settings
 from ftrace.array import Array
 from ftrace.origin import Origin, is_internal, is_internal_file, user_origin
-from ftrace.trace.graph import Node, provenance
+from ftrace.trace.graph import Graph, Node, provenance
 from ftrace.trace.primitives.source import is_variable
-from ftrace.trace.tracer import Scope, Tracer, stack
+from ftrace.trace.tracer import Scope, Tracer, Value, inline, stack
 
 #: (reference to the result's node, the line that made it last) by call.
 _calls: dict[tuple[Any, ...], tuple[weakref.ref[Node], Origin]] = {}
@@ -239,19 +239,50 @@ def _forget_the_dead() -> None:
         _calls.update(alive)
 
 
+# Graphs within graphs.
+
+#: What came of a graph for the nodes that took the place of its inputs.
+_inlined: dict[tuple[Any, ...], tuple[weakref.ref[Node], ...]] = {}
+
+
+def inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Tracer]:
+    """`inline`, which recognises a graph and operands that it has had before."""
+    if not scope.recalls or graph.effects:
+        return inline(graph, operands, scope)
+    values = [*operands, *graph.captured]
+    given = [scope.lift(value).serial for value in values]
+    inputs, outputs = graph.inputs, graph.outputs
+    key = (*[n.serial for n in inputs], *given, None, *[n.serial for n in outputs])
+    found = _inlined.get(key)
+    if found is not None:
+        nodes = [reference() for reference in found]
+        alive = [node for node in nodes if node is not None]
+        if len(alive) == len(nodes):
+            origin = provenance.caller or user_origin()
+            return [Tracer(node, scope, origin) for node in alive]
+    results = inline(graph, operands, scope)
+    if len(_inlined) >= CALLS_KEPT:
+        _inlined.clear()
+    _inlined[key] = tuple([weakref.ref(x.node) for x in results])
+    return results
+
+
 def calls_kept() -> int:
     """How many calls are in the table."""
     return len(_calls)
 
 
 def forget_calls() -> None:
-    """Empties the table."""
+    """Empties the tables."""
     _calls.clear()
+    _inlined.clear()
 
 
 # Namespaces.
 
-_wrapped: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+#: What stands behind a function that recognises its calls, and how it lifts.
+_behind: weakref.WeakKeyDictionary[Any, tuple[FunctionType, Lifting]]
+_behind = weakref.WeakKeyDictionary()
 
 
 def recall_all(module: str, **lifting: Lifting) -> None:
@@ -266,22 +297,26 @@ def recall_all(module: str, **lifting: Lifting) -> None:
     """
     namespace = vars(sys.modules[module])
     public = namespace.get("__all__") or [n for n in namespace if n[0] != "_"]
+    made: dict[FunctionType, Any] = {}  # of several names of one function
     for name in public:
         function = namespace[name]
-        if isinstance(function, FunctionType):
-            kind = lifting.get(name, Lifting.NEVER)
-            namespace[name] = _of_namespace(function, module, kind)
+        if not isinstance(function, FunctionType) or takes_functions(function):
+            continue
+        if not function.__module__.startswith("ftrace."):
+            continue
+        kind = lifting.get(name, Lifting.NEVER)
+        if function not in made:
+            made[function] = _of_module(function, module, kind)
+        namespace[name] = made[function]
 
 
-def _of_namespace(function: FunctionType, home: str, lifting: Lifting) -> Any:
-    if not function.__module__.startswith("ftrace.") or takes_functions(function):
-        return function
-    known = _wrapped.get(function)
-    if known is None:
-        known = update_wrapper(recalling(function, lifting), function)
-        known.__module__ = home  # so that it is pickled by its public name
-        _wrapped[function] = _wrapped[known] = known
-    return known
+def _of_module(function: FunctionType, module: str, lifting: Lifting) -> Any:
+    """A function that recognises its calls, as one of this module."""
+    plain, lifting = _behind.get(function, (function, lifting))
+    made = update_wrapper(recalling(plain, lifting), plain)
+    made.__module__ = module  # so that it is pickled by its public name
+    _behind[made] = plain, lifting
+    return made
 
 
 def takes_functions(function: FunctionType) -> bool:

@@ -46,8 +46,8 @@ from ftrace.transforms.arguments import (
     name_of,
     of_arguments,
 )
-from ftrace.transforms.execute import apply_graph
-from ftrace.transforms.prepared import apply_derived
+from ftrace.transforms.memo import Memo, derived, is_plain
+from ftrace.transforms.prepared import apply_again, apply_derived
 
 Function = Callable[..., Any]
 
@@ -313,7 +313,7 @@ class _Linear:
             ):
                 raise ShapeError(f"{self.name}: {aval!r} is required, got {got!r}")
             kept.append(leaf)
-        results = apply_graph(self.graph, [*self.residuals, *kept])
+        results = apply_again(self.graph, [*self.residuals, *kept])
         return tree.unflatten(self.out_tree, results)
 
 
@@ -342,9 +342,13 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     rest = iter(cts)
     aligned = [next(rest) if dtypes.is_inexact(a.dtype) else None for a in out_avals]
     leaves = graph.inputs[: len(avals)]
-    grads = gradient_nodes(heads, leaves, aligned)
-    whole = _followed(graph, (*graph.outputs, *grads), leaves)
-    results, backward, residuals = _forward(whole, len(grads), cts, values)
+
+    def differentiated() -> Graph:
+        grads = gradient_nodes(heads, leaves, aligned)
+        return _followed(graph, (*graph.outputs, *grads), leaves)
+
+    whole = derived(("vjp", len(avals), output.count), graph, differentiated)
+    results, backward, residuals = _forward(whole, len(leaves), cts, values)
     assert output.treedef is not None
     pull = _Linear("vjp", backward, residuals, out_avals, output.treedef, treedef, True)
     answer = (output.build(results[: output.count]), _with_float0(pull, avals))
@@ -394,6 +398,26 @@ def _forward(
       and the values of the residuals.
     """
     size = len(graph.outputs) - count
+    key = (graph.inputs, graph.outputs, count, tuple(unknown))
+    halves = None if graph.effects else _halves.get(key)
+    if halves is None:
+        known, later = _split(graph, count, unknown)
+        if is_plain(graph):
+            _halves.put(key, (known.outputs, later))
+    else:
+        known = Graph(graph.inputs, halves[0], graph.captured)
+        later = halves[1]
+    results = apply_again(known, values)
+    return results[:size], later, results[size:]
+
+
+#: Of graphs that were split: the outputs of the known part, and the other part.
+_halves: Memo[tuple[tuple[Node, ...], Graph]] = Memo(1024)
+
+
+def _split(graph: Graph, count: int, unknown: Sequence[Node]) -> tuple[Graph, Graph]:
+    """A graph of what is known, and one of the last outputs in terms of the rest."""
+    size = len(graph.outputs) - count
     first, linear = graph.outputs[:size], graph.outputs[size:]
     residuals = split_known(linear, unknown)
     # What is run again for its stacks has had its effects.
@@ -401,12 +425,11 @@ def _forward(
     nodes = [n for n in residuals if n not in again]
     outputs = (*first, *nodes)
     known = Graph(graph.inputs, outputs, graph.captured, graph.effects)
-    results = apply_graph(known, values)
     leaves = [variable(n.aval, RESIDUAL_DEPTH, i) for i, n in enumerate(nodes)]
     later = substitute(linear, again | dict(zip(nodes, leaves, strict=True)))
     if again:
         check_repeatable(later)
-    return results[:size], Graph((*leaves, *unknown), tuple(later)), results[size:]
+    return known, Graph((*leaves, *unknown), tuple(later))
 
 
 def _followed(graph: Graph, outputs: Sequence[Node], leaves: Iterable[Node]) -> Graph:
@@ -432,13 +455,16 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
         if dtypes.is_inexact(leaf.dtype)
     }
     heads = graph.outputs[: output.count]
-    out = [
-        _tangent_or_zero(t, n)
-        for t, n in zip(jvp_nodes(heads, leaves), heads, strict=True)
-    ]
+
+    def differentiated() -> Graph:
+        tangents = zip(jvp_nodes(heads, leaves), heads, strict=True)
+        out = [_tangent_or_zero(t, n) for t, n in tangents]
+        return _followed(graph, (*graph.outputs, *out), leaves)
+
     unknown = list(leaves.values())
-    whole = _followed(graph, (*graph.outputs, *out), leaves)
-    results, ahead, residuals = _forward(whole, len(out), unknown, values)
+    kind = ("linearize", len(avals), output.count)
+    whole = derived(kind, graph, differentiated)
+    results, ahead, residuals = _forward(whole, len(heads), unknown, values)
     assert output.treedef is not None
     push = _Linear("linearize", ahead, residuals, avals, treedef, output.treedef, False)
     answer = (output.build(results[: output.count]), push)

@@ -36,12 +36,12 @@ from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.operations import CALLS_BEFORE_NATIVE, hooks
+from ftrace.trace.recall import inline_again
 from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tracer import (
     Value,
     asarray,
     has_free_variables,
-    inline,
     outer_scope,
     owned,
     scope_of,
@@ -352,7 +352,7 @@ def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
     else:
         scope = outer_scope(graph, operands)
     if scope is not None:
-        return list(inline(graph, operands, scope))
+        return list(inline_again(graph, operands, scope))
     arrays = [asarray(x) for x in operands]
     if any(isinstance(x, np.ndarray) for x in operands) and (
         settings.current().disable_jit or _shares_inputs(graph, arrays)

@@ -62,8 +62,8 @@ class Memo(Generic[T]):
             self._entries.clear()
 
 
-#: The outputs of derived graphs.
-_derived: Memo[tuple[Node, ...]] = Memo(1024)
+#: The inputs and outputs of derived graphs.
+_derived: Memo[tuple[tuple[Node, ...], tuple[Node, ...]]] = Memo(1024)
 
 
 def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
@@ -71,24 +71,24 @@ def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
 
     Args:
       kind: says what is derived; with the graph it decides the result.
-      graph: what it is derived from; the result has its inputs and captured arrays.
+      graph: what it is derived from; the result has its captured arrays.
       derive: called where the result is not known. What rules of the user's say is
         not kept: they are Python, and run each time.
     """
     x64 = settings.current().enable_x64  # constants of rules depend on it
     key = (kind, x64, graph.inputs, graph.outputs)
-    outputs = _derived.get(key) if not graph.effects else None
-    if outputs is not None:
-        return Graph(graph.inputs, outputs, graph.captured)
+    found = _derived.get(key) if not graph.effects else None
+    if found is not None:
+        return Graph(*found, graph.captured)
     whole = derive()
-    if not graph.effects and all(map(_is_plain, graph.nodes)):
-        _derived.put(key, whole.outputs)
+    if is_plain(graph):
+        _derived.put(key, (whole.inputs, whole.outputs))
     return whole
 
 
-def _is_plain(node: Node) -> bool:
-    """Is its derivative ours alone? Nothing with bodies, no operation of a user."""
-    return isinstance(node.op, Primitive)
+def is_plain(graph: Graph) -> bool:
+    """Is its derivative ours alone? No effects or bodies, no operation of a user."""
+    return not graph.effects and all(isinstance(n.op, Primitive) for n in graph.nodes)
 
 
 def forget_all() -> None:

@@ -127,6 +127,11 @@ class Prepared:
 _prepared: Memo[Prepared] = Memo(1024)
 
 
+def apply_again(graph: Graph, values: Sequence[Value]) -> list[Any]:
+    """The outputs of a graph that may well be applied to other values later."""
+    return apply_derived("itself", graph, lambda: graph, values)
+
+
 def apply_derived(
     kind: Hashable,
     graph: Graph,

@@ -18,6 +18,7 @@ from ftrace.trace.primitives.source import scope_and_position, variable
 from ftrace.trace.tracer import Value, aval_of, trace
 from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
 from ftrace.transforms.execute import apply_graph
+from ftrace.transforms.prepared import apply_derived
 
 
 def vmap(
@@ -79,31 +80,57 @@ def vmap(
             for a, axis in zip(avals, axes, strict=True)
         ]
         graph = trace("vmap", output, single)
-        inputs: list[Node] = []
-        leaves: dict[Node, Node] = {}
-        for node, aval, axis in zip(graph.inputs, avals, axes, strict=False):
-            if axis is None:
-                inputs.append(node)
-                continue
-            depth, index = scope_and_position(node)
-            inputs.append(variable(aval, depth, index))
-            leaves[node] = move_axis(inputs[-1], axis, 0)
-        tokens = graph.effects[1:]
-        found = batch_nodes((*graph.outputs, *tokens), leaves, size)
-        batched = found[: len(graph.outputs)]
-        effects = (*graph.effects[:1], *(node for node, _ in found[len(batched) :]))
+        count = output.count
         places = tree.broadcast_prefix(
-            out_axes, output.build([0] * len(batched)), "vmap: out_axes"
+            out_axes, output.build([0] * count), "vmap: out_axes"
         )
-        results = [
-            _put_axis(node, has, place, size, fun)
-            for (node, has), place in zip(batched, places, strict=True)
-        ]
-        captured = graph.inputs[len(avals) :]
-        whole = Graph((*inputs, *captured), tuple(results), graph.captured, effects)
-        return output.build(apply_graph(whole, values))
+
+        def batched() -> Graph:
+            return _batched(graph, avals, axes, size, places, fun)
+
+        kind = ("vmap", size, tuple(axes), tuple(places))
+        if all(place is None or type(place) is int for place in places):
+            return output.build(apply_derived(kind, graph, batched, values))
+        return output.build(apply_graph(batched(), values))
 
     return vmap_f
+
+
+def _batched(
+    graph: Graph,
+    avals: Sequence[ShapedArray],
+    axes: Sequence[int | None],
+    size: int,
+    places: Sequence[Any],
+    fun: Any,
+) -> Graph:
+    """A graph of single examples as one of batches.
+
+    Args:
+      avals: the types of the arguments, with the axis that is mapped.
+      axes: which one that is.
+      size: its size.
+      places: where the results have it.
+    """
+    inputs: list[Node] = []
+    leaves: dict[Node, Node] = {}
+    for node, aval, axis in zip(graph.inputs, avals, axes, strict=False):
+        if axis is None:
+            inputs.append(node)
+            continue
+        depth, index = scope_and_position(node)
+        inputs.append(variable(aval, depth, index))
+        leaves[node] = move_axis(inputs[-1], axis, 0)
+    tokens = graph.effects[1:]
+    found = batch_nodes((*graph.outputs, *tokens), leaves, size)
+    batched = found[: len(graph.outputs)]
+    effects = (*graph.effects[:1], *(node for node, _ in found[len(batched) :]))
+    results = [
+        _put_axis(node, has, place, size, fun)
+        for (node, has), place in zip(batched, places, strict=True)
+    ]
+    captured = graph.inputs[len(avals) :]
+    return Graph((*inputs, *captured), tuple(results), graph.captured, effects)
 
 
 def _normal_axis(axis: Any, value: Value) -> int | None:
