@@ -14,6 +14,7 @@ from ftrace import dtypes
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.scalar import Operations
 from ftrace.devices.llvm.short_axes import LONGEST, without_short_axes
+from ftrace.devices.llvm.short_reduces import without_short_reduces
 from ftrace.devices.llvm.target import host_target
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.writer import Writer
@@ -25,6 +26,7 @@ from ftrace.lower.kernel import (
     load,
     make_range,
     param,
+    reduce,
 )
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, eq, mul
@@ -154,3 +156,56 @@ def test_a_cross_product_of_many_points() -> None:
     a, b = numbers(1003, 3) - 50, numbers(1003, 3)[::-1] - 20
     found = ft.jit(fnp.cross)(a, b)
     np.testing.assert_array_equal(np.asarray(found), np.cross(a, b))
+
+
+REDUCED: dict[str, Function] = {
+    "length": lambda np, x: np.sqrt((x * x).sum(-1)),
+    "unit": lambda np, x: x / np.sqrt((x * x).sum(-1, keepdims=True)),
+    "greatest": lambda np, x: x.max(-1) - x.min(-1),
+    "product": lambda np, x: x.prod(-1),
+    "spread": lambda np, x: x.var(-1),
+    "place": lambda np, x: np.argmax(x, -1),
+    "whole": lambda np, x: (x * 8).astype("int32").sum(-1),
+    "shares": lambda np, x: np.exp(x) / np.exp(x).sum(-1, keepdims=True),
+}
+
+
+@pytest.mark.parametrize("rows", [5, 77, 3001])
+@pytest.mark.parametrize("size", [2, 3, 4, 7, 8, 9])
+@pytest.mark.parametrize("name", REDUCED)
+def test_reduces_over_few_elements(name: str, size: int, rows: int) -> None:
+    x = np.random.default_rng(size).standard_normal((rows, size)).astype(np.float32)
+    function = REDUCED[name]
+    found = np.asarray(ft.jit(lambda x: function(fnp, x))(x))
+    np.testing.assert_allclose(found, function(np, x), rtol=2e-5, atol=1e-6)
+
+
+def test_sums_and_maxima_beside_nan_and_infinity() -> None:
+    x = np.full((64, 3), -0.0, np.float32)
+    x[1, 1], x[2, 0] = np.nan, np.inf
+    found = np.asarray(ft.jit(lambda x: x.sum(1))(x))
+    np.testing.assert_array_equal(found, x.sum(1))
+    found = np.asarray(ft.jit(lambda x: x.max(1))(x))
+    np.testing.assert_array_equal(found, x.max(1))
+
+
+def test_reduces_are_written_out_where_all_between_is_read() -> None:
+    def reduced(size: int, step: int, long: int = 100) -> int:
+        i, c = make_range(0, long, False), make_range(1, size, True)
+        place = add(mul(i, const(step, INDEX)), c)
+        value = reduce("add", load(param(0, dtypes.float32, long * step), place), (c,))
+        specs = (
+            BufferSpec(dtypes.float32, long * step, False),
+            BufferSpec(dtypes.float32, long, True),
+        )
+        given = Kernel((i,), (Store(1, i, value),), specs)
+        facts = Facts([e for store in given.stores for e in store.expressions])
+        found = without_short_reduces(given, facts, host_target())
+        return sum(node.op.name == "load" for node in found.nodes)
+
+    assert reduced(3, 3) == 3
+    assert reduced(3, 4) == 3
+    assert reduced(4, 3) == 1  # windows that overlap
+    assert reduced(3, 9) == 1  # far apart
+    assert reduced(9, 9) == 1  # long
+    assert reduced(3, 3, long=7) == 1  # few

@@ -32,6 +32,7 @@ from ftrace.devices.llvm.polling import LASTING, writer_for
 from ftrace.devices.llvm.product import Product
 from ftrace.devices.llvm.recurrence import write_recurrence
 from ftrace.devices.llvm.short_axes import without_short_axes
+from ftrace.devices.llvm.short_reduces import without_short_reduces
 from ftrace.devices.llvm.sliding import SlidingProduct
 from ftrace.devices.llvm.sliding_plan import find_sliding
 from ftrace.devices.llvm.sliding_rows import SlidingRowsProduct, find_sliding_rows
@@ -102,11 +103,12 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     turned = find_turned(kernel, facts) if target.decides("in_squares") else None
     if turned is not None:
         return _render_turned(kernel, turned, facts, target, name)
-    found = kernel
     if target.decides("short_axes"):
-        found = without_short_axes(kernel, facts)
-    if found is not kernel:
-        return _render_loops(found, place(found), facts_of(found), target, name)
+        found = without_short_reduces(kernel, facts, target)
+        known = facts if found is kernel else facts_of(found)
+        found = without_short_axes(found, known)
+        if found is not kernel:
+            return _render_loops(found, place(found), facts_of(found), target, name)
     return _render_loops(kernel, block, facts, target, name)
 
 

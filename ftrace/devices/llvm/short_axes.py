@@ -12,6 +12,7 @@ they make whole vectors, for together they touch all that lies in between: see
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, reduce_p
@@ -21,9 +22,17 @@ from ftrace.trace.primitives.source import const, const_p
 
 #: Steps of a short axis at most: as many vectors are put together from each other.
 LONGEST = 8
-#: A longer axis beside it has so many, and what is written out so many expressions.
-_LEAST = 8
-_EXPRESSIONS = 600
+#: A longer axis beside it has so many steps.
+LEAST = 8
+#: What is written out has so many expressions at most, and so many if it runs briefly.
+_EXPRESSIONS = 1500
+_EXPRESSIONS_OF_FEW = 200
+_FEW = 1 << 12
+
+
+def most_expressions(kernel: Kernel) -> int:
+    """How many expressions of a kernel are worth their code."""
+    return _EXPRESSIONS if prod(kernel.shape) > _FEW else _EXPRESSIONS_OF_FEW
 
 
 def without_short_axes(kernel: Kernel, facts: Facts) -> Kernel:
@@ -34,7 +43,10 @@ def without_short_axes(kernel: Kernel, facts: Facts) -> Kernel:
         return kernel
     for axis in reversed(kernel.axes):
         size = axis_of(axis).size
-        if not 2 <= size <= LONGEST or size * len(kernel.nodes) > _EXPRESSIONS:
+        if not 2 <= size <= LONGEST:
+            continue
+        own = [n for n in kernel.nodes if axis in facts.free[n]]
+        if size * len(own) > most_expressions(kernel):
             continue
         if any(_takes_turns(kernel, axis, long, facts) for long in kernel.axes):
             return _written_out(kernel, axis)
@@ -43,7 +55,7 @@ def without_short_axes(kernel: Kernel, facts: Facts) -> Kernel:
 
 def _takes_turns(kernel: Kernel, short: Node, long: Node, facts: Facts) -> bool:
     """Do stores or loads over both axes lie side by side, and stores not apart?"""
-    if axis_of(long).size < _LEAST:
+    if axis_of(long).size < LEAST:
         return False
     size, found = axis_of(short).size, False
     for store in kernel.stores:
@@ -71,7 +83,7 @@ def _written_out(kernel: Kernel, axis: Node) -> Kernel:
         new: dict[Node, Node] = {axis: const(place, INDEX)}
         for node in kernel.nodes:
             if node not in new:
-                new[node] = _rebuilt(node, tuple([new[s] for s in node.src]))
+                new[node] = rebuilt(node, tuple([new[s] for s in node.src]))
         stores.append(
             [
                 replace(store, index=new[store.index], value=new[store.value])
@@ -83,7 +95,7 @@ def _written_out(kernel: Kernel, axis: Node) -> Kernel:
     return replace(kernel, axes=axes, stores=in_turn)
 
 
-def _rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
+def rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
     """A node of other sources; what is known of constants is folded."""
     if src == node.src:
         return node

@@ -1,0 +1,95 @@
+"""Reduces over a few elements that lie side by side: written out, step by step.
+
+    out[i] = the sum over c of x[3·i + c]  ->  x[3·i] + x[3·i + 1] + x[3·i + 2]
+
+Lengths of vectors in space, pairs that are added: along i the elements are a few apart,
+and all that lies between them is read as well (see `short_axes.py`). The order is that
+of the loop, and products are added without being rounded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ftrace import dtypes
+from ftrace.devices.llvm.facts import Facts, index_of
+from ftrace.devices.llvm.nest import identity
+from ftrace.devices.llvm.short_axes import (
+    LEAST,
+    LONGEST,
+    most_expressions,
+    rebuilt,
+)
+from ftrace.devices.llvm.target import Target
+from ftrace.lower.kernel import INDEX, Kernel, axis_of, fma_p, load_p, reduce_p
+from ftrace.trace.graph import Node, make_node, toposort
+from ftrace.trace.primitives.elementwise import add, maximum, minimum, mul
+from ftrace.trace.primitives.source import const
+
+_OPERATIONS = {"add": add, "mul": mul, "max": maximum, "min": minimum}
+
+
+def without_short_reduces(kernel: Kernel, facts: Facts, target: Target) -> Kernel:
+    """The kernel with its reduces over elements side by side written out."""
+    reduces = [n for n in kernel.nodes if n.op is reduce_p]
+    if not reduces or kernel.ordered or kernel.is_dynamic:
+        return kernel
+    if any(len(n.src) > 2 or n.dtype is INDEX for n in reduces):
+        return kernel
+    total = 0
+    for node in reduces:
+        value, short = node.src
+        inside = [n for n in toposort([value]) if short in facts.free[n]]
+        total += axis_of(short).size * len(inside)
+        if any(n.op is reduce_p for n in inside):
+            return kernel
+        if not any(_stands_beside(inside, a, short, facts) for a in kernel.axes):
+            return kernel
+    if total > most_expressions(kernel):
+        return kernel
+    new: dict[Node, Node] = {}
+    for node in kernel.nodes:
+        if node.op is reduce_p:
+            new[node] = _combined(node, new, facts, target)
+        else:
+            new[node] = rebuilt(node, tuple([new[s] for s in node.src]))
+    stores = [
+        replace(store, index=new[store.index], value=new[store.value],
+                valid=None if store.valid is None else new[store.valid])
+        for store in kernel.stores
+    ]  # fmt: skip
+    return replace(kernel, stores=tuple(stores))
+
+
+def _stands_beside(inside: list[Node], long: Node, short: Node, facts: Facts) -> bool:
+    """Do all loads over a short range run through what one step of an axis skips?"""
+    if not 2 <= axis_of(short).size <= LONGEST or axis_of(long).size < LEAST:
+        return False
+    forms = [facts.affine[index_of(n)].terms for n in inside if n.op is load_p]
+    return bool(forms) and all(
+        terms.get(short) == 1 and axis_of(short).size <= terms.get(long, 0) <= LONGEST
+        for terms in forms
+    )
+
+
+def _combined(
+    reduce: Node, known: dict[Node, Node], facts: Facts, target: Target
+) -> Node:
+    """The value of a reduce, step by step."""
+    value, short = reduce.src
+    inside = [n for n in toposort([value]) if short in facts.free[n]]
+    found = const(identity(str(reduce.arg), reduce.dtype), reduce.dtype)
+    fused = target.fma and reduce.arg == "add" and value.op is mul
+    fused = fused and dtypes.kind(reduce.dtype) == "f"
+    for place in range(axis_of(short).size):
+        new: dict[Node, Node] = {short: const(place, INDEX)}
+        for node in inside:
+            if node not in new:
+                src = tuple([new.get(s) or known.get(s, s) for s in node.src])
+                new[node] = rebuilt(node, src)
+        if fused:
+            factors = [new.get(s) or known.get(s, s) for s in value.src]
+            found = make_node(fma_p, reduce.aval, (*factors, found))
+        else:
+            found = _OPERATIONS[str(reduce.arg)](found, new.get(value) or value)
+    return found
