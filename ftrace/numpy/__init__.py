@@ -107,7 +107,7 @@ _of_numbers = (
     "subtract", "tan", "tanh", "true_divide", "trunc", "where",
 )  # fmt: skip
 _of_arrays = (
-    "all", "amax", "amin", "any", "argmax", "argmin", "around", "astype",
+    "all", "amax", "amin", "any", "argmax", "argmin", "around", "asarray", "astype",
     "atleast_1d", "atleast_2d", "atleast_3d", "average", "broadcast_to",
     "column_stack", "concat", "concatenate", "count_nonzero", "diff", "dot", "dstack",
     "einsum", "expand_dims", "flip", "fliplr", "flipud", "hstack", "inner", "isclose",

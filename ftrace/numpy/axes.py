@@ -150,7 +150,7 @@ def as_value(x: Value) -> Any:
         return x
     scope = current_scope()
     if scope is None or isinstance(x, np.ndarray):
-        return _constant(asarray(x)) if type(x) in (int, bool) else asarray(x)
+        return _constant(asarray(x)) if isinstance(x, int) else asarray(x)
     return scope.wrap(scope.lift(x))
 
 

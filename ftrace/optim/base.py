@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
+from ftrace.array import Array
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.trace import tree
 
@@ -121,7 +122,7 @@ def each(function: Callable[..., Any], first: Tree, *rest: Tree) -> Tree:
     def apply(*values: Any) -> Any:
         if values[0] is None:
             return None
-        return function(*[fnp.asarray(x) for x in values])
+        return function(*[x if type(x) is Array else fnp.asarray(x) for x in values])
 
     return tree.map(apply, first, *rest, is_leaf=_is_none)
 

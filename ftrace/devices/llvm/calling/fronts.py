@@ -453,7 +453,7 @@ def _front(immortal: bool) -> Function:
 
     def leave_if(condition: str) -> None:
         with f.when(condition):
-            f.give(f.let(f"call ptr @_PyFunction_Vectorcall({plain})"))
+            f.give(f.let(f"call ptr @plain_call({plain})"))
 
     some = f.variable("i64", 0)
     with f.when(f.differ("ptr", "%names", "null")):

@@ -105,6 +105,18 @@ def native_ir(places: Offsets, immortal: bool) -> str:
     )
 
 
+def _plain_call() -> int:
+    """The address of what calls a function of Python's; versions name it differently.
+
+    Raises:
+      AttributeError: there is none.
+    """
+    api: Any = ctypes.pythonapi
+    name = "PyObject_Vectorcall"
+    found = getattr(api, name if hasattr(api, name) else "_PyFunction_Vectorcall")
+    return ctypes.cast(found, ctypes.c_void_p).value or 0
+
+
 def raise_no_memory() -> NoReturn:
     raise no_working_memory()
 
@@ -125,7 +137,10 @@ class Native:
 
     def __init__(self, places: Offsets, device: Any) -> None:
         immortal = sys.version_info >= IMMORTAL_SINCE
-        imports = {"run_pointers": runtime().run_pointers}
+        imports = {
+            "run_pointers": runtime().run_pointers,
+            "plain_call": _plain_call(),
+        }
         names = [*_EXPORTED, *stubs(len(method_names()))]
         self._code = link(emit_object(native_ir(places, immortal)), names, imports)
         self.device = device
