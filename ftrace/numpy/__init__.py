@@ -117,5 +117,11 @@ _of_arrays = (
     "swapaxes", "tensordot", "tile", "transpose", "tril", "triu", "var", "vdot",
     "vecdot", "vecmat", "vstack",
 )  # fmt: skip
+_plain = dict(globals())
 _make_eager(globals(), _of_numbers, numbers=True)
 _make_eager(globals(), _of_arrays)
+
+# A function that has two names is one object by both.
+for _name, _value in list(vars(linalg).items()):
+    if _value is _plain.get(_name):
+        setattr(linalg, _name, globals()[_name])
