@@ -34,9 +34,17 @@ def sort_values(x: Array, axis: int) -> Array:
         return np.sort(x, axis, kind="stable" if x.dtype.itemsize <= 2 else None)
     half = x.dtype.itemsize == 2
     result = np.sort(x.astype(np.float32) if half else x, axis)
-    if _has_negative_zero(result):  # NumPy may have exchanged it with a zero
+    zeros = _zeros_of(result) if result.size == result.shape[axis] else result
+    if _has_negative_zero(zeros):  # NumPy may have exchanged it with a zero
         return np.take_along_axis(x, argsort([x], axis), axis)
     return result.astype(x.dtype) if half else result
+
+
+def _zeros_of(ordered: Array) -> Array:
+    """The part of a single sorted row that is zero, without a look at the rest."""
+    row = ordered.reshape(-1)
+    zero = row.dtype.type(0)
+    return row[row.searchsorted(zero) : row.searchsorted(zero, "right")]
 
 
 def _has_negative_zero(x: Array) -> bool:
