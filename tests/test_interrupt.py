@@ -21,6 +21,8 @@ import ftrace as ft, ftrace.numpy as fnp
 from ftrace.devices.base import get_device
 
 device = get_device("cpu")
+# A shell has its background jobs ignore it, and a process inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def interrupted(f, *args, after=0.3):

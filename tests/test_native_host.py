@@ -303,6 +303,7 @@ def test_long_loop_ends_at_an_interrupt(threads: int) -> None:
         import sys
         sys.path[:0] = {sys.path!r}
         from tests.test_native_host import *
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # also in background
         cpu = CPU()
         executable = cpu.compile(endless_program())
         settings.config.update("threads", {threads})
