@@ -17,6 +17,7 @@ import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, GraphError
 from ftrace.lower import lower, memory
 from ftrace.lower.build import DECISIONS as BUILDING
+from ftrace.lower.drafts import Draft, Schedule
 from ftrace.lower.index import (
     bounds,
     constant_index,
@@ -30,7 +31,7 @@ from ftrace.lower.inplace import Sharing
 from ftrace.lower.memory import Lifetime, plan_memory
 from ftrace.lower.order import ordered_drafts
 from ftrace.lower.precedence import Precedence
-from ftrace.lower.schedule import DECISIONS, Draft, Schedule
+from ftrace.lower.schedule import DECISIONS
 from ftrace.trace.evaluate import evaluate_graph
 from tests.test_programs import run_on
 

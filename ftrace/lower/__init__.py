@@ -7,7 +7,7 @@
       slices     large values between small ones in blocks  regions.py, slices.py
     registers  small loops become one kernel              registers.py
       sums       sums of rows beside work on the rows       beside.py
-    3 schedule   what is stored, and by which kernel        schedule.py
+    3 schedule   what is stored, and by which kernel        schedule.py, hosts.py
     4 index      movement becomes index arithmetic          index.py, build.py
     5 loops      expressions take their place in loops      place.py
     6 memory     values share an arena                      memory.py
@@ -31,6 +31,7 @@ from ftrace.lower.beside import kernels_add_up, sums_in_parts
 from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.build import BuiltKernel, build_kernel
 from ftrace.lower.control import Loop, bodies_of, control_to_loops
+from ftrace.lower.drafts import Schedule
 from ftrace.lower.extrema import DECISIONS as EXTREMA
 from ftrace.lower.extrema import extrema_as_kernels
 from ftrace.lower.factors import DECISIONS as FACTORING
@@ -50,12 +51,13 @@ from ftrace.lower.rendering import DECISIONS as RENDERING
 from ftrace.lower.running import DECISIONS as RUNNING
 from ftrace.lower.running import runs_as_kernels
 from ftrace.lower.schedule import DECISIONS as SCHEDULING
-from ftrace.lower.schedule import Schedule, root_of, schedule
+from ftrace.lower.schedule import schedule
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
 from ftrace.lower.slices import DECISIONS as SLICES
 from ftrace.lower.slices import in_slices
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.lower.step import BuiltStep
+from ftrace.lower.values import root_of
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
 from ftrace.trace.collection import without_collection
 from ftrace.trace.graph import Body, Graph, Node, toposort

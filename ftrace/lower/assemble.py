@@ -23,8 +23,8 @@ from ftrace.lower.program import (
     Slot,
     Step,
 )
-from ftrace.lower.schedule import root_of
 from ftrace.lower.step import BuiltStep
+from ftrace.lower.values import root_of
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.graph import Graph, Node

@@ -6,8 +6,8 @@
                                          s[j] = the sum over b of part[b, j]
 
 The gradient of a layer's scale and shift is such a sum, beside that of its input. Here
-the sum is cut in two; `schedule.py` gives the first half to the other kernel, if there
-is one that may run then. Blocks depend on the sizes alone.
+the sum is cut in two; `hosts.py` gives the first half to the other kernel, if there is
+one that may run then. Blocks depend on the sizes alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import partial
 from math import prod
 
 from ftrace import dtypes, settings
-from ftrace.lower.schedule import (
+from ftrace.lower.values import (
     elements_of_sum,
     is_contraction,
     reduced_axes,

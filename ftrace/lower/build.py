@@ -16,6 +16,15 @@ from math import prod
 from typing import Any
 
 from ftrace import settings
+from ftrace.lower.drafts import (
+    Context,
+    Draft,
+    ReduceRanges,
+    Schedule,
+    operand_contexts,
+    reduce_key,
+    root_indices,
+)
 from ftrace.lower.finite import relax_products
 from ftrace.lower.index import (
     ALWAYS,
@@ -52,17 +61,7 @@ from ftrace.lower.positions import (
     targets_of,
     values_of,
 )
-from ftrace.lower.schedule import (
-    Context,
-    Draft,
-    ReduceRanges,
-    Schedule,
-    operand_contexts,
-    reduce_key,
-    reduced_axes,
-    root_indices,
-    weight,
-)
+from ftrace.lower.values import reduced_axes, weight
 from ftrace.origin import Origin
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, inherited_origin, make_node

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ftrace.lower.schedule import is_contraction
+from ftrace.lower.values import is_contraction
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import close, depends_on
 from ftrace.trace.control.scan import Scan

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from ftrace.lower.build import BuiltKernel
+from ftrace.lower.drafts import Draft
 from ftrace.lower.kernel import (
     Store,
     free_ranges,
@@ -24,8 +25,8 @@ from ftrace.lower.kernel import (
     range_p,
     reduce_p,
 )
-from ftrace.lower.schedule import Draft, root_of
 from ftrace.lower.step import BuiltStep
+from ftrace.lower.values import root_of
 from ftrace.trace.graph import Node, constant_value, is_constant, toposort
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.indexing import axes_and_kind

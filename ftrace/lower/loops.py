@@ -19,7 +19,7 @@ from typing import Any
 
 from ftrace import settings
 from ftrace.lower.fission import split_scan
-from ftrace.lower.schedule import weight
+from ftrace.lower.values import weight
 from ftrace.trace.avals import Stack
 from ftrace.trace.body import apply_body, close, depends_on
 from ftrace.trace.control.branch import Branches, cond_p

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 from ftrace.errors import GraphError
 from ftrace.lower.build import BuiltKernel
+from ftrace.lower.drafts import Draft, Schedule
 from ftrace.lower.inplace import Sharing
-from ftrace.lower.schedule import Draft, Schedule
 from ftrace.lower.step import BuiltStep
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node

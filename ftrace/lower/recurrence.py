@@ -35,7 +35,7 @@ from ftrace.lower.kernel import (
     render_kernel,
 )
 from ftrace.lower.legalize import legalize
-from ftrace.lower.schedule import weight
+from ftrace.lower.values import weight
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, reading_order, toposort
 from ftrace.trace.primitives.record import Compound, items

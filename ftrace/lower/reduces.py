@@ -10,7 +10,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.lower.constants import arg_of
-from ftrace.lower.schedule import is_contraction
+from ftrace.lower.values import is_contraction
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import (

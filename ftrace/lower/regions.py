@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from ftrace.lower.alignment import ELEMENTWISE, axes_in_step, is_followed
 from ftrace.lower.region import Region, Sets, classify
-from ftrace.lower.schedule import is_contraction
+from ftrace.lower.values import is_contraction
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import expand_p

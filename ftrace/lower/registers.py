@@ -24,7 +24,7 @@ from ftrace.lower.recurrence import (
     register_loop_p,
 )
 from ftrace.lower.scalarize import Lanes, Scalarizer
-from ftrace.lower.schedule import weight
+from ftrace.lower.values import weight
 from ftrace.origin import Origin
 from ftrace.trace.avals import TOKEN, Stack
 from ftrace.trace.dims import any_dynamic

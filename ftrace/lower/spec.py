@@ -23,7 +23,7 @@ from ftrace import settings
 from ftrace.errors import FtraceError
 from ftrace.lower.chains import MOVEMENTS
 from ftrace.lower.constants import ELEMENTWISE, arg_of
-from ftrace.lower.schedule import is_step
+from ftrace.lower.values import is_step
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand_p

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ftrace.lower.control import Loop
 from ftrace.lower.program import Program
-from ftrace.lower.schedule import root_of
+from ftrace.lower.values import root_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.record import items
 

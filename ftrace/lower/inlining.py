@@ -1,0 +1,98 @@
+"""Is a value computed by the kernels that need it, or stored for them?
+
+It is computed where that is cheap: a sum of two loaded values anywhere, a costly chain
+in one kernel and once per element, a reduce where its rows are the kernel's own. What
+is long, or under an `expand`, or a reduce within the sums of a product, is stored.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from ftrace.lower.drafts import Context
+from ftrace.lower.index import ALWAYS, complexity, ranges_of_all
+from ftrace.lower.plan import KERNEL_LIMIT, NESTED, Plan
+from ftrace.lower.values import CHEAP, RECOMPUTE, is_contraction, root_of, weight
+from ftrace.trace.graph import Node
+from ftrace.trace.sizes import sample
+
+INDEX_LIMIT = 100  # atoms in the indices of one use
+
+
+def is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
+    if node.op.family == "reduction":
+        return reduce_is_inlined(plan, node, uses)
+    cost = plan.costs[node]
+    if node.op.family == "movement":
+        return all(_is_plain(context) for context in uses)
+    if cost == 0:
+        return True
+    drafts = plan.result.drafts
+    kernels = {context.kernel for context in uses}
+    own = weight(node)
+    if any(drafts[k].weight + own > KERNEL_LIMIT for k in kernels):
+        return False
+    if not may_fuse(plan, uses):
+        return False
+    again = max(factor for factor, _ in uses.values()) > 1
+    if again and (cost > CHEAP or any(_in_product(plan, c) for c in uses)):
+        return False
+    if len(kernels) > 1 and not _is_done_again(plan, node, cost, len(kernels)):
+        return False
+    return cost * (len(uses) - len(kernels)) <= RECOMPUTE
+
+
+def reduce_is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
+    if len(uses) != 1:
+        return False
+    ((context, (factor, _)),) = uses.items()
+    draft = plan.result.drafts[context.kernel]
+    rows = ranges_of_all(context.indices)
+    if factor != 1 or context.valid != ALWAYS or draft.kind == "scatter":
+        return False
+    if prod(a.size for a in rows) != node.size:
+        return False
+    whole = rows == set(draft.atoms)
+    if ("fuse_after_reduce" if whole else "fuse_rows") in plan.disabled:
+        return False
+    if is_contraction(node):
+        return whole and draft.reduces == 0
+    if draft.kind == "contract":
+        return False
+    nested = any(a.reduced for a in rows)
+    return not nested or sample(node.src[0].size) <= NESTED
+
+
+def may_fuse(plan: Plan, uses: dict[Context, Any]) -> bool:
+    """Are the decisions by which its users would compute it switched on?"""
+    if not plan.disabled:
+        return True
+    inside = [any(a.reduced for a in ranges_of_all(c.indices)) for c in uses]
+    return not (
+        ("fuse_into_reduce" in plan.disabled and any(inside))
+        or ("fuse_elementwise" in plan.disabled and not all(inside))
+    )
+
+
+def _is_done_again(plan: Plan, node: Node, cost: int, kernels: int) -> bool:
+    """Is a value that several kernels need computed in each of them?"""
+    if "recompute_cheap" in plan.disabled:
+        return False
+    if node not in plan.epilogue:
+        return cost <= CHEAP and kernels <= 4
+    # What all of it is made of is stored: the contraction, or the first step after.
+    first = any(plan.users.get(root_of(s)) == 1 for s in node.src)
+    return not first and cost <= RECOMPUTE and kernels == 2
+
+
+def _is_plain(context: Context) -> bool:
+    """Is the index short? Reshapes of transposes of reshapes make it grow fast."""
+    return sum(complexity(index) for index in context.indices) <= INDEX_LIMIT
+
+
+def _in_product(plan: Plan, context: Context) -> bool:
+    """Is it an operand of a contraction?"""
+    draft = plan.result.drafts[context.kernel]
+    rows = ranges_of_all(context.indices)
+    return draft.kind == "contract" and any(a.reduced for a in rows)

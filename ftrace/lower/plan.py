@@ -1,0 +1,181 @@
+"""A schedule while it is made: facts about the graph, and what was decided so far.
+
+The facts are there before the first decision: the order in which values are decided on,
+what must be stored, what each value costs down to what is loaded, of which contractions
+it is made. The rest grows while `schedule.py` walks: the kernels, which of them run
+before which others, and the contexts in which values are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from ftrace import settings
+from ftrace.lower.drafts import Context, Draft, Schedule
+from ftrace.lower.index import Atom, ranges_of_all
+from ftrace.lower.precedence import Precedence
+from ftrace.lower.values import (
+    elements_of_sum,
+    is_contraction,
+    is_step,
+    root_of,
+    shared_dear,
+    squeeze,
+    weight,
+)
+from ftrace.trace.avals import Shape
+from ftrace.trace.graph import Node, toposort
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.movement import reshape_p
+from ftrace.trace.primitives.record import compound_of
+from ftrace.trace.primitives.source import is_variable
+from ftrace.trace.sizes import sample
+
+KERNEL_LIMIT = 600  # operations in one kernel
+NESTED = 1 << 14  # elements of a reduce that may run inside another one
+CONTRACTIONS = 8  # that are told apart of those from which a value is made
+
+ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
+SOURCES = ("const", "dim", "iota", "variable")
+
+#: May a kernel over loops of these sizes add up the elements of a sum?
+AddsUp = Callable[[Node, Shape], bool]
+
+
+class Plan:
+    """What `schedule` knows, and what it has decided.
+
+    Attributes:
+      adds_up: see `schedule`.
+      result: the kernels so far, and what each stores and computes.
+      disabled: names of decisions that are switched off.
+      forced: see `schedule`.
+      order: the nodes; they are decided on from the last to the first.
+      must_store: values that are stored, whatever they cost.
+      shared: values that are dear and have several users, where sums wait for them.
+      precedence: which kernels run before which.
+      readers: kernels that read what a step computes.
+      contexts: for each value its contexts, with how often each computes it too much
+        and the ranges of the loops around it, outermost first.
+      costs: for each value the operations down to what is loaded.
+      epilogue: what is computed from a contraction, element by element: better with it,
+        and stored where several kernels need it, than that the bare sums are stored.
+        Of each such value the contractions.
+      users: of a contraction, how many use it.
+    """
+
+    def __init__(
+        self,
+        outputs: Sequence[Node],
+        forced: frozenset[Node],
+        adds_up: AddsUp | None,
+    ) -> None:
+        self.adds_up = adds_up
+        self.result = Schedule(list(outputs))
+        self.disabled = settings.current().disabled_rules
+        self.forced = forced
+        self.order = toposort(outputs)
+        self.must_store = forced | {n for n in outputs if not is_variable(n)}
+        for node in self.order:
+            if compound_of(node) is not None:
+                roots = map(root_of, node.src)
+                self.must_store |= {r for r in roots if r.size and not is_variable(r)}
+        self.shared: set[Node] = set()
+        self.precedence = Precedence()
+        self.readers: dict[Node, set[int]] = {}
+        self.contexts: dict[Node, dict[Context, tuple[int, tuple[Atom, ...]]]] = {}
+        self.costs: dict[Node, int] = {}
+        self.epilogue: dict[Node, frozenset[Node]] = {}
+        self.users: dict[Node, int] = {}
+        if adds_up is not None:
+            self.order = self._sums_last()
+        self._measure()
+
+    def _measure(self) -> None:
+        """Per node: operations below it down to what is loaded; reduces below it."""
+        levels = self.result.levels
+        for node in self.order:
+            below = [levels[s] for s in node.src]
+            levels[node] = max(below, default=0) + (node.op.family == "reduction")
+            if node.op is not reshape_p:
+                for root in {root_of(s) for s in node.src}:
+                    if root in self.users:
+                        self.users[root] += 1
+            if is_step(node):
+                levels[node] = self.costs[node] = 0
+                continue
+            if node in self.must_store or node.op.name in SOURCES:
+                self.costs[node] = 0
+                continue
+            if node.op.family == "reduction":
+                # A reduce is stored, or done once per row, whoever uses it.
+                self.costs[node] = 0
+                if is_contraction(node):
+                    self.epilogue[node] = frozenset((node,))
+                    self.users[node] = 0
+                continue
+            contractions = self.contractions_of(node)
+            if contractions:
+                self.epilogue[node] = contractions
+            total = sum(self.costs[s] for s in node.src) + weight(node)
+            self.costs[node] = min(total, 10_000)
+
+    def _sums_last(self) -> list[Node]:
+        """The nodes in an order in which sums wait for kernels that may add them up."""
+        halves = [n for n in self.order if n.op is reduce_sum_p and self._is_half(n)]
+        if not halves:
+            return self.order
+        self.shared = shared_dear(self.order)
+        late = {n: 1 if self.will_be_stored(elements_of_sum(n)) else 2 for n in halves}
+        for node in reversed(self.order):
+            if node in late:
+                for source in node.src:
+                    late[source] = max(late[node], late.get(source, 0))
+        return sorted(self.order, key=lambda n: -late.get(n, 0))
+
+    def will_be_stored(self, node: Node) -> bool:
+        return node in self.must_store or node in self.shared
+
+    def _is_half(self, node: Node) -> bool:
+        assert self.adds_up is not None
+        return self.adds_up(node, squeeze(elements_of_sum(node).shape))
+
+    def costs_below(self, node: Node) -> int:
+        """The cost of a stored value, were it not stored."""
+        return min(sum(self.costs[s] for s in node.src) + weight(node), 10_000)
+
+    def contractions_of(self, node: Node) -> frozenset[Node]:
+        """Those from which a value is computed element by element: the latest.
+
+        A sum over all layers of a network is made of a contraction of each of them.
+        """
+        found = {self.epilogue[s] for s in node.src if s in self.epilogue}
+        if len(found) < 2:
+            return found.pop() if found else frozenset()
+        joined = frozenset[Node]().union(*found)
+        if len(joined) > CONTRACTIONS:
+            latest = sorted(joined, key=lambda n: n.serial)[-CONTRACTIONS:]
+            joined = frozenset(latest)
+        return joined
+
+    def use(self, node: Node, context: Context, path: tuple[Atom, ...]) -> None:
+        """Notes that a kernel needs `node`; only as far in as its ranges reach."""
+        ranges = ranges_of_all(context.indices)
+        depth = max((k + 1 for k, a in enumerate(path) if a in ranges), default=0)
+        around = path[:depth]
+        factor = prod(sample(a.size) for a in around if a not in ranges)
+        known = self.contexts.setdefault(node, {})
+        if context not in known or known[context][0] < factor:
+            known[context] = (factor, around)
+
+    def new_draft(self, shape: Shape) -> Draft:
+        draft = Draft(len(self.result.drafts), shape)
+        self.result.drafts.append(draft)
+        self.precedence.add(draft.number)
+        return draft
+
+    def feed(self, draft: Draft, readers: set[int]) -> None:
+        """Notes that these kernels read what one stores."""
+        draft.feeds |= readers
+        self.precedence.add(draft.number, readers)
