@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Seconds between two libraries' turns: their idle threads spin for a while and would
-#: slow down whoever comes next.
+#: Seconds between two libraries' turns, at least. The idle threads of a library spin
+#: for a while (those of OpenBLAS for 0.1 s) and would slow down whoever comes next.
 PAUSE = 0.003
+#: So long they are waited for, at most.
+PATIENCE = 0.5
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,17 @@ def clock_of(
     return lambda: timed(call, wait, count)
 
 
+def rest() -> None:
+    """Sleeps until no thread of this process computes."""
+    end = time.perf_counter() + PATIENCE
+    while time.perf_counter() < end:
+        start, spent = time.perf_counter(), time.process_time()
+        time.sleep(PAUSE)
+        passed = time.perf_counter() - start
+        if time.process_time() - spent < passed / 4:
+            return
+
+
 def in_turn(
     clocks: Mapping[str, Callable[[], float]], effort: Effort
 ) -> dict[str, list[float]]:
@@ -83,7 +96,7 @@ def in_turn(
     for number in range(effort.rounds):
         names = list(clocks) if number % 2 == 0 else list(clocks)[::-1]
         for name in names:
-            time.sleep(PAUSE)
+            rest()
             measured[name].append(clocks[name]())
         enough = number + 1 >= effort.least
         if enough and time.perf_counter() - begin > effort.budget:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ftrace
-from benchmarks import models, report, stages
+from benchmarks import models, report, stages, timing
 from benchmarks.libraries import Api, leaves, load_library, map_tree
 from benchmarks.machine import Machine
 from benchmarks.measure import DisagreementError, Outcome, compare, measure
@@ -19,7 +20,7 @@ from benchmarks.options import parser
 from benchmarks.row import Row
 from benchmarks.rows import FAMILIES
 from benchmarks.run import run, select
-from benchmarks.timing import QUICK, Effort, in_turn
+from benchmarks.timing import PATIENCE, PAUSE, QUICK, Effort, in_turn, rest
 
 ROWS = [row for family in FAMILIES for row in family.rows]
 
@@ -127,6 +128,24 @@ def test_libraries_take_turns() -> None:
     measured = in_turn({"a": clock("a"), "b": clock("b")}, effort)
     assert calls == ["a", "b", "b", "a", "a", "b"]
     assert measured == {"a": [1.0] * 3, "b": [1.0] * 3}
+
+
+@pytest.mark.parametrize("spinning", [0, 7, 10_000])
+def test_a_turn_begins_when_no_thread_spins(
+    spinning: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    clock = SimpleNamespace(
+        sleep=slept.append,
+        perf_counter=lambda: sum(slept),
+        process_time=lambda: sum(slept[:spinning]),
+    )
+    monkeypatch.setattr(timing, "time", clock)
+    rest()
+    if spinning < 10_000:
+        assert len(slept) == spinning + 1
+    else:
+        assert PATIENCE <= sum(slept) < PATIENCE + 2 * PAUSE
 
 
 def test_trees_keep_their_structure() -> None:
