@@ -8,6 +8,8 @@
     arguments the leaves of arguments are found and checked
     results   the result's containers are built
     entry     a call from its beginning to its end
+    fronts    eager operations that a record is kept of
+    loops     those of them that need no NumPy
     native    all of it compiled, and put in place
     binding   a compiled program and a signature become a record
 

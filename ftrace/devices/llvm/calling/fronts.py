@@ -79,6 +79,7 @@ class Front(NamedTuple):
       given: 1 if that is an argument itself.
       hushed: 1 if floating-point errors might be told of.
       made: the `ResultPart` of the result.
+      loop: a `Loop` that does all steps; 0 if there is none.
     """
 
     owner: Word
@@ -93,6 +94,7 @@ class Front(NamedTuple):
     given: Word
     hushed: Word
     made: Word
+    loop: Word
 
 
 class Step(NamedTuple):
@@ -386,6 +388,14 @@ def _perform(immortal: bool) -> Function:
         leaf = f.slot("%given", i)
         f.hold(leaf)
         f.set_slot(kept, i, leaf)
+    release = f"call void @release(ptr {kept}, i64 {leaves}, ptr {owner})"
+    loop = record.pointer("loop")
+    with f.when(f.differ("ptr", loop, "null")):
+        operands = f"ptr {loop}, ptr {kept}, ptr {record.pointer('made')}"
+        looped = f.let(f"call ptr @looped({operands})")
+        with f.when(f.differ("ptr", looped, MISS)):
+            f.do(release)
+            f.give(looped)
     filled = f.variable("i64", 0)
     result = f.variable("ptr", "null")
     with f.repeat(leaves) as i:
@@ -405,7 +415,7 @@ def _perform(immortal: bool) -> Function:
         pair = f"ptr {variable}, ptr {f.load('ptr', token)}"
         f.do(f"call i32 @PyContextVar_Reset({pair})")
         f.let_go(f.load("ptr", token))
-    f.do(f"call void @release(ptr {kept}, i64 {leaves}, ptr {owner})")
+    f.do(release)
     none = state.pointer("none")
     f.hold(none)
     given = f"ptr {values}, i64 {f.load('i64', filled)}, ptr {none}"

@@ -16,6 +16,7 @@ import numpy as np
 from ftrace import settings
 from ftrace.array import Array, ArrayLike, watch
 from ftrace.devices.llvm.calling.fronts import BY_VALUE, PLACES, TRIED, Front, Step
+from ftrace.devices.llvm.calling.looping import Call, Looping, Place
 from ftrace.devices.llvm.calling.records import RESULT, ResultPart
 from ftrace.devices.llvm.runner.records import Block
 from ftrace.trace.evaluate import settle
@@ -137,8 +138,10 @@ class Record:
 
     def __init__(self, key: bytes, arguments: Arguments, keeps: Sequence[Any]) -> None:
         *words, self.hash = np.frombuffer(key, np.int64).tolist()
-        avals = [aval_of(x) for x in arguments.given if type(x) is Array]
-        self._keeps: list[Any] = [*keeps, *arguments.fixed, *avals]
+        self._avals = [
+            aval_of(x) if type(x) is Array else None for x in arguments.given
+        ]
+        self._keeps: list[Any] = [*keeps, *arguments.fixed, *self._avals]
         self._block = Block()
         self._words = words
         self._leaves = len(arguments.given)
@@ -155,14 +158,16 @@ class Record:
         """The result is an argument."""
         self._lay([], number, True, False, 0)
 
-    def repeat(self, steps: Sequence[_Call], result: Array) -> None:
+    def repeat(
+        self, steps: Sequence[Call], result: Array, looping: Looping | None
+    ) -> None:
         """The result is that of the last step."""
         rows: list[tuple[Any, ...]] = []
         for number, step in enumerate(steps, self._leaves):
-            words = [0 if type(x) is _Place else self._refer(x) for x in step.operands]
+            words = [0 if type(x) is Place else self._refer(x) for x in step.operands]
             places: list[int] = []
             for i, x in enumerate(step.operands):
-                if type(x) is _Place:
+                if type(x) is Place:
                     places += [i, x.number]
             rows.append(
                 Step(
@@ -187,8 +192,12 @@ class Record:
                 refer(aval.weak_type),
             )
         )
-        loud = any(not step.is_silent for step in steps)
-        self._lay(rows, self._leaves + len(steps) - 1, False, loud, made)
+        loud = any(not _is_silent(step) for step in steps)
+        loop = 0
+        if looping is not None:
+            loop, keeps = looping.loop(steps, self._avals, aval, self._block)
+            self._keeps += keeps
+        self._lay(rows, self._leaves + len(steps) - 1, False, loud, made, loop)
 
     def _lay(
         self,
@@ -197,6 +206,7 @@ class Record:
         given: bool,
         loud: bool,
         made: Any,
+        loop: Any = 0,
     ) -> None:
         count = len(rows) if rows or given else -1
         add = self._block.add
@@ -214,30 +224,15 @@ class Record:
                 int(given),
                 int(loud),
                 made,
+                loop,
             )
         )
         self._block.freeze()
         self.address = self._block.settle(place)
 
 
-class _Place:
-    """Where the value of that number comes."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
-class _Call:
-    """A step with places for values."""
-
-    def __init__(self, function: Any, operands: Sequence[Any], dtype: Any) -> None:
-        self.function = function
-        self.operands = operands
-        self.dtype = dtype
-
-    @property
-    def is_silent(self) -> bool:
-        return getattr(self.function, "__name__", "") in _SILENT
+def _is_silent(step: Call) -> bool:
+    return getattr(step.function, "__name__", "") in _SILENT
 
 
 class _Steps:
@@ -255,20 +250,20 @@ class _Steps:
         self._made = {id(step.result): step for step in tape.steps}
         self._converted: dict[tuple[int, Any], int] = {}
         self._count = len(arguments.fresh)
-        self.calls: list[_Call] = []
+        self.calls: list[Call] = []
         for step in _needed(tape.steps, self._made, result):
             operands = [self._resolve(x) for x in step.operands]
             if type(step.result) is Array and not any(
-                type(x) is _Place for x in operands
+                type(x) is Place for x in operands
             ):
                 self._constants[id(step.result)] = step.result.numpy()
                 continue
-            call = _Call(step.function, operands, step.result.dtype)
+            call = Call(step.function, operands, step.result.dtype)
             self._numbers[id(step.result)] = self._append(call)
         if self._numbers.get(id(result)) != self._count - 1 or not self.calls:
             raise Unlearnable
 
-    def _append(self, call: _Call) -> int:
+    def _append(self, call: Call) -> int:
         self.calls.append(call)
         self._count += 1
         return self._count - 1
@@ -276,7 +271,7 @@ class _Steps:
     def _resolve(self, x: Any) -> Any:
         number = self._numbers.get(id(x))
         if number is not None:
-            return _Place(number)
+            return Place(number)
         if id(x) in self._constants:
             return self._constants[id(x)]
         if isinstance(x, (Array, Value)):
@@ -289,9 +284,9 @@ class _Steps:
             return x.dtype.type(x.value)
         found = self._converted.get((leaf, x.dtype))
         if found is None:
-            call = _Call(x.dtype.type, [_Place(leaf)], None)
+            call = Call(x.dtype.type, [Place(leaf)], None)
             found = self._converted[leaf, x.dtype] = self._append(call)
-        return _Place(found)
+        return Place(found)
 
 
 def _needed(
@@ -311,7 +306,12 @@ class Fronts:
 
     Args:
       native: the native code that looks them up.
+
+    Attributes:
+      looping: makes loops of steps, where it can be done.
     """
+
+    looping: Looping | None = None
 
     def __init__(self, native: Native) -> None:
         self._native = native
@@ -369,7 +369,8 @@ class Fronts:
         try:
             if type(result) is not Array:
                 raise Unlearnable
-            record.repeat(_Steps(tape, arguments, result).calls, result)
+            calls = _Steps(tape, arguments, result).calls
+            record.repeat(calls, result, self.looping)
         except Unlearnable:
             record.leave_to_python()
         self._keep(record)

@@ -28,6 +28,8 @@ from ftrace.devices.llvm.calling.learning import (
     method_of,
     operator_names,
 )
+from ftrace.devices.llvm.calling.looping import Looping, new_ndarray
+from ftrace.devices.llvm.calling.loops import exported, loop_names, loops_ir
 from ftrace.devices.llvm.calling.memory import BufferObject, memory_ir
 from ftrace.devices.llvm.calling.objects import objects_ir
 from ftrace.devices.llvm.calling.probe import (
@@ -100,6 +102,7 @@ def native_ir(places: Offsets, immortal: bool) -> str:
             arguments_ir(places),
             results_ir(immortal),
             entry_ir(places, immortal),
+            loops_ir(places, immortal),
             fronts_ir(places, immortal, len(method_names()), len(operator_names())),
         )
     )
@@ -142,6 +145,7 @@ class Native:
             "plain_call": _plain_call(),
         }
         names = [*_EXPORTED, *stubs(len(method_names()))]
+        names += [exported(name) for name in loop_names()]
         self._code = link(emit_object(native_ir(places, immortal)), names, imports)
         self.device = device
         self.words = np.zeros(
@@ -157,6 +161,10 @@ class Native:
         self._admit = one(self._code.address("admit"))
         self.trim: Callable[[], None] = none(self._code.address("trim"))
         self._fronts = Fronts(self)
+        if address := new_ndarray():
+            self.put("new_ndarray", address)
+            looping = Looping(lambda name: self._code.address(exported(name)))
+            self._fronts.looping = looping
         self._set_state()
         self._take_over_arrays()
         self._stand_before_functions()

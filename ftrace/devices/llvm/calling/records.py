@@ -47,6 +47,7 @@ class State(NamedTuple):
       behind, numbers: places of what a public function holds.
       learn, aval_of, host_of, settle: functions, see `learning`.
       hush_variable, silence: what silences NumPy.
+      new_ndarray: makes an array of NumPy's.
     """
 
     array: Word
@@ -103,6 +104,7 @@ class State(NamedTuple):
     settle: Word
     hush_variable: Word
     silence: Word
+    new_ndarray: Word
 
 
 class Class(NamedTuple):

@@ -1,0 +1,247 @@
+"""Eager operations that are loops of our own: the bits are NumPy's, whatever comes.
+
+Every test runs twice: with native calls, where this interpreter has them, and without.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace.array import Array
+from ftrace.devices.base import get_device
+from ftrace.devices.llvm.calling import fronts, loops
+from ftrace.devices.llvm.calling.looping import Looping, new_ndarray
+
+#: The eighth is learned, and two more are native.
+CALLS = fronts.CALLS_BEFORE + 3
+SHAPES = [(), (0,), (1,), (5, 3), (16,), (64,), (7, 9, 2), (130, 131)]
+OPERATORS = [operator.add, operator.sub, operator.mul]
+COMPARISONS = [
+    operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
+]  # fmt: skip
+UNARY = [operator.neg, operator.abs, "sqrt"]
+NUMBERS = [0.0, -0.0, 1.0, -2.5, float("inf"), float("-inf"), float("nan"), 1e-45]
+
+
+@pytest.fixture(params=["native", "plain"], autouse=True)
+def mode(request: pytest.FixtureRequest) -> Iterator[str]:
+    with ft.config(native_calls=request.param == "native", device="cpu"):
+        get_device("cpu").make_native()
+        yield request.param
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each record that is learned: is it a loop?"""
+    found: list[bool] = []
+    plan = Looping.loop
+
+    def noted(self: Looping, *args: Any) -> Any:
+        result = plan(self, *args)
+        found.append(result[0] != 0)
+        return result
+
+    monkeypatch.setattr(Looping, "loop", noted)
+    return found
+
+
+def has_loops(mode: str) -> bool:
+    native = get_device("cpu").native()  # type: ignore[attr-defined]
+    return mode == "native" and native is not None and new_ndarray() != 0
+
+
+def samples(dtype: Any, shape: tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:
+    """Ordinary numbers, and all special ones beside each other."""
+    kind = np.dtype(dtype)
+    draw = np.random.default_rng(seed)
+    if kind.kind == "i":
+        info = np.iinfo(kind)
+        special = [info.min, info.max, -1, 0, 1, info.max // 2]
+        ordinary = draw.integers(info.min, info.max, shape, kind, endpoint=True)
+    else:
+        info = np.finfo(kind)
+        edge = [info.max, info.tiny, info.smallest_subnormal, info.eps, np.nan, np.inf]
+        special = [0.0, -0.0, 1.0, -1.0, -np.inf, *edge, *(-x for x in edge)]
+        ordinary = draw.normal(size=shape).astype(kind)
+    chosen = draw.choice(np.array(special, kind), shape)
+    return np.where(draw.random(shape) < 0.6, chosen, ordinary).astype(kind)
+
+
+def same(found: Any, expected: Any) -> None:
+    """Equal bits, but for which NaN it is."""
+    expected = np.asarray(expected)
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    left, right = np.asarray(found), expected
+    if expected.dtype.kind == "f":
+        missing = np.isnan(right)
+        np.testing.assert_array_equal(np.isnan(left), missing)
+        left, right = left[~missing], right[~missing]
+    assert left.tobytes() == right.tobytes()
+
+
+def repeated(function: Callable[..., Any], expected: Any, *args: Any) -> None:
+    for _ in range(CALLS):
+        same(function(*args), expected)
+
+
+def of_numpy(function: Any, *args: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return np.asarray(function(*args))
+
+
+def dtypes() -> list[str]:
+    return ["float32", "float64", "int32", "int64"]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", dtypes())
+def test_operations_of_two_arrays_give_the_bits_of_numpy(
+    dtype: str, shape: tuple[int, ...]
+) -> None:
+    with ft.config(enable_x64=True):
+        x, y = samples(dtype, shape, 1), samples(dtype, shape, 2)
+        a, b = fnp.asarray(x), fnp.asarray(y)
+        floats = [operator.truediv] if dtype.startswith("f") else []
+        for operation in (*OPERATORS, *COMPARISONS, *floats):
+            repeated(operation, of_numpy(operation, x, y), a, b)
+            repeated(operation, of_numpy(operation, x, x), a, a)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_operations_of_one_array_give_the_bits_of_numpy(
+    dtype: str, shape: tuple[int, ...]
+) -> None:
+    with ft.config(enable_x64=True):
+        x = samples(dtype, shape, 3)
+        a = fnp.asarray(x)
+        for operation in UNARY:
+            if isinstance(operation, str):
+                expected = of_numpy(getattr(np, operation), x)
+                repeated(getattr(fnp, operation), expected, a)
+            else:
+                repeated(operation, of_numpy(operation, x), a)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_numbers_beside_arrays_are_rounded_as_numpy_rounds_them(dtype: str) -> None:
+    with ft.config(enable_x64=True):
+        x = samples(dtype, (37,), 4)
+        a, kind = fnp.asarray(x), np.dtype(dtype).type
+        for operation in (*OPERATORS, operator.truediv, *COMPARISONS):
+            for _ in range(2):
+                for number in (*NUMBERS, 0.1, 1e300, -1e300, 1e-320, 3):
+                    with np.errstate(all="ignore"):
+                        value: Any = kind(number)
+                        after, first = operation(x, value), operation(value, x)
+                    same(operation(a, number), after)
+                    same(operation(number, a), first)
+
+
+def test_integers_wrap_around(mode: str, made: list[bool]) -> None:
+    x = np.array([2**31 - 1, -(2**31), 5], np.int32)
+    a = fnp.asarray(x)
+    for operation, number in ((operator.add, 7), (operator.mul, 3), (operator.sub, 9)):
+        expected = operation(x, np.int32(number))
+        repeated(lambda z, op=operation, n=number: op(z, n), expected, a)
+    assert all(made)
+    assert bool(made) == has_loops(mode)
+
+
+@pytest.mark.parametrize("layout", ["turned", "strided", "unaligned"])
+def test_arrays_of_another_layout_are_left_to_numpy(layout: str) -> None:
+    plain = np.arange(12, dtype=np.float32).reshape(3, 4) + 0.5
+    a = fnp.asarray(plain)
+    repeated(operator.add, plain + plain, a, a)
+    if layout == "turned":
+        other = np.asfortranarray(plain)
+    elif layout == "strided":
+        other = np.repeat(plain, 2, axis=1)[:, ::2]
+    else:
+        raw = np.zeros(plain.nbytes + 1, np.uint8)
+        other = raw[1:].view(np.float32).reshape(3, 4)
+        other[:] = plain
+    b = Array(plain.shape, plain.dtype, False, None, other)
+    same(a + b, plain + plain)
+    same(b - a, plain - plain)
+
+
+def test_results_of_programs_are_operands(mode: str, made: list[bool]) -> None:
+    x = np.arange(40, dtype=np.float32)
+    double = ft.jit(lambda z: z * 2)
+    for _ in range(CALLS + 4):
+        same(double(fnp.asarray(x)) - double(fnp.asarray(x + 1)), x * 2 - (x + 1) * 2)
+
+
+def test_deleted_arrays_are_refused() -> None:
+    spent = ft.jit(lambda z: z + 1, donate_argnums=0)
+    a, b = fnp.asarray(np.ones(77, np.float32)), fnp.asarray(np.ones(77, np.float32))
+    repeated(operator.add, np.full(77, 2, np.float32), a, b)
+    spent(b)
+    with pytest.raises(ft.errors.DeletedArrayError):
+        a + b
+
+
+def test_nothing_is_told_of_floating_point_errors() -> None:
+    x = np.array([0.0, -1.0, 3e38], np.float32)
+    a = fnp.asarray(x)
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        for _ in range(CALLS):
+            a / a, a * a, fnp.sqrt(a), a * 1e300, a < float("nan")
+            assert np.add(np.float32(1), np.float32(1)) == 2
+
+
+def test_weak_types_stay(mode: str) -> None:
+    weak = fnp.asarray(2.0)
+    for _ in range(CALLS):
+        assert (weak + weak).weak_type == weak.weak_type
+        assert (weak * 2).weak_type == weak.weak_type
+        assert not (fnp.ones(3) * 2.0).weak_type
+
+
+def test_no_reference_is_lost_or_kept() -> None:
+    a, b = fnp.ones((6, 6)), fnp.ones((6, 6))
+    for _ in range(CALLS):
+        a + b, a * 2.5, -a, a < b
+    dtype, number = a.dtype, 2.5
+    things = (a, b, a.numpy(), number, dtype, np.dtype(np.bool_), a.shape)
+    before = [sys.getrefcount(x) for x in things]
+    for _ in range(500):
+        a + b, a * number, -a, a < b
+    after = [sys.getrefcount(x) for x in things]
+    assert max(abs(x - y) for x, y in zip(before, after, strict=True)) < 20
+
+
+def test_other_operations_and_many_elements_are_no_loops(
+    mode: str, made: list[bool]
+) -> None:
+    row, table = fnp.ones(41), fnp.ones((2, 41))
+    many = fnp.ones(loops.MOST + 1)
+    half = fnp.ones(41, fnp.float16)
+    cases: list[Callable[[], Any]] = [
+        lambda: row + table, lambda: many + many, lambda: half + half,
+        lambda: fnp.exp(row), lambda: fnp.sum(row), lambda: (row < 1) & (row > 0),
+    ]  # fmt: skip
+    for case in cases[:-1]:
+        for _ in range(CALLS):
+            case()
+    assert not any(made)
+
+
+def test_one_operation_of_equal_shapes_is_a_loop(mode: str, made: list[bool]) -> None:
+    x = fnp.ones(43)
+    for _ in range(CALLS):
+        x + x, x * 2.0, 2.0 - x, x / 3, x >= x, fnp.sqrt(x), -x
+    assert all(made)
+    assert len(made) == (7 if has_loops(mode) else 0)
