@@ -29,7 +29,7 @@ from ftrace.lower.kernel import (
     reduce,
 )
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.elementwise import add, eq, mul
+from ftrace.trace.primitives.elementwise import add, eq, ge, mul
 from ftrace.trace.primitives.source import const
 
 Function = Callable[..., Any]
@@ -209,3 +209,81 @@ def test_reduces_are_written_out_where_all_between_is_read() -> None:
     assert reduced(3, 9) == 1  # far apart
     assert reduced(9, 9) == 1  # long
     assert reduced(3, 3, long=7) == 1  # few
+
+
+def _window(x: Any, w: Any, step: int, grow: int, pad: tuple[int, int]) -> Any:
+    """Each channel with a window of its own, NCHW: two dimensions, by NumPy alone."""
+    side = (w.shape[-1] - 1) * grow + 1
+    x = np.pad(x, ((0, 0), (0, 0), pad, pad))
+    views = np.lib.stride_tricks.sliding_window_view(x, (side, side), (2, 3))
+    views = views[:, :, ::step, ::step, ::grow, ::grow]
+    return np.einsum("nchwij,cij->nchw", views, w[:, 0])
+
+
+@pytest.mark.parametrize("rule", ["", "short_axes", "cut_at_borders"])
+@pytest.mark.parametrize("case", [
+    (3, 2, 1, (1, 1), 56), (3, 2, 1, (1, 1), 55), (3, 3, 1, (1, 2), 61),
+    (2, 2, 1, (1, 0), 57), (3, 2, 2, (2, 2), 49), (3, 4, 1, (1, 1), 90),
+    (1, 2, 1, (0, 0), 50), (5, 2, 1, (2, 2), 48), (3, 2, 1, (0, 0), 53),
+])  # fmt: skip
+def test_windows_that_move_by_more_than_one_element(
+    case: tuple[int, int, int, tuple[int, int], int], rule: str
+) -> None:
+    side, step, grow, pad, size = case
+    rng = np.random.default_rng(size)
+    x = rng.standard_normal((2, 16, size, size)).astype(np.float32)
+    w = rng.standard_normal((16, 1, side, side)).astype(np.float32)
+
+    def apply(x: Any, w: Any) -> Any:
+        return ft.lax.conv_general_dilated(
+            x, w, (step, step), [pad, pad], rhs_dilation=(grow, grow),
+            feature_group_count=16,
+        )  # fmt: skip
+
+    with ft.config(disabled_rules={rule} - {""}):
+        found = np.asarray(ft.jit(apply)(x, w))
+        expected = _window(x, w, step, grow, pad)
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+        y = rng.standard_normal(expected.shape).astype(np.float32)
+        back = ft.jit(lambda x, w, y: ft.vjp(apply, x, w)[1](y))
+        dx, dw = (np.asarray(a, np.float64) for a in back(x, w, y))
+    # It is linear in x and in w: <y, f(v, w)> is <dx, v>, and <dw, v> with x.
+    v = rng.standard_normal(x.shape)
+    product = (_window(v, w.astype(np.float64), step, grow, pad) * y).sum()
+    np.testing.assert_allclose((dx * v).sum(), product, rtol=1e-4, atol=1e-2)
+    for place in [(0, 0), (side - 1, 0), (side // 2, side - 1)]:
+        one = np.zeros(w.shape)
+        one[(3, 0, *place)] = 1
+        product = (_window(x.astype(np.float64), one, step, grow, pad) * y).sum()
+        np.testing.assert_allclose(dw[(3, 0, *place)], product, rtol=1e-4, atol=1e-3)
+    # Each element of dx by itself, at the borders as well.
+    for i in (0, 1, 2, size // 2, size - 2, size - 1):
+        for j in (0, 1, size - 1):
+            point = np.zeros((2, 16, size, size))
+            point[1, 5, i, j] = 1
+            product = (_window(point, w.astype(np.float64), step, grow, pad) * y).sum()
+            np.testing.assert_allclose(dx[1, 5, i, j], product, rtol=1e-4, atol=1e-4)
+
+
+def test_windows_are_written_out_where_they_move_further_and_end_at_borders() -> None:
+    def written(taps: int, step: int, long: int = 20000, *, border: bool = True) -> int:
+        i, k = make_range(0, long, False), make_range(1, taps, True)
+        place = add(mul(i, const(step, INDEX)), k)
+        valid = (ge(place, const(1, INDEX)),) if border else ()
+        value = load(param(0, dtypes.float32, long * step + taps), place, *valid)
+        specs = (
+            BufferSpec(dtypes.float32, long * step + taps, False),
+            BufferSpec(dtypes.float32, long, True),
+        )
+        given = Kernel((i,), (Store(1, i, reduce("add", value, (k,))),), specs)
+        facts = Facts([e for store in given.stores for e in store.expressions])
+        found = without_short_reduces(given, facts, host_target())
+        return sum(node.op.name == "load" for node in found.nodes)
+
+    assert written(3, 2) == 3
+    assert written(9, 8) == 9
+    assert written(3, 1) == 1  # side by side
+    assert written(3, 2, border=False) == 1  # no questions
+    assert written(10, 2) == 1  # long
+    assert written(3, 9) == 1  # far apart
+    assert written(3, 2, long=1000) == 1  # few

@@ -198,12 +198,13 @@ def _border(node: Node, facts: Facts) -> tuple[_Linear, int] | None:
         name = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}[name]
     if linear is None or limit is None:
         return None
-    rest = limit - linear.constant
-    if linear.coefficient < 0:  # -x < n where x > -n
-        rest = -rest
+    step, rest = linear.coefficient, limit - linear.constant
+    if step < 0:  # -x < n where x > -n
+        step, rest = -step, -rest
         name = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}[name]
     # From `rest` on, or from the number behind it, x < rest has another answer.
-    return linear, rest + (name in ("le", "gt"))
+    rest += name in ("le", "gt")
+    return linear, -(-rest // step)
 
 
 def _linear(node: Node, facts: Facts) -> _Linear | None:
@@ -213,7 +214,7 @@ def _linear(node: Node, facts: Facts) -> _Linear | None:
     if form is None or len(form.terms) != 1:
         return None
     ((axis, coefficient),) = form.terms.items()
-    if axis.op is not range_p or axis_of(axis).reduced or abs(coefficient) != 1:
+    if axis.op is not range_p or axis_of(axis).reduced:
         return None
     return _Linear(axis, coefficient, form.constant)
 

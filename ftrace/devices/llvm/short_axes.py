@@ -15,7 +15,7 @@ from dataclasses import replace
 from math import prod
 
 from ftrace.devices.llvm.facts import Facts, index_of
-from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, reduce_p
+from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, fma_p, load_p, reduce_p
 from ftrace.lower.scalars import scalar
 from ftrace.trace.graph import Node, constant_value, make_node
 from ftrace.trace.primitives.source import const, const_p
@@ -109,4 +109,8 @@ def rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
         return make_node(node.op, node.aval, src, node.arg)
     if node.op is reduce_p:
         return make_node(node.op, node.aval, src, node.arg)
+    if node.op is fma_p:
+        for old, found in zip(node.src[:2], src[:2], strict=True):
+            if old.op is load_p and found.op is const_p:
+                return src[2]  # nothing is there: it adds nothing
     return scalar(node, src)

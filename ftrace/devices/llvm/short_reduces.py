@@ -1,15 +1,26 @@
-"""Reduces over a few elements that lie side by side: written out, step by step.
+"""Reduces over a few elements that lie side by side, or in a window: written out.
 
     out[i] = the sum over c of x[3·i + c]  ->  x[3·i] + x[3·i + 1] + x[3·i + 2]
 
 Lengths of vectors in space, pairs that are added: along i the elements are a few apart,
 and all that lies between them is read as well (see `short_axes.py`). The order is that
 of the loop, and products are added without being rounded.
+
+Windows that move by more than one element are written out too, element by element:
+
+    out[i] = the sum over k of x[2·i + k - 1]  (where that is in x)  ·  w[k]
+    out[i] = the sum over k of y[(i + 1 - k) / 2]  (where that is even)  ·  w[k]
+
+What is left of the questions in the first is where a row begins and ends, and there
+the loops are cut (see `pieces.py`). In the second, the derivative, half the elements
+of the window are known to be in a hole once i is written out as two rows in turn.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
+from math import prod
 
 from ftrace import dtypes
 from ftrace.devices.llvm.facts import Facts, index_of
@@ -26,6 +37,11 @@ from ftrace.trace.graph import Node, make_node, toposort
 from ftrace.trace.primitives.elementwise import add, maximum, minimum, mul
 from ftrace.trace.primitives.source import const
 
+#: Elements of a window at most, and results at least: with fewer of these the loops are
+#: not cut at borders, and vectors that ask at each element are slower than gathers.
+_MOST_TAPS = 9
+_LEAST_RESULTS = 1 << 13
+
 _OPERATIONS = {"add": add, "mul": mul, "max": maximum, "min": minimum}
 
 
@@ -34,16 +50,17 @@ def without_short_reduces(kernel: Kernel, facts: Facts, target: Target) -> Kerne
     reduces = [n for n in kernel.nodes if n.op is reduce_p]
     if not reduces or kernel.ordered or kernel.is_dynamic:
         return kernel
-    if any(len(n.src) > 2 or n.dtype is INDEX for n in reduces):
+    if any(n.dtype is INDEX for n in reduces):
         return kernel
     total = 0
     for node in reduces:
-        value, short = node.src
-        inside = [n for n in toposort([value]) if short in facts.free[n]]
-        total += axis_of(short).size * len(inside)
+        value, *short = node.src
+        ranges = frozenset(short)
+        inside = [n for n in toposort([value]) if facts.free[n] & ranges]
+        total += prod(axis_of(r).size for r in short) * len(inside)
         if any(n.op is reduce_p for n in inside):
             return kernel
-        if not any(_stands_beside(inside, a, short, facts) for a in kernel.axes):
+        if not _is_beside(inside, short, kernel, facts):
             return kernel
     if total > most_expressions(kernel):
         return kernel
@@ -61,6 +78,39 @@ def without_short_reduces(kernel: Kernel, facts: Facts, target: Target) -> Kerne
     return replace(kernel, stores=tuple(stores))
 
 
+def _is_beside(
+    inside: list[Node], short: list[Node], kernel: Kernel, facts: Facts
+) -> bool:
+    """Are the elements of a reduce those that a step of an axis skips, or a window?"""
+    if len(short) == 1:
+        only = short[0]
+        if any(_stands_beside(inside, a, only, facts) for a in kernel.axes):
+            return True
+    if prod(axis_of(r).size for r in short) > _MOST_TAPS:
+        return False
+    if prod(kernel.shape) < _LEAST_RESULTS or len(kernel.stores) > 1:
+        return False
+    return any(_moves_in_windows(inside, a, short, facts) for a in kernel.axes)
+
+
+def _moves_in_windows(
+    inside: list[Node], long: Node, short: list[Node], facts: Facts
+) -> bool:
+    """Do windows with borders move by more than one element, or their derivatives?"""
+    if axis_of(long).size < LEAST:
+        return False
+    for node in inside:
+        if node.op is not load_p or len(node.src) < 3:
+            continue
+        terms = facts.affine[index_of(node)].terms
+        if 2 <= terms.get(long, 0) <= LONGEST and any(r in terms for r in short):
+            return True
+        holes = any(n.op.name == "rem" for n in toposort([node.src[2]]))
+        if holes and terms.get(long) == 1:
+            return True
+    return False
+
+
 def _stands_beside(inside: list[Node], long: Node, short: Node, facts: Facts) -> bool:
     """Do all loads over a short range run through what one step of an axis skips?"""
     if not 2 <= axis_of(short).size <= LONGEST or axis_of(long).size < LEAST:
@@ -76,13 +126,14 @@ def _combined(
     reduce: Node, known: dict[Node, Node], facts: Facts, target: Target
 ) -> Node:
     """The value of a reduce, step by step."""
-    value, short = reduce.src
-    inside = [n for n in toposort([value]) if short in facts.free[n]]
+    value, *short = reduce.src
+    ranges = frozenset(short)
+    inside = [n for n in toposort([value]) if facts.free[n] & ranges]
     found = const(identity(str(reduce.arg), reduce.dtype), reduce.dtype)
     fused = target.fma and reduce.arg == "add" and value.op is mul
     fused = fused and dtypes.kind(reduce.dtype) == "f"
-    for place in range(axis_of(short).size):
-        new: dict[Node, Node] = {short: const(place, INDEX)}
+    for places in product(*(range(axis_of(r).size) for r in short)):
+        new = {r: const(p, INDEX) for r, p in zip(short, places, strict=True)}
         for node in inside:
             if node not in new:
                 src = tuple([new.get(s) or known.get(s, s) for s in node.src])
