@@ -132,8 +132,9 @@ def _whole_quotient(x1: Any, x2: Any) -> Any:
         return quotient
     beyond: Any = np.array(-1).astype(x1.dtype)
     if x1.dtype.kind == "i":
-        beyond = np.where(x1 == 0, beyond, beyond - 1)
-    return np.where(x2 == 0, beyond, quotient)
+        beyond = beyond - (x1 != 0)
+    # NumPy's quotient of integers by zero is zero.
+    return np.add(quotient, np.multiply(x2 == 0, beyond))
 
 
 def _floor_quotient(x1: Any, x2: Any) -> Any:
