@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ftrace.devices.llvm.facts import Affine, Facts, index_of
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import Tiling, size_of
+from ftrace.devices.llvm.tiles import Tiling, size_of
 from ftrace.lower.kernel import Kernel, Store, axis_of, load_p
 from ftrace.lower.place import Let, Loop, ReduceLoop
 from ftrace.trace.graph import Node

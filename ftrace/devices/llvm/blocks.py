@@ -10,7 +10,7 @@ from math import prod
 from ftrace.devices.llvm.nest import Span, lowest
 from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.staging import Stage
-from ftrace.devices.llvm.tiling import Steps
+from ftrace.devices.llvm.tiles import Steps
 from ftrace.devices.llvm.writer import OpenLoop
 from ftrace.lower.kernel import INDEX, axis_of
 from ftrace.trace.dims import is_dynamic

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from ftrace import dtypes
 from ftrace.devices.llvm.nest import Lines, Nest, Span, Sum, lowest
 from ftrace.devices.llvm.ranges import Opened
-from ftrace.devices.llvm.tiling import Steps, Tiles, cut
+from ftrace.devices.llvm.tiles import Steps, Tiles, cut
 from ftrace.devices.llvm.types import Type
 from ftrace.lower.kernel import axis_of
 from ftrace.lower.place import Loop, ReduceLoop

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from math import prod
 
 from ftrace.devices.llvm.facts import Facts, index_of
+from ftrace.devices.llvm.register_tiles import MOST_ROWS, rows_together
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import MOST_ROWS, rows_together, size_of
+from ftrace.devices.llvm.tiles import size_of
 from ftrace.lower.kernel import INDEX, Kernel, axis_of, load_p, range_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort

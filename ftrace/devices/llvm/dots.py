@@ -19,9 +19,10 @@ from ftrace.devices.llvm.contraction import Contraction, is_heavy
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.product import LooseRows
+from ftrace.devices.llvm.register_tiles import rows_together
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import Steps, rows_together, size_of
+from ftrace.devices.llvm.tiles import Steps, size_of
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, reduce
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, substitute

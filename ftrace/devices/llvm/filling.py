@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ftrace.devices.llvm.blocks import Block
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.staging import Panel, sum_of
-from ftrace.devices.llvm.tiling import Steps, size_of
+from ftrace.devices.llvm.tiles import Steps, size_of
 from ftrace.lower.kernel import Store, load_p
 from ftrace.trace.graph import Node, toposort
 

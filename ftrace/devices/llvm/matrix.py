@@ -25,10 +25,11 @@ from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.nest import Span, identity
 from ftrace.devices.llvm.product import LooseRows, merged, walk
+from ftrace.devices.llvm.register_tiles import rows_together
 from ftrace.devices.llvm.sharing import Blocks, Load, choose_blocks
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.strips import RowBlock, StripBlock
-from ftrace.devices.llvm.tiling import Steps, rows_together, size_of
+from ftrace.devices.llvm.tiles import Steps, size_of
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, reduce
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, substitute, toposort

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ftrace.devices.llvm.access import Access, Term
 from ftrace.devices.llvm.scalar import Operations
-from ftrace.devices.llvm.tiling import Tiles
+from ftrace.devices.llvm.tiles import Tiles
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.writer import OpenLoop, Writer
 

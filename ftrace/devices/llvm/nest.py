@@ -14,7 +14,7 @@ from ftrace import dtypes
 from ftrace.devices.llvm.ahead import Fetch
 from ftrace.devices.llvm.ranges import At, Opened
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling, cut, equal_tiles, size_of
+from ftrace.devices.llvm.tiles import Steps, Tiles, Tiling, cut, equal_tiles, size_of
 from ftrace.devices.llvm.types import Type, first_lanes, index_type
 from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer

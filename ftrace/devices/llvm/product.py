@@ -25,15 +25,13 @@ from ftrace.devices.llvm.contraction import Contraction
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.nest import Span, identity, lowest
-from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
-from ftrace.devices.llvm.tiling import (
+from ftrace.devices.llvm.register_tiles import (
     RegisterTile,
-    Steps,
-    cut,
     register_tile,
     rows_together,
-    size_of,
 )
+from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
+from ftrace.devices.llvm.tiles import Steps, cut, size_of
 from ftrace.lower.kernel import INDEX, Store, axis_of, load, load_p, reduce
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, substitute, toposort

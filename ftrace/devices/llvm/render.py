@@ -47,7 +47,8 @@ from ftrace.devices.llvm.streaming import (
     streamed_buffers,
 )
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import Chooser, size_of
+from ftrace.devices.llvm.tiles import size_of
+from ftrace.devices.llvm.tiling import Chooser
 from ftrace.devices.llvm.turned import Turned, find_turned, render_turned
 from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer

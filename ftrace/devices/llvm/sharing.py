@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ftrace.devices.llvm.pool import PIECES_PER_THREAD
+from ftrace.devices.llvm.register_tiles import MOST_ROWS, RegisterTile, register_tile
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import MOST_ROWS, RegisterTile, register_tile
 
 #: The parts of L2 that panels of the right operands, and all panels, may take.
 _RIGHT, _SUMS, _LEFT = 0.5, 0.25, 0.25

@@ -23,9 +23,10 @@ from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges, each_block
 from ftrace.devices.llvm.factors import Factor
 from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
 from ftrace.devices.llvm.nest import Span
+from ftrace.devices.llvm.register_tiles import register_tile, rows_together
 from ftrace.devices.llvm.sliding_plan import DEPTH, Sliding
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
-from ftrace.devices.llvm.tiling import Steps, cut, register_tile, rows_together
+from ftrace.devices.llvm.tiles import Steps, cut
 from ftrace.devices.llvm.types import Type
 from ftrace.lower.kernel import INDEX, Store, axis_of
 from ftrace.trace.graph import Node, substitute

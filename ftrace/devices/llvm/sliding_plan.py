@@ -10,8 +10,9 @@ from ftrace import dtypes
 from ftrace.devices.llvm.contraction import Contraction
 from ftrace.devices.llvm.factors import is_even
 from ftrace.devices.llvm.facts import Facts, index_of
+from ftrace.devices.llvm.register_tiles import register_tile, rows_together
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import register_tile, rows_together, size_of
+from ftrace.devices.llvm.tiles import size_of
 from ftrace.devices.llvm.windows import Window, find_windows
 from ftrace.lower.kernel import INDEX, Kernel, load_p
 from ftrace.trace.graph import Node, toposort

@@ -31,6 +31,7 @@ from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
 from ftrace.devices.llvm.nest import Span
 from ftrace.devices.llvm.ranges import Opened
+from ftrace.devices.llvm.register_tiles import register_tile
 from ftrace.devices.llvm.sliding_plan import (
     DEPTH,
     fill_cost,
@@ -39,7 +40,7 @@ from ftrace.devices.llvm.sliding_plan import (
 )
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import Steps, cut, register_tile, size_of
+from ftrace.devices.llvm.tiles import Steps, cut, size_of
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.windows import Window, find_windows
 from ftrace.devices.llvm.writer import OpenLoop

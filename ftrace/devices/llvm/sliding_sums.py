@@ -30,6 +30,7 @@ from ftrace.devices.llvm.factors import Factor
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
 from ftrace.devices.llvm.nest import Span
+from ftrace.devices.llvm.register_tiles import step_cycles
 from ftrace.devices.llvm.sliding_plan import (
     fill_cost,
     is_sum_of_products,
@@ -37,7 +38,7 @@ from ftrace.devices.llvm.sliding_plan import (
 )
 from ftrace.devices.llvm.staging import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import Steps, Tiles, cut, size_of, step_cycles
+from ftrace.devices.llvm.tiles import Steps, Tiles, cut, size_of
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.windows import Window, find_windows
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load, load_p

@@ -22,7 +22,7 @@ from ftrace.devices.llvm.runner.signals import STOP
 from ftrace.devices.llvm.scalar import Operations
 from ftrace.devices.llvm.scratch import GIVE, TAKE
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiling import Steps, Tiles, Tiling
+from ftrace.devices.llvm.tiles import Steps, Tiles, Tiling
 from ftrace.devices.llvm.types import Type, mask_type
 from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer

@@ -14,7 +14,7 @@ from ftrace.devices.llvm.blocks import Block, Cut
 from ftrace.devices.llvm.nest import Span
 from ftrace.devices.llvm.product import LooseRows
 from ftrace.devices.llvm.staging import Stage
-from ftrace.devices.llvm.tiling import Steps, size_of
+from ftrace.devices.llvm.tiles import Steps, size_of
 from ftrace.lower.kernel import INDEX
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import div, mul, rem, sub

@@ -15,7 +15,7 @@ from ftrace.devices.llvm.blocks import Block, Cut
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.staging import Stage, replaced_stores, sum_of
-from ftrace.devices.llvm.tiling import Steps
+from ftrace.devices.llvm.tiles import Steps
 from ftrace.lower.kernel import Kernel, axis_of, load_p, reduce_p
 from ftrace.trace.graph import Node
 
