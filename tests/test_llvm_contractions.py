@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ftrace as ft
 from ftrace import dtypes
 from ftrace.lower.kernel import (
     INDEX,
@@ -266,3 +267,21 @@ def test_results_do_not_depend_on_the_split() -> None:
         results.append(np.array(arrays[-1]))
     for other in results[1:]:
         np.testing.assert_array_equal(results[0].view(np.uint32), other.view(np.uint32))
+
+
+@pytest.mark.parametrize(("rows", "length"), [(4099, 1100), (70, 70001)])
+def test_rows_of_a_large_matrix_are_read_several_at_once(
+    rows: int, length: int
+) -> None:
+    source = np.random.default_rng(0)
+    matrix = source.normal(size=(rows, length)).astype(np.float32)
+    vector = source.normal(size=length).astype(np.float32)
+    matrix[5, 3], matrix[rows - 1, 7] = np.nan, np.inf
+    found: list[Any] = []
+    for threads in (1, 2):
+        with ft.set_threads(threads):
+            found.append(np.asarray(ft.jit(lambda a, x: a @ x)(matrix, vector)))
+    assert found[0].tobytes() == found[1].tobytes()
+    with np.errstate(invalid="ignore"):
+        wanted = matrix.astype(np.float64) @ vector
+    np.testing.assert_allclose(found[0], wanted, rtol=1e-4, atol=1e-3)

@@ -46,6 +46,9 @@ _LONG_ROW = 8
 _MANY_ELEMENTS = 1 << 14
 _STRETCH = 8 << 10
 _ROWS_AT_ONCE = 8
+#: Rows that are read at once where they share the other factor, of so many at least.
+_ABREAST = 4
+_MANY_ROWS = 64
 #: The work in a call is so many times what each call has to repeat.
 _REPEATED = 16
 
@@ -371,8 +374,30 @@ class Chooser:
         copies = 8 if weight <= 4 else 4 if weight <= 24 else 2
         copies = max(copies // len(loop.reduces), 2)
         whole = max(size_of(node) // lanes, 1)
+        rows = self._rows_abreast(loop, node)
+        if rows is not None and copies == 2 * _ABREAST and whole >= copies:
+            tiling.steps[rows] = Steps(0, _ABREAST)
+            copies //= _ABREAST
         abreast = self.target.decides("vectors_abreast") and weight > _LIGHT_BODY
         tiling.steps[node] = Steps(lanes, min(copies, whole), abreast=abreast)
+
+    def _rows_abreast(self, loop: ReduceLoop, vector: Node) -> Node | None:
+        """The axis of which several rows are read at once, by one look at the other.
+
+        A processor has then several streams to ask ahead for.
+        """
+        if not self.target.decides("tiles") or self.kernel.is_dynamic:
+            return None
+        rows = self._row_axis(vector)
+        if rows is None or size_of(rows) < _MANY_ROWS:
+            return None
+        sizes = [spec.size * spec.dtype.itemsize for spec in self.kernel.buffers]
+        if sum(sizes) <= self.target.l3 // 2:  # a cache is as quick with one
+            return None
+        if self._reduces() != list(loop.reduces):
+            return None
+        most = rows_together(self._reduces(), rows, self.facts)
+        return rows if most >= _ABREAST else None
 
     # Units of work.
 
