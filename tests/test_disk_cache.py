@@ -174,6 +174,15 @@ def test_code_of_another_processor_is_not_found(folder: Path) -> None:
         assert process.communicate()[0] == counts + "\n"
 
 
+def test_a_file_under_the_name_of_another_is_a_miss(folder: Path) -> None:
+    cache = ObjectCache()
+    for name in ("one", "two"):
+        cache.store(name.encode(), name)
+    first, second = folder.iterdir()
+    first.write_bytes(second.read_bytes())
+    assert {cache.load("one"), cache.load("two")} in ({None, b"one"}, {None, b"two"})
+
+
 def test_processes_that_compile_at_once_share_a_folder(folder: Path) -> None:
     program = """
         import numpy as np

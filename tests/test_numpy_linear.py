@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import AxisError, FtraceError, ShapeError, ValueRangeError
 from ftrace.trace.tracer import aval_of, trace
@@ -22,6 +24,57 @@ RNG = np.random.default_rng(5)
 def test_product_agrees_with_jax_eager_and_traced(expression: str) -> None:
     surface.check_value(expression, surface.evaluate_eager(expression))
     surface.check_value(expression, surface.evaluate_traced(expression))
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("name", ["matmul", "dot", "inner", "vdot"])
+def test_a_summed_axis_of_one_element_does_not_repeat(name: str, jitted: bool) -> None:
+    product = ft.jit(getattr(fnp, name)) if jitted else getattr(fnp, name)
+    for shapes in (((7,), (1,)), ((1,), (7,))):
+        with pytest.raises(ShapeError, match="of the axis that they share"):
+            product(*[np.ones(shape, np.float32) for shape in shapes])
+    einsum = fnp.einsum("i,i->", np.ones(7), np.ones(1))  # it does in NumPy's einsum
+    assert float(einsum) == 7
+
+
+def repeating(rows: int, columns: int) -> list[Any]:
+    """Matrices with and without strides of 0."""
+    row = RNG.normal(size=columns).astype(np.float32)
+    column = RNG.normal(size=(rows, 1)).astype(np.float32)
+    shape = rows, columns
+    return [
+        fnp.ones(shape), fnp.broadcast_to(fnp.array(row), shape),
+        fnp.broadcast_to(fnp.array(column), shape), fnp.array(column * row),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "subscripts", ["ij,jk->ik", "ij,jk->ki", "ij,jk->j", "ij,jk->", "ij,jk->i"]
+)
+def test_operands_that_repeat_one_element_are_matrices(subscripts: str) -> None:
+    for left, right in itertools.product(repeating(5, 7), repeating(7, 4)):
+        for dtype in (np.float32, np.float16, np.int32, np.bool_):
+            x, y = fnp.astype(left, dtype), fnp.astype(right, dtype)
+            wide = np.int64 if dtype == np.bool_ else dtype
+            want = np.einsum(
+                subscripts, np.asarray(x).astype(wide), np.asarray(y).astype(wide)
+            ).astype(dtype)
+            close = (
+                {"rtol": 1e-2, "atol": 3e-2} if dtype == np.float16 else {"rtol": 1e-4}
+            )
+            got = np.asarray(fnp.einsum(subscripts, x, y))
+            np.testing.assert_allclose(got, want, **{"atol": 1e-4, **close})
+
+
+def test_a_product_with_ones_stores_no_product_of_elements() -> None:
+    x = fnp.array(RNG.normal(size=(300, 300)).astype(np.float32))
+    for left, right in ((fnp.ones((300, 300)), x), (x, fnp.ones((300, 300)))):
+        for operand in (right, fnp.ones((300, 300))):
+            tracemalloc.start()
+            left @ operand
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak < 4_000_000  # 300³ of them are 108 MB
 
 
 SUBSCRIPTS = [

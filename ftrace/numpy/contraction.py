@@ -45,16 +45,23 @@ def finished(result: Any, dtype: np.dtype[Any] | None) -> Any:
 
 
 def contract(
-    name: str, x: Any, y: Any, x_labels: Labels, y_labels: Labels, out: Labels
+    name: str,
+    x: Any,
+    y: Any,
+    x_labels: Labels,
+    y_labels: Labels,
+    out: Labels,
+    repeats: bool = False,
 ) -> Any:
     """The sum of x·y over the labels that `out` does not have.
 
     Args:
       name: for messages.
       x, y: values of one dtype.
-      x_labels, y_labels: a name for each axis; axes of one name run together, and a
-        size of 1 repeats.
+      x_labels, y_labels: a name for each axis; axes of one name run together, and
+        where they stay a size of 1 repeats.
       out: the names of the axes of the result, in order.
+      repeats: whether a size of 1 repeats where axes are summed, too.
 
     Raises:
       ShapeError: two axes of one name differ in size.
@@ -63,7 +70,8 @@ def contract(
     for operand, labels in ((x, x_labels), (y, y_labels)):
         for label, size in zip(labels, operand.shape, strict=True):
             if sizes.setdefault(label, size) != size:
-                if sizes[label] != 1 and size != 1:
+                fits = (repeats or label in out) and 1 in (size, sizes[label])
+                if not fits:
                     raise ShapeError(
                         f"{name}: the shapes {x.shape} and {y.shape} do not fit: sizes "
                         f"{sizes[label]} and {size} of the axis that they share "

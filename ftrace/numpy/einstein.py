@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.numpy.axes import as_value, no_out, permute, shape_of
 from ftrace.numpy.contraction import contract, finished, promoted
@@ -21,6 +22,7 @@ from ftrace.numpy.linear import diagonal_of
 from ftrace.numpy.reductions import reduced
 from ftrace.trace.operations import run_fused
 from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.reduction import reduce_max_p
 
 __all__ = ["einsum", "einsum_path"]
 
@@ -259,7 +261,8 @@ def _sum_unwanted(value: Any, labels: str, wanted: str) -> tuple[Any, str]:
     """Adds up the axes whose labels nobody needs."""
     axes = tuple(i for i, label in enumerate(labels) if label not in wanted)
     kept = "".join(label for label in labels if label in wanted)
-    return reduced(reduce_sum_p, value, axes, False), kept
+    add = reduce_max_p if value.dtype == dtypes.bool_ else reduce_sum_p
+    return reduced(add, value, axes, False), kept
 
 
 def _pair(
@@ -270,4 +273,5 @@ def _pair(
     y, y_labels = _sum_unwanted(*second, wanted + x_labels)
     shared = [c for c in x_labels if c in y_labels and c in wanted]
     out = shared + [c for c in x_labels + y_labels if c in wanted and c not in shared]
-    return contract("einsum", x, y, x_labels, y_labels, out), "".join(out)
+    product = contract("einsum", x, y, x_labels, y_labels, out, repeats=True)
+    return product, "".join(out)

@@ -4,7 +4,8 @@
 
 Along some axes an operand only repeats its elements (size 1, or stride 0). Where each
 operand repeats what the other does not, this is a matrix product, and BLAS does it;
-where one of them never repeats, it is multiply and add.
+where one of them never repeats, it is multiply and add. Along an axis that is summed,
+an operand of stride 0 counts as one that does not repeat: a matrix of ones is a matrix.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def sum_of_product(
       axes: the axes to sum over.
       out: shape and dtype of the result.
     """
-    recipe = _recipe(shape, _repeats(x, shape), _repeats(y, shape), axes)
+    recipe = _recipe(shape, _repeats(x, shape, axes), _repeats(y, shape, axes), axes)
     if recipe is None:
         return None
     dtype = out.dtype
@@ -110,7 +111,8 @@ class PreparedProduct:
         None where it is no such product, or not one alone.
         """
         shape, axes, out = self._given
-        recipe = _recipe(shape, _repeats(x, shape), _repeats(y, shape), axes)
+        x_repeats, y_repeats = _repeats(x, shape, axes), _repeats(y, shape, axes)
+        recipe = _recipe(shape, x_repeats, y_repeats, axes)
         half = out.dtype.itemsize == 2
         if (
             recipe is None
@@ -170,9 +172,16 @@ class Views(NamedTuple):
         return np.ascontiguousarray(x) if copies else x
 
 
-def _repeats(x: Array, shape: tuple[int, ...]) -> tuple[bool, ...]:
-    sizes = zip(x.strides, x.shape, shape, strict=True)
-    return tuple([n != 1 and (m == 1 or step == 0) for step, m, n in sizes])
+def _repeats(
+    x: Array, shape: tuple[int, ...], axes: tuple[int, ...]
+) -> tuple[bool, ...]:
+    sizes = enumerate(zip(x.strides, x.shape, shape, strict=True))
+    return tuple(
+        [
+            n != 1 and (m == 1 or (step == 0 and a not in axes))
+            for a, (step, m, n) in sizes
+        ]
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -189,7 +198,9 @@ def _recipe(
     inner = [a for a in axes if shape[a] != 1]
     rows = [a for a in ndim if a in in_x and a not in in_y]
     columns = [a for a in ndim if a in in_y and a not in in_x]
-    if 0 in shape or not (rows or columns) or not both.issuperset(inner):
+    neither = [a for a in ndim if shape[a] != 1 and a not in in_x and a not in in_y]
+    repeats = rows or columns or neither
+    if 0 in shape or not repeats or not both.issuperset(inner):
         return None  # nothing repeats, or a sum over the axis of one operand alone
     batch = [a for a in ndim if a in both and a not in axes]
 

@@ -1,7 +1,7 @@
 """Object code on disk, so that the next process need not compile.
 
     <folder>/<sha256 of everything that determines the code>.ftrace.o
-    file = magic, sha256 of the object code, object code
+    file = magic, sha256 of its name's digest and the object code, object code
 
 Files appear whole (written beside, then renamed), so several processes at once do no
 harm. Whatever is wrong with a file or the folder is a miss: nothing here raises; the
@@ -29,7 +29,7 @@ WRITES_BETWEEN_SWEEPS = 200
 #: Seconds after which a file that was never renamed belongs to no living process.
 ABANDONED = 3600.0
 
-_MAGIC = b"ftrace object 1\n"
+_MAGIC = b"ftrace object 2\n"
 _DIGEST_BYTES = 32
 _HEADER_BYTES = len(_MAGIC) + _DIGEST_BYTES
 _SUFFIX = ".ftrace.o"
@@ -94,7 +94,7 @@ class ObjectCache:
         try:
             folder = self.folder
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._write(folder / (_digest(key) + _SUFFIX), code)
+            self._write(folder, _digest(key), code)
         except (OSError, ValueError, RuntimeError) as error:  # no home: RuntimeError
             self._tell(error)
             return
@@ -158,23 +158,28 @@ class ObjectCache:
         except (OSError, ValueError, RuntimeError):
             return None
         code = whole[_HEADER_BYTES:]
-        if whole[:_HEADER_BYTES] != _MAGIC + hashlib.sha256(code).digest():
-            return None
+        if whole[:_HEADER_BYTES] != _header(name, code):
+            return None  # damaged, or another file's
         with suppress(OSError):
             os.utime(path)  # "read just now", for the sweep
         return code
 
     @staticmethod
-    def _write(path: Path, code: bytes) -> None:
-        handle, temporary = tempfile.mkstemp(prefix=_UNFINISHED, dir=path.parent)
+    def _write(folder: Path, name: str, code: bytes) -> None:
+        handle, temporary = tempfile.mkstemp(prefix=_UNFINISHED, dir=folder)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(code).digest() + code)
-            os.replace(temporary, path)
+                file.write(_header(name, code) + code)
+            os.replace(temporary, folder / (name + _SUFFIX))
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
+
+
+def _header(name: str, code: bytes) -> bytes:
+    """What a file begins with; it also says which name the code was stored under."""
+    return _MAGIC + hashlib.sha256(bytes.fromhex(name) + code).digest()
 
 
 def _digest(key: tuple[str, ...]) -> str:
