@@ -180,7 +180,7 @@ class ArrayLike:
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise ArgumentError("iteration over an array without axes")
-        return (self[i] for i in range(self.shape[0]))
+        return map(self.__getitem__, range(self.shape[0]))
 
     @property
     def T(self) -> Any:

@@ -468,3 +468,87 @@ def test_positions_of_arrays_are_read() -> None:
         with pytest.raises(ft.errors.IndexBoundsError):
             x[fnp.asarray(np.array([0, 5], np.int32))]
     assert x[fnp.zeros((0,), int)].shape == (0, 3)
+
+
+_MADE: dict[str, Any] = {
+    "zeros": lambda: fnp.zeros((3, 4)),
+    "ones": lambda: fnp.ones(5, dtype="int32"),
+    "negative zeros": lambda: fnp.full((4,), -0.0),
+    "positive zeros": lambda: fnp.full((4,), 0.0),
+    "nan": lambda: fnp.full((2, 2), np.nan),
+    "empty": lambda: fnp.zeros((0, 3)),
+    "range": lambda: fnp.arange(7),
+    "range of floats": lambda: fnp.arange(0.0, 2.0, 0.3),
+    "long range": lambda: fnp.arange(100_000),
+    "eye": lambda: fnp.eye(4),
+}
+
+
+@pytest.mark.parametrize("name", _MADE)
+def test_constants_are_made_anew(name: str) -> None:
+    """Each call has its own Array; what becomes of one is nothing to the others."""
+    donate = ft.jit(lambda x: x * 2, donate_argnums=0)
+    with ft.config(native_calls=False):
+        expected = _MADE[name]()
+    for _ in range(CALLS):
+        made = _MADE[name]()
+        assert made.dtype == expected.dtype
+        assert made.weak_type == expected.weak_type
+        assert made.shape == expected.shape
+        assert made.numpy().tobytes() == expected.numpy().tobytes()
+        donate(made)
+
+
+def test_masks_decide_the_shape_each_time() -> None:
+    x = fnp.arange(6.0)
+    for i in range(2 * CALLS):
+        mask = np.arange(6) < i % 7
+        found = x[fnp.asarray(mask)]
+        np.testing.assert_array_equal(found.numpy(), x.numpy()[mask])
+
+
+_SPECIAL = [-np.inf, -3.0e9, -129.0, -1.5, -0.0, 0.0, 0.5, 127.9, 2.0e9, 1e38, np.inf]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint8", "uint32"])
+@pytest.mark.parametrize("wide", [np.float32, np.float64])
+def test_floats_saturate_whatever_stands_beside_them(dtype: str, wide: Any) -> None:
+    """A few small floats take a shorter way than others, to the same integers."""
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    for value in [*_SPECIAL, np.nan]:
+        x = np.array([value, 1.75, -2.25], wide)
+        inside = np.trunc(np.clip(x.astype(np.float64), low, high))
+        expected = np.nan_to_num(inside).astype(dtype)
+        for _ in range(CALLS):
+            np.testing.assert_array_equal(fnp.asarray(x).astype(dtype), expected)
+
+
+@pytest.mark.parametrize("beside", [4.0, np.inf, np.nan, 3e38])
+def test_roots_by_power_have_its_special_values(beside: float) -> None:
+    for first, expected in ((-0.0, 0.0), (-np.inf, np.inf), (9.0, 3.0)):
+        x = fnp.asarray(np.array([first, beside], np.float32))
+        for _ in range(CALLS):
+            assert float((x**0.5)[0]).hex() == expected.hex()
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 1000, 2000])
+def test_sorts_keep_the_order_of_zeros(size: int) -> None:
+    values = np.resize(np.array([0.0, -0.0, 2.0, np.nan, -1.0], np.float32), size)
+    for x in (values, np.abs(values)):
+        order = np.argsort(x, kind="stable")
+        for _ in range(CALLS):
+            found = fnp.sort(fnp.asarray(x)).numpy()
+            assert (np.signbit(found) == np.signbit(x[order])).all()
+            np.testing.assert_array_equal(found, x[order])
+
+
+@pytest.mark.parametrize("shapes", [((5,), (5,)), ((3, 5), (5,)), ((5,), (5, 3))])
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_are_those_of_the_composition(shapes: Any, turned: bool) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=s).astype(np.float32) for s in shapes)
+    x, y = (fnp.asarray(v.T.copy()).T if turned else fnp.asarray(v) for v in (x, y))
+    with ft.config(native_calls=False):
+        expected = x @ y
+    for _ in range(CALLS):
+        assert (x @ y).numpy().tobytes() == expected.numpy().tobytes()

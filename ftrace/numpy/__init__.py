@@ -107,15 +107,19 @@ _of_numbers = (
     "subtract", "tan", "tanh", "true_divide", "trunc", "where",
 )  # fmt: skip
 _of_arrays = (
-    "all", "amax", "amin", "any", "argmax", "argmin", "around", "asarray", "astype",
+    "all", "amax", "amin", "any", "arange", "argmax", "argmin", "argsort", "around",
+    "asarray", "astype",
     "atleast_1d", "atleast_2d", "atleast_3d", "average", "broadcast_to",
-    "column_stack", "concat", "concatenate", "count_nonzero", "diff", "dot", "dstack",
-    "einsum", "expand_dims", "flip", "fliplr", "flipud", "hstack", "inner", "isclose",
+    "column_stack", "concat", "concatenate", "count_nonzero", "cumprod", "cumsum",
+    "cumulative_prod", "cumulative_sum", "diff", "dot", "dstack", "einsum", "empty",
+    "empty_like", "expand_dims", "eye", "flip", "fliplr", "flipud", "full",
+    "full_like", "hstack", "identity", "inner", "isclose",
     "kron", "matmul", "matrix_transpose", "matvec", "max", "mean", "min", "moveaxis",
-    "nanmax", "nanmean", "nanmin", "nansum", "nan_to_num", "outer", "permute_dims",
-    "prod", "ptp", "ravel", "reshape", "round", "squeeze", "stack", "std", "sum",
-    "swapaxes", "tensordot", "tile", "transpose", "tril", "triu", "var", "vdot",
-    "vecdot", "vecmat", "vstack",
+    "nanmax", "nanmean", "nanmin", "nansum", "nan_to_num", "ones", "ones_like", "outer",
+    "permute_dims", "prod", "ptp", "ravel", "repeat", "reshape", "roll", "rot90",
+    "round", "sort", "squeeze", "stack", "std", "sum", "swapaxes", "tensordot", "tile",
+    "trace", "transpose", "tril", "triu", "var", "vdot", "vecdot", "vecmat", "vstack",
+    "zeros", "zeros_like",
 )  # fmt: skip
 _plain = dict(globals())
 _make_eager(globals(), _of_numbers, numbers=True)

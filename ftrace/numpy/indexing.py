@@ -275,7 +275,9 @@ def numpy_index(index: Any) -> Any:
     """A concrete index as NumPy takes it; None if a part of it is traced."""
     if type(index) in (int, slice):
         return index
-    if type(index) is Array and index.ndim and index.dtype.kind in "iu":
+    if type(index) is Array and index.ndim and index.dtype.kind in "iub":
+        if index.dtype.kind == "b":
+            index.told()  # the values decide the shape
         return (index.numpy(),)
     parts = [_plain(part) for part in index_parts(index)]
     return None if any(isinstance(part, Tracer) for part in parts) else tuple(parts)

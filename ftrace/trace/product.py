@@ -15,7 +15,10 @@ import numpy as np
 
 from ftrace.trace.evaluate import Plan, apply
 
+Shape = tuple[int, ...]
+
 _Way = Callable[[Any, Any], Any]
+_View = Callable[[Any], Any]
 #: Strides of operands for which a way is kept.
 _WAYS_KEPT = 16
 
@@ -72,34 +75,53 @@ class PlannedProduct:
         for swapped in (False, True):
             first, second = (y, x) if swapped else (x, y)
             left, right = operands
-            if _is_seen_as(_as(first, left.shape), left) and _is_seen_as(
-                _as(second, right.shape), right
-            ):
-                shapes = left.shape, right.shape, result.shape
-                plain = (x.shape, y.shape, product.shape) == shapes
-                if plain and not swapped:
-                    return np.matmul
-                return partial(_product_of_views, *shapes, swapped)
+            views = _view_of(first, left), _view_of(second, right)
+            if None in views:
+                continue
+            shapes = left.shape, right.shape, result.shape
+            if not swapped and shapes == _shapes_of_matmul(x.shape, y.shape):
+                return np.matmul
+            return partial(_product_of_views, *views, result.shape, swapped)
         return self._whole
+
+
+def _shapes_of_matmul(x: Shape, y: Shape) -> tuple[Shape, Shape, Shape] | None:
+    """The matrices that `np.matmul` multiplies, and the shape of its result."""
+    if not x or not y or max(len(x), len(y)) > 2:
+        return None
+    left = x if len(x) == 2 else (1, *x)
+    right = y if len(y) == 2 else (*y, 1)
+    return left, right, (*x[:-1], *y[1:])
 
 
 def _as(x: Any, shape: tuple[int, ...]) -> Any:
     return x if x.shape == shape else x.reshape(shape)
 
 
+def _view_of(x: Any, target: Any) -> _View | None:
+    """What makes of an array its view `target`."""
+    if _is_seen_as(x, target):
+        return _same
+    if _is_seen_as(_as(x, target.shape), target):
+        return partial(_as, shape=target.shape)
+    return np.transpose if _is_seen_as(x.T, target) else None
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
 def _product_of_views(
-    left: tuple[int, ...],
-    right: tuple[int, ...],
-    result: tuple[int, ...],
-    swapped: bool,
-    x: Any,
-    y: Any,
+    left: _View, right: _View, result: Shape, swapped: bool, x: Any, y: Any
 ) -> Any:
     first, second = (y, x) if swapped else (x, y)
-    return _as(np.matmul(_as(first, left), _as(second, right)), result)
+    return _as(np.matmul(left(first), right(second)), result)
 
 
 def _is_seen_as(x: Any, y: Any) -> bool:
     """Are these arrays the same memory, looked at in the same way?"""
-    same = x.shape == y.shape and x.strides == y.strides and x.dtype == y.dtype
-    return same and x.size > 0 and x.ctypes.data == y.ctypes.data
+    if x.shape != y.shape or x.dtype != y.dtype or not x.size:
+        return False
+    steps = zip(x.shape, x.strides, y.strides, strict=True)
+    same = all(size == 1 or one == other for size, one, other in steps)
+    return same and x.ctypes.data == y.ctypes.data

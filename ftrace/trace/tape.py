@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
 from typing import Any
+from typing import cast as cast_to
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from ftrace.trace.evaluate import Plan, apply
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import cast_p, converter
 from ftrace.trace.primitives.movement import shear_p
-from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.product import PlannedProduct
 from ftrace.trace.room import FEW
 
@@ -136,12 +137,21 @@ class Tape:
             return
         slots: dict[int, Any] = dict(enumerate(values))
         slots.update(plan.constants)
+        several: dict[int, list[Any]] = {}
         for node, contracts, sources, slot in plan.steps():
             slots[slot] = (
                 result if slot == plan.output else Value(node.dtype, node.size)
             )
             operands = [slots[i] for i in sources]
-            if contracts is not None:
+            if _has_one_result(node):
+                several[slot] = operands
+                continue
+            if (of := several.get(sources[0]) if sources else None) is not None:
+                op: Any = node.src[0].op
+                avals = node.src[0].aval.items
+                operands, more = of, ()
+                function = only_result_of(op, avals, node.src[0].arg)
+            elif contracts is not None:
                 function, more = contracts, ()
             elif node.op is cast_p:
                 self._note_conversion(operands[0], node.dtype, slots[slot])
@@ -157,6 +167,25 @@ class Tape:
 
 def _applied(node: Node, *operands: Any) -> Any:
     return apply(node, operands)
+
+
+def is_of_host(op: Any) -> bool:
+    """Is this a `Compound` that NumPy does, with no code of a user in it?"""
+    return type(op) is Compound and op.family == "host" and op.pure
+
+
+def _has_one_result(node: Node) -> bool:
+    return is_of_host(node.op) and len(cast_to(Any, node.aval).items) == 1
+
+
+def only_result_of(op: Compound, avals: Any, arg: Any) -> Function:
+    """The meaning of a `Compound` of one result, as a function of arrays."""
+    return partial(_only_result, op.numpy, tuple(avals), arg)
+
+
+def _only_result(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
+    (result,) = function(avals, arg, *operands)
+    return result
 
 
 def call_of(

@@ -280,6 +280,21 @@ rem = _binary(
 )  # fmt: skip
 
 
+#: Of so many floats and more, what is asked first costs as much as it spares.
+_FEW_TO_ASK = 1 << 16
+
+
+def _square_sum(x: Any) -> Any:
+    """A bound of all squares of a few floats, or NaN where nothing is known.
+
+    A rounded sum of squares is never less than the greatest of them, in any order:
+    rounding is monotonic. So one product bounds all elements.
+    """
+    if x.dtype.char not in "fd" or x.size >= _FEW_TO_ASK:
+        return np.nan
+    return np.vdot(x, x)
+
+
 def _power(x: Any, y: Any) -> Any:
     """`np.power`, which takes the root where it sees one exponent, 1/2.
 
@@ -288,6 +303,8 @@ def _power(x: Any, y: Any) -> Any:
     found: Any = np.power(x, y)
     if y.dtype.kind == "f" and y.size and not any(y.strides) and y.flat[0] == 0.5:
         root = found + np.zeros((), found.dtype)
+        if _square_sum(x) < np.inf:
+            return root
         return _where(x == -np.inf, -x, root)
     return found
 
@@ -761,10 +778,19 @@ _astype: Any = vars(np.ndarray)["astype"]
 
 def _saturated(x: Any, dtype: np.dtype[Any]) -> Any:
     """Floats as integers that float64 holds; NaN becomes 0."""
+    if _is_surely_inside(x, dtype):
+        return x.astype(dtype)
     low, high = dtypes.limits(dtype)
     wide = x.astype(np.float64)
     inside = np.minimum(np.maximum(wide, low), high)
     return np.where(wide == wide, inside, 0).astype(dtype)
+
+
+def _is_surely_inside(x: Any, dtype: np.dtype[Any]) -> bool:
+    """Is no float NaN or beyond a signed integer? False where none can tell."""
+    if dtype.kind != "i":
+        return False
+    return bool(_square_sum(x) < 2.0 ** (16 * dtype.itemsize - 4))
 
 
 def _cast_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:

@@ -494,7 +494,6 @@ def _front(immortal: bool) -> Function:
         )
         f.stop_if(f.differ("i32", f.load("i32", status), AGAIN))
     leave_if(f.differ("i32", f.load("i32", status), 1))
-    leave_if(f.equal("i64", kit.number("found"), 0))
     hashed = f.variable("i64", 0)
     with f.repeat(kit.number("used")) as i:
         word = f.load("i64", f.word(words, i))

@@ -66,6 +66,11 @@ def method_of(name: str) -> Any:
     return value.fget if isinstance(value, property) else value
 
 
+#: Bytes of an array that a record keeps to copy it, at the most.
+KEPT = 1 << 16
+_copied: Any = vars(np.ndarray)["copy"]
+
+
 class Unlearnable(Exception):
     """Calls of this kind stay with Python's code."""
 
@@ -260,7 +265,18 @@ class _Steps:
                 continue
             call = Call(step.function, operands, step.result.dtype)
             self._numbers[id(step.result)] = self._append(call)
-        if self._numbers.get(id(result)) != self._count - 1 or not self.calls:
+        if not self.calls and id(result) in self._constants:
+            self._repeat_constant(self._constants[id(result)])
+        elif self._numbers.get(id(result)) != self._count - 1 or not self.calls:
+            raise Unlearnable
+
+    def _repeat_constant(self, values: Any) -> None:
+        """Each call has elements of its own, but for one that repeats, as in Python."""
+        if not values.size or not any(values.strides):
+            self._append(Call(np.asarray, [values], values.dtype))
+        elif values.nbytes <= KEPT:
+            self._append(Call(_copied, [values], values.dtype))
+        else:
             raise Unlearnable
 
     def _append(self, call: Call) -> int:

@@ -23,6 +23,8 @@ from ftrace import dtypes
 
 Array = Any  # numpy.ndarray
 
+#: So many elements are looked through faster than a part of them is found.
+FEW = 1 << 10
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -34,7 +36,8 @@ def sort_values(x: Array, axis: int) -> Array:
         return np.sort(x, axis, kind="stable" if x.dtype.itemsize <= 2 else None)
     half = x.dtype.itemsize == 2
     result = np.sort(x.astype(np.float32) if half else x, axis)
-    zeros = _zeros_of(result) if result.size == result.shape[axis] else result
+    one_row = result.size == result.shape[axis]
+    zeros = _zeros_of(result) if one_row and result.size > FEW else result
     if _has_negative_zero(zeros):  # NumPy may have exchanged it with a zero
         return np.take_along_axis(x, argsort([x], axis), axis)
     return result.astype(x.dtype) if half else result
@@ -48,8 +51,12 @@ def _zeros_of(ordered: Array) -> Array:
 
 
 def _has_negative_zero(x: Array) -> bool:
+    if not x.size:
+        return False
     bits = x.view(_SIGNED[x.dtype.itemsize])
-    return bool((bits == np.iinfo(bits.dtype).min).any())
+    if x.size > FEW:
+        return bool((bits == np.iinfo(bits.dtype).min).any())
+    return bits.item(bits.argmin()) == -1 << (8 * x.dtype.itemsize - 1)
 
 
 def argsort(keys: Sequence[Array], axis: int) -> Array:
