@@ -82,7 +82,8 @@ def keep_values(kernel: Kernel, facts: Facts, target: Target) -> Kept | None:
 def _rows_alike(kernel: Kernel, axis: Node) -> list[Node]:
     """Ranges over which reduces run alone, of the size of the kernel's last axis."""
     size = axis_of(axis).size
-    ranges = {n.src[1:] for n in kernel.nodes if n.op is reduce_p}
+    # In the order of the program: a set's order changes from process to process.
+    ranges = dict.fromkeys(n.src[1:] for n in kernel.nodes if n.op is reduce_p)
     return [r[0] for r in ranges if len(r) == 1 and axis_of(r[0]).size == size]
 
 
