@@ -83,13 +83,17 @@ class Extremum:
         self._ufunc.at(x, index, values)
         if (x[index] == 0).any():
             self._signs.at(signs, index, _np.signbit(values))
-            x[...] = _with_signs(x, x == 0, signs)
+            _with_signs(x, x == 0, signs)
 
 
 def _with_signs(found: Array, zero: Array, sign: Array) -> Array:
-    """`found`, its zeros negative where `sign` holds."""
-    zeros = _np.where(sign, -0.0, 0.0).astype(found.dtype)
-    return _np.where(zero, zeros, found)
+    """`found`, changed where it lies: its zeros are negative where `sign` holds."""
+    wrong = _np.signbit(found)
+    if not isinstance(found, np.ndarray):  # an operation on numbers alone
+        return -found if zero and sign != wrong else found
+    wrong ^= sign
+    wrong &= zero
+    return _np.negative(found, out=found, where=wrong)
 
 
 maximum: Final = Extremum(np.maximum, np.logical_and)
