@@ -13,6 +13,8 @@ from typing import Any
 PAUSE = 0.003
 #: So long they are waited for, at most.
 PATIENCE = 0.5
+#: Seconds at the beginning of a turn that do not count: threads and cores wake up.
+WAKING = 0.01
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,14 @@ def clock_of(
 
     while not (lasts() and lasts()):  # twice: one call more may have compiled something
         count = max(2 * count, min(10 * count, int(seconds / max(spent, 1e-9) * count)))
-    return lambda: timed(call, wait, count)
+
+    def measured() -> float:
+        end = time.perf_counter() + WAKING
+        while time.perf_counter() < end:
+            wait(call())
+        return timed(call, wait, count)
+
+    return measured
 
 
 def rest() -> None:
