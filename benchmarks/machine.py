@@ -1,47 +1,35 @@
-"""The limits of this machine: memory bandwidth and floating-point peak, as measured.
+"""The limits of this machine, as measured: memory, reading, arithmetic.
 
-Both come from the simplest code that reaches them, in LLVM IR, on as many threads as
-the libraries have: a sum of two arrays that are far larger than the caches, written
-past them, and chains of fused multiply-adds that stay in registers.
+Each is the simplest code that reaches it, in LLVM IR, on as many threads as the
+libraries have. A limit takes its turn in the rounds of every row that is held to it:
+the rates of a machine swing within seconds, a figure from another minute says little.
+
+- memory: the sum of two arrays that are far larger than the caches, written past them
+- reading: the sum over all elements of such an array; nothing is written
+- arithmetic: chains of fused multiply-adds that stay in registers
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from llvmlite import binding as llvm
 
 from benchmarks.options import THREADS
+from benchmarks.timing import clock_of
+
+MEMORY, READING, ARITHMETIC = LIMITS = ("memory", "reading", "arithmetic")
 
 FLOATS = 24 << 20  # per array: 96 MiB
+CLAIM = 1 << 18  # floats that a thread takes at a time: none waits long for another
 CHAINS = 12  # independent sums: more than latency × throughput, fewer than registers
 STEPS = 1_500_000  # about five milliseconds
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Limits on the threads in use.
-
-    Attributes:
-      bandwidth: bytes per second from and to memory.
-      peak: float32 operations per second.
-    """
-
-    bandwidth: float
-    peak: float
-
-    def best_of(self, other: Machine | None) -> Machine:
-        """The higher of each limit in two measurements."""
-        if other is None:
-            return self
-        return Machine(max(self.bandwidth, other.bandwidth), max(self.peak, other.peak))
 
 
 def load_average() -> float:
@@ -49,35 +37,74 @@ def load_average() -> float:
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
-def measure_machine(repetitions: int = 20) -> Machine:
-    """Both limits, each the best of several runs."""
-    lanes = _lanes()
-    module = _Native(_fma_text(lanes) + _add_text(lanes))
-    fma = module.function("fma", ctypes.c_int64, ctypes.c_void_p)
-    add = module.function("add", *[ctypes.c_void_p] * 3, ctypes.c_int64)
-    with ThreadPoolExecutor(THREADS) as pool:
+class Machine:
+    """What this machine can do, to be timed next to the libraries."""
 
-        def best(work: Callable[[int], Any]) -> float:
-            seconds: list[float] = []
-            for _ in range(repetitions):
-                start = time.perf_counter()
-                list(pool.map(work, range(THREADS)))
-                seconds.append(time.perf_counter() - start)
-            return min(seconds)
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(THREADS)
+        lanes = _lanes()
+        self._native = _Native(_fma_text(lanes) + _add_text(lanes) + _read_text(lanes))
+        self.arrays = [_aligned(FLOATS) for _ in range(3)]
+        self.sinks = [_aligned(256) for _ in range(THREADS)]
+        self._fma_operations = 2 * lanes * CHAINS * STEPS * THREADS
 
-        sinks = [np.zeros(256, np.float32) for _ in range(THREADS)]
-        operations = 2 * lanes * CHAINS * STEPS * THREADS
-        peak = operations / best(lambda i: fma(STEPS, sinks[i].ctypes.data))
+    def clock(self, limit: str, seconds: float) -> Callable[[], float]:
+        """A clock of seconds per byte, or per operation.
 
-        arrays = [_aligned(FLOATS) for _ in range(3)]
-        share = FLOATS // THREADS // 64 * 64
+        Args:
+          limit: one of `LIMITS`.
+          seconds: the least that one timing lasts.
+        """
+        work, amount = self.work(limit)
+        clock = clock_of(work, lambda result: result, seconds, each=True)
+        return lambda: clock() / amount
 
-        def work(i: int) -> None:
-            begin = 4 * i * share
-            add(*[x.ctypes.data + begin for x in arrays], share)
+    def work(self, limit: str) -> tuple[Callable[[], Any], int]:
+        """A limit's loop on all threads, and how many bytes or operations it takes."""
+        if limit == MEMORY:
+            return self._add(), 3 * 4 * FLOATS
+        if limit == READING:
+            return self._read(), 4 * FLOATS
+        return self._fma(), self._fma_operations
 
-        bandwidth = 3 * 4 * share * THREADS / best(work)
-    return Machine(bandwidth, peak)
+    def _on_all_threads(self, work: Callable[[int], Any]) -> Callable[[], Any]:
+        return lambda: list(self._pool.map(work, range(THREADS)))
+
+    def _fma(self) -> Callable[[], Any]:
+        fma = self._native.function("fma", ctypes.c_int64, ctypes.c_void_p)
+        sinks = [sink.ctypes.data for sink in self.sinks]
+        return self._on_all_threads(lambda i: fma(STEPS, sinks[i]))
+
+    def _add(self) -> Callable[[], Any]:
+        return self._claimed("add", [x.ctypes.data for x in self.arrays], 0)
+
+    def _read(self) -> Callable[[], Any]:
+        return self._claimed("read", [self.arrays[0].ctypes.data], 1)
+
+    def _claimed(
+        self, name: str, arrays: Sequence[int], sinks: int
+    ) -> Callable[[], Any]:
+        """Work on chunks of arrays, claimed through a counter."""
+        types = [ctypes.c_void_p] * (1 + len(arrays) + sinks)
+        function = self._native.function(name, *types, ctypes.c_int64)
+        counter = np.zeros(1, np.int64)
+        address = counter.ctypes.data
+        own = [[sink.ctypes.data] * sinks for sink in self.sinks]
+        call = self._on_all_threads(
+            lambda i: function(address, *arrays, *own[i], FLOATS)
+        )
+
+        def work() -> None:
+            counter[0] = 0
+            call()
+
+        return work
+
+
+@cache
+def this_machine() -> Machine:
+    """The machine; made once, for its arrays are large."""
+    return Machine()
 
 
 def _aligned(size: int) -> np.ndarray[Any, Any]:
@@ -133,33 +160,72 @@ def _fma_text(lanes: int) -> str:
     )
 
 
-def _add_text(lanes: int) -> str:
-    vector = f"<{lanes} x float>"
-    pointers = [
-        f"  %{x} = getelementptr float, ptr %{x.upper()}, i64 %i" for x in "abc"
-    ]
+def _claimed_text(name: str, parameters: str, lines: Sequence[str]) -> str:
+    """A function whose loop body runs for each chunk that it claims.
+
+    In the lines `%i` is the index of an element and `%j` the next one's, the label of
+    the loop is `loop`, and what comes before it is `claimed`.
+    """
     return "\n".join(
         [
-            "define void @add(ptr %A, ptr %B, ptr %C, i64 %n) {",
+            f"define void @{name}(ptr %counter, {parameters}, i64 %n) {{",
             "entry:",
-            "  br label %loop",
+            "  br label %claim",
+            "claim:",
+            f"  %begin = atomicrmw add ptr %counter, i64 {CLAIM} monotonic",
+            f"  %end = add i64 %begin, {CLAIM}",
+            "  %any = icmp slt i64 %begin, %n",
+            "  br i1 %any, label %loop, label %done",
             "loop:",
-            "  %i = phi i64 [ 0, %entry ], [ %j, %loop ]",
-            *pointers,
-            f"  %x = load {vector}, ptr %a, align 64",
-            f"  %y = load {vector}, ptr %b, align 64",
-            f"  %z = fadd {vector} %x, %y",
-            f"  store {vector} %z, ptr %c, align 64, !nontemporal !0",
-            f"  %j = add i64 %i, {lanes}",
-            "  %more = icmp slt i64 %j, %n",
-            "  br i1 %more, label %loop, label %done",
+            "  %i = phi i64 [ %begin, %claim ], [ %j, %loop ]",
+            *lines,
+            "  %more = icmp slt i64 %j, %end",
+            "  br i1 %more, label %loop, label %claim",
             "done:",
             "  ret void",
             "}",
-            "!0 = !{i32 1}",
             "",
         ]
     )
+
+
+def _add_text(lanes: int) -> str:
+    vector = f"<{lanes} x float>"
+    lines = [
+        *[f"  %{x} = getelementptr float, ptr %{x.upper()}, i64 %i" for x in "abc"],
+        f"  %x = load {vector}, ptr %a, align 64",
+        f"  %y = load {vector}, ptr %b, align 64",
+        f"  %z = fadd {vector} %x, %y",
+        f"  store {vector} %z, ptr %c, align 64, !nontemporal !0",
+        f"  %j = add i64 %i, {lanes}",
+    ]
+    text = _claimed_text("add", "ptr %A, ptr %B, ptr %C", lines)
+    return text + "!0 = !{i32 1}\n"
+
+
+def _read_text(lanes: int) -> str:
+    """Eight vectors at a time, added up in the sink."""
+    vector = f"<{lanes} x float>"
+    lines: list[str] = []
+    sums: list[str] = []
+    for k in range(8):
+        lines += [
+            f"  %o{k} = add i64 %i, {k * lanes}",
+            f"  %p{k} = getelementptr float, ptr %A, i64 %o{k}",
+            f"  %x{k} = load {vector}, ptr %p{k}, align 64",
+        ]
+        sums.append(f"%x{k}")
+    while len(sums) > 1:
+        first, second, *sums = sums
+        sums.append(f"%s{len(lines)}")
+        lines.append(f"  {sums[-1]} = fadd {vector} {first}, {second}")
+    lines += [
+        f"  %before = load {vector}, ptr %sink, align 64",
+        f"  %after = fadd {vector} %before, {sums[0]}",
+        f"  store {vector} %after, ptr %sink, align 64",
+        f"  %j = add i64 %i, {8 * lanes}",
+    ]
+    return _claimed_text("read", "ptr %A, ptr %sink", lines)
 
 
 class _Native:

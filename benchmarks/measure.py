@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.libraries import Library, leaves
+from benchmarks.machine import ARITHMETIC, MEMORY, READING, this_machine
 from benchmarks.row import Row
 from benchmarks.timing import Effort, clock_of, in_turn, median
+
+#: A row that reads this many times what it writes is held to pure reading too.
+MOSTLY_READS = 16
 
 
 @dataclass
@@ -22,17 +26,26 @@ class Outcome:
       rounds: the seconds of each round by library; none where it failed.
       problems: what went wrong, by library.
       nbytes: what a memory-bound row has to move, or None.
+      limits: by limit of the machine, the seconds per byte, or per operation, that
+        its own loop needed in each round of this row.
     """
 
     row: Row
     rounds: dict[str, list[float]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     nbytes: int | None = None
+    limits: dict[str, list[float]] = field(default_factory=dict)
 
     def seconds(self, library: str = "ftrace") -> float | None:
         """The median of a library, or None."""
         found = self.rounds.get(library)
         return median(found) if found else None
+
+    def share(self, limit: str) -> float | None:
+        """What part of a limit's rate ftrace reaches, both as medians; or None."""
+        own, found = self.seconds(), self.limits.get(limit)
+        amount = self.row.flops if limit == ARITHMETIC else self.nbytes
+        return amount * median(found) / own if own and found and amount else None
 
     def ratio(self, peer: str) -> float | None:
         """The peer's median over ours: above 1 ftrace is faster."""
@@ -74,12 +87,26 @@ def measure(row: Row, libraries: Sequence[Library], effort: Effort) -> Outcome:
         outcome.nbytes = sum(x.nbytes for x in (*leaves(inputs), *reference))
     elif row.bytes is not None and row.bytes is not True:
         outcome.nbytes = row.bytes
+    limits = _limits_of(outcome, reference)
+    machine = {limit: this_machine().clock(limit, effort.seconds) for limit in limits}
     gc.collect()
     try:
-        outcome.rounds = in_turn(clocks, effort)
+        rounds = in_turn({**clocks, **machine}, effort)
     except Exception as error:  # only rows that time themselves can fail here
         outcome.problems["timing"] = first_line(error)
+    else:
+        outcome.limits = {limit: rounds.pop(limit) for limit in limits}
+        outcome.rounds = rounds
     return outcome
+
+
+def _limits_of(outcome: Outcome, results: Sequence[Any] | None) -> list[str]:
+    """The limits of the machine that a row is held to."""
+    if outcome.nbytes is None:
+        return [] if outcome.row.flops is None else [ARITHMETIC]
+    written = sum(x.nbytes for x in results or ())
+    reads = results is not None and written * MOSTLY_READS < outcome.nbytes
+    return [MEMORY, READING] if reads else [MEMORY]
 
 
 def _is_served(row: Row, library: Library) -> bool:

@@ -9,10 +9,11 @@ from importlib.util import find_spec
 from typing import Any
 
 from benchmarks.libraries import Library
-from benchmarks.machine import Machine
+from benchmarks.machine import ARITHMETIC, LIMITS, MEMORY, READING
 from benchmarks.measure import Outcome
 from benchmarks.options import THREADS
 from benchmarks.stages import BUDGET, STAGES, StageTimes
+from benchmarks.timing import median
 
 NOTHING = "–"
 #: The load average from which a machine has other things to do.
@@ -28,7 +29,6 @@ class Report:
     """
 
     libraries: Sequence[Library]
-    machine: Machine | None
     outcomes: Sequence[Outcome]
     stages: Sequence[StageTimes]
     load: float = 0.0
@@ -96,14 +96,12 @@ class Report:
 
     def share_of_limit(self, outcome: Outcome) -> float | None:
         """What part of the measured bandwidth or peak a row reaches."""
-        seconds = outcome.seconds()
-        if self.machine is None or not seconds:
-            return None
-        if outcome.nbytes is not None:
-            return outcome.nbytes / seconds / self.machine.bandwidth
-        if outcome.row.flops is not None:
-            return outcome.row.flops / seconds / self.machine.peak
-        return None
+        return outcome.share(ARITHMETIC if outcome.nbytes is None else MEMORY)
+
+    def limit_rates(self, limit: str) -> list[float]:
+        """Bytes, or operations, per second, by row: medians of its rounds."""
+        found = [outcome.limits.get(limit) for outcome in self.outcomes]
+        return [1 / median(rounds) for rounds in found if rounds]
 
     def ratios(self, peer: str) -> list[float]:
         found = [outcome.ratio(peer) for outcome in self.outcomes]
@@ -115,13 +113,7 @@ class Report:
         return [ratio for ratio in found if ratio is not None]
 
     def _closing(self) -> list[str]:
-        lines: list[str] = []
-        if self.machine is not None:
-            lines.append(
-                f"limits of this machine in this run, {THREADS} threads: "
-                f"{self.machine.bandwidth / 1e9:.1f} GB/s from and to memory, "
-                f"{self.machine.peak / 1e9:.0f} GFLOP/s in float32"
-            )
+        lines = self._limits()
         compared = {peer: self.ratios(peer) for peer in self.peers}
         if len(compared) > 1:
             compared["the fastest peer of each row"] = self.best_ratios()
@@ -139,6 +131,24 @@ class Report:
         for outcome in self.outcomes:
             for library, problem in outcome.problems.items():
                 lines.append(f"FAILED {outcome.row.title} in {library}: {problem}")
+        return lines
+
+    def _limits(self) -> list[str]:
+        """What the loops of the limits reached, and shares of pure reading."""
+        lines: list[str] = []
+        units = {MEMORY: "GB/s from and to memory", READING: "GB/s of pure reading"}
+        for limit in LIMITS:
+            rates = [rate / 1e9 for rate in self.limit_rates(limit)]
+            if rates:
+                lines.append(
+                    f"limit in turn with {len(rates)} rows, {THREADS} threads: "
+                    f"{median(rates):.1f} (row by row {min(rates):.1f} to "
+                    f"{max(rates):.1f}) {units.get(limit, 'GFLOP/s in float32')}"
+                )
+        shares = [(x.row.name, x.share(READING)) for x in self.outcomes]
+        named = [f"{name} {share:.0%}" for name, share in shares if share is not None]
+        if named:
+            lines.append(f"of pure reading reach: {', '.join(named)}")
         return lines
 
 
@@ -231,13 +241,11 @@ def _coloured(cell: str) -> str:
 
 def as_json(report: Report) -> dict[str, Any]:
     """Everything that was measured, for programs to read; times in seconds."""
-    machine = report.machine
     return {
         "libraries": {x.name: x.version for x in report.libraries},
         "threads": THREADS,
         "load": report.load,
-        "bandwidth": machine.bandwidth if machine else None,
-        "peak": machine.peak if machine else None,
+        "limits": {limit: report.limit_rates(limit) for limit in LIMITS},
         "rows": [
             {
                 "family": outcome.row.family,
@@ -245,6 +253,7 @@ def as_json(report: Report) -> dict[str, Any]:
                 "bytes": outcome.nbytes,
                 "flops": outcome.row.flops,
                 "rounds": outcome.rounds,
+                "limits": outcome.limits,
                 "median": {name: outcome.seconds(name) for name in outcome.rounds},
                 "ratio": {peer: outcome.ratio(peer) for peer in report.peers},
                 "share of limit": report.share_of_limit(outcome),

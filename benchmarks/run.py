@@ -7,11 +7,10 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import Any
 
 from benchmarks import stages
 from benchmarks.libraries import Library, MissingPeerError, load_library
-from benchmarks.machine import Machine, load_average, measure_machine
+from benchmarks.machine import load_average
 from benchmarks.measure import Outcome, measure
 from benchmarks.report import Report, as_json
 from benchmarks.row import Row
@@ -76,22 +75,14 @@ def run(options: Namespace) -> int:
         return _refuse(f"--json {options.json}: the folder does not exist")
     effort = QUICK if options.quick else FULL
     load = load_average()
-    # Other work disturbs one part of a run more than another: the better of two.
-    before = _machine(rows)
     outcomes = measure_rows(rows, libraries, effort)
     compile_times = stages.measure_stages(effort) if with_stages else []
-    machine = before and before.best_of(_machine(rows))
-    report = Report(libraries, machine, outcomes, compile_times, load)
+    report = Report(libraries, outcomes, compile_times, load)
     report.print()
     if options.json is not None:
         text = json.dumps(as_json(report), indent=1)
         options.json.write_text(text, encoding="utf-8")
     return 1 if any(outcome.problems for outcome in outcomes) else 0
-
-
-def _machine(rows: Sequence[Row]) -> Machine | None:
-    limited: list[Any] = [r for r in rows if r.bytes is not None or r.flops is not None]
-    return measure_machine() if limited else None
 
 
 def _refuse(message: str) -> int:

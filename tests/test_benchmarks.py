@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import benchmarks.measure
 import ftrace
-from benchmarks import models, report, stages, timing
+from benchmarks import machine, models, report, stages, timing
 from benchmarks.libraries import Api, leaves, load_library, map_tree
-from benchmarks.machine import Machine
+from benchmarks.machine import ARITHMETIC, LIMITS, MEMORY, READING, Machine
 from benchmarks.measure import DisagreementError, Outcome, compare, measure
 from benchmarks.options import parser
 from benchmarks.row import Row
@@ -130,6 +131,65 @@ def test_libraries_take_turns() -> None:
     assert measured == {"a": [1.0] * 3, "b": [1.0] * 3}
 
 
+@pytest.mark.parametrize(
+    ("options", "result", "limits"),
+    [
+        ({}, np.negative, []),
+        ({"flops": 1e3}, np.negative, [ARITHMETIC]),
+        ({"bytes": True}, np.negative, [MEMORY]),
+        ({"bytes": True}, np.sum, [MEMORY, READING]),
+        ({"bytes": 10**6}, np.sum, [MEMORY, READING]),
+    ],
+)
+def test_the_limits_of_a_row_take_their_turn(
+    options: dict[str, Any],
+    result: Any,
+    limits: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def clock(limit: str, _: float) -> Any:
+        return lambda: asked.append(limit) or 2.0
+
+    fake = SimpleNamespace(clock=clock)
+    monkeypatch.setattr(benchmarks.measure, "this_machine", lambda: fake)
+    row = Row(
+        "test", "limited", lambda: (np.ones(99, np.float32),), lambda _: result,
+        jit=False, **options,
+    )  # fmt: skip
+    effort = Effort(rounds=3, least=3, seconds=0, budget=0)
+    outcome = measure(row, [load_library("ftrace")], effort)
+    assert asked == [*limits, *limits[::-1], *limits]
+    assert outcome.limits == {limit: [2.0] * 3 for limit in limits}
+    assert list(outcome.rounds) == ["ftrace"]
+    seconds = outcome.seconds()
+    assert seconds is not None
+    amount = options.get("flops", outcome.nbytes)
+    for limit in LIMITS:
+        expected = pytest.approx(2 * amount / seconds) if limit in limits else None
+        assert outcome.share(limit) == expected
+
+
+def test_the_loops_of_the_limits_touch_every_element(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    size = 3 * machine.CLAIM
+    monkeypatch.setattr(machine, "FLOATS", size)
+    monkeypatch.setattr(machine, "STEPS", 100)
+    limits = Machine()
+    for limit in LIMITS:
+        assert 0 < limits.clock(limit, 0)() < 1
+    first, second, total = limits.arrays
+    first[:], second[:] = np.arange(size) % 7, 1
+    limits.work(MEMORY)[0]()
+    assert (total == first + 1).all()
+    for sink in limits.sinks:
+        sink[:] = 0
+    limits.work(READING)[0]()
+    assert sum(sink.sum(dtype=np.float64) for sink in limits.sinks) == first.sum()
+
+
 @pytest.mark.parametrize("spinning", [0, 7, 10_000])
 def test_a_turn_begins_when_no_thread_spins(
     spinning: int, monkeypatch: pytest.MonkeyPatch
@@ -164,15 +224,23 @@ def test_the_report_shows_ratios_and_rates(
         monkeypatch.setattr(report, "find_spec", lambda _: None)
     fast, slow = Row("test", "fast", flops=1e9), Row("test", "slow")
     outcomes = [
-        Outcome(fast, {"ftrace": [1e-3], "numpy": [4e-3]}),
-        Outcome(slow, {"ftrace": [2.0], "numpy": [0.5]}, {"jax": "it failed"}, 10**9),
-    ]
+        Outcome(
+            fast, {"ftrace": [1e-3], "numpy": [4e-3]}, limits={ARITHMETIC: [5e-13]}
+        ),
+        Outcome(
+            slow, {"ftrace": [2.0], "numpy": [0.5]}, {"jax": "it failed"}, 10**9,
+            {MEMORY: [1e-9, 4e-9, 0.5e-9], READING: [1.25e-9]},
+        ),
+    ]  # fmt: skip
     libraries = [load_library("ftrace"), load_library("numpy")]
-    report.Report(libraries, Machine(1e9, 2e12), outcomes, [], load=3.0).print()
+    report.Report(libraries, outcomes, [], load=3.0).print()
     text = capsys.readouterr().out
     for part in (
         "TEST", "4.00×", "0.25×", "1.00×", "1000.0 GFLOP/s", "0.5 GB/s", "50%",
         "slower in 1 of 2 rows", "busy (load 3.0", "FAILED test/slow in jax: it failed",
+        "with 1 rows, 2 threads: 1.0 (row by row 1.0 to 1.0) GB/s from and to memory",
+        "0.8 (row by row 0.8 to 0.8) GB/s of pure reading", "2000.0 (row by row",
+        "of pure reading reach: slow 62%",
     ):  # fmt: skip
         assert part in text
 
