@@ -131,6 +131,38 @@ def test_the_gradient_by_the_image_multiplies_no_zeros(case: Any) -> None:
     assert sum(map(work_of, parts)) < 1.7 * products
 
 
+def test_a_stride_that_divides_the_dilation_leaves_one_place_in_many() -> None:
+    """The axis is split before it comes here; all taps meet the same places."""
+    case = ((2, 8, 14, 28), (16, 8, 3, 3), (2, 2), ((2, 2), (2, 2)), (2, 2), 1)
+    x, w = normal(*case[0]), normal(*case[1], seed=1)
+    y = normal(2, 16, 7, 14, seed=2)
+
+    def gradient(x: Any, w: Any, y: Any) -> Any:
+        return ft.vjp(strided(case), x, w)[1](y)[0]
+
+    (parts,) = parts_of(gradient, x, w, y)
+    assert len(parts) == 4
+    assert not any(n.op.name == "eq" for k in parts for n in k.nodes)
+    products = y.size * prod(case[1][1:])
+    assert sum(map(work_of, parts)) < 1.2 * products
+    found = np.asarray(ft.jit(gradient)(x, w, y))
+    assert (found[:, :, 1::2] == 0).all()
+    assert not np.signbit(found[:, :, 1::2]).any()
+
+
+def test_a_place_that_is_chosen_after_the_sum_is_no_phase() -> None:
+    def chosen(x: Any, y: Any) -> Any:
+        total = ft.numpy.sum(x[:, :, None] * y[:, None, :], axis=0)
+        first = ft.numpy.arange(total.shape[0])[:, None] == 0
+        return ft.numpy.where(first, total, 1.0)
+
+    x, y = normal(8, 4), normal(8, 16, seed=1)
+    (parts,) = parts_of(chosen, x, y)
+    assert len(parts) == 1
+    wanted = np.concatenate([(x.T @ y)[:1], np.ones((3, 16))])
+    np.testing.assert_allclose(ft.jit(chosen)(x, y), wanted, rtol=0, atol=1e-12)
+
+
 def test_a_spread_image_meets_few_taps() -> None:
     case = ((2, 8, 14, 14), (16, 8, 4, 4), (2, 2), ((2, 2), (2, 2)), (1, 1), 1)
     x, w = normal(*case[0]), normal(*case[1], seed=1)

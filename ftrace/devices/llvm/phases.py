@@ -93,11 +93,19 @@ def phases(kernel: Kernel, facts: Facts) -> list[Kernel]:
 
 
 def _conditions(kernel: Kernel, facts: Facts) -> Iterator[_Condition]:
-    """`E rem u = 0`, where E is a sum of ranges."""
+    """`E rem u = 0`, where E is a sum of ranges; `r = 0`, where r is an axis.
+
+    An axis is split already where the places that meet an element are the same for all
+    taps: dilations that a stride divides.
+    """
     for node in kernel.nodes:
         if node.op.name != "eq" or facts.constant(node.src[1]) != 0:
             continue
         rest = node.src[0]
+        if rest in kernel.axes and axis_of(rest).size > 1:
+            if any(_vanishes(n.src[0], node) for n in kernel.nodes if n.op is reduce_p):
+                yield _Condition(node, facts.affine[rest], axis_of(rest).size)
+            continue
         if rest.op.name != "rem":
             continue
         form, step = facts.affine[rest.src[0]], facts.constant(rest.src[1])
