@@ -3,7 +3,8 @@
     (what is derived, the traced graph) -> the program of the result
 
 An un-jitted transform traces its function at every call, and gets the same nodes. One
-look tells which program they became; its calls are native, as those of jit.
+look tells which program they became; its calls are native, as those of jit. Where only
+numbers are others than before, the program of a family runs (`numbers.py`).
 """
 
 # This is the path of every call: the properties of an Array would cost as much again.
@@ -31,6 +32,7 @@ from ftrace.transforms.execute import (
 )
 from ftrace.transforms.known import CALLS_BEFORE, is_on_host
 from ftrace.transforms.memo import Memo, derived
+from ftrace.transforms.numbers import Numbered, like_another
 
 #: Kinds of arguments (arrays, NumPy's arrays, numbers) whose calls are native.
 _BOUND_KEPT = 4
@@ -124,7 +126,7 @@ class Prepared:
         return compiled.executable.bind(signature)
 
 
-_prepared: Memo[Prepared] = Memo(1024)
+_prepared: Memo[Prepared | Numbered] = Memo(1024)
 
 
 def apply_again(graph: Graph, values: Sequence[Value]) -> list[Any]:
@@ -147,9 +149,19 @@ def apply_derived(
     if found is not None and found.is_for(config):
         return found(*values, *graph.captured)
     whole = derived(kind, graph, derive)
+    if config.disable_jit or not is_on_host(values):
+        return apply_graph(whole, values)
+    numbered = like_another(whole, config, _prepare)
+    if numbered is not None:
+        _prepared.put(key, numbered)
+        return numbered(*values, *graph.captured)
     results = apply_graph(whole, values)
-    if is_on_host(values):
-        compiled = compile_for_host(whole)
-        if compiled is not None:
-            _prepared.put(key, Prepared(whole, compiled, config))
+    prepared = _prepare(whole, config)
+    if prepared is not None:
+        _prepared.put(key, prepared)
     return results
+
+
+def _prepare(graph: Graph, config: Config) -> Prepared | None:
+    compiled = compile_for_host(graph)
+    return None if compiled is None else Prepared(graph, compiled, config)

@@ -1,0 +1,154 @@
+"""Graphs that differ by numbers alone share a program.
+
+    f(x, 0.5): sum(x * 0.5) + 1,   f(x, 0.25): sum(x * 0.25) + 1
+    ->  a *family*: sum(x * a) + b,   of which a has varied, and b has not
+
+A number of Python's is part of the graph of an un-jitted transform: what it is may
+decide anything. The first graph of a family is compiled as it is. For the next one
+the numbers that differ become inputs of a program, which serves those after it.
+
+Only numbers that are operands of arithmetic become inputs: for these, code that reads
+a number makes the bits that code for that number makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.array import Array
+from ftrace.settings import Config
+from ftrace.trace.graph import (
+    Graph,
+    Node,
+    constant_value,
+    reading_order,
+    substitute,
+)
+from ftrace.trace.primitives import elementwise
+from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives.source import const_p, variable
+from ftrace.trace.tracer import Value
+from ftrace.transforms.memo import Memo
+
+#: Depth of the variables that stand for numbers.
+NUMBER_DEPTH = -51
+#: Numbers of a graph that may vary, at the most: each is an input of a program.
+MOST = 32
+
+#: Their results are rounded once, whether an operand is known or not.
+_ARITHMETIC = frozenset(
+    {
+        elementwise.add, elementwise.sub, elementwise.mul, elementwise.div,
+        elementwise.maximum, elementwise.minimum, elementwise.eq, elementwise.ne,
+        elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge,
+        elementwise.select,
+    }
+)  # fmt: skip
+
+#: What runs a graph: made of it and of the configuration, called with values.
+Program = Any
+Prepare = Callable[[Graph, Config], Program]
+
+
+def numbers_of(outputs: Sequence[Node]) -> list[Node]:
+    """The constants that are operands of arithmetic alone, in the order of reading."""
+    found: dict[Node, None] = {}
+    refused = set(outputs)
+    for node in reading_order(outputs):
+        for source in node.src:
+            if source.op is not const_p:
+                continue
+            found.setdefault(source, None)
+            if node.op not in _ARITHMETIC and not _is_general_exponent(node, source):
+                refused.add(source)
+    kept = [x for x in found if x not in refused and x.dtype != np.bool_]
+    return kept if len(kept) <= MOST else []
+
+
+def _is_general_exponent(node: Node, number: Node) -> bool:
+    """Is it an exponent for which there is no code of its own, as there is for ½?"""
+    if node.op is not elementwise.power or node.src[0] is number:
+        return False
+    return dtypes.is_float(number.dtype) and float(constant_value(number)) * 2 % 1 != 0
+
+
+class _Family:
+    """All graphs of one pattern, which has variables in the place of numbers.
+
+    Attributes:
+      first: the numbers of the first one.
+      latest: the places of those that have been others since, and the program in which
+        these may vary. Other threads put another pair in its place.
+    """
+
+    def __init__(self, first: Sequence[bytes]) -> None:
+        self.first = first
+        self.latest: tuple[tuple[int, ...], Program] = ((), None)
+
+    def varying(self, numbers: Sequence[Node]) -> tuple[int, ...]:
+        """The places of those that have been others, with those of one more graph."""
+        pairs = enumerate(zip(numbers, self.first, strict=True))
+        differ = {i for i, (node, bits) in pairs if node.arg != bits}
+        return tuple(sorted(differ.union(self.latest[0])))
+
+
+class Numbered:
+    """A program and the numbers that make it that of a certain graph."""
+
+    def __init__(self, program: Program, numbers: Sequence[Array]) -> None:
+        self._program = program
+        self._numbers = numbers
+
+    def is_for(self, config: Config) -> bool:
+        """Has it been compiled for this configuration?"""
+        return self._program.is_for(config)
+
+    def __call__(self, *values: Value) -> list[Any]:
+        return self._program(*values, *self._numbers)
+
+
+_families: Memo[_Family] = Memo(256)
+
+
+def like_another(graph: Graph, config: Config, prepare: Prepare) -> Numbered | None:
+    """What runs a graph that differs from earlier ones by numbers; None for a first.
+
+    Args:
+      graph: without effects.
+      config: the configuration under which it runs.
+      prepare: makes a program of a graph and a configuration, or None.
+    """
+    numbers = numbers_of(graph.outputs)
+    if not numbers:
+        return None
+    places = [
+        variable(x.aval.with_shape(()), NUMBER_DEPTH, i) for i, x in enumerate(numbers)
+    ]
+    standing = {
+        x: broadcast_leading(place, x.shape) if x.shape else place
+        for x, place in zip(numbers, places, strict=True)
+    }
+    outputs = tuple(substitute(graph.outputs, standing))
+    key = (graph.inputs, outputs, config.compilation)
+    family = _families.get(key)
+    if family is None:
+        _families.put(key, _Family([x.arg for x in numbers]))
+        return None
+    varying, (known, program) = family.varying(numbers), family.latest
+    if varying != known or program is None or not program.is_for(config):
+        free = {numbers[i]: standing[numbers[i]] for i in varying}
+        inputs = (*graph.inputs, *[places[i] for i in varying])
+        program = prepare(Graph(inputs, tuple(substitute(graph.outputs, free))), config)
+        family.latest = varying, program
+    if program is None:
+        return None
+    return Numbered(program, [_array(numbers[i]) for i in varying])
+
+
+def _array(number: Node) -> Array:
+    value = np.frombuffer(number.arg, number.dtype).reshape(())
+    return Array.of(value, number.aval.weak_type)
