@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,15 @@ def axes(*sizes: int) -> tuple[Node, ...]:
 
 def reduced(*sizes: int, first: int = 10) -> tuple[Node, ...]:
     return tuple(make_range(first + n, size, True) for n, size in enumerate(sizes))
+
+
+def inside(*places: tuple[Node, int]) -> Node:
+    """Where each place is one of its axis: at least 0 and below the size."""
+    checks = [
+        ew.bit_and(ew.ge(place, const(0, INDEX)), ew.lt(place, const(size, INDEX)))
+        for place, size in places
+    ]
+    return reduce(ew.bit_and, checks)
 
 
 def buffer(number: int, array: Array) -> Node:

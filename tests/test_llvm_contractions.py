@@ -27,6 +27,7 @@ from tests.llvm_kernels import (
     buffer,
     floats,
     guarded,
+    inside,
     make_kernel,
     reduced,
     run,
@@ -102,12 +103,7 @@ def convolution(
     c, u, v = reduced(channels, window, window)
     row = at((y, stride), (u, 1), offset=-pad)
     column = at((z, stride), (v, 1), offset=-pad)
-    valid = None
-    for place, length in ((row, h), (column, w)):
-        inside = ew.bit_and(
-            ew.ge(place, const(0, INDEX)), ew.lt(place, const(length, INDEX))
-        )
-        valid = inside if valid is None else ew.bit_and(valid, inside)
+    valid = inside((row, h), (column, w))
     pixel = load(
         buffer(0, x),
         at((n, channels * h * w), (c, h * w), (row, w), (column, 1)),
@@ -156,12 +152,7 @@ def test_convolution_with_channels_last(case: Any) -> None:
     n, y, z, o = axes(batch, h, w, out_channels)
     u, v, c = reduced(window, window, channels)
     row, column = at((y, 1), (u, 1), offset=-pad), at((z, 1), (v, 1), offset=-pad)
-    valid = None
-    for place, length in ((row, h), (column, w)):
-        inside = ew.bit_and(
-            ew.ge(place, const(0, INDEX)), ew.lt(place, const(length, INDEX))
-        )
-        valid = inside if valid is None else ew.bit_and(valid, inside)
+    valid = inside((row, h), (column, w))
     index = at((n, h * w * channels), (row, w * channels), (column, channels), (c, 1))
     pixel = load(buffer(0, x), index, valid)
     place = at((u, window * channels * out_channels), (v, channels * out_channels),
@@ -190,12 +181,7 @@ def test_gradient_of_a_convolution_by_its_weights(case: Any) -> None:
     o, c, u, v = axes(out_channels, channels, window, window)
     n, y, z = reduced(batch, h, w)
     row, column = at((y, 1), (u, 1), offset=-pad), at((z, 1), (v, 1), offset=-pad)
-    valid = None
-    for place, length in ((row, h), (column, w)):
-        inside = ew.bit_and(
-            ew.ge(place, const(0, INDEX)), ew.lt(place, const(length, INDEX))
-        )
-        valid = inside if valid is None else ew.bit_and(valid, inside)
+    valid = inside((row, h), (column, w))
     index = at((n, channels * h * w), (c, h * w), (row, w), (column, 1))
     pixel = load(buffer(0, x), index, valid)
     slope = load(

@@ -25,6 +25,7 @@ from tests.llvm_kernels import (
     buffer,
     floats,
     guarded,
+    inside,
     make_kernel,
     reduced,
     run,
@@ -145,7 +146,7 @@ def test_scatter_combines_in_order(combine: str, columns: int) -> None:
     arrays = [x, index, out]
     i, j = axes(10, columns)
     row = load(buffer(1, index), i)
-    valid = ew.bit_and(ew.ge(row, const(0, INDEX)), ew.lt(row, const(5, INDEX)))
+    valid = inside((row, 5))
     value = load(buffer(0, x), at((i, columns), (j, 1)))
     store = Store(2, at((row, columns), (j, 1)), value, valid, combine)
     run(make_kernel((i, j), (store,), arrays, frozenset((0,))), arrays, 3)

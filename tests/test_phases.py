@@ -15,6 +15,7 @@ from ftrace.devices.llvm.scalar import operations_of
 from ftrace.devices.llvm.target import host_target
 from ftrace.lower.kernel import Kernel, axis_of, range_p
 from ftrace.lower.legalize import legalize
+from tests.convolutions import gradient, spread, strided
 
 Array = np.ndarray[Any, Any]
 
@@ -57,34 +58,6 @@ _CASES: list[tuple[Any, ...]] = [
 ]
 
 
-def strided(case: Any, last: bool = False) -> Any:
-    _, _, strides, pads, dilation, groups = case
-    space = "HWD"[: len(strides)]
-    numbers = (f"N{space}C", f"{space}IO", f"N{space}C") if last else None
-
-    def run(x: Any, w: Any) -> Any:
-        return ft.lax.conv_general_dilated(
-            x, w, strides, pads, rhs_dilation=dilation, feature_group_count=groups,
-            dimension_numbers=numbers,
-        )  # fmt: skip
-
-    return run
-
-
-def spread(case: Any, last: bool = False) -> Any:
-    _, _, strides, pads, dilation, groups = case
-    space = "HWD"[: len(strides)]
-    numbers = (f"N{space}C", f"{space}IO", f"N{space}C") if last else None
-
-    def run(x: Any, w: Any) -> Any:
-        ones = (1,) * len(strides)
-        return ft.lax.conv_general_dilated(
-            x, w, ones, pads, strides, dilation, numbers, groups
-        )
-
-    return run
-
-
 @pytest.mark.parametrize("case", _CASES, ids=str)
 @pytest.mark.parametrize("make", [strided, spread])
 @pytest.mark.parametrize("last", [False, True])
@@ -99,16 +72,14 @@ def test_gradients_are_those_of_the_interpreter(
     function = make(case, last)
     y = normal(*ft.eval_shape(function, x, w).shape, seed=2)
 
-    def gradient(x: Any, w: Any, y: Any) -> Any:
-        return ft.vjp(function, x, w)[1](y)[by]
-
-    found = np.asarray(ft.jit(gradient)(x, w, y))
+    slope = gradient(function, by)
+    found = np.asarray(ft.jit(slope)(x, w, y))
     with ft.config(device="interpreter"):
-        wanted = np.asarray(ft.jit(gradient)(x, w, y))
+        wanted = np.asarray(ft.jit(slope)(x, w, y))
         value = np.asarray(ft.jit(function)(x, w))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
     with ft.set_threads(5):
-        np.testing.assert_array_equal(ft.jit(gradient)(x, w, y), found)
+        np.testing.assert_array_equal(ft.jit(slope)(x, w, y), found)
     forward = np.asarray(ft.jit(function)(x, w))
     np.testing.assert_allclose(forward, value, rtol=0, atol=1e-12 * np.abs(value).max())
 
@@ -121,10 +92,7 @@ def test_the_gradient_by_the_image_multiplies_no_zeros(case: Any) -> None:
     function = strided(case)
     y = normal(*ft.eval_shape(function, x, w).shape, seed=2)
 
-    def gradient(x: Any, w: Any, y: Any) -> Any:
-        return ft.vjp(function, x, w)[1](y)[0]
-
-    (parts,) = parts_of(gradient, x, w, y)
+    (parts,) = parts_of(gradient(function, 0), x, w, y)
     assert len(parts) == prod(strides)
     assert not any(n.op.name in ("rem", "div") for k in parts for n in k.nodes)
     products = y.size * prod(filters[1:])
@@ -211,9 +179,6 @@ def test_large_gradients_know_the_place_in_the_window() -> None:
     function = strided(case)
     y = normal(*ft.eval_shape(function, x, w).shape, seed=2)
 
-    def gradient(x: Any, w: Any, y: Any) -> Any:
-        return ft.vjp(function, x, w)[1](y)[0]
-
-    found = np.asarray(ft.jit(gradient)(x, w, y))
+    found = np.asarray(ft.jit(gradient(function, 0))(x, w, y))
     value = np.vdot(np.asarray(ft.jit(function)(x, w)), y)
     assert np.vdot(x, found) == pytest.approx(value, rel=1e-10)

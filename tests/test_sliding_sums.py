@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import ftrace as ft
 from ftrace.devices.llvm.sliding_sums import SlidingSum, find_sliding_sum
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel import Kernel
+from tests.convolutions import gradient, strided
 from tests.test_llvm_windows import kernel_of, normal, plan_of, run
 
 Array = np.ndarray[Any, Any]
@@ -35,21 +37,8 @@ _CASES: list[tuple[Any, ...]] = [
 ]
 
 
-def gradient(case: Any, last: bool) -> Any:
-    _, _, strides, pads, dilation, groups = case
-    space = "HWD"[: len(strides)]
-    numbers = (f"N{space}C", f"{space}IO", f"N{space}C") if last else None
-
-    def convolve(x: Any, w: Any) -> Any:
-        return ft.lax.conv_general_dilated(
-            x, w, strides, pads, rhs_dilation=dilation, dimension_numbers=numbers,
-            feature_group_count=groups,
-        )  # fmt: skip
-
-    def by_filters(x: Any, w: Any, y: Any) -> Any:
-        return ft.vjp(convolve, x, w)[1](y)[1]
-
-    return convolve, by_filters
+def by_filters(case: Any, last: bool) -> Any:
+    return gradient(strided(case, last), 1)
 
 
 def expected(case: Any, x: Array, y: Array) -> Array:
@@ -74,13 +63,20 @@ def expected(case: Any, x: Array, y: Array) -> Array:
 def operands(case: Any, last: bool, dtype: Any = np.float32) -> tuple[Array, ...]:
     """The image, filters, and what comes back; as they are, and in their layout."""
     x, w = normal(*case[0], dtype=dtype), normal(*case[1], seed=1, dtype=dtype)
-    shape = ft.eval_shape(gradient(case, False)[0], x, w).shape
+    shape = ft.eval_shape(strided(case), x, w).shape
     y = normal(*shape, seed=2, dtype=dtype)
     if not last:
         return x, y, x, w, y
     moved = [np.ascontiguousarray(np.moveaxis(a, 1, -1)) for a in (x, y)]
     w = np.ascontiguousarray(np.moveaxis(w, (0, 1), (-1, -2)))
     return x, y, moved[0], w, moved[1]
+
+
+def read_by(kernel: Kernel, arrays: Sequence[Array]) -> list[Array]:
+    """What comes back and the image, in the kernel's order: it reads no filters."""
+    image, _, back = arrays
+    in_order = kernel.buffers[1].size == back.size
+    return [back, image] if in_order else [image, back]
 
 
 def sum_of(kernel: Kernel, target: Target | None = None) -> SlidingSum | None:
@@ -102,10 +98,8 @@ def test_a_gradient_by_filters_is_what_windows_give(
     case: Any, last: bool, dtype: Any
 ) -> None:
     x, y, *arrays = operands(case, last, dtype)
-    kernel = kernel_of(gradient(case, last)[1], *arrays)
-    used = [arrays[2], arrays[0]]  # the filters are not read
-    if kernel.buffers[1].size != arrays[2].size:
-        used = used[::-1]
+    kernel = kernel_of(by_filters(case, last), *arrays)
+    used = read_by(kernel, arrays)
     wanted = expected(case, x, y)
     bound = (1e-5 if dtype is np.float32 else 1e-13) * np.abs(wanted).max()
     once = run(kernel, used, 1)
@@ -121,10 +115,8 @@ def test_small_caches_make_small_blocks(case: Any, last: bool) -> None:
         caches=(4 << 10, 32 << 10, 1 << 20), cores=7,
     )  # fmt: skip
     x, y, *arrays = operands(case, last)
-    kernel = kernel_of(gradient(case, last)[1], *arrays)
-    used = [arrays[2], arrays[0]]
-    if kernel.buffers[1].size != arrays[2].size:
-        used = used[::-1]
+    kernel = kernel_of(by_filters(case, last), *arrays)
+    used = read_by(kernel, arrays)
     wanted = expected(case, x, y)
     found = in_order(run(kernel, used, 3, small), case, last)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
@@ -134,15 +126,14 @@ def test_small_caches_make_small_blocks(case: Any, last: bool) -> None:
 @pytest.mark.parametrize("case", [_CASES[0], _CASES[3], _CASES[9]], ids=str)
 def test_gradients_by_filters_slide(case: Any, last: bool) -> None:
     arrays = operands(case, last)[2:]
-    assert sum_of(kernel_of(gradient(case, last)[1], *arrays)) is not None
+    assert sum_of(kernel_of(by_filters(case, last), *arrays)) is not None
 
 
 def test_other_contractions_do_not() -> None:
     """A convolution; a product; windows without overlap; too few columns."""
     case = ((2, 8, 14, 14), (16, 8, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
-    convolve, _ = gradient(case, False)
     x, w = normal(*case[0]), normal(*case[1], seed=1)
-    assert sum_of(kernel_of(convolve, x, w)) is None
+    assert sum_of(kernel_of(strided(case), x, w)) is None
     a, b = normal(70, 80), normal(80, 90)
     assert sum_of(kernel_of(ft.numpy.matmul, a, b)) is None
     for images, filters, stride in (
@@ -152,7 +143,7 @@ def test_other_contractions_do_not() -> None:
         case = (images, filters, (stride,) * 2, ((0, 0),) * 2, (1, 1), 1)
         arrays = operands(case, False)[2:]
         wide = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4")
-        assert sum_of(kernel_of(gradient(case, False)[1], *arrays), wide) is None
+        assert sum_of(kernel_of(by_filters(case, False), *arrays), wide) is None
 
 
 _TARGETS = [
@@ -170,10 +161,8 @@ def test_on_other_processors(target: Target, case: Any, last: bool) -> None:
     if here.triple[:6] != target.triple[:6] or here.vector_bytes < target.vector_bytes:
         pytest.skip("this processor cannot run it")
     x, y, *arrays = operands(case, last)
-    kernel = kernel_of(gradient(case, last)[1], *arrays)
-    used = [arrays[2], arrays[0]]
-    if kernel.buffers[1].size != arrays[2].size:
-        used = used[::-1]
+    kernel = kernel_of(by_filters(case, last), *arrays)
+    used = read_by(kernel, arrays)
     wanted = expected(case, x, y)
     found = in_order(run(kernel, used, 2, target), case, last)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
@@ -186,5 +175,5 @@ def test_infinities_stay_where_they_are() -> None:
     x[0, 3, 7, 7] = np.inf
     x[0, 4, 12, 12] = np.nan
     wanted = expected(case, x, y)
-    found = np.asarray(ft.jit(gradient(case, False)[1])(x, arrays[1], y))
+    found = np.asarray(ft.jit(by_filters(case, False))(x, arrays[1], y))
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
