@@ -180,6 +180,16 @@ def to_inexact(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return float32
 
 
+def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of the parts of a complex one; a real dtype itself."""
+    return {complex64: float32, complex128: float64}.get(dtype, dtype)
+
+
+def complex_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The complex dtype whose parts have this one."""
+    return complex128 if dtype == float64 else complex64
+
+
 def canonicalize(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """`dtype`, narrowed to 32 bits when JAX's 32-bit behaviour is switched on."""
     if settings.current().enable_x64 is False:

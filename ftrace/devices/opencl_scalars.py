@@ -229,7 +229,7 @@ def narrow(x: str, dtype: Dtype, used: set[str]) -> str:
 
 
 def convert(x: str, source: Dtype, target: Dtype, used: set[str]) -> str:
-    """A cast as `ftrace.trace.primitives.elementwise.convert` defines it."""
+    """A cast as `ftrace.trace.primitives.conversion.convert` defines it."""
     if source == target:
         return x
     if is_short_float(source):

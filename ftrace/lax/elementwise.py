@@ -191,7 +191,7 @@ def conj(x: Value) -> Any:
     """Elementwise complex conjugate, of a complex dtype also for real x."""
     x = as_value(x)
     if not dtypes.is_complex(x.dtype):
-        return cast(x, p.complex_dtype(x.dtype))
+        return cast(x, dtypes.complex_dtype(x.dtype))
     return bind(p.conj, x)
 
 

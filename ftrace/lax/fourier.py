@@ -10,7 +10,6 @@ from ftrace import dtypes
 from ftrace.errors import ValueRangeError
 from ftrace.numpy.axes import as_value, cast, static_int
 from ftrace.trace.operations import bind_compound
-from ftrace.trace.primitives.elementwise import complex_dtype
 from ftrace.trace.primitives.host.fourier import KINDS, Fourier, fft_p
 from ftrace.trace.tracer import Value
 
@@ -52,5 +51,5 @@ def fft(x: Value, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
         operand = cast(operand, dtypes.to_inexact(operand.dtype))
     wide = operand.dtype in (dtypes.float32, dtypes.float64)
     if kind != "rfft" and wide:
-        operand = cast(operand, complex_dtype(operand.dtype))
+        operand = cast(operand, dtypes.complex_dtype(operand.dtype))
     return bind_compound(fft_p, operand, arg=Fourier(kind, lengths))[0]

@@ -30,7 +30,6 @@ from ftrace.trace.primitives.elementwise import (
     lt,
     mul,
     ne,
-    real_dtype,
     select,
 )
 from ftrace.trace.primitives.host.matrix import diagonal, transposed
@@ -85,7 +84,7 @@ def eigh(node: Node, make: Make) -> Sequence[Node]:
     real_length, integers = 1 + 5 * n + 2 * n * n, 3 + 5 * n
     results = [vectors, values, _memory(a, a.dtype, length)]
     if is_complex:
-        results.append(_memory(a, real_dtype(a.dtype), real_length))
+        results.append(_memory(a, dtypes.real_dtype(a.dtype), real_length))
     results.append(_memory(a, dtypes.int32, integers))
     sizes = [n, length, real_length, integers]
     found = make(node, "eigh", [turned(a)], results, sizes, [node.arg], 9 * n**3)
@@ -109,7 +108,7 @@ def svd(node: Node, make: Make) -> Sequence[Node]:
     if is_complex:
         reals = max(5 * least * least + 7 * least, 2 * most * least)
         reals += 2 * least * least + least
-        results.append(_memory(a, real_dtype(a.dtype), reals))
+        results.append(_memory(a, dtypes.real_dtype(a.dtype), reals))
     results.append(_memory(a, dtypes.int32, 8 * least))
     sizes, work = [m, n, rows, columns, length], 20 * m * n * least
     found = make(node, "svd", [turned(a)], results, sizes, [vectors], work)

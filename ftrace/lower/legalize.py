@@ -120,7 +120,7 @@ def split_complex(kernel: Kernel) -> Kernel:
 def _real_spec(spec: BufferSpec) -> BufferSpec:
     if not dtypes.is_complex(spec.dtype):
         return spec
-    return replace(spec, dtype=ew.real_dtype(spec.dtype), size=2 * spec.size)
+    return replace(spec, dtype=dtypes.real_dtype(spec.dtype), size=2 * spec.size)
 
 
 def _split(node: Node, values: Mapping[Node, Node | Complex]) -> Node | Complex:
@@ -146,13 +146,13 @@ def _rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
 
 def _split_const(node: Node, src: list[Any]) -> Complex:
     value = constant_value(node)
-    real = ew.real_dtype(node.dtype)
+    real = dtypes.real_dtype(node.dtype)
     re, im = (const(part, real, node.shape) for part in (value.real, value.imag))
     return Complex(Term(re), Term(im))
 
 
 def _split_param(node: Node, src: list[Any]) -> Node:
-    return param(cast(int, node.arg), ew.real_dtype(node.dtype), 2 * node.size)
+    return param(cast(int, node.arg), dtypes.real_dtype(node.dtype), 2 * node.size)
 
 
 def _split_load(node: Node, src: list[Any]) -> Complex:
@@ -207,7 +207,7 @@ def _split_select(node: Node, src: list[Any]) -> Complex:
 def _split_cast(node: Node, src: list[Any]) -> Node | Complex:
     (x,), target = src, node.dtype
     if dtypes.is_complex(target):
-        real = ew.real_dtype(target)
+        real = dtypes.real_dtype(target)
         if isinstance(x, Complex):
             return Complex(convert(x.re, real), convert(x.im, real))
         re = convert(Term(x), real)
@@ -218,7 +218,7 @@ def _split_cast(node: Node, src: list[Any]) -> Node | Complex:
 
 
 def _make_pair(node: Node, src: list[Any]) -> Complex:
-    real = ew.real_dtype(node.dtype)
+    real = dtypes.real_dtype(node.dtype)
     return Complex(*(convert(Term(x), real) for x in src))
 
 

@@ -33,7 +33,6 @@ from ftrace.trace.primitives.elementwise import (
     le,
     lt,
     ne,
-    real_dtype,
     select,
     shift_left,
     shift_right_arithmetic,
@@ -258,7 +257,9 @@ def has_all_values(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
     if wide == narrow or a == "b":
         return True
     if a == "c" or b == "c":
-        return b == "c" and has_all_values(real_dtype(wide), real_dtype(narrow))
+        return b == "c" and has_all_values(
+            dtypes.real_dtype(wide), dtypes.real_dtype(narrow)
+        )
     bits = 8 * narrow.itemsize - (a == "i")
     if b == "f":
         return narrow.itemsize < wide.itemsize if a == "f" else bits <= _DIGITS[wide]

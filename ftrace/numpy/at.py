@@ -32,7 +32,7 @@ from ftrace.numpy.indexing import (
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives import extrema
-from ftrace.trace.primitives.elementwise import convert
+from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.room import require_room
 from ftrace.trace.tracer import Tracer, Value, asarray, aval_of, unbound_variable

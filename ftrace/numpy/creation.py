@@ -28,7 +28,8 @@ from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.operations import bind
-from ftrace.trace.primitives.elementwise import bitcast, convert
+from ftrace.trace.primitives.conversion import convert
+from ftrace.trace.primitives.elementwise import bitcast
 from ftrace.trace.tracer import Tracer, Value, aval_of, check_fits, is_value
 
 __all__ = [

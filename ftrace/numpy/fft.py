@@ -263,9 +263,9 @@ def _empty(x: Any, kind: str, axes: Sequence[int], lengths: Sequence[int]) -> An
     if kind == "fft" or kind == "ifft":
         return full(tuple(shape), 0, x.dtype)
     if kind == "irfft":
-        return full(tuple(shape), 0, p.real_dtype(x.dtype))
+        return full(tuple(shape), 0, dtypes.real_dtype(x.dtype))
     shape[axes[-1]] = lengths[-1] // 2 + 1
-    return full(tuple(shape), 0, p.complex_dtype(x.dtype))
+    return full(tuple(shape), 0, dtypes.complex_dtype(x.dtype))
 
 
 def _axes(name: str, x: Any, s: Any, axes: Any) -> tuple[int, ...]:

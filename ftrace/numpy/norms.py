@@ -86,7 +86,9 @@ def vector_norm(
             "ftrace.numpy.inf"
         )
     if ord == 0:
-        hits = cast(bind(p.ne, x, full(x.shape, 0, x.dtype)), p.real_dtype(x.dtype))
+        hits = cast(
+            bind(p.ne, x, full(x.shape, 0, x.dtype)), dtypes.real_dtype(x.dtype)
+        )
         return reduced(reduce_sum_p, hits, axes, keepdims)
     size = elementwise(p.absolute, x)
     if ord == math.inf:

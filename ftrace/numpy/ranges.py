@@ -41,7 +41,7 @@ from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.joining import concatenate, stack
 from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.operations import broadcast_shapes
-from ftrace.trace.primitives.elementwise import convert, real_dtype
+from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.tracer import Value, aval_of, is_value
 
 __all__ = [
@@ -159,7 +159,7 @@ def _blend(start: Any, stop: Any, num: int, gaps: int) -> Any:
         return full((0, *start.shape), 0, start.dtype)
     if gaps < 1:
         return reshape(start, (1, *start.shape))
-    real = real_dtype(start.dtype)
+    real = dtypes.real_dtype(start.dtype)
     place = iota(dtypes.int32, (num,) + (1,) * start.ndim, 0)
     t = cast(divide(cast(place, real), gaps), start.dtype)
     blended = add(multiply(start, subtract(1, t)), multiply(stop, t))

@@ -213,5 +213,5 @@ def sort_complex(a: Value) -> Any:
     """
     x, axis = _operand("sort_complex", a, -1)
     dtype = dtypes.to_inexact(x.dtype)
-    wide = dtype if dtypes.is_complex(dtype) else ops.complex_dtype(dtype)
+    wide = dtype if dtypes.is_complex(dtype) else dtypes.complex_dtype(dtype)
     return sort_along(cast(x, wide), axis)

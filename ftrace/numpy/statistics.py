@@ -89,7 +89,7 @@ def counted(
     if where is None:
         count = prod(shape[a] for a in axes)
         return count if is_dynamic(count) else float(count)
-    hits = cast(check_where(name, where, shape), p.real_dtype(dtype))
+    hits = cast(check_where(name, where, shape), dtypes.real_dtype(dtype))
     return cast(reduced(reduce_sum_p, hits, axes, keepdims), dtype)
 
 
@@ -169,7 +169,7 @@ def variance(
         operands.append(check_where(name, where, a.shape))
     if known_mean is not None:
         operands.append(known_mean)
-    final = p.real_dtype(wanted) if dtype is None else wanted
+    final = dtypes.real_dtype(wanted) if dtype is None else wanted
     result = run_fused(
         _mean_square, operands, axes=axes, dtype=widened(wanted), ddof=ddof,
         has_where=where is not None, has_mean=known_mean is not None,

@@ -207,7 +207,7 @@ def slogdet(a: Value, *, method: str | None = None) -> SlogdetResult:
 
 def epsilon(x: Any) -> float:
     """The spacing of numbers at 1 in the dtype of a value."""
-    return float(np.finfo(p.real_dtype(x.dtype)).eps)
+    return float(np.finfo(dtypes.real_dtype(x.dtype)).eps)
 
 
 def pinv(
@@ -240,7 +240,9 @@ def pinv(
     limit: Any = rtol if rtol is not None else rcond
     if limit is None:
         limit = 10 * max(x.shape[-2:]) * epsilon(x)
-    limit = broadcast_to(cast(limit, p.real_dtype(x.dtype)), x.shape[:-2], "pinv: rtol")
+    limit = broadcast_to(
+        cast(limit, dtypes.real_dtype(x.dtype)), x.shape[:-2], "pinv: rtol"
+    )
     limit = bind(p.stop_gradient, limit)
     return bind_compound(pinv_p, x, limit, arg=bool(hermitian))[0]
 

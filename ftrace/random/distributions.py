@@ -56,7 +56,6 @@ from ftrace.trace.primitives.elementwise import (
     neg,
     nextafter,
     power,
-    real_dtype,
     select,
     sign,
     sqrt,
@@ -94,7 +93,7 @@ def gauss(key: Key, shape: Shape, dtype: Dtype) -> Node:
 
 
 def _complex_gauss(key: Key, shape: Shape, dtype: Dtype) -> Node:
-    parts = [gauss(k, shape, real_dtype(dtype)) for k in split_in_two(key)]
+    parts = [gauss(k, shape, dtypes.real_dtype(dtype)) for k in split_in_two(key)]
     half = const_like(parts[0], math.sqrt(2))
     return make_complex(*[div(part, half) for part in parts])
 

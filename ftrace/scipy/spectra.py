@@ -19,7 +19,6 @@ from ftrace.numpy.linear import matmul
 from ftrace.numpy.systems import together
 from ftrace.scipy.systems import solve_triangular
 from ftrace.trace.operations import bind_compound
-from ftrace.trace.primitives.elementwise import complex_dtype
 from ftrace.trace.primitives.host.functions import (
     MAX_SQUARINGS,
     expm_p,
@@ -242,7 +241,7 @@ def schur(a: Value, output: str = "real") -> tuple[Any, Any]:
 
 
 def _as_complex(x: Any) -> Any:
-    return x if dtypes.is_complex(x.dtype) else cast(x, complex_dtype(x.dtype))
+    return x if dtypes.is_complex(x.dtype) else cast(x, dtypes.complex_dtype(x.dtype))
 
 
 def rsf2csf(T: Value, Z: Value, check_finite: bool = True) -> tuple[Any, Any]:

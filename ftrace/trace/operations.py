@@ -27,7 +27,7 @@ from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic, bounds, is_dynamic
 from ftrace.trace.evaluate import Plan, settle
 from ftrace.trace.graph import Graph, origin_now
-from ftrace.trace.primitives.elementwise import convert
+from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.quiet import hush, unhush
 from ftrace.trace.replay import Recording, is_replayable

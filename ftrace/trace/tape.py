@@ -25,7 +25,8 @@ from ftrace.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import Plan, apply
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.elementwise import cast_p, converter
+from ftrace.trace.primitives.conversion import converter
+from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import shear_p
 from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.product import PlannedProduct

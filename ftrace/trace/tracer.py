@@ -46,7 +46,8 @@ from ftrace.trace.graph import (
     toposort,
 )
 from ftrace.trace.primitives.broadcast import broadcast_leading
-from ftrace.trace.primitives.elementwise import cast, convert
+from ftrace.trace.primitives.conversion import convert
+from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.source import (
     const,
     is_variable,

@@ -10,7 +10,6 @@ from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.writer import ARGUMENTS
 from ftrace.lower.factors import Factor
-from ftrace.trace.primitives.elementwise import real_dtype
 
 _LETTERS = {
     dtypes.float32: "s",
@@ -42,7 +41,7 @@ class Routines(Function):
     @property
     def real(self) -> Type:
         """The type of a real number, or of a part of a complex one."""
-        return Type.of(real_dtype(self.dtype), 0)
+        return Type.of(dtypes.real_dtype(self.dtype), 0)
 
     @property
     def is_complex(self) -> bool:

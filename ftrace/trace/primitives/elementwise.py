@@ -18,12 +18,11 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives import extrema, special
+from ftrace.trace.primitives import extrema, meanings, special
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand_p
+from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.record import Array, Facts, Primitive
 from ftrace.trace.primitives.source import const, const_like, const_p, zeros_like
-
-_where: Any = np.where  # the stubs know nothing of Any
 
 Factor = Callable[..., Node]
 Ufunc = Callable[..., Any]
@@ -133,6 +132,10 @@ def _to_bool(aval: ShapedArray) -> np.dtype[Any]:
     return dtypes.bool_
 
 
+def _real_part(aval: ShapedArray) -> np.dtype[Any]:
+    return dtypes.real_dtype(aval.dtype)
+
+
 def _compare(name: str, kinds: str, numpy: Ufunc, doc: str) -> Primitive:
     return _elementwise(name, "compare", kinds, numpy, (), _to_bool, doc=doc)
 
@@ -170,18 +173,13 @@ def _transpose_product(node: Node, ct: Node, i: int) -> Node:
     return scale(ct, node.src[1 - i])
 
 
-def _mul_zero(x: Any, y: Any) -> Any:
-    with np.errstate(all="ignore"):
-        return np.where((x == 0) | (y == 0), np.zeros((), x.dtype), x * y)
-
-
 mul = _binary(
     "mul", "biufc", np.multiply, lambda x, y, z: y, lambda x, y, z: x,
     transpose=_transpose_product, commutative=True, zero_at_zero=True,
     jvp=lambda node, t: _product_tangent(node, t), doc="x·y",
 )  # fmt: skip
 mul_zero = _binary(
-    "mul_zero", "iufc", _mul_zero, lambda x, y, z: y, lambda x, y, z: x,
+    "mul_zero", "iufc", meanings.mul_zero, lambda x, y, z: y, lambda x, y, z: x,
     transpose=_transpose_product, commutative=True, zero_at_zero=True,
     jvp=lambda node, t: _product_tangent(node, t),
     doc="x·y, and zero where either is zero, also beside infinity and NaN",
@@ -210,32 +208,6 @@ def _transpose_sub(node: Node, ct: Node, i: int) -> Node:
     return neg(ct) if i else ct
 
 
-def _divide(x: Any, y: Any) -> Any:
-    """Integers truncate; division by zero gives -1, as XLA does."""
-    if not dtypes.is_integer(x.dtype):
-        return np.true_divide(x, y)
-    lowest = np.iinfo(x.dtype).min
-    overflow = (y == -1) & (x == lowest) if lowest else np.False_
-    safe = np.where((y == 0) | overflow, np.ones((), y.dtype), y)
-    quotient = x // safe
-    inexact = (x - quotient * safe != 0) & ((x < 0) != (safe < 0))
-    quotient = quotient + inexact.astype(x.dtype)
-    return np.where(y == 0, np.asarray(-1).astype(x.dtype), quotient)
-
-
-def _division(aval: ShapedArray) -> Ufunc:
-    return _divide if dtypes.is_integer(aval.dtype) else np.true_divide
-
-
-def _remainder(x: Any, y: Any) -> Any:
-    """The sign of the dividend; x for a zero integer divisor, as XLA does."""
-    if not dtypes.is_integer(x.dtype):
-        return np.fmod(x, y)
-    overflow = (y == -1) if np.iinfo(x.dtype).min else np.False_
-    safe = np.where((y == 0) | overflow, np.ones((), y.dtype), y)
-    return np.where(y == 0, x, np.fmod(x, safe))
-
-
 def _difference_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
     t, u = tangents
     if u is None:
@@ -256,10 +228,10 @@ neg: Primitive = _unary(
     zero_at_zero=True, doc="-x",
 )  # fmt: skip
 div = _binary(
-    "div", "iufc", _divide,
+    "div", "iufc", meanings.divide,
     transpose=lambda node, ct, i: scale(ct, reciprocal(node.src[1])),
     jvp=lambda node, t: _quotient_tangent(node, t),
-    direct=lambda aval, arg: (_division(aval), ()),
+    direct=lambda aval, arg: (meanings.division(aval), ()),
     doc="x/y; integers truncate toward zero, and x/0 is -1",
 )  # fmt: skip
 
@@ -274,55 +246,23 @@ def _quotient_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | Non
 
 
 rem = _binary(
-    "rem", "iuf", _remainder, lambda x, y, z: const_like(x, 1),
+    "rem", "iuf", meanings.remainder, lambda x, y, z: const_like(x, 1),
     lambda x, y, z: neg(truncate(div(x, y))),
     doc="the remainder with the sign of x; x for an integer y = 0",
 )  # fmt: skip
 
 
-#: Of so many floats and more, what is asked first costs as much as it spares.
-_FEW_TO_ASK = 1 << 16
-
-
-def _square_sum(x: Any) -> Any:
-    """A bound of all squares of a few floats, or NaN where nothing is known.
-
-    A rounded sum of squares is never less than the greatest of them, in any order:
-    rounding is monotonic. So one product bounds all elements.
-    """
-    if x.dtype.char not in "fd" or x.size >= _FEW_TO_ASK:
-        return np.nan
-    vdot: Any = np.vdot  # whose stubs know no type of what comes out
-    return vdot(x, x)
-
-
-def _power(x: Any, y: Any) -> Any:
-    """`np.power`, which takes the root where it sees one exponent, 1/2.
-
-    That root has no power's values at -0 and -infinity: 0 and infinity.
-    """
-    found: Any = np.power(x, y)
-    if y.dtype.kind == "f" and y.size and not any(y.strides) and y.flat[0] == 0.5:
-        root = found + np.zeros((), found.dtype)
-        if _square_sum(x) < np.inf:
-            return root
-        return _where(x == -np.inf, -x, root)
-    return found
-
-
 power = _binary(
-    "pow", "fc", _power,
+    "pow", "fc", meanings.power,
     lambda x, y, z: select(
         eq(y, zeros_like(y)), zeros_like(x), mul(y, power(x, sub(y, one_like(y))))
     ),
-    lambda x, y, z: mul_zero(
-        log(select(_is_zero_base(x, y), one_like(x), x)), z
-    ),
+    lambda x, y, z: mul_zero(log(select(_is_zero(x), one_like(x), x)), z),
     doc="x to the power y",
 )  # fmt: skip
 
 
-def _is_zero_base(x: Node, y: Node) -> Node:
+def _is_zero(x: Node) -> Node:
     """Where log(x) must not be asked: 0 to a power has no slope in the power."""
     return eq(x, zeros_like(x))
 
@@ -369,29 +309,11 @@ def tiny_like(x: Node) -> Node:
 
 absolute = _unary(
     "abs", "iufc", np.absolute, jvp=_absolute_tangent, zero_at_zero=True,
-    result=lambda aval: real_dtype(aval.dtype), doc="|x|",
+    result=_real_part, doc="|x|",
 )  # fmt: skip
 
 
-def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of the parts of a complex one; a real dtype itself."""
-    return {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(
-        dtype, dtype
-    )
-
-
-def complex_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The complex dtype whose parts have this one."""
-    return dtypes.complex128 if dtype == dtypes.float64 else dtypes.complex64
-
-
-def _sign(x: Any) -> Any:
-    if dtypes.kind(x.dtype) == "f":
-        return np.where(np.isnan(x) | (x == 0), x, np.copysign(np.ones((), x.dtype), x))
-    return np.sign(x)
-
-
-sign = _unary("sign", "iufc", _sign, zero_at_zero=True, doc="-1, 0 or 1; x/|x|")
+sign = _unary("sign", "iufc", meanings.sign, zero_at_zero=True, doc="-1, 0 or 1; x/|x|")
 floor = _unary("floor", "f", np.floor, zero_at_zero=True, doc="rounded down")
 ceil = _unary("ceil", "f", np.ceil, zero_at_zero=True, doc="rounded up")
 truncate = _unary("trunc", "f", np.trunc, zero_at_zero=True, doc="rounded toward 0")
@@ -425,12 +347,8 @@ sqrt = _unary(
 )  # fmt: skip
 
 
-def _rsqrt(x: Any) -> Any:
-    return np.reciprocal(np.sqrt(x))
-
-
 rsqrt = _unary(
-    "rsqrt", "fc", _rsqrt, lambda x, y: mul(const_like(y, -0.5), div(y, x)),
+    "rsqrt", "fc", meanings.rsqrt, lambda x, y: mul(const_like(y, -0.5), div(y, x)),
     doc="1/sqrt(x)",
 )  # fmt: skip
 cbrt = _unary(
@@ -439,13 +357,8 @@ cbrt = _unary(
 )  # fmt: skip
 
 
-def _logistic(x: Any) -> Any:
-    with np.errstate(over="ignore"):
-        return np.reciprocal(1 + np.exp(-x))
-
-
 logistic = _unary(
-    "logistic", "fc", _logistic, lambda x, y: mul(y, sub(one_like(y), y)),
+    "logistic", "fc", meanings.logistic, lambda x, y: mul(y, sub(one_like(y), y)),
     doc="1/(1 + exp(-x))",
 )  # fmt: skip
 
@@ -572,25 +485,19 @@ conj: Primitive = _unary(
     zero_at_zero=True, doc="complex conjugate",
 )  # fmt: skip
 real = _unary(
-    "real", "c", np.real, result=lambda aval: real_dtype(aval.dtype), linear=True,
-    transpose=lambda node, ct, i: make_complex(ct, zeros_like(ct)), zero_at_zero=True,
-    doc="real part",
+    "real", "c", np.real, result=_real_part, linear=True, zero_at_zero=True,
+    transpose=lambda node, ct, i: make_complex(ct, zeros_like(ct)), doc="real part",
 )  # fmt: skip
 imag = _unary(
-    "imag", "c", np.imag, result=lambda aval: real_dtype(aval.dtype), linear=True,
+    "imag", "c", np.imag, result=_real_part, linear=True, zero_at_zero=True,
     transpose=lambda node, ct, i: make_complex(zeros_like(ct), neg(ct)),
-    zero_at_zero=True, doc="imaginary part",
+    doc="imaginary part",
 )  # fmt: skip
-
-
-def _make_complex(x: Any, y: Any) -> Any:
-    result = np.empty(x.shape, complex_dtype(x.dtype))
-    result.real, result.imag = x, y
-    return result
 
 
 make_complex = _binary(
-    "complex", "f", _make_complex, result=lambda aval: complex_dtype(aval.dtype),
+    "complex", "f", meanings.make_complex,
+    result=lambda aval: dtypes.complex_dtype(aval.dtype),
     transpose=lambda node, ct, i: neg(imag(ct)) if i else real(ct), linear=True,
     zero_at_zero=True, doc="x + iy, of float32 or float64 parts",
 )  # fmt: skip
@@ -607,46 +514,7 @@ is_finite = _unary(
     "is_finite", "fc", np.isfinite, result=_to_bool, doc="neither infinite nor NaN"
 )
 
-# Bits. Shifts by the width or more give 0, or the sign.
-
-
-def _bits(dtype: np.dtype[Any]) -> int:
-    return 8 * dtype.itemsize
-
-
-def _unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return np.dtype(f"u{dtype.itemsize}")
-
-
-def _shifted(
-    shift: Ufunc, x: Array, n: Array, beyond: Array, view: np.dtype[Any]
-) -> Array:
-    width = _bits(x.dtype)
-    if n.size and not any(n.strides):  # one distance: look at it once
-        n = n[(slice(0, 1),) * n.ndim]
-        if 0 <= n.item() < width:
-            return shift(x.view(view), n.view(view)).view(x.dtype)
-    outside: Array = (n < 0) | (n >= width)
-    safe: Array = np.where(outside, np.zeros((), n.dtype), n)
-    result = shift(x.view(view), safe.view(view)).view(x.dtype)
-    return np.where(outside, np.asarray(beyond), result)
-
-
-def _shift_left(x: Array, n: Array) -> Array:
-    x, n = np.asarray(x), np.asarray(n)
-    return _shifted(np.left_shift, x, n, np.zeros((), x.dtype), x.dtype)
-
-
-def _shift_right_logical(x: Any, n: Any) -> Any:
-    x, n = np.asarray(x), np.asarray(n)
-    return _shifted(np.right_shift, x, n, np.zeros((), x.dtype), _unsigned(x.dtype))
-
-
-def _shift_right_arithmetic(x: Any, n: Any) -> Any:
-    x, n = np.asarray(x), np.asarray(n)
-    beyond = np.where(x < 0, np.asarray(-1).astype(x.dtype), np.zeros((), x.dtype))
-    return _shifted(np.right_shift, x, n, beyond, x.dtype)
-
+# Bits.
 
 bit_and = _binary(
     "and", "biu", np.bitwise_and, commutative=True, zero_at_zero=True, doc="x & y"
@@ -658,32 +526,26 @@ bit_xor = _binary(
     "xor", "biu", np.bitwise_xor, commutative=True, zero_at_zero=True, doc="x ^ y"
 )
 bit_not = _unary("not", "biu", np.invert, doc="every bit flipped; logical for bool")
-shift_left = _binary("shl", "iu", _shift_left, zero_at_zero=True, doc="x << y")
+shift_left = _binary("shl", "iu", meanings.shift_left, zero_at_zero=True, doc="x << y")
 shift_right_logical = _binary(
-    "shr", "iu", _shift_right_logical, zero_at_zero=True, doc="x >> y, filled with 0"
+    "shr",
+    "iu",
+    meanings.shift_right_logical,
+    zero_at_zero=True,
+    doc="x >> y, filled with 0",
 )
 shift_right_arithmetic = _binary(
-    "sar", "iu", _shift_right_arithmetic, zero_at_zero=True,
+    "sar", "iu", meanings.shift_right_arithmetic, zero_at_zero=True,
     doc="x >> y, filled with the sign",
 )  # fmt: skip
 
 
-def _popcount(x: Any) -> Any:
-    """NumPy counts the bits of |x|."""
-    x = np.asarray(x)
-    return np.bitwise_count(x.view(_unsigned(x.dtype))).astype(x.dtype)
-
-
 popcount = _unary(
-    "popcount", "iu", _popcount, zero_at_zero=True, doc="the number of bits set"
+    "popcount", "iu", meanings.popcount, zero_at_zero=True, doc="the number of bits set"
 )
 
 
-def _nextafter(x: Any, y: Any) -> Any:
-    return np.nextafter(x, y)
-
-
-nextafter = _binary("nextafter", "f", _nextafter, doc="the next number toward y")
+nextafter = _binary("nextafter", "f", np.nextafter, doc="the next number toward y")
 
 # Select, casts, identities.
 
@@ -731,67 +593,6 @@ def _infer_cast(arg: tuple[np.dtype[Any], bool], x: ShapedArray) -> ShapedArray:
 
 def _cast_value(aval: ShapedArray, arg: Any, x: Any) -> Any:
     return convert(x, aval.dtype)
-
-
-def convert(x: Any, dtype: np.dtype[Any]) -> Any:
-    """`x.astype(dtype)`, with one meaning everywhere.
-
-    Float to integer truncates and saturates, NaN becomes 0; complex to real takes
-    the real part; anything to bool asks whether it is not zero.
-    """
-    x = np.asarray(x)
-    source, target = dtypes.kind(x.dtype), dtypes.kind(dtype)
-    if x.dtype == dtype:
-        return x
-    if target == "b":
-        return x != 0
-    if source == "c" and target != "c":
-        x, source = x.real, "f"
-    with np.errstate(all="ignore"):
-        if source == "f" and target in "iu" and dtype.itemsize <= 4:
-            return _saturated(x, dtype)
-        if source == "f" and target in "iu":
-            low, high = dtypes.limits(dtype)
-            wide = x.astype(np.float64)
-            whole = np.trunc(np.where(np.isnan(wide), 0, wide))
-            inside = (whole >= low) & (whole < float(high))
-            kept = np.where(inside, whole, 0).astype(dtype)
-            least, greatest = np.array(low, dtype), np.array(high, dtype)
-            return np.where(inside, kept, np.where(whole < low, least, greatest))
-        if dtype.itemsize == 2 and target == "f" and x.dtype != np.float32:
-            x = x.astype(np.float32)
-        return x.astype(dtype)
-
-
-def converter(source: np.dtype[Any], target: np.dtype[Any]) -> Callable[..., Any]:
-    """A function of (array of this dtype, target) that does what `convert` does."""
-    kinds = source.kind, target.kind
-    wide = target.itemsize > 2 or source == np.float32
-    if kinds[0] == "f" and kinds[1] in "iu" and target.itemsize <= 4:
-        return _saturated
-    if kinds in (("f", "c"), ("c", "c")) or (kinds[0] in "biu" and kinds[1] in "iuc"):
-        return _astype
-    return _astype if kinds[0] in "biuf" and kinds[1] == "f" and wide else convert
-
-
-_astype: Any = vars(np.ndarray)["astype"]
-
-
-def _saturated(x: Any, dtype: np.dtype[Any]) -> Any:
-    """Floats as integers that float64 holds; NaN becomes 0."""
-    if _is_surely_inside(x, dtype):
-        return x.astype(dtype)
-    low, high = dtypes.limits(dtype)
-    wide = x.astype(np.float64)
-    inside = np.minimum(np.maximum(wide, low), high)
-    return np.where(wide == wide, inside, 0).astype(dtype)
-
-
-def _is_surely_inside(x: Any, dtype: np.dtype[Any]) -> bool:
-    """Is no float NaN or beyond a signed integer? False where none can tell."""
-    if dtype.kind != "i":
-        return False
-    return bool(_square_sum(x) < 2.0 ** (16 * dtype.itemsize - 4))
 
 
 def _cast_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:

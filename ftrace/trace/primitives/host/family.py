@@ -17,7 +17,6 @@ from ftrace.errors import DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
-from ftrace.trace.primitives.elementwise import complex_dtype, real_dtype
 from ftrace.trace.primitives.record import Compound, Results
 
 Batched = tuple[list[Node], list[bool]]
@@ -110,14 +109,14 @@ def need_square(name: str, x: ShapedArray) -> None:
 
 def real_of(x: ShapedArray, shape: Shape) -> ShapedArray:
     """The type of real results of an operand."""
-    return ShapedArray.of(shape, real_dtype(x.dtype), x.weak_type)
+    return ShapedArray.of(shape, dtypes.real_dtype(x.dtype), x.weak_type)
 
 
 def complex_of(x: ShapedArray, shape: Shape) -> ShapedArray:
     """The type of complex results of an operand."""
     if dtypes.is_complex(x.dtype):
         return x.with_shape(shape)
-    return ShapedArray.of(shape, complex_dtype(x.dtype), x.weak_type)
+    return ShapedArray.of(shape, dtypes.complex_dtype(x.dtype), x.weak_type)
 
 
 def integers(shape: Shape) -> ShapedArray:

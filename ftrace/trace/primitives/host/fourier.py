@@ -23,12 +23,10 @@ from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import (
     bit_or,
-    complex_dtype,
     conj,
     eq,
     mul,
     real,
-    real_dtype,
     select,
 )
 from ftrace.trace.primitives.host import lapack
@@ -77,9 +75,13 @@ def _infer(arg: Fourier, x: ShapedArray) -> tuple[ShapedArray, ...]:
         )
     lead = x.shape[: x.ndim - count]
     if kind == "irfft":
-        return (ShapedArray.of((*lead, *lengths), real_dtype(x.dtype), x.weak_type),)
+        return (
+            ShapedArray.of((*lead, *lengths), dtypes.real_dtype(x.dtype), x.weak_type),
+        )
     if kind == "rfft":
-        return (ShapedArray.of((*lead, *half), complex_dtype(x.dtype), x.weak_type),)
+        return (
+            ShapedArray.of((*lead, *half), dtypes.complex_dtype(x.dtype), x.weak_type),
+        )
     return (x,)
 
 

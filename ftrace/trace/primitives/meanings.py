@@ -1,0 +1,150 @@
+"""What elementwise primitives mean in NumPy, where no function of it says just that.
+
+Functions of arrays of one shape and dtype; special functions stand in `special.py`,
+the greater and the lesser in `extrema.py`, casts in `conversion.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.primitives.record import Array
+
+Ufunc = Callable[..., Any]
+
+_where: Any = np.where  # the stubs know nothing of Any
+
+# Arithmetic.
+
+
+def mul_zero(x: Any, y: Any) -> Any:
+    """x·y, and zero where either is zero."""
+    with np.errstate(all="ignore"):
+        return np.where((x == 0) | (y == 0), np.zeros((), x.dtype), x * y)
+
+
+def divide(x: Any, y: Any) -> Any:
+    """Integers truncate; division by zero gives -1, as XLA does."""
+    if not dtypes.is_integer(x.dtype):
+        return np.true_divide(x, y)
+    lowest = np.iinfo(x.dtype).min
+    overflow = (y == -1) & (x == lowest) if lowest else np.False_
+    safe = np.where((y == 0) | overflow, np.ones((), y.dtype), y)
+    quotient = x // safe
+    inexact = (x - quotient * safe != 0) & ((x < 0) != (safe < 0))
+    quotient = quotient + inexact.astype(x.dtype)
+    return np.where(y == 0, np.asarray(-1).astype(x.dtype), quotient)
+
+
+def division(aval: ShapedArray) -> Ufunc:
+    """`divide` for one dtype, which need not be asked for again."""
+    return divide if dtypes.is_integer(aval.dtype) else np.true_divide
+
+
+def remainder(x: Any, y: Any) -> Any:
+    """The sign of the dividend; x for a zero integer divisor, as XLA does."""
+    if not dtypes.is_integer(x.dtype):
+        return np.fmod(x, y)
+    overflow = (y == -1) if np.iinfo(x.dtype).min else np.False_
+    safe = np.where((y == 0) | overflow, np.ones((), y.dtype), y)
+    return np.where(y == 0, x, np.fmod(x, safe))
+
+
+#: Of so many floats and more, what is asked first costs as much as it spares.
+_FEW_TO_ASK = 1 << 16
+
+
+def square_bound(x: Any) -> Any:
+    """A bound of all squares of a few floats, or NaN where nothing is known.
+
+    A rounded sum of squares is never less than the greatest of them, in any order:
+    rounding is monotonic. So one product bounds all elements.
+    """
+    if x.dtype.char not in "fd" or x.size >= _FEW_TO_ASK:
+        return np.nan
+    vdot: Any = np.vdot  # whose stubs know no type of what comes out
+    return vdot(x, x)
+
+
+def power(x: Any, y: Any) -> Any:
+    """`np.power`, which takes the root where it sees one exponent, 1/2.
+
+    That root has no power's values at -0 and -infinity: 0 and infinity.
+    """
+    found: Any = np.power(x, y)
+    if y.dtype.kind == "f" and y.size and not any(y.strides) and y.flat[0] == 0.5:
+        root = found + np.zeros((), found.dtype)
+        if square_bound(x) < np.inf:
+            return root
+        return _where(x == -np.inf, -x, root)
+    return found
+
+
+def sign(x: Any) -> Any:
+    """-1, 0 or 1 with the sign of zero kept; x/|x| of complex numbers."""
+    if dtypes.kind(x.dtype) == "f":
+        return np.where(np.isnan(x) | (x == 0), x, np.copysign(np.ones((), x.dtype), x))
+    return np.sign(x)
+
+
+def rsqrt(x: Any) -> Any:
+    return np.reciprocal(np.sqrt(x))
+
+
+def logistic(x: Any) -> Any:
+    with np.errstate(over="ignore"):
+        return np.reciprocal(1 + np.exp(-x))
+
+
+def make_complex(x: Any, y: Any) -> Any:
+    result = np.empty(x.shape, dtypes.complex_dtype(x.dtype))
+    result.real, result.imag = x, y
+    return result
+
+
+# Bits. Shifts by the width or more give 0, or the sign.
+
+
+def _unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(f"u{dtype.itemsize}")
+
+
+def _shifted(
+    shift: Ufunc, x: Array, n: Array, beyond: Array, view: np.dtype[Any]
+) -> Array:
+    width = 8 * x.dtype.itemsize
+    if n.size and not any(n.strides):  # one distance: look at it once
+        n = n[(slice(0, 1),) * n.ndim]
+        if 0 <= n.item() < width:
+            return shift(x.view(view), n.view(view)).view(x.dtype)
+    outside: Array = (n < 0) | (n >= width)
+    safe: Array = np.where(outside, np.zeros((), n.dtype), n)
+    result = shift(x.view(view), safe.view(view)).view(x.dtype)
+    return np.where(outside, np.asarray(beyond), result)
+
+
+def shift_left(x: Array, n: Array) -> Array:
+    x, n = np.asarray(x), np.asarray(n)
+    return _shifted(np.left_shift, x, n, np.zeros((), x.dtype), x.dtype)
+
+
+def shift_right_logical(x: Any, n: Any) -> Any:
+    x, n = np.asarray(x), np.asarray(n)
+    return _shifted(np.right_shift, x, n, np.zeros((), x.dtype), _unsigned(x.dtype))
+
+
+def shift_right_arithmetic(x: Any, n: Any) -> Any:
+    x, n = np.asarray(x), np.asarray(n)
+    beyond = np.where(x < 0, np.asarray(-1).astype(x.dtype), np.zeros((), x.dtype))
+    return _shifted(np.right_shift, x, n, beyond, x.dtype)
+
+
+def popcount(x: Any) -> Any:
+    """NumPy counts the bits of |x|."""
+    x = np.asarray(x)
+    return np.bitwise_count(x.view(_unsigned(x.dtype))).astype(x.dtype)
