@@ -150,5 +150,5 @@ def like_another(graph: Graph, config: Config, prepare: Prepare) -> Numbered | N
 
 
 def _array(number: Node) -> Array:
-    value = np.frombuffer(number.arg, number.dtype).reshape(())
-    return Array.of(value, number.aval.weak_type)
+    value: Any = np.frombuffer(number.arg, number.dtype)
+    return Array.of(value.reshape(()), number.aval.weak_type)

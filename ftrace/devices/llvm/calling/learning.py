@@ -15,8 +15,9 @@ import numpy as np
 
 from ftrace import settings
 from ftrace.array import Array, ArrayLike, watch
-from ftrace.devices.llvm.calling.fronts import BY_VALUE, PLACES, TRIED, Front, Step
+from ftrace.devices.llvm.calling.fronts import BY_VALUE, PLACES, TRIED
 from ftrace.devices.llvm.calling.looping import Call, Looping, Place
+from ftrace.devices.llvm.calling.performing import Front, Step
 from ftrace.devices.llvm.calling.records import RESULT, ResultPart
 from ftrace.devices.llvm.runner.records import Block
 from ftrace.trace.evaluate import settle

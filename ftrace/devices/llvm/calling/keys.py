@@ -1,0 +1,211 @@
+"""What a call is given, as words: the key under which its record is found.
+
+of an Array in the host's memory   its type as traces know it
+of a float                         its class, or where it decides its bits
+of a slice, a tuple, a list        its class, and the words of what is in it
+of anything else that is constant  the very object
+
+note_all    all arguments, and the names of the last ones
+note        one argument -> 1, or 0 for what no record is kept of, or AGAIN
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ftrace.devices.llvm.calling.objects import ObjectFunction
+from ftrace.devices.llvm.calling.probe import ITEMS, SIZE, Offsets
+from ftrace.devices.llvm.runner.function import Function
+from ftrace.devices.llvm.runner.records import Word
+
+#: Words of a key before those of the arguments: function, settings, and how many
+#: there are with names and in all.
+HEAD = 4
+#: Words of a key, and arrays and floats among the arguments, at the most.
+WORDS, LEAVES = 64, 24
+#: Arguments at the most: each has two words.
+ARGUMENTS = 16
+#: Code of Python's has run: what was noted is to be noted again.
+AGAIN = 2
+#: Of floats: the number.
+FLOAT = 16
+#: Of slices: start, stop and step.
+_BOUNDS = (16, 24, 32)
+
+
+class Kit(NamedTuple):
+    """A key in the making.
+
+    Attributes:
+      words, used: what the arguments are, and how many words.
+      leaves, found: the arrays and floats among them, and how many.
+      by_value: 1 if floats are not among them, but told apart by value.
+    """
+
+    words: Word
+    used: Word
+    leaves: Word
+    found: Word
+    by_value: Word
+
+
+_KIT = ("ptr %thing", "ptr %kit")
+
+
+def keys_ir(offsets: Offsets) -> str:
+    """All functions of keys."""
+    functions = [
+        _push(), _note_array(offsets), _note_slice(), _note_items(), _note(),
+        _note_all(),
+    ]  # fmt: skip
+    return "".join(f.text for f in functions)
+
+
+def _push() -> Function:
+    f = ObjectFunction("push", "void", "ptr %word", "ptr %kit")
+    kit = f.view("%kit", Kit)
+    used = kit.number("used")
+    f.set_slot(kit.pointer("words"), used, "%word")
+    kit.set("used", f.let(f"add i64 {used}, 1"))
+    f.give()
+    return f
+
+
+def _note_leaf(f: ObjectFunction, word: str) -> None:
+    """An array or a float; ends."""
+    kit = f.view("%kit", Kit)
+    found = kit.number("found")
+    with f.when(f.let(f"icmp sge i64 {found}, {LEAVES}")):
+        f.give(0)
+    f.set_slot(kit.pointer("leaves"), found, "%thing")
+    kit.set("found", f.let(f"add i64 {found}, 1"))
+    _note_word(f, word)
+
+
+def _note_word(f: ObjectFunction, word: str) -> None:
+    f.do(f"call void @push(ptr {word}, ptr %kit)")
+    f.give(1)
+
+
+def refuse_if(f: Function, condition: str) -> None:
+    """Gives 0, and ends, where a condition holds."""
+    with f.when(condition):
+        f.give(0)
+
+
+def _note_array(offsets: Offsets) -> Function:
+    """An Array in the host's memory."""
+    f = ObjectFunction("note_array", "i32", *_KIT)
+    state = f.state()
+    aval = f.at("%thing", offsets.aval)
+    with f.when(f.equal("ptr", aval, "null")):  # it knows it from now on
+        operands = f"ptr {state.pointer('aval_of')}, ptr %thing, ptr null"
+        made = f.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({operands})")
+        with f.when(f.equal("ptr", made, "null")):
+            f.do("call void @PyErr_Clear()")
+            f.give(0)
+        f.let_go(made)
+        f.give(AGAIN)  # meanwhile a list may have changed
+    none = state.pointer("none")
+    buffer = f.at("%thing", offsets.buffer)
+    with f.when(f.equal("ptr", buffer, none)):
+        refuse_if(f, f.equal("ptr", f.at("%thing", offsets.host), none))
+        _note_leaf(f, aval)
+    refuse_if(f, f.equal("ptr", buffer, "null"))
+    kind = f.type_of(buffer)
+    with f.when(f.equal("ptr", kind, state.pointer("buffer"))):
+        _note_leaf(f, aval)
+    refuse_if(f, f.differ("ptr", kind, state.pointer("host_buffer")))
+    device = f.at(buffer, offsets.device)
+    here = f.equal("ptr", device, state.pointer("device"))
+    host = f.equal("ptr", device, state.pointer("host"))
+    near = f.let(f"or i1 {here}, {host}")
+    refuse_if(f, f.let(f"xor i1 {near}, true"))
+    _note_leaf(f, aval)
+    return f
+
+
+def _note_slice() -> Function:
+    """A slice between integers."""
+    f = ObjectFunction("note_slice", "i32", *_KIT)
+    state = f.state()
+    f.do(f"call void @push(ptr {state.pointer('slice')}, ptr %kit)")
+    for place in _BOUNDS:
+        bound = f.at("%thing", place)
+        no_int = f.differ("ptr", f.type_of(bound), state.pointer("int"))
+        some = f.differ("ptr", bound, state.pointer("none"))
+        refuse_if(f, f.let(f"and i1 {no_int}, {some}"))
+        f.do(f"call void @push(ptr {bound}, ptr %kit)")
+    f.give(1)
+    return f
+
+
+def _note_items() -> Function:
+    """A list or a tuple."""
+    f = ObjectFunction("note_items", "i32", *_KIT, "ptr %items")
+    size = f.load("i64", f.beyond("%thing", SIZE))
+    refuse_if(f, f.let(f"icmp sgt i64 {size}, {ARGUMENTS}"))
+    f.do(f"call void @push(ptr {f.type_of('%thing')}, ptr %kit)")
+    f.do(f"call void @push(ptr {f.let(f'inttoptr i64 {size} to ptr')}, ptr %kit)")
+    with f.repeat(size) as i:
+        room = f.view("%kit", Kit).number("used")
+        refuse_if(f, f.let(f"icmp sgt i64 {room}, {WORDS - 6}"))
+        noted = f.let(f"call i32 @note(ptr {f.slot('%items', i)}, ptr %kit)")
+        with f.when(f.differ("i32", noted, 1)):
+            f.give(noted)
+    f.give(1)
+    return f
+
+
+def _note() -> Function:
+    """`note(thing, kit)` -> 1, or 0 for what no record is kept of, or AGAIN."""
+    f = ObjectFunction("note", "i32", *_KIT)
+    state, kind = f.state(), f.type_of("%thing")
+    room = f.view("%kit", Kit).number("used")
+    refuse_if(f, f.let(f"icmp sgt i64 {room}, {WORDS - 6}"))
+    with f.when(f.equal("ptr", kind, state.pointer("array"))):
+        f.give(f.let("call i32 @note_array(ptr %thing, ptr %kit)"))
+    with f.when(f.equal("ptr", kind, state.pointer("float"))):
+        by_value = f.view("%kit", Kit).number("by_value")
+        with f.when(f.differ("i64", by_value, 0)):
+            f.do(f"call void @push(ptr {kind}, ptr %kit)")
+            _note_word(f, f.at("%thing", FLOAT))
+        _note_leaf(f, kind)
+    for constant in ("int", "none_type", "bool", "text", "ellipsis_type", "type"):
+        with f.when(f.equal("ptr", kind, state.pointer(constant))):
+            _note_word(f, "%thing")
+    with f.when(f.equal("ptr", kind, state.pointer("tuple"))):
+        items = f.beyond("%thing", ITEMS)
+        f.give(f.let(f"call i32 @note_items(ptr %thing, ptr %kit, ptr {items})"))
+    with f.when(f.equal("ptr", kind, state.pointer("list"))):
+        items = f.at("%thing", ITEMS)
+        f.give(f.let(f"call i32 @note_items(ptr %thing, ptr %kit, ptr {items})"))
+    with f.when(f.equal("ptr", kind, state.pointer("slice"))):
+        f.give(f.let("call i32 @note_slice(ptr %thing, ptr %kit)"))
+    with f.when(f.equal("ptr", f.type_of(kind), state.pointer("dtypes"))):
+        _note_word(f, "%thing")
+    others = state.pointer("constants")
+    with f.repeat(f.load("i64", f.beyond(others, SIZE))) as i:
+        other = f.slot(f.at(others, ITEMS), i)
+        with f.when(f.equal("ptr", kind, other)):
+            _note_word(f, "%thing")
+    f.give(0)
+    return f
+
+
+def _note_all() -> Function:
+    """All arguments and the names of the last ones, likewise."""
+    parameters = ("ptr %args", "i64 %count", "ptr %names", "i64 %named", "ptr %kit")
+    f = ObjectFunction("note_all", "i32", *parameters)
+    kit = f.view("%kit", Kit)
+    kit.set("used", HEAD)
+    kit.set("found", 0)
+    with f.repeat("%named") as i:
+        name = f.slot(f.beyond("%names", ITEMS), i)
+        f.do(f"call void @push(ptr {name}, ptr %kit)")
+    with f.repeat("%count") as i:
+        noted = f.let(f"call i32 @note(ptr {f.slot('%args', i)}, ptr %kit)")
+        with f.when(f.differ("i32", noted, 1)):
+            f.give(noted)
+    f.give(1)
+    return f
