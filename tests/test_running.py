@@ -167,6 +167,18 @@ def test_recurrences_have_the_values_of_a_loop(
     np.testing.assert_allclose(found, np.moveaxis(want, 0, axis), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float32"])
+def test_rows_of_every_length_pass_the_borders_of_vectors(
+    dtype: str, reverse: bool
+) -> None:
+    for size in (*range(1, 36), 63, 64, 65, 127, 128, 129, 200, 321):
+        x = np.random.default_rng(size).integers(0, 9, (3, size)).astype(dtype)
+        found = np.asarray(ft.jit(lambda x: lax.cumsum(x, 1, reverse))(x))
+        want = expected("cumsum", x, 1, reverse).astype(dtype)
+        np.testing.assert_array_equal(found, want, str(size))
+
+
 @pytest.mark.parametrize(("shape", "axis"), [((40, 3000), 1), ((200, 3000), 0)])
 def test_bits_do_not_depend_on_the_number_of_threads(
     shape: tuple[int, ...], axis: int

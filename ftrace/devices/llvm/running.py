@@ -1,12 +1,15 @@
 """A running reduction as LLVM IR.
 
-Along a contiguous axis a vector holds neighbours: they are combined in the register,
-with those 1, 2, 4, … places before, and then with all before the vector,
+Along a contiguous axis a vector holds neighbours: each is combined with what is 1, 2,
+4, … places before it, also where that was in the vector before. It then stands for as
+many elements as a vector has, and is all that misses in the result a vector before:
 
-    [a b c d] -> [a ab bc cd] -> [a ab abc abcd] -> carry ∘ that
+    a b c d | e f g h -> … | de ef fg gh -> … | bcde cdef defg efgh
+    a ab abc abcd     ∘                         bcde cdef defg efgh
 
-so that from one vector to the next there is one step only; and where the operator is
-cheap, one from several vectors to the next. Rows are the units that threads share.
+so that from one vector to the next there is one step only, in which no lane looks at
+another. In the first vector the lanes that look too far back stay as they are, and it
+is its own result. Rows are the units that threads share.
 Along another axis the lanes are columns; a unit is a strip of columns, whose
 combinations stay in registers, or in the first cache where they are many, while the
 rows of the strip stream by. Columns that fill no vector begin earlier, and are
@@ -14,6 +17,8 @@ computed twice.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.running_columns import Columns
@@ -25,7 +30,7 @@ from ftrace.devices.llvm.work import WORTH_A_THREAD
 from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.running import Running
 
-#: Operations of an operator that two vectors at once are worth.
+#: Operations of an operator that is unrolled at all.
 _CHEAP = 3
 
 
@@ -36,18 +41,13 @@ class Rows(Lines):
         """Each unit is a row. Returns how many there are."""
         kernel, writer = self.kernel, self.writer
         row = writer.open_loop("%begin", "%end", 1, guarded=True)
-        together = _together(kernel)
         before = self._start(row.index) if kernel.started else None
-        if before or (together > 1 and kernel.size >= 2 * together * self.lanes):
-            carry = self._groups(row.index, together, before)
-        else:
-            carry = self._one_by_one(row.index)
+        carried = self._whole_vectors(row.index, before)
         rest = kernel.size % self.lanes
         if rest:
             place = self._place(row.index, str(kernel.size - rest), self.lanes)
             mask = Mask(self.lanes, rest, kernel.reverse)
-            own = self.prefix(self.enter(place, mask))
-            self.leave(own if carry is None else self.combine(carry, own), place, mask)
+            self._vector(place, carried, before, mask)
         writer.close_loop(row)
         return kernel.outer
 
@@ -57,24 +57,6 @@ class Rows(Lines):
         if self.kernel.reverse:
             return sums.sum_terms([(size, row), (-1, done)], size - width)
         return sums.sum_terms([(size, row), (1, done)])
-
-    def _one_by_one(self, row: str) -> State | None:
-        """The whole vectors of a row; returns what all of it comes to."""
-        size, lanes, writer = self.kernel.size, self.lanes, self.writer
-        if size < lanes:
-            return None
-        initial = [(t.text, "zeroinitializer") for t in self.state.values()]
-        stop = size - size % lanes
-        loop = writer.open_loop("0", str(stop), lanes, [("i1", "true"), *initial])
-        first, *held = [name for _, _, name in loop.carried]
-        place = self._place(row, loop.index, lanes)
-        before = dict(zip(self.state, held, strict=True))
-        own = self.prefix(self.enter(place))
-        total = self.last(own)
-        self.leave(self.choose(first, own, self.combine(before, own)), place)
-        after = self.choose(first, total, self.combine(before, total))
-        results = writer.close_loop(loop, ["false", *after.values()])
-        return dict(zip(self.state, results[1:], strict=True))
 
     def _start(self, row: str) -> State:
         """What comes before a row, in all lanes."""
@@ -86,69 +68,88 @@ class Rows(Lines):
             found[register] = self.ops.splat(self.access.load(one, p, True), t)
         return found
 
-    def _groups(self, row: str, together: int, before: State | None) -> State:
-        """The same by several vectors at once, and what is left one by one."""
+    def _whole_vectors(self, row: str, before: State | None) -> list[State]:
+        """The whole vectors of a row; returns what a next one would look back at."""
         size, lanes = self.kernel.size, self.lanes
-        width = together * lanes
-        begin = 0 if before else width
-        carry = before or self._group(row, "0", together, None)
-        groups, whole = size - size % width, size - size % lanes
-        for start, stop, count in ((begin, groups, together), (groups, whole, 1)):
+        if size < lanes:
+            return []
+        carried = self._vector(self._place(row, "0", lanes), [], before)
+        together = _unrolled(self.kernel)
+        whole = size - size % lanes
+        groups = lanes + (whole - lanes) // (together * lanes) * together * lanes
+        for start, stop, count in ((lanes, groups, together), (groups, whole, 1)):
             if start == stop:
                 continue
-            held = [(t.text, carry[r]) for r, t in self.types()]
+            held = [(t.text, s[r]) for s in carried for r, t in self.types()]
             loop = self.writer.open_loop(str(start), str(stop), count * lanes, held)
-            names = [name for _, _, name in loop.carried]
-            held_now = dict(zip(self.state, names, strict=True))
-            after = self._group(row, loop.index, count, held_now)
-            results = self.writer.close_loop(loop, list(after.values()))
-            carry = dict(zip(self.state, results, strict=True))
-        return carry
+            carried = self._states([name for _, _, name in loop.carried])
+            for n in range(count):
+                at = self.access.sum_terms([(1, loop.index)], n * lanes)
+                carried = self._vector(self._place(row, at, lanes), carried, None)
+            after = [s[r] for s in carried for r in self.state]
+            carried = self._states(self.writer.close_loop(loop, after))
+        return carried
 
-    def _group(self, row: str, done: str, count: int, before: State | None) -> State:
-        """Vectors side by side, of which only one step waits for what is before."""
-        lanes, total = self.lanes, before
-        inside: State | None = None  # of the vectors so far
-        for n in range(count):
-            at = self.access.sum_terms([(1, done)], n * lanes)
-            place = self._place(row, at, lanes)
-            own = self.prefix(self.enter(place))
-            self.leave(own if total is None else self.combine(total, own), place)
-            last = self.last(own)
-            inside = last if inside is None else self.combine(inside, last)
-            total = inside if before is None else self.combine(before, inside)
-        assert total is not None
-        return total
+    def _states(self, values: Sequence[str]) -> list[State]:
+        """The inverse of putting the registers of states one after the other."""
+        count = len(self.state)
+        starts = range(0, len(values), count)
+        return [
+            dict(zip(self.state, values[n : n + count], strict=True)) for n in starts
+        ]
 
-    def prefix(self, state: State) -> State:
-        """The running combinations of the lanes of a vector."""
-        lanes, distance = self.lanes, 1
-        while distance < lanes:
-            places = [max(lane - distance, 0) for lane in range(lanes)]
-            before = {
-                register: self.ops.shuffle(t, state[register], "poison", places)
-                for register, t in self.state.items()
-            }
-            both = self.combine(before, state)
+    def _vector(
+        self,
+        place: str,
+        carried: Sequence[State],
+        before: State | None,
+        mask: Mask | None = None,
+    ) -> list[State]:
+        """The results of a vector.
+
+        Args:
+          carried: what this returned for the vector before it; empty for the first.
+          before: what comes before the first one, in all lanes.
+        """
+        windows = self._windows(self.enter(place, mask), carried)
+        *shorter, own = windows
+        left = carried[-1] if carried else before
+        result = own if left is None else self.combine(left, own)
+        self.leave(result, place, mask)
+        return [*shorter, result]
+
+    def _windows(self, state: State, carried: Sequence[State]) -> list[State]:
+        """Combinations that end at each lane, of 1, 2, 4, … elements, to all lanes.
+
+        Args:
+          carried: those of the vector before but the longest; empty for the first.
+        """
+        lanes, found = self.lanes, [state]
+        while (distance := 1 << (len(found) - 1)) < lanes:
+            places = range(lanes - distance, 2 * lanes - distance)
             inside = mask_type(lanes).lanewise([i >= distance for i in range(lanes)])
-            state = {
-                register: self.ops.select(inside, t, both[register], state[register])
+            earlier = carried[len(found) - 1] if carried else state
+            shifted = {
+                register: self.ops.shuffle(
+                    t, earlier[register], state[register], places
+                )
                 for register, t in self.state.items()
             }
-            distance *= 2
-        return state
+            both = self.combine(shifted, state)
+            if not carried:
+                both = {
+                    register: self.ops.select(
+                        inside, t, both[register], state[register]
+                    )
+                    for register, t in self.state.items()
+                }
+            state = both
+            found.append(state)
+        return found
 
-    def last(self, state: State) -> State:
-        """The last lane in all lanes."""
-        places = [self.lanes - 1] * self.lanes
-        return {
-            register: self.ops.shuffle(t, state[register], "poison", places)
-            for register, t in self.state.items()
-        }
 
-
-def _together(kernel: Running) -> int:
-    """How many vectors of a row are combined before they wait for those before."""
+def _unrolled(kernel: Running) -> int:
+    """How many vectors of a row are in the body of a loop."""
     each = kernel.operations_of_operator
     return 4 if each <= 1 else 2 if each <= _CHEAP else 1
 
