@@ -32,7 +32,7 @@ UFUNCS: dict[str, Any] = {
 #: Contiguous rows with and without a rest, few columns, strips of many, one element.
 SHAPES = [
     ((100,), 0), ((64,), 0), ((3, 17), 1), ((17, 3), 0), ((4, 33, 40), 1),
-    ((2, 9, 300), 1), ((2, 9, 5001), 1), ((5, 9, 1), 1), ((9, 2049), 0),
+    ((2, 9, 300), 1), ((27, 600), 0), ((2, 9, 5001), 1), ((5, 9, 1), 1), ((9, 2049), 0),
 ]  # fmt: skip
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 TOLERANCE = {

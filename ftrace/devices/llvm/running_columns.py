@@ -5,11 +5,21 @@ from __future__ import annotations
 from ftrace.devices.llvm.access import memory_type
 from ftrace.devices.llvm.running_lines import Lines, Mask, State
 from ftrace.devices.llvm.variation import Register
+from ftrace.lower.running import Running
 
 #: Vectors of columns at the most whose combinations stay in registers.
 _IN_REGISTERS = 4
-#: Bytes of combinations of a strip: half of a small first cache.
-_STRIP_BYTES = 16 << 10
+#: Bytes of combinations of a strip: beside them the first cache has room for the rows.
+_STRIP_BYTES = 8 << 10
+#: Fewer strips than this are made narrower, for threads to share, down to so many
+#: vectors: what follows in a row is then fetched before it is asked for.
+_UNITS = 4
+_LEAST_VECTORS = 32
+#: Rows of a strip that pass by at once, where the operator is cheap: the combinations
+#: are read and written once for all of them, and memory streams in several places.
+#: Whole rows lie one after the other and stream best alone.
+_ROWS = 8
+_CHEAP = 3
 
 
 class Columns(Lines):
@@ -20,7 +30,9 @@ class Columns(Lines):
         kernel, writer = self.kernel, self.writer
         inner, lanes = kernel.inner, self.lanes
         bytes_each = sum(t.bytes for t in self.state.values())
-        most = max(_STRIP_BYTES // bytes_each // lanes, 1) * lanes
+        most = max(_STRIP_BYTES // bytes_each // lanes, 1)
+        shared = -(-inner * kernel.outer // lanes // _UNITS)
+        most = min(most, max(shared, _LEAST_VECTORS)) * lanes
         strips = -(-inner // most)
         width = inner if strips == 1 else -(-inner // strips // lanes) * lanes
         unit = writer.open_loop("%begin", "%end", 1, guarded=True)
@@ -29,7 +41,8 @@ class Columns(Lines):
         if vectors <= _IN_REGISTERS:
             self._narrow_strip(start, width, vectors)
         else:
-            self._wide_strip(start, width, vectors)
+            together = 1 if strips == 1 else _rows_at_once(kernel)
+            self._wide_strip(start, width, vectors, together)
         writer.close_loop(unit)
         return kernel.outer * strips
 
@@ -51,8 +64,10 @@ class Columns(Lines):
         return self.access.sum_terms(terms, first)
 
     def _row_place(self, start: str, row: str) -> str:
-        step = -self.kernel.inner if self.kernel.reverse else self.kernel.inner
-        return self.access.sum_terms([(1, start), (step, row)])
+        return self.access.sum_terms([(1, start), (self._row_step(), row)])
+
+    def _row_step(self) -> int:
+        return -self.kernel.inner if self.kernel.reverse else self.kernel.inner
 
     def _narrow_strip(self, start: str, width: int, vectors: int) -> None:
         """The combinations stay in registers."""
@@ -81,8 +96,12 @@ class Columns(Lines):
             updated += [new[register] for register in self.state]
         writer.close_loop(loop, updated)
 
-    def _wide_strip(self, start: str, width: int, vectors: int) -> None:
-        """The combinations stay in memory of the function, vector by vector."""
+    def _wide_strip(self, start: str, width: int, vectors: int, together: int) -> None:
+        """The combinations stay in memory of the function, vector by vector.
+
+        Args:
+          together: rows that pass by at once.
+        """
         writer, lanes = self.writer, self.lanes
         held: dict[Register, str] = {}
         for number, (register, t) in enumerate(self.types()):
@@ -91,35 +110,46 @@ class Columns(Lines):
             writer.stack[0].lines.insert(0, line)
             held[register] = name
 
-        def pass_over(row: str, first: bool) -> None:
+        def pass_over(row: str, count: int, first: bool = False) -> None:
             loop = writer.open_loop("0", str(vectors), 1)
             at = self.access.sum_terms([(lanes, loop.index)])
             if width % lanes:
                 most = str(width - lanes)
                 late = writer.pure(f"icmp ugt i64 {at}, {most}", at)
                 at = writer.pure(f"select i1 {late}, i64 {most}, i64 {at}", late, at)
-            place = self.access.sum_terms([(1, row), (1, at)])
-            new = self.enter(place)
-            pointers: dict[Register, str] = {}
-            left: State = {}
-            for register, t in self.types():
-                p = writer.pure(
+            pointers = {
+                register: writer.pure(
                     f"getelementptr {memory_type(t)}, ptr {held[register]}, "
                     f"i64 {loop.index}",
                     loop.index,
                 )
-                pointers[register] = p
-                if not first:
-                    left[register] = self.access.load(t, p, True)
+                for register, t in self.types()
+            }
+            left: State = {}
             if not first:
-                new = self.combine(left, new)
+                for register, t in self.types():
+                    left[register] = self.access.load(t, pointers[register], True)
+            for n in range(count):
+                next_row = self.access.sum_terms([(1, row)], n * self._row_step())
+                place = self.access.sum_terms([(1, next_row), (1, at)])
+                right = self.enter(place)
+                left = self.combine(left, right) if left else right
+                self.leave(left, place)
             for register, t in self.types():
-                self.access.store(t, new[register], pointers[register])
-            self.leave(new, place)
+                self.access.store(t, left[register], pointers[register])
             writer.close_loop(loop)
 
-        pass_over(start, True)
-        if self.kernel.size > 1:
-            loop = writer.open_loop("1", str(self.kernel.size), 1)
-            pass_over(self._row_place(start, loop.index), False)
-            writer.close_loop(loop)
+        size = self.kernel.size
+        done = together if size >= together else 1
+        pass_over(start, done, first=True)
+        groups = done + (size - done) // together * together
+        for begin, end, count in ((done, groups, together), (groups, size, 1)):
+            if begin < end:
+                loop = writer.open_loop(str(begin), str(end), count)
+                pass_over(self._row_place(start, loop.index), count)
+                writer.close_loop(loop)
+
+
+def _rows_at_once(kernel: Running) -> int:
+    each = kernel.operations_of_operator
+    return _ROWS if each <= 1 else _ROWS // 2 if each <= _CHEAP else 1
