@@ -140,5 +140,9 @@ class CacheWarning(UserWarning):
     """Compiled code could not be kept on disk; said once in a process."""
 
 
+class NativeCallsWarning(UserWarning):
+    """Calls could not be made native on this known interpreter; said once."""
+
+
 class DtypeOverflowError(FtraceError, OverflowError):
     """A Python integer does not fit the dtype it must take."""

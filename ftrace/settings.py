@@ -25,6 +25,8 @@ from ftrace.errors import ArgumentError, ValueRangeError
 CACHE_SIZE = 256 << 20
 #: The pool's ticket has room for no more.
 MAX_THREADS = 4095
+#: More threads than the machine has processors are refused.
+MACHINE_THREADS = min(os.cpu_count() or 1, MAX_THREADS)
 #: Kinds of processors that code can be generated for, besides the machine's own.
 CPUS = ("generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 
@@ -42,7 +44,8 @@ class Config:
       disabled_rules: names of rewrite rules that are not applied.
       disable_jit: run jitted functions operation by operation.
       check_specs: check the graph against its specification between passes.
-      threads: number of threads of the CPU device; 0 takes all cores.
+      threads: number of threads of the CPU device, no more than the machine has;
+        None takes all cores that the process may use.
       native_calls: jitted functions are called in native code, where this interpreter
         allows it.
       cache_dir: folder of the disk cache; empty for the platform's own.
@@ -58,7 +61,7 @@ class Config:
     disabled_rules: frozenset[str] = frozenset()
     disable_jit: bool = False
     check_specs: bool = False
-    threads: int = 0
+    threads: int | None = None
     native_calls: bool = True
     cache_dir: str = ""
     cache_size: int = CACHE_SIZE
@@ -75,8 +78,7 @@ class Config:
             raise ArgumentError(f"enable_x64 must be None or bool: {self.enable_x64!r}")
         if self.tune not in (True, False):
             raise ArgumentError(f"tune must be True or False, got {self.tune!r}")
-        threads = _count(self.threads, "threads", 0, "0 takes all cores")
-        object.__setattr__(self, "threads", threads)
+        object.__setattr__(self, "threads", _threads(self.threads, "threads"))
         if self.cpu and self.cpu not in CPUS:
             known = ", ".join(CPUS)
             raise ValueRangeError(f"cpu must be one of {known}; got {self.cpu!r}")
@@ -85,18 +87,23 @@ class Config:
         object.__setattr__(self, "disabled_rules", frozenset(self.disabled_rules))
 
 
-def _count(value: Any, name: str, least: int, otherwise: str) -> int:
-    """A number of threads."""
+def _threads(value: Any, name: str) -> int | None:
+    """A number of threads; None is all cores."""
+    if value is None:
+        return None
     try:
         count = operator.index(value)
     except TypeError:
         count = None
     if count is None or isinstance(value, bool):
         kind = type(value).__name__
-        raise ArgumentError(f"{name} must be a whole number, got {kind}: {value!r}")
-    if not least <= count <= MAX_THREADS:
+        raise ArgumentError(
+            f"{name} must be a whole number or None, got {kind}: {value!r}"
+        )
+    if not 1 <= count <= MACHINE_THREADS:
         raise ValueRangeError(
-            f"{name} must be from {least} to {MAX_THREADS}, got {count}; {otherwise}"
+            f"{name} must be from 1 to {MACHINE_THREADS}, which is what this machine "
+            f"has; got {count}; None takes all cores"
         )
     return count
 
@@ -139,7 +146,8 @@ def _from_environment() -> Config:
             )
         return int(text)
 
-    _count(number("FTRACE_THREADS"), "FTRACE_THREADS", 0, "0 takes all cores")
+    threads = number("FTRACE_THREADS") if os.environ.get("FTRACE_THREADS") else None
+    _threads(threads, "the environment variable FTRACE_THREADS")
     if (cpu := os.environ.get("FTRACE_CPU", "")) not in ("", *CPUS):
         raise ValueRangeError(
             f"the environment variable FTRACE_CPU must be one of {', '.join(CPUS)}, "
@@ -151,7 +159,7 @@ def _from_environment() -> Config:
         debug=number("FTRACE_DEBUG"),
         disable_jit=bool(flag("FTRACE_DISABLE_JIT")),
         check_specs=bool(flag("FTRACE_CHECK_SPECS")),
-        threads=number("FTRACE_THREADS"),
+        threads=threads,
         native_calls=flag("FTRACE_NATIVE_CALLS") is not False,
         cache_dir=os.environ.get("FTRACE_CACHE_DIR", ""),
         cache_size=number("FTRACE_CACHE_SIZE", CACHE_SIZE),
@@ -234,23 +242,20 @@ class set_threads:  # read as a function: `ft.set_threads(2)`
         with ft.set_threads(1):     # in the block, in this thread of Python
             step(params, batch)
 
-    No result depends on it. More than there are cores counts as their number. Until a
-    block begins the number is that of all threads of Python, for a moment; where that
-    matters write `with ft.config(threads=1)`.
+    No result depends on it. Where the process may use fewer cores than it asks for, it
+    is their number. Until a block begins the number is that of all threads of Python,
+    for a moment; where that matters write `with ft.config(threads=1)`.
 
     Args:
       count: 1 or more; None takes all cores that the process may use.
 
     Raises:
       ArgumentError: it is no whole number.
-      ValueRangeError: it is below 1, or more than the pool can take.
+      ValueRangeError: it is below 1, or more than the machine has.
     """
 
     def __init__(self, count: int | None) -> None:
-        otherwise = "None takes all cores"
-        self._count = (
-            0 if count is None else _count(count, "set_threads: count", 1, otherwise)
-        )
+        self._count = _threads(count, "set_threads: count")
         self._before = _default, _local.get()
         self._block: Any = None
         config.update("threads", self._count)

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+import ftrace.settings
+
 # Compilation takes long at the first example and no time after it: no deadlines.
 settings.register_profile(
     "local",
@@ -23,6 +25,9 @@ settings.register_profile(
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 DEVICES = ("cpu", "interpreter", "opencl")
+
+# The laws about threads hold for any number of them, on any machine.
+ftrace.settings.MACHINE_THREADS = ftrace.settings.MAX_THREADS
 
 
 def require_device(name: str) -> Any:

@@ -833,6 +833,27 @@ def test_an_unknown_interpreter_has_no_native_calls() -> None:
     assert run(text) == "False 2.0\n"
 
 
+@pytest.mark.parametrize("filter", ["default", "error"])
+def test_native_code_that_cannot_be_made_is_told_once(filter: str) -> None:
+    if probe.offsets() is None:
+        pytest.skip("no native calls")
+    text = (
+        "import warnings\n"
+        f"warnings.simplefilter({filter!r})\n"
+        "from ftrace.devices.llvm.calling import native\n"
+        "native._EXPORTED += ('no_such_function',)\n" + PROGRAM +
+        "print(bool(step._bound), got['a'][0])\n"
+    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True,
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.stdout == "False 2.0\n"
+    told = 1 if filter == "default" else 0
+    assert done.stderr.count("NativeCallsWarning: calls cannot be native") == told
+    assert done.stderr.count("no_such_function") >= told
+
+
 def test_native_code_names_functions_that_every_version_has() -> None:
     places = probe.offsets()
     if places is None:

@@ -330,6 +330,7 @@ def test_process_ends_while_workers_sleep_and_run() -> None:
         def forever():
             while True:
                 call(executable, x)
+        settings.MACHINE_THREADS = 3
         settings.config.update("threads", 3)
         for _ in range(2):
             threading.Thread(target=forever, daemon=True).start()
@@ -386,7 +387,7 @@ def test_executable_runs_its_steps_in_order(
 def test_thread_count_changes_from_call_to_call(cpu: CPU) -> None:
     x = np.arange(50_000)
     executable = cpu.compile(chain(len(x), 2))
-    for threads in (1, 4, 2, 0, 7, 1, 3):
+    for threads in (1, 4, 2, None, 7, 1, 3):
         with settings.config(threads=threads):
             assert cpu.threads == (threads or cpu.threads)
             (y,) = call(executable, x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -220,3 +221,57 @@ def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> 
         call(x)
     with pytest.raises(error, match=message):
         trace("jit", lambda v: [call(v)], [aval_of(x)])
+
+
+COMPARISONS = {
+    "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt,
+    "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge,
+}  # fmt: skip
+ENDS = (
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+)
+
+
+@pytest.mark.parametrize("x64", [None, True])
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_integers_of_any_size_compare_as_numbers(name: str, x64: Any) -> None:
+    compare, function = COMPARISONS[name], getattr(fnp, name)
+    sizes = {sign * (1 << k) + d for k in (7, 8, 31, 32, 40, 63, 64, 70)
+             for sign in (1, -1) for d in (-1, 0)}  # fmt: skip
+    for dtype in ENDS:
+        least = (
+            [0, 1] if dtype == "bool" else [np.iinfo(dtype).min, np.iinfo(dtype).max]
+        )
+        values = np.array(least, dtype)
+        with ft.config(enable_x64=x64):
+            x = fnp.asarray(values)
+            for number in sizes:
+                want = [compare(v, number) for v in values.tolist()]
+                turned = [compare(number, v) for v in values.tolist()]
+                assert compare(x, number).tolist() == want, (dtype, number)
+                assert compare(number, x).tolist() == turned
+                assert function(x, number).tolist() == want
+                assert function(number, x).tolist() == turned
+            traced = ft.jit(lambda x: [(compare(x, n), compare(n, x)) for n in sizes])
+            for number, (left, right) in zip(sizes, traced(x), strict=True):
+                assert left.tolist() == [compare(v, number) for v in values.tolist()]
+                assert right.tolist() == [compare(number, v) for v in values.tolist()]
+
+
+def test_huge_integers_compare_with_floats_as_floats() -> None:
+    x = fnp.asarray(np.array([2.0**70, 1.0, np.inf, np.nan], np.float32))
+    assert (x == 2**70).tolist() == [True, False, False, False]
+    assert (x < 2**70).tolist() == [False, True, False, False]
+    assert (x > -(2**70)).tolist() == [True, True, True, False]
+    with pytest.raises(DtypeOverflowError, match=r"write it as math\.inf"):
+        x < 10**400  # noqa: B015
+    with pytest.raises(DtypeOverflowError, match="write it as a float"):
+        fnp.equal(1, 2**70)

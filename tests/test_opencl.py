@@ -73,6 +73,26 @@ def test_source_for_gpus_computes_each_sample(
         assert_close(result, wanted, case.tolerance)
 
 
+def test_nothing_is_compiled_behind_the_back_of_python(
+    opencl: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # PoCL finishes the code of a kernel when it first runs, in another thread: where
+    # `os.environ` changes meanwhile, it cannot start its linker and ends the process.
+    waits: list[str] = []
+    wait = opencl.synchronize
+    monkeypatch.setattr(opencl, "synchronize", lambda: (waits.append(""), wait()))
+    case = samples.softmax_case(9, 31)
+    program = make_program(case.kernel)
+    inputs = [opencl.copy_in(x) for x in (*case.inputs, *case.outputs)]
+    for finishes in (True, False):
+        monkeypatch.setattr(opencl, "finishes_code", finishes)
+        runnable = opencl.compile(program)
+        for first in (True, False):
+            waits.clear()
+            runnable(inputs)
+            assert len(waits) == (finishes and first)
+
+
 LARGE = [
     samples.softmax_case(70, 1000),
     samples.softmax_case(3000, 10),

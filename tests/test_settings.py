@@ -16,7 +16,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace import errors
+from ftrace import errors, settings
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm import target as targets
 from ftrace.settings import CPUS, MAX_THREADS
@@ -89,33 +89,49 @@ def test_set_threads_ends_with_its_block_also_after_an_exception() -> None:
 
 def test_none_takes_all_cores() -> None:
     with ft.set_threads(None):
-        assert ft.config.threads == 0
+        assert ft.config.threads is None
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         assert 1 <= get_device("cpu").threads <= max(cores, os.cpu_count() or 1)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("wrong", [True, 1.0, "2", [1], np.float32(2)])
 def test_a_count_that_is_no_whole_number_is_refused(wrong: Any) -> None:
-    with pytest.raises(errors.ArgumentError, match="must be a whole number, got"):
+    with pytest.raises(
+        errors.ArgumentError, match="must be a whole number or None, got"
+    ):
         ft.set_threads(wrong)
     with (
-        pytest.raises(errors.ArgumentError, match="threads must be a whole number"),
+        pytest.raises(errors.ArgumentError, match="threads must be a whole number or"),
         ft.config(threads=wrong),
     ):
         pass
 
 
-@pytest.mark.parametrize("wrong", [0, -1, MAX_THREADS + 1, 10**30])
-def test_a_count_of_threads_that_cannot_be_is_refused(wrong: int) -> None:
+@pytest.mark.parametrize("wrong", [0, -1, 5, MAX_THREADS, 10**30])
+def test_a_count_of_threads_that_cannot_be_is_refused(
+    wrong: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "MACHINE_THREADS", 4)
     before = ft.config.threads
-    with pytest.raises(errors.ValueRangeError, match=rf"got {wrong}; None takes all"):
+    message = rf"from 1 to 4, which is what this machine has; got {wrong}; None takes"
+    with pytest.raises(errors.ValueRangeError, match=f"^set_threads: .*{message}"):
         ft.set_threads(wrong)
-    assert ft.config.threads == before
-    if wrong == 0:
-        return  # of the setting it is a value: all cores
-    with pytest.raises(errors.ValueRangeError, match=rf"from 0 to {MAX_THREADS}"):
+    with pytest.raises(errors.ValueRangeError, match=f"^threads must be {message}"):
         ft.config.update("threads", wrong)
+    with pytest.raises(errors.ValueRangeError, match=message), ft.config(threads=wrong):
+        pass
     assert ft.config.threads == before
+    with ft.set_threads(4), ft.config(threads=1):
+        assert ft.config.threads == 1
+
+
+def test_the_machine_has_as_many_threads_as_it_says() -> None:
+    program = "import ftrace as ft; print(ft.config.threads); ft.set_threads({})"
+    most = os.cpu_count() or 1
+    done = outcome(program.format(most), FTRACE_THREADS=str(most))
+    assert (done.stdout.split(), done.stderr) == ([str(most)], "")
+    done = outcome(program.format(most + 1))
+    assert f"must be from 1 to {most}, which is what this machine" in done.stderr
 
 
 def test_more_threads_than_cores_count_as_their_number(
@@ -150,7 +166,8 @@ def test_any_number_of_threads_gives_the_same_bits(
         ("FTRACE_THREADS", "-1", "FTRACE_THREADS must be a number, got '-1'"),
         ("FTRACE_THREADS", "1.5", "FTRACE_THREADS must be a number, got '1.5'"),
         ("FTRACE_THREADS", "²", "FTRACE_THREADS must be a number, got '²'"),
-        ("FTRACE_THREADS", "5000", "FTRACE_THREADS must be from 0 to 4095, got 5000"),
+        ("FTRACE_THREADS", "0", "variable FTRACE_THREADS must be from 1 to"),
+        ("FTRACE_THREADS", "4095", "is what this machine has; got 4095; None takes"),
         ("FTRACE_DEBUG", "yes", "FTRACE_DEBUG must be a number, got 'yes'"),
         ("FTRACE_CPU", "i486", "FTRACE_CPU must be one of generic, x86-64"),
     ],
@@ -169,12 +186,12 @@ import os
 import ftrace as ft
 os.environ["FTRACE_THREADS"] = "7"
 print(ft.config.threads)
-with ft.set_threads(2):
+with ft.set_threads(None):
     print(ft.config.threads)
 print(ft.config.threads)
 """
-    done = outcome(program, FTRACE_THREADS="3")
-    assert (done.stdout.split(), done.stderr) == (["3", "2", "3"], "")
+    done = outcome(program, FTRACE_THREADS="1")
+    assert (done.stdout.split(), done.stderr) == (["1", "None", "1"], "")
 
 
 def test_a_device_that_does_not_exist_is_told_at_its_first_use() -> None:

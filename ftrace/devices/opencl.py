@@ -160,6 +160,11 @@ class OpenCL(Device):
         own = not self.handle.type & cl.device_type.CPU
         self.most_memory: int | None = self.handle.global_mem_size if own else None
         self.allocator = DeviceAllocator(self)
+        # PoCL makes a kernel's code when it first runs, in a thread of its own that
+        # starts the linker with the environment of the process. Where this thread
+        # changes that meanwhile (`os.environ`), the linker does not start, and PoCL
+        # ends the process.
+        self.finishes_code = self.traits.clang
         # Each parameter is a pointer; a few bytes are left to the driver.
         self.max_buffers = min(self.handle.max_parameter_size // 8 - 4, 120)
         self.divides_memory = self.handle.mem_base_addr_align <= 8 * ALIGNMENT
@@ -339,6 +344,7 @@ class EnqueuedProgram(Executable):
         self.sources = tuple(kernel.source for kernel in kernels)
         bound = [_bound(device, kernel, sizes) for kernel in kernels]
         self._kernels = dict(zip(program.kernels, bound, strict=True))
+        self._unfinished = set(program.kernels if device.finishes_code else ())
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         program, device = self.program, self.device
@@ -348,7 +354,7 @@ class EnqueuedProgram(Executable):
             if number not in owners:
                 owners[number] = device.allocate(program.slots[number].nbytes)
         places = {n: Part(b.memory.whole, b) for n, b in owners.items()}
-        driver = _Enqueuer(device, self._kernels)
+        driver = _Enqueuer(device, self._kernels, self._unfinished)
         with timed(device.counters, "run_seconds"), device.lock:
             driver.run(
                 program,
@@ -369,14 +375,20 @@ class Part(NamedTuple):
 
 
 class _Enqueuer(Driver):
-    """Memories are `Part`s."""
+    """Memories are `Part`s; the first run of a kernel of `unfinished` is waited for."""
 
     name = "opencl"
 
-    def __init__(self, device: OpenCL, kernels: dict[RunKernel, BuiltKernel]) -> None:
+    def __init__(
+        self,
+        device: OpenCL,
+        kernels: dict[RunKernel, BuiltKernel],
+        unfinished: set[RunKernel],
+    ) -> None:
         self.device = device
         self.counters = device.counters
         self.kernels = kernels
+        self.unfinished = unfinished
 
     def run_kernel(self, step: RunKernel, memories: list[Part]) -> None:
         kernel, device = self.kernels[step], self.device
@@ -388,6 +400,9 @@ class _Enqueuer(Driver):
                 kernel.function, device.queue, kernel.global_size, kernel.local_size,
                 *handles,
             )  # fmt: skip
+            if step in self.unfinished:
+                device.synchronize()
+                self.unfinished.discard(step)
 
     def copy(self, source: Part, target: Part, nbytes: int) -> None:
         self._copy_bytes(source, 0, target, 0, nbytes)

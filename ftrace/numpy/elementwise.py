@@ -12,6 +12,7 @@ from ftrace import dtypes
 from ftrace.array import ArrayLike
 from ftrace.errors import DtypeError
 from ftrace.numpy.axes import as_value, cast, full, no_out
+from ftrace.numpy.unbounded import compare
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.record import Primitive
@@ -266,14 +267,22 @@ def logical_not(x: Value, /) -> Any:
 
 # Comparisons. Complex numbers are ordered by real part, then by imaginary part.
 
-equal = _binary("equal", ops.eq, "x1 == x2.")
-not_equal = _binary("not_equal", ops.ne, "x1 != x2.")
+
+def _comparison(name: str, op: Primitive, doc: str) -> Binary:
+    def function(x1: Value, x2: Value, /) -> Any:
+        return compare(op, x1, x2)
+
+    return _document(function, name, doc)
+
+
+equal = _comparison("equal", ops.eq, "x1 == x2.")
+not_equal = _comparison("not_equal", ops.ne, "x1 != x2.")
 
 
 def _order(name: str, op: Primitive, strict: Primitive, doc: str) -> Binary:
     def function(x1: Value, x2: Value, /) -> Any:
         try:
-            return elementwise(op, x1, x2)
+            return compare(op, x1, x2)
         except DtypeError:
             if "c" not in (kind_of(x1), kind_of(x2)):
                 raise

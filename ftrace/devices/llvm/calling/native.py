@@ -9,7 +9,9 @@ import ctypes
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import numpy as np
@@ -44,7 +46,7 @@ from ftrace.devices.llvm.calling.results import results_ir
 from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.shortage import no_working_memory
-from ftrace.errors import DeviceError
+from ftrace.errors import DeviceError, NativeCallsWarning
 from ftrace.trace.eager import Eager, constant_classes
 from ftrace.trace.quiet import silence
 from ftrace.trace.tracer import open_in_all_threads
@@ -316,8 +318,17 @@ class Native:
 def _tried(places: Offsets, device: Any) -> Native | None:
     try:
         return Native(places, device)
-    except (LookupError, AttributeError, DeviceError, RuntimeError):
-        return None  # it lacks a function, or has its objects elsewhere
+    except (LookupError, AttributeError, DeviceError, RuntimeError) as error:
+        # It lacks a function, or has its objects elsewhere, and should not.
+        with suppress(NativeCallsWarning):  # where warnings are errors
+            warnings.warn(
+                f"calls cannot be native ({type(error).__name__}: {error}) and stay in "
+                "Python, which is slower. This interpreter should have native calls: "
+                "please report it; FTRACE_NATIVE_CALLS=0 silences this",
+                NativeCallsWarning,
+                stacklevel=3,
+            )
+        return None
 
 
 _ready: list[Native | None] = []
