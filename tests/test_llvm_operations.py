@@ -9,11 +9,9 @@ import pytest
 
 from ftrace import dtypes
 from ftrace.devices.llvm.target import host_target
-from ftrace.lower.kernel import (
-    Store,
-    load,
-)
-from ftrace.lower.math.term import RARE, ldexp_p
+from ftrace.lower.kernel import KernelOp, Store, load
+from ftrace.lower.math.tables import TABLES
+from ftrace.lower.math.term import RARE, exponent_p, ldexp_p, mantissa_p
 from ftrace.trace.graph import make_node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const
@@ -224,3 +222,47 @@ def test_scaling_by_powers_of_two(dtype: np.dtype[Any]) -> None:
     n = (np.arange(37) % 20 - 10).astype(dtype)
     got = apply(lambda a, b: make_node(ldexp_p, a.aval, (a, b)), [x, n], dtype)
     np.testing.assert_array_equal(got, np.ldexp(x, n.astype(np.int32)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 37])
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=_names)
+def test_parts_of_numbers(dtype: np.dtype[Any], size: int) -> None:
+    """x = m·2^k with m in [3/4, 3/2), also at the ends of the numbers."""
+    if not host_target().scale:
+        pytest.skip("this processor has no such instruction")
+    info = np.finfo(dtype)
+    ends = [0.0, 0.75, 0.7499999, 1.0, 1.5, 1.49999, float(info.tiny) / 8, np.inf]
+    x = np.array([*ends, float(info.max), 1e-30, *np.linspace(0.1, 9, 27)], dtype)
+    for values in (x[:size], x[-size:]):
+        m, k = (
+            apply(lambda a, op=op: make_node(op, a.aval, (a,)), [values], dtype)
+            for op in (mantissa_p, exponent_p)
+        )
+        plain = (values > 0) & np.isfinite(values)
+        power = k[plain].astype(np.int32)
+        assert (m[plain] >= 0.75).all()
+        assert (m[plain] < 1.5).all()
+        half = np.ldexp(m[plain], power // 2)  # 2^k alone may not be a number
+        np.testing.assert_array_equal(np.ldexp(half, power - power // 2), values[plain])
+        np.testing.assert_array_equal(m[~plain], 1)
+        ends_of = np.where(values[~plain] > 0, np.inf, -np.inf)
+        np.testing.assert_array_equal(k[~plain], ends_of)
+
+
+def test_the_mantissa_of_what_has_no_logarithm_is_nan() -> None:
+    if not host_target().scale:
+        pytest.skip("this processor has no such instruction")
+    x = np.array([np.nan, -1.0, -np.inf, -1e-40], np.float32)
+    got = apply(lambda a: make_node(mantissa_p, a.aval, (a,)), [x], dtypes.float32)
+    assert np.isnan(got).all()
+
+
+@pytest.mark.parametrize("size", [1, 8, 21])
+def test_tables_are_looked_up_by_leading_bits(size: int) -> None:
+    if not host_target().scale:
+        pytest.skip("this processor has no such instruction")
+    x = np.resize(1 + np.arange(16) / 16, size) * 8 * (1 + 1 / 64)
+    for name, numbers in TABLES.items():
+        op = KernelOp(name)
+        got = apply(lambda a, op=op: make_node(op, a.aval, (a,)), [x], dtypes.float64)
+        np.testing.assert_array_equal(got, np.resize(np.array(numbers), size))

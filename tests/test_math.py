@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ftrace import dtypes
+from ftrace.devices.llvm.target import host_target
 from ftrace.lower.legalize import PLAIN
 from ftrace.lower.math import ACCURACY, DECOMPOSITIONS, decompose
 from ftrace.trace.avals import ShapedArray
@@ -127,6 +128,43 @@ def test_the_cpu_keeps_the_bounds(name: str) -> None:
     (got,) = run(require_device("cpu"), kernel, arguments, outputs)
     error = errors(got, RECORDED[f"{name}/values"], RECORDED[f"{name}/lost"])
     assert error.max() <= ACCURACY[name][1]
+
+
+@pytest.mark.parametrize("name", ["pow", "log", "log2"])
+def test_the_cpu_keeps_the_bounds_in_float32(name: str) -> None:
+    """What it has instructions for takes other formulas there."""
+    rng = np.random.default_rng(5)
+    x = np.exp2(rng.uniform(-149, 128, 20_000)).astype(np.float32)
+    near = (1 + rng.normal(0, 0.05, 20_000)).astype(np.float32)
+    limit = rng.uniform(-150, 128, 40_000)
+    x = np.concatenate([x, near])
+    arguments = [x] if name != "pow" else [x, (limit / np.log2(x)).astype(np.float32)]
+    arguments = [np.ascontiguousarray(a) for a in arguments]
+    with np.errstate(all="ignore"):
+        kernel, outputs = elementwise_kernel(
+            PRIMITIVES[name], arguments, dtypes.float32
+        )
+    (got,) = run(require_device("cpu"), kernel, arguments, outputs)
+    bound = ACCURACY[name][0] + (0.0 if host_target().fma else 0.5)
+    assert errors(got, reference(name, *arguments)).max() <= bound
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", ["pow", "log", "log2", "log1p", "atanh", "acosh"])
+def test_special_values_on_the_cpu(name: str, dtype: Any) -> None:
+    arguments = [specials(dtype)]
+    if name == "pow":
+        arguments = [a.ravel() for a in np.meshgrid(specials(dtype), specials(dtype))]
+    arguments = [np.ascontiguousarray(x) for x in arguments]
+    kernel, outputs = elementwise_kernel(PRIMITIVES[name], arguments, dtype)
+    (got,) = run(require_device("cpu"), kernel, arguments, outputs)
+    with np.errstate(all="ignore"):
+        aval = ShapedArray.of(arguments[0].shape, dtype)
+        wanted = PRIMITIVES[name].numpy(aval, None, *arguments)
+    error = errors(got, np.asarray(wanted, np.float64))
+    worst = int(np.argmax(error))
+    bound = ACCURACY[name][FLOATS.index(dtype)] + 2.0
+    assert error[worst] <= bound, ([a[worst] for a in arguments], got[worst])
 
 
 def specials(dtype: Any) -> Array:

@@ -32,7 +32,7 @@ from ftrace.devices.llvm.target import Target, host_target
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import Kernel, KernelOp, axis_of, range_p
-from ftrace.lower.math.decompose import FORMULAS, decompose
+from ftrace.lower.math.decompose import decompose, formula
 from ftrace.lower.math.reduction import far_angle
 from ftrace.lower.math.term import Term
 from ftrace.trace.avals import ShapedArray
@@ -125,8 +125,12 @@ def function_text(symbol: str, target: Target) -> str:
     aval = ShapedArray.of((), dtype)
     operands = [make_node(_argument_p, aval, (), n) for n in range(CALLED.get(name, 1))]
     terms = map(Term, operands)
-    results = far_angle(*terms) if name == "far_angle" else (FORMULAS[name](*terms),)
-    roots = decompose([term.node for term in results], operations_of(target))
+    has = operations_of(target)
+    if name == "far_angle":
+        results = far_angle(*terms)
+    else:
+        results = (formula(name, has)(*terms),)
+    roots = decompose([term.node for term in results], has)
     writer = Writer()
     given = [f"%x{n}" for n in range(len(operands))]
     known = dict(zip(operands, given, strict=True))

@@ -12,11 +12,13 @@ import struct
 from collections.abc import Callable, Sequence
 
 from ftrace import dtypes
+from ftrace.devices.llvm import avx512
 from ftrace.devices.llvm.casts import cast
 from ftrace.devices.llvm.remainders import float_remainder
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.types import Type, mask_type
 from ftrace.devices.llvm.writer import Writer
+from ftrace.lower.math.tables import TABLES
 
 #: Operations that are one instruction, by name and kind of dtype.
 _INSTRUCTIONS: dict[tuple[str, str], str] = {}
@@ -74,7 +76,9 @@ def operations_of(target: Target) -> frozenset[str]:
     names |= {"select", "cast", "bitcast"}
     lacking = {"fma"} if not target.fma else set[str]()
     if not target.scale:
-        lacking.add("ldexp")
+        lacking |= _WIDE.keys()
+    elif not target.decides("powers_by_tables"):
+        lacking |= TABLES.keys()
     return frozenset(names - lacking)
 
 
@@ -320,7 +324,7 @@ def _extremum(
         if word == "max":
             return o.binary("fadd", t, either, t.zero)
     if o.target.scale and 128 <= t.lanes * t.bits <= 512:
-        either = _range(o, t, a, b, 5 if word == "max" else 4)
+        either = avx512.range_of(o, t, a, b, 5 if word == "max" else 4)
     else:
         # The same, in both orders: of two zeros one has the sign that counts.
         bits = t.integer()
@@ -333,21 +337,6 @@ def _extremum(
         if word == "min":  # NaN or any number is NaN
             return either
     return o.select(o.binary("fcmp uno", t, a, b), t, t.constant(math.nan), either)
-
-
-def _range(o: Operations, t: Type, a: str, b: str, choice: int) -> str:
-    """AVX-512's minimum (4) or maximum (5) with -0 below +0, of 128 to 512 bits.
-
-    Of a NaN and a number it takes the number.
-    """
-    kind, width = "ps" if t.bits == 32 else "pd", t.lanes * t.bits
-    mask = f"i{max(t.lanes, 8)}"
-    name = f"@llvm.x86.avx512.mask.range.{kind}.{width}"
-    types, rest = f"{t}, {t}, i32, {t}, {mask}", f"i32 {choice}, {t} {a}, {mask} -1"
-    if width == 512:
-        types, rest = f"{types}, i32", f"{rest}, i32 4"
-    o.writer.declare(f"declare {t} {name}({types})")
-    return o.pure(f"call {t} {name}({t} {a}, {t} {b}, {rest})", a, b)
 
 
 def _safe_divisor(o: Operations, t: Type, a: str, b: str) -> tuple[str, str]:
@@ -405,43 +394,6 @@ def _multiply_add(o: Operations, t: Type, a: str, b: str, c: str) -> str:
     return o.call("fma", t, a, b, c)
 
 
-@_define("ldexp")
-def _scale(o: Operations, t: Type, a: str, n: str) -> str:
-    """a·2ⁿ by AVX-512's instruction, which works on 128, 256 or 512 bits."""
-    if not t.lanes:
-        wide = t.with_lanes(128 // t.bits)
-        whole = _scale(o, wide, o.splat(a, wide), o.splat(n, wide))
-        return o.pure(f"extractelement {wide} {whole}, i32 0", whole)
-    width = t.lanes * t.bits
-    if width < 128 or width > 512:
-        return _scale_otherwise(o, t, a, n)
-    kind = "ps" if t.bits == 32 else "pd"
-    mask = f"i{max(t.lanes, 8)}"
-    name = f"@llvm.x86.avx512.mask.scalef.{kind}.{width}"
-    rounding = ", i32" if width == 512 else ""
-    o.writer.declare(f"declare {t} {name}({t}, {t}, {t}, {mask}{rounding})")
-    last = ", i32 4" if width == 512 else ""
-    return o.pure(f"call {t} {name}({t} {a}, {t} {n}, {t} {a}, {mask} -1{last})", a, n)
-
-
-def _scale_otherwise(o: Operations, t: Type, a: str, n: str) -> str:
-    """Half by half where it is too wide, with idle lanes where it is too narrow."""
-    lanes = t.lanes
-    if lanes * t.bits > 512:
-        half = t.with_lanes(lanes // 2)
-        parts: list[str] = []
-        for first in (0, lanes // 2):
-            places = range(first, first + lanes // 2)
-            x, y = (o.shuffle(t, v, "poison", places) for v in (a, n))
-            parts.append(_scale(o, half, x, y))
-        low, high = parts
-        return o.shuffle(half, low, high, range(lanes))
-    wide = t.with_lanes(128 // t.bits)
-    places = [lane % lanes for lane in range(wide.lanes)]
-    x, y = (o.shuffle(t, v, "poison", places) for v in (a, n))
-    return o.shuffle(wide, _scale(o, wide, x, y), "poison", range(lanes))
-
-
 def _far_part(number: int) -> Row:
     """A part of the argument reduction of sin, cos and tan for large arguments."""
 
@@ -450,6 +402,13 @@ def _far_part(number: int) -> Row:
 
     return part
 
+
+#: Operations that only AVX-512 has.
+_WIDE: dict[str, Row] = {
+    "ldexp": avx512.scale, "mantissa": avx512.mantissa, "exponent": avx512.exponent,
+    **{name: avx512.table(numbers) for name, numbers in TABLES.items()},
+}  # fmt: skip
+_ROWS.update(_WIDE)
 
 for _number, _name in enumerate(("far_quadrant", "far_remainder", "far_rest")):
     _ROWS[_name] = _far_part(_number)

@@ -6,6 +6,7 @@ basic.py           sign, nextafter, popcount, …, fma
 exponential.py     exp, exp2, expm1, logistic, sinh, cosh, tanh
 logarithm.py       log, log2, log1p, asinh, acosh, atanh
 power.py           pow, cbrt
+tables.py          log2 by tables, for pow
 reduction.py       the remainder modulo π/2
 trigonometry.py    sin, cos, tan
 inverse.py         asin, acos, atan, atan2

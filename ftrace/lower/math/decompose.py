@@ -16,6 +16,7 @@ from ftrace.lower.math import (
     reduction,
     trigonometry,
 )
+from ftrace.lower.math.tables import TABLES
 from ftrace.lower.math.term import Term
 from ftrace.trace.graph import Node, inherited_origin, rebuild
 
@@ -66,6 +67,8 @@ FORMULAS: Final = {
     "far_remainder": reduction.far_remainder,
     "far_rest": reduction.far_rest,
     "ldexp": exponential.scale_by_power,
+    "mantissa": logarithm.mantissa_by_bits,
+    "exponent": logarithm.exponent_by_bits,
     "rsqrt": basic.rsqrt,
     "sign": basic.sign,
     "nextafter": basic.nextafter,
@@ -73,6 +76,9 @@ FORMULAS: Final = {
     "mul_zero": basic.mul_zero,
     "popcount": basic.popcount,
 }
+
+#: Those that a device takes instead which can look numbers up in `TABLES`.
+BY_TABLES: Final = {"pow": power.power_by_tables}
 
 #: For each operation that a device may lack, what computes it from simpler ones.
 DECOMPOSITIONS: Final[dict[str, Decomposition]] = {
@@ -83,12 +89,27 @@ DECOMPOSITIONS: Final[dict[str, Decomposition]] = {
 BUILT_IN: Final = frozenset(DECOMPOSITIONS)
 
 
+def formula(name: str, has: Collection[str]) -> Callable[..., Term]:
+    """The function of terms that computes `name` for a device that has these."""
+    if name in BY_TABLES and has_tables(has):
+        return BY_TABLES[name]
+    return FORMULAS[name]
+
+
+def has_tables(has: Collection[str]) -> bool:
+    return all(name in has for name in TABLES)
+
+
+_TABULATED: Final = {name: _formula(f) for name, f in BY_TABLES.items()}
+
+
 def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
     """The roots with every operation decomposed that is not in `has`.
 
     Operations in neither `has` nor `DECOMPOSITIONS` stay. Linear in the number of
     nodes that result.
     """
+    known = DECOMPOSITIONS | _TABULATED if has_tables(has) else DECOMPOSITIONS
     finished: dict[Node, Node] = {}
     expansion: dict[Node, Node] = {}
     pending = list(roots)
@@ -113,11 +134,11 @@ def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
             take(node)
             new = rebuild(node, tuple(finished[s] for s in node.src))
             name = new.op.name
-            if name in has or name not in DECOMPOSITIONS:
+            if name in has or name not in known:
                 finished[node] = finished[new] = new
                 pending.pop()
                 continue
             for source in new.src:
                 finished[source] = source
-            expansion[node] = DECOMPOSITIONS[name](new)
+            expansion[node] = known[name](new)
     return [finished[root] for root in roots]

@@ -16,12 +16,14 @@ from ftrace.lower.math.floats import (
     two_product,
     two_sum,
 )
-from ftrace.lower.math.logarithm import log_of_parts, split_exponent
+from ftrace.lower.math.logarithm import log_of_parts
 from ftrace.lower.math.term import (
     Term,
     eq,
+    exponent,
     fma,
     ldexp,
+    mantissa,
     mul_add,
     number,
     polynomial,
@@ -161,7 +163,8 @@ def erf_inv(x: Term) -> Term:
     Gems, Jade edition, 2011).
     """
     a = abs(x)
-    w = -log_of_parts(*split_exponent(fma(-a, a, 1.0)))
+    below = fma(-a, a, 1.0)
+    w = -log_of_parts(mantissa(below) - 1.0, exponent(below))
     if x.single:
         value = select(
             w < 5.0,

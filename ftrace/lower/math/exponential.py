@@ -39,7 +39,7 @@ _EXP_DOUBLE: Final = (
     1.0, 1.0,
 )  # fmt: skip
 # 2ʳ for |r| ≤ 1/2: 2^-28.3 and 2^-57.8.
-_EXP2_SINGLE: Final = (
+EXP2_SINGLE: Final = (
     0.000153281071, 0.001339101, 0.00961850304, 0.0555035956, 0.240226477, 0.693147182,
     1.0,
 )  # fmt: skip
@@ -130,7 +130,7 @@ def exp2_parts(x: Term, rest: Term | None = None) -> Pair:
     x = clamp(x, low, high)
     n, _ = nearest(x)
     r = x - n if rest is None else x - n + rest
-    return polynomial(r, _EXP2_SINGLE if x.single else _EXP2_DOUBLE), n
+    return polynomial(r, EXP2_SINGLE if x.single else _EXP2_DOUBLE), n
 
 
 def expm1(x: Term) -> Term:

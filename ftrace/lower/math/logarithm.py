@@ -25,7 +25,9 @@ from ftrace.lower.math.floats import (
 from ftrace.lower.math.term import (
     Term,
     eq,
+    exponent,
     fma,
+    mantissa,
     mul_add,
     number,
     polynomial,
@@ -33,9 +35,9 @@ from ftrace.lower.math.term import (
     sqrt,
 )
 
-# ln 2 and 1/ln 2 in two numbers each.
-_LN2_SINGLE: Final = (0.693147182, -1.90465421e-09)
-_LN2_DOUBLE: Final = (0.6931471805599453, 2.3190468138462996e-17)
+# ln 2 and 1/ln 2 in two numbers each; the first of ln 2 has 8 or 11 bits less.
+_LN2_SINGLE: Final = (0.69314575, 1.4286068e-06)
+_LN2_DOUBLE: Final = (0.6931471805598903, 5.497923018708371e-14)
 _LOG2E_SINGLE: Final = 1.44269502
 _LOG2E_DOUBLE: Final = (1.4426950408889634, 2.0355273740931033e-17)
 _LN2: Final = math.log(2)
@@ -43,7 +45,7 @@ _LN2: Final = math.log(2)
 # Where the fraction of x is cut. At 3/4 f is short, which log1p needs; log2 has the
 # least to cancel against k when it is cut at sqrt(1/2).
 _CUT: Final = 0.75
-CUT_LOG2: Final = math.sqrt(0.5)
+_ROOT: Final = math.sqrt(2)
 
 # (log(1 + f) - f + f²/2)/f³ for f in [-1/4, 1/2]: 2^-29.0 of log(1 + f).
 _LOG_SINGLE: Final = (
@@ -62,26 +64,50 @@ _LOG2_SINGLE: Final = (
 )  # fmt: skip
 
 
-def split_exponent(x: Term, cut: float = _CUT) -> tuple[Term, Term]:
-    """(f, k) with x = 2ᵏ·(1 + f) and 1 + f in [cut, 2·cut), for a positive finite x."""
+def mantissa_by_bits(x: Term) -> Term:
+    """`mantissa` where no instruction has it."""
+    bits, k, _ = _split_bits(x)
+    found = float_of(bits - (k << format_of(x).fraction))
+    return select(x >= 0.0, found, NAN)
+
+
+def exponent_by_bits(x: Term) -> Term:
+    """`exponent` where no instruction has it."""
+    _, k, lift = _split_bits(x)
+    found = select(eq(x, INFINITY), x, integer_to_float(k) + lift)
+    return select(eq(x, 0.0), -INFINITY, found)
+
+
+def _split_bits(x: Term) -> tuple[Term, Term, Term]:
+    """The bits of x·2^-lift, k of that, and the lift: 0 but for denormal numbers."""
     layout = format_of(x)
     small = x < layout.tiny
     lift = layout.fraction + 2
     bits = bits_of(select(small, x * 2.0**lift, x))
-    k = (bits - bits_of_number(cut, x.single)) >> layout.fraction
-    f = float_of(bits - (k << layout.fraction)) - 1.0
-    return f, integer_to_float(k) + select(small, number(-float(lift), x), 0.0)
+    k = (bits - bits_of_number(_CUT, x.single)) >> layout.fraction
+    return bits, k, select(small, number(-float(lift), x), 0.0)
+
+
+def split_at_root(x: Term) -> tuple[Term, Term]:
+    """(f, k) with x = 2ᵏ·(1 + f) and 1 + f in [sqrt(1/2), sqrt(2)]."""
+    m, k = mantissa(x), exponent(x)
+    above = m > _ROOT
+    return select(above, m * 0.5, m) - 1.0, select(above, k + 1.0, k)
 
 
 def log_of_parts(f: Term, k: Term) -> Term:
-    """k·ln 2 + log(1 + f) for f in [-1/4, 1/2]."""
+    """k·ln 2 + log(1 + f) for f in [-1/4, 1/2], also where k is infinite.
+
+    The first part of ln 2 is short: its product with k is exact. Both are positive, so
+    that with an infinite k they agree.
+    """
     high, low = _LN2_SINGLE if f.single else _LN2_DOUBLE
     if f.single:
         square = f * f
         rest = mul_add(-0.5, square, f * square * polynomial(f, _LOG_SINGLE))
-        return fma(k, high, f + fma(k, low, rest))
+        return mul_add(k, high, f + mul_add(k, low, rest))
     half_square, odd = _log_series(f)
-    return fma(k, high, f - (half_square - fma(k, low, odd)))
+    return mul_add(k, high, f - (half_square - mul_add(k, low, odd)))
 
 
 def _log_series(f: Term) -> tuple[Term, Term]:
@@ -93,15 +119,9 @@ def _log_series(f: Term) -> tuple[Term, Term]:
     return half_square, s * mul_add(square, series, half_square)
 
 
-def _outside(x: Term, value: Term) -> Term:
-    """What a logarithm gives for 0, ∞ and what has none; `value` elsewhere."""
-    value = select(x > 0.0, value, select(eq(x, 0.0), -INFINITY, number(NAN, x)))
-    return select(eq(x, INFINITY), x, value)
-
-
 def log(x: Term) -> Term:
     """log(x) = k·ln 2 + log(1 + f)."""
-    return _outside(x, log_of_parts(*split_exponent(x)))
+    return log_of_parts(mantissa(x) - 1.0, exponent(x))
 
 
 def log2(x: Term) -> Term:
@@ -109,9 +129,9 @@ def log2(x: Term) -> Term:
 
     The product with 1/ln 2 is carried in two numbers.
     """
-    f, k = split_exponent(x, CUT_LOG2)
+    f, k = split_at_root(x)
     if x.single:
-        return _outside(x, k + fma(f, _LOG2E_SINGLE, f * polynomial(f, _LOG2_SINGLE)))
+        return k + fma(f, _LOG2E_SINGLE, f * polynomial(f, _LOG2_SINGLE))
     half_square, odd = _log_series(f)
     top, rest = fast_two_sum(f, -half_square)
     rest = rest + odd
@@ -119,7 +139,8 @@ def log2(x: Term) -> Term:
     product, error = two_product(top, high)
     error = error + fma(top, low, rest * high)
     total, carry = fast_two_sum(k, product)
-    return _outside(x, total + (carry + error))
+    # The sum's error is NaN where the sum is infinite.
+    return select(abs(k) < INFINITY, total + (carry + error), k + f)
 
 
 def log1p(x: Term) -> Term:
@@ -129,7 +150,7 @@ def log1p(x: Term) -> Term:
     k = above >> layout.fraction
     # 2^(2-k) is normal for each k; 2⁻ᵏ need not be.
     quarter = float_of(((layout.bias + 2) - k) << layout.fraction) * 0.25
-    f = fma(x, quarter, quarter - 1.0)
+    f = mul_add(x, quarter, quarter - 1.0)  # the product is exact
     value = log_of_parts(f, integer_to_float(k))
     value = select(x > -1.0, value, select(eq(x, -1.0), -INFINITY, number(NAN, x)))
     return select(eq(x, INFINITY) | eq(x, 0.0), x, value)

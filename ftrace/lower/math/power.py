@@ -7,9 +7,11 @@ place of it would be one of y·log2|x| units in the result. Polynomials are fitt
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
-from ftrace.lower.math.exponential import exp2_parts
+from ftrace import dtypes
+from ftrace.lower.math.exponential import EXP2_SINGLE, exp2_parts
 from ftrace.lower.math.floats import (
     INFINITY,
     NAN,
@@ -24,9 +26,12 @@ from ftrace.lower.math.floats import (
     sign_bit,
     two_product,
 )
-from ftrace.lower.math.logarithm import CUT_LOG2, split_exponent
+from ftrace.lower.math.logarithm import split_at_root
+from ftrace.lower.math.tables import log2_by_tables
 from ftrace.lower.math.term import (
+    RARE,
     Term,
+    cast,
     eq,
     fma,
     ldexp,
@@ -34,6 +39,7 @@ from ftrace.lower.math.term import (
     ne,
     number,
     polynomial,
+    round_even,
     select,
     sqrt,
     trunc,
@@ -56,7 +62,7 @@ _LOG2_DOUBLE: Final = (
 
 def _log2_pair(x: Term) -> Pair:
     """log2(x) in two numbers, to 2^-35 or 2^-64 of it; x = 2ᵏ(1 + f), s = f/(2 + f)."""
-    f, k = split_exponent(x, CUT_LOG2)
+    f, k = split_at_root(x)
     below, below_low = fast_two_sum(number(2.0, x), f)
     inverse = 1.0 / below
     s = f * inverse
@@ -85,27 +91,14 @@ def power(x: Term, y: Term) -> Term:
 
     Small constant powers are products and roots.
     """
-    if y.node.op is const_p:
-        simple = _simple_power(x, float(constant_value(y.node)))
-        if simple is not None:
-            return simple
-    a = abs(x)
-    negative = x < 0.0
-    whole = eq(trunc(y), y)
-    half = y * 0.5
-    odd = whole & ne(trunc(half), half)
-    value = _positive_power(a, y)
-    limit = select((a < 1.0) ^ (y < 0.0), number(0.0, x), INFINITY)
-    at_end = eq(a, 0.0) | eq(a, INFINITY)
-    value = select(negative & ~whole, NAN, value)
-    value = select(at_end, limit, value)
-    value = float_of(bits_of(value) ^ select(odd, sign_bit(x), 0))
-    value = select(ne(x, x) | ne(y, y), x + y, value)
-    return select(eq(x, 1.0) | eq(y, 0.0), 1.0, value)
+    simple = _simple_power(x, y)
+    if simple is not None:
+        return simple
+    return _with_special_values(x, y, _positive_power(abs(x), y))
 
 
 def _positive_power(a: Term, y: Term) -> Term:
-    """aʸ for 0 < a < ∞."""
+    """aʸ for 0 < a < ∞ and a finite y."""
     log_high, log_low = _log2_pair(a)
     # Beyond these bounds every power but 1 is 0 or ∞, and products stay finite.
     bound = 2.0**40 if a.single else 2.0**70
@@ -117,8 +110,45 @@ def _positive_power(a: Term, y: Term) -> Term:
     return ldexp(value, n)
 
 
-def _simple_power(x: Term, y: float) -> Term | None:
+def power_by_tables(x: Term, y: Term) -> Term:
+    """`power` where `TABLES` can be looked up: float32 in float64 arithmetic."""
+    simple = _simple_power(x, y)
+    if simple is not None:
+        return simple
+    if not x.single:
+        return power(x, y)
+    log = log2_by_tables(cast(abs(x), dtypes.float64))
+    e = cast(y, dtypes.float64) * log
+    n = round_even(e)  # beyond all exponents it is e, and 2ⁿ is ∞ or 0
+    value = polynomial(cast(e - n, dtypes.float32), EXP2_SINGLE)
+    value = ldexp(value, cast(n, dtypes.float32))
+    return _with_special_values(x, y, value)
+
+
+def _with_special_values(x: Term, y: Term, value: Term) -> Term:
+    """xʸ where `value` is that of |x|, right where |x| is neither 0 nor infinite."""
+    usual = (x > 0.0) & (x < INFINITY)
+    if y.node.op is not const_p or not math.isfinite(constant_value(y.node)):
+        usual = usual & (abs(y) < INFINITY)
+    a = abs(x)
+    whole = eq(trunc(y), y)
+    half = y * 0.5
+    odd = whole & ne(trunc(half), half)
+    limit = select((a < 1.0) ^ (y < 0.0), number(0.0, x), INFINITY)
+    at_end = eq(a, 0.0) | eq(a, INFINITY)
+    special = select((x < 0.0) & ~whole, NAN, value)
+    special = select(at_end | eq(abs(y), INFINITY), limit, special)
+    special = float_of(bits_of(special) ^ select(odd, sign_bit(x), 0))
+    special = select(ne(x, x) | ne(y, y), x + y, special)
+    one = eq(x, 1.0) | eq(y, 0.0) | (eq(a, 1.0) & eq(abs(y), INFINITY))
+    return select(~usual, select(one, 1.0, special), value, RARE)
+
+
+def _simple_power(x: Term, power: Term) -> Term | None:
     """x to a constant power that needs no logarithm."""
+    if power.node.op is not const_p:
+        return None
+    y = float(constant_value(power.node))
     if y == 0.0:
         return number(1.0, x)
     if y == 0.5:  # its value at -0 and -∞ is not that of sqrt

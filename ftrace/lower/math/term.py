@@ -27,6 +27,13 @@ Number = int | float
 #: it (AVX-512's scalef) says so by its name; for the others it is decomposed.
 ldexp_p = KernelOp("ldexp")
 
+#: The two parts of a number that is not negative, x = mantissa·2^exponent with the
+#: mantissa in [3/4, 3/2) and the exponent a float: 1·2^-∞ is 0 and 1·2^∞ is ∞. NaN has
+#: the mantissa NaN, and so has a number less than 0. Devices have instructions for
+#: them, or they are decomposed, as `ldexp`.
+mantissa_p = KernelOp("mantissa")
+exponent_p = KernelOp("exponent")
+
 #: `arg` of an fma whose product may be rounded: polynomials do not need it exact.
 RELAXED: Final = "relaxed"
 
@@ -242,3 +249,18 @@ def bitcast(x: Term, dtype: np.dtype[Any]) -> Term:
 def ldexp(x: Term, n: Term) -> Term:
     """x·2ⁿ rounded once, for an integral float |n| ≤ 2·bias."""
     return Term(make_node(ldexp_p, x.node.aval, (x.node, n.node)))
+
+
+def mantissa(x: Term) -> Term:
+    """x/2^k in [3/4, 3/2); see `mantissa_p`."""
+    return Term(make_node(mantissa_p, x.node.aval, (x.node,)))
+
+
+def exponent(x: Term) -> Term:
+    """The k of `mantissa`, a float."""
+    return Term(make_node(exponent_p, x.node.aval, (x.node,)))
+
+
+def lookup(table: KernelOp, x: Term) -> Term:
+    """What a table has for the leading bits of x; see `tables.py`."""
+    return Term(make_node(table, x.node.aval, (x.node,)))

@@ -1,0 +1,121 @@
+"""Instructions of AVX-512 that LLVM has no operation of its own for.
+
+ldexp                a·2ⁿ, rounded once
+mantissa, exponent   the parts of a number, special values included
+range_of             minimum and maximum with -0 below +0
+table                16 numbers, which stay in two registers
+
+They work on 128, 256 or 512 bits (the table on 512): shorter vectors and scalars get
+idle lanes, longer ones go in halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ftrace.devices.llvm.casts import Instructions
+from ftrace.devices.llvm.types import Type
+
+_MOST = 512
+
+#: Of getmant: the mantissa in [3/4, 3/2), NaN for what is less than 0.
+_THREE_QUARTERS_OR_NAN = 0b1011
+
+
+class Vectors(Instructions, Protocol):
+    """What these are made of; `scalar.Operations` has it."""
+
+    def splat(self, a: str, t: Type) -> str: ...
+
+    def shuffle(self, t: Type, a: str, b: str, places: Sequence[int]) -> str: ...
+
+
+Row = Callable[..., str]
+
+
+def _in_registers(row: Row, least: int = 128) -> Row:
+    """A row for vectors of `least` to 512 bits as one for all lengths and scalars."""
+
+    def fitted(o: Vectors, t: Type, *x: str) -> str:
+        wide = t.with_lanes(least // t.bits)
+        if not t.lanes:
+            whole = row(o, wide, *[o.splat(a, wide) for a in x])
+            return o.pure(f"extractelement {wide} {whole}, i32 0", whole)
+        width = t.lanes * t.bits
+        if least <= width <= _MOST:
+            return row(o, t, *x)
+        if width < least:
+            places = [lane % t.lanes for lane in range(wide.lanes)]
+            whole = row(o, wide, *[o.shuffle(t, a, "poison", places) for a in x])
+            return o.shuffle(wide, whole, "poison", range(t.lanes))
+        half = t.with_lanes(t.lanes // 2)
+        parts: list[str] = []
+        for first in (0, half.lanes):
+            places = list(range(first, first + half.lanes))
+            parts.append(
+                fitted(o, half, *[o.shuffle(t, a, "poison", places) for a in x])
+            )
+        low, high = parts
+        return o.shuffle(half, low, high, range(t.lanes))
+
+    return fitted
+
+
+def _masked(o: Vectors, t: Type, word: str, *operands: tuple[str, str]) -> str:
+    """An intrinsic of vectors and immediates, in all lanes, rounding as usual."""
+    kind, width = "ps" if t.bits == 32 else "pd", t.lanes * t.bits
+    given = [*operands, (f"i{max(t.lanes, 8)}", "-1")]
+    if width == _MOST:
+        given.append(("i32", "4"))
+    name = f"@llvm.x86.avx512.mask.{word}.{kind}.{width}"
+    o.writer.declare(f"declare {t} {name}({', '.join(kind for kind, _ in given)})")
+    texts = ", ".join(f"{kind} {text}" for kind, text in given)
+    values = [text for kind, text in operands if kind == t.text]
+    return o.pure(f"call {t} {name}({texts})", *values)
+
+
+def _scale(o: Vectors, t: Type, a: str, n: str) -> str:
+    return _masked(o, t, "scalef", (t.text, a), (t.text, n), (t.text, a))
+
+
+def _mantissa(o: Vectors, t: Type, a: str) -> str:
+    choice = ("i32", str(_THREE_QUARTERS_OR_NAN))
+    return _masked(o, t, "getmant", (t.text, a), choice, (t.text, a))
+
+
+def _exponent(o: Vectors, t: Type, a: str) -> str:
+    """That of `a`, which is one too small where the mantissa is below 1."""
+
+    def of(x: str) -> str:
+        return _masked(o, t, "getexp", (t.text, x), (t.text, x))
+
+    return o.binary("fsub", t, of(a), of(_mantissa(o, t, a)))
+
+
+scale: Row = _in_registers(_scale)
+mantissa: Row = _in_registers(_mantissa)
+exponent: Row = _in_registers(_exponent)
+
+
+def range_of(o: Vectors, t: Type, a: str, b: str, choice: int) -> str:
+    """The minimum (4) or maximum (5), of 128 to 512 bits.
+
+    Of a NaN and a number it takes the number.
+    """
+    chosen = ("i32", str(choice))
+    return _masked(o, t, "range", (t.text, a), (t.text, b), chosen, (t.text, a))
+
+
+def table(numbers: Sequence[float]) -> Row:
+    """The row that looks a float64 up by the four leading bits of its fraction."""
+
+    def look_up(o: Vectors, t: Type, a: str) -> str:
+        low, high = (t.lanewise(numbers[first : first + 8]) for first in (0, 8))
+        i = t.integer()
+        bits = o.binary("lshr", i, o.convert("bitcast", t, i, a), i.constant(48))
+        name = "@llvm.x86.avx512.vpermi2var.pd.512"
+        o.writer.declare(f"declare {t} {name}({t}, {i}, {t})")
+        return o.pure(f"call {t} {name}({t} {low}, {i} {bits}, {t} {high})", bits)
+
+    return _in_registers(look_up, least=_MOST)
