@@ -26,6 +26,7 @@ from ftrace.lower.inplace import DECISIONS as SHARING
 from ftrace.lower.loops import DECISIONS as LOOPS
 from ftrace.lower.math import ACCURACY
 from ftrace.lower.movement import MOVEMENT
+from ftrace.lower.ordering import DECISIONS as SORTING
 from ftrace.lower.recurrence import DECISIONS as REGISTERS
 from ftrace.lower.rendering import DECISIONS as RENDERING
 from ftrace.lower.running import DECISIONS as RUNNING
@@ -259,7 +260,7 @@ def with_decisions(page: str) -> str:
     """The page with the tables of decisions between their markers."""
     lists = {
         "loops": LOOPS | REGISTERS,
-        "host": RUNNING | EXTREMA | FACTORING,
+        "host": RUNNING | EXTREMA | FACTORING | SORTING,
         "slices": SLICES,
         "schedule": SCHEDULING | SUMS | BUILDING | PRODUCTS,
         "rendering": RENDERING,

@@ -43,6 +43,8 @@ from ftrace.lower.loops import DECISIONS as LOOPS
 from ftrace.lower.loops import simplify_loops
 from ftrace.lower.movement import MOVEMENT
 from ftrace.lower.order import ordered_drafts
+from ftrace.lower.ordering import DECISIONS as SORTING
+from ftrace.lower.ordering import sorts_as_kernels
 from ftrace.lower.program import Program
 from ftrace.lower.recurrence import DECISIONS as REGISTERS
 from ftrace.lower.recurrence import built_recurrence, register_loop_p
@@ -115,7 +117,7 @@ def lower(
     if recurrences:
         found = loops_in_registers(found, simplified_outputs)
         found = runs_as_kernels(extrema_as_kernels(found))
-        found = factors_as_kernels(found)
+        found = sorts_as_kernels(factors_as_kernels(found))
     found = sums_in_parts(found, cache)
     final = Graph(graph.inputs, tuple(found))
     plan, program = _program(final, max_buffers, given, recurrences, cache)
@@ -151,7 +153,7 @@ def lower_body(
     if recurrences:
         simplified = loops_in_registers(simplified, simplified_outputs)
         simplified = runs_as_kernels(extrema_as_kernels(simplified))
-        simplified = factors_as_kernels(simplified)
+        simplified = sorts_as_kernels(factors_as_kernels(simplified))
     simplified = sums_in_parts(simplified, cache)
     for node in simplified:
         root = root_of(node)
@@ -232,7 +234,7 @@ def rule_names() -> frozenset[str]:
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
     decisions = (
         SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS, PRODUCTS, RUNNING, SLICES,
-        FACTORING, RENDERING, SUMS, EXTREMA,
+        FACTORING, SORTING, RENDERING, SUMS, EXTREMA,
     )  # fmt: skip
     return frozenset(rules.union(*decisions))
 

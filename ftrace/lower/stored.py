@@ -34,6 +34,7 @@ from ftrace.lower.kernel import (
 )
 from ftrace.lower.math.decompose import BUILT_IN, DECOMPOSITIONS
 from ftrace.lower.memory import Lifetime
+from ftrace.lower.ordering import Ordering
 from ftrace.lower.program import (
     CallHost,
     Carry,
@@ -61,8 +62,8 @@ _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         Assign, Axis, BufferSpec, Carry, CopySlot, Factor, Kernel, KernelInfo, Lifetime,
-        Program, Recurrence, Repeat, RunBranch, RunKernel, RunLoop, Running, Slot,
-        Store,
+        Ordering, Program, Recurrence, Repeat, RunBranch, RunKernel, RunLoop, Running,
+        Slot, Store,
     )
 } | {
     f"host {kind.__name__}": kind

@@ -32,6 +32,7 @@ from ftrace.devices.llvm.library import called_in
 from ftrace.devices.llvm.memory import WarmAllocator
 from ftrace.devices.llvm.modules import FUNCTION
 from ftrace.devices.llvm.numbers import without_numbers
+from ftrace.devices.llvm.ordering import render_ordering
 from ftrace.devices.llvm.pool import available_cores
 from ftrace.devices.llvm.render import Rendered, render, render_recurrence
 from ftrace.devices.llvm.runner.records import NO_MEMORY
@@ -51,6 +52,7 @@ from ftrace.errors import GraphError, OutOfMemoryError
 from ftrace.lower.factors import Factor
 from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.legalize import legalize
+from ftrace.lower.ordering import Ordering
 from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
 from ftrace.lower.recurrence import Recurrence, legalize_recurrence
 from ftrace.lower.rendering import DECISIONS
@@ -70,6 +72,8 @@ def render_kernel(kernel: Kernel, target: Target | None = None) -> Rendered:
         return render_recurrence(legal, target, FUNCTION)
     if isinstance(kernel, Factor):
         return render_factor(kernel, target, FUNCTION)
+    if isinstance(kernel, Ordering):
+        return render_ordering(kernel, target, FUNCTION)
     if isinstance(kernel, Running):
         legal = legalize_running(kernel, operations_of(target))
         return render_running(legal, target, FUNCTION)

@@ -20,10 +20,13 @@ from functools import cache
 from math import prod
 from typing import Final
 
+import numpy as np
+
 from ftrace import dtypes
 from ftrace.devices.llvm.blas import ROUTINE, routine_address
 from ftrace.devices.llvm.compile import Code, cache_key, generate, kept, link
 from ftrace.devices.llvm.expressions import Expressions
+from ftrace.devices.llvm.ordering_keys import SORT
 from ftrace.devices.llvm.runner.signals import POLL, STOP
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.llvm.scalar import CALLED, PREFIX, Operations, operations_of
@@ -37,6 +40,7 @@ from ftrace.lower.math.reduction import far_angle
 from ftrace.lower.math.term import Term
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import make_node
+from ftrace.trace.primitives.host.sorters import sorter
 from ftrace.trace.sizes import upper_bound
 
 #: A kernel with so many uses of functions calls those that it uses several times.
@@ -86,7 +90,16 @@ def addresses(symbols: Iterable[str]) -> dict[str, int]:
 def _address(symbol: str) -> int:
     if symbol.startswith(ROUTINE):
         return routine_address(symbol)
+    if symbol.startswith(SORT):
+        return _sort_address(symbol)
     return _code_of(symbol).address(symbol)
+
+
+def _sort_address(symbol: str) -> int:
+    kind, size = symbol[len(SORT)], int(symbol[len(SORT) + 1 :]) // 8
+    address = sorter(np.dtype(f"{kind}{size}"))
+    assert address is not None  # lowering has asked for it
+    return address
 
 
 def _code_of(symbol: str) -> Code:
@@ -97,7 +110,8 @@ def _code_of(symbol: str) -> Code:
 
 def prepare(symbol: str) -> None:
     """Makes a function if it is a formula, beside the kernels that call it."""
-    if symbol not in (*SYMBOLS, POLL, STOP) and not symbol.startswith(ROUTINE):
+    theirs = symbol.startswith((ROUTINE, SORT))
+    if symbol not in (*SYMBOLS, POLL, STOP) and not theirs:
         _loaded(symbol)
 
 

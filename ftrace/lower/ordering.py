@@ -1,0 +1,278 @@
+"""Sorting as kernels, without Python: NumPy's vector code under an order of our own.
+
+    sort(x)            ->  order[sort](x)
+    sort(long x)       ->  order[merged](order[runs](x), x)
+    argsort(a, b)      ->  order[positions](a, order[positions](b))
+    argsort(long a)    ->  order[merged_positions](order[position_runs](a))
+    top_k(x)           ->  order[top](x)
+
+Numbers become integers in the same order, their *keys*; where positions are wanted,
+these stand below the keys, in one integer of 64 bits,
+
+    key · 2³² + position
+
+so that all differ, and any sort of them is stable. Keys of 64 bits count as two.
+
+Rows are the units that threads share. A long row is cut in runs, whose number its
+length tells; pairs of them are merged until one is left, each piece of the result by
+itself. After every run stands the greatest key, so that a merge need not ask where the
+run ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import log2, prod
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes, settings
+from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
+from ftrace.lower.recurrence import Step, register_loop_p
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import any_dynamic
+from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
+from ftrace.trace.primitives.host.sorters import has_sorters
+from ftrace.trace.primitives.host.sorting import TopK, argsort_p, sort_p, top_k_p
+from ftrace.trace.primitives.movement import move_axis, shrink_axis
+from ftrace.trace.primitives.record import item_p, items
+
+#: What `config.disabled_rules` can switch off here.
+DECISIONS = {
+    "sort_natively": "a sort is a kernel, without Python",
+    "sort_in_runs": "a long row is sorted in runs, which are merged",
+}
+
+#: Elements of a run at least, and the most runs.
+RUN = 1 << 16
+MOST_RUNS = 16
+#: A row of so many elements has two runs; of sixteen times as many, twice as many.
+LONG = 1 << 17
+#: Positions and keys of rows up to this length stand on the stack.
+ON_STACK = 1 << 13
+_NARROW = 1 << 31  # positions have 31 bits
+
+
+@dataclass(frozen=True)
+class Ordering(Kernel):
+    """A kernel that orders the elements of rows.
+
+    Attributes:
+      axes, stores: none.
+      routine: what it does; `devices/llvm/ordering.py` has one function for each.
+      rows, size: how many rows, of how many elements.
+      run, runs: of how many elements the runs of a row are, and how many it has; of a
+        merge those before it.
+      merge_zeros: -0.0 and 0.0 are equal.
+      descending: the greatest key comes first; of equal ones the first.
+      half: which half of keys of 64 bits: 1 the upper, 2 the lower one; else 0.
+      k: of `top`, how many positions of a row are wanted.
+    """
+
+    routine: str = "sort"
+    rows: int = 1
+    size: int = 1
+    run: int = 1
+    runs: int = 1
+    merge_zeros: bool = False
+    descending: bool = False
+    half: int = 0
+    k: int = 0
+
+    @property
+    def work(self) -> int:
+        """Operations for all rows, about."""
+        merges = self.routine.startswith("merge")
+        each = 2 if merges else max(1, round(log2(max(self.run, 2)) / 2))
+        return self.rows * self.size * each
+
+    @property
+    def final(self) -> bool:
+        """Does a merge leave one run?"""
+        return self.runs == 2
+
+    def __str__(self) -> str:
+        runs = f" in {self.runs} runs of {self.run}" if self.runs > 1 else ""
+        return f"{self.routine} of {self.rows} rows of {self.size}{runs}"
+
+
+def sorts_as_kernels(outputs: Sequence[Node]) -> list[Node]:
+    """The outputs with sorts as kernels."""
+    order = toposort(outputs)
+    if not any(node.op in _SORTS for node in order) or not _allowed():
+        return list(outputs)
+    done: dict[Node, Node] = {}
+    replaced: dict[Node, Node] = {}
+    with inherited_origin() as take:
+        for node in order:
+            take(node)
+            if node.op is item_p and node.src[0] in replaced:
+                done[node] = replaced[node.src[0]]
+                continue
+            new = rebuild(node, tuple(done[s] for s in node.src))
+            done[node] = new
+            sort = _SORTS.get(node.op)
+            if sort is not None and _is_plain(new):
+                replaced[node] = sort(new)
+    return [done[node] for node in outputs]
+
+
+def _allowed() -> bool:
+    off = "sort_natively" in settings.current().disabled_rules
+    return not off and has_sorters()
+
+
+def _is_plain(node: Node) -> bool:
+    """Real numbers of known shapes, with something to sort."""
+    axis: int = node.arg.axis if node.op is top_k_p else node.arg
+    return all(
+        not any_dynamic(s.shape)
+        and prod(s.shape) > 0
+        and s.shape[axis] < _NARROW
+        and dtypes.kind(s.dtype) in "biuf"
+        for s in node.src
+    ) and (node.op is not top_k_p or node.arg.k > 0)
+
+
+def runs_of(rows: int, size: int) -> int:
+    """Into how many runs each row is cut: a power of two."""
+    off = "sort_in_runs" in settings.current().disabled_rules
+    if off or size < LONG or rows >= MOST_RUNS:
+        return 1
+    runs = 2
+    while runs < MOST_RUNS and size >= LONG * runs**3:
+        runs *= 2
+    return runs
+
+
+class _Rows:
+    """The sorting of rows, which are the last axis of the operands."""
+
+    def __init__(self, node: Node, shape: Sequence[int]) -> None:
+        self.node = node
+        self.shape = tuple(shape)
+        self.size = self.shape[-1]
+        self.rows = prod(self.shape[:-1])
+
+    def kernel(
+        self,
+        routine: str,
+        operands: Sequence[Node],
+        results: Sequence[ShapedArray],
+        **facts: Any,
+    ) -> Node:
+        """The first result of a kernel."""
+        buffers = [BufferSpec(x.dtype, x.size, True) for x in results]
+        buffers += [BufferSpec(x.dtype, x.size, False) for x in operands]
+        facts.setdefault("run", self.size)
+        kernel = Ordering(
+            (), (), tuple(buffers), routine=routine, rows=self.rows, size=self.size,
+            **facts,
+        )  # fmt: skip
+        info = KernelInfo(
+            f"{routine}_{'x'.join(map(str, self.shape))}",
+            () if self.node.origin is None else (self.node.origin,),
+            kernel.work,
+            sum(spec.size * spec.dtype.itemsize for spec in buffers),
+            (self.node.op.name,),
+        )
+        bundle = register_loop_p(*operands, arg=Step(kernel, info, tuple(results)))
+        return items(bundle)[0]
+
+    def runs(
+        self, routine: str, operands: Sequence[Node], dtype: np.dtype[Any],
+        **facts: Any,
+    ) -> tuple[Node, int, int]:  # fmt: skip
+        """Sorted runs, merged until two are left; how many there are, and how long."""
+        runs = runs_of(self.rows, self.size)
+        run = -(-self.size // runs)
+
+        def room(runs: int, run: int) -> ShapedArray:
+            return ShapedArray.of((self.rows * runs * (run + 1),), dtype)
+
+        keys = self.kernel(
+            routine, operands, [room(runs, run)], run=run, runs=runs, **facts
+        )
+        while runs > 2:
+            after = room(runs // 2, 2 * run)
+            keys = self.kernel("merge", [keys], [after], run=run, runs=runs)
+            runs, run = runs // 2, 2 * run
+        return keys, runs, run
+
+    def positions(self, key: Node, places: Node | None, **facts: Any) -> Node:
+        """The positions that bring a key into order, of those at `places`."""
+        operands = [key] if places is None else [key, places]
+        result = ShapedArray.of(self.shape, dtypes.int32)
+        if runs_of(self.rows, self.size) == 1:
+            results = [result]
+            if self.size > ON_STACK:
+                results.append(ShapedArray.of(self.shape, dtypes.int64))
+            return self.kernel("positions", operands, results, **facts)
+        packed, runs, run = self.runs("position_runs", operands, dtypes.int64, **facts)
+        return self.kernel(
+            "merged_positions", [packed, *operands[1:]], [result], run=run, runs=runs
+        )
+
+
+def key_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The integers that stand for numbers of a dtype, in the same order."""
+    match dtypes.kind(dtype):
+        case "b":
+            return dtypes.uint8
+        case "f":
+            return np.dtype(f"i{dtype.itemsize}")
+        case _:
+            return dtype
+
+
+def _sort(node: Node) -> Node:
+    (x,) = node.src
+    last = x.ndim - 1
+    x = move_axis(x, node.arg, last)
+    rows, integer = _Rows(node, x.shape), key_dtype(x.dtype)
+    # Short integers take less time than the merge of their runs.
+    if integer.itemsize <= 2 or runs_of(rows.rows, rows.size) == 1:
+        return move_axis(rows.kernel("sort", [x], [x.aval]), last, node.arg)
+    keys, runs, run = rows.runs("runs", [x], integer)
+    result = rows.kernel("merged", [keys, x], [x.aval], run=run, runs=runs)
+    return move_axis(result, last, node.arg)
+
+
+def _argsort(node: Node) -> Node:
+    axis, last = node.arg, node.src[0].ndim - 1
+    keys = [move_axis(x, axis, last) for x in node.src]
+    found = _by_keys(_Rows(node, keys[0].shape), keys, merge_zeros=True)
+    return move_axis(found, last, axis)
+
+
+def _by_keys(rows: _Rows, keys: Sequence[Node], **facts: Any) -> Node:
+    places: Node | None = None
+    for key in reversed(keys):
+        for half in (2, 1) if key.dtype.itemsize == 8 else (0,):
+            places = rows.positions(key, places, half=half, **facts)
+    assert places is not None
+    return places
+
+
+def _top_k(node: Node) -> Node:
+    (x,) = node.src
+    arg: TopK = node.arg
+    last = x.ndim - 1
+    x = move_axis(x, arg.axis, last)
+    rows = _Rows(node, x.shape)
+    facts = {"merge_zeros": False, "descending": arg.largest}
+    if x.dtype.itemsize < 8 and arg.k <= min(ON_STACK, rows.size) // 8:
+        aval = ShapedArray.of((*x.shape[:-1], arg.k), dtypes.int32)
+        found = rows.kernel("top", [x], [aval], k=arg.k, **facts)
+    else:
+        found = shrink_axis(_by_keys(rows, [x], **facts), last, 0, arg.k)
+    return move_axis(found, last, arg.axis)
+
+
+_SORTS: dict[Any, Callable[[Node], Node]] = {
+    sort_p: _sort,
+    argsort_p: _argsort,
+    top_k_p: _top_k,
+}
