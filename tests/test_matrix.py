@@ -12,6 +12,7 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes, settings
+from ftrace.devices.llvm.register_tiles import register_tile
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.sharing import Load, choose_blocks, shared
 from ftrace.devices.llvm.target import Target, host_target
@@ -131,6 +132,7 @@ def test_what_is_before_and_after_a_product_is_part_of_it(
 def in_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Wherever operands can be read where they stand they are."""
     monkeypatch.setattr(_sharing, "_SURE", 0)
+    monkeypatch.setattr(_sharing, "_SURE_CLOSE", 0)
     choose_blocks.cache_clear()
     yield
     choose_blocks.cache_clear()
@@ -263,3 +265,23 @@ def test_the_last_column_does_not_spill_into_the_next_row(
     expected = a.astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_array_equal(np.asarray(found, np.float64), expected)
     np.testing.assert_array_equal(np.asarray(turned, np.float64), expected.T)
+
+
+def test_wide_tiles_are_chosen_where_the_left_operand_is_far() -> None:
+    """Each strip reads all of it again; small products have it in the first cache."""
+    target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", cores=2)
+    sizes = target.registers, 14
+    large = choose_blocks(target, Load(1200, 96, 700, 4))
+    assert not large.shallow
+    assert large.tile.vectors > register_tile(1200, 96, *sizes).vectors
+    assert large.depth == 700
+
+
+def test_how_terms_are_added_does_not_depend_on_cores() -> None:
+    for rows, vectors, depth in ((700, 32, 900), (1024, 64, 4096), (96, 300, 9000)):
+        target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4")
+        depths = {
+            choose_blocks(replace(target, cores=n), Load(rows, vectors, depth, 4)).depth
+            for n in (1, 2, 5, 64)
+        }
+        assert len(depths) == 1

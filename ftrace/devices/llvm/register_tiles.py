@@ -26,6 +26,8 @@ MOST_ROWS = 14
 _LATENCY = 4.25
 _FETCH = 0.25
 _UNEVEN = 1.03
+#: A tile that takes the same, but for rounding, is no better than one before it.
+_BETTER = 0.999
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,30 @@ def register_tile(
       registers: how many vectors the processor holds.
       most: rows of a tile at most.
     """
-    best = RegisterTile(1, 1, float("inf"))
+    best, *others = register_tiles(rows, vectors, registers, most)
+    for tile in others:
+        if tile.cycles < best.cycles * _BETTER:
+            best = tile
+    return best
+
+
+@lru_cache(maxsize=4096)
+def register_tiles(
+    rows: int,
+    vectors: int,
+    registers: int,
+    most: int = MOST_ROWS,
+    uneven: float = _UNEVEN,
+) -> tuple[RegisterTile, ...]:
+    """The best tile of each width, the narrowest first.
+
+    Args:
+      rows, vectors, registers, most: as above.
+      uneven: how much longer tiles of two heights take.
+    """
+    found: list[RegisterTile] = []
     for n in range(1, min(vectors, 4) + 1):
+        best = RegisterTile(1, n, float("inf"))
         room = (registers - 2 - n) // n
         for m in range(1, max(min(room, rows, most), 1) + 1):
             cycles = 0.0
@@ -64,10 +88,11 @@ def register_tile(
                 steps += step_cycles(across.copies, rest) if rest else 0.0
                 cycles += across.count * steps
             if rows % m and n * m > 8:
-                cycles *= _UNEVEN
-            if cycles < best.cycles * 0.999:
+                cycles *= uneven
+            if cycles < best.cycles * _BETTER:
                 best = RegisterTile(m, n, cycles)
-    return best
+        found.append(best)
+    return tuple(found)
 
 
 def step_cycles(rows: int, vectors: int) -> float:

@@ -11,17 +11,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ftrace.devices.llvm.pool import PIECES_PER_THREAD
-from ftrace.devices.llvm.register_tiles import MOST_ROWS, RegisterTile, register_tile
+from ftrace.devices.llvm.register_tiles import (
+    MOST_ROWS,
+    RegisterTile,
+    register_tile,
+    register_tiles,
+)
 from ftrace.devices.llvm.target import Target
 
 #: The parts of L2 that panels of the right operands, and all panels, may take.
-_RIGHT, _SUMS, _LEFT = 0.5, 0.25, 0.25
-#: Terms of a sum in a block where it needs several.
-_DEPTH = 1024
+_RIGHT, _SUMS, _LEFT = 0.5, 0.25, 0.5
 #: Cycles to fill a vector of a panel: a load that waits for a slow cache, and a store.
-_FILL = 4.0
+#: The same where the operand is larger than L2.
+_FILL, _FILL_FAR = 4.0, 8.0
 #: The same to read the left operand, of which the next part is fetched ahead.
-_STREAM = 2.5
+_STREAM, _STREAM_FAR = 0.5, 1.0
+#: Cycles of a tile for each line of the left operand, which no longer is in L1; and how
+#: much more they count where a tile is chosen: the fewer streams, the better.
+_LINE, _STREAMS = 1.0, 4.0
 #: Cycles to begin and end a tile, and for a result to be read from its panel again.
 _TILE, _FINISH = 40.0, 6.0
 #: Terms of a sum in a shallow block; cycles to begin a tile of one, to add to a vector
@@ -29,8 +36,9 @@ _TILE, _FINISH = 40.0, 6.0
 #: operand whose rows push each other out of the cache.
 _SHALLOW = 32
 _TILE_AGAIN, _ADD, _READ, _PUSHED = 1.0, 0.15, 1.0, 1.0
-#: Panels, whose time is known better, are left for ways that take a little less only.
-_SURE = 1.02
+#: Panels, whose time is known better, are left for ways that take a little less only;
+#: for rows that push each other out of the cache, where that takes much less.
+_SURE, _SURE_CLOSE = 1.1, 1.3
 #: Ways to cut that are looked at.
 _WAYS = 24
 
@@ -94,9 +102,10 @@ def choose_blocks(target: Target, load: Load) -> Blocks:
     deep = _deep_blocks(target, load)
     may = load.apart and load.right and target.decides("few_rows")
     shallow = _shallow_blocks(target, load) if may else None
-    if shallow is None or deep.cycles <= shallow.cycles * _SURE:
+    if shallow is None:
         return deep
-    return shallow
+    sure = _SURE if load.apart >= _SHALLOW else _SURE_CLOSE
+    return deep if deep.cycles <= shallow.cycles * sure else shallow
 
 
 def _shallow_blocks(target: Target, load: Load) -> Blocks | None:
@@ -140,7 +149,7 @@ def _shallow_cycles(
 
 
 def _deep_blocks(target: Target, load: Load) -> Blocks:
-    tile = register_tile(load.rows, load.vectors, target.registers, load.together)
+    tile = _deep_tile(target, load)
     strip = tile.vectors * target.vector_bytes * max(load.right, 1)
     room = int(target.l2 * _RIGHT)
     depth = _depth(target, load, strip, room)
@@ -170,17 +179,34 @@ def _deep_blocks(target: Target, load: Load) -> Blocks:
     return best
 
 
+def _deep_tile(target: Target, load: Load) -> RegisterTile:
+    """The best tile where each strip reads all lines of the left operand again.
+
+    Wide ones have fewer strips. How deep a block is, and with it the order in which
+    terms are added, depends on the tile: cores do not count here.
+    """
+    sizes = load.rows, load.vectors, target.registers, load.together
+    if not load.right:
+        return register_tile(*sizes)
+
+    def cycles(tile: RegisterTile) -> float:
+        strips = -(-load.vectors // tile.vectors)
+        lines = strips * load.rows * load.item / 64
+        return tile.cycles + lines * _LINE * _STREAMS
+
+    tiles = register_tiles(*sizes, uneven=1.0)
+    return min(reversed(tiles), key=cycles)
+
+
 def _depth(target: Target, load: Load, strip: int, room: int) -> int:
     """Terms of a sum in a block: all, or equal parts that are whole vectors."""
-    deep = _DEPTH * 4 // load.item
-    if not load.right:
+    if not load.right or load.depth * strip <= room:
         return load.depth
-    if load.depth <= min(deep * 4 // 3, room // (2 * strip)):
-        return load.depth
-    deep = max(min(deep, room // (2 * strip)), 1)
+    deep = max(room // strip, 1)
     lanes = target.vector_bytes // load.item
     each = -(-load.depth // -(-load.depth // deep))
-    return max(-(-each // lanes) * lanes, 16)
+    each = -(-each // lanes) * lanes
+    return max(each if each <= deep else each - lanes, 16)
 
 
 def _ways(least: int, most: int) -> list[int]:
@@ -201,7 +227,7 @@ def _cycles(
     tiles = -(-load.rows // tile.rows)
     across, down = -(-total // strips), -(-tiles // high)
     units = load.outer * across * load.others * down
-    step = tile.cycles / (total * tiles)
+    step = tile.cycles / (total * tiles) + tile.rows * load.item / 64 * _LINE
     multiply = strips * high * (step * load.depth + _TILE)
     rows = high * tile.rows
     lines = tile.vectors * strips * rows
@@ -209,10 +235,14 @@ def _cycles(
     if load.heavy or several:
         blocks = -(-load.depth // depth)
         multiply += lines * (_FINISH + 2.0 * blocks) * load.sums
-    right = strips * tile.vectors * load.depth * _FILL * load.right
     lanes = target.vector_bytes // load.item
-    left = rows / lanes * load.depth * _STREAM
-    left += load.left * (rows / lanes + 1) * load.depth * _FILL
+    far = load.depth * load.vectors * target.vector_bytes > target.l2
+    fill = _FILL_FAR if far else _FILL
+    right = strips * tile.vectors * load.depth * fill * load.right
+    far = load.depth * load.rows * load.item > target.l2
+    stream, fill = (_STREAM_FAR, _FILL_FAR) if far else (_STREAM, _FILL)
+    left = rows / lanes * load.depth * stream
+    left += load.left * (rows / lanes + 1) * load.depth * fill
     pieces, size = shared(units, target.cores)
     again = size if several else -(-size // (load.others * down))
     piece = size * (multiply + left) + again * right
