@@ -28,12 +28,13 @@ def normal(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def convolution(stride: int = 1, layout: str = "NCHW") -> F:
+def convolution(stride: int = 1, layout: str = "NCHW", groups: int = 1) -> F:
     kernel = "OIHW" if layout == "NCHW" else "HWIO"
     numbers = (layout, kernel, layout)
     return lambda x, w: ft.lax.conv_general_dilated(
-        x, w, (stride, stride), "SAME", dimension_numbers=numbers
-    )
+        x, w, (stride, stride), "SAME", dimension_numbers=numbers,
+        feature_group_count=groups,
+    )  # fmt: skip
 
 
 def by_image(x: Array, w: Array) -> Any:
@@ -66,6 +67,9 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
     "sliding_sums": (by_filters, (normal(4, 32, 20, 20), normal(32, 32, 3, 3))),
     "sliding_rows": (
         convolution(layout="NHWC"), (normal(2, 20, 20, 16), normal(3, 3, 16, 32))),
+    "groups_abreast": (
+        convolution(layout="NHWC", groups=8),
+        (normal(2, 20, 20, 32), normal(3, 3, 4, 32))),
     "in_squares": (lambda x, y: x.T + y, (normal(150, 170), normal(170, 150))),
     "short_axes": (lambda x, y: x * y[:, None], (normal(5000, 3), normal(5000))),
     "cut_at_borders": (

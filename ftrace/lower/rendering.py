@@ -14,6 +14,7 @@ DECISIONS = {
     "sliding": "windows slide over lines of the image, which stand in a panel once",
     "sliding_sums": "gradients by the filters read each pixel of an image once",
     "sliding_rows": "windows of channels that lie side by side slide along rows",
+    "groups_abreast": "groups of few channels side by side share vectors",
     "in_squares": "operands that lie across are turned square by square, in registers",
     "short_axes": "a short axis beside a long one is written out, step by step",
     "cut_at_borders": "loops are cut where a position crosses a border",

@@ -190,6 +190,12 @@ class Block(Opening):
         """Does every block begin at a multiple of `width`?"""
         return self.cut.size % width == 0
 
+    def fits(self, r: Node, lanes: int) -> bool:
+        """May a range that runs in the block do so in so many lanes?"""
+        if r is self.cut.split:
+            return self.divides(lanes)
+        return lanes < 2 * axis_of(r).size
+
     def terms(self, weight: int, node: Node | None = None) -> list[Node]:
         """The position in the block, times `weight`, as the terms of an index.
 

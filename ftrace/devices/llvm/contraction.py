@@ -71,7 +71,7 @@ def find_contraction(
     kernel: Kernel, block: Sequence[Statement], facts: Facts
 ) -> Contraction | None:
     """The kernel as a contraction, if it is one."""
-    loop = _reduce_loop(kernel, block)
+    loop = reduce_loop(kernel, block)
     column = _contiguous_axis(kernel, facts)
     if loop is None or column is None:
         return None
@@ -102,7 +102,7 @@ def find_contraction(
     )  # fmt: skip
 
 
-def _reduce_loop(kernel: Kernel, block: Sequence[Statement]) -> ReduceLoop | None:
+def reduce_loop(kernel: Kernel, block: Sequence[Statement]) -> ReduceLoop | None:
     """The reduce loop of a kernel, if there is one, inside all of its axes."""
     if kernel.ordered or any(store.combine for store in kernel.stores):
         return None

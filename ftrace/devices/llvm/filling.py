@@ -106,7 +106,10 @@ def _lanes_of(node: Node, r: Node, blocks: Sequence[Block], lanes: int) -> int:
     target = blocks[0].stage.target
     loads = [n.dtype.itemsize for n in toposort([node]) if n.op is load_p]
     found = min(target.vector_bytes // max([node.dtype.itemsize, *loads]), lanes)
-    if all(b.cut.split is not r for b in blocks):
+    split = [b for b in blocks if b.cut.split is r]
+    while not all(b.divides(found) for b in split):
+        found //= 2
+    if not split:
         while found >= 2 * size_of(r) and found > 1:
             found //= 2
     return found

@@ -2,8 +2,9 @@
 
     sums[i, j] += left(i, k) · right(k, j)      i < rows, j < vectors
 
-Both operands stand in memory, the left one as numbers that are spread over a vector,
-the right one as vectors. `k` is a nest of loops, in which both walk evenly.
+Both operands stand in memory, the left one as numbers that are spread over a vector
+(where lanes are groups beside each other: as vectors), the right one as vectors. `k` is
+a nest of loops, in which both walk evenly.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Tile:
       rows, vectors: how many there are.
       pitch: elements from one row of the left operand to the next.
       offsets: where each row begins, if they are not so far apart.
+      spread: the left operand has vectors like the right one, not numbers.
     """
 
     type: Type
@@ -62,6 +64,7 @@ class Tile:
     vectors: int
     pitch: int
     offsets: tuple[int, ...] = ()
+    spread: bool = False
 
     def offset(self, row: int) -> int:
         """Elements from the left operand's first row to another one."""
@@ -142,10 +145,14 @@ class MicroKernel:
         q = self.pointer(a, t)
         for i in range(tile.rows):
             place = self._at(q, tile.offset(i) * t.bytes)
-            number = self.ops.splat(self.access.load(element, place, True), t)
+            number = "" if tile.spread else self.access.load(element, place, True)
+            each = number and self.ops.splat(number, t)
             for j, vector in enumerate(vectors):
                 at = i * tile.vectors + j
-                found[at] = self._add(t, vector, number, found[at])
+                other = each or self.access.load(
+                    t, self._at(place, j * t.lanes * t.bytes), True
+                )
+                found[at] = self._add(t, vector, other, found[at])
         return found
 
     def _add(self, t: Type, a: str, b: str, total: str) -> str:

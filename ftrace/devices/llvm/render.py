@@ -34,9 +34,18 @@ from ftrace.devices.llvm.recurrence import write_recurrence
 from ftrace.devices.llvm.short_axes import without_short_axes
 from ftrace.devices.llvm.short_reduces import without_short_reduces
 from ftrace.devices.llvm.sliding import SlidingProduct
+from ftrace.devices.llvm.sliding_groups import find_groups
 from ftrace.devices.llvm.sliding_plan import find_sliding
-from ftrace.devices.llvm.sliding_rows import SlidingRowsProduct, find_sliding_rows
-from ftrace.devices.llvm.sliding_sums import SlidingSumProduct, find_sliding_sum
+from ftrace.devices.llvm.sliding_rows import (
+    SlidingRowsProduct,
+    find_grouped_rows,
+    find_sliding_rows,
+)
+from ftrace.devices.llvm.sliding_sums import (
+    SlidingSumProduct,
+    find_grouped_sum,
+    find_sliding_sum,
+)
 from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.streaming import (
     Code,
@@ -94,11 +103,9 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
         parts = phases(kernel, facts)
         if len(parts) > 1:
             return _render_parts(parts, target, name)
-    plan = find_contraction(kernel, block, facts)
-    if plan is not None:
-        code = _contraction_code(kernel, plan, facts, target)
-        if code is not None:
-            return _render_contraction(kernel, plan, code, facts, target, name)
+    plan, code = _as_product(kernel, block, facts, target)
+    if plan is not None and code is not None:
+        return _render_contraction(kernel, plan, code, facts, target, name)
     if kernel.is_dynamic:  # squares are turned in blocks of sizes that are known
         return _render_loops(kernel, block, facts, target, name)
     turned = find_turned(kernel, facts) if target.decides("in_squares") else None
@@ -217,6 +224,25 @@ class _Nest:
         return Rendered(text, self.units, grain, self.dims)
 
 
+def _as_product(
+    kernel: Kernel, block: list[Statement], facts: Facts, target: Target
+) -> tuple[Contraction | None, Callable[[Stage], int] | None]:
+    """How the kernel is a contraction, and what emits it."""
+    if target.decides("groups_abreast"):
+        groups = find_groups(kernel, block, facts, target)
+        if groups is not None:
+            rows = find_grouped_rows(groups, facts, target)
+            if rows is not None:
+                return groups, lambda stage: SlidingRowsProduct(rows, stage).emit()
+            sums = find_grouped_sum(groups, facts)
+            if sums is not None:
+                return groups, lambda stage: SlidingSumProduct(sums, stage).emit()
+    plan = find_contraction(kernel, block, facts)
+    if plan is None:
+        return None, None
+    return plan, _contraction_code(kernel, plan, facts, target)
+
+
 def _contraction_code(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Callable[[Stage], int] | None:
@@ -296,8 +322,7 @@ def _render_parts(parts: list[Kernel], target: Target, name: str) -> Rendered:
     cost = 0
     for n, part in enumerate(parts):
         facts, block = facts_of(part), place(part)
-        plan = find_contraction(part, block, facts)
-        emit = plan and _contraction_code(part, plan, facts, target)
+        plan, emit = _as_product(part, block, facts, target)
         own = f"{name}.{n}"
         if plan is not None and emit is not None:
             operations = 2 * prod(size_of(r) for r in (*part.axes, *plan.ranges))

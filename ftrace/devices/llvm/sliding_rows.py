@@ -26,12 +26,16 @@ from math import prod
 
 from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges, each_block
 from ftrace.devices.llvm.contraction import Contraction
-from ftrace.devices.llvm.factors import Factor
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
 from ftrace.devices.llvm.nest import Span
 from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.register_tiles import register_tile
+from ftrace.devices.llvm.sliding_groups import (
+    FlatColumns,
+    cut_groups,
+    spread_groups,
+)
 from ftrace.devices.llvm.sliding_plan import (
     DEPTH,
     fill_cost,
@@ -51,6 +55,8 @@ from ftrace.trace.primitives.source import const
 
 #: Vectors in a row of a block of columns.
 _VECTORS = 12
+#: The same of groups, for each of which a vector stands in the other panel.
+_GROUP_VECTORS = 1
 #: Pixels of a block at least, where there are more than cores need.
 _FEW_PIXELS = 64
 
@@ -71,6 +77,8 @@ class SlidingRows:
       pixel: the innermost axis of the rows, of which tiles are made.
       others: what is summed over beside the taps.
       size: how many values of the first of `lines` (or of `pixel`) a block has.
+      groups: columns are groups and their places (see `sliding_groups.py`); the panel
+        of the left operand has a vector where it would have a number.
     """
 
     plan: Contraction
@@ -82,6 +90,7 @@ class SlidingRows:
     pixel: Node
     others: tuple[Node, ...]
     size: int
+    groups: bool = False
 
 
 def find_sliding_rows(
@@ -92,18 +101,57 @@ def find_sliding_rows(
         return None
     if not is_sum_of_products(kernel, plan):
         return None
-    (left,), (right,), (column,) = plan.left, plan.right, plan.columns
+    (right,), (column,) = plan.right, plan.columns
+    found = _as_rows(plan, facts, target)
+    if found is None or not found.others or size_of(found.pixel) < 4:
+        return None
+    if fill_cost(found.left, found.others[-1], facts, 16) is None:
+        return None
+    return None if size_of(column) * right.dtype.itemsize < 32 else found
+
+
+def find_grouped_rows(
+    plan: Contraction, facts: Facts, target: Target
+) -> SlidingRows | None:
+    """The product of groups as a convolution, if it is one."""
+    found = _as_rows(plan, facts, target) if len(plan.columns) > 1 else None
+    if found is None or size_of(found.pixel) < 2:
+        return None
+    found = replace(found, groups=True)
+    while found.size > 1 and found.lines and _spread_bytes(found, target) > target.l2:
+        found = replace(found, size=-(-found.size // 2))
+    return found if _spread_bytes(found, target) <= 2 * target.l2 else None
+
+
+def _spread_bytes(sliding: SlidingRows, target: Target) -> int:
+    """Of the panel with a vector for each number, of a block."""
+    s = sliding
+    first, *rest = (*s.lines, s.pixel)
+    windows = {w.column: w for w in s.windows}
+    found = prod(size_of(r) for r in s.others) * _GROUP_VECTORS * target.vector_bytes
+    for axis, size in ((first, s.size), *((a, size_of(a)) for a in rest)):
+        window = windows.get(axis)
+        found *= size if window is None else _lines(window, size)
+    return found
+
+
+def _lines(window: Window, size: int) -> int:
+    """Lines of all classes of a window for so many of its column."""
+    return sum(count * (size + window.halo(n)) for _, count, n in window.groups)
+
+
+def _as_rows(plan: Contraction, facts: Facts, target: Target) -> SlidingRows | None:
+    """The contraction with windows among its rows."""
+    (left,), (right,) = plan.left, plan.right
     windows = _apart(find_windows(left, plan.rows, plan.ranges, facts))
+    if not windows:
+        return None
     taps = [w.tap for w in windows]
     others = [r for r in plan.ranges if r not in taps]
     walk = step_sizes(left, others, facts)
     others.sort(key=lambda r: -walk[r])
-    if not windows or not others or fill_cost(left, others[-1], facts, 16) is None:
-        return None
     at = min(plan.rows.index(w.column) for w in windows)
     *lines, pixel = plan.rows[at:]
-    if size_of(pixel) < 4 or size_of(column) * right.dtype.itemsize < 32:
-        return None
     first = (*lines, pixel)[0]
     outer = (*plan.outer, *plan.rows[:at])
     units = prod(size_of(a) for a in outer)
@@ -153,19 +201,16 @@ class SlidingRowsProduct:
         self.sliding = sliding
         self.stage = stage
         s, target = sliding, stage.target
-        (self.total,), (self.column,) = s.plan.reduces, s.plan.columns
+        (self.total,) = s.plan.reduces
         item = self.total.dtype.itemsize
         self.lanes = target.vector_bytes // item
         self.width = axis_of(s.pixel).size
-        vectors = -(-axis_of(self.column).size // self.lanes)
-        self.tile = register_tile(self.width, vectors, target.registers)
-        blocks = -(-vectors // _VECTORS)
-        self.vectors = -(-vectors // blocks)
+        self.columns = self._cut_columns()
+        self.vectors = -(-self.columns.length // self.lanes)
+        self.tile = register_tile(self.width, self.vectors, target.registers)
         self.pitch = self.vectors * self.lanes
-        if blocks > 1:
-            self.columns = Cut((), self.column, self.pitch, ())
-        else:
-            self.columns = Cut((), None, 1, (self.column,))
+        self.spread = self.pitch if s.groups else 1
+        self.flat = FlatColumns(stage, s.plan.columns, self.columns)
         first, *rest = (*s.lines, s.pixel)
         whole = s.size == axis_of(first).size
         if whole:
@@ -178,6 +223,17 @@ class SlidingRowsProduct:
         self.several = self.depth.blocks > 1 or bool(self.depth.outer)
         self.micro = MicroKernel(stage.writer, stage.values.ops, stage.values.access)
 
+    def _cut_columns(self) -> Cut:
+        """Blocks of columns: whole vectors, where they are not all in one."""
+        axes = self.sliding.plan.columns
+        if self.sliding.groups:
+            return cut_groups(axes, _GROUP_VECTORS * self.lanes)
+        vectors = -(-axis_of(axes[0]).size // self.lanes)
+        blocks = -(-vectors // _VECTORS)
+        if blocks > 1:
+            return Cut((), axes[0], -(-vectors // blocks) * self.lanes, ())
+        return Cut((), None, 1, axes)
+
     def emit(self) -> int:
         """Emits the function; returns how many units it has."""
         s, stage = self.sliding, self.stage
@@ -186,7 +242,7 @@ class SlidingRowsProduct:
             row, column = unit.blocks
             self.row = Block(stage, self.rows, row)
             self.block = Block(stage, self.columns, column)
-            with self.row, self.block:
+            with self.row, self.block, self.flat.at(column, self.block):
                 if self.several:
                     stage.fill(self.sums, 0)
                 each_block(stage, self.depth, self._multiply)
@@ -199,14 +255,12 @@ class SlidingRowsProduct:
     def _allocate(self) -> None:
         s, stage = self.sliding, self.stage
         depth = Block(stage, self.depth, "0")
-        inside = depth.positions(s.left)
+        inside = depth.positions(s.left) * self.spread
         self.images: list[_Image] = []
         for groups in itertools.product(*[w.groups for w in s.windows]):
             self.images.append(self._image(groups, inside))
         taps = tuple(w.tap for w in s.windows)
-        self.right = Factor.of_columns(
-            stage, s.right, self.column, self.depth, taps, self.pitch
-        )
+        self.right = self.flat.factor(s.right, self.depth, taps, self.pitch)
         if self.right.panel is not None:
             stage.fill(self.right.panel, 0, self.columns.length)
         lines = self.rows.length // self.width if self.several else 1
@@ -244,7 +298,7 @@ class SlidingRowsProduct:
         moved: dict[Node, Node] = {}
         spans: dict[Node, Span] = {}
         ranges: list[Node] = []
-        terms = depth.terms(1, s.left)
+        terms: list[Node] = []
         extents = zip(self.rows.within, self.rows.extents, strict=True)
         for axis, size in extents:
             halo, classes = 0, 1
@@ -266,12 +320,23 @@ class SlidingRowsProduct:
                 if axis_of(axis).size % size:
                     spans[line] = Span("0", count)
         (value,) = substitute([s.left], moved)
+        if s.groups and spread_groups(
+            image.panel, value, s.plan.columns, depth, self.block, self.pitch,
+            terms, ranges, spans,
+        ):  # fmt: skip
+            return
+        terms += depth.terms(self.spread, s.left)
         ranges += [r for r in depth.cut.within if r in stage.facts.free[s.left]]
+        if s.groups:
+            terms += self.block.terms(1)
+            ranges += self.columns.within
         last, lanes = ranges[-1], self.lanes
-        if last is not depth.cut.split:
-            while lanes >= 2 * axis_of(last).size:
-                lanes //= 2
+        cut_of_last = self.block if s.groups else depth
+        while lanes > 1 and not cut_of_last.fits(last, lanes):
+            lanes //= 2
         steps = {last: Steps(lanes)}
+        if s.groups:
+            spans |= self.block.spans(steps)
         spans |= {r: p for r, p in depth.spans(steps).items() if r in ranges}
         stage.run(
             ranges, [Store(image.panel.number, sum_of(terms), value)], steps, spans
@@ -283,7 +348,7 @@ class SlidingRowsProduct:
         """One block of what is summed over: the panels, and the tiles over them."""
         for image in self.images:
             self._fill_image(image, depth)
-        self.right.fill(depth, self.block, self.lanes)
+        self.right.fill(depth, self.flat.of_right(self.block), self.lanes)
         self._each_line(partial(self._line, depth))
 
     def _each_line(self, run: Callable[[], None]) -> None:
@@ -309,13 +374,13 @@ class SlidingRowsProduct:
         s, stage, writer = self.sliding, self.stage, self.stage.writer
         t, buffer = Type.of(self.total.dtype, self.lanes), stage.values.buffer
         walks = [self._walks(image, depth) for image in self.images]
-        right = self.right.place(depth, self.block)
+        right = self.right.place(depth, self.flat.of_right(self.block))
         sums = Place(buffer(self.sums.number), tuple(self._sum_terms()))
         for columns in cut(self.vectors, Steps(0, self.tile.vectors)):
             across = open_tiles(writer, columns)
             for rows in cut(self.width, Steps(0, self.tile.rows)):
                 down = open_tiles(writer, rows)
-                tile = Tile(t, rows.copies, columns.copies, 0)
+                tile = Tile(t, rows.copies, columns.copies, 0, (), s.groups)
                 state = [t.zero] * (rows.copies * columns.copies)
                 for image, (walk, first) in zip(self.images, walks, strict=True):
                     step = image.step[s.pixel]
@@ -323,6 +388,8 @@ class SlidingRowsProduct:
                     terms = [(image.step[a], i) for a, i in self.places.items()]
                     a = Place(buffer(image.panel.number), tuple(terms))
                     a = a.plus((step, down.index))
+                    if s.groups:
+                        a = a.plus((self.lanes, across.index))
                     b = right.plus((self.lanes, across.index), constant=first)
                     state = self.micro.sums(tile, walk, a, b, state)
                 out = sums.plus((self.pitch, down.index), (self.lanes, across.index))
@@ -337,7 +404,7 @@ class SlidingRowsProduct:
         s, free = self.sliding, self.stage.facts.free
         right = self.right.steps()
         walks: list[Walk] = []
-        weight = 1
+        weight = self.spread
         cut_ = depth.cut
         for r, size in zip(cut_.within[::-1], cut_.extents[::-1], strict=True):
             held = r in free[s.left]
@@ -371,7 +438,8 @@ class SlidingRowsProduct:
     def _finish(self) -> None:
         """The kernel's own stores for a line, with the sums read from their panel."""
         s, stage = self.sliding, self.stage
-        terms = [mul(s.pixel, const(self.pitch, INDEX)), *self.block.terms(1)]
+        stores, moved, block = self.flat.of_stores(self.total, self.block)
+        terms = [mul(s.pixel, const(self.pitch, INDEX)), *block.terms(1)]
         weight = self.pitch * self.width
         if self.several:
             sizes = dict(zip(self.rows.within, self.rows.extents, strict=True))
@@ -381,12 +449,13 @@ class SlidingRowsProduct:
                     place = sub(axis, self.row.start)
                 terms.append(mul(place, const(weight, INDEX)))
                 weight *= sizes[axis]
-        found = {self.total: self.sums.load(sum_of(terms))}
-        stores = replaced_stores(stage.kernel.stores, found)
+        found = {self.total: self.sums.load(sum_of(terms)), **moved}
+        stores = replaced_stores(stores, found)
         widest = max(store.value.dtype.itemsize for store in stores)
         lanes = min(stage.target.vector_bytes // widest, self.lanes)
-        if self.column is not self.columns.split:
-            while lanes >= 2 * axis_of(self.column).size:
-                lanes //= 2
-        steps = {self.column: Steps(lanes)}
-        stage.run([s.pixel, self.column], stores, steps, self.block.spans(steps))
+        last = block.cut.within[-1]
+        while lanes > 1 and not block.fits(last, lanes):
+            lanes //= 2
+        steps = {last: Steps(lanes)}
+        axes = [s.pixel, *block.cut.within]
+        stage.run(axes, stores, steps, block.spans(steps))

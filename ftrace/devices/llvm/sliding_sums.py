@@ -21,16 +21,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from ftrace.devices.llvm.blocks import Block, Cut, each_block
 from ftrace.devices.llvm.contraction import Contraction
-from ftrace.devices.llvm.factors import Factor
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
 from ftrace.devices.llvm.nest import Span
 from ftrace.devices.llvm.register_tiles import step_cycles
+from ftrace.devices.llvm.sliding_groups import (
+    FlatColumns,
+    cut_groups,
+    spread_groups,
+)
 from ftrace.devices.llvm.sliding_plan import (
     fill_cost,
     is_sum_of_products,
@@ -65,9 +69,11 @@ class SlidingSum:
       windows: each of a pixel range and an axis of taps.
       left, right: the operand that slides, and the other one.
       channel: the axis that the left one has beside its taps, if any.
-      column: the axis of the right one.
+      columns: the axis of the right one; of groups, the two that lie side by side.
       others: what is summed over beside the pixels.
       channels_last: the left one is evaluated in vectors of channels.
+      groups: columns are groups and their places (see `sliding_groups.py`); the panel
+        of the left operand has a vector where it would have a number.
     """
 
     plan: Contraction
@@ -75,9 +81,10 @@ class SlidingSum:
     left: Node
     right: Node
     channel: Node | None
-    column: Node
+    columns: tuple[Node, ...]
     others: tuple[Node, ...]
     channels_last: bool
+    groups: bool = False
 
     @property
     def taps(self) -> list[int]:
@@ -97,9 +104,16 @@ def find_sliding_sum(
         if found is None:
             continue
         lanes = target.vector_bytes // right.dtype.itemsize
-        if 2 * size_of(found.column) >= lanes:
+        if len(still) == 1 and 2 * size_of(still[0]) >= lanes:
             return found
     return None
+
+
+def find_grouped_sum(plan: Contraction, facts: Facts) -> SlidingSum | None:
+    """The product of groups as such a gradient, if it is one."""
+    (left,), (right,) = plan.left, plan.right
+    found = _as_sliding(plan, left, right, plan.rows, plan.columns, facts)
+    return None if found is None else replace(found, groups=True, channels_last=True)
 
 
 def _as_sliding(
@@ -111,8 +125,6 @@ def _as_sliding(
     facts: Facts,
 ) -> SlidingSum | None:
     """The same with `left` as the operand that slides."""
-    if len(still) != 1:
-        return None
     windows = [
         w
         for w in find_windows(left, plan.ranges, slid, facts)
@@ -128,10 +140,11 @@ def _as_sliding(
     others = sorted((r for r in plan.ranges if r not in pixels), key=lambda r: -walk[r])
     channel = beside[0] if beside else None
     last = fill_cost(left, pixels[-1], facts, 16) is None
-    if last and (channel is None or fill_cost(left, channel, facts, 16) is None):
+    side = channel or (still[0] if still[0] in facts.free[left] else None)
+    if last and (side is None or fill_cost(left, side, facts, 16) is None):
         return None
     return SlidingSum(
-        plan, tuple(windows), left, right, channel, still[0], tuple(others), last
+        plan, tuple(windows), left, right, channel, tuple(still), tuple(others), last
     )
 
 
@@ -145,17 +158,30 @@ class SlidingSumProduct:
         (self.total,) = s.plan.reduces
         self.item = self.total.dtype.itemsize
         self.lanes = target.vector_bytes // self.item
-        vectors = -(-axis_of(s.column).size // self.lanes)
-        self.vectors = -(-vectors // -(-vectors // _VECTORS))
+        self.columns = self._cut_columns()
+        self.vectors = -(-self.columns.length // self.lanes)
         self.pitch = self.vectors * self.lanes
-        if self.vectors < vectors:
-            self.columns = Cut((), s.column, self.pitch, ())
-        else:
-            self.columns = Cut((), None, 1, (s.column,))
+        self.spread = self.pitch if s.groups else 1
+        self.flat = FlatColumns(stage, s.columns, self.columns)
         self.count = prod(s.taps)
         self.channels = self._cut_channels()
         self.depth = self._cut_pixels()
         self.micro = MicroKernel(stage.writer, stage.values.ops, stage.values.access)
+
+    def _cut_columns(self) -> Cut:
+        """Blocks of columns: whole vectors, where they are not all in one."""
+        s = self.sliding
+        total = prod(axis_of(a).size for a in s.columns)
+        if s.groups:
+            # Long rows of memory, or vectors that stay near each other.
+            count = 1 if s.channel is not None else _VECTORS
+            return cut_groups(s.columns, count * self.lanes)
+        (column,) = s.columns
+        vectors = -(-total // self.lanes)
+        each = -(-vectors // -(-vectors // _VECTORS))
+        if each < vectors:
+            return Cut((), column, each * self.lanes, ())
+        return Cut((), None, 1, (column,))
 
     @property
     def _room(self) -> int:
@@ -168,6 +194,8 @@ class SlidingSumProduct:
         if s.channel is None:
             return Cut((), None, 1, ())
         whole = axis_of(s.channel).size
+        if s.groups:
+            return Cut((), None, 1, (s.channel,))
         others = prod(size_of(a) for a in s.plan.outer) * self.columns.blocks
         size = whole
         for n in range(1, whole + 1):
@@ -189,7 +217,7 @@ class SlidingSumProduct:
         first, *rest = [w.column for w in s.windows]
         inside = prod(axis_of(r).size for r in rest)
         line = prod(_reach(w, axis_of(w.column).size) for w in s.windows[1:])
-        step = s.windows[0].stride * line * max(self.channels.length, 1)
+        step = s.windows[0].stride * line * max(self.channels.length, 1) * self.spread
         strip = inside * self._tile()[0] * self.lanes
         near = self.stage.target.l1 // 2 // self.item
         most = max(min(self._room // max(inside * self.pitch, step), near // strip), 1)
@@ -210,7 +238,7 @@ class SlidingSumProduct:
             channel, column = unit.blocks
             self.channel = Block(stage, self.channels, channel)
             self.block = Block(stage, self.columns, column)
-            with self.channel, self.block:
+            with self.channel, self.block, self.flat.at(column, self.block):
                 stage.fill(self.sums, 0)
                 each_block(stage, self.depth, self._multiply)
                 self._finish()
@@ -221,20 +249,18 @@ class SlidingSumProduct:
         extents = dict(zip(self.depth.within, self.depth.extents, strict=True))
         self.reach = [_reach(w, extents[w.column]) for w in s.windows]
         count = max(self.channels.length, 1)
-        each = count if s.channels_last else 1
+        each = count * self.spread if s.channels_last else 1
         lines = range(1, len(self.reach) + 1)
         self.weights = [prod(self.reach[n:]) * each for n in lines]
-        self.row = 1 if s.channels_last else prod(self.reach)
+        self.row = self.spread if s.channels_last else prod(self.reach)
         if self.row * self.item % 1024 == 0:  # they would share sets of the cache
             self.row += self.lanes
         rows, pitch = count, self.row
         if s.channels_last:
-            rows, pitch = prod(self.reach), count
+            rows, pitch = prod(self.reach), each
         self.image = stage.new_panel(s.left.dtype, rows, pitch)
         stage.fill(self.image, 0)
-        self.right = Factor.of_columns(
-            stage, s.right, s.column, self.depth, (), self.pitch
-        )
+        self.right = self.flat.factor(s.right, self.depth, (), self.pitch)
         if self.right.panel is not None:
             stage.fill(self.right.panel, 0, self.columns.length)
         rows = count * self.count
@@ -249,7 +275,7 @@ class SlidingSumProduct:
         spans: dict[Node, Span] = {}
         ranges: list[Node] = []
         within: Node | None = None
-        terms = self.channel.terms(self.row)
+        terms: list[Node] = []
         for window, reach, weight in zip(
             s.windows, self.reach, self.weights, strict=True
         ):
@@ -277,8 +303,21 @@ class SlidingSumProduct:
         (value,) = substitute([s.left], moved)
         if within is not None:
             value = _loaded_within(value, within)
+        if s.groups and spread_groups(
+            self.image, value, s.columns, self.channel, self.block, self.pitch, terms,
+            ranges, spans,
+        ):  # fmt: skip
+            return
+        terms += self.channel.terms(self.row)
         lanes = self.lanes
-        if s.channels_last:
+        if s.groups:
+            ranges += [*self.channels.within, *self.columns.within]
+            terms += self.block.terms(1)
+            spans |= self.block.spans({})
+            while not self.block.fits(ranges[-1], lanes):
+                lanes //= 2
+            spans |= self.block.spans({ranges[-1]: Steps(lanes)})
+        elif s.channels_last:
             ranges += self.channels.within
             while lanes > 1 and self.channels.length % lanes:
                 lanes //= 2
@@ -296,19 +335,24 @@ class SlidingSumProduct:
         """One block of pixels: the panels, and the tiles over them."""
         stage, writer = self.stage, self.stage.writer
         self._fill_image(depth)
-        self.right.fill(depth, self.block, self.lanes)
+        right = self.flat.of_right(self.block)
+        self.right.fill(depth, right, self.lanes)
         buffer, walks = stage.values.buffer, self._walks(depth)
         image = Place(buffer(self.image.number))
-        right = self.right.place(depth, self.block)
+        right = self.right.place(depth, right)
         sums = Place(buffer(self.sums.number))
         for columns, channels, first, last in self._tiles():
             across = open_tiles(writer, columns)
             down = open_tiles(writer, channels)
             offsets = self._offsets(channels.copies, first, last)
             t = Type.of(self.total.dtype, self.lanes)
-            tile = Tile(t, len(offsets), columns.copies, 0, tuple(offsets))
+            tile = Tile(
+                t, len(offsets), columns.copies, 0, tuple(offsets), self.sliding.groups
+            )
             state = [t.zero] * (tile.rows * tile.vectors)
             a = image.plus((self.row, down.index))
+            if self.sliding.groups:
+                a = a.plus((self.lanes, across.index))
             b = right.plus((self.lanes, across.index))
             state = self.micro.sums(tile, walks, a, b, state)
             out = sums.plus(
@@ -336,7 +380,8 @@ class SlidingSumProduct:
         best, least = (1, 1, self.count), float("inf")
         for vectors in range(1, min(self.vectors, 4) + 1):
             room = max((registers - 2 - vectors) // vectors, 1)
-            if self.sliding.channels_last:  # numbers side by side
+            if self.sliding.channels_last and not self.sliding.groups:
+                # numbers side by side
                 channels, parts = min(room, total), self.count
             else:
                 channels = min(max(room // self.count, 1), total)
@@ -377,26 +422,28 @@ class SlidingSumProduct:
     def _finish(self) -> None:
         """The kernel's own stores, with the sums read from their panel."""
         s, stage = self.sliding, self.stage
-        terms = [*self.channel.terms(self.count * self.pitch), *self.block.terms(1)]
+        stores, moved, block = self.flat.of_stores(self.total, self.block)
+        terms = [*self.channel.terms(self.count * self.pitch), *block.terms(1)]
         weight = self.pitch
         for window in reversed(s.windows):
             terms.append(mul(window.tap, const(weight, INDEX)))
             weight *= window.taps
-        found = {self.total: self.sums.load(sum_of(terms))}
-        stores = replaced_stores(stage.kernel.stores, found)
-        inside = {s.column, *[w.tap for w in s.windows]}
+        found = {self.total: self.sums.load(sum_of(terms)), **moved}
+        stores = replaced_stores(stores, found)
+        inside = {*s.columns, *[w.tap for w in s.windows]}
         inside |= {s.channel} if s.channel is not None else set()
         axes = [a for a in stage.kernel.axes if a in inside]
+        if moved:
+            axes = [a for a in axes if a not in s.columns] + [*block.cut.within]
         last, lanes = axes[-1], self.lanes
         widest = max(store.value.dtype.itemsize for store in stores)
         lanes = min(stage.target.vector_bytes // widest, self.lanes)
         if last is s.channel is self.channels.split:
             lanes = 1
-        elif last is not self.columns.split:
-            while lanes >= 2 * axis_of(last).size:
-                lanes //= 2
+        while lanes > 1 and not block.fits(last, lanes):
+            lanes //= 2
         steps = {last: Steps(lanes)}
-        spans = self.block.spans(steps) | self.channel.spans({})
+        spans = block.spans(steps) | self.channel.spans({})
         stage.run(axes, stores, steps, spans)
 
 

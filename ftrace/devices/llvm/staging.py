@@ -7,7 +7,7 @@ the panels among its buffers; ranges of the blocks around it are open already.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
@@ -255,9 +255,20 @@ class Stage:
         """
         self._emit(_TurningNest, axes, [store], steps, spans, {})
 
+    def run_by(
+        self,
+        nest: Callable[..., Nest],
+        axes: Sequence[Node],
+        store: Store,
+        steps: Mapping[Node, Steps],
+        spans: Mapping[Node, Span],
+    ) -> None:
+        """A part that fills a panel in a way of its own."""
+        self._emit(nest, axes, [store], steps, spans, {})
+
     def _emit(
         self,
-        nest: type[Nest],
+        nest: Callable[..., Nest],
         axes: Sequence[Node],
         stores: Sequence[Store],
         steps: Mapping[Node, Steps],

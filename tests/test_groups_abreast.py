@@ -1,0 +1,129 @@
+"""Grouped convolutions with channels last: vectors hold several groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.scalar import operations_of
+from ftrace.devices.llvm.sliding_groups import find_groups
+from ftrace.devices.llvm.target import host_target
+from ftrace.lower.legalize import legalize
+from ftrace.lower.place import place
+
+Array = np.ndarray[Any, Any]
+
+# Images, filters (of all output channels), strides, padding, dilation, groups.
+_CASES: list[tuple[Any, ...]] = [
+    ((2, 9, 11, 32), (3, 3, 4, 32), (1, 1), ((1, 1), (1, 1)), (1, 1), 8),
+    ((2, 9, 11, 28), (3, 3, 4, 14), (1, 1), ((1, 1), (1, 1)), (1, 1), 7),
+    ((2, 9, 11, 40), (3, 2, 5, 48), (1, 1), ((1, 1), (0, 1)), (1, 1), 8),
+    ((2, 12, 11, 32), (3, 3, 2, 64), (2, 2), ((1, 1), (1, 1)), (1, 1), 16),
+    ((2, 12, 13, 64), (3, 3, 8, 16), (1, 1), ((2, 2), (2, 2)), (2, 2), 8),
+    ((1, 15, 14, 36), (5, 3, 2, 36), (3, 2), ((2, 2), (1, 1)), (1, 1), 18),
+    ((3, 9, 11, 24), (3, 3, 1, 24), (1, 1), ((1, 1), (1, 1)), (1, 1), 24),
+    ((3, 9, 12, 70), (3, 3, 1, 70), (2, 2), ((1, 1), (1, 1)), (1, 1), 70),
+    ((3, 9, 12, 24), (3, 3, 1, 48), (1, 1), ((1, 1), (1, 1)), (1, 1), 24),
+    ((2, 40, 32), (3, 4, 32), (1,), ((1, 1),), (1,), 8),
+    ((1, 6, 7, 8, 32), (2, 3, 3, 2, 32), (1, 1, 1), ((1, 1),) * 3, (1, 1, 1), 16),
+]
+
+
+def normal(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def convolution(case: Any) -> Any:
+    _, _, strides, pads, dilation, groups = case
+    space = "HWD"[: len(strides)]
+
+    def run(x: Any, w: Any) -> Any:
+        return ft.lax.conv_general_dilated(
+            x, w, strides, pads, rhs_dilation=dilation, feature_group_count=groups,
+            dimension_numbers=(f"N{space}C", f"{space}IO", f"N{space}C"),
+        )  # fmt: skip
+
+    return run
+
+
+def program_of(case: Any, name: str) -> Any:
+    function = convolution(case)
+
+    def run(x: Any, w: Any, y: Any) -> Any:
+        if name == "forward":
+            return function(x, w)
+        if name == "fused":
+            return fnp.maximum(function(x, w) + y[0, ..., :1], 0) * y
+        return ft.vjp(function, x, w)[1](y)[name == "by the filters"]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [(c, np.float32) for c in _CASES] + [(c, np.float64) for c in _CASES[:7:3]],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["forward", "fused", "by the image", "by the filters"])
+def test_results_are_those_of_the_interpreter(case: Any, name: str, dtype: Any) -> None:
+    x, w = normal(*case[0], dtype=dtype), normal(*case[1], seed=1, dtype=dtype)
+    shape = ft.eval_shape(convolution(case), x, w).shape
+    y = normal(*shape, seed=2, dtype=dtype)
+    program = program_of(case, name)
+    found = np.asarray(ft.jit(program)(x, w, y))
+    with ft.config(device="interpreter"):
+        wanted = np.asarray(ft.jit(program)(*(v.astype(np.float64) for v in (x, w, y))))
+    bound = float(np.finfo(dtype).eps) * 100 * float(np.abs(wanted).max())
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=bound)
+    with ft.set_threads(5):
+        np.testing.assert_array_equal(ft.jit(program)(x, w, y), found)
+
+
+def test_a_channel_that_is_not_a_number_stays_in_its_group() -> None:
+    case = _CASES[0]
+    x, w = normal(*case[0]), normal(*case[1], seed=1)
+    x[0, 4, 5, 6] = np.nan
+    found = np.asarray(ft.jit(convolution(case))(x, w))
+    wrong = np.isnan(found)
+    assert wrong[0, 3:6, 4:7, 4:8].all()
+    assert wrong.sum() == 3 * 3 * 4
+
+
+def plan_of(function: Any, *arrays: Array) -> Any:
+    (kernel,) = ft.jit(function).lower(*arrays).kernels
+    legal = legalize(kernel, operations_of(host_target()))
+    roots = [e for store in legal.stores for e in store.expressions]
+    facts = Facts([*roots, *legal.axes])
+    return find_groups(legal, place(legal), facts, host_target())
+
+
+def test_groups_of_few_places_are_found() -> None:
+    case = _CASES[0]
+    x, w = normal(*case[0], dtype=np.float32), normal(*case[1], dtype=np.float32)
+    plan = plan_of(convolution(case), x, w)
+    assert len(plan.columns) == 2
+    case = _CASES[6]
+    x, w = normal(*case[0], dtype=np.float32), normal(*case[1], dtype=np.float32)
+    assert len(plan_of(convolution(case), x, w).columns) == 1
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_groups_of_many_places_are_not(groups: int) -> None:
+    x = normal(2, 9, 11, 64, dtype=np.float32)
+    w = normal(3, 3, 64 // groups, 64, dtype=np.float32)
+    case = (x.shape, w.shape, (1, 1), ((1, 1), (1, 1)), (1, 1), groups)
+    assert plan_of(convolution(case), x, w) is None
+
+
+def test_groups_that_lie_apart_are_not() -> None:
+    x, w = normal(2, 32, 9, 11, dtype=np.float32), normal(32, 4, 3, 3, dtype=np.float32)
+
+    def first(x: Any, w: Any) -> Any:
+        return ft.lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=8)
+
+    assert plan_of(first, x, w) is None
