@@ -71,6 +71,7 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
         convolution(layout="NHWC", groups=8),
         (normal(2, 20, 20, 32), normal(3, 3, 4, 32))),
     "in_squares": (lambda x, y: x.T + y, (normal(150, 170), normal(170, 150))),
+    "turned_results": (lambda x: x.T * 2, (normal(150, 170),)),
     "short_axes": (lambda x, y: x * y[:, None], (normal(5000, 3), normal(5000))),
     "cut_at_borders": (
         lambda x, y: fnp.concatenate([x, y]) * 2, (normal(100, 70), normal(60, 70))),

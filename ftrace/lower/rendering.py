@@ -16,6 +16,7 @@ DECISIONS = {
     "sliding_rows": "windows of channels that lie side by side slide along rows",
     "groups_abreast": "groups of few channels side by side share vectors",
     "in_squares": "operands that lie across are turned square by square, in registers",
+    "turned_results": "where all operands lie across, squares of the result are turned",
     "short_axes": "a short axis beside a long one is written out, step by step",
     "cut_at_borders": "loops are cut where a position crosses a border",
     "keep_rows": "values of a row stay in the cache for the work after a reduce",

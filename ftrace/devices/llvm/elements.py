@@ -275,7 +275,7 @@ class Elements(Ranges):
         form = self.facts.affine[first.index]
         terms, constant = self.terms(form, at)
         base, masked = self.buffer(first.buffer), self.mask(at) is not None
-        past = first.buffer in self.streamed and self._rows_are_aligned(form, t)
+        past = first.buffer in self.streamed and self.rows_are_aligned(form, t, v.node)
         for n, value in enumerate(self.ops.interleave(t, values)):
             p = self.access.pointer(base, terms, constant + n * v.lanes, t.bytes)
             existing = count * v.existing - n * v.lanes
@@ -317,12 +317,11 @@ class Elements(Ranges):
         v = self.vector
         if v is None or not t.lanes or self.stride(store.index) != 1:
             return False
-        return self._rows_are_aligned(self.facts.affine[store.index], t)
+        return self.rows_are_aligned(self.facts.affine[store.index], t, v.node)
 
-    def _rows_are_aligned(self, form: Affine, t: Type) -> bool:
-        """Is what an index has beside the vector's range a multiple of its lanes?"""
-        v = self.vector
-        if v is None or t.kind == "b" or t.lanes * t.bytes < 16:
+    def rows_are_aligned(self, form: Affine, t: Type, along: Node) -> bool:
+        """Is what an index has beside one range a multiple of a vector's lanes?"""
+        if t.kind == "b" or t.lanes * t.bytes < 16:
             return False
-        others = {a: c for a, c in form.terms.items() if a is not v.node}
+        others = {a: c for a, c in form.terms.items() if a is not along}
         return Affine(form.constant, others).divisor() % t.lanes == 0

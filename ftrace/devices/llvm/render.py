@@ -58,7 +58,12 @@ from ftrace.devices.llvm.streaming import (
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import size_of
 from ftrace.devices.llvm.tiling import Chooser
-from ftrace.devices.llvm.turned import Turned, find_turned, render_turned
+from ftrace.devices.llvm.turned import (
+    Turned,
+    find_turned,
+    render_turned,
+    turns_result,
+)
 from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import Kernel
@@ -352,6 +357,8 @@ def _render_turned(
         units = render_turned(plan, Stage(kernel, target, facts, values))
         return values.writer
 
-    text = module(target, name, streamed_buffers(kernel, target), build)
+    scattered = turns_result(plan, kernel, facts, target)
+    streamed = streamed_buffers(kernel, target, scattered)
+    text = module(target, name, streamed, build)
     operations = len(kernel.nodes) * prod(kernel.shape)
     return Rendered(text, units, max(-(-_WORTH_A_THREAD * units // operations), 1))

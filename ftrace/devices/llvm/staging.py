@@ -248,7 +248,7 @@ class Stage:
         steps: Mapping[Node, Steps],
         spans: Mapping[Node, Span],
     ) -> None:
-        """A part that fills a panel.
+        """A part that fills a panel, or stores what is contiguous along another axis.
 
         It is evaluated in vectors along one of the axes, and stored in vectors along
         another, which is unrolled as often as there are lanes.
@@ -320,10 +320,18 @@ class _TurningNest(Nest):
         mask: str | None = None
         if len(rows) < lanes and store.buffer not in values.padded:
             mask = mask_type(lanes).lanewise([n < len(rows) for n in range(lanes)])
+        past = store.buffer in values.streamed and len(rows) == lanes
+        past = past and all(
+            values.rows_are_aligned(form, t, r)
+            for r, steps in self.tiling.steps.items()
+            if not steps.lanes
+        )
         for lane in range(vector.existing or lanes):
             terms, constant = values.terms(form.shifted(stride * lane), ats[0])
             p = values.access.pointer(base, terms, constant, size)
-            if mask is None:
+            if past:
+                values.access.stream(t, columns[lane], p)
+            elif mask is None:
                 values.access.store(t, columns[lane], p)
             else:
                 values.access.store_masked(t, columns[lane], p, mask)

@@ -20,8 +20,14 @@ _SHARE = 8
 Build = Callable[[frozenset[int]], Writer]
 
 
-def streamed_buffers(kernel: Kernel, target: Target) -> frozenset[int]:
-    """Large buffers that are only written, in kernels whose data fit in no cache."""
+def streamed_buffers(
+    kernel: Kernel, target: Target, scattered: bool = False
+) -> frozenset[int]:
+    """Large buffers that are only written, in kernels whose data fit in no cache.
+
+    Args:
+      scattered: lines of many places are written in turn, which needs more room.
+    """
     if not target.decides("past_caches"):
         return frozenset()
     if kernel.is_dynamic or (kernel.ordered and kernel.scatters):
@@ -29,15 +35,21 @@ def streamed_buffers(kernel: Kernel, target: Target) -> frozenset[int]:
     read = {n.src[0].arg for n in kernel.nodes if n.op is load_p}
     read |= {store.buffer for store in kernel.stores if store.combine}
     written = {store.buffer for store in kernel.stores} - read
-    return large_results(kernel, written, target)
+    room = target.l3 * 3 // 4 if scattered else target.l3
+    return large_results(kernel, written, target, room)
 
 
 def large_results(
-    kernel: Kernel, written: Iterable[int], target: Target
+    kernel: Kernel, written: Iterable[int], target: Target, room: int | None = None
 ) -> frozenset[int]:
-    """Those of some buffers that are worth it, if nothing is to stay in the caches."""
+    """Those of some buffers that are worth it, if nothing is to stay in the caches.
+
+    Args:
+      room: for all buffers in the last cache; None is all of it.
+    """
     sizes = [spec.size * spec.dtype.itemsize for spec in kernel.buffers]
-    if not target.triple.startswith("x86_64") or sum(sizes) <= target.l3:
+    room = target.l3 if room is None else room
+    if not target.triple.startswith("x86_64") or sum(sizes) <= room:
         return frozenset()
     return frozenset(n for n in written if sizes[n] * _SHARE >= target.l3)
 

@@ -4,7 +4,8 @@
 
 Along j the elements of y lie far apart, so that each would come from another line of
 the cache. Such a load is turned, square by square, into a panel that the rest of the
-kernel reads along j.
+kernel reads along j. Where all loads are turned, so is their result: it is computed
+along i, and stored along j out of the square of registers.
 """
 
 from __future__ import annotations
@@ -15,14 +16,18 @@ from ftrace.devices.llvm.blocks import Block, Cut
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.staging import Stage, replaced_stores, sum_of
+from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import Steps
 from ftrace.lower.kernel import Kernel, axis_of, load_p, reduce_p
-from ftrace.trace.graph import Node
+from ftrace.lower.recurrence import cost
+from ftrace.trace.graph import Node, toposort
 
 #: Vectors along each side of a block: 64 KB of floats where a vector has 64 bytes.
 SIDE = 8
 #: Shorter axes are not worth turning.
 _LEAST = 8
+#: Operations on an element at most, whose code is repeated for each row of a square.
+_LIGHT = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +83,8 @@ def _step(index: Node, axis: Node, facts: Facts) -> int | None:
 
 def render_turned(plan: Turned, stage: Stage) -> int:
     """Emits the function; returns how many units it has."""
+    if turns_result(plan, stage.kernel, stage.facts, stage.target):
+        return _render_whole(plan, stage)
     items = [n.dtype.itemsize for n in plan.loads]
     lanes = stage.target.vector_bytes // max(items)
     cuts = [_cut(axis, SIDE * lanes) for axis in (plan.row, plan.column)]
@@ -97,6 +104,43 @@ def render_turned(plan: Turned, stage: Stage) -> int:
             steps = {plan.column: Steps(min(most, lanes))}
             spans = rows.spans(steps) | columns.spans(steps)
             stage.run([plan.row, plan.column], stores, steps, spans)
+    return unit.count
+
+
+def turns_result(plan: Turned, kernel: Kernel, facts: Facts, target: Target) -> bool:
+    """Is the result turned? Little is computed of the operands, all of which are."""
+    if not target.decides("turned_results"):
+        return False
+    if len(kernel.stores) > 1 or kernel.stores[0].valid is not None:
+        return False
+    row, column = plan.row, plan.column
+    nodes = toposort([kernel.stores[0].value])
+    for n in nodes:
+        if n.op is not load_p or n in plan.loads or row not in facts.free[n]:
+            continue
+        if column in facts.free[n] or _step(index_of(n), row, facts) not in (0, 1):
+            return False
+    return sum(map(cost, nodes)) <= _LIGHT
+
+
+def _render_whole(plan: Turned, stage: Stage) -> int:
+    """Emits the function where the result is turned; returns how many units it has."""
+    (store,), target = stage.kernel.stores, stage.target
+    items = [n.dtype.itemsize for n in plan.loads] + [store.value.dtype.itemsize]
+    lanes = min(target.vector_bytes // max(items), target.registers)
+    cuts = [_cut(axis, SIDE * lanes) for axis in (plan.row, plan.column)]
+    steps = {plan.row: Steps(lanes), plan.column: Steps(0, lanes, False)}
+    # What is read lies side by side along the row, what is written along the column:
+    # through the caches the latter counts more, for whose lines are read as well.
+    axes = [plan.row, plan.column]
+    if store.buffer in stage.values.streamed:
+        axes.reverse()
+    with stage.units([*plan.outer, *[c.blocks for c in cuts]]) as unit:
+        row, column = unit.blocks
+        rows, columns = Block(stage, cuts[0], row), Block(stage, cuts[1], column)
+        with rows, columns:
+            spans = rows.spans(steps) | columns.spans(steps)
+            stage.turn(axes, store, steps, spans)
     return unit.count
 
 
