@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ftrace.devices.llvm.facts import Affine, Condition, index_of
+from ftrace.devices.llvm.held_tables import fits, look_up
 from ftrace.devices.llvm.ranges import At, Ranges
 from ftrace.devices.llvm.scalar import and_masks
 from ftrace.devices.llvm.short_axes import LONGEST
@@ -20,6 +21,9 @@ from ftrace.trace.sizes import surely_less, upper_bound
 
 #: Elements apart in a window that is masked: its masks have to be spread.
 _MASKED_WINDOW = 4
+#: Elements of some buffer of a kernel that holds tables in registers: filling these
+#: takes as long as some vectors of lookups.
+_OFTEN = 1 << 12
 
 
 class Elements(Ranges):
@@ -111,7 +115,19 @@ class Elements(Ranges):
             mask = and_masks(
                 self.ops, t.lanes, self.ops.splat(uniform, mask_type(t.lanes)), mask
             )
+        if stride is None and not fixed and self._is_held(number, t):
+            table = self.sizes[number]
+            found = look_up(self.ops, access, t, p, table, offsets, offset_type)
+            return found if mask is None else self.ops.select(mask, t, found, t.zero)
         return access.gather(t, p, offsets, offset_type, mask, fixed)
+
+    def _is_held(self, number: int, t: Type) -> bool:
+        """Is a table small enough for registers, and read often enough?"""
+        size, target = self.sizes[number], self.ops.target
+        if not isinstance(size, int) or not target.scale or not fits(size, t):
+            return False
+        largest = max(s for s in self.sizes if isinstance(s, int))
+        return largest >= _OFTEN and target.decides("held_tables")
 
     def _window(self, node: Node, t: Type, stride: int, at: At) -> str | None:
         """Every `stride`-th element of vectors side by side, where all may be read."""

@@ -60,6 +60,9 @@ CALLED = dict.fromkeys(
     ), 1,
 ) | {"atan2": 2, "pow": 2}  # fmt: skip
 
+#: Operations that change the sign bit alone, of 16-bit floats.
+_SIGN_BITS = {"neg": ("xor", 0x8000), "abs": ("and", 0x7FFF)}
+
 #: Operations that are an intrinsic of one operand, on floats.
 _INTRINSICS = {
     "floor": "floor",
@@ -108,6 +111,9 @@ class Operations:
 
     def _apply_wide(self, name: str, t: Type, *x: str) -> str:
         """The same for floats of 16 bits: in float32, and rounded."""
+        if name in _SIGN_BITS:  # which need not be rounded
+            word, bits = _SIGN_BITS[name]
+            return self.binary(word, t, x[0], t.integer().constant(bits))
         single = Type.of(dtypes.float32, t.lanes)
         found = self.apply(name, single, *[cast(self, a, t, single) for a in x])
         return found if name in COMPARISONS else cast(self, found, single, t)
