@@ -253,6 +253,29 @@ def test_a_column_of_zeros_stays() -> None:
         assert_as_on_host(lambda x: lax.linalg.lu(x), np.zeros((n, n)))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3, 3), (16, 16), (9, 12), (20, 20), (30, 17)])
+def test_what_is_not_finite_is_factorised_in_one_way(
+    shape: tuple[int, int], dtype: str
+) -> None:
+    a = sample(*shape, dtype=dtype)
+    for place, bad in [(0, np.nan), (7, np.inf), (4, -np.inf), (a.size - 1, np.nan)]:
+        a = a.copy()
+        a.flat[place] = bad
+        eager, jitted = lax.linalg.lu(a), ft.jit(lambda a: lax.linalg.lu(a))(a)
+        if "complex" not in dtype:  # the largest, by LAPACK's choice
+            for one, other in zip(eager[1:], jitted[1:], strict=True):
+                np.testing.assert_array_equal(one, other)
+            assert sorted(eager[2].tolist()) == list(range(shape[0]))
+        # Of a complex number either part, or both, may be what is not finite.
+        finite = np.isfinite(eager[0])
+        np.testing.assert_array_equal(finite, np.isfinite(jitted[0]))
+        one, other = (np.where(finite, x[0], 0) for x in (eager, jitted))
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+        if "complex" not in dtype:
+            np.testing.assert_array_equal(np.isnan(eager[0]), np.isnan(jitted[0]))
+
+
 def test_each_rule_can_be_switched_off() -> None:
     small, large = positive(4, 4), positive(40, 40)
 

@@ -14,6 +14,7 @@ from ftrace.devices.llvm.routines import Routines
 from ftrace.devices.llvm.small_factors import (
     SMALL_ROUTINES,
     Scalars,
+    eliminated,
     exchange,
     move_rows,
     substitute,
@@ -81,11 +82,16 @@ def _is_not_finite(
 
     What is infinite or NaN stays so: zeros do not make it finite again.
     """
+    down, across = steps
+    return _any_not_finite(f, f.element(x, (row, down)), k, across)
+
+
+def _any_not_finite(f: Routines, x: str, count: int, step: int = 1) -> str:
+    """Is one of so many real numbers infinite or NaN?"""
     o, t = Scalars(f), f.real
     found = f.variable("i1", "false")
-    down, across = steps
-    with f.repeat(k) as c:
-        value = o.load(f.element(x, (row, down), (c, across)))
+    with f.repeat(count) as c:
+        value = o.load(f.element(x, (c, step)))
         difference = o.apply("fsub", value, value)  # NaN, unless it is 0
         bad = f.let(f"fcmp uno {t} {difference}, {t.constant(0)}")
         f.store("i1", f.let(f"or i1 {f.load('i1', found)}, {bad}"), found)
@@ -116,7 +122,16 @@ def _lu(f: Routines, unit: str) -> None:
     info = f.variable("i32", 0)
     sizes = f.integer(m), f.integer(n), factors, f.integer(m)
     f.call("getrf", *sizes, pivots, info)
-    _spread_nan(f, factors, m, n)
+    if f.is_complex:
+        _spread_nan(f, factors, m, n)
+    else:
+        with f.when(_any_not_finite(f, factors, m * n)):
+            # Which of several NaN is a pivot depends on BLAS's code for a processor.
+            f.copy(factors, a, m * n * f.size)
+            with eliminated(f, factors, m, n, (1, m)) as (j, place):
+                at = f.let(f"getelementptr i32, ptr {pivots}, i64 {j}")
+                chosen = f.let(f"trunc i64 {place} to i32")
+                f.store("i32", f.let(f"add i32 {chosen}, 1"), at)
     with f.repeat(m) as i:
         at = f.let(f"getelementptr i32, ptr {order}, i64 {i}")
         f.store("i32", f.let(f"trunc i64 {i} to i32"), at)

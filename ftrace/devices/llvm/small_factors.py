@@ -6,7 +6,8 @@ has no factor, its results are NaN as LAPACK's are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -202,46 +203,62 @@ def substitute(
 
 
 def _lu(f: Routines, unit: str) -> None:
-    """Gauss's elimination; a pivot is the first of the largest, NaN the last choice."""
     m, n = f.kernel.sizes
     x, pivots, order, a = (f.buffer(number, unit) for number in range(4))
-    o, t = Scalars(f), f.real
     f.copy(x, a, m * n * f.size)
     with f.repeat(m) as i:
         at = f.let(f"getelementptr i32, ptr {order}, i64 {i}")
         f.store("i32", f.let(f"trunc i64 {i} to i32"), at)
+    with eliminated(f, x, m, n, (n, 1)) as (j, place):
+        narrow = f.let(f"trunc i64 {place} to i32")
+        f.store("i32", narrow, f.let(f"getelementptr i32, ptr {pivots}, i64 {j}"))
+        exchange(f, order, j, narrow)
+
+
+@contextmanager
+def eliminated(
+    f: Routines, x: str, m: int, n: int, steps: tuple[int, int]
+) -> Generator[tuple[str, str]]:
+    """Gauss's elimination in place: column by column, as `lapack.eliminate` does it.
+
+    A pivot is the first of the largest, NaN the last choice. The block is run for each
+    column, with its number and that of the row which is exchanged with it.
+
+    Args:
+      steps: from one row of `x` to the next, and from one column to the next.
+    """
+    o, t = Scalars(f), f.real
+    down, across = steps
     best, chosen = f.variable(t.text, t.constant(0)), f.variable("i64", 0)
     with f.repeat(min(m, n)) as j:
         o.store(t.constant(-1), best)
         f.store("i64", j, chosen)
         with f.repeat(m, j) as i:
-            size = o.call("fabs", o.load(f.element(x, (i, n), (j, 1))))
+            size = o.call("fabs", o.load(f.element(x, (i, down), (j, across))))
             with f.when(f.let(f"fcmp ogt {t} {size}, {o.load(best)}")):
                 o.store(size, best)
                 f.store("i64", i, chosen)
         place = f.load("i64", chosen)
-        narrow = f.let(f"trunc i64 {place} to i32")
-        f.store("i32", narrow, f.let(f"getelementptr i32, ptr {pivots}, i64 {j}"))
-        exchange(f, order, j, narrow)
-        row, other = f.element(x, (j, n)), f.element(x, (place, n))
+        yield j, place
+        row, other = f.element(x, (j, down)), f.element(x, (place, down))
         with f.repeat(n) as c:
-            one, two = f.element(row, (c, 1)), f.element(other, (c, 1))
+            one, two = f.element(row, (c, across)), f.element(other, (c, across))
             left, right = o.load(one), o.load(two)
             o.store(right, one)
             o.store(left, two)
-        pivot = o.load(f.element(row, (j, 1)))
+        pivot = o.load(f.element(row, (j, across)))
         # A column of zeros stays, as in LAPACK: dividing it would make it NaN.
         zero = f.let(f"fcmp oeq {t} {pivot}, {t.constant(0)}")
         divisor = f.let(f"select i1 {zero}, {t} {t.constant(1)}, {t} {pivot}")
         after = f.let(f"add i64 {j}, 1")
         with f.repeat(m, after) as i:
-            lower = f.element(x, (i, n))
-            at = f.element(lower, (j, 1))
+            lower = f.element(x, (i, down))
+            at = f.element(lower, (j, across))
             factor = o.apply("fdiv", o.load(at), divisor)
             o.store(factor, at)
             with f.repeat(n, after) as c:
-                to = f.element(lower, (c, 1))
-                value = o.load(f.element(row, (c, 1)))
+                to = f.element(lower, (c, across))
+                value = o.load(f.element(row, (c, across)))
                 o.store(o.less_product(o.load(to), factor, value), to)
 
 

@@ -178,7 +178,11 @@ def lu(a: Array) -> tuple[Array, Array]:
     pivots = np.empty((prod(lead), least), np.int32)
     for i, matrix in enumerate(stacked(a)):
         factors[i], pivots[i], _ = getrf(matrix)
-        _spread_nan(factors[i])
+        if np.iscomplexobj(a):
+            _spread_nan(factors[i])
+        elif not np.isfinite(factors[i]).all():
+            # Which of several NaN is a pivot depends on BLAS's code for a processor.
+            factors[i], pivots[i] = eliminate(matrix)
     return factors.reshape(a.shape), pivots.reshape(*lead, least)
 
 
