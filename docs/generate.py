@@ -22,6 +22,7 @@ from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.extrema import DECISIONS as EXTREMA
 from ftrace.lower.factors import DECISIONS as FACTORING
 from ftrace.lower.finite import DECISIONS as PRODUCTS
+from ftrace.lower.fourier import DECISIONS as TRANSFORMS
 from ftrace.lower.inplace import DECISIONS as SHARING
 from ftrace.lower.loops import DECISIONS as LOOPS
 from ftrace.lower.math import ACCURACY
@@ -260,7 +261,7 @@ def with_decisions(page: str) -> str:
     """The page with the tables of decisions between their markers."""
     lists = {
         "loops": LOOPS | REGISTERS,
-        "host": RUNNING | EXTREMA | FACTORING | SORTING,
+        "host": RUNNING | EXTREMA | FACTORING | SORTING | TRANSFORMS,
         "slices": SLICES,
         "schedule": SCHEDULING | SUMS | BUILDING | PRODUCTS,
         "rendering": RENDERING,

@@ -37,6 +37,8 @@ from ftrace.lower.extrema import extrema_as_kernels
 from ftrace.lower.factors import DECISIONS as FACTORING
 from ftrace.lower.factors import factors_as_kernels
 from ftrace.lower.finite import DECISIONS as PRODUCTS
+from ftrace.lower.fourier import DECISIONS as TRANSFORMS
+from ftrace.lower.fourier import transforms_as_kernels
 from ftrace.lower.inplace import DECISIONS as SHARING
 from ftrace.lower.inplace import Sharing, share_memory
 from ftrace.lower.loops import DECISIONS as LOOPS
@@ -117,11 +119,17 @@ def lower(
     if recurrences:
         found = loops_in_registers(found, simplified_outputs)
         found = runs_as_kernels(extrema_as_kernels(found))
-        found = sorts_as_kernels(factors_as_kernels(found))
+        found = host_as_kernels(found)
     found = sums_in_parts(found, cache)
     final = Graph(graph.inputs, tuple(found))
     plan, program = _program(final, max_buffers, given, recurrences, cache)
     return Lowered(graph, simplified, plan, program)
+
+
+def host_as_kernels(outputs: Sequence[Node]) -> list[Node]:
+    """The outputs, with kernels for what the host computes on other devices."""
+    found = sorts_as_kernels(factors_as_kernels(outputs))
+    return transforms_as_kernels(found)
 
 
 def simplified_outputs(body: Body) -> Sequence[Node]:
@@ -153,7 +161,7 @@ def lower_body(
     if recurrences:
         simplified = loops_in_registers(simplified, simplified_outputs)
         simplified = runs_as_kernels(extrema_as_kernels(simplified))
-        simplified = sorts_as_kernels(factors_as_kernels(simplified))
+        simplified = host_as_kernels(simplified)
     simplified = sums_in_parts(simplified, cache)
     for node in simplified:
         root = root_of(node)
@@ -234,7 +242,7 @@ def rule_names() -> frozenset[str]:
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
     decisions = (
         SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS, PRODUCTS, RUNNING, SLICES,
-        FACTORING, SORTING, RENDERING, SUMS, EXTREMA,
+        FACTORING, SORTING, TRANSFORMS, RENDERING, SUMS, EXTREMA,
     )  # fmt: skip
     return frozenset(rules.union(*decisions))
 

@@ -20,6 +20,7 @@ from typing import Any, cast
 import numpy as np
 
 from ftrace.lower.factors import Factor
+from ftrace.lower.fourier import Transform
 from ftrace.lower.kernel import (
     Axis,
     BufferSpec,
@@ -63,7 +64,7 @@ _KINDS: dict[str, type[Any]] = {
     for kind in (
         Assign, Axis, BufferSpec, Carry, CopySlot, Factor, Kernel, KernelInfo, Lifetime,
         Ordering, Program, Recurrence, Repeat, RunBranch, RunKernel, RunLoop, Running,
-        Slot, Store,
+        Slot, Store, Transform,
     )
 } | {
     f"host {kind.__name__}": kind

@@ -27,6 +27,7 @@ from ftrace.devices.llvm.calling.counting import NativeAllocator, count_natively
 from ftrace.devices.llvm.calling.native import Native, native_for
 from ftrace.devices.llvm.compile import cache_key, object_cache
 from ftrace.devices.llvm.factorise import render_factor
+from ftrace.devices.llvm.fourier import render_transform
 from ftrace.devices.llvm.kernels import CompiledKernel, compile_kernels
 from ftrace.devices.llvm.library import called_in
 from ftrace.devices.llvm.memory import WarmAllocator
@@ -50,6 +51,7 @@ from ftrace.devices.shortage import (
 )
 from ftrace.errors import GraphError, OutOfMemoryError
 from ftrace.lower.factors import Factor
+from ftrace.lower.fourier import Transform
 from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.legalize import legalize
 from ftrace.lower.ordering import Ordering
@@ -72,6 +74,8 @@ def render_kernel(kernel: Kernel, target: Target | None = None) -> Rendered:
         return render_recurrence(legal, target, FUNCTION)
     if isinstance(kernel, Factor):
         return render_factor(kernel, target, FUNCTION)
+    if isinstance(kernel, Transform):
+        return render_transform(kernel, target, FUNCTION)
     if isinstance(kernel, Ordering):
         return render_ordering(kernel, target, FUNCTION)
     if isinstance(kernel, Running):

@@ -26,6 +26,7 @@ from ftrace import dtypes
 from ftrace.devices.llvm.blas import ROUTINE, routine_address
 from ftrace.devices.llvm.compile import Code, cache_key, generate, kept, link
 from ftrace.devices.llvm.expressions import Expressions
+from ftrace.devices.llvm.fourier_tables import ROOTS, roots_address
 from ftrace.devices.llvm.ordering_keys import SORT
 from ftrace.devices.llvm.runner.signals import POLL, STOP
 from ftrace.devices.llvm.runtime import runtime
@@ -90,6 +91,8 @@ def addresses(symbols: Iterable[str]) -> dict[str, int]:
 def _address(symbol: str) -> int:
     if symbol.startswith(ROUTINE):
         return routine_address(symbol)
+    if symbol.startswith(ROOTS):
+        return roots_address(symbol)
     if symbol.startswith(SORT):
         return _sort_address(symbol)
     return _code_of(symbol).address(symbol)
@@ -110,7 +113,7 @@ def _code_of(symbol: str) -> Code:
 
 def prepare(symbol: str) -> None:
     """Makes a function if it is a formula, beside the kernels that call it."""
-    theirs = symbol.startswith((ROUTINE, SORT))
+    theirs = symbol.startswith((ROUTINE, SORT, ROOTS))
     if symbol not in (*SYMBOLS, POLL, STOP) and not theirs:
         _loaded(symbol)
 
