@@ -25,7 +25,8 @@ from ftrace.lower.values import (
 )
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
+from ftrace.trace.exchange import exchange
+from ftrace.trace.graph import Node, rebuild, toposort
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.movement import reshape, reshape_p
@@ -66,13 +67,11 @@ def sums_in_parts(outputs: Sequence[Node], cache: int) -> list[Node]:
     chosen = _with_company(wanted, order, outputs)
     if not chosen:
         return list(outputs)
-    done: dict[Node, Node] = {}
-    with inherited_origin() as take:
-        for node in order:
-            take(node)
-            new = rebuild(node, tuple(done[s] for s in node.src))
-            done[node] = _in_parts(new, wanted[node]) if node in chosen else new
-    return [done[n] for n in outputs]
+
+    def change(node: Node, src: tuple[Node, ...]) -> Node | None:
+        return _in_parts(rebuild(node, src), wanted[node]) if node in chosen else None
+
+    return exchange(outputs, change)
 
 
 def _blocks_of(node: Node, least: int) -> int:

@@ -19,7 +19,8 @@ from ftrace.trace.body import apply_body
 from ftrace.trace.calls import bodies
 from ftrace.trace.control.loop import While, while_p
 from ftrace.trace.control.scan import Scan, scan_p, stacked_type
-from ftrace.trace.graph import Body, Node, inherited_origin, rebuild, toposort
+from ftrace.trace.exchange import exchange
+from ftrace.trace.graph import Body, Node, toposort
 from ftrace.trace.primitives.record import Compound
 
 #: Iterations of a parallel loop that may run at the same time.
@@ -73,18 +74,13 @@ loop_p = Compound(
 
 def control_to_loops(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with each scan and while as a loop."""
-    done: dict[Node, Node] = {}
-    with inherited_origin() as take:
-        for node in toposort(outputs):
-            take(node)
-            src = tuple(done[s] for s in node.src)
-            if node.op is scan_p:
-                done[node] = _loop_of_scan(node.arg, src)
-            elif node.op is while_p:
-                done[node] = _loop_of_while(node.arg, src)
-            else:
-                done[node] = rebuild(node, src)
-    return [done[node] for node in outputs]
+
+    def change(node: Node, src: tuple[Node, ...]) -> Node | None:
+        if node.op is scan_p:
+            return _loop_of_scan(node.arg, src)
+        return _loop_of_while(node.arg, src) if node.op is while_p else None
+
+    return exchange(outputs, change)
 
 
 def _loop_of_scan(arg: Scan, src: Sequence[Node]) -> Node:

@@ -22,7 +22,8 @@ from ftrace.lower.running import Operator, as_it_is, make_running, running_step
 from ftrace.trace.body import close
 from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
+from ftrace.trace.exchange import exchange
+from ftrace.trace.graph import Node, rebuild, toposort
 from ftrace.trace.primitives.elementwise import (
     add,
     bit_and,
@@ -65,13 +66,11 @@ def extrema_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     wanted = {n for n in order if n.op is extremum_tangent_p and _is_served(n)}
     if not wanted or not disabled.isdisjoint((*DECISIONS, "running_in_registers")):
         return list(outputs)
-    done: dict[Node, Node] = {}
-    with inherited_origin() as take:
-        for node in order:
-            take(node)
-            new = rebuild(node, tuple(done[s] for s in node.src))
-            done[node] = _chosen(new) if node in wanted else new
-    return [done[node] for node in outputs]
+
+    def change(node: Node, src: tuple[Node, ...]) -> Node | None:
+        return _chosen(rebuild(node, src)) if node in wanted else None
+
+    return exchange(outputs, change)
 
 
 def _is_served(node: Node) -> bool:

@@ -29,7 +29,8 @@ from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
 from ftrace.lower.recurrence import Step, register_loop_p
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
+from ftrace.trace.exchange import exchange
+from ftrace.trace.graph import Node, rebuild, toposort
 from ftrace.trace.primitives.host import lapack
 from ftrace.trace.primitives.host.lu import (
     Op,
@@ -47,7 +48,7 @@ from ftrace.trace.primitives.host.triangular import (
     cholesky_p,
     triangular_solve_p,
 )
-from ftrace.trace.primitives.record import item_p, items
+from ftrace.trace.primitives.record import items
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
@@ -97,24 +98,13 @@ class Factor(Kernel):
 
 def factors_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with factorisations as kernels."""
-    order = toposort(outputs)
-    if not any(node.op in _FACTORS for node in order):
+    if not any(node.op in _FACTORS for node in toposort(outputs)):
         return list(outputs)
-    done: dict[Node, Node] = {}
-    replaced: dict[Node, Sequence[Node]] = {}
-    with inherited_origin() as take:
-        for node in order:
-            take(node)
-            if node.op is item_p and node.src[0] in replaced:
-                done[node] = replaced[node.src[0]][node.arg]
-                continue
-            new = rebuild(node, tuple(done[s] for s in node.src))
-            done[node] = new
-            if node.op in _FACTORS:
-                found = _found(new)
-                if found is not None:
-                    replaced[node] = found
-    return [done[node] for node in outputs]
+
+    def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:
+        return _found(rebuild(node, src)) if node.op in _FACTORS else None
+
+    return exchange(outputs, change)
 
 
 def _found(node: Node) -> Sequence[Node] | None:

@@ -26,6 +26,7 @@ from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.control.loop import While, while_p
 from ftrace.trace.control.merge import merge_control
 from ftrace.trace.control.scan import Scan, scan_p
+from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import Body, Node, inherited_origin, rebuild, toposort
 from ftrace.trace.primitives.record import compound_of, item_p, items
 from ftrace.trace.primitives.source import const, const_p, is_variable, variable
@@ -72,22 +73,11 @@ Rebuilt = Callable[[Node, tuple[Node, ...]], Sequence[Node]]
 
 def _rebuild(outputs: Sequence[Node], compound: Rebuilt) -> list[Node]:
     """The outputs with each control operation as `compound` gives it."""
-    done: dict[Node, Node] = {}
-    several: dict[Node, Sequence[Node]] = {}
-    with inherited_origin() as take:
-        for node in toposort(outputs):
-            take(node)
-            if node.op is item_p and node.src[0] in several:
-                number: int = node.arg
-                done[node] = several[node.src[0]][number]
-                continue
-            src = tuple(done[s] for s in node.src)
-            if node.op in _CONTROL:
-                several[node] = compound(node, src)
-                done[node] = node  # its items are replaced one by one
-            else:
-                done[node] = rebuild(node, src)
-    return [done[node] for node in outputs]
+
+    def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:
+        return compound(node, src) if node.op in _CONTROL else None
+
+    return exchange(outputs, change)
 
 
 # Fuse.

@@ -28,7 +28,8 @@ from ftrace.lower.values import weight
 from ftrace.origin import Origin
 from ftrace.trace.avals import TOKEN, Stack
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.graph import Body, Node, inherited_origin, rebuild, toposort
+from ftrace.trace.exchange import exchange
+from ftrace.trace.graph import Body, Node, rebuild, toposort
 from ftrace.trace.primitives.source import dim_p
 
 Prepare = Callable[[Body], Sequence[Node]]
@@ -62,10 +63,8 @@ def loops_in_registers(outputs: Sequence[Node], prepare: Prepare) -> list[Node]:
     """
     if "loops_in_registers" in settings.current().disabled_rules:
         return list(outputs)
-    order = toposort(outputs)
-    if not any(node.op is loop_p for node in order):
+    if not any(node.op is loop_p for node in toposort(outputs)):
         return list(outputs)
-    done: dict[Node, Node] = {}
     prepared: dict[Body, Sequence[Node]] = {}
 
     def prepare_once(body: Body) -> Sequence[Node]:
@@ -73,13 +72,12 @@ def loops_in_registers(outputs: Sequence[Node], prepare: Prepare) -> list[Node]:
             prepared[body] = prepare(body)
         return prepared[body]
 
-    with inherited_origin() as take:
-        for node in order:
-            take(node)
-            new = rebuild(node, tuple(done[s] for s in node.src))
-            found = find_recurrence(new, prepare_once) if new.op is loop_p else None
-            done[node] = new if found is None else found
-    return [done[node] for node in outputs]
+    def change(node: Node, src: tuple[Node, ...]) -> Node | None:
+        if node.op is not loop_p:
+            return None
+        return find_recurrence(rebuild(node, src), prepare_once)
+
+    return exchange(outputs, change)
 
 
 def find_recurrence(node: Node, prepare: Prepare) -> Node | None:

@@ -37,7 +37,8 @@ from ftrace.lower.legalize import legalize
 from ftrace.lower.recurrence import FIRST_REGISTER, Step, cost, register_loop_p
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.graph import Node, inherited_origin, reading_order, rebuild, toposort
+from ftrace.trace.exchange import exchange
+from ftrace.trace.graph import Node, reading_order, rebuild, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import (
     absolute,
@@ -233,17 +234,13 @@ def runs_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with running reductions as kernels."""
     if "running_in_registers" in settings.current().disabled_rules:
         return list(outputs)
-    order = toposort(outputs)
-    if not any(node.op in _OPERATORS for node in order):
+    if not any(node.op in _OPERATORS for node in toposort(outputs)):
         return list(outputs)
-    done: dict[Node, Node] = {}
-    with inherited_origin() as take:
-        for node in order:
-            take(node)
-            new = rebuild(node, tuple(done[s] for s in node.src))
-            found = _found(new) if new.op in _OPERATORS else None
-            done[node] = new if found is None else found
-    return [done[node] for node in outputs]
+
+    def change(node: Node, src: tuple[Node, ...]) -> Node | None:
+        return _found(rebuild(node, src)) if node.op in _OPERATORS else None
+
+    return exchange(outputs, change)
 
 
 def _found(node: Node) -> Node | None:

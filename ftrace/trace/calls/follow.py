@@ -11,15 +11,14 @@ from collections.abc import Iterable, Sequence
 
 from ftrace.trace.calls.bodies import bodies_of, with_bodies
 from ftrace.trace.calls.custom import custom_jvp_p, custom_vjp_p, follow
+from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import (
     Body,
     Node,
     dependents,
-    inherited_origin,
     rebuild,
     toposort,
 )
-from ftrace.trace.primitives.record import item_p
 
 _RULED = (custom_jvp_p, custom_vjp_p)
 
@@ -59,21 +58,12 @@ class _Follower:
         self.bodies: dict[Body, Body] = {}
 
     def followed(self, outputs: Sequence[Node], varying: set[Node]) -> list[Node]:
-        done: dict[Node, Node] = {}
-        several: dict[Node, list[Node]] = {}
-        with inherited_origin() as take:
-            for node in toposort(outputs):
-                take(node)
-                if node.op is item_p and node.src[0] in several:
-                    number: int = node.arg
-                    done[node] = several[node.src[0]][number]
-                    continue
-                new = self._rebuilt(node, tuple(done[s] for s in node.src), varying)
-                done[node] = new
-                found = follow(new) if node in varying else None
-                if found is not None:
-                    several[node] = found
-        return [done[node] for node in outputs]
+        def change(node: Node, src: tuple[Node, ...]) -> Node | Sequence[Node]:
+            new = self._rebuilt(node, src, varying)
+            found = follow(new) if node in varying else None
+            return new if found is None else found
+
+        return exchange(outputs, change)
 
     def _rebuilt(self, node: Node, src: tuple[Node, ...], varying: set[Node]) -> Node:
         if node.op.family in _HOLDERS and node not in varying:

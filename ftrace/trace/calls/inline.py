@@ -21,11 +21,11 @@ from ftrace.trace.calls.policies import name_p
 from ftrace.trace.calls.user import UserArg
 from ftrace.trace.control.loop import While
 from ftrace.trace.control.scan import Scan
+from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import (
     Body,
     Graph,
     Node,
-    inherited_origin,
     rebuild,
     substitute,
     toposort,
@@ -83,42 +83,30 @@ class _Inliner:
 
     def inlined(self, outputs: Sequence[Node], looped: bool = False) -> list[Node]:
         """The outputs; `looped` tells that they are those of the body of a loop."""
-        nodes = toposort(outputs)
-        if not any(_concerns(n) for n in nodes):
+        if not any(_concerns(n) for n in toposort(outputs)):
             return list(outputs)
-        done: dict[Node, Node] = {}
-        several: dict[Node, list[Node]] = {}
-        with inherited_origin() as take:
-            for node in nodes:
-                take(node)
-                if node.op is item_p and node.src[0] in several:
-                    number: int = node.arg
-                    done[node] = several[node.src[0]][number]
-                    continue
-                src = tuple(done[s] for s in node.src)
-                if node.op is vjp_tangent_p:
-                    raise forward_mode_error(node)
-                if isinstance(node.arg, CALLS):
-                    several[node] = apply_body(self.body(node.arg.body, looped), src)
-                    done[node] = node
-                elif isinstance(node.arg, UserArg):
-                    expanded = node.arg.expanded([s.aval for s in src])
-                    if expanded is None:
-                        done[node] = rebuild(node, src)
-                    else:
-                        several[node] = apply_body(self.body(expanded, looped), src)
-                        done[node] = node
-                elif node.op is name_p:
-                    done[node] = src[0]
-                elif node.op is barrier_p:
-                    vanishes = node.arg == IN_LOOPS and not looped
-                    several[node] = list(src) if vanishes else _barrier(src)
-                    done[node] = node
-                elif node.op.family == "control":
-                    done[node] = self._holder(node, src, looped)
-                else:
-                    done[node] = rebuild(node, src)
-        return [done[node] for node in outputs]
+        return exchange(outputs, lambda node, src: self._change(node, src, looped))
+
+    def _change(
+        self, node: Node, src: tuple[Node, ...], looped: bool
+    ) -> Node | Sequence[Node] | None:
+        if node.op is vjp_tangent_p:
+            raise forward_mode_error(node)
+        if isinstance(node.arg, CALLS):
+            return apply_body(self.body(node.arg.body, looped), src)
+        if isinstance(node.arg, UserArg):
+            expanded = node.arg.expanded([s.aval for s in src])
+            if expanded is None:
+                return None
+            return apply_body(self.body(expanded, looped), src)
+        if node.op is name_p:
+            return src[0]
+        if node.op is barrier_p:
+            vanishes = node.arg == IN_LOOPS and not looped
+            return src if vanishes else _barrier(src)
+        if node.op.family == "control":
+            return self._holder(node, src, looped)
+        return None
 
     def body(self, body: Body, looped: bool) -> Body:
         found = self.bodies.get((body, looped))

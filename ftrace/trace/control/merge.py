@@ -16,15 +16,14 @@ from typing import Any
 from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.control.loop import While, while_p
 from ftrace.trace.control.scan import Scan, scan_p
+from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import (
     Body,
     Graph,
     Node,
-    inherited_origin,
-    rebuild,
     toposort,
 )
-from ftrace.trace.primitives.record import item_p
+from ftrace.trace.primitives.record import items
 from ftrace.trace.tracer import effects_as_output
 
 _CONTROL = (scan_p, while_p, cond_p)
@@ -58,20 +57,14 @@ def merge_control(outputs: Sequence[Node]) -> list[Node]:
     merged: dict[Node, _Merged] = {}
     for group in groups.values():
         merged.update(zip(group, _merge([n.arg for n in group]), strict=True))
-    done: dict[Node, Node] = {}
-    with inherited_origin() as take:
-        for node in nodes:
-            take(node)
-            src = tuple(done[s] for s in node.src)
-            if node in merged:
-                done[node] = node.op(*src, arg=merged[node].arg)
-            elif node.op is item_p and node.src[0] in merged:
-                number: int = node.arg
-                places = merged[node.src[0]].places
-                done[node] = item_p(src[0], arg=places[number])
-            else:
-                done[node] = rebuild(node, src)
-    return [done[node] for node in outputs]
+
+    def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:
+        if node not in merged:
+            return None
+        results = items(node.op(*src, arg=merged[node].arg))
+        return [results[place] for place in merged[node].places]
+
+    return exchange(outputs, change)
 
 
 def _frame(arg: Any) -> Any:

@@ -1,0 +1,38 @@
+"""One walk over a graph in which some nodes become others: what many passes are.
+
+add(loop(x)[0], y)   ->   add(made, y),   where change(loop, x) gives (made, …)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
+from ftrace.trace.primitives.record import item_p
+
+#: (a node, its new sources) -> what stands in its place; of a node with several results
+#: also these, one by one. None: the same operation over its new sources.
+Change = Callable[[Node, tuple[Node, ...]], Node | Sequence[Node] | None]
+
+
+def exchange(outputs: Sequence[Node], change: Change) -> list[Node]:
+    """The outputs over what `change` makes of each node, sources first."""
+    done: dict[Node, Node] = {}
+    several: dict[Node, Sequence[Node]] = {}
+    with inherited_origin() as take:
+        for node in toposort(outputs):
+            take(node)
+            if node.op is item_p and node.src[0] in several:
+                number: int = node.arg
+                done[node] = several[node.src[0]][number]
+                continue
+            src = tuple([done[s] for s in node.src])
+            found = change(node, src)
+            if found is None:
+                done[node] = rebuild(node, src)
+            elif isinstance(found, Node):
+                done[node] = found
+            else:
+                several[node] = found
+                done[node] = node  # only its items are asked for
+    return [done[node] for node in outputs]
