@@ -36,12 +36,7 @@ from ftrace.transforms.derivatives import (
 from ftrace.transforms.execute import cache_clear, clear_caches
 from ftrace.transforms.jacobian import hessian, jacfwd, jacrev
 from ftrace.transforms.jacobian import jacrev as jacobian
-from ftrace.transforms.jit import (
-    ShapeDtypeStruct,
-    eval_shape,
-    jit,
-    make_graph,
-)
+from ftrace.transforms.jit import eval_shape, jit, make_graph
 from ftrace.transforms.jit import make_graph as make_jaxpr
 from ftrace.transforms.placement import (
     all_counters,
@@ -53,11 +48,8 @@ from ftrace.transforms.placement import (
     device_put,
     devices,
 )
-from ftrace.transforms.scoping import (
-    disable_jit,
-    named_call,
-    named_scope,
-)
+from ftrace.transforms.scoping import disable_jit, named_call, named_scope
+from ftrace.transforms.stages import ShapeDtypeStruct
 from ftrace.transforms.vmap import vmap
 
 if TYPE_CHECKING:

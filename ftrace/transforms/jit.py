@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-import operator
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any
 
@@ -16,12 +13,11 @@ from ftrace import settings
 from ftrace.array import Array
 from ftrace.devices.base import Device, get_device
 from ftrace.devices.calls import Bound
-from ftrace.errors import ArgumentError, StaticArgumentError
+from ftrace.errors import ArgumentError
 from ftrace.settings import Config
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
-from ftrace.trace.graph import Graph
 from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tracer import (
     Tracer,
@@ -34,11 +30,7 @@ from ftrace.trace.tracer import (
 from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
 from ftrace.transforms.derivatives import type_of
 from ftrace.transforms.dynamic import Dynamic, Resolved
-from ftrace.transforms.execute import (
-    apply_graph,
-    compile_graph,
-    device_for,
-)
+from ftrace.transforms.execute import apply_graph, device_for
 from ftrace.transforms.known import (
     BOUND_KEPT,
     CALLS_BEFORE,
@@ -48,6 +40,15 @@ from ftrace.transforms.known import (
     bind,
     is_on_host,
     types_of,
+)
+from ftrace.transforms.stages import ShapeDtypeStruct, Stages, Traced
+from ftrace.transforms.static import (
+    Chosen,
+    as_ints,
+    chosen_arguments,
+    join,
+    leaves_of,
+    split,
 )
 
 
@@ -95,10 +96,10 @@ def jit(
             dynamic=dynamic,
         )
     check_callable(fun, "jit")
-    static = _positions(fun, "static", static_argnums, static_argnames)
-    donated = _positions(fun, "donate", donate_argnums, donate_argnames)
+    static = chosen_arguments(fun, "static", static_argnums, static_argnames)
+    donated = chosen_arguments(fun, "donate", donate_argnums, donate_argnames)
     spec = None if dynamic is None else Dynamic(fun, dynamic)
-    return Jitted(fun, *static, device, donated, spec)
+    return Jitted(fun, static, donated, device, spec)
 
 
 def _owned(value: Value, array: Array) -> Array:
@@ -107,60 +108,7 @@ def _owned(value: Value, array: Array) -> Array:
     return Array.of(np.array(array.numpy(), order="C"))
 
 
-def _as_ints(value: Any) -> tuple[int, ...]:
-    if value is None:
-        return ()
-    listed: list[Any] = [*value] if isinstance(value, (tuple, list)) else [value]
-    return tuple(operator.index(v) for v in listed)
-
-
-def _positions(
-    fun: Any, kind: str, argnums: Any, argnames: Any
-) -> tuple[tuple[int, ...], frozenset[str]]:
-    """Positions and names of static or donated arguments: each names the other."""
-    numbers = list(_as_ints(argnums))
-    names = [argnames] if isinstance(argnames, str) else list(argnames or ())
-    try:
-        parameters = list(inspect.signature(fun).parameters.values())
-    except (TypeError, ValueError):
-        return tuple(numbers), frozenset(names)
-    positional = [
-        p.name
-        for p in parameters
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    known = {p.name for p in parameters}
-    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    open_names = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    for name in names:
-        if name not in known and not open_names:
-            raise StaticArgumentError(
-                f"jit: {kind}_argnames names {name!r}, but {name_of(fun)} takes "
-                f"{', '.join(sorted(known))}"
-            )
-    for number in numbers:
-        if not variadic and not -len(positional) <= number < len(positional):
-            raise StaticArgumentError(
-                f"jit: {kind}_argnums has {number}, but {name_of(fun)} takes "
-                f"{len(positional)} positional arguments"
-            )
-    numbers = [n % len(positional) if n < 0 else n for n in numbers]
-    from_names = [positional.index(n) for n in names if n in positional]
-    from_numbers = [positional[n] for n in numbers if n < len(positional)]
-    return tuple(sorted({*numbers, *from_names})), frozenset([*names, *from_numbers])
-
-
-@dataclass(frozen=True, eq=False)
-class Traced:
-    """A function traced for one signature.
-
-    Attributes:
-      graph: what it computes.
-      output: the structure of its result.
-    """
-
-    graph: Graph
-    output: Output
+_NO_ARGUMENTS = Chosen()
 
 
 class Jitted:
@@ -176,20 +124,18 @@ class Jitted:
     def __init__(
         self,
         fun: Callable[..., Any],
-        static_argnums: tuple[int, ...],
-        static_argnames: frozenset[str],
-        device: Any,
-        donated: tuple[tuple[int, ...], frozenset[str]] = ((), frozenset()),
+        static: Chosen = _NO_ARGUMENTS,
+        donated: Chosen = _NO_ARGUMENTS,
+        device: Any = None,
         dynamic: Dynamic | None = None,
     ) -> None:
         update_wrapper(self, fun)
-        self._donated = donated
-        self._donates = any(map(bool, donated))
-        self._dynamic = dynamic
         self._fun = fun
-        self._static_argnums = static_argnums
-        self._static_argnames = static_argnames
+        self._static = static
+        self._has_static = any(static)
+        self._donated = donated
         self._device = device
+        self._dynamic = dynamic
         self._traced: dict[Any, Traced] = {}
         self._ready: dict[Any, Ready] = {}
         self._known: list[Known] = []
@@ -204,35 +150,35 @@ class Jitted:
 
     def plain_call(self, *args: Any, **kwargs: Any) -> Any:
         """A call in Python's code, whether or not calls like it could be native."""
-        chosen = settings.current()
-        if chosen.disable_jit:
+        config = settings.current()
+        if config.disable_jit:
             return self._fun(*args, **kwargs)
-        dynamic: Any = (args, kwargs)
+        given: Any = (args, kwargs)
         static = None
-        if self._static_argnums or self._static_argnames:
-            dynamic, static = self._split(args, kwargs)
+        if self._has_static:
+            given, static = split(self._fun, self._static, args, kwargs)
         for known in self._known:
-            if known.config is chosen or known.config == chosen:
+            if known.config is config or known.config == config:
                 if static != known.static:
                     continue
-                values = known.finder.arguments(*dynamic)
+                values = known.finder.arguments(*given)
                 if values is None:
                     continue
                 types = types_of(values)
                 ready = None if types is None else known.ready.get(types)
                 if types is not None and ready is not None and is_on_host(values):
-                    self._bind_once(chosen, known, types, values, kwargs)
+                    self._bind_once(config, known, types, values, kwargs)
                     if ready.donated:
                         return self._call_and_delete(ready, values, None)
                     return ready.build(self._run(ready, values, None))
                 break
-        return self._call_new(chosen, args, kwargs, dynamic, static)
+        return self._call_new(config, args, kwargs, given, static)
 
     #: Native, once a device has native calls: see `devices.calls`.
     __call__ = plain_call
 
     def _bind_once(
-        self, chosen: Config, known: Known, types: Any, values: Any, kwargs: Any
+        self, config: Config, known: Known, types: Any, values: Any, kwargs: Any
     ) -> None:
         """Lets calls like this one be native from now on, where they can be."""
         if known.bound.get(types, CALLS_BEFORE) is None:
@@ -246,7 +192,7 @@ class Jitted:
                 if bound > 0:
                     return
             else:
-                bound.use(chosen)
+                bound.use(config)
                 return
             known.bound[types] = bound = bind(known, types, values, tuple(kwargs))
             if bound is None:
@@ -266,19 +212,19 @@ class Jitted:
         return ready.compiled([*arrays, *ready.captured], sizes)
 
     def _call_new(
-        self, chosen: Config, args: Any, kwargs: Any, dynamic: Any, static: Any
+        self, config: Config, args: Any, kwargs: Any, given: Any, static: Any
     ) -> Any:
         """A call with arguments that may be of any kind."""
-        values, treedef = tree.flatten(dynamic)
-        types, sizes = self._types(values, dynamic), None
+        values, treedef = tree.flatten(given)
+        types, sizes = self._types(values, given), None
         traced_call = any(type(x) is Tracer for x in values)
         if self._dynamic is not None and not traced_call:
-            types, sizes = self._resolve(args, kwargs, treedef, dynamic, types)
-        signature = (treedef, static, chosen.enable_x64, types)
+            types, sizes = self._resolve(args, kwargs, treedef, given, types)
+        signature = (treedef, static, config.enable_x64, types)
         if traced_call:
             return self._apply(self._trace(signature, values), values)
         device = self.target([x if type(x) is Array else asarray(x) for x in values])
-        key = (signature, device.name, chosen.compilation)
+        key = (signature, device.name, config.compilation)
         ready = self._ready.get(key)
         if ready is None:
             traced = self._trace(signature, values)
@@ -286,53 +232,34 @@ class Jitted:
                 return self._apply(traced, values)
             with self._lock:
                 graph = ready_graph(traced.graph)
-                donated = self._donated_leaves(dynamic, static)
+                donated = leaves_of(self._donated, given, static)
                 ready = Ready.of(graph, device, donated, traced.output)
                 self._ready[key] = ready
         if self._dynamic is None and device.host:
-            self._remember(chosen, signature, ready)
+            self._remember(config, signature, ready)
         if ready.donated:
             return self._call_and_delete(ready, values, sizes)
         return ready.build(self._run(ready, values, sizes))
 
-    def _remember(self, chosen: Config, signature: Any, ready: Ready) -> None:
+    def _remember(self, config: Config, signature: Any, ready: Ready) -> None:
         """Finds the program for arguments like these without optree from now on."""
         treedef, static, _, types = signature
         with self._lock:
             for known in self._known:
-                if known.is_for(chosen, static) and known.has_order_of(treedef):
+                if known.is_for(config, static) and known.has_order_of(treedef):
                     break
             else:
-                known = Known.of(chosen, static, treedef)
+                known = Known.of(config, static, treedef)
                 if known is None:
                     return
                 self._known = [known, *self._known[: STRUCTURES_KEPT - 1]]
             known.ready[types] = ready
 
     def _resolve(
-        self, args: Any, kwargs: Any, treedef: Any, traced: Any, types: Any
+        self, args: Any, kwargs: Any, treedef: Any, given: Any, types: Any
     ) -> Resolved:
         assert self._dynamic is not None
-        static = self._static_argnums, self._static_argnames
-        return self._dynamic.resolve(args, kwargs, treedef, traced, static, types)
-
-    def _donated_leaves(self, dynamic: Any, static: Any) -> tuple[int, ...]:
-        """The positions, among the leaves, of those of donated arguments."""
-        if not self._donates:
-            return ()
-        args, kwargs = dynamic
-        count = len(args) if static is None else static[0]
-        fixed = {k for k, _, _ in static[1]} if static is not None else set[Any]()
-        numbers, names = self._donated
-        flags = [i in numbers for i in range(count) if i not in fixed]
-        marks = [
-            *(
-                tree.map(lambda _, f=flag: f, arg)
-                for arg, flag in zip(args, flags, strict=True)
-            ),
-            {k: tree.map(lambda _, f=k in names: f, v) for k, v in kwargs.items()},
-        ]
-        return tuple(i for i, flag in enumerate(tree.leaves(marks)) if flag)
+        return self._dynamic.resolve(args, kwargs, treedef, given, self._static, types)
 
     def _call_and_delete(
         self, ready: Ready, values: Sequence[Value], sizes: Sizes | None
@@ -361,45 +288,12 @@ class Jitted:
     def _apply(self, traced: Traced, values: Sequence[Value]) -> Any:
         return traced.output.build(apply_graph(traced.graph, values))
 
-    def _types(self, values: Sequence[Value], dynamic: Any) -> tuple[ShapedArray, ...]:
+    def _types(self, values: Sequence[Value], given: Any) -> tuple[ShapedArray, ...]:
         try:
             return tuple(aval_of(x) for x in values)
         except ArgumentError:
-            flatten_values(dynamic, f"jit: the argument of {name_of(self._fun)} ")
+            flatten_values(given, f"jit: the argument of {name_of(self._fun)} ")
             raise
-
-    def _split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """The arguments that are traced, and the static ones as a hashable key."""
-        if not self._static_argnums and not self._static_argnames:
-            return (args, kwargs), None
-        fixed = [(i, args[i]) for i in self._static_argnums if i < len(args)]
-        named = [(n, kwargs[n]) for n in sorted(self._static_argnames) if n in kwargs]
-        for name, value in (*fixed, *named):
-            try:
-                hash(value)
-            except TypeError:
-                raise StaticArgumentError(
-                    f"jit: the static argument {name!r} of {name_of(self._fun)} must "
-                    f"be hashable, got {type(value).__name__}; pass a tuple instead of "
-                    f"a list, or do not make it static"
-                ) from None
-        positions = {i for i, _ in fixed}
-        rest = tuple(x for i, x in enumerate(args) if i not in positions)
-        others = {k: v for k, v in kwargs.items() if k not in self._static_argnames}
-        typed = tuple((k, v.__class__, v) for k, v in (*fixed, *named))
-        return (rest, others), (len(args), typed)
-
-    def _join(self, dynamic: Any, static: Any) -> tuple[list[Any], dict[str, Any]]:
-        """The inverse of `_split`."""
-        rest, others = dynamic
-        if static is None:
-            return list(rest), dict(others)
-        count, typed = static
-        fixed = {k: v for k, _, v in typed if isinstance(k, int)}
-        named = {k: v for k, _, v in typed if isinstance(k, str)}
-        remaining = iter(rest)
-        args = [fixed[i] if i in fixed else next(remaining) for i in range(count)]
-        return args, {**others, **named}
 
     def _trace(self, signature: Any, values: Sequence[Value]) -> Traced:
         """The graph for a signature: from the cache, or traced now."""
@@ -410,7 +304,7 @@ class Jitted:
             treedef, static, _, avals = signature
 
             def call(*tracers: Value) -> Any:
-                args, kwargs = self._join(tree.unflatten(treedef, tracers), static)
+                args, kwargs = join(tree.unflatten(treedef, tracers), static)
                 return self._fun(*args, **kwargs)
 
             output = Output(call, "jit", False)
@@ -428,19 +322,20 @@ class Jitted:
 
     def _traced_at(self, args: Any, kwargs: Any) -> tuple[Traced, Sizes]:
         """The graph, and the sizes of dynamic dimensions that are none in it."""
-        dynamic, static = self._split(args, kwargs)
-        leaves, treedef = tree.flatten(dynamic)
+        given, static = split(self._fun, self._static, args, kwargs)
+        leaves, treedef = tree.flatten(given)
         avals, sizes = tuple(type_of(x) for x in leaves), None
         if self._dynamic is not None:
-            avals, sizes = self._resolve(args, kwargs, treedef, dynamic, avals)
+            avals, sizes = self._resolve(args, kwargs, treedef, given, avals)
         x64 = settings.current().enable_x64
         return self._trace((treedef, static, x64, avals), leaves), sizes or {}
 
     def lower(self, *args: Any, **kwargs: Any) -> Stages:
         """What becomes of the function for these arguments, stage by stage."""
-        dynamic, static = self._split(args, kwargs)
-        donated = self._donated_leaves(dynamic, static)
-        return Stages(self, self.trace(*args, **kwargs), donated)
+        given, static = split(self._fun, self._static, args, kwargs)
+        donated = leaves_of(self._donated, given, static)
+        traced = self.trace(*args, **kwargs)
+        return Stages(self, traced, self.target(()), donated)
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the result, without computing it."""
@@ -463,71 +358,9 @@ class Jitted:
         return f"<jit of {name_of(self._fun)}>"
 
 
-class Stages:
-    """A jitted function for one signature: graph, kernels, source, program.
-
-    Attributes:
-      graph: as it was traced.
-      simplified: after the rewrites of lowering.
-      program: buffers and steps.
-    """
-
-    def __init__(
-        self, jitted: Jitted, traced: Traced, donated: tuple[int, ...]
-    ) -> None:
-        self._jitted = jitted
-        self._traced = traced
-        ready = ready_graph(traced.graph)
-        self._compiled = compile_graph(ready, jitted.target(()), donated)
-        self.graph = traced.graph
-        self.simplified = self._compiled.lowered.simplified
-        self.program = self._compiled.lowered.program
-
-    @property
-    def kernels(self) -> list[Any]:
-        """The kernels in the order in which they run."""
-        return [step.kernel for step in self.program.kernels]
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The source text of each kernel on its device."""
-        return self._compiled.executable.sources
-
-    def as_text(self) -> str:
-        """The graph, the program, and the kernels, as text."""
-        parts = [str(self.graph), str(self.program), *map(str, self.kernels)]
-        return "\n\n".join(parts)
-
-    def compile(self) -> Callable[..., Any]:
-        """The function for exactly this signature, compiled ahead."""
-        return self._jitted
-
-    def __str__(self) -> str:
-        return self.as_text()
-
-
-@dataclass(frozen=True)
-class ShapeDtypeStruct:
-    """Shape and dtype of an array that need not exist."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        total = 1
-        for n in self.shape:
-            total *= n
-        return total
-
-
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Shapes and dtypes of what `fun` returns, without computing anything."""
-    return Jitted(fun, (), frozenset(), None).eval_shape(*args, **kwargs)
+    return Jitted(fun).eval_shape(*args, **kwargs)
 
 
 def make_graph(
@@ -543,7 +376,7 @@ def make_graph(
       return_shape: also return the shapes and dtypes of the result.
     """
     check_callable(fun, "make_graph")
-    jitted = Jitted(fun, _as_ints(static_argnums), frozenset(), None)
+    jitted = Jitted(fun, Chosen(as_ints(static_argnums)))
 
     def graph_of(*args: Any, **kwargs: Any) -> Any:
         traced = jitted.trace(*args, **kwargs)

@@ -1,0 +1,90 @@
+"""What becomes of a function for one signature: graph, kernels, source, program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ftrace.devices.base import Device
+from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.graph import Graph
+from ftrace.transforms.arguments import Output
+from ftrace.transforms.execute import compile_graph
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A function traced for one signature.
+
+    Attributes:
+      graph: what it computes.
+      output: the structure of its result.
+    """
+
+    graph: Graph
+    output: Output
+
+
+class Stages:
+    """A jitted function for one signature: graph, kernels, source, program.
+
+    Attributes:
+      graph: as it was traced.
+      simplified: after the rewrites of lowering.
+      program: buffers and steps.
+    """
+
+    def __init__(
+        self,
+        jitted: Callable[..., Any],
+        traced: Traced,
+        device: Device,
+        donated: tuple[int, ...],
+    ) -> None:
+        self._jitted = jitted
+        self._compiled = compile_graph(ready_graph(traced.graph), device, donated)
+        self.graph = traced.graph
+        self.simplified = self._compiled.lowered.simplified
+        self.program = self._compiled.lowered.program
+
+    @property
+    def kernels(self) -> list[Any]:
+        """The kernels in the order in which they run."""
+        return [step.kernel for step in self.program.kernels]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The source text of each kernel on its device."""
+        return self._compiled.executable.sources
+
+    def as_text(self) -> str:
+        """The graph, the program, and the kernels, as text."""
+        parts = [str(self.graph), str(self.program), *map(str, self.kernels)]
+        return "\n\n".join(parts)
+
+    def compile(self) -> Callable[..., Any]:
+        """The function for exactly this signature, compiled ahead."""
+        return self._jitted
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+
+@dataclass(frozen=True)
+class ShapeDtypeStruct:
+    """Shape and dtype of an array that need not exist."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        total = 1
+        for n in self.shape:
+            total *= n
+        return total

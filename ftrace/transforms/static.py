@@ -1,0 +1,138 @@
+"""Which arguments of a jitted function are Python values, and which are given up.
+
+`jit` is told by position and by name; each gives the other where the signature of the
+function tells. A call is cut in two: the arguments that are traced, and a hashable key
+of those that are static.
+
+    f(x, 3, mode="a")   ->   ((x,), {}), (2, ((1, int, 3), ("mode", str, "a")))
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ftrace.errors import StaticArgumentError
+from ftrace.trace import tree
+from ftrace.transforms.arguments import name_of
+
+
+class Chosen(NamedTuple):
+    """Some arguments of a function, by position and by name."""
+
+    numbers: tuple[int, ...] = ()
+    names: frozenset[str] = frozenset()
+
+
+def as_ints(value: Any) -> tuple[int, ...]:
+    """An int, or several; None is none."""
+    if value is None:
+        return ()
+    listed: list[Any] = [*value] if isinstance(value, (tuple, list)) else [value]
+    return tuple(operator.index(v) for v in listed)
+
+
+def chosen_arguments(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
+    """The arguments that `jit` is told of.
+
+    Args:
+      fun: the function.
+      kind: "static" or "donate", for messages.
+      argnums, argnames: as `jit` takes them.
+
+    Raises:
+      StaticArgumentError: the function has no such argument.
+    """
+    numbers = list(as_ints(argnums))
+    names = [argnames] if isinstance(argnames, str) else list(argnames or ())
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return Chosen(tuple(numbers), frozenset(names))
+    positional = [
+        p.name
+        for p in parameters
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    known = {p.name for p in parameters}
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    open_names = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    for name in names:
+        if name not in known and not open_names:
+            raise StaticArgumentError(
+                f"jit: {kind}_argnames names {name!r}, but {name_of(fun)} takes "
+                f"{', '.join(sorted(known))}"
+            )
+    for number in numbers:
+        if not variadic and not -len(positional) <= number < len(positional):
+            raise StaticArgumentError(
+                f"jit: {kind}_argnums has {number}, but {name_of(fun)} takes "
+                f"{len(positional)} positional arguments"
+            )
+    numbers = [n % len(positional) if n < 0 else n for n in numbers]
+    from_names = [positional.index(n) for n in names if n in positional]
+    from_numbers = [positional[n] for n in numbers if n < len(positional)]
+    return Chosen(
+        tuple(sorted({*numbers, *from_names})), frozenset([*names, *from_numbers])
+    )
+
+
+def split(
+    fun: Any, static: Chosen, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Any, Any]:
+    """The arguments that are traced, and the static ones as a key: None without any.
+
+    Raises:
+      StaticArgumentError: a static argument cannot be hashed.
+    """
+    if not any(static):
+        return (args, kwargs), None
+    fixed = [(i, args[i]) for i in static.numbers if i < len(args)]
+    named = [(n, kwargs[n]) for n in sorted(static.names) if n in kwargs]
+    for name, value in (*fixed, *named):
+        try:
+            hash(value)
+        except TypeError:
+            raise StaticArgumentError(
+                f"jit: the static argument {name!r} of {name_of(fun)} must "
+                f"be hashable, got {type(value).__name__}; pass a tuple instead of "
+                f"a list, or do not make it static"
+            ) from None
+    positions = {i for i, _ in fixed}
+    rest = tuple(x for i, x in enumerate(args) if i not in positions)
+    others = {k: v for k, v in kwargs.items() if k not in static.names}
+    typed = tuple((k, v.__class__, v) for k, v in (*fixed, *named))
+    return (rest, others), (len(args), typed)
+
+
+def join(traced: Any, key: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The inverse of `split`."""
+    rest, others = traced
+    if key is None:
+        return list(rest), dict(others)
+    count, typed = key
+    fixed = {k: v for k, _, v in typed if isinstance(k, int)}
+    named = {k: v for k, _, v in typed if isinstance(k, str)}
+    remaining = iter(rest)
+    args = [fixed[i] if i in fixed else next(remaining) for i in range(count)]
+    return args, {**others, **named}
+
+
+def leaves_of(donated: Chosen, traced: Any, key: Any) -> tuple[int, ...]:
+    """The positions, among the leaves that are traced, of those of some arguments."""
+    if not any(donated):
+        return ()
+    args, kwargs = traced
+    count = len(args) if key is None else key[0]
+    fixed = {k for k, _, _ in key[1]} if key is not None else set[Any]()
+    flags = [i in donated.numbers for i in range(count) if i not in fixed]
+    marks = [
+        *(
+            tree.map(lambda _, f=flag: f, arg)
+            for arg, flag in zip(args, flags, strict=True)
+        ),
+        {k: tree.map(lambda _, f=k in donated.names: f, v) for k, v in kwargs.items()},
+    ]
+    return tuple(i for i, flag in enumerate(tree.leaves(marks)) if flag)
