@@ -7,6 +7,7 @@ primitive     any operation: by other operations, or by NumPy on the host
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,7 +29,7 @@ from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.tracer import Value, aval_of
 from ftrace.transforms.custom_check import Promise, aligned, place_of, zeros_of
 from ftrace.transforms.derivatives import type_of
-from ftrace.transforms.jit import ShapeDtypeStruct
+from ftrace.transforms.stages import ShapeDtypeStruct
 
 Function = Callable[..., Any]
 
@@ -88,6 +89,30 @@ def elementwise(
       PrimitiveError: a rule is missing, or the name is taken.
     """
     _check_rules(name, numpy=numpy, kernel=kernel)
+    _check_elementwise(name, operands, derivatives, dtypes)
+    factors = [_array_rule(name, i, f) for i, f in enumerate(derivatives or ())]
+    rules = _ElementwiseRules(name, dtypes, numpy, kernel, factors)
+    op = Primitive(
+        name, "unary" if operands == 1 else "binary", rules.infer, rules.meaning,
+        ew.batch_elementwise, jvp=None if derivatives is None else rules.jvp,
+        no_derivative="" if derivatives is not None else "its record gives none",
+        zero_at_zero=zero_at_zero, dtypes=dtypes, doc=doc,
+    )  # fmt: skip
+    DECOMPOSITIONS[name] = rules.formula
+
+    def call(*values: Value) -> Any:
+        if len(values) != operands:
+            raise ArgumentError(f"{name} takes {operands} operands, got {len(values)}")
+        return bind_elementwise(op, *values, inexact=dtypes == "f")
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = doc
+    return call
+
+
+def _check_elementwise(
+    name: str, operands: int, derivatives: Sequence[Function] | None, kinds: str
+) -> None:
     if operands not in (1, 2):
         raise PrimitiveError(
             f"extend.elementwise: {name!r} must have 1 or 2 operands, got {operands}; "
@@ -98,59 +123,57 @@ def elementwise(
             f"extend.elementwise: {name!r} has {operands} operands and "
             f"{len(derivatives)} derivatives; give one for each, or () for none"
         )
-    if set(dtypes) - set("fiu"):
+    if set(kinds) - set("fiu"):
         raise PrimitiveError(
-            f"extend.elementwise: dtypes must be of 'f', 'i' and 'u', got {dtypes!r}"
+            f"extend.elementwise: dtypes must be of 'f', 'i' and 'u', got {kinds!r}"
         )
-    factors = [_array_rule(name, i, f) for i, f in enumerate(derivatives or ())]
 
-    def infer(arg: Any, *avals: ShapedArray) -> ShapedArray:
-        return _same_type(name, dtypes, avals)
 
-    def meaning(aval: ShapedArray, arg: Any, *arrays: Any) -> Any:
-        found = np.asarray(numpy(*map(_read_only, arrays)))
+@dataclass(frozen=True)
+class _ElementwiseRules:
+    """The rules of an elementwise record, as a user's functions say them.
+
+    Attributes:
+      kinds: of the dtypes that it takes.
+      factors: of the tangents of its operands; none at all: it is constant.
+    """
+
+    name: str
+    kinds: str
+    numpy: Function
+    kernel: Callable[..., Term]
+    factors: Sequence[Callable[[Node], Node]]
+
+    def infer(self, arg: Any, *avals: ShapedArray) -> ShapedArray:
+        return _same_type(self.name, self.kinds, avals)
+
+    def meaning(self, aval: ShapedArray, arg: Any, *arrays: Any) -> Any:
+        found = np.asarray(self.numpy(*map(_read_only, arrays)))
         if found.shape != arrays[0].shape:
             raise ShapeError(
-                f"{name}: numpy returned shape {found.shape} for operands of shape "
-                f"{arrays[0].shape}; use extend.primitive for what is not elementwise"
+                f"{self.name}: numpy returned shape {found.shape} for operands of "
+                f"shape {arrays[0].shape}; use extend.primitive for what is not "
+                "elementwise"
             )
         return found
 
-    def jvp(node: Node, tangents: Sequence[Node | None]) -> Node | None:
+    def jvp(self, node: Node, tangents: Sequence[Node | None]) -> Node | None:
         total: Node | None = None
-        for tangent, factor in zip(tangents, factors, strict=False):
+        for tangent, factor in zip(tangents, self.factors, strict=False):
             if tangent is not None:
                 part = ew.scale(tangent, factor(node))
                 total = part if total is None else ew.add(total, part)
         return total
 
-    op = Primitive(
-        name, "unary" if operands == 1 else "binary", infer, meaning,
-        ew.batch_elementwise, jvp=None if derivatives is None else jvp,
-        no_derivative="" if derivatives is not None else "its record gives none",
-        zero_at_zero=zero_at_zero, dtypes=dtypes, doc=doc,
-    )  # fmt: skip
-
-    def formula(node: Node) -> Node:
-        found: Any = kernel(*map(Term, node.src))
+    def formula(self, node: Node) -> Node:
+        found: Any = self.kernel(*map(Term, node.src))
         if not isinstance(found, Term):
             raise PrimitiveError(
-                f"the kernel rule of {name} must return a term made of its operands, "
-                f"got {type(found).__name__}: {found!r:.60}",
-                place_of(kernel),
+                f"the kernel rule of {self.name} must return a term made of its "
+                f"operands, got {type(found).__name__}: {found!r:.60}",
+                place_of(self.kernel),
             )
         return found.node
-
-    DECOMPOSITIONS[name] = formula
-
-    def call(*values: Value) -> Any:
-        if len(values) != operands:
-            raise ArgumentError(f"{name} takes {operands} operands, got {len(values)}")
-        return bind_elementwise(op, *values, inexact=dtypes == "f")
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = doc
-    return call
 
 
 def _same_type(name: str, kinds: str, avals: Sequence[ShapedArray]) -> ShapedArray:
