@@ -18,7 +18,6 @@ from pathlib import Path
 
 from ftrace import lower, trace
 from ftrace.lower.beside import DECISIONS as SUMS
-from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.extrema import DECISIONS as EXTREMA
 from ftrace.lower.factors import DECISIONS as FACTORING
 from ftrace.lower.finite import DECISIONS as PRODUCTS
@@ -28,6 +27,7 @@ from ftrace.lower.loops import DECISIONS as LOOPS
 from ftrace.lower.math import ACCURACY
 from ftrace.lower.movement import MOVEMENT
 from ftrace.lower.ordering import DECISIONS as SORTING
+from ftrace.lower.ranges import DECISIONS as RANGES
 from ftrace.lower.recurrence import DECISIONS as REGISTERS
 from ftrace.lower.rendering import DECISIONS as RENDERING
 from ftrace.lower.running import DECISIONS as RUNNING
@@ -263,7 +263,7 @@ def with_decisions(page: str) -> str:
         "loops": LOOPS | REGISTERS,
         "host": RUNNING | EXTREMA | FACTORING | SORTING | TRANSFORMS,
         "slices": SLICES,
-        "schedule": SCHEDULING | SUMS | BUILDING | PRODUCTS,
+        "schedule": SCHEDULING | SUMS | RANGES | PRODUCTS,
         "rendering": RENDERING,
         "memory": SHARING,
     }

@@ -16,7 +16,6 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, GraphError
 from ftrace.lower import lower, memory
-from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.drafts import Draft, Schedule
 from ftrace.lower.index import (
     bounds,
@@ -31,6 +30,7 @@ from ftrace.lower.inplace import Sharing
 from ftrace.lower.memory import Lifetime, plan_memory
 from ftrace.lower.order import ordered_drafts
 from ftrace.lower.precedence import Precedence
+from ftrace.lower.ranges import DECISIONS as RANGES
 from ftrace.lower.schedule import DECISIONS
 from ftrace.trace.evaluate import evaluate_graph
 from tests.test_programs import run_on
@@ -95,7 +95,7 @@ def shape_of(program: Any) -> list[tuple[int, ...]]:
 
 
 def test_every_decision_has_a_row() -> None:
-    assert set(ROWS) == set(DECISIONS) | set(BUILDING)
+    assert set(ROWS) == set(DECISIONS) | set(RANGES)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -106,7 +106,7 @@ def test_decision_applies_where_it_should_and_only_there(name: str) -> None:
         with ft.config(disabled_rules={name}):
             _, other = program_of(f)
             without = run_on("interpreter", graph, [X, W][: len(graph.inputs)])
-        if changes and name not in BUILDING:
+        if changes and name not in RANGES:
             assert len(other.kernels) > len(program.kernels)
         elif changes:
             assert shape_of(other) != shape_of(program)

@@ -28,7 +28,6 @@ from ftrace.errors import ArgumentError, DeviceError, GraphError
 from ftrace.lower.assemble import assemble
 from ftrace.lower.beside import DECISIONS as SUMS
 from ftrace.lower.beside import kernels_add_up, sums_in_parts
-from ftrace.lower.build import DECISIONS as BUILDING
 from ftrace.lower.build import BuiltKernel, build_kernel
 from ftrace.lower.control import Loop, bodies_of, control_to_loops
 from ftrace.lower.drafts import Schedule
@@ -48,6 +47,7 @@ from ftrace.lower.order import ordered_drafts
 from ftrace.lower.ordering import DECISIONS as SORTING
 from ftrace.lower.ordering import sorts_as_kernels
 from ftrace.lower.program import Program
+from ftrace.lower.ranges import DECISIONS as RANGES
 from ftrace.lower.recurrence import DECISIONS as REGISTERS
 from ftrace.lower.recurrence import built_recurrence, register_loop_p
 from ftrace.lower.registers import loops_in_registers
@@ -241,7 +241,7 @@ def rule_names() -> frozenset[str]:
     """The names that `config.disabled_rules` may hold: rules and decisions."""
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
     decisions = (
-        SCHEDULING, BUILDING, LOOPS, SHARING, REGISTERS, PRODUCTS, RUNNING, SLICES,
+        SCHEDULING, RANGES, LOOPS, SHARING, REGISTERS, PRODUCTS, RUNNING, SLICES,
         FACTORING, SORTING, TRANSFORMS, RENDERING, SUMS, EXTREMA,
     )  # fmt: skip
     return frozenset(rules.union(*decisions))

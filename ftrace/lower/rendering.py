@@ -18,7 +18,7 @@ DECISIONS = {
     "groups_abreast": "groups of few channels side by side share vectors",
     "in_squares": "operands that lie across are turned square by square, in registers",
     "turned_results": "where all operands lie across, squares of the result are turned",
-    "short_axes": "a short axis beside a long one is written out, step by step",
+    "short_axes": "short axes and sums over short windows are written out by steps",
     "cut_at_borders": "loops are cut where a position crosses a border",
     "keep_rows": "values of a row stay in the cache for the work after a reduce",
     "fetch_ahead": "memory is asked for before it is needed",

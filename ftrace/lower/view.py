@@ -1,0 +1,242 @@
+"""What a kernel computes of each node, and where, before anything is built.
+
+A draft says what is stored. Under a layout, the sizes of its loops, each node that the
+kernel needs is asked for in *contexts*: at an index, and where that is valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any
+
+from ftrace.lower.drafts import (
+    Context,
+    Draft,
+    ReduceRanges,
+    Schedule,
+    operand_contexts,
+    root_indices,
+)
+from ftrace.lower.index import (
+    ALWAYS,
+    ZERO,
+    Condition,
+    Index,
+    flatten_index,
+    is_within,
+    range_index,
+    ranges_of,
+    ranges_of_all,
+    unflatten_index,
+)
+from ftrace.lower.positions import Reading, never_meeting, targets_of
+from ftrace.lower.values import reduced_axes
+from ftrace.trace.avals import Shape
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
+from ftrace.trace.primitives.source import const_p, dim_p, iota_p
+
+#: The sizes of the loops of a group of ranges: of the kernel (None) or of a reduce.
+Layout = dict[Any, Shape]
+
+
+@dataclass(eq=False)
+class Group(ReduceRanges):
+    """Ranges in the layout's sizes; `node` is the first reduce that asked for them."""
+
+    node: Node | None = None
+    sizes: Shape = ()
+
+
+@dataclass(eq=False)
+class View:
+    """The contexts of one draft under one layout of its ranges."""
+
+    draft: Draft
+    plan: Schedule
+    layout: Layout
+    groups: list[Group] = field(default_factory=list[Group])
+    contexts: dict[Node, dict[Context, None]] = field(
+        default_factory=dict[Node, dict[Context, None]]
+    )
+    next_range: int = 0
+
+    def __post_init__(self) -> None:
+        # Of a node in a context; building asks again for what was needed here.
+        self._operands: dict[tuple[Node, Context], list[tuple[Node, Context]]] = {}
+        self._facts: list[Index] | None = None
+        self.by_key: dict[Any, Group] = {}
+        self.arrays: dict[int, tuple[Node, Context]] = {}
+        self.members: list[Node] = []
+        self.axes = self._new_group(None, self.draft.shape, False)
+        self.shape = self.draft.shape
+        self._derive()
+
+    # What `operand_contexts` asks of a draft.
+    def ranges_for(self, key: Any, sizes: Sequence[int]) -> ReduceRanges:
+        found = self.by_key.get(key)
+        if found is None:
+            found = self._new_group(self._asking, tuple(sizes), True)
+            self.by_key[key] = found
+        return found
+
+    def _new_group(self, node: Node | None, sizes: Shape, reduced: bool) -> Group:
+        chosen = self.layout.get(node, sizes)
+        ranges: list[Index] = []
+        for size in chosen:
+            ranges.append(range_index(self.next_range, size, reduced))
+            self.next_range += 1
+        atoms = [a for r in ranges for a, _ in r.terms]
+        indices = (
+            ranges
+            if chosen == sizes
+            else list(unflatten_index(flatten_index(ranges, chosen), sizes))
+        )
+        group = Group(atoms, indices, node, chosen)
+        self.groups.append(group)
+        return group
+
+    def is_loaded(self, node: Node) -> bool:
+        return self.draft.number not in self.plan.inlined.get(node, ())
+
+    def root_contexts(self) -> list[tuple[Node, Context]]:
+        number, indices = self.draft.number, self.axes.indices
+        scattered = self.draft.scattered
+        if scattered is not None:
+            updates = scattered.src[1]
+            at = root_indices(indices, self.shape, updates.shape)
+            read = [r for t in targets_of(scattered, at) for r, _ in t.readings]
+            return [(updates, Context(number, at, ALWAYS))] + [
+                (r.array, Context(number, r.indices, r.valid)) for r in read
+            ]
+        sums = self.draft.sums
+        roots = [
+            n.src[0] if self.draft.kind == "scatter" or n in sums else n
+            for n in self.draft.roots
+        ]
+        return [
+            (n, Context(number, root_indices(indices, self.shape, n.shape), ALWAYS))
+            for n in roots
+        ]
+
+    def _derive(self) -> None:
+        """Contexts of all nodes of the kernel, from its roots down."""
+        pending: list[tuple[int, Node]] = []
+
+        def need(node: Node, context: Context) -> None:
+            if node not in self.contexts:
+                heappush(pending, (-node.serial, node))
+            self.contexts.setdefault(node, {})[context] = None
+
+        for node, context in self.root_contexts():
+            need(node, context)
+        while pending:  # a node after all that need it
+            _, node = heappop(pending)
+            self.members.append(node)
+            if self.is_loaded(node):
+                continue
+            for context in self.contexts[node]:
+                for source, inner in self.operands(node, context):
+                    if inner.valid is not None:
+                        need(source, inner)
+        self.members.reverse()
+
+    def operands(self, node: Node, context: Context) -> list[tuple[Node, Context]]:
+        """What a node needs in a context, and where: see `operand_contexts`."""
+        found = self._operands.get((node, context))
+        if found is not None:
+            return found
+        self._asking = node
+        plan = self.plan
+        found = operand_contexts(
+            node, context, self.ranges_for, plan.number_of, plan.levels[node]
+        )
+        if node.op is gather_p:
+            self._note_readings(found[1:])
+        self._operands[node, context] = found
+        return found
+
+    def _note_readings(self, found: Sequence[tuple[Node, Context]]) -> None:
+        for array, here in found:
+            reading = Reading(array, here.indices, here.valid)
+            self.arrays[self.plan.number_of(reading)] = (array, here)
+
+    def facts(self) -> list[Index]:
+        """Every index that the kernel will compute."""
+        if self._facts is None:
+            self._facts = self._find_facts()
+        return self._facts
+
+    def _find_facts(self) -> list[Index]:
+        found: dict[Index, None] = {}
+        for node, contexts in self.contexts.items():
+            for context in contexts:
+                if context.valid is None:
+                    continue
+                found.update(dict.fromkeys(c.position for c in context.valid))
+                if self.is_loaded(node) and node.op not in (const_p, dim_p):
+                    found[flatten_index(context.indices, node.shape)] = None
+                elif node.op is iota_p:
+                    axis: int = node.arg
+                    found[context.indices[axis]] = None
+        for node, context in self.stored():
+            found[flatten_index(context.indices, node.shape)] = None
+            assert context.valid is not None
+            found.update(dict.fromkeys(c.position for c in context.valid))
+        return list(found)
+
+    def stored(self) -> list[tuple[Node, Context]]:
+        """What is stored, and at which index of its buffer."""
+        if self.draft.scattered is not None:
+            return [(self.draft.scattered, self._scattered_at())]
+        contexts = [context for _, context in self.root_contexts()]
+        pairs = zip(self.draft.roots, contexts, strict=True)
+        found = [(n, self._of_sum(n, c)) for n, c in pairs]
+        return sorted(found, key=lambda pair: pair[0] not in self.draft.sums)
+
+    def _of_sum(self, node: Node, context: Context) -> Context:
+        """Where a sum is, of one of whose elements the context is given."""
+        if node not in self.draft.sums:
+            return context
+        axes = reduced_axes(node)
+        where = [ZERO if a in axes else i for a, i in enumerate(context.indices)]
+        return context._replace(indices=tuple(where))
+
+    def row_of_sum(self, node: Node) -> Index:
+        """Which of the elements that a sum is made of is added now."""
+        at = root_indices(self.axes.indices, self.shape, node.src[0].shape)
+        (axis,) = reduced_axes(node)
+        return at[axis]
+
+    def _scattered_at(self) -> Context:
+        """Where updates go, and where those are in bounds whose index counts."""
+        node = self.draft.scattered
+        assert node is not None
+        axes, _ = axes_and_kind(node)
+        at = root_indices(self.axes.indices, self.shape, node.src[1].shape)
+        found: dict[int, Index] = {}
+        valid = ALWAYS
+        for axis, target in zip(axes, targets_of(node, at), strict=True):
+            size = node.shape[axis]
+            found[axis] = target.as_index(self.plan.number_of, size)
+            if target.ranges.terms and not is_within(found[axis], 0, size):
+                valid |= {Condition(found[axis], 0, size)}
+        rest = iter(at[node.src[2].ndim :])
+        where = tuple(found[a] if a in found else next(rest) for a in range(node.ndim))
+        return Context(self.draft.number, where, valid)
+
+    def meeting(self) -> frozenset[int]:
+        """Ranges along which several updates may hit the same element."""
+        node = self.draft.scattered
+        if node is None:
+            rows = map(self.row_of_sum, self.draft.sums)
+            return frozenset(a.number for row in rows for a in ranges_of(row))
+        batch = root_indices(self.axes.indices, self.shape, node.src[1].shape)
+        ranges = ranges_of_all(batch[: node.src[2].ndim])
+        ((_, (_, where, _)),) = self.stored()
+        positions = [where[a] for a in axes_and_kind(node)[0]]
+        whole = flatten_index(where, node.shape)
+        apart = never_meeting([*positions, whole], ranges)
+        return frozenset(a.number for a in ranges - apart)
