@@ -17,7 +17,8 @@ from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import close
 from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.control.loop import While, while_p
-from ftrace.trace.control.scan import Scan, scan_p
+from ftrace.trace.control.scan import scan_p
+from ftrace.trace.control.scanned import Scan
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, cast

@@ -18,7 +18,11 @@ from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import apply_body
 from ftrace.trace.calls import bodies
 from ftrace.trace.control.loop import While, while_p
-from ftrace.trace.control.scan import Scan, scan_p, stacked_type
+from ftrace.trace.control.scan import scan_p
+from ftrace.trace.control.scanned import (
+    Scan,
+    stacked_type,
+)
 from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import Body, Node, toposort
 from ftrace.trace.primitives.record import Compound

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ftrace.lower.values import is_contraction
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import close, depends_on
-from ftrace.trace.control.scan import Scan
+from ftrace.trace.control.scanned import Scan
 from ftrace.trace.graph import Node, rebuild, substitute, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.elementwise import add

@@ -25,7 +25,8 @@ from ftrace.trace.body import apply_body, close, depends_on
 from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.control.loop import While, while_p
 from ftrace.trace.control.merge import merge_control
-from ftrace.trace.control.scan import Scan, scan_p
+from ftrace.trace.control.scan import scan_p
+from ftrace.trace.control.scanned import Scan
 from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import Body, Node, inherited_origin, rebuild, toposort
 from ftrace.trace.primitives.record import compound_of, item_p, items

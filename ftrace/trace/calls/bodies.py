@@ -12,7 +12,7 @@ from ftrace.trace.calls.lanes import CustomVmap
 from ftrace.trace.calls.linear import LinearCall
 from ftrace.trace.control.branch import Branches
 from ftrace.trace.control.loop import While
-from ftrace.trace.control.scan import Scan
+from ftrace.trace.control.scanned import Scan
 from ftrace.trace.graph import Body
 
 #: Arguments of nodes that hold one body, called `body`.

@@ -12,13 +12,7 @@ from collections.abc import Iterable, Sequence
 from ftrace.trace.calls.bodies import bodies_of, with_bodies
 from ftrace.trace.calls.custom import custom_jvp_p, custom_vjp_p, follow
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import (
-    Body,
-    Node,
-    dependents,
-    rebuild,
-    toposort,
-)
+from ftrace.trace.graph import Body, Node, dependents, rebuild, toposort
 
 _RULED = (custom_jvp_p, custom_vjp_p)
 

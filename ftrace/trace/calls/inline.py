@@ -20,16 +20,9 @@ from ftrace.trace.calls.held import Held, held_p
 from ftrace.trace.calls.policies import name_p
 from ftrace.trace.calls.user import UserArg
 from ftrace.trace.control.loop import While
-from ftrace.trace.control.scan import Scan
+from ftrace.trace.control.scanned import Scan
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import (
-    Body,
-    Graph,
-    Node,
-    rebuild,
-    substitute,
-    toposort,
-)
+from ftrace.trace.graph import Body, Graph, Node, rebuild, substitute, toposort
 from ftrace.trace.primitives.barrier import IN_LOOPS, barrier, barrier_p
 from ftrace.trace.primitives.record import item_p
 from ftrace.trace.primitives.source import is_variable, variable

@@ -17,7 +17,12 @@ from ftrace.trace.autodiff import transpose_nodes
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import apply_body, close, linearize, or_zeros, plan_of
-from ftrace.trace.control.scan import Scan, batched_inputs, map_lanes, scan_p
+from ftrace.trace.control.scan import (
+    batched_inputs,
+    map_lanes,
+    scan_p,
+)
+from ftrace.trace.control.scanned import Scan
 from ftrace.trace.graph import Body, Node, substitute
 from ftrace.trace.primitives.broadcast import broadcast_leading, reduce_sum
 from ftrace.trace.primitives.elementwise import cast

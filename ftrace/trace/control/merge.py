@@ -15,14 +15,10 @@ from typing import Any
 
 from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.control.loop import While, while_p
-from ftrace.trace.control.scan import Scan, scan_p
+from ftrace.trace.control.scan import scan_p
+from ftrace.trace.control.scanned import Scan
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import (
-    Body,
-    Graph,
-    Node,
-    toposort,
-)
+from ftrace.trace.graph import Body, Graph, Node, toposort
 from ftrace.trace.primitives.record import items
 from ftrace.trace.tracer import effects_as_output
 

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import GraphError
-from ftrace.trace.autodiff import split_known, transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import (
@@ -26,65 +25,19 @@ from ftrace.trace.body import (
     depends_on,
     or_zeros,
     plan_of,
-    strong_zeros,
     varying_carry,
 )
+from ftrace.trace.control.backward import transpose_scan
+from ftrace.trace.control.scanned import Scan, element_type, stacked_type
 from ftrace.trace.graph import Body, Node, substitute
 from ftrace.trace.primitives.broadcast import broadcast_leading
-from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.record import Compound, Results
 from ftrace.trace.primitives.source import variable
 
 _RESIDUAL_DEPTH = -2
-_COTANGENT_DEPTH = -7
 _BATCH_DEPTH = -5
 _LANE_DEPTH = -6
-
-
-@dataclass(frozen=True)
-class Scan:
-    """The argument of a scan.
-
-    Attributes:
-      body: (consts, carry, elements) -> (carry, elements).
-      length: how many elements; None where the stacks among `xs` tell.
-      reverse: from the last element to the first.
-      consts, carry: how many operands each of them has; the others are `xs`.
-    """
-
-    body: Body
-    length: int | None
-    reverse: bool
-    consts: int
-    carry: int
-
-    def __str__(self) -> str:
-        length = "as stacked" if self.length is None else f"length={self.length}"
-        order = ", reverse" if self.reverse else ""
-        return f"{length}{order}, consts={self.consts}, carry={self.carry}"
-
-
-def element_type(aval: ShapedArray, length: int | None) -> ShapedArray:
-    """The type of one element of an operand that a scan runs over."""
-    if isinstance(aval, Stack):
-        if aval.lanes:
-            return Stack.of_element(aval.element, aval.lanes[1:])
-        return aval.element
-    if length is None or aval.ndim == 0 or aval.shape[0] != length:
-        raise GraphError(f"scan of length {length} over an operand of type {aval!r}")
-    return aval.with_shape(aval.shape[1:])
-
-
-def stacked_type(aval: ShapedArray, length: int | None) -> ShapedArray:
-    """The type of all elements of a result."""
-    if isinstance(aval, Stack):
-        if length is None:
-            raise GraphError("a stack cannot hold stacks")
-        return Stack.of_element(aval.element, (length, *aval.lanes))
-    if length is None:
-        return Stack.of_element(aval)
-    return aval.with_shape((length, *aval.shape))
 
 
 def _infer(arg: Scan, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
@@ -259,173 +212,6 @@ def _some(node: Node | None) -> Node:
     return node
 
 
-# Reverse mode.
-
-
-def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
-    arg: Scan = node.arg
-    body, first = arg.body, arg.consts + arg.carry
-    flags, _ = _linear_carry(arg, linear)
-    if not all(flags[arg.consts : first]):
-        return _transpose_split(node, cotangents, linear)
-    consts = [i for i in range(arg.consts) if linear[i]]
-    carry = list(range(arg.consts, first))
-    xs = [i for i in range(first, len(body.inputs)) if linear[i]]
-    ys = [k for k in range(arg.carry, len(body.outputs)) if cotangents[k] is not None]
-    given = {
-        k: variable(_strong(body.outputs[k].aval), _COTANGENT_DEPTH, k)
-        for k in (*range(arg.carry), *ys)
-    }
-    leaves = [body.inputs[i] for i in (*consts, *carry, *xs)]
-    found = transpose_nodes(
-        [body.outputs[k] for k in given], leaves, list(given.values())
-    )
-    parts = dict(zip((*consts, *carry, *xs), found, strict=True))
-    totals = [
-        variable(_strong(body.inputs[i].aval), _COTANGENT_DEPTH, 10_000 + i)
-        for i in consts
-    ]
-    sums = [
-        total if parts[i] is None else add(total, _some(parts[i]))
-        for i, total in zip(consts, totals, strict=True)
-    ]
-    constant = [i for i in range(arg.consts) if not linear[i]]
-    elements = [i for i in range(first, len(body.inputs)) if not linear[i]]
-    backward = Scan(
-        close(
-            [
-                *(body.inputs[i] for i in constant),
-                *(given[k] for k in range(arg.carry)),
-                *totals,
-                *(given[k] for k in ys),
-                *(body.inputs[i] for i in elements),
-            ],
-            [
-                *(or_zeros(parts[i], body.inputs[i]) for i in carry),
-                *sums,
-                *(or_zeros(parts[i], body.inputs[i]) for i in xs),
-            ],
-        ),
-        arg.length,
-        not arg.reverse,
-        len(constant),
-        arg.carry + len(consts),
-    )
-    operands = [
-        *(node.src[i] for i in constant),
-        *(or_zeros(cotangents[k], body.outputs[k]) for k in range(arg.carry)),
-        *(strong_zeros(body.inputs[i]) for i in consts),
-        *(_some(cotangents[k]) for k in ys),
-        *(node.src[i] for i in elements),
-    ]
-    results = iter(scan_p.results(*operands, arg=backward))
-    answer: list[Node | None] = [None] * len(node.src)
-    for i in (*carry, *consts, *xs):
-        answer[i] = next(results)
-    return answer
-
-
-def _transpose_split(
-    node: Node, cotangents: Results, linear: tuple[bool, ...]
-) -> Results:
-    """Of a scan that also carries what is not linear: that runs first, by itself."""
-    arg: Scan = node.arg
-    body, first = arg.body, arg.consts + arg.carry
-    flags, moving = _linear_carry(arg, linear)
-    known = [i for i, flag in enumerate(flags) if not flag]
-    carry = [k for k in range(arg.carry) if flags[arg.consts + k]]
-    others = [k for k in range(arg.carry) if not flags[arg.consts + k]]
-    ys = [k for k in range(arg.carry, len(body.outputs)) if body.outputs[k] in moving]
-    leaves = [n for n, flag in zip(body.inputs, flags, strict=True) if flag]
-    results = [body.outputs[k] for k in (*carry, *ys)]
-    residuals = split_known(results, leaves)
-    at_hand = {body.inputs[i] for i in known if not arg.consts <= i < first}
-    stacked = [n for n in residuals if n not in at_hand]
-    before = Scan(
-        close(
-            [body.inputs[i] for i in known],
-            [*(body.outputs[k] for k in others), *stacked],
-        ),
-        arg.length,
-        arg.reverse,
-        sum(i < arg.consts for i in known),
-        len(others),
-    )
-    made = scan_p.results(*(node.src[i] for i in known), arg=before)[len(others) :]
-    values = dict(zip(stacked, made, strict=True))
-    names = {n: variable(n.aval, _RESIDUAL_DEPTH, i) for i, n in enumerate(residuals)}
-    position = {n: i for i, n in enumerate(body.inputs)}
-    of_consts = [n for n in residuals if n in at_hand and position[n] < arg.consts]
-    of_elements = [n for n in residuals if n not in of_consts]
-    mine = [i for i, flag in enumerate(flags) if flag]
-    consts = [i for i in mine if i < arg.consts]
-    carried = [i for i in mine if arg.consts <= i < first]
-    xs = [i for i in mine if i >= first]
-    rest = Scan(
-        close(
-            [
-                *(names[n] for n in of_consts),
-                *(body.inputs[i] for i in (*consts, *carried, *xs)),
-                *(names[n] for n in of_elements),
-            ],
-            substitute(results, names),
-        ),
-        arg.length,
-        arg.reverse,
-        len(of_consts) + len(consts),
-        len(carried),
-    )
-    bundle = scan_p(
-        *(node.src[position[n]] for n in of_consts),
-        *(node.src[i] for i in (*consts, *carried, *xs)),
-        *(values[n] if n in values else node.src[position[n]] for n in of_elements),
-        arg=rest,
-    )
-    order = [*consts, *carried, *xs]
-    places = range(len(of_consts), len(of_consts) + len(order))
-    parts = _transpose(
-        bundle,
-        [cotangents[k] for k in (*carry, *ys)],
-        tuple(i in places for i in range(len(bundle.src))),
-    )
-    answer: list[Node | None] = [None] * len(node.src)
-    for i, place in zip(order, places, strict=True):
-        answer[i] = parts[place]
-    return answer
-
-
-def _linear_carry(arg: Scan, linear: Sequence[bool]) -> tuple[list[bool], set[Node]]:
-    """Which inputs are linear once the carry has gone around, and what they move."""
-    flags = list(linear)
-    while True:
-        leaves = [n for n, flag in zip(arg.body.inputs, flags, strict=True) if flag]
-        moving = depends_on(arg.body.outputs, leaves)
-        before = list(flags)
-        for k in range(arg.carry):
-            i = arg.consts + k
-            flags[i] = flags[i] or arg.body.outputs[k] in moving
-        if flags == before:
-            return flags, moving
-
-
-def _strong(aval: ShapedArray) -> ShapedArray:
-    return aval if isinstance(aval, Stack) or aval is TOKEN else aval.strong()
-
-
-def add_stacks(x: Node, y: Node) -> Node:
-    """The elementwise sum of two stacks of one height."""
-    assert isinstance(x.aval, Stack)
-    if x.aval.lanes:
-        element: ShapedArray = Stack.of_element(x.aval.element, x.aval.lanes[1:])
-        length: int | None = x.aval.lanes[0]
-    else:
-        element, length = x.aval.element, None
-    a, b = (variable(element, _COTANGENT_DEPTH, i) for i in range(2))
-    total = add_stacks(a, b) if isinstance(element, Stack) else add(a, b)
-    arg = Scan(close([a, b], [total]), length, False, 0, 0)
-    return scan_p.results(x, y, arg=arg)[0]
-
-
 # Batching.
 
 
@@ -507,7 +293,7 @@ def _aligned(node: Node, has: bool, wanted: bool, size: int, element: bool) -> N
 
 
 scan_p = Compound(
-    "scan", "control", _infer, _value, _batch, jvp=_jvp, transpose=_transpose,
+    "scan", "control", _infer, _value, _batch, jvp=_jvp, transpose=transpose_scan,
     doc="a body for each element along the leading axis, with a carry", show=str,
 )  # fmt: skip
 
