@@ -16,7 +16,6 @@ from ftrace.lower.kernel import (
     Kernel,
     KernelInfo,
     Store,
-    axis_of,
     load,
     make_range,
     param,
@@ -439,10 +438,6 @@ def cases() -> list[Case]:
         *[scatter_case(kind) for kind in ("", "add", "mul", "min", "max")],
         repeated_scatter_case(), complex_case(),
     ]  # fmt: skip
-
-
-def axis_sizes(kernel: Kernel) -> list[int]:
-    return [axis_of(axis).size for axis in kernel.axes]
 
 
 def assert_close(got: Array, wanted: Array, tolerance: float) -> None:

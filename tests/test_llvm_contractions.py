@@ -11,13 +11,7 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes
-from ftrace.lower.kernel import (
-    INDEX,
-    Kernel,
-    Store,
-    load,
-    reduce,
-)
+from ftrace.lower.kernel import INDEX, Kernel, Store, load, reduce
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const
 from tests.llvm_kernels import (

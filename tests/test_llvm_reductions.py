@@ -9,12 +9,7 @@ import pytest
 
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.target import host_target
-from ftrace.lower.kernel import (
-    INDEX,
-    Store,
-    load,
-    reduce,
-)
+from ftrace.lower.kernel import INDEX, Store, load, reduce
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const

@@ -159,7 +159,7 @@ def test_clip_and_relu_keep_to_the_order_of_the_bits(x: Any) -> None:
 
 
 def test_order_of_operands_is_of_no_importance() -> None:
-    """-0 and +0 are interned in either order: a commutative operation has one node."""
+    """The extremum of -0 and +0 has one sign, whichever of them comes first."""
     x, y = np.float32([-0.0, 0.0]), np.float32([0.0, -0.0])
     f = ft.jit(lambda x, y: (fnp.maximum(x, y), fnp.maximum(y, x)))
     first, second = f(x, y)

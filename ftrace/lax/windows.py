@@ -71,7 +71,7 @@ def check_padding(name: str, padding: Any, count: int) -> list[tuple[int, int]]:
 
 
 def check_counts(
-    name: str, what: str, counts: Sequence[int] | None, ndim: int, least: int = 1
+    name: str, what: str, counts: Sequence[int] | None, ndim: int
 ) -> tuple[int, ...]:
     """One positive number per axis; None stands for ones.
 
@@ -81,9 +81,9 @@ def check_counts(
     if counts is None:
         return (1,) * ndim
     found = check_shape(tuple(counts), name)
-    if len(found) != ndim or any(n < least for n in found):
+    if len(found) != ndim or any(n < 1 for n in found):
         raise ShapeError(
-            f"{name}: {what} must hold {ndim} numbers of at least {least}, got {found}"
+            f"{name}: {what} must hold {ndim} numbers of at least 1, got {found}"
         )
     return found
 

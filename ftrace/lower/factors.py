@@ -32,13 +32,7 @@ from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import Node, rebuild, toposort
 from ftrace.trace.primitives.host import lapack
-from ftrace.trace.primitives.host.lu import (
-    Op,
-    det_p,
-    lu_p,
-    lu_solve_p,
-    slogdet_p,
-)
+from ftrace.trace.primitives.host.lu import Op, det_p, lu_p, lu_solve_p, slogdet_p
 from ftrace.trace.primitives.host.matrix import transposed
 from ftrace.trace.primitives.host.orthogonal import qr_p
 from ftrace.trace.primitives.host.singular import svd_p

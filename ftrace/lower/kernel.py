@@ -78,9 +78,6 @@ fma_p = KernelOp("fma")
 INDEX = dtypes.int64
 INDEX_AVAL = ShapedArray.of((), INDEX)
 
-#: The `arg` of a reduce, and of a store that combines.
-REDUCE_OPS = ("add", "mul", "max", "min")
-
 
 def param(number: int, dtype: np.dtype[Any], size: int) -> Node:
     """Buffer `number` of the kernel: `size` elements of `dtype`."""
@@ -98,7 +95,7 @@ def load(buffer: Node, index: Node, valid: Node | None = None) -> Node:
 
 
 def reduce(op: str, value: Node, ranges: tuple[Node, ...]) -> Node:
-    """`value` combined over all values of the ranges."""
+    """`value` combined over the ranges by "add", "mul", "max" or "min"."""
     aval = ShapedArray.of((), value.dtype)
     return make_node(reduce_p, aval, (value, *ranges), op)
 

@@ -47,12 +47,7 @@ from ftrace.lower.math.term import (
 )
 from ftrace.lower.math.term import cast as convert
 from ftrace.lower.math.trigonometry import sin_cos_pi
-from ftrace.trace.graph import (
-    Node,
-    constant_value,
-    inherited_origin,
-    make_node,
-)
+from ftrace.trace.graph import Node, constant_value, inherited_origin, make_node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const, const_p
 

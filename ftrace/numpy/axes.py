@@ -23,10 +23,7 @@ from ftrace.trace.graph import constant_bits
 from ftrace.trace.operations import bind, broadcast_shapes
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.conversion import convert
-from ftrace.trace.primitives.elementwise import (
-    cast_p,
-    select,
-)
+from ftrace.trace.primitives.elementwise import cast_p, select
 from ftrace.trace.primitives.movement import (
     pad_p,
     permute_p,

@@ -97,20 +97,19 @@ def solve(a: Value, b: Value) -> Any:
     return drop_axes(result, (result.ndim - 1,))
 
 
-def solve_matrices(a: Any, b: Any, op: Op | None = None) -> Any:
-    """The X of op(a)·X = b for (…, n, n) and (…, n, k); the axes before broadcast."""
-    chosen = op if op is not None else Op()
+def solve_matrices(a: Any, b: Any) -> Any:
+    """The X of a·X = b for (…, n, n) and (…, n, k); the axes before broadcast."""
     if a.ndim == 2:
-        return over_columns(lambda y: _solved(a, y, chosen), b)
+        return over_columns(lambda y: _solved(a, y), b)
     lead = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
     full_a = broadcast_to(a, (*lead, *a.shape[-2:]))
     full_b = broadcast_to(b, (*lead, *b.shape[-2:]))
-    return _solved(full_a, full_b, chosen)
+    return _solved(full_a, full_b)
 
 
-def _solved(a: Any, b: Any, op: Op) -> Any:
+def _solved(a: Any, b: Any) -> Any:
     factors, _, order = bind_compound(lu_p, bind(p.stop_gradient, a))
-    return bind_compound(lu_solve_p, a, factors, order, b, arg=op)[0]
+    return bind_compound(lu_solve_p, a, factors, order, b, arg=Op())[0]
 
 
 def over_columns(function: Callable[[Any], Any], b: Any) -> Any:

@@ -24,13 +24,7 @@ from ftrace.random.draw import (
     parameter,
 )
 from ftrace.random.threefry import Key, split_in_two
-from ftrace.random.uniform import (
-    between,
-    between_numbers,
-    signs,
-    unit,
-    unit_pair,
-)
+from ftrace.random.uniform import between, between_numbers, signs, unit, unit_pair
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import reduce_sum

@@ -72,10 +72,7 @@ def without_collection(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-        _pauses.begin()
-        try:
+        with paused_collection():
             return function(*args, **kwargs)
-        finally:
-            _pauses.end()
 
     return call

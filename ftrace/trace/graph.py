@@ -310,17 +310,6 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
     return node.op(*src, arg=node.arg)
 
 
-def count_uses(outputs: Sequence[Node]) -> dict[Node, int]:
-    """How many times each node is used as a source or an output."""
-    uses = dict.fromkeys(outputs, 0)
-    for output in outputs:
-        uses[output] += 1
-    for node in toposort(outputs):
-        for source in node.src:
-            uses[source] = uses.get(source, 0) + 1
-    return uses
-
-
 # Constants: keyed by dtype and bits, so that -0.0 and every NaN are themselves.
 
 
@@ -441,8 +430,5 @@ def _names() -> Iterator[str]:
             yield "".join(letters)
 
 
-def is_constant(node: Node, value: Any = None) -> bool:
-    """Is it a constant node, and equal to `value` where one is given?"""
-    if not isinstance(node.arg, bytes) or node.op.name != "const":
-        return False
-    return value is None or bool(constant_value(node) == value)
+def is_constant(node: Node) -> bool:
+    return isinstance(node.arg, bytes) and node.op.name == "const"

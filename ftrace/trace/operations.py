@@ -19,10 +19,7 @@ import numpy as np
 
 from ftrace import dtypes, settings
 from ftrace.array import Array, surface
-from ftrace.errors import (
-    DynamicDimensionError,
-    ShapeError,
-)
+from ftrace.errors import DynamicDimensionError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic, bounds, is_dynamic
 from ftrace.trace.evaluate import Plan, settle
@@ -31,13 +28,7 @@ from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.quiet import hush, unhush
 from ftrace.trace.replay import Recording, is_replayable
-from ftrace.trace.room import (
-    FEW,
-    nbytes_of,
-    no_memory,
-    require_room,
-    require_room_for,
-)
+from ftrace.trace.room import FEW, nbytes_of, no_memory, require_room, require_room_for
 from ftrace.trace.tape import is_of_host, only_result_of, recording
 from ftrace.trace.tracer import (
     _NUMPY,

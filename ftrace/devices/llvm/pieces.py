@@ -66,7 +66,7 @@ class Segments(NamedTuple):
     axes: list[Node]
 
 
-def boxes(kernel: Kernel, facts: Facts, target: Target) -> list[Kernel]:
+def boxes(kernel: Kernel, target: Target) -> list[Kernel]:
     """The kernel in pieces along the axes that rows stand in; mostly it is one."""
     if not _may_cut(kernel):
         return [kernel]

@@ -144,7 +144,7 @@ def _render_loops(
 ) -> Rendered:
     """A kernel as nests of loops: mostly one."""
     cuts = target.decides("cut_at_borders")
-    parts = boxes(kernel, facts, target) if cuts else [kernel]
+    parts = boxes(kernel, target) if cuts else [kernel]
     if len(parts) == 1:
         nest = _Nest(kernel, block, facts, target)
         code = function(target, name, streamed_buffers(kernel, target), nest.write)

@@ -175,12 +175,12 @@ def _transpose_product(node: Node, ct: Node, i: int) -> Node:
 
 mul = _binary(
     "mul", "biufc", np.multiply, lambda x, y, z: y, lambda x, y, z: x,
-    transpose=_transpose_product, commutative=True, zero_at_zero=True,
+    transpose=_transpose_product, zero_at_zero=True,
     jvp=lambda node, t: _product_tangent(node, t), doc="x·y",
 )  # fmt: skip
 mul_zero = _binary(
     "mul_zero", "iufc", meanings.mul_zero, lambda x, y, z: y, lambda x, y, z: x,
-    transpose=_transpose_product, commutative=True, zero_at_zero=True,
+    transpose=_transpose_product, zero_at_zero=True,
     jvp=lambda node, t: _product_tangent(node, t),
     doc="x·y, and zero where either is zero, also beside infinity and NaN",
 )  # fmt: skip
@@ -216,7 +216,7 @@ def _difference_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | N
 
 
 add = _binary(
-    "add", "biufc", np.add, transpose=_same, linear=True, commutative=True,
+    "add", "biufc", np.add, transpose=_same, linear=True,
     jvp=lambda node, t: _sum_tangents(t), zero_at_zero=True, doc="x + y",
 )  # fmt: skip
 sub = _binary(
@@ -284,11 +284,11 @@ def _ties(x: Node, y: Node, z: Node) -> Node:
 
 maximum = _binary(
     "max", "biuf", extrema.maximum, _ties, lambda x, y, z: _ties(y, x, z),
-    commutative=True, zero_at_zero=True, doc="the greater, +0 of two zeros; NaN wins",
+    zero_at_zero=True, doc="the greater, +0 of two zeros; NaN wins",
 )  # fmt: skip
 minimum = _binary(
     "min", "biuf", extrema.minimum, _ties, lambda x, y, z: _ties(y, x, z),
-    commutative=True, zero_at_zero=True, doc="the lesser, -0 of two zeros; NaN wins",
+    zero_at_zero=True, doc="the lesser, -0 of two zeros; NaN wins",
 )  # fmt: skip
 
 
@@ -495,7 +495,7 @@ imag = _unary(
 )  # fmt: skip
 
 
-make_complex = _binary(
+make_complex: Primitive = _binary(
     "complex", "f", meanings.make_complex,
     result=lambda aval: dtypes.complex_dtype(aval.dtype),
     transpose=lambda node, ct, i: neg(imag(ct)) if i else real(ct), linear=True,
@@ -516,15 +516,9 @@ is_finite = _unary(
 
 # Bits.
 
-bit_and = _binary(
-    "and", "biu", np.bitwise_and, commutative=True, zero_at_zero=True, doc="x & y"
-)
-bit_or = _binary(
-    "or", "biu", np.bitwise_or, commutative=True, zero_at_zero=True, doc="x | y"
-)
-bit_xor = _binary(
-    "xor", "biu", np.bitwise_xor, commutative=True, zero_at_zero=True, doc="x ^ y"
-)
+bit_and = _binary("and", "biu", np.bitwise_and, zero_at_zero=True, doc="x & y")
+bit_or = _binary("or", "biu", np.bitwise_or, zero_at_zero=True, doc="x | y")
+bit_xor = _binary("xor", "biu", np.bitwise_xor, zero_at_zero=True, doc="x ^ y")
 bit_not = _unary("not", "biu", np.invert, doc="every bit flipped; logical for bool")
 shift_left = _binary("shl", "iu", meanings.shift_left, zero_at_zero=True, doc="x << y")
 shift_right_logical = _binary(

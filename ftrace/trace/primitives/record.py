@@ -43,7 +43,6 @@ class Primitive(Op):
 
     Attributes:
       zero_at_zero: f(0) = 0, so that padding with zeros may move through it.
-      commutative: the operands may be exchanged.
       linear: the operands in which it is linear, each on its own or all together.
       no_derivative: why it has neither jvp nor transpose.
       dtypes: kinds of dtype it takes ("biufc"), for the table in the docs.
@@ -57,7 +56,6 @@ class Primitive(Op):
     transpose: Transpose | None = None
     linear: bool = False
     zero_at_zero: bool = False
-    commutative: bool = False
     no_derivative: str = ""
     dtypes: str = "biufc"
     doc: str = ""
@@ -199,7 +197,6 @@ class Facts(TypedDict, total=False):
     transpose: Transpose
     linear: bool
     zero_at_zero: bool
-    commutative: bool
     no_derivative: str
     direct: Direct
     doc: str

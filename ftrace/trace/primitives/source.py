@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import is_dynamic
@@ -110,8 +109,3 @@ def is_variable(node: Node) -> bool:
 def scope_and_position(node: Node) -> tuple[int, int]:
     """Of a variable: the depth of its scope, and its number among the inputs."""
     return node.arg
-
-
-def limit_like(node: Node, which: int) -> Node:
-    """The least (0) or greatest (1) value of the node's dtype, in its shape."""
-    return const_like(node, dtypes.limits(node.dtype)[which])

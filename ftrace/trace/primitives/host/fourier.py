@@ -21,14 +21,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.elementwise import (
-    bit_or,
-    conj,
-    eq,
-    mul,
-    real,
-    select,
-)
+from ftrace.trace.primitives.elementwise import bit_or, conj, eq, mul, real, select
 from ftrace.trace.primitives.host import lapack
 from ftrace.trace.primitives.host.family import host, need_lapack
 from ftrace.trace.primitives.movement import pad

@@ -145,13 +145,13 @@ def _eig(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     def decomposed(x: Array) -> tuple[Array, Array, Array]:
         values, right = np.linalg.eig(x)
         values, right = values + 0j, right + 0j
-        return values, _left_vectors(x, values, right), right
+        return values, _left_vectors(x, right), right
 
     return _finite(decomposed, avals, a)
 
 
-def _left_vectors(a: Array, values: Array, right: Array) -> Array:
-    """Those u of length 1 with uᴴ·a = w·uᴴ, in the order of the values."""
+def _left_vectors(a: Array, right: Array) -> Array:
+    """Those u of length 1 with uᴴ·a = w·uᴴ, in the order of the right ones."""
     linalg = lapack.scipy_linalg()
     if linalg is None:
         try:
