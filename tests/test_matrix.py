@@ -161,6 +161,23 @@ def test_few_rows_need_no_panels_of_operands() -> None:
     assert not choose_blocks(target, replace(load, rows=2000)).shallow
 
 
+@pytest.mark.parametrize("rows", [2, 3, 5, 7, 13])
+def test_few_rows_go_through_a_large_matrix_once(rows: int) -> None:
+    """Rows far apart are asked for before they are needed; near ones need not be."""
+    kernel, arrays, wanted = _product((1, rows, 530, 700))
+    small = replace(host_target(), l1=32 << 10, l2=256 << 10)
+    arrays[-1][...] = 77
+    run(kernel, arrays, 3, small)
+    np.testing.assert_array_equal(arrays[-1], wanted)
+    assert "llvm.prefetch" in render(kernel, small, "kernel").text
+    for target in (
+        replace(small, l2=4 << 20),
+        replace(small, without=("few_rows",)),
+        replace(small, without=("fetch_ahead",)),
+    ):
+        assert "llvm.prefetch" not in render(kernel, target, "kernel").text
+
+
 @pytest.mark.parametrize("sizes", [(1, 40, 33, 20), (3, 30, 50, 40), (1, 9, 100, 300)])
 def test_long_expressions_of_small_products_need_no_panels_of_operands(
     sizes: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch

@@ -22,6 +22,7 @@ from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import size_of
 from ftrace.lower.kernel import INDEX, Kernel, axis_of, load_p, range_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, toposort
 
 #: Fewer rows than this in the longest of several row axes are put together.
@@ -202,19 +203,19 @@ def rows_apart(plan: Contraction, facts: Facts) -> int:
 
 def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     """Do blocks pay? Small plain products run as well straight from memory."""
-    column = plan.columns[-1]
     depth = prod(size_of(r) for r in plan.ranges)
     width = prod(size_of(a) for a in plan.columns)
     item = max(n.dtype.itemsize for n in plan.right)
     footprint = depth * width * item
-    plain = all(is_plain(n, column, facts) for n in plan.right)
+    in_place = reads_in_place(plan, facts)
     height = prod(size_of(a) for a in plan.rows)
-    if height < 4 or depth < 4 or width < 4:
+    if height < (2 if in_place else 4) or depth < 4 or width < 4:
         return False
-    if not plain or not plan.loose:
+    if not in_place:
         each = height * depth * width
         times = prod(size_of(a) for a in plan.outer)
         # Vectors along a long sum of few columns are full, and need no panel.
+        plain = all(is_plain(n, plan.columns[-1], facts) for n in plan.right)
         along = not plain and depth >= _LONG_SUM * width
         return each >= _WORTH_PANELS or (
             each * times >= _WORTH_PANELS and each >= _LITTLE and not along
@@ -224,14 +225,28 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
         for n in plan.right
         for r in plan.ranges
     )
-    # Rows of a multiple of 2 KB lie on a few sets of the caches only.
+    far = footprint > target.l2 * 3 // 4
     if height > 2 * MOST_ROWS:
-        aliased = pitch % 2048 == 0 and depth > 256
-        return aliased or footprint > target.l2 * 3 // 4
+        # Rows of a multiple of 2 KB lie on a few sets of the caches only.
+        return far or (pitch % 2048 == 0 and depth > 256)
+    if far and depth > 256 and _is_one_matrix(plan) and target.decides("few_rows"):
+        return bool(rows_apart(plan, facts))
     row = max(plan.rows, key=size_of)
     together = rows_together(plan.left, row, facts)
     aliased = pitch % 1024 == 0 or together < min(size_of(row), MOST_ROWS)
-    return aliased and depth > 256 and footprint > target.l2 * 3 // 4
+    return aliased and depth > 256 and far and height >= 4
+
+
+def _is_one_matrix(plan: Contraction) -> bool:
+    """Has it one axis of rows and one of columns, and one to sum over?"""
+    axes = (*plan.rows, *plan.columns, *plan.ranges)
+    return len(axes) == 3 and not any(is_dynamic(axis_of(a).size) for a in axes)
+
+
+def reads_in_place(plan: Contraction, facts: Facts) -> bool:
+    """Can all operands be read where they stand?"""
+    column = plan.columns[-1]
+    return plan.loose and all(is_plain(n, column, facts) for n in plan.right)
 
 
 def is_heavy(plan: Contraction, kernel: Kernel) -> bool:

@@ -20,7 +20,12 @@ from functools import partial
 from math import prod
 
 from ftrace.devices.llvm.blocks import Block, Once, cut_ranges, each_block
-from ftrace.devices.llvm.contraction import Contraction, is_heavy, is_plain, rows_apart
+from ftrace.devices.llvm.contraction import (
+    Contraction,
+    is_heavy,
+    reads_in_place,
+    rows_apart,
+)
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.nest import Span, identity
@@ -40,8 +45,8 @@ from ftrace.trace.primitives.source import const
 _WORTH_SUMS = 1 << 12
 #: Rows of fewer columns make vectors that are mostly empty.
 _SHORT_ROWS = 4
-#: The axes of a block should be so long.
-_LONG_ROWS = 8
+#: The axes of a block should be so long; where nothing is filled two rows will do.
+_LONG_ROWS, FEW_ROWS = 8, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +67,14 @@ class Shape:
     heavy: bool
 
 
-def as_matrices(plan: Contraction, kernel: Kernel) -> Shape | None:
-    """The contraction as matrix products, if blocks of one axis each are enough."""
+def as_matrices(
+    plan: Contraction, kernel: Kernel, long: int = _LONG_ROWS
+) -> Shape | None:
+    """The contraction as matrix products, if blocks of one axis each are enough.
+
+    Args:
+      long: what the axis of rows has to be.
+    """
     sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
     if any(map(is_dynamic, sizes)):
         return None
@@ -71,7 +82,7 @@ def as_matrices(plan: Contraction, kernel: Kernel) -> Shape | None:
     column = plan.columns[-1]
     if not plan.loose and len(plan.rows) > 1:
         return None
-    if size_of(row) < _LONG_ROWS or len(plan.columns) > 1:
+    if size_of(row) < long or len(plan.columns) > 1:
         return None
     return Shape(
         row, column, (*plan.outer, *plan.columns[:-1]),
@@ -86,9 +97,7 @@ def without_panels(plan: Contraction, kernel: Kernel, facts: Facts) -> Shape | N
     expression, which they repeat for each register of a tile. And vectors of two or
     three columns would be mostly empty: only tiles, which share what is read, pay.
     """
-    if not plan.loose or not all(
-        is_plain(n, plan.columns[-1], facts) for n in plan.right
-    ):
+    if not reads_in_place(plan, facts):
         return None
     work = prod(size_of(a) for a in (*plan.rows, *plan.columns, *plan.ranges))
     shape = as_matrices(plan, kernel)
@@ -130,6 +139,7 @@ class MatrixProduct:
         self.depth = cut_ranges(ranges, self.blocks.depth, self.lanes)
         self.several = self.depth.blocks > 1 or bool(self.depth.outer)
         self.direct = not self.several and not shape.heavy
+        self.ahead = self.depth.length if shallow and self._is_far() else 0
 
     def _choose(self, packed: Sequence[Node]) -> Blocks:
         plan, shape, stage = self.plan, self.shape, self.stage
@@ -151,6 +161,12 @@ class MatrixProduct:
                 apart=rows_apart(plan, stage.facts),
             ),
         )
+
+    def _is_far(self) -> bool:
+        """Do the right operands come from beyond the second cache?"""
+        plan, target = self.plan, self.stage.target
+        size = prod(size_of(r) for r in (*plan.columns, *plan.ranges)) * self.item
+        return size * len(plan.right) > target.l2 and target.decides("fetch_ahead")
 
     def emit(self) -> int:
         """Emits the function; returns how many units it has."""
@@ -293,7 +309,8 @@ class MatrixProduct:
         wide = Steps(self.lanes, self.blocks.tile.vectors)
         steps = {**self.rows.steps, shape.column: wide}
         spans = {**spans, **self.rows.spans, **self.columns.spans(steps)}
-        self.stage.run((shape.row, shape.column), stores, steps, spans)
+        axes = shape.row, shape.column
+        self.stage.run(axes, stores, steps, spans, ahead=self.ahead)
         if self.left:
             self.row_block.close()
 

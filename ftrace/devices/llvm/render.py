@@ -20,11 +20,17 @@ from ftrace.devices.llvm.contraction import (
     Contraction,
     find_contraction,
     is_worthwhile,
+    reads_in_place,
 )
 from ftrace.devices.llvm.dots import DotProducts, find_dots
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.keeping import keep_values
-from ftrace.devices.llvm.matrix import MatrixProduct, as_matrices, without_panels
+from ftrace.devices.llvm.matrix import (
+    FEW_ROWS,
+    MatrixProduct,
+    as_matrices,
+    without_panels,
+)
 from ftrace.devices.llvm.nest import fused_products
 from ftrace.devices.llvm.phases import phases
 from ftrace.devices.llvm.pieces import boxes, facts_of, segments
@@ -275,7 +281,9 @@ def _contraction_code(
         if not bare:
             return None
         return lambda stage: MatrixProduct(plan, bare, stage, False).emit()
-    shape = target.decides("in_panels") and as_matrices(plan, kernel)
+    few = target.decides("few_rows") and reads_in_place(plan, facts)
+    long = (FEW_ROWS,) if few else ()
+    shape = target.decides("in_panels") and as_matrices(plan, kernel, *long)
     if shape:
         return lambda stage: MatrixProduct(plan, shape, stage).emit()
     return lambda stage: Product(plan, stage).emit()

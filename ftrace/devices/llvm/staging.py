@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ftrace.devices.llvm.facts import Facts
-from ftrace.devices.llvm.nest import Nest, Span, digits, fused_products
+from ftrace.devices.llvm.nest import Lines, Nest, Span, digits, fused_products
 from ftrace.devices.llvm.ranges import At, Opened
 from ftrace.devices.llvm.runner.signals import STOP
 from ftrace.devices.llvm.scalar import Operations
@@ -36,7 +37,7 @@ from ftrace.lower.kernel import (
     make_range,
     param,
 )
-from ftrace.lower.place import place
+from ftrace.lower.place import ReduceLoop, place
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import add
@@ -237,9 +238,14 @@ class Stage:
         steps: Mapping[Node, Steps],
         spans: Mapping[Node, Span],
         single: Mapping[Node, tuple[str, Tiles]] | None = None,
+        ahead: int = 0,
     ) -> None:
-        """A part: loops over `axes`, of which `spans` run in part, and stores."""
-        self._emit(Nest, axes, stores, steps, spans, single or {})
+        """A part: loops over `axes`, of which `spans` run in part, and stores.
+
+        With `ahead` each step of a sum asks for what it reads so many steps later.
+        """
+        nest = partial(_AskingNest, distance=ahead) if ahead else Nest
+        self._emit(nest, axes, stores, steps, spans, single or {})
 
     def turn(
         self,
@@ -298,6 +304,38 @@ class Stage:
         access.store(t, t.constant(value), p)
         writer.close_loop(column)
         writer.close_loop(row)
+
+
+class _AskingNest(Nest):
+    """Asks for vectors of an operand whose rows no processor guesses.
+
+    They go to the second cache: rows far apart often share a set of the first.
+    """
+
+    def __init__(self, *arguments: Any, distance: int) -> None:
+        super().__init__(*arguments)
+        self.distance = distance
+
+    def accumulate(
+        self, loop: ReduceLoop, opened: Opened, lines: Lines, state: list[str]
+    ) -> list[str]:
+        state = super().accumulate(loop, opened, lines, state)
+        values, vector = self.values, self.values.vector
+        for node in toposort([n.src[0] for n in loop.reduces]):
+            if node.op is not load_p or vector is None:
+                continue
+            buffer, index, *valid = node.src
+            form, size = values.facts.affine[index], node.dtype.itemsize
+            if valid or form.terms.get(vector.node) != 1:
+                continue
+            assert isinstance(buffer.arg, int)
+            base = values.buffer(buffer.arg)
+            later = self.distance * form.terms.get(loop.ranges[-1], 0)
+            for at in values.assignments([node]):
+                terms, constant = values.terms(form, at)
+                p = values.access.pointer(base, terms, constant + later, size)
+                values.access.prefetch(p, False, False)
+        return state
 
 
 class _TurningNest(Nest):
