@@ -510,6 +510,17 @@ REDUCES = {
         ],
         SMALL,
     ),
+    "split_reduce_of_narrow_rows": Row(
+        lambda: [total(V(LARGE, 3), 0), greatest(V(2, LARGE, 16), 1)],
+        lambda: [
+            total(V(LARGE, 64), 0),  # rows that fill vectors by themselves
+            total(V(3 * 23 * 997, 3), 0),  # rows of which no few make a line
+            total(V(LARGE), 0),
+            total(V(LARGE, 3), 0, 1),
+            total(V(3, LARGE), 1),
+        ],
+        SMALL,
+    ),
     "split_reduce_by_blocks": Row(
         lambda: [total(V(LARGE), 0), total(V(3, LARGE * 3), 1)],
         lambda: [total(V(LARGE - 1), 0), total(V(65537), 0), total(V(128, LARGE), 1)],

@@ -211,6 +211,26 @@ def test_reduces_are_written_out_where_all_between_is_read() -> None:
     assert reduced(3, 3, long=7) == 1  # few
 
 
+@pytest.mark.parametrize("name", ["sum", "max", "mean"])
+@pytest.mark.parametrize(("side", "written_out"), [(2, True), (4, True), (5, False)])
+def test_means_over_squares_are_written_out(
+    name: str, side: int, written_out: bool
+) -> None:
+    x = np.random.default_rng(3).integers(-9, 9, (6, 3, 20 * side, 13 * side))
+    x = x.astype(np.float32)
+    x[0, 0, side] = [np.nan, np.inf] * 6 + [0.0] * (13 * side - 12)
+
+    def pooled(x: Any) -> Any:
+        squares = x.reshape(6, 3, 20, side, 13, side)
+        return getattr(squares, name)((3, 5))
+
+    f = ft.jit(pooled)
+    with ft.config(disabled_rules=("short_axes",)):
+        plain = f.lower(x).sources
+    assert (f.lower(x).sources != plain) is written_out
+    np.testing.assert_allclose(np.asarray(f(x)), pooled(x), rtol=1e-6, atol=1e-6)
+
+
 def _window(x: Any, w: Any, step: int, grow: int, pad: tuple[int, int]) -> Any:
     """Each channel with a window of its own, NCHW: two dimensions, by NumPy alone."""
     side = (w.shape[-1] - 1) * grow + 1

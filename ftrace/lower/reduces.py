@@ -190,6 +190,24 @@ def _split_by_blocks(x: Node) -> Node | None:
     return reshape(reduce(x.op, parts, (outer,)), x.shape)
 
 
+def _split_narrow_rows(x: Node) -> Node | None:
+    axis, *others = _reduced(x)
+    source = x.src[0]
+    around, size, inside = source.shape[:axis], source.shape[axis], prod(x.shape[axis:])
+    blocks = block_count(size)
+    if others or x.size > FEW or blocks is None or not 1 < inside < WIDE:
+        return None
+    rows, least = size // blocks, -(-WIDE // inside)
+    counts = [n for n in range(least, 2 * least) if rows % n == 0 and rows > n]
+    if not counts:
+        return None
+    sizes = (blocks, rows // counts[0], counts[0])
+    found = reshape(source, (*around, *sizes, *source.shape[axis + 1 :]))
+    for part in (axis + 1, axis, axis + 2):
+        found = reduce(x.op, found, (part,))
+    return reshape(found, x.shape)
+
+
 # Contractions of few results: each part of what is summed over is one of its own.
 
 MANY = 1 << 21  # products that are worth a second step
@@ -257,6 +275,12 @@ SPLITS: Final = (
         "split_reduce_by_axes",
         Pat(REDUCTIONS, Pat(), name="x", where=_is_large),
         _split_by_axes,
+    ),
+    Rule(  # reduce[a](x) -> reduce[a₃](reduce[a₁](reduce[a₂](x))), a in a₁ × a₂ × a₃
+        # of which a₃ are so few rows that they fill vectors side by side
+        "split_reduce_of_narrow_rows",
+        Pat(REDUCTIONS, Pat(), name="x", where=_is_large),
+        _split_narrow_rows,
     ),
     Rule(  # reduce[a](x) -> reduce[a₁](reduce[a₂](x)), where a is cut into a₁ × a₂
         "split_reduce_by_blocks",

@@ -4,7 +4,8 @@
 
 Lengths of vectors in space, pairs that are added: along i the elements are a few apart,
 and all that lies between them is read as well (see `short_axes.py`). The order is that
-of the loop, and products are added without being rounded.
+of the loop, and products are added without being rounded. The mean over squares of
+2×2 pixels is such a reduce as well: one of its axes lies side by side.
 
 Windows that move by more than one element are written out too, element by element:
 
@@ -40,6 +41,8 @@ from ftrace.trace.primitives.source import const
 #: Elements of a window at most, and results at least: with fewer of these the loops are
 #: not cut at borders, and vectors that ask at each element are slower than gathers.
 _MOST_TAPS = 9
+#: The same where vectors read all that one axis of the window skips, and no border.
+_MOST_BESIDE = 16
 _LEAST_RESULTS = 1 << 13
 
 _OPERATIONS = {"add": add, "mul": mul, "max": maximum, "min": minimum}
@@ -82,11 +85,12 @@ def _is_beside(
     inside: list[Node], short: list[Node], kernel: Kernel, facts: Facts
 ) -> bool:
     """Are the elements of a reduce those that a step of an axis skips, or a window?"""
-    if len(short) == 1:
-        only = short[0]
-        if any(_stands_beside(inside, a, only, facts) for a in kernel.axes):
-            return True
-    if prod(axis_of(r).size for r in short) > _MOST_TAPS:
+    taps = prod(axis_of(r).size for r in short)
+    if (len(short) == 1 or taps <= _MOST_BESIDE) and any(
+        _stands_beside(inside, a, r, facts) for a in kernel.axes for r in short
+    ):
+        return True
+    if taps > _MOST_TAPS:
         return False
     if prod(kernel.shape) < _LEAST_RESULTS or len(kernel.stores) > 1:
         return False

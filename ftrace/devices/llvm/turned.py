@@ -111,7 +111,7 @@ def turns_result(plan: Turned, kernel: Kernel, facts: Facts, target: Target) -> 
     """Is the result turned? Little is computed of the operands, all of which are."""
     if not target.decides("turned_results"):
         return False
-    if len(kernel.stores) > 1 or kernel.stores[0].valid is not None:
+    if len(kernel.stores) != 1 or kernel.stores[0].valid is not None:
         return False
     row, column = plan.row, plan.column
     nodes = toposort([kernel.stores[0].value])
