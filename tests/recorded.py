@@ -25,7 +25,8 @@ from ftrace.errors import (
     NonConcreteBooleanIndexError,
 )
 from ftrace.trace.evaluate import evaluate_graph
-from ftrace.trace.tracer import Tracer, aval_of, trace
+from ftrace.trace.tracer import Tracer, aval_of
+from ftrace.trace.tracing import trace
 from tests.data.numpy_expressions import GROUPS, variables
 
 DATA = Path(__file__).parent / "data"

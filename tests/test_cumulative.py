@@ -25,7 +25,8 @@ from ftrace.trace.operations import bind_compound
 from ftrace.trace.primitives.host import running
 from ftrace.trace.primitives.host.cumulative import Along, recurrence_p
 from ftrace.trace.primitives.record import compound_of
-from ftrace.trace.tracer import aval_of, trace
+from ftrace.trace.tracer import aval_of
+from ftrace.trace.tracing import trace
 from tests import ordered
 
 CASES = [e for e in ordered.RECORDED if "cum" in e or "associative" in e]

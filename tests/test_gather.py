@@ -27,7 +27,8 @@ from ftrace.errors import (
 )
 from ftrace.test_util import check_grads
 from ftrace.trace.evaluate import evaluate_graph
-from ftrace.trace.tracer import aval_of, trace
+from ftrace.trace.tracer import aval_of
+from ftrace.trace.tracing import trace
 
 G, S = lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers
 ROWS = G((1,), (0,), (0,))

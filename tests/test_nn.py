@@ -12,7 +12,8 @@ import ftrace.nn as nn
 import ftrace.numpy as fnp
 import ftrace.random as random
 from ftrace.errors import DtypeError, FtraceError, ShapeError, ValueRangeError
-from ftrace.trace.tracer import aval_of, trace
+from ftrace.trace.tracer import aval_of
+from ftrace.trace.tracing import trace
 from tests import surface
 
 RNG = np.random.default_rng(13)

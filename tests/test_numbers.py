@@ -12,7 +12,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.tracer import trace
+from ftrace.trace.tracing import trace
 from ftrace.transforms import prepared
 from ftrace.transforms.numbers import MOST, numbers_of
 

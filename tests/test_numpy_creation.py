@@ -19,7 +19,8 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
-from ftrace.trace.tracer import Tracer, aval_of, trace
+from ftrace.trace.tracer import Tracer, aval_of
+from ftrace.trace.tracing import trace
 from tests.recorded import check, check_traced, recorded
 
 

@@ -21,7 +21,8 @@ from ftrace.errors import (
     ValueRangeError,
 )
 from ftrace.trace.evaluate import evaluate_graph
-from ftrace.trace.tracer import aval_of, trace
+from ftrace.trace.tracer import aval_of
+from ftrace.trace.tracing import trace
 from tests.recorded import check, check_traced, recorded
 
 

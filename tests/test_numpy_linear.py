@@ -14,7 +14,8 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import AxisError, FtraceError, ShapeError, ValueRangeError
-from ftrace.trace.tracer import aval_of, trace
+from ftrace.trace.tracer import aval_of
+from ftrace.trace.tracing import trace
 from tests import surface
 
 RNG = np.random.default_rng(5)

@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.errors import (
-    ArgumentError,
-    AxisError,
-    ShapeError,
-    ValueRangeError,
-)
+from ftrace.errors import ArgumentError, AxisError, ShapeError, ValueRangeError
 from ftrace.trace.evaluate import evaluate_graph
-from ftrace.trace.tracer import aval_of, trace
+from ftrace.trace.tracer import aval_of
+from ftrace.trace.tracing import trace
 from tests.recorded import check, check_traced, recorded
 
 

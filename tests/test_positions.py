@@ -18,7 +18,8 @@ from ftrace.lower.positions import never_meeting, position_of, values_of
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.tracer import aval_of, trace
+from ftrace.trace.tracer import aval_of
+from ftrace.trace.tracing import trace
 
 X = np.arange(60, dtype=np.float32) / 7
 T = np.arange(48, dtype=np.float32).reshape(8, 6) / 7

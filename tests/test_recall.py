@@ -20,7 +20,8 @@ from ftrace.errors import ShapeError
 from ftrace.trace import recall
 from ftrace.trace.eager import Eager
 from ftrace.trace.graph import Graph, interned_count, toposort
-from ftrace.trace.tracer import aval_of, trace
+from ftrace.trace.tracer import aval_of
+from ftrace.trace.tracing import trace
 
 X = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
 W = np.linspace(-1, 1, 8, dtype=np.float32).reshape(4, 2)

@@ -24,7 +24,8 @@ from ftrace.test_util import check_grads
 from ftrace.trace import tree
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.primitives.host import order
-from ftrace.trace.tracer import aval_of, trace
+from ftrace.trace.tracer import aval_of
+from ftrace.trace.tracing import trace
 from tests import ordered
 
 CASES = [e for e in ordered.RECORDED if "cum" not in e and "associative" not in e]

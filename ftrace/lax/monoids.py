@@ -19,7 +19,7 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.reduction import reduce_max_p, reduce_min_p, reduce_prod_p
-from ftrace.trace.tracer import trace
+from ftrace.trace.tracing import trace
 
 
 class Monoid(NamedTuple):

@@ -28,14 +28,8 @@ from ftrace.trace.graph import Graph, Node
 from ftrace.trace.operations import broadcast_shapes, hooks, run_fused
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.tracer import (
-    asarray,
-    aval_of,
-    check_fits,
-    current_scope,
-    scope_of,
-    trace,
-)
+from ftrace.trace.tracer import asarray, aval_of, check_fits, current_scope, scope_of
+from ftrace.trace.tracing import trace
 
 Build = Callable[..., Node]
 

@@ -81,6 +81,7 @@ class Callback:
       method: what vmap makes of it: "sequential", "expand_dims", …
       lanes: for each vmap around it, the outermost first, its size, and which of the
         operands have an axis of lanes. It is called once per lane, in order.
+      site: where it was written, for what must not be taken for another one.
       origin: the user's line. Not part of its identity.
     """
 
@@ -92,6 +93,7 @@ class Callback:
     results: tuple[ShapedArray, ...]
     method: str = "sequential"
     lanes: tuple[tuple[int, tuple[bool, ...]], ...] = ()
+    site: Any = None
     origin: Origin | None = field(default=None, compare=False)
 
     @property

@@ -45,12 +45,12 @@ from ftrace.trace.tracer import (
     aval_of,
     concrete,
     current_scope,
-    current_token,
     is_value,
     open_scopes,
     owned,
     scope_of,
 )
+from ftrace.trace.tracing import current_token
 
 #: What vmap may make of a pure callback.
 METHODS = (
@@ -240,8 +240,8 @@ def call_back(
     origin = user_origin()
     arg = Callback(
         kind, Same.of(function), treedef, tuple(static), structure, types,
-        method or "sequential", (),
-        (id(origin.code), origin.offset) if origin and not method else None, origin,
+        method=method or "sequential", origin=origin,
+        site=(id(origin.code), origin.offset) if origin and not method else None,
     )  # fmt: skip
     scope = _staging_scope()
     if method and scope is None:

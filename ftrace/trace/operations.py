@@ -40,10 +40,9 @@ from ftrace.trace.tracer import (
     check_fits,
     current_scope,
     innermost_scope,
-    match_aval,
     scope_of,
-    trace,
 )
+from ftrace.trace.tracing import match_aval, trace
 
 #: Who does less in eager code shall not wait for native code to be made ready.
 CALLS_BEFORE_NATIVE = 2000

@@ -29,7 +29,8 @@ from ftrace.array import Array
 from ftrace.origin import Origin, is_internal, is_internal_file, user_origin
 from ftrace.trace.graph import Graph, Node, provenance
 from ftrace.trace.primitives.source import is_variable
-from ftrace.trace.tracer import Scope, Tracer, Value, inline, stack
+from ftrace.trace.tracer import Scope, Tracer, Value, stack
+from ftrace.trace.tracing import inline
 
 #: (reference to the result's node, the line that made it last) by call.
 _calls: dict[tuple[Any, ...], tuple[weakref.ref[Node], Origin]] = {}

@@ -13,16 +13,8 @@ from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import Draft, trace_body
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.record import Compound
-from ftrace.trace.tracer import (
-    Tracer,
-    Value,
-    aval_of,
-    current_scope,
-    current_token,
-    match_aval,
-    scope_of,
-    trace,
-)
+from ftrace.trace.tracer import Tracer, Value, aval_of, current_scope, scope_of
+from ftrace.trace.tracing import current_token, match_aval, trace
 from ftrace.transforms.arguments import Output, name_of
 from ftrace.transforms.execute import apply_graph
 

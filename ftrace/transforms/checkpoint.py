@@ -29,7 +29,8 @@ from ftrace.trace.calls.policies import (
 )
 from ftrace.trace.calls.rules import bind_call, called
 from ftrace.trace.operations import bind
-from ftrace.trace.tracer import Value, aval_of, trace
+from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.tracing import trace
 from ftrace.transforms.arguments import (
     Output,
     check_callable,

@@ -23,13 +23,7 @@ from ftrace import settings
 from ftrace.array import HOST, Array
 from ftrace.buffer import Buffer
 from ftrace.devices import identity_of, lowering, size_of
-from ftrace.devices.base import (
-    Device,
-    Executable,
-    get_device,
-    live_devices,
-    timed,
-)
+from ftrace.devices.base import Device, Executable, get_device, live_devices, timed
 from ftrace.errors import DeviceError
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
@@ -38,14 +32,8 @@ from ftrace.trace.graph import Graph, Node
 from ftrace.trace.operations import CALLS_BEFORE_NATIVE, hooks
 from ftrace.trace.recall import inline_again
 from ftrace.trace.sizes import Sizes, evaluate_shape
-from ftrace.trace.tracer import (
-    Value,
-    asarray,
-    has_free_variables,
-    outer_scope,
-    owned,
-    scope_of,
-)
+from ftrace.trace.tracer import Value, asarray, owned, scope_of
+from ftrace.trace.tracing import has_free_variables, outer_scope
 from ftrace.transforms.memo import Memo, forget_all
 
 if TYPE_CHECKING:

@@ -19,14 +19,8 @@ from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.sizes import Sizes, evaluate_shape
-from ftrace.trace.tracer import (
-    Tracer,
-    Value,
-    asarray,
-    aval_of,
-    has_free_variables,
-    trace,
-)
+from ftrace.trace.tracer import Tracer, Value, asarray, aval_of
+from ftrace.trace.tracing import has_free_variables, trace
 from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
 from ftrace.transforms.derivatives import type_of
 from ftrace.transforms.dynamic import Dynamic, Resolved

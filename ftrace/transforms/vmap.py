@@ -15,7 +15,8 @@ from ftrace.trace.batching import batch_nodes, place_axis
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.source import scope_and_position, variable
-from ftrace.trace.tracer import Value, aval_of, trace
+from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.tracing import trace
 from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
 from ftrace.transforms.execute import apply_graph
 from ftrace.transforms.prepared import apply_derived

@@ -26,7 +26,7 @@ from ftrace.trace.graph import Body, Graph, Node, rebuild, substitute, toposort
 from ftrace.trace.primitives.barrier import IN_LOOPS, barrier, barrier_p
 from ftrace.trace.primitives.record import item_p
 from ftrace.trace.primitives.source import is_variable, variable
-from ftrace.trace.tracer import match_aval
+from ftrace.trace.tracing import match_aval
 
 _HELD_DEPTH = -12
 

@@ -36,10 +36,10 @@ from ftrace.trace.tracer import (
     Value,
     aval_of,
     current_scope,
-    current_token,
     open_scopes,
     scope_of,
 )
+from ftrace.trace.tracing import current_token
 
 _CLOSED_DEPTH = -9
 Flat = Callable[..., Sequence[Value]]

@@ -20,7 +20,7 @@ from ftrace.trace.control.scanned import Scan
 from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import Body, Graph, Node, toposort
 from ftrace.trace.primitives.record import items
-from ftrace.trace.tracer import effects_as_output
+from ftrace.trace.tracing import effects_as_output
 
 _CONTROL = (scan_p, while_p, cond_p)
 

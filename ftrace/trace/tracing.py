@@ -1,0 +1,117 @@
+"""From a function to its graph, and from a graph back to traced values.
+
+trace    runs a function on tracers: what it did is the graph
+inline   a graph, once more, as operations of a scope
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ftrace.trace.avals import TOKEN, ShapedArray
+from ftrace.trace.graph import Graph, Node, substitute
+from ftrace.trace.primitives.elementwise import cast
+from ftrace.trace.primitives.source import (
+    const,
+    is_variable,
+    scope_and_position,
+    variable,
+)
+from ftrace.trace.tracer import (
+    Binding,
+    Scope,
+    Tracer,
+    Value,
+    current_scope,
+    scope_of,
+    stack,
+)
+
+
+def trace(
+    transform: str,
+    function: Callable[..., Sequence[Value]],
+    avals: Sequence[ShapedArray],
+    bindings: Sequence[Binding] | None = None,
+) -> Graph:
+    """Runs `function` on tracers, one per aval; its results become a graph.
+
+    Args:
+      transform: for messages.
+      function: returns a flat list of values.
+      avals: the types of the arguments.
+      bindings: their values, where Python may ask for them.
+
+    Returns:
+      The graph. It may use variables of scopes around this one.
+    """
+    with Scope(transform) as scope:
+        scope.bound = bindings is not None
+        values = bindings or [None] * len(avals)
+        tracers = [scope.input(a, v) for a, v in zip(avals, values, strict=True)]
+        outputs = tuple(scope.lift(x) for x in function(*tracers))
+        captured = tuple(scope.captured)
+        return Graph(tuple(scope.inputs), outputs, captured, scope.tokens)
+
+
+def outer_scope(graph: Graph, operands: Sequence[Value]) -> Scope | None:
+    """The scope in which a graph is applied: of its operands and free variables."""
+    if graph.effects and current_scope() is not None:
+        return current_scope()
+    scope = scope_of(operands)
+    own = {*graph.inputs, *graph.effects}
+    for node in graph.nodes:
+        if is_variable(node) and node not in own:
+            depth, _ = scope_and_position(node)
+            if scope is None or depth > scope.depth:
+                scope = stack.scopes[depth]
+    return scope
+
+
+def effects_as_output(graph: Graph) -> Graph:
+    """The graph with the token after its effects as last output, before them zero."""
+    if not graph.effects:
+        return graph
+    before, after = graph.effects
+    start = const(0, TOKEN.dtype)
+    outputs = substitute((*graph.outputs, after), {before: start})
+    return Graph(graph.inputs, tuple(outputs), graph.captured)
+
+
+def has_free_variables(graph: Graph) -> bool:
+    """Does it use tracers of a transform around it?"""
+    own = {*graph.inputs, *graph.effects}
+    return any(is_variable(n) and n not in own for n in graph.nodes)
+
+
+def inline(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Tracer]:
+    """The outputs of a graph for these arguments, as tracers of `scope`."""
+    values = [*operands, *graph.captured]
+    mapping = {
+        node: match_aval(scope.lift(value), node.aval)
+        for node, value in zip(graph.inputs, values, strict=True)
+    }
+    if graph.effects:
+        before, after = graph.effects
+        mapping[before] = current_token(scope)
+        *nodes, token = substitute((*graph.outputs, after), mapping)
+        scope.tokens = (scope.tokens[0], token)
+    else:
+        nodes = substitute(graph.outputs, mapping)
+    return [Tracer(node, scope) for node in nodes]
+
+
+def current_token(scope: Scope) -> Node:
+    """The token after the last effect of the scope."""
+    if not scope.tokens:
+        # Its position is no argument's: whoever runs the graph gives it any value.
+        first = variable(TOKEN, scope.depth, -1)
+        scope.tokens = (first, first)
+    return scope.tokens[-1]
+
+
+def match_aval(node: Node, aval: ShapedArray) -> Node:
+    """`node`, cast if only dtype or weakness differ from `aval`."""
+    if node.aval is aval:
+        return node
+    return cast(node, aval.dtype, aval.weak_type)
