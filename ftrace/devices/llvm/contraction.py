@@ -38,7 +38,7 @@ _LIGHT = 6
 
 
 #: Results so far apart (in elements) are written one by one, but by the same tiles.
-_NEAR = 4
+_NEAR = 64
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ This file finds them, and lays two axes side by side into one; `sliding_rows.py`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -76,9 +76,10 @@ def find_groups(
 
 def _side_by_side(kernel: Kernel, term: Node, facts: Facts) -> list[Node] | None:
     """The groups and their places, as they lie in the result; groups of one alone."""
-    if len(kernel.stores) > 1:
+    store, *more = kernel.stores
+    if more:
         return None
-    terms = facts.affine[kernel.stores[0].index].terms
+    terms = facts.affine[store.index].terms
     axes = [a for a in kernel.axes if size_of(a) > 1 and a in terms]
     axes.sort(key=lambda a: abs(terms[a]))
     if not axes or terms[axes[0]] != 1:
@@ -258,7 +259,7 @@ def spread_groups(
     pitch: int,
     terms: Sequence[Node],
     ranges: Sequence[Node],
-    spans: Mapping[Node, Span],
+    spans: dict[Node, Span],
 ) -> bool:
     """Fills a panel with whole vectors of channels, each spread over its places.
 
@@ -273,36 +274,38 @@ def spread_groups(
       False where channels do not lie in whole vectors; then nothing is done.
     """
     stage, facts = panel.stage, panel.stage.facts
-    if len(columns) < 2 or len(summed.cut.within) != 1 or summed.cut.split is not None:
+    facts.learn([left])
+    held = [r for r in summed.cut.within if r in facts.free[left]]
+    if not held or held[-1] is summed.cut.split:
         return False
-    (channel,), groups = summed.cut.within, columns[0]
-    places, channels = axis_of(columns[1]).size, axis_of(channel).size
+    (*others, channel), (groups, *rest) = held, columns
+    places, channels = prod(axis_of(a).size for a in rest), axis_of(channel).size
     lanes = stage.target.vector_bytes // left.dtype.itemsize
     count = lanes // channels
-    held = block.cut.extents[0]
-    while count > 1 and (held % count or axis_of(groups).size % count):
+    most = block.cut.extents[0]
+    while count > 1 and (most % count or axis_of(groups).size % count):
         count //= 2
     if count < 1 or channels * count < 4 or channels & (channels - 1):
         return False
-    part = stage.new_range(held // count)
+    part = stage.new_range(most // count)
     inside = stage.new_range(channels * count)
     first = const(0, INDEX) if block.start is None else block.start
     place = add(mul(part, const(channels * count, INDEX)), inside)
     place = add(mul(first, const(channels, INDEX)), place)
-    facts.learn([left])
     moved = laid_flat([left], (groups, channel), place, facts)
     if moved is None:
         return False
     (value,) = substitute([left], moved)
-    index = sum_of([*terms, mul(part, const(count * places, INDEX))])
-    spans = dict(spans)
+    apart = summed.terms(pitch, left)[1:]  # all but the channel, which comes first
+    index = sum_of([*terms, *apart, mul(part, const(count * places, INDEX))])
+    spans = {r: span for r, span in summed.spans({}).items() if r in others} | spans
     if block.start is not None:
         extent = block.extent(groups)
         text = stage.writer.pure(f"udiv i64 {extent}, {count}", extent)
         spans[part] = Span("0", text)
     how = _Spreading(channels, places, count, pitch)
     stage.run_by(
-        partial(_SpreadingNest, how), [*ranges, part, inside],
+        partial(_SpreadingNest, how), [*ranges, *others, part, inside],
         Store(panel.number, index, value), {inside: Steps(channels * count)}, spans,
     )  # fmt: skip
     return True

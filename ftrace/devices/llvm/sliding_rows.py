@@ -114,8 +114,10 @@ def find_grouped_rows(
     plan: Contraction, facts: Facts, target: Target
 ) -> SlidingRows | None:
     """The product of groups as a convolution, if it is one."""
-    found = _as_rows(plan, facts, target) if len(plan.columns) > 1 else None
+    found = _as_rows(plan, facts, target)
     if found is None or size_of(found.pixel) < 2:
+        return None
+    if not found.others and len(plan.columns) < 2:  # its vectors lie as they should
         return None
     found = replace(found, groups=True)
     while found.size > 1 and found.lines and _spread_bytes(found, target) > target.l2:

@@ -104,7 +104,7 @@ def find_sliding_sum(
         if found is None:
             continue
         lanes = target.vector_bytes // right.dtype.itemsize
-        if len(still) == 1 and 2 * size_of(still[0]) >= lanes:
+        if len(still) == 1 and 4 * size_of(still[0]) >= lanes:
             return found
     return None
 
@@ -125,13 +125,7 @@ def _as_sliding(
     facts: Facts,
 ) -> SlidingSum | None:
     """The same with `left` as the operand that slides."""
-    windows = [
-        w
-        for w in find_windows(left, plan.ranges, slid, facts)
-        if not w.turned and min(w.stride, w.dilation) == 1 and 2 * w.taps <= w.pixels
-    ]
-    windows = list({w.tap: w for w in windows}.values())
-    beside = [a for a in slid if all(w.tap is not a for w in windows)]
+    windows, beside = _windows(left, plan.ranges, slid, facts)
     if not windows or len(beside) > 1 or prod(w.taps for w in windows) > _MOST_TAPS:
         return None
     windows.sort(key=lambda w: slid.index(w.tap))
@@ -146,6 +140,30 @@ def _as_sliding(
     return SlidingSum(
         plan, tuple(windows), left, right, channel, tuple(still), tuple(others), last
     )
+
+
+def _windows(
+    left: Node, pixels: Sequence[Node], slid: Sequence[Node], facts: Facts
+) -> tuple[list[Window], list[Node]]:
+    """The windows, and the axes beside them.
+
+    Windows that share no pixel (their stride is not less than they are long) save
+    nothing; but beside others they make an axis that is not left over.
+    """
+    found = [
+        w
+        for w in find_windows(left, pixels, slid, facts, saving=False)
+        if not w.turned and min(w.stride, w.dilation) == 1 and 2 * w.taps <= w.pixels
+        if w.stride <= 2 * w.taps  # else most of the panel would not be read
+    ]
+    step = step_sizes(left, slid, facts)
+    found.sort(key=lambda w: (w.share(w.pixels) >= 1, step[w.tap]))
+    chosen: dict[Node, Window] = {}
+    for window in found:
+        saves = window.share(window.pixels) < 1
+        if saves or (chosen and len(slid) - len(chosen) > 1):
+            chosen.setdefault(window.tap, window)
+    return list(chosen.values()), [a for a in slid if a not in chosen]
 
 
 class SlidingSumProduct:

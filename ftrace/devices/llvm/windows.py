@@ -81,9 +81,17 @@ class Window:
 
 
 def find_windows(
-    node: Node, columns: Sequence[Node], ranges: Sequence[Node], facts: Facts
+    node: Node,
+    columns: Sequence[Node],
+    ranges: Sequence[Node],
+    facts: Facts,
+    saving: bool = True,
 ) -> list[Window]:
-    """The windows in an operand, of which one saves something; outer columns first."""
+    """The windows in an operand; outer columns first.
+
+    Args:
+      saving: only those of which each pixel is in more than one.
+    """
     forms = _forms(node, facts)
     if forms is None:
         return []
@@ -94,7 +102,8 @@ def find_windows(
             continue
         fitting = [_window(column, r, forms) for r in ranges]
         windows = [w for w in fitting if w is not None and w.taps <= size]
-        windows = [w for w in windows if w.share(size) < 1]
+        if saving:
+            windows = [w for w in windows if w.share(size) < 1]
         if windows:
             found.append(min(windows, key=lambda w: w.share(size)))
     return found
