@@ -100,6 +100,24 @@ def test_full_disk_is_told_of_once_and_leaves_nothing(
     assert "FTRACE_CACHE_SIZE" in str(warning.message)
 
 
+def test_a_limit_of_the_system_on_files_is_told_of_once(folder: Path) -> None:
+    pytest.importorskip("resource")
+    program = """
+        import resource, warnings
+        import numpy as np
+        import ftrace as ft
+        resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for factor in (2, 3):
+                found = ft.jit(lambda x: ft.numpy.sin(x) * factor)(np.zeros(9))
+        print([w.category.__name__ for w in caught], float(found.sum()))
+    """
+    process = run_python(program, folder)
+    assert process.communicate()[0] == "['CacheWarning'] 0.0\n"
+    assert all(name.endswith(".ftrace.o") for name in files_in(folder))
+
+
 def test_read_only_folder_serves_what_it_has(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

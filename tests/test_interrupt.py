@@ -78,6 +78,10 @@ LONG = {
     "a long sum in one unit":
         "fnp.sum(fnp.sin(fnp.arange(1 << 39).astype(fnp.float32)))",
     "a kernel of many units": "fnp.max(fnp.sin(big[:, None] * big[None, :]), 0)",
+    "a product that is not stored":
+        "fnp.min((three := fnp.stack([big, big, big], 1)) @ three.T, 1)",
+    "a convolution": """ft.lax.conv_general_dilated(
+        fnp.stack([big] * 8)[:, None], big[None, None, :1_500_000], (1,), "VALID")""",
     "scattered additions": """fnp.zeros(1000).at[
         fnp.arange(1 << 36) % 1000].add(1.0)""",
 }  # fmt: skip
