@@ -89,16 +89,21 @@ class Groups(NamedTuple):
     number: Any
 
 
-def _groups(x: Any, equal_nan: bool = True) -> Groups:
-    """The groups of the elements, or slices, along the leading axis."""
+def _groups(x: Any, equal_nan: bool = True, placed: bool = True) -> Groups:
+    """The groups of the elements, or slices, along the leading axis.
+
+    Elements whose places nobody asks for (`placed`) are sorted by themselves, which is
+    several times as fast as to sort their places.
+    """
     size, width = x.shape[0], prod(x.shape[1:])
     table = reshape(x, (size, width))
-    if width == 0:
+    if width == 0 or not (placed or x.ndim > 1):
         places = iota(dtypes.int32, (size,), 0)
+        ordered = sort_along(table, 0)
     else:
         columns = [shrink_axis(table, 1, i, i + 1) for i in range(width)]
         places = positions_along([reshape(c, (size,)) for c in columns], 0)
-    ordered = bind(gather_p, table, places, arg=(0,))
+        ordered = bind(gather_p, table, places, arg=(0,))
     before = shrink_axis(ordered, 0, 0, size - 1)
     behind = shrink_axis(ordered, 0, 1, size)
     differs = elementwise(p.ne, behind, before)
@@ -200,24 +205,26 @@ def unique(
     place = 0 if axis is None else canonical_axis(axis, x.ndim, "unique")
     rows = reshape(x, (x.size,)) if axis is None else move_axis(x, place, 0)
     wanted = (return_index, return_inverse, return_counts)
-    found = _unique(rows, size, fill_value, equal_nan)
-    values, index, inverse, counts = found
+    found = _unique(rows, size, fill_value, equal_nan, return_index or return_inverse)
+    values, inverse = found.values, found.inverse_indices
     if axis is None:
         inverse = reshape(inverse, x.shape)
     else:
         values = move_axis(values, 0, place)
-    parts = zip((index, inverse, counts), wanted, strict=True)
+    parts = zip((found.indices, inverse, found.counts), wanted, strict=True)
     extra = [part for part, asked in parts if asked]
     return (values, *extra) if extra else values
 
 
-def _unique(x: Any, size: Any, fill_value: Any, equal_nan: bool) -> UniqueAll:
-    """Along the leading axis."""
+def _unique(
+    x: Any, size: Any, fill_value: Any, equal_nan: bool, placed: bool
+) -> UniqueAll:
+    """Along the leading axis; indices and inverse are right if `placed`."""
     integer = dtypes.default_dtype("i")
     length = x.shape[0]
     if length == 0:
         return _unique_of_none(x, size, fill_value)
-    groups = _groups(x, equal_nan)
+    groups = _groups(x, equal_nan, placed)
     count = _count("unique", groups.begins, size)
     values = _chosen(groups.ordered, groups.begins, count, fill_value)
     index = _chosen(groups.places, groups.begins, count, None)
