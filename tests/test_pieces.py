@@ -83,3 +83,14 @@ def test_cut_where_and_only_where_a_border_is_and_the_array_is_large() -> None:
     assert masked(join, large, large) == [False]
     assert masked(join, small, small) == [True]
     assert masked(lambda a, b: fnp.where(a > 0, b, 1.0), large, large) == [True]
+
+
+@pytest.mark.parametrize("count", [8, 16, 24])
+def test_many_narrow_parts_stand_beside_each_other(count: int) -> None:
+    x = np.random.default_rng(0).standard_normal((count, 70, 37)).astype(np.float32)
+
+    def join(x: Any) -> Any:
+        return fnp.concatenate([x[n] * n for n in range(count)], 1)
+
+    want = np.concatenate([x[n] * np.float32(n) for n in range(count)], 1)
+    np.testing.assert_array_equal(np.asarray(ft.jit(join)(x)), want)

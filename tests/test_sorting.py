@@ -282,6 +282,20 @@ def test_unique_agrees_with_numpy(case: tuple[Any, int]) -> None:
         np.testing.assert_array_equal(np.asarray(value), expected)
 
 
+@given(arrays())
+def test_unique_without_places_has_the_same_values(case: tuple[Any, int]) -> None:
+    x, _ = case
+    if x.dtype.kind == "V" or not x.size:
+        return
+    values, counts = np.unique(x, return_counts=True)
+    found = fnp.unique(fnp.asarray(x), return_counts=True)
+    for got, want in zip(found, (values, counts), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), want)
+    size = len(values)
+    traced = ft.jit(lambda x: fnp.unique(x, size=size + 1))(x)
+    np.testing.assert_array_equal(np.asarray(traced)[:size], values)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("skip", [False, True])

@@ -12,7 +12,9 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes
+from ftrace.devices.llvm.backwards import find_turned_backwards
 from ftrace.devices.llvm.compile import emit_object, link
+from ftrace.devices.llvm.pieces import facts_of
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.target import host_target
 from ftrace.lower.kernel import (
@@ -114,3 +116,32 @@ def test_large_arrays_are_turned_to_their_ends(shape: tuple[int, ...]) -> None:
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     found = ft.jit(lambda x: ft.numpy.swapaxes(x, -1, -2) * 2)(x)
     np.testing.assert_array_equal(np.asarray(found), np.swapaxes(x, -1, -2) * 2)
+
+
+def across(kernel: Kernel) -> bool:
+    """Does it read its operand across lines, one element of each?"""
+    return "@llvm.masked.gather" in render(kernel, host_target(), "k").text
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "bool"])
+@pytest.mark.parametrize("shape", [(120, 90), (65, 33), (9, 300), (3, 70, 50)])
+def test_rotations_are_turned_backwards(shape: tuple[int, ...], dtype: str) -> None:
+    x = (np.random.default_rng(0).standard_normal(shape) * 50).astype(dtype)
+    axes = (x.ndim - 2, x.ndim - 1)
+    for count in (1, 2, 3):
+        got = ft.jit(lambda x, k=count: fnp.rot90(x, k, axes))(x)
+        np.testing.assert_array_equal(np.asarray(got), np.rot90(x, count, axes))
+    both = ft.jit(lambda x: fnp.flip(fnp.swapaxes(x, *axes), axes))(x)
+    np.testing.assert_array_equal(np.asarray(both), np.flip(x.swapaxes(*axes), axes))
+    (kernel,) = ft.jit(lambda x: fnp.rot90(x, 1, axes)).lower(x).kernels
+    assert not across(kernel)
+
+
+def test_an_axis_is_run_from_its_end_only_to_turn_an_operand() -> None:
+    x = fnp.ones((64, 96))
+    (kernel,) = ft.jit(lambda x: fnp.flip(x, 0) * 2).lower(x).kernels
+    assert find_turned_backwards(kernel, facts_of(kernel)) is None
+    (kernel,) = ft.jit(fnp.rot90).lower(x).kernels
+    found = find_turned_backwards(kernel, facts_of(kernel))
+    assert found is not None
+    assert found[0].shape == kernel.shape

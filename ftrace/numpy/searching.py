@@ -147,10 +147,7 @@ def searchsorted(
       ValueRangeError: the side is neither "left" nor "right", or there is no such
         method.
     """
-    if method not in _METHODS:
-        raise ValueRangeError(
-            f"searchsorted: the methods are {', '.join(_METHODS)}; got {method!r}"
-        )
+    _check_method("searchsorted", method)
     if side not in ("left", "right"):
         raise ValueRangeError(f'searchsorted: side is "left" or "right", got {side!r}')
     a, v = promote_together(a, v)
@@ -158,11 +155,23 @@ def searchsorted(
         raise ShapeError(f"searchsorted takes a sorted vector, got shape {a.shape}")
     if sorter is not None:
         a = bind(gather_p, a, as_value(sorter), arg=(0,))
-    if all(type(x) is Array and x.memory.host for x in (a, v)):
+    if _all_here(a, v):
         found = _search_now(a.numpy(), v.numpy(), side)
         if found is not None:
             return Array.of(found)
     return _bisect(a, v, side == "right")
+
+
+def _check_method(name: str, method: str) -> None:
+    if method not in _METHODS:
+        raise ValueRangeError(
+            f"{name}: the methods are {', '.join(_METHODS)}; got {method!r}"
+        )
+
+
+def _all_here(*values: Any) -> bool:
+    """Are these arrays that NumPy can read?"""
+    return all(type(x) is Array and x.memory.host for x in values)
 
 
 def _search_now(a: Any, v: Any, side: Any) -> Any:
@@ -174,14 +183,20 @@ def _search_now(a: Any, v: Any, side: Any) -> Any:
     return _numpy_search(a, v, side).astype(np.int32)
 
 
-def _bisect(a: Any, v: Any, right: bool) -> Any:
-    """Binary search, all values at once: log2(n) gathers."""
+def _bisect(a: Any, v: Any, right: bool, backwards: Any = None) -> Any:
+    """Binary search, all values at once: log2(n) gathers.
+
+    `backwards`, a bool, is whether `a` is in order from its end.
+    """
     size = a.shape[0]
     low, high = full(v.shape, 0, dtypes.int32), full(v.shape, size, dtypes.int32)
     for _ in range(upper_bound(size).bit_length()):
         middle = elementwise(ops.div, add(low, high), 2)
         # A lane that is done stands at low == high, which may be behind the end.
-        element = bind(gather_p, a, minimum_index(middle, size - 1), arg=(0,))
+        place = minimum_index(middle, size - 1)
+        if backwards is not None:
+            place = choose(backwards, subtract(size - 1, place), place)
+        element = bind(gather_p, a, place, arg=(0,))
         behind = (
             logical_or(less(element, v), equal(element, v))
             if right
@@ -218,10 +233,14 @@ def digitize(
         raise ShapeError(f"digitize: bins must be a vector, got shape {bins.shape}")
     if bins.shape[0] == 0:
         return full(x.shape, 0, dtypes.int32)
+    _check_method("digitize", "scan" if method is None else method)
     side = "left" if right else "right"
-    how = "scan" if method is None else method
-    ascending = searchsorted(bins, x, side, method=how)
-    reverse = searchsorted(flip(bins, (0,)), x, side, method=how)
-    descending = subtract(bins.shape[0], reverse)
     ends = [reshape(shrink_axis(bins, 0, i, i + 1), ()) for i in (0, bins.shape[0] - 1)]
-    return choose(greater(ends[0], ends[1]), descending, ascending)
+    descends = greater(ends[0], ends[1])
+    if _all_here(x, bins):
+        if not descends.numpy():
+            return searchsorted(bins, x, side)
+        return subtract(bins.shape[0], searchsorted(flip(bins, (0,)), x, side))
+    bins, x = promote_together(bins, x)
+    found = _bisect(bins, x, not right, descends)
+    return choose(descends, subtract(bins.shape[0], found), found)

@@ -41,7 +41,7 @@ from ftrace.trace.primitives.source import const, const_p
 #: Fewer elements are not worth more code.
 _LEAST = 1 << 13
 #: Pieces of one axis, and expressions of all pieces, at most.
-_PIECES = 12
+_PIECES = 40
 _EXPRESSIONS = 1500
 #: Numbers of the ranges of segments: beyond those of any other range.
 _NUMBERS = 1 << 20

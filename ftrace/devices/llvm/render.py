@@ -15,6 +15,7 @@ from math import prod
 from typing import Any
 
 from ftrace.devices.llvm.ahead import fetches
+from ftrace.devices.llvm.backwards import find_turned_backwards
 from ftrace.devices.llvm.columns import Columns
 from ftrace.devices.llvm.contraction import (
     Contraction,
@@ -122,6 +123,11 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     turned = find_turned(kernel, facts) if target.decides("in_squares") else None
     if turned is not None:
         return _render_turned(kernel, turned, facts, target, name)
+    if target.decides("in_squares"):
+        backwards = find_turned_backwards(kernel, facts)
+        if backwards is not None:
+            other, known, turned = backwards
+            return _render_turned(other, turned, known, target, name)
     if target.decides("short_axes"):
         found = without_short_reduces(kernel, facts, target)
         known = facts if found is kernel else facts_of(found)
