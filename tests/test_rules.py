@@ -1211,6 +1211,13 @@ def test_blocks_are_a_divisor_near_the_middle(size: int, blocks: int | None) -> 
     assert block_count(size) == blocks
 
 
+@pytest.mark.parametrize(
+    ("results", "blocks"), [(1, 256), (3, 64), (16, 16), (64, 8), (4096, 8)]
+)
+def test_several_results_are_cut_into_fewer_blocks(results: int, blocks: int) -> None:
+    assert block_count(1 << 20, results) == blocks
+
+
 def test_spec_refuses_a_node_that_breaks_its_record() -> None:
     wrong = make_node(e.add, V(4).aval, (x, y))
     with pytest.raises(GraphError, match=r"graph: <add .* is not allowed"):

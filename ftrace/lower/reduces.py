@@ -148,7 +148,8 @@ LARGE = 1 << 16  # elements per result: from here on a reduce is split …
 SMALL = 1 << 12  # … if no more results than these keep a machine busy by themselves
 FEW = 64  # so few results that an axis is cut into blocks
 WIDE = 64  # elements that one result of the first step takes at least
-BLOCKS = (64, 1024)  # how many parts an axis is cut into
+BLOCKS = (64, 1024)  # how many parts an axis is cut into, of all results …
+FEWEST = (4, 16)  # … and of each one
 
 
 def _reduced(x: Node) -> list[int]:
@@ -169,9 +170,15 @@ def _split_by_axes(x: Node) -> Node | None:
     return reduce(x.op, reduce(x.op, source, tuple(inner)), (outer,))
 
 
-def block_count(size: int) -> int | None:
-    """A divisor of `size` near the middle of BLOCKS: so many parts it is cut into."""
-    low, high = BLOCKS
+def block_count(size: int, results: int = 1) -> int | None:
+    """A divisor of `size` near the middle of BLOCKS: so many parts it is cut into.
+
+    Args:
+      results: that are cut alike; the parts of all of them keep threads busy.
+    """
+    low, high = (
+        max(n // results, least) for n, least in zip(BLOCKS, FEWEST, strict=True)
+    )
     middle = (low * high) ** 0.5
     divisors = [n for n in range(low, high + 1) if size % n == 0]
     return min(divisors, key=lambda n: max(n / middle, middle / n), default=None)
@@ -181,7 +188,7 @@ def _split_by_blocks(x: Node) -> Node | None:
     outer, *inner = _reduced(x)
     source = x.src[0]
     shape = source.shape
-    blocks = block_count(shape[outer])
+    blocks = block_count(shape[outer], x.size)
     if x.size > FEW or blocks is None or blocks == shape[outer]:
         return None
     size = shape[outer] // blocks
