@@ -18,6 +18,7 @@ from ftrace.lax.scatter import *
 from ftrace.lax.slicing import *
 from ftrace.lax.sorting import *
 from ftrace.lax.windows import *
+from ftrace.trace.eager import make_all_eager as _make_all_eager
 from ftrace.trace.recall import Lifting as _Lifting
 from ftrace.trace.recall import recall_all as _recall_all
 
@@ -33,3 +34,5 @@ _recall_all(
     ),
 )  # fmt: skip
 _recall_all(linalg.__name__)
+_make_all_eager(__name__)
+_make_all_eager(linalg.__name__)

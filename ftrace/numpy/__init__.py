@@ -51,6 +51,7 @@ from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
 from ftrace.numpy.take import *
 from ftrace.numpy.types import *
+from ftrace.trace.eager import make_all_eager as _make_all_eager
 from ftrace.trace.eager import make_eager as _make_eager
 from ftrace.trace.recall import Lifting as _Lifting
 from ftrace.trace.recall import recall_all as _recall_all
@@ -106,24 +107,10 @@ _of_numbers = (
     "right_shift", "rint", "sign", "signbit", "sin", "sinh", "sqrt", "square",
     "subtract", "tan", "tanh", "true_divide", "trunc", "where",
 )  # fmt: skip
-_of_arrays = (
-    "all", "amax", "amin", "any", "arange", "argmax", "argmin", "argsort", "around",
-    "asarray", "astype",
-    "atleast_1d", "atleast_2d", "atleast_3d", "average", "broadcast_to",
-    "column_stack", "concat", "concatenate", "count_nonzero", "cumprod", "cumsum",
-    "cumulative_prod", "cumulative_sum", "diff", "dot", "dstack", "einsum", "empty",
-    "empty_like", "expand_dims", "eye", "flip", "fliplr", "flipud", "full",
-    "full_like", "hstack", "identity", "inner", "isclose",
-    "kron", "matmul", "matrix_transpose", "matvec", "max", "mean", "min", "moveaxis",
-    "nanmax", "nanmean", "nanmin", "nansum", "nan_to_num", "ones", "ones_like", "outer",
-    "permute_dims", "prod", "ptp", "ravel", "repeat", "reshape", "roll", "rot90",
-    "round", "sort", "squeeze", "stack", "std", "sum", "swapaxes", "tensordot", "tile",
-    "trace", "transpose", "tril", "triu", "var", "vdot", "vecdot", "vecmat", "vstack",
-    "zeros", "zeros_like",
-)  # fmt: skip
 _plain = dict(globals())
 _make_eager(globals(), _of_numbers, numbers=True)
-_make_eager(globals(), _of_arrays)
+for _module in (__name__, fft.__name__, linalg.__name__):
+    _make_all_eager(_module)
 
 # A function that has two names is one object by both.
 for _name, _value in list(vars(linalg).items()):

@@ -298,10 +298,10 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
         parse_and_check(x.shape, index)  # says what is wrong in our words
         raise
     made = Array.of(np.asarray(result), x.weak_type)
-    if recording.tape is not None and type(index) is Array:
+    if (recording.tape is not None and type(index) is Array) or (
+        recording.tape is not None and _is_by_place(index)
+    ):
         recording.tape.note(read_place, [x, index], made)
-    elif recording.tape is not None and _is_by_place(index):
-        recording.tape.note(read_place, [x, found], made)
     return made
 
 

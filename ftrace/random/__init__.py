@@ -38,6 +38,7 @@ from ftrace.random.keys import (
 )
 from ftrace.random.permutation import permutation
 from ftrace.random.uniform import bernoulli, bits, rademacher, randint, uniform
+from ftrace.trace.eager import make_all_eager as _make_all_eager
 from ftrace.trace.recall import recall_all as _recall_all
 
 __all__ = [
@@ -51,3 +52,4 @@ __all__ = [
 ]  # fmt: skip
 
 _recall_all(__name__)
+_make_all_eager(__name__)

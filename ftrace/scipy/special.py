@@ -19,6 +19,7 @@ from ftrace.numpy.softmax import log_softmax as _log_softmax
 from ftrace.numpy.softmax import logsumexp
 from ftrace.numpy.softmax import softmax as _softmax
 from ftrace.scipy.bessel import i0, i0e, i1, i1e
+from ftrace.trace.eager import make_all_eager
 from ftrace.trace.operations import bind, elementwise, run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.recall import recall_all
@@ -351,3 +352,4 @@ def _horner(coefficients: tuple[float, ...], x: Any) -> Any:
 
 
 recall_all(__name__)
+make_all_eager(__name__)

@@ -8,11 +8,15 @@ Called in Python it is the function. A device may put its own code into the plac
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from importlib import import_module
+from inspect import unwrap
 from types import FunctionType
 from typing import Any
+
+from ftrace.trace.recall import takes_functions
 
 #: Classes whose objects never change; a call is told apart from others by them.
 constant_classes: list[type[Any]] = []
@@ -50,6 +54,22 @@ class Eager:
 
 def _found(place: str, name: str) -> Any:
     return getattr(import_module(place), name)
+
+
+def make_all_eager(module: str) -> None:
+    """Likewise all public functions of a module; floats may decide what they do.
+
+    Those that take functions do not take part.
+    """
+    namespace = vars(sys.modules[module])
+    names = namespace.get("__all__") or [n for n in namespace if n[0] != "_"]
+    plain = {n: unwrap(x) for n in names if type(x := namespace[n]) is FunctionType}
+    chosen = [
+        name
+        for name, function in plain.items()
+        if function.__module__.startswith("ftrace.") and not takes_functions(function)
+    ]
+    make_eager(namespace, chosen)
 
 
 def make_eager(

@@ -29,7 +29,7 @@ from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.quiet import hush, unhush
 from ftrace.trace.replay import Recording, is_replayable
 from ftrace.trace.room import FEW, nbytes_of, no_memory, require_room, require_room_for
-from ftrace.trace.tape import is_of_host, only_result_of, recording
+from ftrace.trace.tape import is_of_host, recording
 from ftrace.trace.tracer import (
     _NUMPY,
     Scope,
@@ -205,8 +205,8 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
     for x in arrays:
         if not x.memory.host:
             return [surface["device_put"](result, x.device) for result in results]
-    if recording.tape is not None and len(results) == 1 and is_of_host(op):
-        recording.tape.note(only_result_of(op, avals, arg), arrays, results[0])
+    if recording.tape is not None and is_of_host(op):
+        recording.tape.note_results(op, arg, arrays, results)
     return results
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import getitem
 from threading import get_ident
 from typing import Any
 from typing import cast as cast_to
@@ -23,14 +24,15 @@ import numpy as np
 
 from ftrace.array import Array
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.evaluate import Plan, apply
+from ftrace.trace.evaluate import Plan, apply, settle
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.conversion import converter
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import shear_p
-from ftrace.trace.primitives.record import Compound, Primitive
+from ftrace.trace.primitives.record import Compound, Primitive, item_p
 from ftrace.trace.product import PlannedProduct
 from ftrace.trace.room import FEW
+from ftrace.trace.tracer import aval_of
 
 Function = Callable[..., Any]
 
@@ -50,9 +52,14 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """What is between two steps, where that is no Array: an array of NumPy's."""
+    """What is between two steps, where that is no Array.
 
-    dtype: np.dtype[Any]
+    Attributes:
+      dtype: of an array of NumPy's; None of a tuple of such.
+      size: its elements.
+    """
+
+    dtype: np.dtype[Any] | None
     size: int
 
 
@@ -131,6 +138,19 @@ class Tape:
     def _note_conversion(self, x: Any, dtype: np.dtype[Any], result: Any) -> None:
         self.note(converter(x.dtype, dtype), [x, dtype], result)
 
+    def note_results(
+        self, op: Compound, arg: Any, operands: Sequence[Any], results: Sequence[Array]
+    ) -> None:
+        """The only result of what NumPy does, or all of them, taken from a tuple."""
+        avals = [aval_of(x) for x in results]
+        if len(results) == 1:
+            self.note(only_result_of(op, avals, arg), operands, results[0])
+            return
+        whole = Value(None, sum(x.size for x in results))
+        self.note(results_of(op, avals, arg), operands, whole)
+        for place, result in enumerate(results):
+            self.note(getitem, [whole, place], result)
+
     def note_plan(self, plan: Plan, values: Sequence[Any], result: Array) -> None:
         """The steps of a plan of one result; the last operands are NumPy arrays."""
         if (product := PlannedProduct.of(plan, len(values))) is not None:
@@ -140,18 +160,28 @@ class Tape:
         slots.update(plan.constants)
         several: dict[int, list[Any]] = {}
         for node, contracts, sources, slot in plan.steps():
+            operands = [slots[i] for i in sources]
+            if type(node.op) is Compound:
+                avals = cast_to(Any, node.aval).items
+                if not is_of_host(node.op):
+                    self.refuse()
+                    return
+                slots[slot] = Value(None, sum(a.size for a in avals))
+                if len(avals) == 1:
+                    several[slot] = operands
+                    continue
+                self.note(results_of(node.op, avals, node.arg), operands, slots[slot])
+                continue
             slots[slot] = (
                 result if slot == plan.output else Value(node.dtype, node.size)
             )
-            operands = [slots[i] for i in sources]
-            if _has_one_result(node):
-                several[slot] = operands
-                continue
             if (of := several.get(sources[0]) if sources else None) is not None:
                 op: Any = node.src[0].op
                 avals = node.src[0].aval.items
                 operands, more = of, ()
                 function = only_result_of(op, avals, node.src[0].arg)
+            elif node.op is item_p:
+                function, more = getitem, (node.arg,)
             elif contracts is not None:
                 function, more = contracts, ()
             elif node.op is cast_p:
@@ -175,10 +205,6 @@ def is_of_host(op: Any) -> bool:
     return type(op) is Compound and op.family == "host" and op.pure
 
 
-def _has_one_result(node: Node) -> bool:
-    return is_of_host(node.op) and len(cast_to(Any, node.aval).items) == 1
-
-
 def only_result_of(op: Compound, avals: Any, arg: Any) -> Function:
     """The meaning of a `Compound` of one result, as a function of arrays."""
     return partial(_only_result, op.numpy, tuple(avals), arg)
@@ -187,6 +213,17 @@ def only_result_of(op: Compound, avals: Any, arg: Any) -> Function:
 def _only_result(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
     (result,) = function(avals, arg, *operands)
     return result
+
+
+def results_of(op: Compound, avals: Any, arg: Any) -> Function:
+    """The meaning of a `Compound`, as a function of arrays that returns a tuple."""
+    return partial(_results, op.numpy, tuple(avals), arg)
+
+
+def _results(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
+    values = function(avals, arg, *operands)
+    pairs = zip(values, avals, strict=True)
+    return tuple([settle(value, aval.dtype) for value, aval in pairs])
 
 
 def call_of(

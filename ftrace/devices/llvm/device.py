@@ -21,10 +21,11 @@ from ftrace.buffer import Buffer
 from ftrace.capacity import LARGE
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.calls import Bound, Signature
-from ftrace.devices.llvm.calling.binding import BoundCall, NotNative
+from ftrace.devices.llvm.calling.binding import BoundCall
 from ftrace.devices.llvm.calling.binding import Program as BoundProgram
 from ftrace.devices.llvm.calling.counting import NativeAllocator, count_natively
 from ftrace.devices.llvm.calling.native import Native, native_for
+from ftrace.devices.llvm.calling.outcome import NotNative
 from ftrace.devices.llvm.compile import cache_key, object_cache
 from ftrace.devices.llvm.factorise import render_factor
 from ftrace.devices.llvm.fourier import render_transform

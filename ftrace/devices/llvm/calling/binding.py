@@ -11,6 +11,7 @@ from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.devices.calls import Expected, Fixed, Signature
 from ftrace.devices.llvm.calling.native import Native
+from ftrace.devices.llvm.calling.outcome import NotNative, Outcome, array_part
 from ftrace.devices.llvm.calling.records import (
     ARRAY,
     BOOL,
@@ -19,29 +20,22 @@ from ftrace.devices.llvm.calling.records import (
     FLOAT32,
     FLOAT64,
     INT32,
-    LIST,
-    MAPPING,
-    NAMEDTUPLE,
-    NONE,
     NOTHING,
     NUMPY,
     OVERWRITTEN,
     RESULT,
     SEQUENCE,
     STATIC,
-    TUPLE,
-    BuiltPart,
     Call,
     Capture,
     ContainerPart,
     LeafPart,
     Make,
     ObjectPart,
-    ResultPart,
 )
 from ftrace.devices.llvm.runner.records import Block, Place
 from ftrace.settings import Config
-from ftrace.trace.layout import Leaf, Nothing, Part
+from ftrace.trace.layout import Leaf, Nothing
 from ftrace.trace.tracer import aval_of
 
 #: Leaves and results of a call; with more of them Python's part is small beside theirs.
@@ -56,10 +50,6 @@ _NUMBERS: dict[tuple[type[Any], Any], int] = {
     (int, dtypes.int32): INT32,
     (bool, dtypes.bool_): BOOL,
 }
-
-
-class NotNative(Exception):
-    """Calls of this signature stay with Python's code."""
 
 
 class Program:
@@ -170,7 +160,7 @@ class BoundCall:
             self._list(signature.overwritten),
             len(program.made),
             self._list(makes),
-            self._result(signature.result),
+            Outcome(self._block, self._refer).place(signature.result, self._array),
             *program.work,
         )
 
@@ -215,44 +205,10 @@ class BoundCall:
 
     # Results.
 
-    def _result(self, part: Part) -> Place:
-        if isinstance(part, Nothing):
-            return self._block.add(NONE)
-        if isinstance(part, Leaf):
-            return self._block.add(*self._array(part.number))
-        parts = self._list([self._result(child) for child in part.children])
-        count, kind = len(part.children), self._refer(part.kind)
-        if part.keys is not None:
-            keys = self._list([self._refer(key) for key in part.keys])
-            template = self._refer(dict.fromkeys(part.keys))
-            built = BuiltPart(MAPPING, kind, count, parts, keys, template)
-        elif part.kind in (list, tuple):
-            name = LIST if part.kind is list else TUPLE
-            built = BuiltPart(name, kind, count, parts)
-        elif _is_generated(part.kind):
-            built = BuiltPart(NAMEDTUPLE, kind, count, parts)
-        else:
-            raise NotNative
-        return self._block.add(*built)
-
-    def _array(self, number: int) -> ResultPart:
+    def _array(self, number: int) -> Place:
         aval = self._signature.avals[number]
         holder = self._program.results[number]
         if holder < self._program.inputs and holder not in self._arrays:
             raise NotNative  # it would share what NumPy may change
-        refer = self._refer
-        return ResultPart(
-            RESULT,
-            holder,
-            refer(aval),
-            refer(aval.shape),
-            refer(aval.dtype),
-            refer(aval.weak_type),
-        )
-
-
-def _is_generated(kind: type[Any]) -> bool:
-    """Is the `__new__` of a namedtuple the one that Python wrote?"""
-    names = getattr(kind.__new__, "__globals__", {})
-    generated = names.get("__name__") == f"namedtuple_{kind.__name__}"
-    return generated and kind.__init__ is object.__init__
+        part = array_part(RESULT, holder, aval, self._refer)
+        return self._block.add(*part)

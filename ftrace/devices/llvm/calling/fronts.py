@@ -23,7 +23,9 @@ from ftrace.devices.llvm.calling.entry import MISS
 from ftrace.devices.llvm.calling.keys import (
     AGAIN,
     ARGUMENTS,
+    BY_PLACE,
     LEAVES,
+    MODES,
     WORDS,
     Kit,
     keys_ir,
@@ -38,17 +40,20 @@ from ftrace.devices.llvm.runner.function import Function, View
 PLACES, TRIED = 4096, 4
 #: So many calls of one kind are left to Python; then it is learned.
 CALLS_BEFORE = 8
-#: Added to the number of arguments, in a key, where floats are told apart by value.
-BY_VALUE = 256
+#: The low bits of a mark are a count.
+COUNTED = 15
 
 
-def fronts_ir(offsets: Offsets, immortal: bool, methods: int, operators: int) -> str:
+def fronts_ir(
+    offsets: Offsets, immortal: bool, methods: int, operators: int, index: int
+) -> str:
     """All functions of fronts.
 
     Args:
       methods: how many the class of arrays has; operators are the first of them.
+      index: the number of `x[…]`.
     """
-    functions = [_is_same(), _front(immortal), _call_eager(), _method(operators)]
+    functions = [_is_same(), _front(immortal), _call_eager(), _method(operators, index)]
     functions += [_stub(number) for number in range(methods)]
     own = "".join(f.text for f in functions)
     return keys_ir(offsets) + performing_ir(offsets, immortal) + own
@@ -75,7 +80,7 @@ def _is_same() -> Function:
 def _front(immortal: bool) -> Function:
     """`front(function, arguments, how many by position, names of the others)`."""
     parameters = (
-        "ptr %function", "ptr %args", "i64 %given", "ptr %names", "i64 %by_value",
+        "ptr %function", "ptr %args", "i64 %given", "ptr %names", "i64 %mode",
     )  # fmt: skip
     f = ObjectFunction("front", "ptr", *parameters, immortal=immortal)
     named = _named(f)
@@ -88,11 +93,7 @@ def _front(immortal: bool) -> Function:
     whole = _hashed(f, kit)
     home = f.let(f"and i64 {whole}, {PLACES - 1}")
     _perform_known(f, kit, whole, home)
-    mark = f.word(f.state().pointer("marks"), home)
-    calls = f.let(f"add i64 {f.load('i64', mark)}, 1")
-    f.store("i64", calls, mark)
-    _leave_if(f, f.let(f"icmp slt i64 {calls}, {CALLS_BEFORE}"))
-    f.store("i64", 0, mark)
+    _count_call(f, whole, home)
     _learn(f, kit, whole, count)
     return f
 
@@ -119,8 +120,7 @@ def _noted(f: ObjectFunction, count: str, named: str) -> View:
     for field, place in (("words", words), ("leaves", leaves)):
         kit.set(field, place, "ptr")
     config = f.let("call ptr @current()")
-    kit.set("by_value", "%by_value")
-    apart = f.let(f"mul i64 %by_value, {BY_VALUE}")
+    apart = f.let(f"mul i64 %mode, {MODES}")
     both = f.let(f"add i64 {count}, {apart}")
     shape = f.let(f"inttoptr i64 {both} to ptr")
     by_name = f.let(f"inttoptr i64 {named} to ptr")
@@ -128,7 +128,7 @@ def _noted(f: ObjectFunction, count: str, named: str) -> View:
         f.set_slot(words, number, word)
     status = f.variable("i32", 0)
     with f.repeat(1 << 20):
-        operands = f"ptr %args, i64 {count}, ptr %names, i64 {named}"
+        operands = f"ptr %args, i64 {count}, ptr %names, i64 {named}, i64 %mode"
         noted = f.let(f"call i32 @note_all({operands}, ptr {kit.address})")
         f.store("i32", noted, status)
         f.stop_if(f.differ("i32", f.load("i32", status), AGAIN))
@@ -167,6 +167,27 @@ def _perform_known(f: ObjectFunction, kit: View, whole: str, home: str) -> None:
                 f.give(found)
             _leave_if(f, "true")
             f.give("null")
+
+
+def _count_call(f: ObjectFunction, whole: str, home: str) -> None:
+    """Leaves, unless calls like this one have come often.
+
+    A mark has the high bits of the hash that came most of late, and a count of it.
+    """
+    mark = f.word(f.state().pointer("marks"), home)
+    before = f.load("i64", mark)
+    other = f.let(f"xor i64 {before}, {whole}")
+    with f.when(f.let(f"icmp ugt i64 {other}, {COUNTED}")):
+        few = f.let(f"icmp eq i64 {f.let(f'and i64 {before}, {COUNTED}')}, 0")
+        mine = f.let(f"and i64 {whole}, {~COUNTED}")
+        less = f.let(f"sub i64 {before}, 1")
+        f.store("i64", f.let(f"select i1 {few}, i64 {mine}, i64 {less}"), mark)
+        _leave_if(f, "true")
+    calls = f.let(f"add i64 {before}, 1")
+    f.store("i64", calls, mark)
+    count = f.let(f"and i64 {calls}, {COUNTED}")
+    _leave_if(f, f.let(f"icmp slt i64 {count}, {CALLS_BEFORE - 1}"))
+    f.store("i64", 0, mark)
 
 
 def _learn(f: ObjectFunction, kit: View, whole: str, count: str) -> None:
@@ -210,8 +231,13 @@ def _call_eager() -> Function:
     return f
 
 
-def _method(operators: int) -> Function:
-    """A method of arrays, by its number: the array goes before the arguments."""
+def _method(operators: int, index: int) -> Function:
+    """A method of arrays, by its number: the array goes before the arguments.
+
+    Args:
+      operators: how many are operators, the first ones.
+      index: the number of `x[…]`.
+    """
     parameters = ("ptr %self", "ptr %args", "i64 %given", "ptr %names", "i64 %number")
     f = ObjectFunction("method", "ptr", *parameters)
     function = f.slot(f.state().pointer("methods"), "%number")
@@ -222,7 +248,9 @@ def _method(operators: int) -> Function:
     count = f.let("add i64 %given, 1")
     named_ones = f.let(f"icmp uge i64 %number, {operators}")
     by_value = f.let(f"zext i1 {named_ones} to i64")
-    call = f"ptr {function}, ptr {operands}, i64 {count}, ptr %names, i64 {by_value}"
+    is_index = f.equal("i64", "%number", index)
+    mode = f.let(f"select i1 {is_index}, i64 {BY_PLACE}, i64 {by_value}")
+    call = f"ptr {function}, ptr {operands}, i64 {count}, ptr %names, i64 {mode}"
     f.give(f.let(f"call ptr @front({call})"))
     return f
 

@@ -14,10 +14,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ftrace.devices.llvm.calling.objects import ObjectFunction
-from ftrace.devices.llvm.calling.probe import ITEMS, SIZE, Offsets
+from ftrace.devices.llvm.calling.probe import (
+    DTYPE,
+    ITEMS,
+    NDIM,
+    SHAPE,
+    SIZE,
+    Offsets,
+)
 from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.runner.records import Word
 
+#: Modes: numbers are operands; they may decide anything; integers are places.
+OPERANDS, BY_VALUE, BY_PLACE = range(3)
+#: The mode stands in a key above the number of arguments: so many times it.
+MODES = 256
 #: Words of a key before those of the arguments: function, settings, and how many
 #: there are with names and in all.
 HEAD = 4
@@ -25,6 +36,8 @@ HEAD = 4
 WORDS, LEAVES = 64, 24
 #: Arguments at the most: each has two words.
 ARGUMENTS = 16
+#: Axes of an array of NumPy's at the most: each has a word.
+_MOST_AXES = 8
 #: Code of Python's has run: what was noted is to be noted again.
 AGAIN = 2
 #: Of floats: the number.
@@ -39,14 +52,14 @@ class Kit(NamedTuple):
     Attributes:
       words, used: what the arguments are, and how many words.
       leaves, found: the arrays and floats among them, and how many.
-      by_value: 1 if floats are not among them, but told apart by value.
+      mode: what numbers are.
     """
 
     words: Word
     used: Word
     leaves: Word
     found: Word
-    by_value: Word
+    mode: Word
 
 
 _KIT = ("ptr %thing", "ptr %kit")
@@ -55,8 +68,8 @@ _KIT = ("ptr %thing", "ptr %kit")
 def keys_ir(offsets: Offsets) -> str:
     """All functions of keys."""
     functions = [
-        _push(), _note_array(offsets), _note_slice(), _note_items(), _note(),
-        _note_all(),
+        _push(), _note_ndarray(), _note_index(), _note_array(offsets), _note_slice(),
+        _note_items(), _note(), _note_all(),
     ]  # fmt: skip
     return "".join(f.text for f in functions)
 
@@ -165,9 +178,11 @@ def _note() -> Function:
     refuse_if(f, f.let(f"icmp sgt i64 {room}, {WORDS - 6}"))
     with f.when(f.equal("ptr", kind, state.pointer("array"))):
         f.give(f.let("call i32 @note_array(ptr %thing, ptr %kit)"))
+    mode = f.view("%kit", Kit).number("mode")
+    with f.when(f.equal("i64", mode, BY_PLACE)):
+        f.give(f.let("call i32 @note_index(ptr %thing, ptr %kit)"))
     with f.when(f.equal("ptr", kind, state.pointer("float"))):
-        by_value = f.view("%kit", Kit).number("by_value")
-        with f.when(f.differ("i64", by_value, 0)):
+        with f.when(f.differ("i64", mode, OPERANDS)):
             f.do(f"call void @push(ptr {kind}, ptr %kit)")
             _note_word(f, f.at("%thing", FLOAT))
         _note_leaf(f, kind)
@@ -184,20 +199,86 @@ def _note() -> Function:
         f.give(f.let("call i32 @note_slice(ptr %thing, ptr %kit)"))
     with f.when(f.equal("ptr", f.type_of(kind), state.pointer("dtypes"))):
         _note_word(f, "%thing")
-    others = state.pointer("constants")
-    with f.repeat(f.load("i64", f.beyond(others, SIZE))) as i:
-        other = f.slot(f.at(others, ITEMS), i)
-        with f.when(f.equal("ptr", kind, other)):
-            _note_word(f, "%thing")
+    with f.when(_is_in(f, kind, state.pointer("constants"))):
+        _note_word(f, "%thing")
+    refuse_if(f, f.differ("i64", mode, OPERANDS))
+    with f.when(f.equal("ptr", kind, state.pointer("ndarray"))):
+        f.give(f.let("call i32 @note_ndarray(ptr %thing, ptr %kit)"))
+    with f.when(_is_in(f, kind, state.pointer("scalars"))):
+        _note_leaf(f, kind)
     f.give(0)
+    return f
+
+
+def _is_in(f: ObjectFunction, thing: str, listed: str) -> str:
+    """Is an object in a list?"""
+    found = f.variable("i1", "false")
+    with f.repeat(f.load("i64", f.beyond(listed, SIZE))) as i:
+        same = f.equal("ptr", thing, f.slot(f.at(listed, ITEMS), i))
+        f.store("i1", same, found)
+        f.stop_if(same)
+    return f.load("i1", found)
+
+
+def _note_ndarray() -> Function:
+    """An array of NumPy's: whatever its values, the same is done."""
+    f = ObjectFunction("note_ndarray", "i32", *_KIT)
+    ndim = f.load("i32", f.beyond("%thing", NDIM))
+    refuse_if(f, f.let(f"icmp sgt i32 {ndim}, {_MOST_AXES}"))
+    rank = f.let(f"inttoptr i32 {ndim} to ptr")
+    for word in (f.type_of("%thing"), f.at("%thing", DTYPE), rank):
+        f.do(f"call void @push(ptr {word}, ptr %kit)")
+    sizes, axes = f.at("%thing", SHAPE), f.let(f"zext i32 {ndim} to i64")
+    with f.repeat(axes) as i:
+        f.do(f"call void @push(ptr {f.slot(sizes, i)}, ptr %kit)")
+    _note_leaf(f, f.at("%thing", DTYPE))
+    return f
+
+
+def _note_index() -> Function:
+    """An index: if it is one by place, its integers only say where."""
+    f = ObjectFunction("note_index", "i32", *_KIT)
+    state, kind = f.state(), f.type_of("%thing")
+    f.view("%kit", Kit).set("mode", BY_VALUE)
+    with f.when(f.equal("ptr", kind, state.pointer("int"))):
+        _note_leaf(f, kind)
+    with f.when(f.differ("ptr", kind, state.pointer("tuple"))):
+        f.give(f.let("call i32 @note(ptr %thing, ptr %kit)"))
+    size = f.load("i64", f.beyond("%thing", SIZE))
+    items = f.beyond("%thing", ITEMS)
+    with f.repeat(size) as i:
+        part, by_place = f.type_of(f.slot(items, i)), "false"
+        for name in ("int", "slice", "none_type", "ellipsis_type"):
+            one = f.equal("ptr", part, state.pointer(name))
+            by_place = f.let(f"or i1 {one}, {by_place}")
+        with f.when(f.let(f"xor i1 {by_place}, true")):
+            f.give(f.let("call i32 @note(ptr %thing, ptr %kit)"))
+    refuse_if(f, f.let(f"icmp sgt i64 {size}, {ARGUMENTS}"))
+    f.do(f"call void @push(ptr {f.let(f'inttoptr i64 {size} to ptr')}, ptr %kit)")
+    with f.repeat(size) as i:
+        room = f.view("%kit", Kit).number("used")
+        refuse_if(f, f.let(f"icmp sgt i64 {room}, {WORDS - 6}"))
+        item = f.slot(items, i)
+        part = f.type_of(item)
+        whole = f.equal("ptr", part, state.pointer("int"))
+        with f.when(whole):
+            f.do(f"call void @push(ptr {part}, ptr %kit)")
+        with f.when(f.let(f"xor i1 {whole}, true")):
+            noted = f.let(f"call i32 @note(ptr {item}, ptr %kit)")
+            with f.when(f.differ("i32", noted, 1)):
+                f.give(noted)
+    _note_leaf(f, kind)
     return f
 
 
 def _note_all() -> Function:
     """All arguments and the names of the last ones, likewise."""
-    parameters = ("ptr %args", "i64 %count", "ptr %names", "i64 %named", "ptr %kit")
+    parameters = (
+        "ptr %args", "i64 %count", "ptr %names", "i64 %named", "i64 %mode", "ptr %kit",
+    )  # fmt: skip
     f = ObjectFunction("note_all", "i32", *parameters)
     kit = f.view("%kit", Kit)
+    kit.set("mode", "%mode")
     kit.set("used", HEAD)
     kit.set("found", 0)
     with f.repeat("%named") as i:

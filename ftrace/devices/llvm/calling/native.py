@@ -19,6 +19,7 @@ import numpy as np
 from ftrace import settings
 from ftrace.array import HOST, Array, ArrayLike
 from ftrace.buffer import Buffer
+from ftrace.devices.llvm.calling.apart import SCALARS
 from ftrace.devices.llvm.calling.arguments import arguments_ir
 from ftrace.devices.llvm.calling.arrays import arrays_ir
 from ftrace.devices.llvm.calling.entry import entry_ir
@@ -105,7 +106,13 @@ def native_ir(places: Offsets, immortal: bool) -> str:
             results_ir(immortal),
             entry_ir(places, immortal),
             loops_ir(places, immortal),
-            fronts_ir(places, immortal, len(method_names()), len(operator_names())),
+            fronts_ir(
+                places,
+                immortal,
+                len(method_names()),
+                len(operator_names()),
+                method_names().index("__getitem__"),
+            ),
         )
     )
 
@@ -223,7 +230,7 @@ class Native:
             "true": True, "tuple_new": tuple_new, "none_type": type(None),
             "ellipsis_type": type(...), "type": type, "tuple": tuple, "list": list,
             "slice": slice, "exception": Exception, "dtypes": type(np.dtype),
-            "constants": constant_classes,
+            "constants": constant_classes, "scalars": SCALARS,
             "learn": self._fronts.learn, "traces": open_in_all_threads, **HELPERS,
         }  # fmt: skip
         for field, value in objects.items():

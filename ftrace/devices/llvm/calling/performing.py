@@ -30,11 +30,12 @@ class Front(NamedTuple):
       list: the steps, one after the other.
       leaves: how many arrays and floats a call is given; the first values.
       values: how many values there are with those that the steps make.
-      result: the number of the value that is given back.
-      given: 1 if that is an argument itself.
+      result: the number of the argument that is given back.
+      given: 1 if one is.
       hushed: 1 if floating-point errors might be told of.
-      made: the `ResultPart` of the result.
+      made: the part of the result; see `results`.
       loop: a `Loop` that does all steps; 0 if there is none.
+      used_since: 1 if it has been since that was asked; see `learning`.
     """
 
     owner: Word
@@ -50,6 +51,7 @@ class Front(NamedTuple):
     hushed: Word
     made: Word
     loop: Word
+    used_since: Word
 
 
 class Step(NamedTuple):
@@ -149,11 +151,13 @@ def _perform(immortal: bool) -> Function:
     f = ObjectFunction("perform", "ptr", "ptr %record", "ptr %given", immortal=immortal)
     record, state = f.view("%record", Front), f.state()
     leaves = record.number("leaves")
+    record.set("used_since", 1)
     with f.when(f.differ("i64", record.number("given"), 0)):
         same = f.slot("%given", record.number("result"))
         f.hold(same)
         f.give(same)
-    values = f.pointers(record.number("values"))
+    count = record.number("values")
+    values = f.pointers(f.let(f"add i64 {count}, {leaves}"))
     owner = record.pointer("owner")
     f.hold(owner)
     kept = f.pointers(leaves)
@@ -183,7 +187,7 @@ def _perform(immortal: bool) -> Function:
         pair = f"ptr {variable}, ptr {state.pointer('silence')}"
         f.store("ptr", f.let(f"call ptr @PyContextVar_Set({pair})"), token)
     with f.when(f.equal("i64", f.load("i64", filled), leaves)):
-        _all_steps(f, record, values, filled, result)
+        _all_steps(f, record, values, kept, filled, result)
     with f.when(f.differ("ptr", f.load("ptr", token), "null")):
         pair = f"ptr {variable}, ptr {f.load('ptr', token)}"
         f.do(f"call i32 @PyContextVar_Reset({pair})")
@@ -205,7 +209,12 @@ def _perform(immortal: bool) -> Function:
 
 
 def _all_steps(
-    f: ObjectFunction, record: View, values: str, filled: str, result: str
+    f: ObjectFunction,
+    record: View,
+    values: str,
+    kept: str,
+    filled: str,
+    result: str,
 ) -> None:
     steps, total = record.pointer("list"), record.number("steps")
     done = f.variable("i64", 0)
@@ -216,7 +225,8 @@ def _all_steps(
         f.store("i64", f.let(f"add i64 {f.load('i64', filled)}, 1"), filled)
         f.store("i64", f.let(f"add i64 {i}, 1"), done)
     with f.when(f.equal("i64", f.load("i64", done), total)):
-        host = f.slot(values, record.number("result"))
-        none = f.state().pointer("none")
-        operands = f"ptr {record.pointer('made')}, ptr {none}, ptr {host}"
-        f.store("ptr", f.let(f"call ptr @new_array({operands})"), result)
+        # Results that are arguments are found after the values.
+        beyond = f.word(values, record.number("values"))
+        f.copy(beyond, kept, f.let(f"shl i64 {record.number('leaves')}, 3"))
+        operands = f"ptr {record.pointer('made')}, ptr {values}"
+        f.store("ptr", f.let(f"call ptr @build({operands})"), result)

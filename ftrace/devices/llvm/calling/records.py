@@ -15,8 +15,8 @@ CLASSES = 512
     DONATED, OVERWRITTEN,
 ) = range(12)  # fmt: skip
 
-#: Kinds of results.
-(RESULT, TUPLE, LIST, MAPPING, NAMEDTUPLE, NONE) = range(6)
+#: Kinds of results; HOSTED and GIVEN are those of eager calls.
+(RESULT, TUPLE, LIST, MAPPING, NAMEDTUPLE, NONE, HOSTED, GIVEN) = range(8)
 
 
 class State(NamedTuple):
@@ -40,6 +40,7 @@ class State(NamedTuple):
       none_type, ellipsis_type, type, tuple, list, slice, exception: classes.
       dtypes: the class of the classes of dtypes.
       constants: a list of classes whose objects never change.
+      scalars: a list of the classes of NumPy's numbers.
       fronts, marks: the records of eager calls, and how often others were made.
       learning: 1 while a call is learned.
       traces: the list of all open scopes.
@@ -91,6 +92,7 @@ class State(NamedTuple):
     exception: Word
     dtypes: Word
     constants: Word
+    scalars: Word
     fronts: Word
     marks: Word
     learning: Word
@@ -214,7 +216,10 @@ class ObjectPart(NamedTuple):
 
 
 class ResultPart(NamedTuple):
-    """An Array: the number of its buffer among the call's, and what its slots hold."""
+    """An Array: the number of what holds its values, and what its slots hold.
+
+    That is a buffer among those of the call or, HOSTED, an array of NumPy's.
+    """
 
     kind: Word
     number: Word
@@ -222,6 +227,13 @@ class ResultPart(NamedTuple):
     shape: Word
     dtype: Word
     weak_type: Word
+
+
+class GivenPart(NamedTuple):
+    """An object of the call itself, by its number."""
+
+    kind: Word
+    number: Word
 
 
 class BuiltPart(NamedTuple):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from ftrace.devices.llvm.calling.objects import ObjectFunction
 from ftrace.devices.llvm.calling.probe import ITEMS
 from ftrace.devices.llvm.calling.records import (
+    GIVEN,
+    HOSTED,
     LIST,
     MAPPING,
     NAMEDTUPLE,
@@ -15,6 +17,7 @@ from ftrace.devices.llvm.calling.records import (
     RESULT,
     TUPLE,
     BuiltPart,
+    GivenPart,
     ResultPart,
 )
 from ftrace.devices.llvm.runner.function import Function
@@ -42,6 +45,14 @@ def _build(immortal: bool) -> Function:
         buffer = f.slot("%held", f.view("%part", ResultPart).number("number"))
         operands = f"ptr %part, ptr {buffer}, ptr {f.state().pointer('none')}"
         f.give(f.let(f"call ptr @new_array({operands})"))
+    with f.when(f.equal("i64", kind, HOSTED)):
+        host = f.slot("%held", f.view("%part", ResultPart).number("number"))
+        operands = f"ptr %part, ptr {f.state().pointer('none')}, ptr {host}"
+        f.give(f.let(f"call ptr @new_array({operands})"))
+    with f.when(f.equal("i64", kind, GIVEN)):
+        given = f.slot("%held", f.view("%part", GivenPart).number("number"))
+        f.hold(given)
+        f.give(given)
     for one, name in (
         (MAPPING, "mapping"),
         (TUPLE, "tuple"),
@@ -50,7 +61,7 @@ def _build(immortal: bool) -> Function:
     ):
         with f.when(f.equal("i64", kind, one)):
             f.give(f.let(f"call ptr @build_{name}({_OPERANDS})"))
-    assert NONE not in (RESULT, MAPPING, TUPLE, LIST, NAMEDTUPLE)
+    assert NONE not in (RESULT, HOSTED, GIVEN, MAPPING, TUPLE, LIST, NAMEDTUPLE)
     none = f.state().pointer("none")
     f.hold(none)
     f.give(none)

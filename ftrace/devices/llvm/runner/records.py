@@ -246,6 +246,10 @@ class Block:
         """Changes a word of a record that lies there."""
         self._memory[(address - self._base) // WORD + index] = value
 
+    def read(self, address: int, index: int) -> int:
+        """A word of a record that lies there."""
+        return int(self._memory[(address - self._base) // WORD + index])
+
     def settle(self, word: Word) -> int:
         """A word as it stands in memory: a place is an address."""
         if isinstance(word, Place):

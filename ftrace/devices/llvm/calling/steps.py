@@ -1,0 +1,113 @@
+"""The steps of a tape that lead from the arguments of a call to its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace.array import Array
+from ftrace.devices.llvm.calling.apart import Arguments
+from ftrace.devices.llvm.calling.looping import Call, Place
+from ftrace.trace.tape import Number, Tape, Value
+from ftrace.trace.tape import Step as Taped
+
+#: Bytes of an array that a record keeps to copy it, at the most.
+KEPT = 1 << 16
+_copied: Any = vars(np.ndarray)["copy"]
+
+
+class Unlearnable(Exception):
+    """Calls of this kind stay with Python's code."""
+
+
+class Steps:
+    """The steps of a tape that lead to some results, numbered as values.
+
+    Args:
+      results: Arrays; some may be arguments.
+
+    Attributes:
+      calls: the steps.
+      sources: for each result the number of its value; None if it is an argument.
+
+    Raises:
+      Unlearnable: something in between is not on the tape.
+    """
+
+    def __init__(
+        self, tape: Tape, arguments: Arguments, results: Sequence[Array]
+    ) -> None:
+        if tape.refused:
+            raise Unlearnable
+        self._numbers = {id(x): i for i, x in enumerate(arguments.fresh)}
+        self._constants = {id(x): x.numpy() for x in tape.constants}
+        self._converted: dict[tuple[int, Any], int] = {}
+        self._count = len(arguments.fresh)
+        self.calls: list[Call] = []
+        made = {id(step.result): step for step in tape.steps}
+        for step in _needed(tape.steps, made, results):
+            operands = [self._resolve(x) for x in step.operands]
+            if type(step.result) is Array and not any(
+                type(x) is Place for x in operands
+            ):
+                self._constants[id(step.result)] = step.result.numpy()
+                continue
+            call = Call(step.function, operands, step.result.dtype)
+            self._numbers[id(step.result)] = self._append(call)
+        own = {id(x) for x in arguments.fresh}
+        self.sources = [None if id(x) in own else self._source(x) for x in results]
+
+    def _source(self, result: Array) -> int:
+        number = self._numbers.get(id(result))
+        if number is None and id(result) in self._constants:
+            return self._repeat_constant(self._constants[id(result)])
+        if number is None:
+            raise Unlearnable
+        return number
+
+    def _repeat_constant(self, values: Any) -> int:
+        """Each call has elements of its own, but for one that repeats, as in Python."""
+        if not values.size or not any(values.strides):
+            return self._append(Call(np.asarray, [values], values.dtype))
+        if values.nbytes > KEPT:
+            raise Unlearnable
+        return self._append(Call(_copied, [values], values.dtype))
+
+    def _append(self, call: Call) -> int:
+        self.calls.append(call)
+        self._count += 1
+        return self._count - 1
+
+    def _resolve(self, x: Any) -> Any:
+        number = self._numbers.get(id(x))
+        if number is not None:
+            return Place(number)
+        if id(x) in self._constants:
+            return self._constants[id(x)]
+        if isinstance(x, (Array, Value)):
+            raise Unlearnable
+        return self._number(x) if isinstance(x, Number) else x
+
+    def _number(self, x: Number) -> Any:
+        leaf = self._numbers.get(id(x.value))
+        if leaf is None:
+            return x.dtype.type(x.value)
+        found = self._converted.get((leaf, x.dtype))
+        if found is None:
+            call = Call(x.dtype.type, [Place(leaf)], None)
+            found = self._converted[leaf, x.dtype] = self._append(call)
+        return Place(found)
+
+
+def _needed(
+    steps: Sequence[Taped], made: dict[int, Taped], results: Sequence[Array]
+) -> list[Taped]:
+    pending, seen = [made.get(id(x)) for x in results], set[int]()
+    while pending:
+        step = pending.pop()
+        if step is not None and id(step) not in seen:
+            seen.add(id(step))
+            pending.extend(made.get(id(x)) for x in step.operands)
+    return [step for step in steps if id(step) in seen]
