@@ -86,6 +86,8 @@ def remainder(x1: Value, x2: Value, /) -> Any:
         found = do_now(np.remainder, x1, x2, dtype=x1.dtype, weak=weak)
         if found is not None:
             return found
+    elif (found := _of_floats(_remainder_now, x1, x2)) is not None:
+        return found
     return _floor_remainder(x1, x2)
 
 
@@ -112,7 +114,8 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
     """
     x1, x2 = _divisible("floor_divide", x1, x2)
     if dtypes.is_float(x1.dtype):
-        return _floor_quotient(x1, x2)
+        found = _of_floats(_quotient_now, x1, x2)
+        return _floor_quotient(x1, x2) if found is None else found
     weak = x1.weak_type and x2.weak_type and dtypes.kind(x1.dtype) == "u"
     found = do_now(_whole_quotient, x1, x2, dtype=x1.dtype, weak=weak)
     if found is not None:
@@ -142,6 +145,32 @@ def _floor_quotient(x1: Any, x2: Any) -> Any:
     quotient = divide(subtract(x1, rest), x2)
     quotient = choose(_differs(rest, x2), subtract(quotient, 1), quotient)
     return choose(equal(x2, 0), divide(x1, x2), round_values(quotient))
+
+
+def _of_floats(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
+    """What NumPy makes of floats that it knows; else None."""
+    if dtypes.kind(x1.dtype) != "f" or x1.dtype.itemsize < 4:
+        return None
+    weak = x1.weak_type and x2.weak_type
+    return do_now(function, x1, x2, dtype=x1.dtype, weak=weak)
+
+
+def _quotient_now(x1: Any, x2: Any) -> Any:
+    """NumPy's quotient of floats rounded down; a zero has the sign of x2."""
+    quotient: Any = np.floor_divide(x1, x2)
+    zero = np.equal(quotient, 0)
+    return (
+        np.where(zero, np.copysign(quotient, x2), quotient) if zero.any() else quotient
+    )
+
+
+def _remainder_now(x1: Any, x2: Any) -> Any:
+    """NumPy's remainder of floats; a zero has the sign of x1."""
+    rest: Any = np.remainder(x1, x2)
+    zero = np.equal(rest, 0)
+    if not zero.any():
+        return rest
+    return np.where(zero, np.copysign(rest, x1), rest)
 
 
 def divmod(x1: Value, x2: Value, /) -> tuple[Any, Any]:
@@ -178,12 +207,11 @@ pow = power
 def _known_integer(x: Value) -> int | None:
     if type(x) is int:
         return x
-    if not isinstance(x, (np.generic, Array)):
+    if not isinstance(x, (np.generic, Array)) or x.shape or kind_of(x) not in "iu":
         return None
     if isinstance(x, Array):
         x.told()
-    value: Any = asarray(x).numpy()
-    return int(value) if value.shape == () and kind_of(x) in "iu" else None
+    return int(asarray(x).numpy())
 
 
 def integer_power(x: Any, exponent: int) -> Any:
@@ -327,10 +355,14 @@ def gcd(x1: Value, x2: Value, /) -> Any:
       ValueRangeError: an operand is no integer.
     """
     x1, x2 = (absolute(x) for x in _whole("gcd", x1, x2))
+    weak = x1.weak_type and x2.weak_type
+    found = do_now(np.gcd, x1, x2, dtype=x1.dtype, weak=weak)
+    if found is not None:
+        return found
     # Euclid's steps are bounded by the Fibonacci numbers that fit the dtype.
     golden = (1 + math.sqrt(5)) / 2
     for _ in range(math.ceil(8 * x1.dtype.itemsize / math.log2(golden)) + 1):
-        if isinstance(x2, Array) and not np.any(x2.numpy()):
+        if isinstance(x2, Array) and not np.any(np.asarray(x2)):
             break
         done = equal(x2, 0)
         x1, x2 = choose(done, x1, x2), choose(done, 0, elementwise(ops.rem, x1, x2))

@@ -35,7 +35,7 @@ from ftrace.trace.primitives.source import const, iota_p
 from ftrace.trace.primitives.source import iota as iota_node
 from ftrace.trace.room import FEW, no_memory, require_room
 from ftrace.trace.sizes import lower_bound
-from ftrace.trace.tape import recording
+from ftrace.trace.tape import Number, recording
 from ftrace.trace.tracer import (
     Tracer,
     Value,
@@ -151,7 +151,13 @@ def as_value(x: Value) -> Any:
         return x
     scope = current_scope()
     if scope is None or isinstance(x, np.ndarray):
-        return _constant(asarray(x)) if isinstance(x, int) else asarray(x)
+        made = asarray(x)
+        if (tape := recording.tape) is not None:
+            if isinstance(x, int):
+                tape.note_constant(made)
+            elif type(x) is float:
+                tape.note(np.asarray, [Number(x, made.dtype)], made)
+        return made
     return scope.wrap(scope.lift(x))
 
 

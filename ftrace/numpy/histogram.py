@@ -175,6 +175,7 @@ def _edges_by_rule(x: Any, rule: str, range: Any, dtype: np.dtype[Any]) -> Any:
             "traced array; give their number"
         )
     known = x if isinstance(x, Array) else Array.of(concrete(x))
+    known.told()
     try:
         edges = np.histogram_bin_edges(known.numpy(), rule, range)
     except ValueError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import getitem as read_place
 from typing import Any
 from typing import cast as cast_to
@@ -164,6 +165,8 @@ def _plain(part: Any) -> Any:
         raise DtypeError(f"an index must be an integer or bool, got {part!r}")
     if is_sequence(part) and any(isinstance(p, Tracer) for p in part):
         return _plain(array(part))
+    if type(part) is Array and part.dtype.kind in "iu":
+        return part.numpy()
     values = np.asarray(part)
     if values.size == 0 and is_sequence(part):
         values = values.astype(np.int32)
@@ -298,11 +301,35 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
         parse_and_check(x.shape, index)  # says what is wrong in our words
         raise
     made = Array.of(np.asarray(result), x.weak_type)
-    if (recording.tape is not None and type(index) is Array) or (
-        recording.tape is not None and _is_by_place(index)
-    ):
-        recording.tape.note(read_place, [x, index], made)
+    if (tape := recording.tape) is not None:
+        if type(index) is Array or _is_by_place(index):
+            tape.note(read_place, [x, index], made)
+        elif (places := _with_gaps(index)) is not None:
+            arrays = [part for part in index_parts(index) if type(part) is Array]
+            tape.note(partial(_read_places, places), [x, *arrays], made)
     return made
+
+
+class _Gap:
+    """In an index: here comes an array of integers."""
+
+
+def _with_gaps(index: Any) -> tuple[Any, ...] | None:
+    """An index with gaps where it has arrays of integers; None if it has others."""
+    found: list[Any] = []
+    for part in index_parts(index):
+        if type(part) is Array and part.dtype.kind in "iu":
+            found.append(_Gap)
+        elif _is_by_place((part,)):
+            found.append(part)
+        else:
+            return None
+    return tuple(found)
+
+
+def _read_places(places: tuple[Any, ...], x: Any, *arrays: Any) -> Any:
+    rest = iter(arrays)
+    return x[tuple([next(rest) if part is _Gap else part for part in places])]
 
 
 def _is_by_place(index: Any) -> bool:
@@ -417,6 +444,8 @@ def read_at(
     x = as_value(x)
     known = not any(isinstance(part, Tracer) for part in index_parts(index))
     if mode is None and isinstance(x, Array) and known:
+        if wrap and x.memory.host and (found := numpy_index(index)) is not None:
+            return _read_now(x, found, index)
         return read(x, parse_and_check(x.shape, index, wrap), None, None, wrap)
     parsed = parse_index(x.shape, index, mode, wrap)
     return read(x, parsed, mode, fill_value, wrap)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from ftrace.numpy.elementwise import (
 )
 from ftrace.numpy.joining import stack
 from ftrace.numpy.types import is_sequence
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.operations import bind, do_now, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.sizes import upper_bound
@@ -66,6 +67,7 @@ def nonzero(
         known = Array.of(concrete(a))
     if isinstance(known, Array):
         integer = dtypes.default_dtype("i")
+        known.told()  # how many there are decides the shape
         found = [p.astype(integer) for p in np.nonzero(known.numpy())]
         if size is None:
             return tuple(Array.of(p) for p in found)
@@ -155,10 +157,13 @@ def searchsorted(
         raise ShapeError(f"searchsorted takes a sorted vector, got shape {a.shape}")
     if sorter is not None:
         a = bind(gather_p, a, as_value(sorter), arg=(0,))
-    if _all_here(a, v):
-        found = _search_now(a.numpy(), v.numpy(), side)
+    if not dtypes.is_complex(a.dtype):
+        function = partial(_search_now, side)
+        found = do_now(function, a, v, dtype=dtypes.int32, weak=False)
         if found is not None:
-            return Array.of(found)
+            return found
+        if _all_here(a, v):  # large ones
+            return Array.of(function(a.numpy(), v.numpy()).astype(np.int32))
     return _bisect(a, v, side == "right")
 
 
@@ -174,13 +179,11 @@ def _all_here(*values: Any) -> bool:
     return all(type(x) is Array and x.memory.host for x in values)
 
 
-def _search_now(a: Any, v: Any, side: Any) -> Any:
+def _search_now(side: Any, a: Any, v: Any) -> Any:
     """The places by NumPy, whose order is ours but for complex numbers."""
-    if dtypes.is_complex(a.dtype):
-        return None
     if dtypes.is_float(a.dtype) and a.dtype.itemsize == 2:
         a, v = a.astype(np.float32), v.astype(np.float32)
-    return _numpy_search(a, v, side).astype(np.int32)
+    return _numpy_search(a, v, side)
 
 
 def _bisect(a: Any, v: Any, right: bool, backwards: Any = None) -> Any:
@@ -238,7 +241,7 @@ def digitize(
     ends = [reshape(shrink_axis(bins, 0, i, i + 1), ()) for i in (0, bins.shape[0] - 1)]
     descends = greater(ends[0], ends[1])
     if _all_here(x, bins):
-        if not descends.numpy():
+        if not bool(descends):
             return searchsorted(bins, x, side)
         return subtract(bins.shape[0], searchsorted(flip(bins, (0,)), x, side))
     bins, x = promote_together(bins, x)

@@ -16,7 +16,18 @@ from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.contract import PreparedProduct
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
-from ftrace.trace.primitives.elementwise import mul
+from ftrace.trace.primitives.elementwise import (
+    add,
+    div,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    mul,
+    ne,
+    sub,
+)
 from ftrace.trace.primitives.movement import shear_p
 from ftrace.trace.primitives.record import compound_of, item_p, primitive_of
 from ftrace.trace.primitives.source import const_p
@@ -72,7 +83,11 @@ class Plan:
         self._size = len(given)
         self._constants: list[tuple[int, Any]] = []
         steps: list[tuple[Node, Contraction | None, tuple[int, ...], int]] = []
+        repeated_by_numpy = _repeated_by_numpy(nodes, deferred, outputs)
         for node in nodes:
+            if node in repeated_by_numpy:
+                slots[node] = slots[node.src[0]]
+                continue
             slots[node] = slot = self._size
             self._size += 1
             if node.op is const_p:
@@ -152,8 +167,10 @@ def _needed(
 
 
 def _products_to_defer(nodes: Sequence[Node], outputs: Sequence[Node]) -> set[Node]:
-    """Products that nothing but one sum uses."""
+    """Products that nothing but one sum uses, and that may be matrix products."""
     sums = {n.src[0] for n in nodes if n.op is reduce_sum_p and n.src[0].op is mul}
+    computed = set(nodes) if sums else set[Node]()
+    sums = {n for n in sums if not any(_is_whole(s, n, computed) for s in n.src)}
     found = sums.difference(outputs).intersection(nodes)
     if not found:
         return found
@@ -163,6 +180,33 @@ def _products_to_defer(nodes: Sequence[Node], outputs: Sequence[Node]) -> set[No
             if source in uses:
                 uses[source] += 1
     return {product for product in found if uses[product] == 1}
+
+
+def _is_whole(factor: Node, product: Node, computed: set[Node]) -> bool:
+    """Does a factor surely hold each element that the product has, in its own place?"""
+    is_new = factor.op in _BROADCASTING and factor in computed
+    return is_new and factor.shape == product.shape
+
+
+#: Functions of two operands whose shapes NumPy itself makes equal.
+_BROADCASTING = frozenset((add, sub, mul, div, eq, ne, lt, le, gt, ge))
+
+
+def _repeated_by_numpy(
+    nodes: Sequence[Node], deferred: set[Node], outputs: Sequence[Node]
+) -> set[Node]:
+    """Expansions that need not be made: each meets an operand of its full shape."""
+    found = {n for n in nodes if n.op is expand_p}.difference(outputs)
+    if not found:
+        return found
+    for node in nodes:
+        if node.op is reduce_sum_p and node.src[0] in deferred:
+            continue
+        if node.op not in _BROADCASTING or not any(
+            s not in found and s.shape == node.shape for s in node.src
+        ):
+            found.difference_update(node.src)
+    return found
 
 
 def _with_releases(
@@ -225,8 +269,24 @@ class Contraction:
                 f if f.shape == product.shape else np.broadcast_to(f, product.shape)
                 for f in (x, y)
             ]
-            result = reduce_sum_p.numpy(node.aval, node.arg, apply(product, factors))
+            result = self.multiplied(*factors)
         return settle(result, node.aval.dtype)
+
+    @property
+    def product_shape(self) -> tuple[int, ...]:
+        """The shape of the product that is added up."""
+        return self._node.src[0].shape
+
+    def is_no_matrix_product(self, x: Any, y: Any) -> bool:
+        """Are operands of these strides multiplied, and then added up?"""
+        return self._product(x, y) is None
+
+    def multiplied(self, x: Any, y: Any) -> Any:
+        """The sum of the product of operands of its shape, made in two steps."""
+        node = self._node
+        product = node.src[0]
+        values = primitive_of(product).numpy(product.aval, product.arg, x, y)
+        return reduce_sum_p.numpy(node.aval, node.arg, values)
 
 
 def _window_view(node: Node, z: Any) -> Any:

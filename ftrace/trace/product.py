@@ -52,6 +52,21 @@ class PlannedProduct:
     def _whole(self, x: Any, y: Any) -> Any:
         return self._plan.told([x, y])[0]
 
+    def _multiplied(self, x: Any, y: Any, contraction: Any, given: Any) -> _Way:
+        """Multiply and add up, where nothing else happens, else the whole plan."""
+        left, right = given
+        whole: Any = left.shape == right.shape == contraction.product_shape
+        if not whole or not contraction.is_no_matrix_product(left, right):
+            return self._whole
+        views = _view_of(x, left), _view_of(y, right)
+        result = self._whole(x, y)
+        if None in views or result.size * left.size == 0:
+            return self._whole
+        found = partial(_sum_of_views, *views, contraction, result.shape)
+        again: Any = found(x, y)
+        same = again.dtype == result.dtype and again.tobytes() == result.tobytes()
+        return found if same else self._whole
+
     def _way(self, x: Any, y: Any) -> _Way:
         """The product alone where nothing else happens, else the whole plan."""
         values: dict[int, Any] = {0: x, 1: y}
@@ -64,7 +79,7 @@ class PlannedProduct:
                 continue
             views = contraction.views(*given)
             if views is None:
-                return self._whole
+                return self._multiplied(x, y, contraction, given)
             left, right, last = views
             operands = [left(given[0]), right(given[1])]
             product = np.matmul(*operands)
@@ -83,6 +98,12 @@ class PlannedProduct:
                 return np.matmul
             return partial(_product_of_views, *views, result.shape, swapped)
         return self._whole
+
+
+def _sum_of_views(
+    left: _View, right: _View, contraction: Any, shape: Shape, x: Any, y: Any
+) -> Any:
+    return _as(contraction.multiplied(left(x), right(y)), shape)
 
 
 def _shapes_of_matmul(x: Shape, y: Shape) -> tuple[Shape, Shape, Shape] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from typing import cast as cast_to
 
 import numpy as np
 
@@ -49,7 +50,8 @@ class Arguments:
                 return self._leaf(x, x * 1.0)
             if type(x) is np.ndarray:
                 self.fixed.append(x.dtype)
-                return self._leaf(x, x.view())
+                array: Any = x
+                return self._leaf(x, array.view())
             if type(x) in SCALARS:
                 return self._leaf(x, type(x)(x))
         self.fixed.append(x)
@@ -77,7 +79,8 @@ SCALARS: list[type[Any]] = [np.float32, np.float64, np.float16]
 def is_by_place(index: Any) -> bool:
     """Is it made of integers, slices and the like? Then integers only say where."""
     if type(index) is tuple:
-        return all(type(part) in _PLACES for part in index)
+        parts = cast_to(tuple[Any, ...], index)
+        return all(type(part) in _PLACES for part in parts)
     return type(index) is int
 
 

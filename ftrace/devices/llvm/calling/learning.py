@@ -42,10 +42,11 @@ KEPT = PLACES // 2
 
 #: Methods of arrays that are no operators.
 _NAMED = (
-    "all", "any", "argmax", "argmin", "astype", "clip", "conj", "conjugate", "copy",
-    "cumprod", "cumsum", "diagonal", "dot", "flatten", "max", "mean", "min", "prod",
-    "ptp", "ravel", "reshape", "round", "squeeze", "std", "sum", "swapaxes",
-    "trace", "transpose", "var",
+    "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "clip",
+    "conj", "conjugate", "copy", "cumprod", "cumsum", "diagonal", "dot", "flatten",
+    "max", "mean", "min", "nonzero", "partition", "prod", "ptp", "ravel", "repeat",
+    "reshape", "round", "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes",
+    "take", "trace", "transpose", "var", "view",
 )  # fmt: skip
 _NO_OPERATORS = ("__setitem__", "__delitem__", "__len__", "__iter__", "__round__")
 
@@ -104,6 +105,9 @@ class Fronts:
         self._lock = threading.Lock()
         native.put("fronts", self._table.ctypes.data)
         native.put("marks", self._marks.ctypes.data)
+
+    def __len__(self) -> int:
+        return self._count
 
     def learn(
         self,
@@ -195,4 +199,9 @@ class Fronts:
 
 
 #: What native code calls.
-HELPERS = {"aval_of": aval_of, "host_of": Array.numpy, "settle": settle}
+HELPERS = {
+    "aval_of": aval_of,
+    "host_of": Array.numpy,
+    "settle": settle,
+    "as_ndarray": np.asarray,
+}

@@ -144,6 +144,7 @@ class Native:
       words: the state and the size classes.
       device: as given.
       buffer: the class of its buffers.
+      records: those of eager calls.
       take: `take(number of the size class, bytes)`: a free buffer, or None.
     """
 
@@ -169,11 +170,11 @@ class Native:
         none, one = ctypes.PYFUNCTYPE(None), ctypes.PYFUNCTYPE(None, ctypes.py_object)
         self._admit = one(self._code.address("admit"))
         self.trim: Callable[[], None] = none(self._code.address("trim"))
-        self._fronts = Fronts(self)
+        self.records = Fronts(self)
         if address := new_ndarray():
             self.put("new_ndarray", address)
             looping = Looping(lambda name: self._code.address(exported(name)))
-            self._fronts.looping = looping
+            self.records.looping = looping
         self._set_state()
         self._take_over_arrays()
         self._stand_before_functions()
@@ -231,7 +232,7 @@ class Native:
             "ellipsis_type": type(...), "type": type, "tuple": tuple, "list": list,
             "slice": slice, "exception": Exception, "dtypes": type(np.dtype),
             "constants": constant_classes, "scalars": SCALARS,
-            "learn": self._fronts.learn, "traces": open_in_all_threads, **HELPERS,
+            "learn": self.records.learn, "traces": open_in_all_threads, **HELPERS,
         }  # fmt: skip
         for field, value in objects.items():
             self.put(field, self.refer(value))

@@ -110,6 +110,15 @@ def _settled() -> Function:
     array = f.equal("ptr", f.type_of("%value"), state.pointer("ndarray"))
     with f.when(array), f.when(f.equal("ptr", f.at("%value", DTYPE), "%dtype")):
         f.give("%value")
+    wrap = f"ptr {state.pointer('as_ndarray')}, ptr %value, ptr null"
+    whole = f.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({wrap})")
+    with f.when(f.equal("ptr", whole, "null")):
+        f.let_go("%value")
+        f.give("null")
+    with f.when(f.equal("ptr", f.at(whole, DTYPE), "%dtype")):
+        f.let_go("%value")
+        f.give(whole)
+    f.let_go(whole)
     operands = f"ptr {state.pointer('settle')}, ptr %value, ptr %dtype, ptr null"
     made = f.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({operands})")
     f.let_go("%value")

@@ -46,7 +46,7 @@ class State(NamedTuple):
       traces: the list of all open scopes.
       methods: the functions behind methods of arrays.
       behind, numbers: places of what a public function holds.
-      learn, aval_of, host_of, settle: functions, see `learning`.
+      learn, aval_of, host_of, settle, as_ndarray: functions, see `learning`.
       hush_variable, silence: what silences NumPy.
       new_ndarray: makes an array of NumPy's.
     """
@@ -104,6 +104,7 @@ class State(NamedTuple):
     aval_of: Word
     host_of: Word
     settle: Word
+    as_ndarray: Word
     hush_variable: Word
     silence: Word
     new_ndarray: Word
