@@ -874,3 +874,47 @@ def test_the_probe_sees_objects_that_lie_elsewhere(
         with monkeypatch.context() as patch:
             patch.setattr(probe, name, getattr(probe, name) + 8)
             assert probe.offsets() is None
+
+
+@pytest.mark.parametrize(
+    "keys", [["a"], ["b", "a"], [1, 2], [f"k{i}" for i in range(99)]]
+)
+def test_dicts_of_results_are_their_own(keys: list[Any]) -> None:
+    @ft.jit
+    def function(x: Any) -> Any:
+        return {key: x + i for i, key in enumerate(keys)}
+
+    kept = [function(fnp.asarray(np.float32(n))) for n in range(CALLS)]
+    for n, result in enumerate(kept):
+        assert list(result) == keys
+        assert [float(x) for x in result.values()] == [n + i for i in range(len(keys))]
+        assert gc.is_tracked(result)
+        result[keys[0]] = None
+        result["more"] = 1
+        assert len(result) == len(keys) + 1
+    assert list(function(fnp.asarray(np.float32(0)))) == keys
+
+
+def test_dicts_of_results_let_go_of_cycles() -> None:
+    function = ft.jit(lambda x: {"x": x + 1})
+    held: list[weakref.ref[Any]] = []
+    for n in range(CALLS):
+        result = function(fnp.asarray(np.float32(n)))
+        held.append(weakref.ref(result["x"]))
+        result["itself"] = result
+    del result
+    gc.collect()
+    assert all(reference() is None for reference in held)
+
+
+def test_templates_have_values_where_copies_have_them() -> None:
+    if probe.offsets() is None:
+        pytest.skip("no native calls")
+    for keys in (["a", "b"], [1, "x"], [f"k{i}" for i in range(60)]):
+        template, slots = probe.template_of(keys)
+        assert len(slots) == len(keys)
+        copied = template.copy()
+        start = probe.word(id(copied) + probe.KEYS)
+        for key, slot in zip(keys, slots, strict=True):
+            assert probe.word(start + slot) == id(copied[key])
+    assert probe.template_of([]) == ({}, ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ftrace.devices.llvm.calling.probe import template_of
 from ftrace.devices.llvm.calling.records import (
     LIST,
     MAPPING,
@@ -71,8 +72,10 @@ class Outcome:
         count, kind = len(part.children), self._refer(part.kind)
         if part.keys is not None:
             keys = self._list([self._refer(key) for key in part.keys])
-            template = self._refer(dict.fromkeys(part.keys))
-            built = BuiltPart(MAPPING, kind, count, parts, keys, template)
+            template, slots = template_of(part.keys)
+            offsets = self._block.add(*slots) if slots else 0
+            copied = self._refer(template)
+            built = BuiltPart(MAPPING, kind, count, parts, keys, copied, offsets)
         elif part.kind in (list, tuple):
             name = LIST if part.kind is list else TUPLE
             built = BuiltPart(name, kind, count, parts)

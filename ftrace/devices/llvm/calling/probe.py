@@ -10,6 +10,7 @@ import ctypes
 import sys
 import sysconfig
 import weakref
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ IMMORTAL_SINCE = (3, 12)
 TYPE = 8
 SIZE = 16  # of tuples, lists and dicts
 ITEMS = 24  # of a tuple; of a list a pointer to them
+KEYS = 32  # of a dict a pointer to the table of its entries
 DATA, NDIM, SHAPE, DTYPE, FLAGS = 16, 24, 32, 56, 64  # of NumPy's arrays
 DEALLOC = 48  # of a class
 
@@ -150,3 +152,31 @@ def _offsets() -> Offsets | None:
     slots = [offset_of(array, name) for name in names]
     more = [offset_of(buffer, name) for name in ("device", "memory")]
     return Offsets._make([*slots, references, *more])
+
+
+def template_of(keys: Sequence[Any]) -> tuple[dict[Any, Any], Sequence[int]]:
+    """A dict of keys, and where copies of it have their values.
+
+    A copy has the same table of entries. That is looked for the values of the template
+    and of a copy: where they do not lie alike, there are no places.
+
+    Returns:
+      The dict, whose values are objects that the collector of garbage follows, so that
+      it follows copies; and per key the bytes from what stands at `KEYS` of a copy.
+    """
+    template: dict[Any, Any] = {key: [] for key in keys}
+    places = _values_of(template, template)
+    if places is None or places != _values_of(template.copy(), template):
+        return template, ()
+    return template, tuple(places)
+
+
+def _values_of(table: dict[Any, Any], template: dict[Any, Any]) -> list[int] | None:
+    """Where the values of a template lie in a dict that has them; None if elsewhere."""
+    size = table.__sizeof__() - dict.__basicsize__
+    words = (ctypes.c_size_t * (size // 8)).from_address(word(id(table) + KEYS))
+    expected = [id(value) for value in template.values()]
+    found = [i for i, held in enumerate(words) if held in expected]
+    if [words[i] for i in found] != expected:
+        return None
+    return [8 * i for i in found]

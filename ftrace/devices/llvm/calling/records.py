@@ -238,7 +238,14 @@ class GivenPart(NamedTuple):
 
 
 class BuiltPart(NamedTuple):
-    """A container: its class, its parts, the array of keys, a dict of these keys."""
+    """A container: its class, its parts; of a dict, how it is made.
+
+    Attributes:
+      keys: the array of them.
+      template: a dict of these keys: a copy has them in place.
+      slots: where copies have their values, in bytes from `probe.KEYS`; 0 if that is
+        not known.
+    """
 
     kind: Word
     type: Word
@@ -246,3 +253,4 @@ class BuiltPart(NamedTuple):
     parts: Word
     keys: Word = 0
     template: Word = 0
+    slots: Word = 0

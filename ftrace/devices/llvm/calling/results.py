@@ -6,7 +6,7 @@ build(part, held) -> a new object, or null with an exception
 from __future__ import annotations
 
 from ftrace.devices.llvm.calling.objects import ObjectFunction
-from ftrace.devices.llvm.calling.probe import ITEMS
+from ftrace.devices.llvm.calling.probe import ITEMS, KEYS
 from ftrace.devices.llvm.calling.records import (
     GIVEN,
     HOSTED,
@@ -20,7 +20,7 @@ from ftrace.devices.llvm.calling.records import (
     GivenPart,
     ResultPart,
 )
-from ftrace.devices.llvm.runner.function import Function
+from ftrace.devices.llvm.runner.function import Function, View
 
 _PARAMETERS = ("ptr %part", "ptr %held")
 _OPERANDS = "ptr %part, ptr %held"
@@ -86,6 +86,10 @@ def _build_mapping() -> Function:
     with f.when(f.equal("ptr", made, "null")):
         f.give("null")
     keys, parts = part.pointer("keys"), part.pointer("parts")
+    slots = part.pointer("slots")
+    with f.when(f.differ("ptr", slots, "null")):
+        _put_in_place(f, part, made, slots)
+        f.give(made)
     with f.repeat(part.number("length")) as i:
         child = _child(f, f.slot(parts, i))
         _give_up_if_null(f, child, made)
@@ -97,6 +101,18 @@ def _build_mapping() -> Function:
             f.give("null")
     f.give(made)
     return f
+
+
+def _put_in_place(f: ObjectFunction, part: View, made: str, slots: str) -> None:
+    """Puts values where a copy of a template has others."""
+    held, parts = f.at(made, KEYS), part.pointer("parts")
+    with f.repeat(part.number("length")) as i:
+        child = _child(f, f.slot(parts, i))
+        _give_up_if_null(f, child, made)
+        place = f.beyond(held, f.load("i64", f.word(slots, i)))
+        before = f.load("ptr", place)
+        f.store("ptr", child, place)
+        f.let_go(before)
 
 
 def _build_sequence(name: str, new: str, elsewhere: bool) -> Function:
