@@ -25,8 +25,12 @@ DTYPES = ("complex64", "complex128")
 CASES = [
     *[((3, n), 1) for n in (2, 4, 8, 16, 32, 64, 128, ROW)],
     *[((2, n, 16), 1) for n in (2, 4, 32, 128)],
-    ((64, 37), 0), ((2, 8, 3), 1), ((COLUMN, 17), 0), ((2 * COLUMN, 16), 0),
+    ((64, 37), 0), ((2, 8, 3), 1), ((19, 8), 1), ((COLUMN, 17), 0),
+    ((2 * COLUMN, 16), 0),
     ((2 * ROW,), 0), ((2, 4 * ROW), 1), ((1 << 17,), 0),
+    # Other factors: of columns, of rows side by side, of few and of long rows.
+    ((2, 210, 20), 1), ((21, 30), 0), ((20, 7), 1), ((33, 8), 1), ((16, 15), 1),
+    ((17, 1000), 1), ((1000,), 0), ((2, 10_000), 1), ((30, 24, 5), 1),
 ]  # fmt: skip
 
 
@@ -78,7 +82,7 @@ def test_transforms_along_an_axis_are_numpys(
     assert_as_numpy(name, numbers(shape, dtype), axis=axis)
 
 
-@pytest.mark.parametrize("size", [4, 8, 16, 64, 256, 2 * ROW])
+@pytest.mark.parametrize("size", [4, 8, 16, 64, 256, 1000, 2 * ROW, 4 * ROW])
 @pytest.mark.parametrize("double", [False, True])
 def test_transforms_of_real_rows_are_numpys(size: int, double: bool) -> None:
     assert_as_numpy("rfft", numbers((3, size), "float64" if double else "float32"))
@@ -109,7 +113,14 @@ def test_long_rows_are_matrices() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", [(3, 12), (5,), (0, 8), (2, 1)])
+def test_rows_of_other_lengths_are_side_by_side_or_matrices() -> None:
+    (kernel,) = kernels_of(fnp.fft.fft, numbers((20, 15)))
+    assert kernel.abreast
+    first, second = kernels_of(fnp.fft.fft, numbers((1000,)))
+    assert [(k.size, k.inner) for k in (first, second)] == [(25, 40), (40, 25)]
+
+
+@pytest.mark.parametrize("shape", [(3, 12), (5,), (0, 8), (2, 1), (20, 22)])
 def test_other_lengths_are_left_to_the_host(shape: tuple[int, ...]) -> None:
     x = np.ones(shape, np.complex64)
     steps = program_of_transform(fnp.fft.fft, x).steps
@@ -155,7 +166,7 @@ def test_infinities_and_nan_stay_in_their_row() -> None:
     assert np.isfinite(found[[0, 2]]).all()
 
 
-@pytest.mark.parametrize("size", [2, 4, 8, 1024, 2048])
+@pytest.mark.parametrize("size", [2, 4, 8, 1024, 2048, 360, 7, 1050])
 def test_steps_multiply_to_the_length(size: int) -> None:
     steps = stages_of(size)
     assert np.prod([radix for radix, _ in steps]) == size

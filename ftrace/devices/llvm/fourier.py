@@ -1,294 +1,28 @@
-"""Fourier transforms as LLVM IR: Stockham's steps, which leave the result in order.
+"""Fourier transforms as LLVM IR: the kernels of `lower/fourier.py`.
 
-A step of radix 4 reads four vectors and writes four; with s numbers between two of one
-sub-transform, of which there were n/l so far,
-
-    x[q + s(p + m k)]  ->  y[q + s(4p + k)]        k = 0 … 3, m = l/4, p < m, q < s
-
-so that reads are contiguous in j = q + s p, and writes where s fills a vector; before
-that four vectors are exchanged with one another. Of columns, s begins with the lanes
-of a vector. The last of an odd number of factors 2 is a step of radix 2. Between the
-steps real and imaginary parts stand apart, in two buffers on the stack.
-
-An inverse transform is one of numbers whose parts are exchanged.
+Each unit is a row, a strip of columns, or as many rows as a vector has lanes: these
+are transposed on their way to the stack and back, and are columns there. The steps
+are in `fourier_steps.py`.
 """
 
 from __future__ import annotations
 
-from ftrace import dtypes
-from ftrace.devices.llvm.fourier_tables import roots_symbol, stage_offsets, stages_of
+from ftrace.devices.llvm.fourier_steps import (
+    Buffer,
+    Pair,
+    Place,
+    Side,
+    Swapped,
+    Waves,
+    transform,
+)
+from ftrace.devices.llvm.fourier_tables import stages_of
 from ftrace.devices.llvm.render import Rendered
-from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.work import WORTH_A_THREAD
-from ftrace.devices.llvm.writer import ARGUMENTS
 from ftrace.lower.fourier import Transform
 
-#: Parts of complex numbers, in vectors.
-Pair = tuple[str, str]
-
-
-class Waves(Function):
-    """Writes the function of a transform.
-
-    Attributes:
-      kernel: the transform.
-      t: the type of a real number.
-      lanes: of the vectors.
-      total: numbers in a buffer; the imaginary parts stand `plane` after the real ones.
-    """
-
-    def __init__(self, kernel: Transform, target: Target, name: str) -> None:
-        super().__init__(name, "void", *ARGUMENTS.split(", "), visible=True)
-        self.kernel = kernel
-        double = kernel.buffers[0].dtype in (dtypes.float64, dtypes.complex128)
-        self.t = Type.of(dtypes.float64 if double else dtypes.float32, 0)
-        most = max(target.vector_bytes // self.t.bytes, 1)
-        columns = kernel.inner > 1
-        self.lanes = most if columns else max(1, min(most, kernel.size // 4))
-        self.total = kernel.size * (self.lanes if columns else 1)
-        self.plane = self.total + self.lanes
-        self.declared: dict[str, None] = {}
-
-    # Vectors.
-
-    def type(self, lanes: int) -> str:
-        return f"<{lanes} x {self.t}>"
-
-    def at(self, base: str, index: str | int) -> str:
-        return self.let(f"getelementptr {self.t}, ptr {base}, i64 {index}")
-
-    def take(self, base: str, index: str | int, lanes: int) -> str:
-        place = self.at(base, index)
-        return self.let(f"load {self.type(lanes)}, ptr {place}, align {self.t.bytes}")
-
-    def put(self, value: str, base: str, index: str | int, lanes: int) -> None:
-        place = self.at(base, index)
-        self.do(f"store {self.type(lanes)} {value}, ptr {place}, align {self.t.bytes}")
-
-    def shuffle(self, x: str, y: str, lanes: int, places: list[int]) -> str:
-        """The elements of two vectors at these places."""
-        mask = ", ".join(f"i32 {p}" for p in places)
-        t = self.type(lanes)
-        return self.let(
-            f"shufflevector {t} {x}, {t} {y}, <{len(places)} x i32> <{mask}>"
-        )
-
-    def arithmetic(self, verb: str, x: str, y: str, lanes: int = 0) -> str:
-        return self.let(f"{verb} contract {self.type(lanes or self.lanes)} {x}, {y}")
-
-    def add(self, x: Pair, y: Pair) -> Pair:
-        (a, b), (c, d) = x, y
-        return self.arithmetic("fadd", a, c), self.arithmetic("fadd", b, d)
-
-    def sub(self, x: Pair, y: Pair) -> Pair:
-        (a, b), (c, d) = x, y
-        return self.arithmetic("fsub", a, c), self.arithmetic("fsub", b, d)
-
-    def times(self, x: Pair, y: Pair) -> Pair:
-        (a, b), (c, d) = x, y
-        mul, add, sub = "fmul", "fadd", "fsub"
-        return (
-            self.arithmetic(
-                sub, self.arithmetic(mul, a, c), self.arithmetic(mul, b, d)
-            ),
-            self.arithmetic(
-                add, self.arithmetic(mul, a, d), self.arithmetic(mul, b, c)
-            ),
-        )
-
-    def scaled(self, x: Pair, factor: float) -> Pair:
-        if factor == 1:
-            return x
-        constant = self.t.with_lanes(self.lanes).constant(factor)
-        a, b = (self.arithmetic("fmul", part, constant) for part in x)
-        return a, b
-
-    def splat(self, scalar: str) -> str:
-        t = self.type(self.lanes)
-        one = self.let(f"insertelement {t} poison, {self.t} {scalar}, i64 0")
-        return self.shuffle(one, "poison", self.lanes, [0] * self.lanes)
-
-    # Complex numbers side by side in memory.
-
-    def take_pairs(self, base: str, index: str) -> Pair:
-        """So many complex numbers, apart."""
-        n = self.lanes
-        both = self.take(base, self.let(f"shl i64 {index}, 1"), 2 * n)
-        a, b = (
-            self.shuffle(both, "poison", 2 * n, [2 * i + part for i in range(n)])
-            for part in (0, 1)
-        )
-        return a, b
-
-    def put_pairs(self, x: Pair, base: str, index: str) -> None:
-        n = self.lanes
-        mixed = [i // 2 + (i % 2) * n for i in range(2 * n)]
-        both = self.shuffle(*x, n, mixed)
-        self.put(both, base, self.let(f"shl i64 {index}, 1"), 2 * n)
-
-    def roots(self, kind: str, size: str) -> str:
-        """The table of roots of unity."""
-        symbol = roots_symbol("f64" if self.t.bytes == 8 else "f32", kind, size)
-        self.declared[f"declare ptr @{symbol}()"] = None
-        return self.let(f"call ptr @{symbol}()")
-
-
-class Place:
-    """Where the numbers of a transform come from or go to.
-
-    Args:
-      base: of the row, or of the first column of the strip.
-      inner: 0 for rows; else how many numbers a row of the matrix has.
-      swapped: are the parts exchanged?
-    """
-
-    def __init__(self, f: Waves, base: str, inner: int, swapped: bool) -> None:
-        self._f = f
-        self._base = base
-        self._inner = inner
-        self._swapped = swapped
-
-    def index(self, at: str) -> str:
-        """Of a number of the transform in memory."""
-        if not self._inner:
-            return at
-        row = self._f.let(f"udiv i64 {at}, {self._f.lanes}")
-        return self._f.let(f"mul i64 {row}, {self._inner}")
-
-    def take(self, at: str) -> Pair:
-        a, b = self._f.take_pairs(self._base, self.index(at))
-        return (b, a) if self._swapped else (a, b)
-
-    def put(self, x: Pair, at: str) -> None:
-        a, b = x
-        self._f.put_pairs((b, a) if self._swapped else x, self._base, self.index(at))
-
-
-class Buffer:
-    """Numbers on the stack, the parts apart."""
-
-    def __init__(self, f: Waves) -> None:
-        self._f = f
-        self.base = f.place(f.t.text, 2 * f.plane)
-
-    def take(self, at: str) -> Pair:
-        f = self._f
-        behind = f.let(f"add i64 {at}, {f.plane}")
-        return f.take(self.base, at, f.lanes), f.take(self.base, behind, f.lanes)
-
-    def put(self, x: Pair, at: str, lanes: int = 0) -> None:
-        f = self._f
-        f.put(x[0], self.base, at, lanes or f.lanes)
-        f.put(x[1], self.base, f.let(f"add i64 {at}, {f.plane}"), lanes or f.lanes)
-
-
-Side = Place | Buffer
-
-
-def _step(
-    f: Waves, stage: int, source: Side, target: Side, roots: str, twist: str
-) -> None:
-    """One step of all numbers."""
-    radix, done = stages_of(f.kernel.size)[stage]
-    apart = done * (f.total // f.kernel.size)  # s
-    m = f.kernel.size // done // radix
-    quarter, lanes = f.total // radix, f.lanes
-    with f.repeat(quarter // lanes) as i:
-        j = f.let(f"mul i64 {i}, {lanes}")
-        x = [
-            source.take(j if not k else f.let(f"add i64 {j}, {k * quarter}"))
-            for k in range(radix)
-        ]
-        y = _butterfly(f, x)
-        p = f.let(f"lshr i64 {j}, {apart.bit_length() - 1}")
-        if m > 1:
-            offset = stage_offsets(f.kernel.size)[stage]
-            y[1:] = [
-                f.times(v, _roots_at(f, roots, offset + 2 * k * m, m, p, apart))
-                for k, v in enumerate(y[1:])
-            ]
-        if apart < lanes:
-            _exchange(f, y, target, j, apart)
-            return
-        turns = f.let(f"mul i64 {p}, {(radix - 1) * apart}")
-        first = f.let(f"add i64 {j}, {turns}")
-        for k, v in enumerate(y):
-            at = f.let(f"add i64 {first}, {k * apart}")
-            if isinstance(target, Place):
-                v = f.scaled(_twisted(f, v, twist, target, at), f.kernel.scale)
-            target.put(v, at)
-
-
-def _butterfly(f: Waves, x: list[Pair]) -> list[Pair]:
-    """The transform of two or four numbers."""
-    if len(x) == 2:
-        return [f.add(*x), f.sub(*x)]
-    a, b, c, d = x
-    even, odd = f.add(a, c), f.sub(a, c)
-    sum_, (re, im) = f.add(b, d), f.sub(b, d)
-    plus = f.arithmetic("fsub", odd[0], im), f.arithmetic("fadd", odd[1], re)
-    minus = f.arithmetic("fadd", odd[0], im), f.arithmetic("fsub", odd[1], re)
-    return [f.add(even, sum_), minus, f.sub(even, sum_), plus]
-
-
-def _roots_at(f: Waves, roots: str, offset: int, m: int, p: str, apart: int) -> Pair:
-    """The roots for the numbers of a vector, of which `apart` have one each."""
-    found: list[str] = []
-    for part in (0, 1):
-        index = f.let(f"add i64 {p}, {offset + part * m}")
-        if apart >= f.lanes:
-            found.append(f.splat(f.load(f.t.text, f.at(roots, index))))
-            continue
-        count = f.lanes // apart
-        some = f.take(roots, index, count)
-        each = [i // apart for i in range(f.lanes)]
-        found.append(f.shuffle(some, "poison", count, each))
-    return found[0], found[1]
-
-
-def _exchange(f: Waves, y: list[Pair], target: Side, j: str, apart: int) -> None:
-    """Stores four vectors whose numbers stand between one another."""
-    assert isinstance(target, Buffer)
-    lanes = f.lanes
-    places = [0] * (4 * lanes)
-    for k in range(4):
-        for i in range(lanes):
-            places[i % apart + apart * (4 * (i // apart) + k)] = k * lanes + i
-    to = f.let(f"shl i64 {j}, 2")
-    for quarter in range(4):
-        wanted = places[quarter * lanes : (quarter + 1) * lanes]
-        parts: list[str] = []
-        for part in (0, 1):
-            halves = [
-                f.shuffle(y[k][part], y[k + 1][part], lanes, list(range(2 * lanes)))
-                for k in (0, 2)
-            ]
-            parts.append(f.shuffle(*halves, 2 * lanes, wanted))
-        at = f.let(f"add i64 {to}, {quarter * lanes}")
-        target.put((parts[0], parts[1]), at)
-
-
-def _twisted(f: Waves, x: Pair, twist: str, target: Place, at: str) -> Pair:
-    """Multiplied by the roots of its places in the matrix."""
-    if not twist:
-        return x
-    size = f.kernel.size * f.kernel.inner
-    index = target.index(at)
-    re = f.take(twist, index, f.lanes)
-    im = f.take(twist, f.let(f"add i64 {index}, {size}"), f.lanes)
-    return f.times(x, (re, im))
-
-
-def _transform(
-    f: Waves, source: Side, target: Side, buffers: list[Buffer], roots: str, twist: str
-) -> None:
-    count = len(stages_of(f.kernel.size))
-    for stage in range(count):
-        to = target if stage == count - 1 else buffers[stage % 2]
-        _step(f, stage, source, to, roots, twist)
-        source = to
+_COPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
 
 
 def _mirrored(f: Waves, side: Side, k: str) -> Pair:
@@ -312,43 +46,53 @@ def _half_roots(f: Waves, half: str, k: str) -> Pair:
     return f.take(half, k, f.lanes), f.take(half, behind, f.lanes)
 
 
-def _real_from(f: Waves, buffer: Buffer, target: str, half: str) -> None:
-    """The transform of a real row from that of its pairs, which is periodic."""
-    n = f.kernel.size
-    first = [f.load(f.t.text, f.at(buffer.base, at)) for at in (0, f.plane)]
-    for value, at in zip(first, (n, f.plane + n), strict=True):
-        f.store(f.t.text, value, f.at(buffer.base, at))
+def _real_from(f: Waves, side: Side, target: str, half: str) -> None:
+    """The transform of a real row from that of its pairs."""
+    n, lanes = f.kernel.size, f.lanes
     place = Place(f, target, 0, swapped=False)
-    with f.repeat(n // f.lanes) as i:
-        k = f.let(f"mul i64 {i}, {f.lanes}")
-        even, odd = _halves(f, buffer, k)
+    with f.repeat(-(-(n - 1) // lanes)) as i:
+        wanted = f.let(f"add i64 {f.let(f'mul i64 {i}, {lanes}')}, 1")
+        k = _no_later(f, wanted, n - lanes)
+        even, odd = _halves(f, side, k)
         re, im = f.times(odd, _half_roots(f, half, k))
         x = f.arithmetic("fadd", even[0], im), f.arithmetic("fsub", even[1], re)
         place.put(x, k)
-    last = f.let(f"fsub {f.t} {first[0]}, {first[1]}")
-    f.store(f.t.text, last, f.at(target, 2 * n))
-    f.store(f.t.text, f.t.constant(0), f.at(target, 2 * n + 1))
+    re, im = side.first()
+    for at, verb in ((0, "fadd"), (2 * n, "fsub")):
+        f.store(f.t.text, f.let(f"{verb} {f.t} {re}, {im}"), f.at(target, at))
+        f.store(f.t.text, f.t.constant(0), f.at(target, at + 1))
 
 
-def _pairs_from(f: Waves, source: str, buffer: Buffer, half: str) -> None:
-    """What a real row's pairs are transformed to; the parts exchanged."""
-    n = f.kernel.size
+def _pairs_from(f: Waves, source: str, side: Side, half: str) -> None:
+    """What the pairs of a real row are transformed to."""
+    n, lanes = f.kernel.size, f.lanes
     place = Place(f, source, 0, swapped=False)
-    with f.repeat(n // f.lanes) as i:
-        k = f.let(f"mul i64 {i}, {f.lanes}")
+    with f.repeat(-(-n // lanes)) as i:
+        k = _no_later(f, f.let(f"mul i64 {i}, {lanes}"), n - lanes)
         even, odd = _halves(f, place, k)
-        (a, b), (c, d) = odd, _half_roots(f, half, k)
-        mul = "fmul"
-        re = f.arithmetic("fadd", f.arithmetic(mul, a, c), f.arithmetic(mul, b, d))
-        im = f.arithmetic("fsub", f.arithmetic(mul, b, c), f.arithmetic(mul, a, d))
+        c, d = _half_roots(f, half, k)
+        zero = f.t.with_lanes(lanes).constant(0)
+        re, im = f.times(odd, (c, f.arithmetic("fsub", zero, d)))
         x = f.arithmetic("fsub", even[0], im), f.arithmetic("fadd", even[1], re)
-        buffer.put((x[1], x[0]), k)
+        side.put(x, k)
     # The imaginary parts of the first and the last number do not count.
     first, last = (f.load(f.t.text, f.at(source, at)) for at in (0, 2 * n))
-    for verb, at in (("fadd", f.plane), ("fsub", 0)):
-        value = f.let(f"{verb} {f.t} {first}, {last}")
-        scaled = f.let(f"fmul {f.t} {value}, {f.t.constant(0.5)}")
-        f.store(f.t.text, scaled, f.at(buffer.base, at))
+    parts = [
+        f.let(f"fmul {f.t} {f.let(f'{verb} {f.t} {first}, {last}')}, {half_of(f)}")
+        for verb in ("fadd", "fsub")
+    ]
+    side.set_first((parts[0], parts[1]))
+
+
+def half_of(f: Waves) -> str:
+    """The constant one half."""
+    return f.t.constant(0.5)
+
+
+def _no_later(f: Waves, k: str, most: int) -> str:
+    """Numbers that fill no vector begin earlier, and are computed twice."""
+    inside = f.let(f"icmp ult i64 {k}, {most}")
+    return f.let(f"select i1 {inside}, i64 {k}, i64 {most}")
 
 
 def _rows(f: Waves) -> int:
@@ -357,25 +101,51 @@ def _rows(f: Waves) -> int:
     buffers = [Buffer(f), Buffer(f)]
     half = "" if kernel.kind == "fft" else f.roots("half", str(n))
     with f.repeat("%end", "%begin") as unit:
-        bases: list[str] = []
-        for number in (0, 1):
-            each = kernel.buffers[number].size // kernel.outer
-            nbytes = each * kernel.buffers[number].dtype.itemsize
-            offset = f.let(f"mul i64 {unit}, {nbytes}")
-            bases.append(f.beyond(f.slot("%buffers", number), offset))
-        to, of = bases
+        to, of = _row_bases(f, unit)
         source: Side = Place(f, of, 0, kernel.inverse)
         target: Side = Place(f, to, 0, kernel.inverse)
         if kernel.kind == "irfft":
-            _pairs_from(f, of, buffers[1], half)
+            _pairs_from(f, of, Swapped(buffers[1]), half)
             source = buffers[1]
         if kernel.kind == "rfft":
             target = buffers[(len(stages_of(n)) - 1) % 2]
-        _transform(f, source, target, buffers, roots, "")
+        transform(f, source, target, buffers, roots, "")
         if kernel.kind == "rfft":
             assert isinstance(target, Buffer)
             _real_from(f, target, to, half)
     return kernel.outer
+
+
+def _row_bases(f: Waves, row: str) -> list[str]:
+    """Where a row of the result and of the operand begins."""
+    bases: list[str] = []
+    for number, spec in enumerate(f.kernel.buffers):
+        nbytes = spec.size // f.kernel.outer * spec.dtype.itemsize
+        offset = f.let(f"mul i64 {row}, {nbytes}")
+        bases.append(f.beyond(f.slot("%buffers", number), offset))
+    return bases
+
+
+def _half_rows(f: Waves) -> int:
+    """Rows of the transforms of real rows from those of their pairs, or back."""
+    half = f.roots("half", str(f.kernel.size))
+    with f.repeat("%end", "%begin") as unit:
+        to, of = _row_bases(f, unit)
+        if f.kernel.kind == "half":
+            _real_from(f, Place(f, of, 0, swapped=False), to, half)
+        else:
+            _pairs_from(f, of, Place(f, to, 0, swapped=False), half)
+    return f.kernel.outer
+
+
+def _view(f: Waves) -> int:
+    """Rows as they are."""
+    f.declared[_COPY] = None
+    spec = f.kernel.buffers[0]
+    with f.repeat("%end", "%begin") as unit:
+        to, of = _row_bases(f, unit)
+        f.copy(to, of, spec.size // f.kernel.outer * spec.dtype.itemsize)
+    return f.kernel.outer
 
 
 def _columns(f: Waves) -> int:
@@ -398,15 +168,87 @@ def _columns(f: Waves) -> int:
         source = Place(f, of, inner, kernel.inverse)
         target = Place(f, to, inner, kernel.inverse)
         own = f.at(twist, column) if twist else ""
-        _transform(f, source, target, buffers, roots, own)
+        transform(f, source, target, buffers, roots, own)
     return kernel.outer * strips
+
+
+def _abreast(f: Waves) -> int:
+    """Rows side by side, in the lanes of vectors."""
+    kernel, n = f.kernel, f.kernel.size
+    roots = f.roots("stages", str(n))
+    buffers = [Buffer(f), Buffer(f)]
+    result = (len(stages_of(n)) - 1) % 2
+    with f.repeat("%end", "%begin") as unit:
+        wanted = f.let(f"mul i64 {unit}, {f.lanes}")
+        inside = f.let(f"icmp ult i64 {wanted}, {kernel.outer - f.lanes}")
+        row = f.let(f"select i1 {inside}, i64 {wanted}, i64 {kernel.outer - f.lanes}")
+        offset = f.let(f"mul i64 {row}, {2 * n * f.t.bytes}")
+        to, of = (f.beyond(f.slot("%buffers", k), offset) for k in (0, 1))
+        _turn(f, of, buffers[1], into=True)
+        transform(f, buffers[1], buffers[result], buffers, roots, "")
+        _turn(f, to, buffers[result], into=False)
+    return -(-kernel.outer // f.lanes)
+
+
+def _turn(f: Waves, rows: str, buffer: Buffer, *, into: bool) -> None:
+    """Brings rows to a buffer, or back: the parts of numbers are columns of a square.
+
+    Numbers that fill no square begin earlier, and are moved twice.
+    """
+    n, lanes = f.kernel.size, f.lanes
+    each = lanes // 2
+    with f.repeat(-(-n // each)) as i:
+        wanted = f.let(f"mul i64 {i}, {each}")
+        inside = f.let(f"icmp ult i64 {wanted}, {n - each}")
+        first = f.let(f"select i1 {inside}, i64 {wanted}, i64 {n - each}")
+        at = f.let(f"shl i64 {first}, 1")
+        places = [f.let(f"add i64 {at}, {2 * n * row}") for row in range(lanes)]
+        start = f.let(f"mul i64 {first}, {lanes}")
+        inner = [f.let(f"add i64 {start}, {k * lanes}") for k in range(each)]
+        if into:
+            parts = _transposed(f, [f.take(rows, place, lanes) for place in places])
+            for k, place in enumerate(inner):
+                a, b = parts[2 * k : 2 * k + 2]
+                buffer.put((b, a) if f.kernel.inverse else (a, b), place)
+        else:
+            v: list[str] = []
+            for place in inner:
+                a, b = f.scaled(buffer.take(place), f.kernel.scale)
+                v += [b, a] if f.kernel.inverse else [a, b]
+            for x, place in zip(_transposed(f, v), places, strict=True):
+                f.put(x, rows, place, lanes)
+
+
+def _transposed(f: Waves, rows: list[str]) -> list[str]:
+    """A square of numbers, by exchanges of neighbours, of pairs, and so on."""
+    lanes, apart = f.lanes, 1
+    rows = list(rows)
+    while apart < lanes:
+        low = [k if not k & apart else lanes + k - apart for k in range(lanes)]
+        high = [k + apart if not k & apart else lanes + k for k in range(lanes)]
+        for i in range(lanes):
+            if not i & apart:
+                a, b = rows[i], rows[i + apart]
+                rows[i] = f.shuffle(a, b, lanes, low)
+                rows[i + apart] = f.shuffle(a, b, lanes, high)
+        apart *= 2
+    return rows
+
+
+_WRITERS = {"half": _half_rows, "pairs": _half_rows, "view": _view}
 
 
 def render_transform(kernel: Transform, target: Target, name: str) -> Rendered:
     """The code of a Fourier transform, as function `name`."""
     f = Waves(kernel, target, name)
-    units = _rows(f) if kernel.inner == 1 else _columns(f)
+    write = _WRITERS.get(kernel.kind, _rows)
+    if kernel.abreast:
+        write = _abreast
+    elif kernel.inner > 1:
+        write = _columns
+    units = write(f)
     f.give()
     text = "\n".join([f'target triple = "{target.triple}"', *f.declared, f.text])
-    each = kernel.work * (f.lanes if kernel.inner > 1 else 1) // 2
+    together = f.lanes if kernel.inner > 1 or kernel.abreast else 1
+    each = kernel.work * together // 2
     return Rendered(text, units, -(-WORTH_A_THREAD // max(each, 1)))

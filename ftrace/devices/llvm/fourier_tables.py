@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.devices.llvm.compile import Code, emit_object, link
+from ftrace.lower.fourier import RADICES
 
 #: How the functions are called.
 ROOTS = "ftrace_roots_"
@@ -36,7 +37,8 @@ def stages_of(size: int) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     done = 1
     while done < size:
-        radix = 4 if size // done >= 4 else 2
+        left = size // done
+        radix = 4 if left % 4 == 0 else min(r for r in RADICES if left % r == 0)
         found.append((radix, done))
         done *= radix
     return found
@@ -72,8 +74,9 @@ def _table(symbol: str) -> Any:
 
 def _roots(numbers: Any, order: int) -> Any:
     """exp(-2πi·k/order) as two rows."""
-    turn = np.exp(-2j * np.pi * (np.asarray(numbers) % order) / order)
-    return np.stack([turn.real, turn.imag])
+    turn: Any = np.exp(-2j * np.pi * (np.asarray(numbers) % order) / order)
+    parts: Any = [np.real(turn), np.imag(turn)]
+    return np.stack(parts)
 
 
 def _of_stages(size: str) -> Any:
