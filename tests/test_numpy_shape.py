@@ -187,3 +187,38 @@ def test_functions_of_slices() -> None:
 def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call(fnp.ones((2, 3)))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("count", [17, 40, 130])
+def test_very_many_parts_are_joined_as_a_few_are(count: int, axis: int) -> None:
+    """They go in groups; values, derivatives and batches are those of one join."""
+    rng = np.random.default_rng(count)
+    widths = rng.integers(0, 9, count)
+    x = rng.standard_normal((40, int(widths.sum()))).astype(np.float32)
+    cuts = np.cumsum(widths)[:-1]
+    if axis == 0:
+        x = np.ascontiguousarray(x.T)
+
+    def parted(x: Any) -> Any:
+        parts = fnp.split(x, cuts.tolist(), axis)
+        return fnp.concatenate([p * (n + 1) for n, p in enumerate(parts)], axis)
+
+    scale = np.repeat(np.arange(1, count + 1), widths).astype(np.float32)
+    scale = scale[:, None] if axis == 0 else scale
+    np.testing.assert_array_equal(np.asarray(ft.jit(parted)(x)), x * scale)
+    slope = ft.jit(ft.grad(lambda x: (parted(x) ** 2).sum()))(x)
+    np.testing.assert_allclose(np.asarray(slope), 2 * x * scale * scale, rtol=1e-6)
+    batch = np.stack([x, -x])
+    several = ft.jit(ft.vmap(parted))(batch)
+    np.testing.assert_array_equal(np.asarray(several), batch * scale)
+
+
+def test_few_parts_are_one_kernel_and_very_many_are_some() -> None:
+    def kernels(count: int, width: int) -> int:
+        parts = [np.ones((100, width), np.float32)] * count
+        return len(ft.jit(lambda *p: fnp.concatenate(p, 1)).lower(*parts).kernels)
+
+    assert kernels(16, 40) == 1
+    assert 1 < kernels(64, 40) <= 9
+    assert kernels(20, 0) <= 1

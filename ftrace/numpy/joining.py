@@ -2,7 +2,8 @@
 
     concatenate(x, y) = where(position < len(x), x padded behind, y padded before)
 
-pairwise, as a tree, so that many parts cost the logarithm of their number.
+pairwise, as a tree, so that many parts cost the logarithm of their number; very many
+in groups, one after the other.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.elementwise import common_type, less
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
+from ftrace.trace.operations import bind_compound
+from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.room import no_memory, require_room
 from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Value, aval_of
@@ -39,6 +42,14 @@ __all__ = [
     "block", "column_stack", "concat", "concatenate", "dstack", "hstack", "stack",
     "tile", "vstack",
 ]  # fmt: skip
+
+
+#: More parts are joined in groups, which are stored: in one kernel each element asks at
+#: every border on which side of it it stands, unless they are few.
+_MANY = 16
+_GROUP = 8
+#: Elements times parts: where they are fewer, to ask takes less time than to store.
+_MUCH = 1 << 15
 
 
 def concatenate(
@@ -100,6 +111,15 @@ def _joined(parts: list[Any], axis: int) -> Any:
             recording.tape.note(partial(_concatenated, axis), parts, made)
         return made
     parts = [x for x in parts if x.shape[axis]] or parts[:1]
+    if sum(x.size for x in parts) * len(parts) >= _MUCH:
+        while len(parts) > _MANY:
+            groups = [parts[n : n + _GROUP] for n in range(0, len(parts), _GROUP)]
+            parts = [bind_compound(barrier_p, _tree(g, axis))[0] for g in groups]
+    return _tree(parts, axis)
+
+
+def _tree(parts: list[Any], axis: int) -> Any:
+    """Joined pairwise."""
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=False)
         last = parts[-1:] if len(parts) % 2 else []
