@@ -27,6 +27,7 @@ from ftrace.lower.loops import DECISIONS as LOOPS
 from ftrace.lower.math import ACCURACY
 from ftrace.lower.movement import MOVEMENT
 from ftrace.lower.ordering import DECISIONS as SORTING
+from ftrace.lower.parted import DECISIONS as PARTS
 from ftrace.lower.ranges import DECISIONS as RANGES
 from ftrace.lower.recurrence import DECISIONS as REGISTERS
 from ftrace.lower.rendering import DECISIONS as RENDERING
@@ -263,7 +264,7 @@ def with_decisions(page: str) -> str:
         "loops": LOOPS | REGISTERS,
         "host": RUNNING | EXTREMA | FACTORING | SORTING | TRANSFORMS,
         "slices": SLICES,
-        "schedule": SCHEDULING | SUMS | RANGES | PRODUCTS,
+        "schedule": SCHEDULING | SUMS | PARTS | RANGES | PRODUCTS,
         "rendering": RENDERING,
         "memory": SHARING,
     }

@@ -46,6 +46,8 @@ from ftrace.lower.movement import MOVEMENT
 from ftrace.lower.order import ordered_drafts
 from ftrace.lower.ordering import DECISIONS as SORTING
 from ftrace.lower.ordering import sorts_as_kernels
+from ftrace.lower.parted import DECISIONS as PARTS
+from ftrace.lower.parted import filters_in_parts
 from ftrace.lower.program import Program
 from ftrace.lower.ranges import DECISIONS as RANGES
 from ftrace.lower.recurrence import DECISIONS as REGISTERS
@@ -120,7 +122,7 @@ def lower(
         found = loops_in_registers(found, simplified_outputs)
         found = runs_as_kernels(extrema_as_kernels(found))
         found = host_as_kernels(found)
-    found = sums_in_parts(found, cache)
+    found = filters_in_parts(sums_in_parts(found, cache), cache)
     final = Graph(graph.inputs, tuple(found))
     plan, program = _program(final, max_buffers, given, recurrences, cache)
     return Lowered(graph, simplified, plan, program)
@@ -162,7 +164,7 @@ def lower_body(
         simplified = loops_in_registers(simplified, simplified_outputs)
         simplified = runs_as_kernels(extrema_as_kernels(simplified))
         simplified = host_as_kernels(simplified)
-    simplified = sums_in_parts(simplified, cache)
+    simplified = filters_in_parts(sums_in_parts(simplified, cache), cache)
     for node in simplified:
         root = root_of(node)
         while is_variable(root) or root in taken:  # the third copy is one of a copy
@@ -242,7 +244,7 @@ def rule_names() -> frozenset[str]:
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
     decisions = (
         SCHEDULING, RANGES, LOOPS, SHARING, REGISTERS, PRODUCTS, RUNNING, SLICES,
-        FACTORING, SORTING, TRANSFORMS, RENDERING, SUMS, EXTREMA,
+        FACTORING, SORTING, TRANSFORMS, RENDERING, SUMS, PARTS, EXTREMA,
     )  # fmt: skip
     return frozenset(rules.union(*decisions))
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ftrace.devices.llvm.blocks import Block
 from ftrace.devices.llvm.facts import Facts, index_of
+from ftrace.devices.llvm.short_axes import LONGEST
 from ftrace.devices.llvm.staging import Panel, sum_of
 from ftrace.devices.llvm.tiles import Steps, size_of
 from ftrace.lower.kernel import Store, load_p
@@ -91,7 +92,10 @@ def _vector_of(
         for n in loads:
             if r in facts.free[n]:
                 stride = facts.stride(index_of(n), r, width)
-                cost += 1 if stride in (-1, 0, 1) else 2 + width
+                if stride is not None and 2 <= stride <= LONGEST:
+                    cost += 1.5 * stride  # picked from vectors side by side
+                else:
+                    cost += 1 if stride in (-1, 0, 1) else 2 + width
         if r is not minor:  # turning: shuffles, and a store per lane
             copies = min(width, size_of(minor))
             cost += width * (width.bit_length() / 2 + 1) / copies
