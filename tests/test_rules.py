@@ -507,6 +507,7 @@ REDUCES = {
             total(V(8, LARGE // 16), 0, 1),
             total(V(LARGE, 8), 0, 1),
             total(V(LARGE), 0),
+            total(V(64, 256, 256), 1, 2),  # blocks of several short rows
         ],
         SMALL,
     ),
@@ -522,7 +523,11 @@ REDUCES = {
         SMALL,
     ),
     "split_reduce_by_blocks": Row(
-        lambda: [total(V(LARGE), 0), total(V(3, LARGE * 3), 1)],
+        lambda: [
+            total(V(LARGE), 0),
+            total(V(3, LARGE * 3), 1),
+            total(V(16, 256, 256), 1, 2),
+        ],
         lambda: [total(V(LARGE - 1), 0), total(V(65537), 0), total(V(128, LARGE), 1)],
         SMALL,
     ),

@@ -13,7 +13,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.scalar import Operations
-from ftrace.devices.llvm.short_axes import LONGEST, without_short_axes
+from ftrace.devices.llvm.short_axes import longest, without_short_axes
 from ftrace.devices.llvm.short_reduces import without_short_reduces
 from ftrace.devices.llvm.target import host_target
 from ftrace.devices.llvm.types import Type
@@ -41,6 +41,7 @@ def numbers(*shape: int, dtype: str = "float32") -> Any:
     return (found % 2 if dtype == "bool" else found).astype(dtype)
 
 
+LONGEST = longest(host_target())
 CASES = [("float32", n, rows) for n in range(2, LONGEST + 2) for rows in (1, 77)]
 CASES += [(dtype, n, rows) for dtype in DTYPES for n in (3, 6) for rows in (9, 4099)]
 
@@ -131,7 +132,9 @@ def kernel(long: int, short: int, step: int, checks: bool = False) -> Kernel:
 
 def stores_of(given: Kernel) -> int:
     roots = [e for store in given.stores for e in store.expressions]
-    return len(without_short_axes(given, Facts([*roots, *given.axes])).stores)
+    return len(
+        without_short_axes(given, Facts([*roots, *given.axes]), host_target()).stores
+    )
 
 
 def test_axes_are_written_out_where_they_fill_all_places() -> None:
@@ -145,7 +148,7 @@ def test_axes_are_written_out_where_they_fill_all_places() -> None:
 def test_questions_of_position_are_answered() -> None:
     given = kernel(100, 3, 3, checks=True)
     roots = [e for store in given.stores for e in store.expressions]
-    found = without_short_axes(given, Facts([*roots, *given.axes]))
+    found = without_short_axes(given, Facts([*roots, *given.axes]), host_target())
     loads = [node for node in found.nodes if node.op.name == "load"]
     assert [len(node.src) for node in loads] == [2]
     values = [store.value.op.name for store in found.stores]
@@ -171,7 +174,7 @@ REDUCED: dict[str, Function] = {
 
 
 @pytest.mark.parametrize("rows", [5, 77, 3001])
-@pytest.mark.parametrize("size", [2, 3, 4, 7, 8, 9])
+@pytest.mark.parametrize("size", [2, 3, 4, 7, 8, 9, 12, 13])
 @pytest.mark.parametrize("name", REDUCED)
 def test_reduces_over_few_elements(name: str, size: int, rows: int) -> None:
     x = np.random.default_rng(size).standard_normal((rows, size)).astype(np.float32)
@@ -206,8 +209,8 @@ def test_reduces_are_written_out_where_all_between_is_read() -> None:
     assert reduced(3, 3) == 3
     assert reduced(3, 4) == 3
     assert reduced(4, 3) == 1  # windows that overlap
-    assert reduced(3, 9) == 1  # far apart
-    assert reduced(9, 9) == 1  # long
+    assert reduced(3, 13) == 1  # far apart
+    assert reduced(13, 13) == 1  # long
     assert reduced(3, 3, long=7) == 1  # few
 
 
@@ -305,5 +308,5 @@ def test_windows_are_written_out_where_they_move_further_and_end_at_borders() ->
     assert written(3, 1) == 1  # side by side
     assert written(3, 2, border=False) == 1  # no questions
     assert written(10, 2) == 1  # long
-    assert written(3, 9) == 1  # far apart
+    assert written(3, 13) == 1  # far apart
     assert written(3, 2, long=1000) == 1  # few

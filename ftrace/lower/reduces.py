@@ -148,6 +148,7 @@ LARGE = 1 << 16  # elements per result: from here on a reduce is split …
 SMALL = 1 << 12  # … if no more results than these keep a machine busy by themselves
 FEW = 64  # so few results that an axis is cut into blocks
 WIDE = 64  # elements that one result of the first step takes at least
+LONG = 2048  # elements that are worth a step of their own, where blocks are possible
 BLOCKS = (64, 1024)  # how many parts an axis is cut into, of all results …
 FEWEST = (4, 16)  # … and of each one
 
@@ -165,7 +166,8 @@ def _is_large(x: Node) -> bool:
 def _split_by_axes(x: Node) -> Node | None:
     outer, *inner = _reduced(x)
     source = x.src[0]
-    if prod(source.shape[a] for a in inner) < WIDE:
+    length = prod(source.shape[a] for a in inner)
+    if length < WIDE or (length < LONG and _blocks_of(x, outer)):
         return None
     return reduce(x.op, reduce(x.op, source, tuple(inner)), (outer,))
 
@@ -184,12 +186,19 @@ def block_count(size: int, results: int = 1) -> int | None:
     return min(divisors, key=lambda n: max(n / middle, middle / n), default=None)
 
 
+def _blocks_of(x: Node, axis: int) -> int:
+    """Into how many blocks of several rows an axis is cut; 0 if it is not."""
+    size = x.src[0].shape[axis]
+    blocks = block_count(size, x.size)
+    return 0 if x.size > FEW or blocks is None or blocks == size else blocks
+
+
 def _split_by_blocks(x: Node) -> Node | None:
     outer, *inner = _reduced(x)
     source = x.src[0]
     shape = source.shape
-    blocks = block_count(shape[outer], x.size)
-    if x.size > FEW or blocks is None or blocks == shape[outer]:
+    blocks = _blocks_of(x, outer)
+    if not blocks:
         return None
     size = shape[outer] // blocks
     cut = reshape(source, (*shape[:outer], blocks, size, *shape[outer + 1 :]))

@@ -13,7 +13,7 @@ from ftrace.devices.llvm.facts import Affine, Condition, index_of
 from ftrace.devices.llvm.held_tables import fits, look_up
 from ftrace.devices.llvm.ranges import At, Ranges
 from ftrace.devices.llvm.scalar import and_masks
-from ftrace.devices.llvm.short_axes import LONGEST
+from ftrace.devices.llvm.short_axes import longest
 from ftrace.devices.llvm.types import Type, first_lanes, index_type, mask_type
 from ftrace.lower.kernel import Store
 from ftrace.trace.graph import Node
@@ -102,7 +102,11 @@ class Elements(Ranges):
             else:
                 found = access.load_masked(t, p, mask, fixed)
             return self.ops.reverse(t, found) if stride < 0 else found
-        if stride is not None and 2 <= stride <= LONGEST and len(node.src) == 2:
+        if (
+            stride is not None
+            and 2 <= stride <= longest(self.ops.target)
+            and len(node.src) == 2
+        ):
             found = self._window(node, t, stride, at)
             if found is not None:
                 return found
@@ -274,7 +278,7 @@ class Elements(Ranges):
         if b.constant != a.constant + len(group) or a.terms != b.terms:
             return False
         stride = self.stride(first.index)
-        if stride is None or not len(group) < stride <= LONGEST:
+        if stride is None or not len(group) < stride <= longest(self.ops.target):
             return False
         return v.existing > 0 or all(mask is None for mask in v.masks)
 

@@ -131,7 +131,7 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     if target.decides("short_axes"):
         found = without_short_reduces(kernel, facts, target)
         known = facts if found is kernel else facts_of(found)
-        found = without_short_axes(found, known)
+        found = without_short_axes(found, known, target)
         if found is not kernel:
             return _render_loops(found, place(found), facts_of(found), target, name)
     return _render_loops(kernel, block, facts, target, name)

@@ -15,13 +15,16 @@ from dataclasses import replace
 from math import prod
 
 from ftrace.devices.llvm.facts import Facts, index_of
+from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, fma_p, load_p, reduce_p
 from ftrace.lower.scalars import scalar
 from ftrace.trace.graph import Node, constant_value, make_node
 from ftrace.trace.primitives.source import const, const_p
 
-#: Steps of a short axis at most: as many vectors are put together from each other.
-LONGEST = 8
+#: Steps of a short axis at most: as many vectors are put together from each other;
+#: and the same where a vector holds a whole line of the cache.
+_LONGEST = 8
+_LONGEST_OF_LINES = 12
 #: A longer axis beside it has so many steps.
 LEAST = 8
 #: What is written out has so many expressions at most, and so many if it runs briefly.
@@ -30,30 +33,38 @@ _EXPRESSIONS_OF_FEW = 200
 _FEW = 1 << 12
 
 
+def longest(target: Target) -> int:
+    """How many steps a short axis has at most."""
+    return _LONGEST if target.vector_bytes < 64 else _LONGEST_OF_LINES
+
+
 def most_expressions(kernel: Kernel) -> int:
     """How many expressions of a kernel are worth their code."""
     return _EXPRESSIONS if prod(kernel.shape) > _FEW else _EXPRESSIONS_OF_FEW
 
 
-def without_short_axes(kernel: Kernel, facts: Facts) -> Kernel:
+def without_short_axes(kernel: Kernel, facts: Facts, target: Target) -> Kernel:
     """The kernel with a short axis written out, if it has one."""
     if kernel.ordered or kernel.is_dynamic or len(kernel.axes) < 2:
         return kernel
     if any(store.combine or store.valid is not None for store in kernel.stores):
         return kernel
+    most = longest(target)
     for axis in reversed(kernel.axes):
         size = axis_of(axis).size
-        if not 2 <= size <= LONGEST:
+        if not 2 <= size <= most:
             continue
         own = [n for n in kernel.nodes if axis in facts.free[n]]
         if size * len(own) > most_expressions(kernel):
             continue
-        if any(_takes_turns(kernel, axis, long, facts) for long in kernel.axes):
+        if any(_takes_turns(kernel, axis, long, facts, most) for long in kernel.axes):
             return _written_out(kernel, axis)
     return kernel
 
 
-def _takes_turns(kernel: Kernel, short: Node, long: Node, facts: Facts) -> bool:
+def _takes_turns(
+    kernel: Kernel, short: Node, long: Node, facts: Facts, most: int
+) -> bool:
     """Do stores or loads over both axes lie side by side, and stores not apart?"""
     if axis_of(long).size < LEAST:
         return False
@@ -73,7 +84,7 @@ def _takes_turns(kernel: Kernel, short: Node, long: Node, facts: Facts) -> bool:
         if node.op is load_p and not found:
             terms = facts.affine[index_of(node)].terms
             step = terms.get(long, 0)
-            found = terms.get(short) == 1 and size <= step <= LONGEST
+            found = terms.get(short) == 1 and size <= step <= most
     return found
 
 

@@ -28,7 +28,7 @@ from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.nest import identity
 from ftrace.devices.llvm.short_axes import (
     LEAST,
-    LONGEST,
+    longest,
     most_expressions,
     rebuilt,
 )
@@ -63,7 +63,7 @@ def without_short_reduces(kernel: Kernel, facts: Facts, target: Target) -> Kerne
         total += prod(axis_of(r).size for r in short) * len(inside)
         if any(n.op is reduce_p for n in inside):
             return kernel
-        if not _is_beside(inside, short, kernel, facts):
+        if not _is_beside(inside, short, kernel, facts, target):
             return kernel
     if total > most_expressions(kernel):
         return kernel
@@ -82,23 +82,27 @@ def without_short_reduces(kernel: Kernel, facts: Facts, target: Target) -> Kerne
 
 
 def _is_beside(
-    inside: list[Node], short: list[Node], kernel: Kernel, facts: Facts
+    inside: list[Node],
+    short: list[Node],
+    kernel: Kernel,
+    facts: Facts,
+    target: Target,
 ) -> bool:
     """Are the elements of a reduce those that a step of an axis skips, or a window?"""
-    taps = prod(axis_of(r).size for r in short)
+    taps, most = prod(axis_of(r).size for r in short), longest(target)
     if (len(short) == 1 or taps <= _MOST_BESIDE) and any(
-        _stands_beside(inside, a, r, facts) for a in kernel.axes for r in short
+        _stands_beside(inside, a, r, facts, most) for a in kernel.axes for r in short
     ):
         return True
     if taps > _MOST_TAPS:
         return False
     if prod(kernel.shape) < _LEAST_RESULTS or len(kernel.stores) > 1:
         return False
-    return any(_moves_in_windows(inside, a, short, facts) for a in kernel.axes)
+    return any(_moves_in_windows(inside, a, short, facts, most) for a in kernel.axes)
 
 
 def _moves_in_windows(
-    inside: list[Node], long: Node, short: list[Node], facts: Facts
+    inside: list[Node], long: Node, short: list[Node], facts: Facts, most: int
 ) -> bool:
     """Do windows with borders move by more than one element, or their derivatives?"""
     if axis_of(long).size < LEAST:
@@ -107,7 +111,7 @@ def _moves_in_windows(
         if node.op is not load_p or len(node.src) < 3:
             continue
         terms = facts.affine[index_of(node)].terms
-        if 2 <= terms.get(long, 0) <= LONGEST and any(r in terms for r in short):
+        if 2 <= terms.get(long, 0) <= most and any(r in terms for r in short):
             return True
         holes = any(n.op.name == "rem" for n in toposort([node.src[2]]))
         if holes and terms.get(long) == 1:
@@ -115,13 +119,15 @@ def _moves_in_windows(
     return False
 
 
-def _stands_beside(inside: list[Node], long: Node, short: Node, facts: Facts) -> bool:
+def _stands_beside(
+    inside: list[Node], long: Node, short: Node, facts: Facts, most: int
+) -> bool:
     """Do all loads over a short range run through what one step of an axis skips?"""
-    if not 2 <= axis_of(short).size <= LONGEST or axis_of(long).size < LEAST:
+    if not 2 <= axis_of(short).size <= most or axis_of(long).size < LEAST:
         return False
     forms = [facts.affine[index_of(n)].terms for n in inside if n.op is load_p]
     return bool(forms) and all(
-        terms.get(short) == 1 and axis_of(short).size <= terms.get(long, 0) <= LONGEST
+        terms.get(short) == 1 and axis_of(short).size <= terms.get(long, 0) <= most
         for terms in forms
     )
 

@@ -14,7 +14,7 @@ from ftrace.devices.llvm.abreast import vectors_abreast
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.register_tiles import register_tile, rows_together
 from ftrace.devices.llvm.scalar import CALLED
-from ftrace.devices.llvm.short_axes import LONGEST
+from ftrace.devices.llvm.short_axes import longest
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import Steps, Tiling, cut, equal_tiles, size_of, units_of
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, reduce_p
@@ -206,7 +206,8 @@ class Chooser:
         stride = self.facts.stride(index, *active)
         if stride in (0, 1):
             return 1.0
-        if stride is not None and (stride == -1 or 2 <= stride <= LONGEST):
+        most = longest(self.target)
+        if stride is not None and (stride == -1 or 2 <= stride <= most):
             return max(2.0, 1.5 * stride)
         return 2.0 + active[1]
 
@@ -225,7 +226,7 @@ class Chooser:
     def _in_turn(self, store: Store, stride: int) -> bool:
         """Are there so many stores that together fill what lies side by side?"""
         group = [s for s in self.kernel.stores if s.buffer == store.buffer]
-        return 2 <= stride <= LONGEST and len(group) >= stride
+        return 2 <= stride <= longest(self.target) and len(group) >= stride
 
     def _operations(self, block: Sequence[Statement], trips: int) -> float:
         """Element by element, without vectors."""
