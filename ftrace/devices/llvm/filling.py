@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ftrace.devices.llvm.blocks import Block
 from ftrace.devices.llvm.facts import Facts, index_of
-from ftrace.devices.llvm.short_axes import LONGEST
+from ftrace.devices.llvm.short_axes import longest
 from ftrace.devices.llvm.staging import Panel, sum_of
 from ftrace.devices.llvm.tiles import Steps, size_of
 from ftrace.lower.kernel import Store, load_p
@@ -82,6 +82,7 @@ def _vector_of(
 ) -> Node:
     """The range along which an expression is best evaluated."""
     loads = [n for n in toposort([node]) if n.op is load_p]
+    most = longest(blocks[0].stage.target)
     best, least = minor, float("inf")
     for r in ranges:
         width, size = _lanes_of(node, r, blocks, lanes), size_of(r)
@@ -92,7 +93,7 @@ def _vector_of(
         for n in loads:
             if r in facts.free[n]:
                 stride = facts.stride(index_of(n), r, width)
-                if stride is not None and 2 <= stride <= LONGEST:
+                if stride is not None and 2 <= stride <= most:
                     cost += 1.5 * stride  # picked from vectors side by side
                 else:
                     cost += 1 if stride in (-1, 0, 1) else 2 + width
