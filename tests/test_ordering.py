@@ -20,6 +20,7 @@ from ftrace.lower import ordering
 from ftrace.lower.ordering import LONG, ON_STACK, Ordering
 from ftrace.lower.program import CallHost, RunKernel
 from ftrace.lower.stored import program_of, program_text
+from ftrace.trace import operations
 from ftrace.trace.primitives.host import sorters
 
 Array = Any  # of NumPy
@@ -257,3 +258,30 @@ def test_code_for_other_processors_is_accepted(
     for kernel in kernels:
         text = render_kernel(kernel, target).text
         machine.emit_object(llvm.parse_assembly(text))
+
+
+def test_large_eager_sorts_are_compiled_when_they_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(operations, "LARGE", 700)
+    compiled: list[Any] = []
+    run_graph = operations.hooks.run_graph
+    assert run_graph is not None
+
+    def spy(graph: Any, arrays: Any) -> Any:
+        compiled.append(graph)
+        return run_graph(graph, arrays)
+
+    monkeypatch.setattr(operations.hooks, "run_graph", spy)
+    x = np.random.default_rng(3).standard_normal(701).astype(np.float32)
+    for call in range(5):
+        found = fnp.sort(fnp.asarray(x)).numpy()
+        np.testing.assert_array_equal(as_bits(found), as_bits(np.sort(x)))
+        assert len(compiled) == max(0, call - 1)
+    assert len(set(map(id, compiled))) == 1
+    fnp.sort(fnp.asarray(x[:699])).block_until_ready()
+    assert len(compiled) == 3
+    ones = np.ones(1024, np.complex64)
+    first, second = (fnp.fft.fft(fnp.asarray(ones)).numpy() for _ in range(2))
+    assert len(compiled) == 5
+    assert first.tobytes() == second.tobytes()

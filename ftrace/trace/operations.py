@@ -193,6 +193,9 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
     avals = op.infer(arg, *[aval_of(x) for x in arrays])
     for aval in avals:
         require_room(op.name, aval)
+    compiled = _compiled(op, arg, arrays)
+    if compiled is not None:
+        return compiled
     with np.errstate(all="ignore"):
         try:
             values = op.numpy(avals, arg, *[x.numpy() for x in arrays])
@@ -208,6 +211,53 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
     if recording.tape is not None and is_of_host(op):
         recording.tape.note_results(op, arg, arrays, results)
     return results
+
+
+#: Eager operations of the host on so many elements are compiled, which takes some 30 ms
+#: for each shape, after so many calls with operands of the same types. A transform is
+#: at once: its last bits must not change from one call to the next.
+LARGE = 1 << 18
+_CALLS_BEFORE_COMPILED = {"sort": 2, "argsort": 2, "top_k": 2, "fft": 0}
+
+
+class _Calls:
+    """Calls of an operation with operands of the same types.
+
+    Attributes:
+      count: how many there were.
+      graph: the operation.
+    """
+
+    def __init__(self, op: Compound, arg: Any, avals: Sequence[ShapedArray]) -> None:
+        self.count = 0
+        self._given = op, arg, avals
+
+    @cached_property
+    def graph(self) -> Graph:
+        op, arg, avals = self._given
+
+        def function(*tracers: Any) -> list[Any]:
+            nodes = op.results(*[tracer.node for tracer in tracers], arg=arg)
+            return [tracers[0].scope.wrap(node) for node in nodes]
+
+        return trace("eager", function, avals)
+
+
+_calls_of = lru_cache(maxsize=256)(_Calls)
+
+
+def _compiled(op: Compound, arg: Any, arrays: Sequence[Array]) -> list[Any] | None:
+    """The results of a large operation by its program; None if NumPy computes them."""
+    before = _CALLS_BEFORE_COMPILED.get(op.name)
+    if before is None or hooks.run_graph is None or arrays[0].size < LARGE:
+        return None
+    calls = _calls_of(op, arg, tuple([aval_of(x) for x in arrays]))
+    calls.count += 1
+    if calls.count <= before:
+        return None
+    if recording.tape is not None:
+        recording.tape.refuse()
+    return hooks.run_graph(calls.graph, arrays)
 
 
 def elementwise(
