@@ -276,3 +276,19 @@ def test_huge_integers_compare_with_floats_as_floats() -> None:
         x < 10**400  # noqa: B015
     with pytest.raises(DtypeOverflowError, match="write it as a float"):
         fnp.equal(1, 2**70)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint64"])
+def test_traced_divisors_are_those_of_numpy(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    rng = np.random.default_rng(3)
+    random = rng.integers(info.min, info.max, 60, np.dtype(dtype).type, endpoint=True)
+    x = np.concatenate([random, np.array([0, 1, 12, info.max, info.min], dtype)])
+    twelve = np.array(12, dtype)
+    with ft.config(enable_x64=True):
+        for a, b in ((x, x[::-1].copy()), (x[:, None], x), (x, twelve), (x[:0], x[:0])):
+            got = np.asarray(ft.jit(fnp.gcd)(a, b))
+            np.testing.assert_array_equal(got, np.gcd(a, b))
+            assert got.dtype == dtype
+        got = ft.jit(ft.vmap(fnp.gcd, (0, None)))(x, twelve)
+        np.testing.assert_array_equal(np.asarray(got), np.gcd(x, twelve))

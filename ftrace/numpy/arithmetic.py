@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -36,9 +35,15 @@ from ftrace.numpy.elementwise import (
     subtract,
     truncate_values,
 )
-from ftrace.trace.operations import bind, do_now, elementwise
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.body import BODY_DEPTH, close
+from ftrace.trace.control.loop import While, while_p
+from ftrace.trace.operations import bind, bind_compound, do_now, elementwise
 from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.tracer import Tracer, Value, asarray
+from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.primitives.reduction import reduce, reduce_max_p
+from ftrace.trace.primitives.source import const_like, variable
+from ftrace.trace.tracer import Tracer, Value, asarray, aval_of
 
 __all__ = [
     "around", "ceil", "divmod", "fix", "float_power", "floor", "floor_divide",
@@ -359,14 +364,31 @@ def gcd(x1: Value, x2: Value, /) -> Any:
     found = do_now(np.gcd, x1, x2, dtype=x1.dtype, weak=weak)
     if found is not None:
         return found
-    # Euclid's steps are bounded by the Fibonacci numbers that fit the dtype.
-    golden = (1 + math.sqrt(5)) / 2
-    for _ in range(math.ceil(8 * x1.dtype.itemsize / math.log2(golden)) + 1):
-        if isinstance(x2, Array) and not np.any(np.asarray(x2)):
-            break
-        done = equal(x2, 0)
-        x1, x2 = choose(done, x1, x2), choose(done, 0, elementwise(ops.rem, x1, x2))
-    return x1
+    x1, x2 = _euclid_step(x1, x2)  # both have the shape of the result now
+    while isinstance(x2, Array):
+        if not np.any(np.asarray(x2)):
+            return absolute(x1)
+        x1, x2 = _euclid_step(x1, x2)
+    loop = _euclid(aval_of(x1), aval_of(x2))
+    # The least number of a dtype is its own absolute value, and leaves its sign behind.
+    return absolute(bind_compound(while_p, x1, x2, arg=loop)[0])
+
+
+def _euclid_step(x: Any, y: Any) -> tuple[Any, Any]:
+    """(y, x mod y); where y is zero, x is the divisor."""
+    done = equal(y, 0)
+    return choose(done, x, y), choose(done, 0, elementwise(ops.rem, x, y))
+
+
+def _euclid(*avals: ShapedArray) -> While:
+    """These steps as long as some y is not zero."""
+    x, y = (variable(aval, BODY_DEPTH, n) for n, aval in enumerate(avals))
+    zero = const_like(y, 0)
+    done = ops.eq(y, zero)
+    rest = ops.select(done, zero, ops.rem(x, y))
+    body = close([x, y], [ops.select(done, x, y), rest])
+    some = reduce(reduce_max_p, ops.ne(y, zero), tuple(range(y.ndim)))
+    return While(close([x, y], [reshape(some, ())]), body, 0)
 
 
 def lcm(x1: Value, x2: Value, /) -> Any:
