@@ -110,10 +110,11 @@ def apply_updates(params: Tree, updates: Tree) -> Tree:
     def add(param: Any, update: Any) -> Any:
         if param is None or update is None:
             return param
-        param = fnp.asarray(param)
+        if type(param) is not Array:
+            param = fnp.asarray(param)
         return (param + update).astype(param.dtype)
 
-    return tree.map(add, params, updates, is_leaf=_is_none)
+    return tree.map_with_none(add, params, updates)
 
 
 def each(function: Callable[..., Any], first: Tree, *rest: Tree) -> Tree:
@@ -124,11 +125,7 @@ def each(function: Callable[..., Any], first: Tree, *rest: Tree) -> Tree:
             return None
         return function(*[x if type(x) is Array else fnp.asarray(x) for x in values])
 
-    return tree.map(apply, first, *rest, is_leaf=_is_none)
-
-
-def _is_none(x: Any) -> bool:
-    return x is None
+    return tree.map_with_none(apply, first, *rest)
 
 
 def filled(params: Tree, value: Any = 0, dtype: Any = None) -> Tree:

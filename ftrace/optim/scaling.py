@@ -175,7 +175,8 @@ def _running_square(updates: Tree, means: Tree, decay: Any) -> Tree:
 
 def _unbiased(means: Tree, decay: Any, count: Any) -> Tree:
     """Running means that began at zero, as if they had begun at the first value."""
-    weight = 1 - decay**count
+    # A power of a float: one of an integer would be multiplied out, value by value.
+    weight = 1 - decay ** fnp.asarray(count).astype(float)
 
     def divide(mean: Any) -> Any:
         return mean / weight.astype(mean.dtype)

@@ -125,9 +125,20 @@ def map(f: Leafwise, tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> An
     Raises:
       TreeError: a tree of `rest` does not have the structure of `tree`.
     """
-    first, treedef = flatten(tree, is_leaf)
-    columns = [first, *(flatten_up_to(treedef, x, "tree.map") for x in rest)]
-    return unflatten(treedef, [f(*column) for column in zip(*columns, strict=True)])
+    return _mapped(f, *flatten(tree, is_leaf), rest)
+
+
+def map_with_none(f: Leafwise, tree: Any, *rest: Any) -> Any:
+    """`map`, where None is a leaf of the first tree."""
+    found, treedef = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
+    _check_order(treedef)
+    return _mapped(f, found, treedef, rest)
+
+
+def _mapped(f: Leafwise, first: Any, treedef: TreeDef, rest: Sequence[Any]) -> Any:
+    columns = [first, *[flatten_up_to(treedef, x, "tree.map") for x in rest]]
+    made = [f(*column) for column in zip(*columns, strict=True)]
+    return optree.tree_unflatten(treedef, made)
 
 
 def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
