@@ -176,3 +176,22 @@ def test_extrema_of_other_numbers_are_numpys(dtype: Any) -> None:
     z = x.copy()
     extrema.maximum.at(z, np.array([0, 0]), np.array([1, 0], dtype))
     assert z[0] == 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sums_of_one_element_each_are_the_elements(device: Any, dtype: Any) -> None:
+    x = np.array([-0.0, 0.0, -1.5, np.nan, -np.inf], dtype)
+    samples = [(x[:, None], 1), (x[None, :, None], (0, 2)), (x[:1, None], None)]
+    for function in (fnp.sum, fnp.mean):
+        for value, axis in samples:
+            want = np.signbit(value.reshape(-1))
+            array = fnp.asarray(value)
+            for _ in range(12):  # Python's code, then what it was found to do
+                found = function(array, axis)
+                np.testing.assert_array_equal(np.signbit(found).reshape(-1), want)
+            jitted = ft.jit(function, static_argnums=1)
+            found = jitted(value, axis)
+            np.testing.assert_array_equal(np.signbit(found).reshape(-1), want)
+    empty = fnp.sum(fnp.zeros((0, 5), dtype), 1)
+    assert empty.shape == (0,)
+    assert not np.signbit(fnp.sum(fnp.zeros(0, dtype)))

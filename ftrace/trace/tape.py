@@ -26,6 +26,7 @@ from ftrace.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import Plan, apply, settle
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.conversion import converter
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import shear_p
@@ -110,7 +111,8 @@ class Tape:
         if op is cast_p:
             self._note_conversion(operands[0], aval.dtype, result)
             return
-        function, more = call_of(op, aval, arg)
+        size = operands[0].size if op is reduce_sum_p else None
+        function, more = call_of(op, aval, arg, size)
         self.note(function, [*operands, *more], result)
 
     def note_elementwise(
@@ -188,7 +190,8 @@ class Tape:
                 self._note_conversion(operands[0], node.dtype, slots[slot])
                 continue
             elif isinstance(node.op, Primitive) and node.op is not shear_p:
-                function, more = call_of(node.op, node.aval, node.arg)
+                size = node.src[0].size if node.op is reduce_sum_p else None
+                function, more = call_of(node.op, node.aval, node.arg, size)
             else:
                 function, more = partial(_applied, node), ()
             self.note(function, [*operands, *more], slots[slot])
@@ -227,10 +230,15 @@ def _results(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
 
 
 def call_of(
-    op: Primitive, aval: ShapedArray, arg: Any
+    op: Primitive, aval: ShapedArray, arg: Any, size: Any = None
 ) -> tuple[Function, tuple[Any, ...]]:
-    """The meaning of a primitive as a function, and what it takes after the arrays."""
-    direct = None if op.direct is None else op.direct(aval, arg)
+    """The meaning of a primitive as a function, and what it takes after the arrays.
+
+    `size` is that of the first operand; sums need it, as those of one element each are
+    the elements.
+    """
+    alone = op is reduce_sum_p and size == aval.size
+    direct = None if op.direct is None or alone else op.direct(aval, arg)
     return direct or (partial(op.numpy, aval, arg), ())
 
 

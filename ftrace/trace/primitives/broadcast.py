@@ -100,6 +100,8 @@ def _widest(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _sum_value(aval: ShapedArray, axes: Axes, x: Array) -> Array:
+    if x.shape == aval.shape:  # of one element each: NumPy adds 0, and -0 becomes 0
+        return np.array(x, _widest(aval.dtype))
     return _add.reduce(x, axis=axes, keepdims=True, dtype=_widest(aval.dtype))
 
 
