@@ -95,7 +95,9 @@ def test_joining_and_taking_apart_are_inverse(
     a = numbered(shape)
     agree(lambda n, v: n.concatenate(n.split(v, cuts, axis), axis), (), a)
     agree(lambda n, v: n.stack([v, v * 2, v], axis), (), a)
-    agree(lambda n, v: n.stack(list(n.unstack(v, axis=axis)), axis), (), a)
+    if hasattr(np, "unstack"):  # since NumPy 2.1
+        agree(lambda n, v: n.stack(list(n.unstack(v, axis=axis)), axis), (), a)
+    agree(lambda n, v: n.stack(list(n.moveaxis(v, axis, 0)), axis), (), a)
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.sampled_from(["full", "same", "valid"]))
