@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -56,3 +57,17 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     with config(cache_dir=str(tmp_path_factory.mktemp("cache"))):
         yield
+
+
+@pytest.fixture(params=[*DEVICES, "disable_jit"])
+def mode(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each device in turn, and evaluation node by node."""
+    import ftrace as ft
+
+    with ExitStack() as stack:
+        if request.param == "disable_jit":
+            stack.enter_context(ft.disable_jit())
+        else:
+            found = require_device(request.param)
+            stack.enter_context(ft.config(device=found.name))
+        yield request.param

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.trace.contract import blas_ready
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 Ranges = Sequence[Hashable]
@@ -87,19 +88,7 @@ def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _product(a: Array, b: Array) -> Array:
-    return np.matmul(_blas_ready(a), _blas_ready(b))
-
-
-def _blas_ready(x: Array) -> Array:
-    """NumPy hands a matrix to BLAS only if its rows or its columns are contiguous."""
-    row, column = x.strides[-2:]
-    height, width = x.shape[-2:]
-    item = x.itemsize
-    if (column == item and row >= width * item) or (
-        row == item and column >= height * item
-    ):
-        return x
-    return np.ascontiguousarray(x)
+    return np.matmul(blas_ready(a), blas_ready(b))
 
 
 def _magnitude(x: Array) -> int:

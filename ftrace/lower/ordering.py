@@ -33,11 +33,12 @@ from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
 from ftrace.lower.recurrence import Step, register_loop_p
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
+from ftrace.trace.exchange import exchange
+from ftrace.trace.graph import Node, rebuild, toposort
 from ftrace.trace.primitives.host.sorters import has_sorters
 from ftrace.trace.primitives.host.sorting import TopK, argsort_p, sort_p, top_k_p
 from ftrace.trace.primitives.movement import move_axis, shrink_axis
-from ftrace.trace.primitives.record import item_p, items
+from ftrace.trace.primitives.record import items
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
@@ -100,23 +101,16 @@ class Ordering(Kernel):
 
 def sorts_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with sorts as kernels."""
-    order = toposort(outputs)
-    if not any(node.op in _SORTS for node in order) or not _allowed():
+    if not any(node.op in _SORTS for node in toposort(outputs)) or not _allowed():
         return list(outputs)
-    done: dict[Node, Node] = {}
-    replaced: dict[Node, Node] = {}
-    with inherited_origin() as take:
-        for node in order:
-            take(node)
-            if node.op is item_p and node.src[0] in replaced:
-                done[node] = replaced[node.src[0]]
-                continue
-            new = rebuild(node, tuple(done[s] for s in node.src))
-            done[node] = new
-            sort = _SORTS.get(node.op)
-            if sort is not None and _is_plain(new):
-                replaced[node] = sort(new)
-    return [done[node] for node in outputs]
+
+    def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:
+        if node.op not in _SORTS:
+            return None
+        new = rebuild(node, src)
+        return [_SORTS[node.op](new)] if _is_plain(new) else None
+
+    return exchange(outputs, change)
 
 
 def _allowed() -> bool:

@@ -55,7 +55,12 @@ _MUCH = 1 << 15
 def concatenate(
     arrays: Sequence[Value] | Value, axis: int | None = 0, dtype: Any = None
 ) -> Any:
-    """The arrays one after the other along an axis; with None flattened first.
+    """The arrays one after the other along an axis.
+
+    Args:
+      arrays: of one rank, and of one shape but for that axis.
+      axis: None flattens them first.
+      dtype: of the result, by default what theirs promote to.
 
     Raises:
       ShapeError: they differ in another size or in rank, or have no axes.
@@ -154,6 +159,12 @@ def stack(
     arrays: Sequence[Value] | Value, axis: int = 0, out: None = None, dtype: Any = None
 ) -> Any:
     """The arrays, all of one shape, along a new axis.
+
+    Args:
+      arrays: the arrays.
+      axis: where the result has the new axis.
+      out: not supported.
+      dtype: of the result, by default what theirs promote to.
 
     Raises:
       ShapeError: their shapes differ.

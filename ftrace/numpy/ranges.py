@@ -58,7 +58,14 @@ def arange(
     *,
     device: Any = None,
 ) -> Any:
-    """Numbers from `start` (0) up to, without, `stop`, `step` (1) apart.
+    """Numbers from `start` up to, without, `stop`.
+
+    Args:
+      start: the first one; alone it is `stop`, and the first one is 0.
+      stop: where they end.
+      step: how far they are apart, by default 1.
+      dtype: of the result, by default what the arguments promote to.
+      device: accepted, without effect.
 
     Raises:
       ArgumentError: an argument is no number.

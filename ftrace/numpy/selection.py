@@ -48,6 +48,12 @@ def where(
 ) -> Any:
     """`x` where the condition holds, `y` elsewhere; alone, the indices where it does.
 
+    Args:
+      condition: bools; numbers count as true where they are not zero.
+      x, y: the values; all three broadcast together, and these two promote.
+      size: without `x` and `y`: how many indices the result has, for `jit`.
+      fill_value: the indices beyond those that there are, by default 0.
+
     Raises:
       ArgumentError: only one of x and y is given.
       NonConcreteBooleanIndexError: the condition alone, traced, and without `size`.

@@ -40,7 +40,13 @@ __all__ = [
 
 
 def reshape(a: Value, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
-    """The same elements in another shape; one size may be -1: what is left.
+    """The same elements in another shape.
+
+    Args:
+      a: the array.
+      shape: an int or several; one of them may be -1: what is left.
+      order: "C": the last axis runs fastest; "F": the first one.
+      copy: accepted, without effect.
 
     Raises:
       ShapeError: the number of elements differs.

@@ -70,6 +70,11 @@ Dtype = np.dtype[Any]
 def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """The standard normal distribution; complex dtypes have variance 1 in all.
 
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: float or complex, by default float32.
+
     Raises:
       DtypeError: the dtype is neither float nor complex.
     """

@@ -73,7 +73,15 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
 
 
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
-    """New, independent keys: an array of shape `(num, 2)`, or `(*num, 2)`."""
+    """New, independent keys.
+
+    Args:
+      key: a key; do not use it again.
+      num: how many, or the shape in which they stand.
+
+    Returns:
+      Keys of shape `(num, 2)`, or `(*num, 2)`: unpack them, `a, b = split(key)`.
+    """
     return draw(split_key, check_key("split", key), shape=as_shape("split", num))
 
 

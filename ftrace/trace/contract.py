@@ -156,7 +156,7 @@ class Views(NamedTuple):
             None,
             None if ordered else layout.order,
             None if arranged.shape == layout.shape else layout.shape,
-            _blas_ready(shaped) is not shaped,
+            blas_ready(shaped) is not shaped,
         )
 
     def __call__(self, x: Array) -> Array:
@@ -229,13 +229,13 @@ def _arranged(x: Array, layout: _Layout) -> Array:
 
 
 def _product(left: Array, right: Array, recipe: _Recipe) -> Array:
-    right = _blas_ready(right.reshape(recipe.right.shape))
+    right = blas_ready(right.reshape(recipe.right.shape))
     rows = recipe.rows
     if left.nbytes > _PART and rows and len(recipe.left.shape) == 2:
         whole = _merges(left.shape[:rows], left.strides[:rows])
         if not (whole and _merges(left.shape[rows:], left.strides[rows:])):
             return _product_in_parts(left, right, recipe)
-    return np.matmul(_blas_ready(left.reshape(recipe.left.shape)), right)
+    return np.matmul(blas_ready(left.reshape(recipe.left.shape)), right)
 
 
 def _product_in_parts(left: Array, right: Array, recipe: _Recipe) -> Array:
@@ -260,7 +260,7 @@ def _merges(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     )
 
 
-def _blas_ready(x: Array) -> Array:
+def blas_ready(x: Array) -> Array:
     """NumPy hands a matrix to BLAS only if its rows or its columns are contiguous."""
     row, column = x.strides[-2:]
     height, width = x.shape[-2:]
