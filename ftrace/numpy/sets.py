@@ -80,13 +80,11 @@ class Groups(NamedTuple):
       ordered: the elements.
       places: where each of them was.
       begins: whether it is the first of its group.
-      number: of its group, from 0.
     """
 
     ordered: Any
     places: Any
     begins: Any
-    number: Any
 
 
 def _groups(x: Any, equal_nan: bool = True, placed: bool = True) -> Groups:
@@ -115,9 +113,13 @@ def _groups(x: Any, equal_nan: bool = True, placed: bool = True) -> Groups:
     else:
         later = full((size - 1,), False, dtypes.bool_)
     begins = concatenate([full((1,), True, dtypes.bool_), later])
+    return Groups(reshape(ordered, x.shape), places, begins)
+
+
+def _numbers(begins: Any) -> Any:
+    """For each sorted element the number of its group."""
     counted = scan_with(cast(begins, dtypes.int32), reduce_sum_p, 0, False)
-    number = elementwise(p.sub, counted, 1)
-    return Groups(reshape(ordered, x.shape), places, begins, number)
+    return elementwise(p.sub, counted, 1)
 
 
 def _missing(x: Any) -> Any:
@@ -205,9 +207,9 @@ def unique(
     place = 0 if axis is None else canonical_axis(axis, x.ndim, "unique")
     rows = reshape(x, (x.size,)) if axis is None else move_axis(x, place, 0)
     wanted = (return_index, return_inverse, return_counts)
-    found = _unique(rows, size, fill_value, equal_nan, return_index or return_inverse)
+    found = _unique(rows, size, fill_value, equal_nan, wanted)
     values, inverse = found.values, found.inverse_indices
-    if axis is None:
+    if axis is None and return_inverse:
         inverse = reshape(inverse, x.shape)
     else:
         values = move_axis(values, 0, place)
@@ -217,25 +219,35 @@ def unique(
 
 
 def _unique(
-    x: Any, size: Any, fill_value: Any, equal_nan: bool, placed: bool
+    x: Any,
+    size: Any,
+    fill_value: Any,
+    equal_nan: bool,
+    wanted: tuple[bool, bool, bool],
 ) -> UniqueAll:
-    """Along the leading axis; indices and inverse are right if `placed`."""
+    """Along the leading axis; of indices, inverse and counts those that are wanted."""
+    return_index, return_inverse, return_counts = wanted
     integer = dtypes.default_dtype("i")
     length = x.shape[0]
     if length == 0:
         return _unique_of_none(x, size, fill_value)
-    groups = _groups(x, equal_nan, placed)
+    groups = _groups(x, equal_nan, return_index or return_inverse)
     count = _count("unique", groups.begins, size)
     values = _chosen(groups.ordered, groups.begins, count, fill_value)
-    index = _chosen(groups.places, groups.begins, count, None)
-    ones = full((length,), 1, integer)
-    zeros = full((count,), 0, integer)
-    counts = bind(scatter_p, zeros, ones, groups.number, arg=((0,), "add"))
-    inverse = bind(
-        scatter_p, full((length,), 0, integer), cast(groups.number, integer),
-        groups.places, arg=((0,), "set"),
-    )  # fmt: skip
-    return UniqueAll(values, cast(index, integer), inverse, counts)
+    index = inverse = counts = None
+    if return_index:
+        index = cast(_chosen(groups.places, groups.begins, count, None), integer)
+    if return_counts or return_inverse:
+        number = _numbers(groups.begins)
+        ones, zeros = full((length,), 1, integer), full((count,), 0, integer)
+        if return_counts:
+            counts = bind(scatter_p, zeros, ones, number, arg=((0,), "add"))
+        if return_inverse:
+            inverse = bind(
+                scatter_p, full((length,), 0, integer), cast(number, integer),
+                groups.places, arg=((0,), "set"),
+            )  # fmt: skip
+    return UniqueAll(values, index, inverse, counts)
 
 
 def _unique_of_none(x: Any, size: Any, fill_value: Any) -> UniqueAll:
@@ -315,15 +327,16 @@ def _pair(ar1: Value, ar2: Value) -> _Pair:
     split, total = first.size, first.size + second.size
     parts = [reshape(first, (split,)), reshape(second, (second.size,))]
     groups = _groups(concatenate(parts))
+    number = _numbers(groups.begins)
     from_first = elementwise(p.lt, groups.places, split)
 
     def of_group(values: Any, start: int, kind: str) -> Any:
         board = full((total,), start, dtypes.int32)
         board = bind(
-            scatter_p, board, cast(values, dtypes.int32), groups.number,
+            scatter_p, board, cast(values, dtypes.int32), number,
             arg=((0,), kind),
         )  # fmt: skip
-        return bind(gather_p, board, groups.number, arg=(0,))
+        return bind(gather_p, board, number, arg=(0,))
 
     has_first = cast(of_group(from_first, 0, "max"), dtypes.bool_)
     has_second = of_group(bind(p.bit_not, from_first), 0, "max")
