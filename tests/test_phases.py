@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import ftrace as ft
+from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.phases import phases
 from ftrace.devices.llvm.scalar import operations_of
-from ftrace.devices.llvm.target import host_target
+from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel import Kernel, axis_of, range_p
 from ftrace.lower.legalize import legalize
 from tests.convolutions import gradient, spread, strided
@@ -52,6 +53,7 @@ _CASES: list[tuple[Any, ...]] = [
     ((1, 8, 9, 9), (8, 8, 2, 2), (3, 3), ((0, 0), (0, 0)), (1, 1), 1),
     ((1, 8, 9, 9), (8, 8, 1, 1), (2, 2), ((0, 0), (0, 0)), (1, 1), 1),
     ((2, 24, 12, 13), (24, 1, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 24),
+    ((2, 24, 28, 28), (24, 1, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 24),
     ((3, 4, 100), (6, 4, 5), (2,), ((2, 2),), (1,), 1),
     ((1, 4, 7, 8, 9), (6, 4, 3, 3, 3), (2, 2, 2), ((1, 1),) * 3, (1, 1, 1), 1),
     ((1, 4, 7, 8, 9), (6, 4, 3, 4, 3), (2, 1, 3), ((1, 1),) * 3, (1, 1, 1), 1),
@@ -116,6 +118,25 @@ def test_a_stride_that_divides_the_dilation_leaves_one_place_in_many() -> None:
     found = np.asarray(ft.jit(gradient)(x, w, y))
     assert (found[:, :, 1::2] == 0).all()
     assert not np.signbit(found[:, :, 1::2]).any()
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_few_taps_of_lines_are_written_side_by_side(last: bool) -> None:
+    """Pixels in lanes: even and odd places in one kernel; channels: in four."""
+    case = ((2, 24, 28, 28), (24, 1, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 24)
+    x, w, y = normal(*case[0]), normal(*case[1]), normal(2, 24, 14, 14)
+    if last:
+        x, y = np.moveaxis(x, 1, -1), np.moveaxis(y, 1, -1)
+        w = np.moveaxis(w, (0, 1), (-1, -2))
+
+    def gradient(x: Any, w: Any, y: Any) -> Any:
+        return ft.vjp(strided(case, last), x, w)[1](y)[0]
+
+    (kernel,) = ft.jit(gradient).lower(x, w, y).kernels
+    text = render_kernel(
+        kernel, Target.of("x86_64-unknown-linux-gnu", "x86-64-v4")
+    ).text
+    assert (".3(" in text) is last
 
 
 def test_a_place_that_is_chosen_after_the_sum_is_no_phase() -> None:

@@ -26,7 +26,7 @@ DECISIONS = {
 }
 
 #: Elements of a result at most: more are enough work for all threads as they are.
-_FEW = 1 << 14
+_FEW = 1 << 15
 #: Products at least; and in how many parts they are added up.
 _MANY = 1 << 23
 _PARTS = (8, 7, 6, 5, 4, 3, 2)

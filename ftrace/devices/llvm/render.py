@@ -114,6 +114,9 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     if target.decides("in_phases"):
         parts = phases(kernel, facts)
         if len(parts) > 1:
+            found = _in_turn(kernel, facts, target)
+            if found is not None:
+                return _render_loops(found, place(found), facts_of(found), target, name)
             return _render_parts(parts, target, name)
     plan, code = _as_product(kernel, block, facts, target)
     if plan is not None and code is not None:
@@ -135,6 +138,23 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
         if found is not kernel:
             return _render_loops(found, place(found), facts_of(found), target, name)
     return _render_loops(kernel, block, facts, target, name)
+
+
+def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
+    """The kernel with its phases written out as stores side by side, if they are.
+
+    A few taps need no kernel for each phase then, of which each would store some
+    elements of every line.
+    """
+    if not target.decides("short_axes"):
+        return None
+    taps = without_short_reduces(kernel, facts, target)
+    found = taps if taps is kernel else without_short_axes(taps, facts_of(taps))
+    if found is taps:
+        return None
+    free, lanes = facts_of(found).free, found.axes[-1]
+    asks = any(n.op.name == "rem" and lanes in free[n] for n in found.nodes)
+    return None if asks else found
 
 
 def render_recurrence(recurrence: Recurrence, target: Target, name: str) -> Rendered:
