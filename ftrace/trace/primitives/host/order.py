@@ -69,12 +69,14 @@ def argsort(keys: Sequence[Array], axis: int) -> Array:
     Returns:
       int32, or int64 where the axis has more positions than int32 has numbers.
     """
-    parts = [p for key in keys for p in _parts(np.moveaxis(key, axis, -1))]
+    in_place = axis == keys[0].ndim - 1  # NumPy takes 3 µs to find that out
+    moved_keys = keys if in_place else [np.moveaxis(key, axis, -1) for key in keys]
+    parts = [part for key in moved_keys for part in _parts(key)]
     places = _stable_positions(parts[-1])
     for part in reversed(parts[:-1]):
         moved = np.take_along_axis(part, places, -1)
         places = np.take_along_axis(places, _stable_positions(moved), -1)
-    return np.moveaxis(places, -1, axis)
+    return places if in_place else np.moveaxis(places, -1, axis)
 
 
 def _parts(x: Array) -> list[Array]:
@@ -84,6 +86,8 @@ def _parts(x: Array) -> list[Array]:
 
 def _stable_positions(x: Array) -> Array:
     """The positions that sort the last axis."""
+    if x.size <= FEW and x.dtype.itemsize >= 4:  # there is nothing to gain
+        return np.argsort(x, -1, kind="stable").astype(np.int32)
     if x.dtype.itemsize > 4 or x.shape[-1] >= 1 << 31:
         return _wide_positions(x)
     packed = _packed(_narrow_key(x, merge_zeros=True))
