@@ -7,6 +7,7 @@ many sums of a product the registers hold, in `register_tiles.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from math import prod
 
 from ftrace import dtypes
@@ -110,19 +111,33 @@ class Chooser:
 
     # How many lanes.
 
+    @cached_property
+    def _has_pairs(self) -> bool:
+        """May values take two registers each?"""
+        many = self.target.registers >= 32 and self.target.vector_bytes >= 64
+        return many and not any(n.op is reduce_p for n in self.kernel.nodes)
+
     def _lanes_of(self, node: Node) -> int:
-        """Lanes that fill a register with the widest elements that vary with it."""
+        """Lanes that fill a register with the widest elements that vary with it.
+
+        Where 32 bits become 64 on the way only, and there are registers enough, the 32
+        bits fill one: each of the others takes two, for as many instructions.
+        """
         found = self._lanes.get(node)
         if found is None:
-            widest = 0
+            widest = between = 0
             for n, free in self.facts.free.items():
                 if node not in free or n.dtype is INDEX or n.op is reduce_p:
                     continue
-                if n.dtype != dtypes.bool_ or n.op is load_p:
+                if n.op is load_p:
                     widest = max(widest, n.dtype.itemsize)
+                elif n.dtype != dtypes.bool_:
+                    between = max(between, n.dtype.itemsize)
             for store in self.kernel.stores:
                 if any(node in self.facts.free[e] for e in store.expressions):
                     widest = max(widest, store.value.dtype.itemsize)
+            pairs = (widest, between) == (4, 8) and self._has_pairs
+            widest = widest if pairs else max(widest, between)
             found = self.target.vector_bytes // max(widest, 1)
             size = size_of(node)
             while found >= 2 * size and found > 1:
