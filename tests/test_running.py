@@ -179,6 +179,18 @@ def test_rows_of_every_length_pass_the_borders_of_vectors(
         np.testing.assert_array_equal(found, want, str(size))
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["int8", "int64", "float32"])
+def test_few_columns_run_as_one_row(dtype: str, reverse: bool) -> None:
+    for columns in (2, 3, 5, 7, 8, 9, 12, 15, 16, 17, 31, 33):
+        for size in (1, 2, 7, 40, 41):
+            x = np.random.default_rng(size).integers(0, 3, (2, size, columns))
+            x = x.astype(dtype)
+            found = np.asarray(ft.jit(lambda x: lax.cumsum(x, 1, reverse))(x))
+            want = expected("cumsum", x, 1, reverse).astype(dtype)
+            np.testing.assert_array_equal(found, want, f"{size} × {columns}")
+
+
 @pytest.mark.parametrize(("shape", "axis"), [((40, 3000), 1), ((200, 3000), 0)])
 def test_bits_do_not_depend_on_the_number_of_threads(
     shape: tuple[int, ...], axis: int

@@ -54,6 +54,8 @@ class Lines:
     ) -> None:
         self.kernel = kernel
         self.streamed = streamed
+        #: Are lanes, which are neighbours in memory, in the opposite order?
+        self.turned = False
         self.writer = writer_for(kernel.operations // max(kernel.outer, 1))
         self.ops = Operations(self.writer, target)
         self.access = Access(self.writer, self.ops)
@@ -162,8 +164,7 @@ class Lines:
         found = parts[0]
         if count > 1:
             found = self.ops.pick(t, parts, count, int(constant_value(index)))
-        turned = self.kernel.reverse and self.kernel.inner == 1
-        return self.ops.reverse(t, found) if turned else found
+        return self.ops.reverse(t, found) if self.turned else found
 
     def _store(
         self,
@@ -173,7 +174,7 @@ class Lines:
         place: str,
         mask: Mask | None,
     ) -> None:
-        if self.kernel.reverse and self.kernel.inner == 1:
+        if self.turned:
             values = [self.ops.reverse(t, value) for value in values]
         if len(values) == 2:
             values = self.ops.interleave(t, values)
