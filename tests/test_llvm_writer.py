@@ -9,7 +9,7 @@ import pytest
 
 from ftrace.devices.llvm.compile import generate
 from ftrace.devices.llvm.scalar import Operations
-from ftrace.devices.llvm.staging import transpose
+from ftrace.devices.llvm.squares import transpose
 from ftrace.devices.llvm.streaming import Code, joined
 from ftrace.devices.llvm.target import host_target
 from ftrace.devices.llvm.types import Type
