@@ -302,3 +302,24 @@ def test_how_terms_are_added_does_not_depend_on_cores() -> None:
             for n in (1, 2, 5, 64)
         }
         assert len(depths) == 1
+
+
+def test_left_operands_are_filled_for_wide_blocks() -> None:
+    """Deep blocks of few columns would fill them again and again."""
+    target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", cores=2)
+    target = replace(target, l2=1 << 20, l3=32 << 20)
+    plain = choose_blocks(target, Load(512, 32, 8192, 4))
+    filled = choose_blocks(target, Load(512, 32, 8192, 4, left=1))
+    width = plain.strips * plain.tile.vectors
+    assert filled.strips * filled.tile.vectors >= 4 * width
+    assert filled.depth < plain.depth
+    # What each unit fills is used many times.
+    assert filled.tiles * filled.tile.rows >= 128
+
+
+def test_a_left_operand_that_lies_across_needs_panels() -> None:
+    target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", cores=2)
+    target = replace(target, l1=48 << 10, l2=1 << 20, l3=32 << 20)
+    for rows, vectors, depth, apart in ((784, 16, 4096, 32), (512, 32, 8192, 8)):
+        load = Load(rows, vectors, depth, 4, left=1, apart=apart)
+        assert not choose_blocks(target, load).shallow

@@ -192,12 +192,14 @@ def rows_apart(plan: Contraction, facts: Facts) -> int:
         terms = facts.affine[index_of(n)].terms
         if any(a.op is not range_p for a in terms):
             return 0
+        pitch = min((abs(terms[r]) for r in plan.ranges if r in terms), default=0)
+        room = 8 * 4096 // math.gcd(pitch * n.dtype.itemsize, 4096)
         if n in plan.right:
             if terms.get(column) != 1:
                 return 0
-            pitch = min((abs(terms[r]) for r in plan.ranges if r in terms), default=0)
-            room = 8 * 4096 // math.gcd(pitch * n.dtype.itemsize, 4096)
             found = min(found, room)
+        elif pitch > 1:  # it lies across, and takes the places of right rows
+            found = min(found, room // 2)
     return found
 
 

@@ -19,11 +19,15 @@ from ftrace.devices.llvm.register_tiles import (
 )
 from ftrace.devices.llvm.target import Target
 
-#: The parts of L2 that panels of the right operands, and all panels, may take.
-_RIGHT, _SUMS, _LEFT = 0.5, 0.25, 0.5
+#: How much of L2 panels may take: of right operands, of sums that are worked on later,
+#: of sums that more is added to, and of left operands. The last two are read from one
+#: end to the other, and may come from further away.
+_RIGHT, _SUMS, _TOTALS, _LEFT = 0.5, 0.25, 1.0, 2.0
+#: Strips that there should be room for where left operands are filled for them again.
+_STRIPS = 8
 #: Cycles to fill a vector of a panel: a load that waits for a slow cache, and a store.
-#: The same where the operand is larger than L2.
-_FILL, _FILL_FAR = 4.0, 8.0
+#: The same where the operand is larger than L2, and than half of L3.
+_FILL, _FILL_FAR, _FILL_FARTHEST = 4.0, 11.0, 20.0
 #: The same to read the left operand, of which the next part is fetched ahead.
 _STREAM, _STREAM_FAR = 0.5, 1.0
 #: Cycles of a tile for each line of the left operand, which no longer is in L1; and how
@@ -31,14 +35,18 @@ _STREAM, _STREAM_FAR = 0.5, 1.0
 _LINE, _STREAMS = 1.0, 4.0
 #: Cycles to begin and end a tile, and for a result to be read from its panel again.
 _TILE, _FINISH = 40.0, 6.0
+#: Cycles to add to a vector of a panel of sums, and to one that is not in L2.
+_ADD_AGAIN, _ADD_FAR = 2.0, 4.0
 #: Terms of a sum in a shallow block; cycles to begin a tile of one, to add to a vector
-#: of sums, to wait for a vector that is read where it stands, and for a line of a left
-#: operand whose rows push each other out of the cache.
+#: of sums, to wait for a vector that is read where it stands, the same from beyond L2,
+#: and there from a left operand that lies across; and for a line of a left operand
+#: whose rows push each other out of the cache.
 _SHALLOW = 32
 _TILE_AGAIN, _ADD, _READ, _PUSHED = 1.0, 0.15, 1.0, 1.0
+_READ_FAR, _READ_ACROSS = 2.0, 12.0
 #: Panels, whose time is known better, are left for ways that take a little less only;
 #: for rows that push each other out of the cache, where that takes much less.
-_SURE, _SURE_CLOSE = 1.1, 1.3
+_SURE, _SURE_CLOSE = 1.1, 1.4
 #: Ways to cut that are looked at.
 _WAYS = 24
 
@@ -139,9 +147,15 @@ def _shallow_cycles(
     again += _PUSHED * tile.rows if tile.rows > load.together else 0.0
     cycles = strips * high * (step * load.depth + again * blocks)
     rows = high * tile.rows
-    cycles += strips * tile.vectors * load.depth * _READ * load.right
+    far = load.depth * load.vectors * target.vector_bytes > target.l2
+    read = _READ_FAR if far else _READ
+    cycles += strips * tile.vectors * load.depth * read * load.right
     lanes = target.vector_bytes // load.item
-    cycles += rows / lanes * load.depth * _READ
+    if load.depth * load.rows * load.item > target.l2:
+        read = _READ_ACROSS if load.left else _READ_FAR
+    else:
+        read = _READ
+    cycles += rows / lanes * load.depth * read
     cycles += tile.vectors * strips * rows * (_FINISH + 1) * load.sums
     units = load.outer * -(-total // strips) * load.others * -(-tiles // high)
     pieces, size = shared(units, target.cores)
@@ -152,8 +166,8 @@ def _deep_blocks(target: Target, load: Load) -> Blocks:
     tile = _deep_tile(target, load)
     strip = tile.vectors * target.vector_bytes * max(load.right, 1)
     room = int(target.l2 * _RIGHT)
-    depth = _depth(target, load, strip, room)
     total = -(-load.vectors // tile.vectors)
+    depth = _depth(target, load, strip, total)
     tiles = -(-load.rows // tile.rows)
     row = depth * load.item * load.left
     most = max(min(room // (depth * strip), total), 1) if load.right else total
@@ -166,7 +180,8 @@ def _deep_blocks(target: Target, load: Load) -> Blocks:
         fewest = least
         if load.heavy or depth < load.depth:
             sums = strips * tile.vectors * target.vector_bytes * tile.rows * load.sums
-            fewest = max(-(-tiles // max(int(target.l2 * _SUMS) // sums, 1)), least)
+            part = _SUMS if load.heavy else _TOTALS
+            fewest = max(-(-tiles // max(int(target.l2 * part) // sums, 1)), least)
         for parts in _ways(fewest, tiles):
             high = -(-tiles // parts)
             if load.left and high > 1 and high * tile.rows * row > target.l2 * _LEFT:
@@ -198,12 +213,19 @@ def _deep_tile(target: Target, load: Load) -> RegisterTile:
     return min(reversed(tiles), key=cycles)
 
 
-def _depth(target: Target, load: Load, strip: int, room: int) -> int:
-    """Terms of a sum in a block: all, or equal parts that are whole vectors."""
-    if not load.right or load.depth * strip <= room:
-        return load.depth
-    deep = max(room // strip, 1)
+def _depth(target: Target, load: Load, strip: int, strips: int) -> int:
+    """Terms of a sum in a block: all, or equal parts that are whole vectors.
+
+    Left operands in panels are filled again for each block of columns: several strips
+    should fit beside each other.
+    """
+    room = int(target.l2 * _RIGHT)
     lanes = target.vector_bytes // load.item
+    least = min(strips, 2) if load.left else 1
+    if not load.right or load.depth * strip * least <= room:
+        return load.depth
+    most = min(strips, _STRIPS) if load.left else 1
+    deep = max(room // (strip * most), 1)
     each = -(-load.depth // -(-load.depth // deep))
     each = -(-each // lanes) * lanes
     return max(each if each <= deep else each - lanes, 16)
@@ -234,20 +256,29 @@ def _cycles(
     several = depth < load.depth
     if load.heavy or several:
         blocks = -(-load.depth // depth)
-        multiply += lines * (_FINISH + 2.0 * blocks) * load.sums
+        near = lines * target.vector_bytes * load.sums <= target.l2 // 2
+        add = _ADD_AGAIN if near else _ADD_FAR
+        multiply += lines * (_FINISH + add * blocks) * load.sums
     lanes = target.vector_bytes // load.item
-    far = load.depth * load.vectors * target.vector_bytes > target.l2
-    fill = _FILL_FAR if far else _FILL
+    fill = _fill_cycles(target, load.depth * load.vectors * target.vector_bytes)
     right = strips * tile.vectors * load.depth * fill * load.right
-    far = load.depth * load.rows * load.item > target.l2
-    stream, fill = (_STREAM_FAR, _FILL_FAR) if far else (_STREAM, _FILL)
+    nbytes = load.depth * load.rows * load.item
+    stream = _STREAM_FAR if nbytes > target.l2 else _STREAM
     left = rows / lanes * load.depth * stream
+    fill = _fill_cycles(target, nbytes)
     left += load.left * (rows / lanes + 1) * load.depth * fill
     pieces, size = shared(units, target.cores)
     again = size if several else -(-size // (load.others * down))
     piece = size * (multiply + left) + again * right
     # The last piece is late by a part of itself.
     return (-(-pieces // target.cores) + 0.15) * piece
+
+
+def _fill_cycles(target: Target, nbytes: int) -> float:
+    """What a vector of a panel costs that comes from an operand of so many bytes."""
+    if nbytes <= target.l2:
+        return _FILL
+    return _FILL_FAR if nbytes <= target.l3 // 2 else _FILL_FARTHEST
 
 
 def shared(units: int, cores: int) -> tuple[int, int]:
