@@ -172,7 +172,6 @@ def test_few_rows_go_through_a_large_matrix_once(rows: int) -> None:
     assert "llvm.prefetch" in render(kernel, small, "kernel").text
     for target in (
         replace(small, l2=4 << 20),
-        replace(small, without=("few_rows",)),
         replace(small, without=("fetch_ahead",)),
     ):
         assert "llvm.prefetch" not in render(kernel, target, "kernel").text
@@ -323,3 +322,18 @@ def test_a_left_operand_that_lies_across_needs_panels() -> None:
     for rows, vectors, depth, apart in ((784, 16, 4096, 32), (512, 32, 8192, 8)):
         load = Load(rows, vectors, depth, 4, left=1, apart=apart)
         assert not choose_blocks(target, load).shallow
+
+
+@pytest.mark.parametrize("turned", ["", "a"])
+def test_rows_of_panels_are_asked_for_ahead(turned: str) -> None:
+    kernel, arrays, wanted = _product((1, 90, 530, 1400), turned)
+    small = replace(host_target(), l1=32 << 10, l2=256 << 10)
+    arrays[-1][...] = 77
+    run(kernel, arrays, 3, small)
+    np.testing.assert_array_equal(arrays[-1], wanted)
+    assert "llvm.prefetch" in render(kernel, small, "kernel").text
+    for target in (
+        replace(small, l2=16 << 20),
+        replace(small, without=("fetch_ahead",)),
+    ):
+        assert "llvm.prefetch" not in render(kernel, target, "kernel").text

@@ -11,10 +11,14 @@ from collections.abc import Sequence
 from ftrace.devices.llvm.blocks import Block
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.short_axes import longest
-from ftrace.devices.llvm.staging import Panel, sum_of
+from ftrace.devices.llvm.staging import Panel, Stage, sum_of
 from ftrace.devices.llvm.tiles import Steps, size_of
 from ftrace.lower.kernel import Store, load_p
 from ftrace.trace.graph import Node, toposort
+from ftrace.trace.sizes import upper_bound
+
+#: Bytes of pieces of rows that are asked for before they are needed.
+_AHEAD = 2 << 10
 
 
 def fill_panel(
@@ -54,11 +58,36 @@ def fill_panel(
     spans = major.spans(steps) | inside.spans(steps)
     spans = {r: span for r, span in spans.items() if r in ranges}
     if vector is minor:
-        stage.run(ranges, [store], steps, spans)
+        outer = [r for r in ranges if r is not vector]
+        along = outer[-1] if outer and ranges[-1] is vector else None
+        ahead = _rows_ahead(node, vector, along, (major, inside), stage)
+        stage.run(ranges, [store], steps, spans, ahead=ahead, along=along)
         return
     others = [r for r in ranges if r is not vector and r is not minor]
     # Along the vectors memory runs on: the processor fetches what comes next.
     stage.turn([*others, minor, vector], store, steps, spans)
+
+
+def _rows_ahead(
+    node: Node, vector: Node, along: Node | None, blocks: Sequence[Block], stage: Stage
+) -> int:
+    """How many rows ahead a load from beyond L2 is asked for; 0: it is not.
+
+    Rows of a panel are short pieces of rows far apart, of which each is another page:
+    the processor does not see in time where the next one begins.
+    """
+    if along is None or node.op is not load_p:
+        return 0
+    buffer, _, *valid = node.src
+    number, size = buffer.arg, node.dtype.itemsize
+    assert isinstance(number, int)
+    far = not valid and upper_bound(stage.values.sizes[number]) * size > stage.target.l2
+    if not far or not stage.target.decides("fetch_ahead"):
+        return 0
+    split = [b.cut.size for b in blocks if b.cut.split is vector]
+    piece = min([size_of(vector), *split]) * size
+    pitch = abs(stage.facts.affine[index_of(node)].terms.get(along, 0)) * size
+    return -(-_AHEAD // piece) if pitch > piece else 0
 
 
 def _copies(vector: Node, width: int, blocks: Sequence[Block]) -> int:

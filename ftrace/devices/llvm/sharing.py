@@ -27,7 +27,7 @@ _RIGHT, _SUMS, _TOTALS, _LEFT = 0.5, 0.25, 1.0, 2.0
 _STRIPS = 8
 #: Cycles to fill a vector of a panel: a load that waits for a slow cache, and a store.
 #: The same where the operand is larger than L2, and than half of L3.
-_FILL, _FILL_FAR, _FILL_FARTHEST = 4.0, 11.0, 20.0
+_FILL, _FILL_FAR, _FILL_FARTHEST = 4.0, 11.0, 30.0
 #: The same to read the left operand, of which the next part is fetched ahead.
 _STREAM, _STREAM_FAR = 0.5, 1.0
 #: Cycles of a tile for each line of the left operand, which no longer is in L1; and how
@@ -39,8 +39,8 @@ _TILE, _FINISH = 40.0, 6.0
 _ADD_AGAIN, _ADD_FAR = 2.0, 4.0
 #: Terms of a sum in a shallow block; cycles to begin a tile of one, to add to a vector
 #: of sums, to wait for a vector that is read where it stands, the same from beyond L2,
-#: and there from a left operand that lies across; and for a line of a left operand
-#: whose rows push each other out of the cache.
+#: and from a left operand that lies across, far beyond L2; and for a line of a left
+#: operand whose rows push each other out of the cache.
 _SHALLOW = 32
 _TILE_AGAIN, _ADD, _READ, _PUSHED = 1.0, 0.15, 1.0, 1.0
 _READ_FAR, _READ_ACROSS = 2.0, 12.0
@@ -151,10 +151,10 @@ def _shallow_cycles(
     read = _READ_FAR if far else _READ
     cycles += strips * tile.vectors * load.depth * read * load.right
     lanes = target.vector_bytes // load.item
-    if load.depth * load.rows * load.item > target.l2:
-        read = _READ_ACROSS if load.left else _READ_FAR
-    else:
-        read = _READ
+    nbytes = load.depth * load.rows * load.item
+    read = _READ_FAR if nbytes > target.l2 else _READ
+    if load.left and nbytes > 4 * target.l2:
+        read = _READ_ACROSS
     cycles += rows / lanes * load.depth * read
     cycles += tile.vectors * strips * rows * (_FINISH + 1) * load.sums
     units = load.outer * -(-total // strips) * load.others * -(-tiles // high)

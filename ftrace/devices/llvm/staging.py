@@ -238,12 +238,14 @@ class Stage:
         spans: Mapping[Node, Span],
         single: Mapping[Node, tuple[str, Tiles]] | None = None,
         ahead: int = 0,
+        along: Node | None = None,
     ) -> None:
         """A part: loops over `axes`, of which `spans` run in part, and stores.
 
-        With `ahead` each step of a sum asks for what it reads so many steps later.
+        With `ahead` each step of a sum asks for what it reads so many steps later; or
+        each step of `along`, where values are stored.
         """
-        nest = partial(_AskingNest, distance=ahead) if ahead else Nest
+        nest = partial(_AskingNest, distance=ahead, along=along) if ahead else Nest
         self._emit(nest, axes, stores, steps, spans, single or {})
 
     def turn(
@@ -309,29 +311,44 @@ class _AskingNest(Nest):
     """Asks for vectors of an operand whose rows no processor guesses.
 
     They go to the second cache: rows far apart often share a set of the first.
+
+    Args:
+      distance: how many steps later they will be read.
+      along: the range of these steps where values are stored; sums have their own.
     """
 
-    def __init__(self, *arguments: Any, distance: int) -> None:
+    def __init__(
+        self, *arguments: Any, distance: int, along: Node | None = None
+    ) -> None:
         super().__init__(*arguments)
         self.distance = distance
+        self.along = along
 
     def accumulate(
         self, loop: ReduceLoop, opened: Opened, lines: Lines, state: list[str]
     ) -> list[str]:
         state = super().accumulate(loop, opened, lines, state)
+        self._ask([n.src[0] for n in loop.reduces], loop.ranges[-1])
+        return state
+
+    def store(self, store: Store) -> None:
+        if self.along is not None:
+            self._ask([store.value], self.along)
+        super().store(store)
+
+    def _ask(self, nodes: Sequence[Node], along: Node) -> None:
         values, vector = self.values, self.values.vector
-        for node in toposort([n.src[0] for n in loop.reduces]):
+        for node in toposort(nodes):
             if node.op is not load_p or vector is None:
                 continue
             buffer, index, *valid = node.src
             form, size = values.facts.affine[index], node.dtype.itemsize
-            if valid or form.terms.get(vector.node) != 1:
+            later = self.distance * form.terms.get(along, 0)
+            if valid or not later or form.terms.get(vector.node) != 1:
                 continue
             assert isinstance(buffer.arg, int)
             base = values.buffer(buffer.arg)
-            later = self.distance * form.terms.get(loop.ranges[-1], 0)
             for at in values.assignments([node]):
                 terms, constant = values.terms(form, at)
                 p = values.access.pointer(base, terms, constant + later, size)
                 values.access.prefetch(p, False, False)
-        return state
