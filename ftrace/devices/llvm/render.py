@@ -149,7 +149,7 @@ def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
     if not target.decides("short_axes"):
         return None
     taps = without_short_reduces(kernel, facts, target)
-    found = taps if taps is kernel else without_short_axes(taps, facts_of(taps))
+    found = taps if taps is kernel else without_short_axes(taps, facts_of(taps), target)
     if found is taps:
         return None
     free, lanes = facts_of(found).free, found.axes[-1]
