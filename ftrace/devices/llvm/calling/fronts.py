@@ -172,22 +172,36 @@ def _perform_known(f: ObjectFunction, kit: View, whole: str, home: str) -> None:
 def _count_call(f: ObjectFunction, whole: str, home: str) -> None:
     """Leaves, unless calls like this one have come often.
 
-    A mark has the high bits of the hash that came most of late, and a count of it.
+    A mark has the high bits of a hash, and how often that came. Where there is no mark
+    for another one, the count of the first is halved, until it has to go.
     """
-    mark = f.word(f.state().pointer("marks"), home)
-    before = f.load("i64", mark)
-    other = f.let(f"xor i64 {before}, {whole}")
-    with f.when(f.let(f"icmp ugt i64 {other}, {COUNTED}")):
-        few = f.let(f"icmp eq i64 {f.let(f'and i64 {before}, {COUNTED}')}, 0")
-        mine = f.let(f"and i64 {whole}, {~COUNTED}")
-        less = f.let(f"sub i64 {before}, 1")
-        f.store("i64", f.let(f"select i1 {few}, i64 {mine}, i64 {less}"), mark)
+    marks, often = f.state().pointer("marks"), f.variable("i64", 0)
+    mine = f.let(f"and i64 {whole}, {~COUNTED}")
+    with f.repeat(TRIED) as i:
+        beyond = f.let(f"add i64 {home}, {i}")
+        mark = f.word(marks, f.let(f"and i64 {beyond}, {PLACES - 1}"))
+        before = f.load("i64", mark)
+        with f.when(f.equal("i64", before, 0)):
+            f.store("i64", f.let(f"or i64 {mine}, 1"), mark)
+            _leave_if(f, "true")
+        same = f.equal("i64", f.let(f"and i64 {before}, {~COUNTED}"), mine)
+        with f.when(same):
+            calls = f.let(f"add i64 {before}, 1")
+            f.store("i64", calls, mark)
+            count = f.let(f"and i64 {calls}, {COUNTED}")
+            _leave_if(f, f.let(f"icmp slt i64 {count}, {CALLS_BEFORE}"))
+            f.store("i64", 0, mark)
+            f.store("i64", 1, often)
+        f.stop_if(same)
+    with f.when(f.equal("i64", f.load("i64", often), 0)):
+        first = f.word(marks, home)
+        before = f.load("i64", first)
+        count = f.let(f"and i64 {before}, {COUNTED}")
+        half = f.let(f"lshr i64 {count}, 1")
+        less = f.let(f"or i64 {f.let(f'and i64 {before}, {~COUNTED}')}, {half}")
+        none = f.equal("i64", half, 0)
+        f.store("i64", f.let(f"select i1 {none}, i64 0, i64 {less}"), first)
         _leave_if(f, "true")
-    calls = f.let(f"add i64 {before}, 1")
-    f.store("i64", calls, mark)
-    count = f.let(f"and i64 {calls}, {COUNTED}")
-    _leave_if(f, f.let(f"icmp slt i64 {count}, {CALLS_BEFORE - 1}"))
-    f.store("i64", 0, mark)
 
 
 def _learn(f: ObjectFunction, kit: View, whole: str, count: str) -> None:

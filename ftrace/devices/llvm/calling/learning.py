@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: Records at the most; then those that were not used lately are forgotten.
 KEPT = PLACES // 2
+#: After so many calls that are learned, all are counted anew.
+LEARNED_AT_ONCE = 256
 
 #: Methods of arrays that are no operators.
 _NAMED = (
@@ -101,7 +103,7 @@ class Fronts:
         self._table = np.zeros(PLACES, np.int64)
         self._marks = np.zeros(PLACES, np.int64)
         self._records: list[Record | None] = [None] * PLACES
-        self._count = 0
+        self._count = self._learned = 0
         self._lock = threading.Lock()
         native.put("fronts", self._table.ctypes.data)
         native.put("marks", self._marks.ctypes.data)
@@ -175,6 +177,9 @@ class Fronts:
         return tree.unflatten(treedef, [arguments.own(x) for x in leaves])
 
     def _keep(self, record: Record) -> None:
+        self._learned += 1
+        if self._learned % LEARNED_AT_ONCE == 0:
+            self._marks[:] = 0  # most are of calls that came no more
         if self._count >= KEPT:
             self._forget_the_unused()
         self._place(record)
@@ -193,9 +198,9 @@ class Fronts:
         self._table[:] = 0
         self._count = 0
         self._records[:] = [None] * PLACES
-        for record in known:
-            if record.was_used():
-                self._place(record)
+        used = [record for record in known if record.was_used()]
+        for record in used[: KEPT // 2]:  # where all were, some have to go
+            self._place(record)
 
 
 #: What native code calls.
