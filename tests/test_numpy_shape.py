@@ -224,3 +224,12 @@ def test_few_parts_are_one_kernel_and_very_many_are_some() -> None:
     assert kernels(16, 40) == 1
     assert 1 < kernels(64, 40) <= 9
     assert kernels(20, 0) <= 1
+
+
+def test_parts_of_dynamic_sizes_are_joined() -> None:
+    joined = ft.jit(
+        lambda x: fnp.concatenate([x, x[1:], fnp.zeros(1)]), dynamic={"x": {0: "n"}}
+    )
+    for n in (2, 5, 40_000):
+        x = np.arange(n, dtype=np.float32)
+        np.testing.assert_array_equal(joined(x), [*x, *x[1:], 0])

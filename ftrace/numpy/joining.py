@@ -32,6 +32,7 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.elementwise import common_type, less
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.operations import bind_compound
 from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.room import no_memory, require_room
@@ -116,7 +117,8 @@ def _joined(parts: list[Any], axis: int) -> Any:
             recording.tape.note(partial(_concatenated, axis), parts, made)
         return made
     parts = [x for x in parts if x.shape[axis]] or parts[:1]
-    if sum(x.size for x in parts) * len(parts) >= _MUCH:
+    size = sum(x.size for x in parts)
+    if not is_dynamic(size) and size * len(parts) >= _MUCH:
         while len(parts) > _MANY:
             groups = [parts[n : n + _GROUP] for n in range(0, len(parts), _GROUP)]
             parts = [bind_compound(barrier_p, _tree(g, axis))[0] for g in groups]
