@@ -1,20 +1,19 @@
 """How a sampler runs: recorded where something is traced, evaluated where not.
 
 A sampler is written as a function of nodes. The graph of an eager call is kept, by
-the types of the operands and the static arguments.
+the types of the operands and the static arguments, with what evaluates it.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, settings
 from ftrace.array import Array
 from ftrace.errors import (
     ArgumentError,
@@ -23,19 +22,24 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
-from ftrace.trace.avals import Shape
-from ftrace.trace.graph import Graph, Node
-from ftrace.trace.operations import broadcast_shapes, hooks, run_fused
+from ftrace.random.sampler import Sampler
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.graph import Node
+from ftrace.trace.operations import broadcast_shapes, hooks
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.recall import emptied_too
+from ftrace.trace.room import no_memory
+from ftrace.trace.tape import recording
 from ftrace.trace.tracer import asarray, aval_of, check_fits, current_scope, scope_of
 from ftrace.trace.tracing import trace
 
 Build = Callable[..., Node]
 
-#: From this many elements on an eager call runs the compiled program of the default
-#: device: 145 passes of NumPy over memory take longer than to compile one.
-LARGE = 1 << 19
+#: Samplers by what they do, the types of the operands and the static arguments.
+_samplers: dict[Any, Sampler] = {}
+_SAMPLERS_KEPT = 1024
+emptied_too.append(_samplers)
 
 
 def draw(build: Build, *operands: Any, **statics: Any) -> Any:
@@ -47,25 +51,48 @@ def draw(build: Build, *operands: Any, **statics: Any) -> Any:
     scope = scope_of(operands) or current_scope()
     if scope is not None:
         return scope.wrap(build(*[scope.lift(x) for x in operands], **statics))
-    if hooks.run_graph is not None and prod(statics.get("shape", ())) >= LARGE:
-        return hooks.run_graph(*_large(build, operands, statics))[0]
-    return run_fused(_record, operands, build=build, **statics)
-
-
-def _large(
-    build: Build, operands: Sequence[Any], statics: dict[str, Any]
-) -> tuple[Graph, list[Array]]:
     arrays = [asarray(x) for x in operands]
+    sampler = _sampler_of(build, tuple([aval_of(x) for x in arrays]), statics)
+    graph = sampler.graph
+    elsewhere = any(not x.memory.host for x in arrays)
+    # The default device has what takes long, also if it is no device for small things.
+    if hooks.run_graph is not None and (
+        elsewhere or (sampler.is_huge and sampler.program() is None)
+    ):
+        return hooks.run_graph(graph, arrays)[0]
+    aval = graph.outputs[0].aval
+    try:
+        result = sampler.values(*[x.numpy() for x in arrays])
+    except MemoryError:
+        raise no_memory(f"random.{build.__name__.lstrip('_')}", aval) from None
+    made = Array.of(result, aval.weak_type)
+    if recording.tape is not None:
+        # Numbers of NumPy are made of arguments that a record is for.
+        given = [
+            array.numpy() if isinstance(x, np.generic) else array
+            for x, array in zip(operands, arrays, strict=True)
+        ]
+        recording.tape.note(sampler.values, given, made)
+    return made
 
-    def function(*tracers: Any) -> list[Any]:
-        return [_record(*tracers, build=build, **statics)]
 
-    return trace("eager", function, [aval_of(x) for x in arrays]), arrays
+def _sampler_of(
+    build: Build, avals: tuple[ShapedArray, ...], statics: dict[str, Any]
+) -> Sampler:
+    x64 = settings.current().enable_x64
+    key = (build, avals, tuple(statics.items()), x64)
+    found = _samplers.get(key)
+    if found is None:
 
+        def function(*tracers: Any) -> list[Any]:
+            nodes = [tracer.node for tracer in tracers]
+            return [tracers[0].scope.wrap(build(*nodes, **statics))]
 
-def _record(*tracers: Any, build: Build, **statics: Any) -> Any:
-    nodes = [tracer.node for tracer in tracers]
-    return tracers[0].scope.wrap(build(*nodes, **statics))
+        found = Sampler(trace("eager", function, avals))
+        if len(_samplers) >= _SAMPLERS_KEPT:
+            _samplers.clear()
+        _samplers[key] = found
+    return found
 
 
 # What the samplers ask of their arguments.

@@ -20,6 +20,7 @@ import numpy as np
 from ftrace import dtypes, settings
 from ftrace.array import Array, surface
 from ftrace.errors import DynamicDimensionError, ShapeError
+from ftrace.settings import Config
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic, bounds, is_dynamic
 from ftrace.trace.evaluate import Plan, settle
@@ -49,15 +50,20 @@ CALLS_BEFORE_NATIVE = 2000
 
 
 class _Hooks:
-    """What stands above, set once by `transforms.execute`.
+    """What stands above, set once by `transforms`.
 
     Attributes:
       run_graph: runs a graph on the device of its arguments.
+      prepare: compiles a graph without effects under a configuration, for calls on
+        NumPy's arrays; None where the default device is not the processor.
+      has_compiled: has this process compiled anything?
       make_native: lets eager calls be native, where there is such code.
       calls_left: so many eager operations are done before that.
     """
 
     run_graph: Callable[[Graph, Sequence[Array]], list[Array]] | None = None
+    prepare: Callable[[Graph, Config], Callable[..., list[Array]] | None] | None = None
+    has_compiled: Callable[[], bool] = bool
     make_native: Callable[[], None] | None = None
     calls_left: int = CALLS_BEFORE_NATIVE
 

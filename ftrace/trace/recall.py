@@ -268,15 +268,21 @@ def inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[
     return results
 
 
+#: Tables of others that know what was done before.
+emptied_too: list[dict[Any, Any]] = []
+
+
 def calls_kept() -> int:
     """How many calls are in the table."""
     return len(_calls)
 
 
 def forget_calls() -> None:
-    """Empties the tables."""
+    """Empties the tables, those of others as well."""
     _calls.clear()
     _inlined.clear()
+    for table in emptied_too:
+        table.clear()
 
 
 # Namespaces.

@@ -294,6 +294,7 @@ def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
 
 
 hooks.run_graph = run_graph
+hooks.has_compiled = lambda: bool(_cache.entries)
 
 
 def _make_native() -> None:

@@ -20,10 +20,12 @@ import numpy as np
 
 from ftrace import settings
 from ftrace.array import Array
+from ftrace.devices.base import get_device
 from ftrace.devices.calls import Bound, Signature
 from ftrace.settings import Config
 from ftrace.trace.graph import Graph
 from ftrace.trace.layout import Container, Leaf, Part
+from ftrace.trace.operations import hooks
 from ftrace.trace.tracer import Value, asarray, aval_of, current_scope, owned
 from ftrace.transforms.execute import (
     CompiledGraph,
@@ -165,3 +167,10 @@ def apply_derived(
 def _prepare(graph: Graph, config: Config) -> Prepared | None:
     compiled = compile_for_host(graph)
     return None if compiled is None else Prepared(graph, compiled, config)
+
+
+def _prepare_for_processor(graph: Graph, config: Config) -> Prepared | None:
+    return _prepare(graph, config) if get_device().keeps_programs else None
+
+
+hooks.prepare = _prepare_for_processor

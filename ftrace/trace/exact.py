@@ -1,0 +1,102 @@
+"""The part of a graph whose values leave no choice: the same bits whoever computes it.
+
+    shift, xor, add of integers, x - 1 of floats     exact
+    log, erf_inv, x * y + z                          rounded as the device does it
+
+Where a graph begins with such a part, that part may run in compiled code at one call
+and in NumPy at another, and nobody can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.trace.graph import Graph, Node, toposort
+from ftrace.trace.primitives.broadcast import expand_p
+from ftrace.trace.primitives.elementwise import (
+    add,
+    bit_and,
+    bit_not,
+    bit_or,
+    bit_xor,
+    bitcast,
+    cast_p,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    maximum,
+    minimum,
+    mul,
+    ne,
+    rem,
+    select,
+    shift_left,
+    shift_right_logical,
+    sub,
+)
+from ftrace.trace.primitives.host.sorting import argsort_p
+from ftrace.trace.primitives.indexing import gather_p
+from ftrace.trace.primitives.movement import permute_p, reshape_p, shrink_p
+from ftrace.trace.primitives.record import item_p
+from ftrace.trace.primitives.source import const_p, iota_p
+
+#: Of elements of any dtype: they are compared, taken, or stay what they are.
+_OF_ALL = frozenset((
+    bitcast, const_p, eq, expand_p, gather_p, ge, gt, iota_p, le, lt, ne, permute_p,
+    reshape_p, select, shrink_p,
+))  # fmt: skip
+_OF_INTEGERS = frozenset((
+    add, bit_and, bit_not, bit_or, bit_xor, cast_p, maximum, minimum, mul, rem,
+    shift_left, shift_right_logical, sub,
+))  # fmt: skip
+#: Rounded once. A product may be rounded together with a sum, or not; so it is no such.
+_OF_FLOATS = frozenset((add, sub))
+_WIDE_ENOUGH = frozenset((dtypes.float32, dtypes.float64))
+
+
+def is_exact(node: Node) -> bool:
+    """Has a node the same bits on every device, if its operands have?"""
+    if node.op is argsort_p or node.op is item_p:
+        return True  # every sort is stable
+    if node.op not in _OF_ALL and node.op not in _OF_INTEGERS:
+        return False
+    types = {x.dtype for x in (node, *node.src)}
+    if node.op in _OF_ALL:
+        return all(_is_whole(t) or t in _WIDE_ENOUGH for t in types)
+    if node.op in _OF_INTEGERS and all(map(_is_whole, types)):
+        return True
+    return node.op in _OF_FLOATS and types <= _WIDE_ENOUGH
+
+
+def _is_whole(dtype: np.dtype[Any]) -> bool:
+    return dtypes.kind(dtype) in "biu"
+
+
+def exact_part(graph: Graph) -> tuple[Sequence[Node], bool]:
+    """The last nodes of the part of a graph that is exact, and whether it is all of it.
+
+    What they repeat, move or do not take from the inputs is left to what follows.
+    """
+    given, exact = set(graph.inputs), set(graph.inputs)
+    moving = set[Node]()  # depends on an input
+    last: dict[Node, None] = {}
+    for node in toposort(graph.outputs):
+        if node in given or any(x in given or x in moving for x in node.src):
+            moving.add(node)
+        if node in given or (exact.issuperset(node.src) and is_exact(node)):
+            exact.add(node)
+            continue
+        for source in node.src:
+            while source in exact and source.op in (expand_p, reshape_p):
+                (source,) = source.src
+            if source in exact and source in moving and source not in given:
+                last[source] = None
+    if exact.issuperset(graph.outputs):
+        return graph.outputs, True
+    return tuple(last), False
