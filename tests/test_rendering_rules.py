@@ -65,6 +65,7 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
     "without_panels": (
         lambda x, y: ft.nn.gelu(x @ y, approximate=False),
         (normal(64, 64), normal(64, 64))),
+    "tall": (fnp.matmul, (normal(40_000, 32), normal(32, 20))),
     "few_rows": (fnp.matmul, (normal(40, 1700), normal(1700, 450))),
     "few_columns": (fnp.matmul, (normal(100, 300), normal(300, 3))),
     "sliding": (convolution(), (normal(2, 16, 20, 20), normal(32, 16, 3, 3))),

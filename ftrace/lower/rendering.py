@@ -10,6 +10,7 @@ DECISIONS = {
     "in_blocks": "sums of products are computed in blocks that fit into the caches",
     "in_panels": "blocks of matrices are copied into panels, in the order of the sums",
     "without_panels": "long work on the sums of small products is done block by block",
+    "tall": "the right operands of products of very many rows stand in a panel",
     "few_rows": "products of few rows go through the sums a few terms at a time",
     "few_columns": "vectors of products with few columns run along the sums",
     "sliding": "windows slide over lines of the image, which stand in a panel once",

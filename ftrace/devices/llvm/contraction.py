@@ -33,6 +33,8 @@ _FEW_STEPS = 64
 _WORTH_PANELS, _LITTLE = 1 << 13, 1 << 9
 #: How many times as many terms a sum has as there are columns.
 _LONG_SUM = 8
+#: Left operands of so many times the second cache come from slow memory.
+_FAR = 4
 #: Operations per result that are not worth repeating in the code of each register.
 _LIGHT = 6
 
@@ -230,13 +232,26 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     far = footprint > target.l2 * 3 // 4
     if height > 2 * MOST_ROWS:
         # Rows of a multiple of 2 KB lie on a few sets of the caches only.
-        return far or (pitch % 2048 == 0 and depth > 256)
+        pushed = pitch % 2048 == 0 and depth > 256
+        return far or pushed or (is_tall(plan, target) and target.decides("tall"))
     if far and depth > 256 and _is_one_matrix(plan) and target.decides("few_rows"):
         return bool(rows_apart(plan, facts))
     row = max(plan.rows, key=size_of)
     together = rows_together(plan.left, row, facts)
     aliased = pitch % 1024 == 0 or together < min(size_of(row), MOST_ROWS)
     return aliased and depth > 256 and far and height >= 4
+
+
+def is_far(plan: Contraction, target: Target) -> bool:
+    """Do the left operands come from slow memory?"""
+    item = max(n.dtype.itemsize for n in plan.left)
+    count = prod(size_of(a) for a in (*plan.rows, *plan.ranges))
+    return count * item * len(plan.left) > _FAR * target.l2
+
+
+def is_tall(plan: Contraction, target: Target) -> bool:
+    """Has it so many rows that a panel of the right operands costs next to nothing?"""
+    return _is_one_matrix(plan) and is_far(plan, target)
 
 
 def _is_one_matrix(plan: Contraction) -> bool:

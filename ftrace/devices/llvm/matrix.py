@@ -22,6 +22,7 @@ from math import prod
 from ftrace.devices.llvm.blocks import Block, Once, cut_ranges, each_block
 from ftrace.devices.llvm.contraction import (
     Contraction,
+    is_far,
     is_heavy,
     reads_in_place,
     rows_apart,
@@ -29,6 +30,7 @@ from ftrace.devices.llvm.contraction import (
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.nest import Span, identity
+from ftrace.devices.llvm.next_rows import NextRowsNest
 from ftrace.devices.llvm.product import LooseRows, merged, walk
 from ftrace.devices.llvm.register_tiles import rows_together
 from ftrace.devices.llvm.sharing import Blocks, Load, choose_blocks
@@ -140,6 +142,7 @@ class MatrixProduct:
         self.several = self.depth.blocks > 1 or bool(self.depth.outer)
         self.direct = not self.several and not shape.heavy
         self.ahead = self.depth.length if shallow and self._is_far() else 0
+        self.asks = self.direct and self.in_place and self._asks_for_rows()
 
     def _choose(self, packed: Sequence[Node]) -> Blocks:
         plan, shape, stage = self.plan, self.shape, self.stage
@@ -167,6 +170,15 @@ class MatrixProduct:
         plan, target = self.plan, self.stage.target
         size = prod(size_of(r) for r in (*plan.columns, *plan.ranges)) * self.item
         return size * len(plan.right) > target.l2 and target.decides("fetch_ahead")
+
+    def _asks_for_rows(self) -> bool:
+        """Does each tile wait for the left operands?
+
+        Narrow tiles have more to load than to multiply, and no room for questions.
+        """
+        target = self.stage.target
+        wide = self.blocks.tile.vectors > 1
+        return wide and is_far(self.plan, target) and target.decides("fetch_ahead")
 
     def emit(self) -> int:
         """Emits the function; returns how many units it has."""
@@ -310,7 +322,11 @@ class MatrixProduct:
         steps = {**self.rows.steps, shape.column: wide}
         spans = {**spans, **self.rows.spans, **self.columns.spans(steps)}
         axes = shape.row, shape.column
-        self.stage.run(axes, stores, steps, spans, ahead=self.ahead)
+        if self.asks:
+            nest = partial(NextRowsNest, row=shape.row)
+            self.stage.run_by(nest, axes, stores, steps, spans)
+        else:
+            self.stage.run(axes, stores, steps, spans, ahead=self.ahead)
         if self.left:
             self.row_block.close()
 

@@ -325,8 +325,14 @@ def _render_contraction(
 ) -> Rendered:
     """A contraction, block by block."""
     operations = 2 * prod(size_of(r) for r in (*kernel.axes, *plan.ranges))
-    stage, units = _staged(kernel, emit, operations, facts, target)
-    text = module(target, name, frozenset(), lambda _: stage.writer)
+    stages: list[tuple[Stage, int]] = []
+
+    def build(streamed: frozenset[int]) -> Writer:
+        stages.append(_staged(kernel, emit, operations, facts, target, streamed))
+        return stages[-1][0].writer
+
+    text = module(target, name, streamed_buffers(kernel, target), build)
+    stage, units = stages[-1]
     worth = _WORTH_A_THREAD * _DENSE // 2
     grain = max(-(-worth * sample(units) // operations), 1)
     return Rendered(text, units, grain, tuple(stage.values.dims))
@@ -338,6 +344,7 @@ def _staged(
     operations: Any,
     facts: Facts,
     target: Target,
+    streamed: frozenset[int] = frozenset(),
 ) -> tuple[Stage, int]:
     """A contraction of so many operations in its stage, and how many units it has.
 
@@ -345,7 +352,7 @@ def _staged(
     """
 
     def written(writer: Writer) -> tuple[Stage, int]:
-        values = Values(writer, facts, target, kernel.buffers)
+        values = Values(writer, facts, target, kernel.buffers, streamed)
         stage = Stage(kernel, target, facts, values)
         return stage, emit(stage)
 

@@ -306,6 +306,6 @@ def spread_groups(
     how = _Spreading(channels, places, count, pitch)
     stage.run_by(
         partial(_SpreadingNest, how), [*ranges, *others, part, inside],
-        Store(panel.number, index, value), {inside: Steps(channels * count)}, spans,
+        [Store(panel.number, index, value)], {inside: Steps(channels * count)}, spans,
     )  # fmt: skip
     return True

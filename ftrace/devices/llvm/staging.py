@@ -266,12 +266,12 @@ class Stage:
         self,
         nest: Callable[..., Nest],
         axes: Sequence[Node],
-        store: Store,
+        stores: Sequence[Store],
         steps: Mapping[Node, Steps],
         spans: Mapping[Node, Span],
     ) -> None:
-        """A part that fills a panel in a way of its own."""
-        self._emit(nest, axes, [store], steps, spans, {})
+        """A part with loops of their own kind."""
+        self._emit(nest, axes, stores, steps, spans, {})
 
     def _emit(
         self,
