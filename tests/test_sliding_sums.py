@@ -44,6 +44,12 @@ def by_filters(case: Any, last: bool) -> Any:
     return gradient(strided(case, last), 1)
 
 
+def one_kernel(case: Any, last: bool, arrays: Sequence[Array]) -> Kernel:
+    """The gradient, not added up in parts."""
+    with ft.config(disabled_rules={"filters_in_parts"}):
+        return kernel_of(by_filters(case, last), *arrays)
+
+
 def expected(case: Any, x: Array, y: Array) -> Array:
     """By sliding windows, in float64."""
     _, filters, strides, pads, dilation, groups = case
@@ -101,7 +107,7 @@ def test_a_gradient_by_filters_is_what_windows_give(
     case: Any, last: bool, dtype: Any
 ) -> None:
     x, y, *arrays = operands(case, last, dtype)
-    kernel = kernel_of(by_filters(case, last), *arrays)
+    kernel = one_kernel(case, last, arrays)
     used = read_by(kernel, arrays)
     wanted = expected(case, x, y)
     bound = (1e-5 if dtype is np.float32 else 1e-13) * np.abs(wanted).max()
@@ -118,7 +124,7 @@ def test_small_caches_make_small_blocks(case: Any, last: bool) -> None:
         caches=(4 << 10, 32 << 10, 1 << 20), cores=7,
     )  # fmt: skip
     x, y, *arrays = operands(case, last)
-    kernel = kernel_of(by_filters(case, last), *arrays)
+    kernel = one_kernel(case, last, arrays)
     used = read_by(kernel, arrays)
     wanted = expected(case, x, y)
     found = in_order(run(kernel, used, 3, small), case, last)
@@ -129,7 +135,7 @@ def test_small_caches_make_small_blocks(case: Any, last: bool) -> None:
 @pytest.mark.parametrize("case", [_CASES[0], _CASES[3], _CASES[9]], ids=str)
 def test_gradients_by_filters_slide(case: Any, last: bool) -> None:
     arrays = operands(case, last)[2:]
-    assert sum_of(kernel_of(by_filters(case, last), *arrays)) is not None
+    assert sum_of(one_kernel(case, last, arrays)) is not None
 
 
 def test_other_contractions_do_not() -> None:
@@ -146,7 +152,7 @@ def test_other_contractions_do_not() -> None:
         case = (images, filters, (stride,) * 2, ((0, 0),) * 2, (1, 1), 1)
         arrays = operands(case, False)[2:]
         wide = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4")
-        assert sum_of(kernel_of(by_filters(case, False), *arrays), wide) is None
+        assert sum_of(one_kernel(case, False, arrays), wide) is None
 
 
 _TARGETS = [
@@ -164,7 +170,7 @@ def test_on_other_processors(target: Target, case: Any, last: bool) -> None:
     if here.triple[:6] != target.triple[:6] or here.vector_bytes < target.vector_bytes:
         pytest.skip("this processor cannot run it")
     x, y, *arrays = operands(case, last)
-    kernel = kernel_of(by_filters(case, last), *arrays)
+    kernel = one_kernel(case, last, arrays)
     used = read_by(kernel, arrays)
     wanted = expected(case, x, y)
     found = in_order(run(kernel, used, 2, target), case, last)

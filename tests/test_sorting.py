@@ -201,6 +201,21 @@ def test_sorts_are_stable_with_nan_last(case: tuple[Any, int]) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_negative_zeros_survive_sorts_of_all_lengths(rows: int, dtype: Any) -> None:
+    """NumPy's vector code makes zeros of them, where there are enough elements."""
+    rng = np.random.default_rng(0)
+    values = np.array([np.nan, 0.0, -0.0, 1, -1, np.inf], dtype)
+    for size in [*range(1, 300), 1500, 5000]:
+        x = values[rng.integers(0, 6, (rows, size))]
+        x[:, 1::2] = -1
+        places = np.argsort(x, -1, kind="stable")
+        wanted = _bits(np.take_along_axis(x, places, -1))
+        np.testing.assert_array_equal(_bits(order.sort_values(x, 1)), wanted)
+        np.testing.assert_array_equal(_bits(fnp.sort(x)), wanted)
+
+
 @given(arrays(), st.integers(0, 3))
 def test_lexicographic_sorts_refine_each_other(
     case: tuple[Any, int], seed: int

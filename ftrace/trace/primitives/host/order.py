@@ -36,18 +36,19 @@ def sort_values(x: Array, axis: int) -> Array:
         return np.sort(x, axis, kind="stable" if x.dtype.itemsize <= 2 else None)
     half = x.dtype.itemsize == 2
     result = np.sort(x.astype(np.float32) if half else x, axis)
-    one_row = result.size == result.shape[axis]
-    zeros = _zeros_of(result) if one_row and result.size > FEW else result
-    if _has_negative_zero(zeros):  # NumPy may have exchanged it with a zero
+    if _may_have_zeros(result, axis) and _has_negative_zero(x):
+        # NumPy may have exchanged it with a zero, or made it one
         return np.take_along_axis(x, argsort([x], axis), axis)
     return result.astype(x.dtype) if half else result
 
 
-def _zeros_of(ordered: Array) -> Array:
-    """The part of a single sorted row that is zero, without a look at the rest."""
+def _may_have_zeros(ordered: Array, axis: int) -> bool:
+    """False where a look into one long sorted row finds no zero."""
+    if ordered.size <= FEW or ordered.size != ordered.shape[axis]:
+        return True
     row = ordered.reshape(-1)
     zero = row.dtype.type(0)
-    return row[row.searchsorted(zero) : row.searchsorted(zero, "right")]
+    return bool(row.searchsorted(zero) < row.searchsorted(zero, "right"))
 
 
 def _has_negative_zero(x: Array) -> bool:
