@@ -15,9 +15,10 @@ import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace import dtypes, tree_util
 from ftrace.devices.llvm.device import render_kernel
+from ftrace.devices.llvm.ordering import ON_STACK
 from ftrace.devices.llvm.target import Target
 from ftrace.lower import ordering
-from ftrace.lower.ordering import LONG, ON_STACK, Ordering
+from ftrace.lower.ordering import LONG, Ordering
 from ftrace.lower.program import CallHost, RunKernel
 from ftrace.lower.stored import program_of, program_text
 from ftrace.trace import operations
@@ -161,6 +162,12 @@ def test_several_keys_refine_each_other() -> None:
     x, y = numbers(dtypes.float32, (4, 300), 1), numbers(dtypes.int64, (4, 300), 3)
     assert_as_on_host(lambda x, y: lax.sort((x, y, x * 2), num_keys=2), x, y)
     assert_as_on_host(lambda x, y: fnp.lexsort((x, y)), x, y)
+
+
+def test_keys_of_a_row_are_not_stored() -> None:
+    x = np.random.default_rng(0).standard_normal((20, ON_STACK + 1))
+    for kernel in kernels_of(fnp.argsort, x.astype(np.float32)):
+        assert [spec.written for spec in kernel.buffers] == [True, False]
 
 
 def test_bits_do_not_depend_on_the_number_of_threads() -> None:

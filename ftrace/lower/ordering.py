@@ -46,13 +46,11 @@ DECISIONS = {
     "sort_in_runs": "a long row is sorted in runs, which are merged",
 }
 
-#: Elements of a run at least, and the most runs.
-RUN = 1 << 16
 MOST_RUNS = 16
-#: A row of so many elements has two runs; of sixteen times as many, twice as many.
+#: A row of so many elements has two runs; of eight times as many, twice as many.
 LONG = 1 << 17
-#: Positions and keys of rows up to this length stand on the stack.
-ON_STACK = 1 << 13
+#: So many positions `top` finds at the most: it collects them on the stack.
+_MOST_WANTED = 1 << 10
 _NARROW = 1 << 31  # positions have 31 bits
 
 
@@ -200,10 +198,7 @@ class _Rows:
         operands = [key] if places is None else [key, places]
         result = ShapedArray.of(self.shape, dtypes.int32)
         if runs_of(self.rows, self.size) == 1:
-            results = [result]
-            if self.size > ON_STACK:
-                results.append(ShapedArray.of(self.shape, dtypes.int64))
-            return self.kernel("positions", operands, results, **facts)
+            return self.kernel("positions", operands, [result], **facts)
         packed, runs, run = self.runs("position_runs", operands, dtypes.int64, **facts)
         return self.kernel(
             "merged_positions", [packed, *operands[1:]], [result], run=run, runs=runs
@@ -257,7 +252,7 @@ def _top_k(node: Node) -> Node:
     x = move_axis(x, arg.axis, last)
     rows = _Rows(node, x.shape)
     facts = {"merge_zeros": False, "descending": arg.largest}
-    if x.dtype.itemsize < 8 and arg.k <= min(ON_STACK, rows.size) // 8:
+    if x.dtype.itemsize < 8 and arg.k <= min(_MOST_WANTED, rows.size // 8):
         aval = ShapedArray.of((*x.shape[:-1], arg.k), dtypes.int32)
         found = rows.kernel("top", [x], [aval], k=arg.k, **facts)
     else:

@@ -23,13 +23,17 @@ from ftrace.devices.llvm.ordering_keys import (
 from ftrace.devices.llvm.ordering_text import counting_sort, merge, top, zeros
 from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.runner.function import Function
+from ftrace.devices.llvm.runner.signals import STOP
+from ftrace.devices.llvm.scratch import GIVE, TAKE
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.work import WORTH_A_THREAD
 from ftrace.devices.llvm.writer import ARGUMENTS
-from ftrace.lower.ordering import ON_STACK, Ordering, key_dtype
+from ftrace.lower.ordering import Ordering, key_dtype
 
 #: Elements of the result of a merge that a unit writes.
 PIECE = 1 << 15
+#: Positions and keys of rows up to this length stand on the stack.
+ON_STACK = 1 << 13
 #: What `top` collects beyond three times the wanted elements before it drops some.
 _ROOM = 128
 _COPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
@@ -198,9 +202,8 @@ def _positions(f: Sorting) -> int:
     n, symbol = f.kernel.size, sort_symbol(dtypes.int64)
     f.use_sort(symbol)
     f.use(pack(f.keys, f.through) + unpack(f.through))
-    here = f.place("i64", n) if n <= ON_STACK else ""
+    packed = _room(f, 8 * n)
     with f.repeat("%end", "%begin") as row:
-        packed = here or f.row(1, row)
         source = f.row(f.first_operand, row)
         places = f.row(f.first_operand + 1, row) if f.through else "null"
         f.do(
@@ -209,7 +212,25 @@ def _positions(f: Sorting) -> int:
         f.sort(symbol, packed, n)
         to = f.row(0, row)
         f.do(f"call void @unpack(ptr {to}, ptr {packed}, ptr {places}, i64 {n})")
+    if n > ON_STACK:
+        f.do(f"call void @{GIVE}(ptr {packed})")
     return f.kernel.rows
+
+
+def _room(f: Sorting, nbytes: int) -> str:
+    """Memory for a row of positions and keys; without it the call is stopped."""
+    if nbytes <= 8 * ON_STACK:
+        return f.place("i64", nbytes // 8)
+    f.declared += [
+        f"declare ptr @{TAKE}(i64)",
+        f"declare void @{GIVE}(ptr)",
+        f"declare void @{STOP}(ptr)",
+    ]
+    taken = f.let(f"call ptr @{TAKE}(i64 {nbytes})")
+    with f.when(f.let(f"icmp eq ptr {taken}, null")):
+        f.do(f"call void @{STOP}(ptr %buffers)")
+        f.give()
+    return taken
 
 
 def _position_runs(f: Sorting) -> int:
