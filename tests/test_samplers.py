@@ -171,10 +171,24 @@ EXACT: dict[str, Any] = {
     "sum of integers": (lambda x, y: x * y + x, "int32", "int32"),
     "order": (lambda x, y: ft.numpy.where(x < y, x, y), "float32", "float32"),
     "difference": (lambda x, y: x - y, "float64", "float64"),
+    "product of 48 bits": (
+        lambda x, y: x.astype("float64") * y.astype("float64") + 0.1,
+        "float32",
+        "float32",
+    ),
+    "half of float32": (lambda x: x.astype("float64") * 0.5 - 0.1, "float32"),
+    "rounded once": (lambda x: ft.numpy.maximum(x.astype("float32"), 0), "float64"),
     "sorted": (lambda x: ft.numpy.argsort(x), "uint32"),
 }
 ROUNDED: dict[str, Any] = {
     "product": (lambda x, y: x * y + x, "float32", "float32"),
+    "product of 77 bits": (lambda x: x.astype("float64") * 0.1 - 1, "float32"),
+    "product of halves": (
+        lambda x, y: x.astype("float64") * y.astype("float64") + 0.1,
+        "float32",
+        "float64",
+    ),
+    "to integers": (lambda x: x.astype("int32"), "float32"),
     "logarithm": (lambda x: ft.numpy.log(x), "float32"),
     "narrow": (lambda x, y: x - y, "float16", "float16"),
     "complex": (lambda x, y: x + y, "complex64", "complex64"),

@@ -1,7 +1,7 @@
 """The part of a graph whose values leave no choice: the same bits whoever computes it.
 
     shift, xor, add of integers, x - 1 of floats     exact
-    log, erf_inv, x * y + z                          rounded as the device does it
+    log, erf_inv, x * y + z of floats                rounded as the device does it
 
 Where a graph begins with such a part, that part may run in compiled code at one call
 and in NumPy at another, and nobody can tell.
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.trace.graph import Graph, Node, toposort
+from ftrace.trace.graph import Graph, Node, constant_value, toposort
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import (
     add,
@@ -55,8 +55,8 @@ _OF_INTEGERS = frozenset((
     add, bit_and, bit_not, bit_or, bit_xor, cast_p, maximum, minimum, mul, rem,
     shift_left, shift_right_logical, sub,
 ))  # fmt: skip
-#: Rounded once. A product may be rounded together with a sum, or not; so it is no such.
-_OF_FLOATS = frozenset((add, sub))
+#: Rounded once, or not at all.
+_OF_FLOATS = frozenset((add, cast_p, maximum, minimum, sub))
 _WIDE_ENOUGH = frozenset((dtypes.float32, dtypes.float64))
 
 
@@ -71,7 +71,21 @@ def is_exact(node: Node) -> bool:
         return all(_is_whole(t) or t in _WIDE_ENOUGH for t in types)
     if node.op in _OF_INTEGERS and all(map(_is_whole, types)):
         return True
-    return node.op in _OF_FLOATS and types <= _WIDE_ENOUGH
+    # A product may be rounded together with a sum, or not: where it has to be.
+    single = node.op is mul and all(map(_is_of_float32, node.src))
+    return (single or node.op in _OF_FLOATS) and types <= _WIDE_ENOUGH
+
+
+def _is_of_float32(x: Node) -> bool:
+    """Are these values of float32 in float64, whose products have 48 bits?"""
+    while x.op in (expand_p, reshape_p):
+        (x,) = x.src
+    if x.dtype != dtypes.float64:
+        return False
+    if x.op is const_p:
+        value = constant_value(x)
+        return bool(np.float32(value) == value)
+    return x.op is cast_p and x.src[0].dtype == dtypes.float32
 
 
 def _is_whole(dtype: np.dtype[Any]) -> bool:
