@@ -49,9 +49,10 @@ def _product(
 def _aligned(size: int, dtype: Any) -> Array:
     """Memory that begins with a line of the cache."""
     item = np.dtype(dtype).itemsize
-    whole = np.empty(size * item + 64, np.uint8)
+    whole: Array = np.empty(size * item + 64, np.uint8)
     start = -whole.ctypes.data % 64
-    return whole[start : start + size * item].view(dtype)
+    found: Any = whole[start : start + size * item]
+    return found.view(dtype)
 
 
 def _check(kernel: Kernel, arrays: list[Array], wanted: Array, target: Target) -> None:
