@@ -161,6 +161,14 @@ def test_few_rows_need_no_panels_of_operands() -> None:
     assert not choose_blocks(target, replace(load, rows=2000)).shallow
 
 
+def test_rows_that_push_each_other_out_stay_in_panels_unless_they_are_few() -> None:
+    target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", cores=2)
+    target = replace(target, l1=48 << 10, l2=1 << 20, l3=32 << 20)
+    load = Load(32, 64, 1024, 4, apart=8, together=6)
+    assert choose_blocks(target, load).shallow
+    assert not choose_blocks(target, replace(load, rows=128)).shallow
+
+
 @pytest.mark.parametrize("rows", [2, 3, 5, 7, 13])
 def test_few_rows_go_through_a_large_matrix_once(rows: int) -> None:
     """Rows far apart are asked for before they are needed; near ones need not be."""
