@@ -21,7 +21,7 @@ from ftrace.lower.rendering import DECISIONS
 
 Array = Any
 F = Callable[..., Any]
-WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4")
+WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512bf16")
 
 
 def normal(*shape: int, seed: int = 0) -> Array:
@@ -68,6 +68,10 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
     "tall": (fnp.matmul, (normal(40_000, 32), normal(32, 20))),
     "few_rows": (fnp.matmul, (normal(40, 1700), normal(1700, 450))),
     "few_columns": (fnp.matmul, (normal(100, 300), normal(300, 3))),
+    "bfloat16_pairs": (
+        lambda x, y: fnp.matmul(x, y, preferred_element_type=fnp.float32),
+        (normal(70, 80).astype(ft.dtypes.bfloat16),
+         normal(80, 90).astype(ft.dtypes.bfloat16))),
     "sliding": (convolution(), (normal(2, 16, 20, 20), normal(32, 16, 3, 3))),
     "sliding_sums": (by_filters, (normal(4, 32, 20, 20), normal(32, 32, 3, 3))),
     "sliding_rows": (

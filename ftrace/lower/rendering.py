@@ -13,6 +13,7 @@ DECISIONS = {
     "tall": "the right operands of products of very many rows stand in a panel",
     "few_rows": "products of few rows go through the sums a few terms at a time",
     "few_columns": "vectors of products with few columns run along the sums",
+    "bfloat16_pairs": "products of bfloat16 are added two by two, in one instruction",
     "sliding": "windows slide over lines of the image, which stand in a panel once",
     "sliding_sums": "gradients by the filters read each pixel of an image once",
     "sliding_rows": "windows of channels that lie side by side slide along rows",

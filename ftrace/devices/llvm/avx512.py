@@ -4,6 +4,7 @@ ldexp                a·2ⁿ, rounded once
 mantissa, exponent   the parts of a number, special values included
 range_of             minimum and maximum with -0 below +0
 table                16 numbers, which stay in two registers
+add_pairs            c + a₀·b₀ + a₁·b₁ of bfloat16 in the halves of float32
 
 They work on 128, 256 or 512 bits (the table on 512): shorter vectors and scalars get
 idle lanes, longer ones go in halves.
@@ -93,6 +94,15 @@ def _exponent(o: Vectors, t: Type, a: str) -> str:
     return o.binary("fsub", t, of(a), of(_mantissa(o, t, a)))
 
 
+def _add_pairs(o: Vectors, t: Type, total: str, a: str, b: str) -> str:
+    pair = f"<{2 * t.lanes} x bfloat>"
+    name = f"@llvm.x86.avx512bf16.dpbf16ps.{t.lanes * t.bits}"
+    o.writer.declare(f"declare {t} {name}({t}, {pair}, {pair})")
+    x, y = (o.pure(f"bitcast {t} {text} to {pair}", text) for text in (a, b))
+    return o.pure(f"call {t} {name}({t} {total}, {pair} {x}, {pair} {y})", total, x, y)
+
+
+add_pairs: Row = _in_registers(_add_pairs)
 scale: Row = _in_registers(_scale)
 mantissa: Row = _in_registers(_mantissa)
 exponent: Row = _in_registers(_exponent)

@@ -95,9 +95,7 @@ def find_contraction(
     columns.append(column)
     lefts = _operands(terms, frozenset(rows), frozenset(columns), facts)
     rights = _operands(terms, frozenset(columns), frozenset(rows), facts)
-    loose = all(_is_loose(n, frozenset(ranges), facts) for n in lefts) and (
-        len(rows) < 2 or max(size_of(a) for a in rows) >= _FEW_ROWS
-    )
+    loose = is_in_place(lefts, rows, frozenset(ranges), facts)
     return Contraction(
         tuple(a for a in kernel.axes if a not in rows and a not in columns),
         tuple(rows), tuple(columns), ranges, tuple(lefts), tuple(rights),
@@ -150,6 +148,15 @@ def _operands(
                 seen.add(source)
                 pending.append(source)
     return found
+
+
+def is_in_place(
+    lefts: Sequence[Node], rows: Sequence[Node], ranges: frozenset[Node], facts: Facts
+) -> bool:
+    """Can left operands be used where they stand, along one axis of rows?"""
+    return all(_is_loose(n, ranges, facts) for n in lefts) and (
+        len(rows) < 2 or max(size_of(a) for a in rows) >= _FEW_ROWS
+    )
 
 
 def _is_loose(node: Node, ranges: frozenset[Node], facts: Facts) -> bool:

@@ -12,13 +12,14 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.devices.llvm.ahead import Fetch
+from ftrace.devices.llvm.avx512 import add_pairs
 from ftrace.devices.llvm.ranges import At, Opened
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import Steps, Tiles, Tiling, cut, equal_tiles, size_of
 from ftrace.devices.llvm.types import Type, first_lanes, index_type
 from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
-from ftrace.lower.kernel import Kernel, Store, axis_of, reduce_p
+from ftrace.lower.kernel import Kernel, Store, axis_of, pairs_p, reduce_p
 from ftrace.lower.place import Loop, ReduceLoop, Statement
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
@@ -460,13 +461,17 @@ class Nest:
 
     def _takes_products(self, total: Sum) -> bool:
         """Another reduce of the same products, as their maximum, needs them rounded."""
-        return total.node.arg == "add" and total.node.src[0] in self.fused
+        value = total.node.src[0]
+        return total.node.arg == "add" and (value in self.fused or value.op is pairs_p)
 
     def _add(self, total: Sum, at: At, old: str, mask: str | None) -> str:
         """`old` combined with the value that the reduce has now."""
         values, t = self.values, total.type
         value = total.node.src[0]
-        if self._takes_products(total):
+        if value.op is pairs_p:
+            a, b = (values.plain(s, t.lanes, at) for s in value.src)
+            new = add_pairs(values.ops, t, old, a, b)
+        elif self._takes_products(total):
             new = old
             for negative, product in products_of(value):
                 a, b = (values.plain(s, t.lanes, at) for s in product.src)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -33,6 +34,7 @@ from ftrace.devices.llvm.matrix import (
     without_panels,
 )
 from ftrace.devices.llvm.nest import fused_products
+from ftrace.devices.llvm.pairs import in_pairs, multiplies_pairs
 from ftrace.devices.llvm.phases import phases
 from ftrace.devices.llvm.pieces import boxes, facts_of, segments
 from ftrace.devices.llvm.polling import LASTING, writer_for
@@ -307,12 +309,23 @@ def _contraction_code(
         if not bare:
             return None
         return lambda stage: MatrixProduct(plan, bare, stage, False).emit()
+    if multiplies_pairs(plan, target):
+        return partial(_emit_in_pairs, plan)
     few = target.decides("few_rows") and reads_in_place(plan, facts)
     long = (FEW_ROWS,) if few else ()
     shape = target.decides("in_panels") and as_matrices(plan, kernel, *long)
     if shape:
         return lambda stage: MatrixProduct(plan, shape, stage).emit()
     return lambda stage: Product(plan, stage).emit()
+
+
+def _emit_in_pairs(plan: Contraction, stage: Stage) -> int:
+    """A product of bfloat16 as one of pairs of them."""
+    plan = in_pairs(plan, stage)
+    panels = stage.target.decides("in_panels")
+    shape = as_matrices(plan, stage.kernel) if panels else None
+    emitted = MatrixProduct(plan, shape, stage) if shape else Product(plan, stage)
+    return emitted.emit()
 
 
 def _render_contraction(

@@ -165,6 +165,16 @@ class Stage:
             self.values.padded.add(number)
         return panel
 
+    def new_view(self, number: int, group: int) -> tuple[int, Any]:
+        """A buffer seen as elements `group` times as large: its number and size."""
+        view = len(self.kernel.buffers) + self._buffers
+        self._buffers += 1
+        size = self.values.sizes[number] // group
+        self.values.add_buffer(view, self.values.buffer(number), size)
+        if number not in self.values.fixed:
+            self.values.fixed.discard(view)  # nothing is written there
+        return view, size
+
     def _allocate(self, nbytes: int) -> str:
         writer = self.writer
         assert writer.level.depth == 0
