@@ -45,6 +45,12 @@ def by_filters(x: Array, w: Array) -> Any:
     return ft.grad(lambda w: (convolution()(x, w) ** 2).sum() / 1000)(w)
 
 
+def by_each_filter(x: Array, w: Array) -> Any:
+    """Not of a square: what comes back is an array of its own, as in a network."""
+    slide = convolution(groups=8)
+    return ft.vjp(lambda w: slide(x, w), w)[1](fnp.sin(x))[0]
+
+
 def long_chain(x: Array) -> Any:
     for _ in range(12):
         x = fnp.sin(x) * x + 0.5
@@ -74,6 +80,8 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
          normal(80, 90).astype(ft.dtypes.bfloat16))),
     "sliding": (convolution(), (normal(2, 16, 20, 20), normal(32, 16, 3, 3))),
     "sliding_sums": (by_filters, (normal(4, 32, 20, 20), normal(32, 32, 3, 3))),
+    "sliding_dots": (
+        by_each_filter, (normal(4, 8, 20, 20), normal(8, 1, 3, 3))),
     "sliding_rows": (
         convolution(layout="NHWC"), (normal(2, 20, 20, 16), normal(3, 3, 16, 32))),
     "groups_abreast": (

@@ -43,6 +43,7 @@ from ftrace.devices.llvm.recurrence import write_recurrence
 from ftrace.devices.llvm.short_axes import without_short_axes
 from ftrace.devices.llvm.short_reduces import without_short_reduces
 from ftrace.devices.llvm.sliding import SlidingProduct
+from ftrace.devices.llvm.sliding_dots import SlidingDotsProduct, find_sliding_dots
 from ftrace.devices.llvm.sliding_groups import find_groups
 from ftrace.devices.llvm.sliding_plan import find_sliding
 from ftrace.devices.llvm.sliding_rows import (
@@ -123,6 +124,13 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     plan, code = _as_product(kernel, block, facts, target)
     if plan is not None and code is not None:
         return _render_contraction(kernel, plan, code, facts, target, name)
+    if target.decides("sliding_dots"):
+        dots = find_sliding_dots(kernel, block, facts, target)
+        if dots is not None:
+            return _render_staged(
+                kernel, lambda stage: SlidingDotsProduct(dots, stage).emit(),
+                2 * dots.products, facts, target, name,
+            )  # fmt: skip
     if kernel.is_dynamic:  # squares are turned in blocks of sizes that are known
         return _render_loops(kernel, block, facts, target, name)
     turned = find_turned(kernel, facts) if target.decides("in_squares") else None
@@ -338,6 +346,18 @@ def _render_contraction(
 ) -> Rendered:
     """A contraction, block by block."""
     operations = 2 * prod(size_of(r) for r in (*kernel.axes, *plan.ranges))
+    return _render_staged(kernel, emit, operations, facts, target, name)
+
+
+def _render_staged(
+    kernel: Kernel,
+    emit: Callable[[Stage], int],
+    operations: Any,
+    facts: Facts,
+    target: Target,
+    name: str,
+) -> Rendered:
+    """A kernel of so many operations, in a stage."""
     stages: list[tuple[Stage, int]] = []
 
     def build(streamed: frozenset[int]) -> Writer:
