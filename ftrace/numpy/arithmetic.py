@@ -163,19 +163,21 @@ def _of_floats(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
 def _quotient_now(x1: Any, x2: Any) -> Any:
     """NumPy's quotient of floats rounded down; a zero has the sign of x2."""
     quotient: Any = np.floor_divide(x1, x2)
-    zero = np.equal(quotient, 0)
-    return (
-        np.where(zero, np.copysign(quotient, x2), quotient) if zero.any() else quotient
-    )
+    zero: Any = np.equal(quotient, 0)
+    if not zero.any():
+        return quotient
+    signed: Any = np.where(zero, np.copysign(quotient, x2), quotient)
+    return signed
 
 
 def _remainder_now(x1: Any, x2: Any) -> Any:
     """NumPy's remainder of floats; a zero has the sign of x1."""
     rest: Any = np.remainder(x1, x2)
-    zero = np.equal(rest, 0)
+    zero: Any = np.equal(rest, 0)
     if not zero.any():
         return rest
-    return np.where(zero, np.copysign(rest, x1), rest)
+    signed: Any = np.where(zero, np.copysign(rest, x1), rest)
+    return signed
 
 
 def divmod(x1: Value, x2: Value, /) -> tuple[Any, Any]:

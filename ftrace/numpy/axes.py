@@ -155,7 +155,7 @@ def as_value(x: Value) -> Any:
         if (tape := recording.tape) is not None:
             if isinstance(x, int):
                 tape.note_constant(made)
-            elif type(x) is float:
+            elif isinstance(x, float) and type(x) is float:  # NumPy's have a dtype
                 tape.note(np.asarray, [Number(x, made.dtype)], made)
         return made
     return scope.wrap(scope.lift(x))
