@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,10 @@ class Machine:
     """What this machine can do, to be timed next to the libraries."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(THREADS)
+        cores = count()
+        self._pool = ThreadPoolExecutor(
+            THREADS, initializer=lambda: _stay_on_core(next(cores))
+        )
         lanes = _lanes()
         self._native = _Native(_fma_text(lanes) + _add_text(lanes) + _read_text(lanes))
         self.arrays = [_aligned(FLOATS) for _ in range(3)]
@@ -99,6 +103,17 @@ class Machine:
             call()
 
         return work
+
+
+def _stay_on_core(number: int) -> None:
+    """Keeps this thread on a core of its own, where the system can do that.
+
+    Threads that were asleep wake on the core of the one that wakes them, and would
+    share it for as long as a short loop lasts.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[number % len(cores)]})
 
 
 @cache

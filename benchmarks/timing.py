@@ -10,7 +10,8 @@ from typing import Any
 
 #: Seconds between two libraries' turns, at least. The idle threads of a library spin
 #: for a while (those of OpenBLAS for 0.1 s) and would slow down whoever comes next.
-PAUSE = 0.003
+#: A system may count the time of a running thread in steps of 10 ms.
+PAUSE = 0.012
 #: So long they are waited for, at most.
 PATIENCE = 0.5
 #: Seconds at the beginning of a turn that do not count: threads and cores wake up.
