@@ -162,22 +162,21 @@ def _of_floats(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
 
 def _quotient_now(x1: Any, x2: Any) -> Any:
     """NumPy's quotient of floats rounded down; a zero has the sign of x2."""
-    quotient: Any = np.floor_divide(x1, x2)
-    zero: Any = np.equal(quotient, 0)
-    if not zero.any():
-        return quotient
-    signed: Any = np.where(zero, np.copysign(quotient, x2), quotient)
-    return signed
+    return _zeros_signed(np.floor_divide(x1, x2), x2)
 
 
 def _remainder_now(x1: Any, x2: Any) -> Any:
     """NumPy's remainder of floats; a zero has the sign of x1."""
-    rest: Any = np.remainder(x1, x2)
-    zero: Any = np.equal(rest, 0)
+    return _zeros_signed(np.remainder(x1, x2), x1)
+
+
+def _zeros_signed(values: Any, signs: Any) -> Any:
+    """`values`, where a zero has the sign of what stands at its place in `signs`."""
+    zero = values == 0
     if not zero.any():
-        return rest
-    signed: Any = np.where(zero, np.copysign(rest, x1), rest)
-    return signed
+        return values
+    signed: np.ndarray[Any, Any] = np.copysign(values, signs)
+    return np.where(zero, signed, values)
 
 
 def divmod(x1: Value, x2: Value, /) -> tuple[Any, Any]:

@@ -120,7 +120,8 @@ def erf_inv(x: Array) -> Array:
         with np.errstate(all="ignore"):
             # 1 - |y| is exact, and decides far from the centre.
             r = np.sqrt(-np.log((1 - np.abs(outside)) / 2))
-            near, far = _ratio(_TAIL, r - 1.6), _ratio(_FAR_TAIL, r - 5)
-            tail = np.where(np.isinf(r), np.inf, np.where(r <= 5, near, far))
+            tail = _ratio(_FAR_TAIL, r - 5)
+            np.copyto(tail, _ratio(_TAIL, r - 1.6), where=r <= 5)
+            tail[np.isinf(r)] = np.inf
         result[~centre] = np.copysign(tail, outside)
     return (result / np.sqrt(2.0)).astype(x.dtype).reshape(x.shape)
