@@ -7,6 +7,7 @@ knows no graph: each of them calls a function of the table `surface`, which
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -159,10 +160,7 @@ class ArrayLike:
 
     @property
     def size(self) -> int:
-        total = 1
-        for n in self.shape:
-            total *= n
-        return total
+        return math.prod(self.shape)
 
     @property
     def itemsize(self) -> int:

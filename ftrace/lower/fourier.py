@@ -25,10 +25,11 @@ from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
 from ftrace.lower.recurrence import Step, register_loop_p
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
+from ftrace.trace.exchange import exchange
+from ftrace.trace.graph import Node, rebuild, toposort
 from ftrace.trace.primitives.host.fourier import Fourier, fft_p
 from ftrace.trace.primitives.movement import move_axis, permute, permute_p, reshape
-from ftrace.trace.primitives.record import item_p, items
+from ftrace.trace.primitives.record import items
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
@@ -89,25 +90,19 @@ class Transform(Kernel):
 
 def transforms_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with Fourier transforms as kernels."""
-    order = toposort(outputs)
     off = "transform_natively" in settings.current().disabled_rules
-    if off or not any(node.op is fft_p for node in order):
+    if off or not any(node.op is fft_p for node in toposort(outputs)):
         return list(outputs)
-    done: dict[Node, Node] = {}
-    replaced: dict[Node, Node] = {}
-    with inherited_origin() as take:
-        for node in order:
-            take(node)
-            if node.op is item_p and node.src[0] in replaced:
-                done[node] = replaced[node.src[0]]
-                continue
-            new = rebuild(node, tuple(done[s] for s in node.src))
-            if new.op is permute_p and new.src[0].op is permute_p:
-                new = _permuted_twice(new)
-            done[node] = new
-            if node.op is fft_p and is_plain(new):
-                replaced[node] = _transformed(new)
-    return [done[node] for node in outputs]
+
+    def change(node: Node, src: tuple[Node, ...]) -> Node | Sequence[Node] | None:
+        if node.op is permute_p and src[0].op is permute_p:
+            return _permuted_twice(rebuild(node, src))
+        if node.op is not fft_p:
+            return None
+        new = rebuild(node, src)
+        return [_transformed(new)] if is_plain(new) else new
+
+    return exchange(outputs, change)
 
 
 def _permuted_twice(node: Node) -> Node:
@@ -147,7 +142,7 @@ def _is_power(size: int) -> bool:
 
 
 def _has_kernels(shape: Shape, axis: int) -> bool:
-    """See `_along`."""
+    """Does `_along` find kernels for this axis? What it can do, this has to know."""
     size, rest = shape[axis], shape[axis]
     for radix in RADICES:
         while rest % radix == 0:

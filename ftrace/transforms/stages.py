@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from ftrace.devices.base import Device
@@ -84,7 +85,4 @@ class ShapeDtypeStruct:
 
     @property
     def size(self) -> int:
-        total = 1
-        for n in self.shape:
-            total *= n
-        return total
+        return prod(self.shape)
