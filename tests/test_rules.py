@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from ftrace import dtypes, settings
 from ftrace.errors import GraphError
+from ftrace.lower.boards import MANY
 from ftrace.lower.movement import MOVEMENT
 from ftrace.lower.reduces import LARGE, block_count
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
@@ -678,6 +679,37 @@ SCATTERS = {
             scatter(zeros, V(4, number=18), [lane, lane], (0, 1), "add"),
             scatter(zeros, V(3, number=18), [iota(i32, (3,), 0)] * 2, (0, 1), "add"),
         ],
+    ),
+    "scatter_on_boards": Row(
+        lambda: [
+            scatter(C(0, 3), V(MANY, number=19), [V(MANY, dtype=u8)], (0,), "add"),
+            scatter(
+                C(0, 5, dtype=i32), V(MANY + 3, dtype=i32, number=20),
+                [V(MANY + 3, dtype=i32, number=21)], (0,), "add",
+            ),
+            scatter(
+                C(-np.inf, 4, 2), V(MANY, 2, number=22), [V(MANY, dtype=u8)], (0,),
+                "max",
+            ),
+            scatter(
+                C(7, 2, 3), V(2, MANY, number=23),
+                [V(2, MANY, dtype=u8, number=24)] * 2, (0, 1), "min",
+            ),
+        ],
+        lambda: [
+            # few updates, a base that is none, or of -0.0; wide updates; many places
+            scatter(C(0, 3), V(99, number=19), [V(99, dtype=u8)], (0,), "add"),
+            scatter(V(3), V(MANY, number=19), [V(MANY, dtype=u8)], (0,), "add"),
+            scatter(C(-0.0, 3), V(MANY, number=19), [V(MANY, dtype=u8)], (0,), "add"),
+            scatter(
+                C(0, 3, 32), V(MANY, 32, number=22), [V(MANY, dtype=u8)], (0,), "add"
+            ),
+            scatter(
+                C(0, MANY), V(MANY, number=19), [V(MANY, dtype=i32)], (0,), "add"
+            ),
+            scatter(C(0, 3), V(MANY, number=19), [V(MANY, dtype=u8)], (0,), "set"),
+        ],
+        SMALL,
     ),
     "scatter_complex_products": Row(
         lambda: [
