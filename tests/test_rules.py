@@ -896,6 +896,11 @@ def _product(number: int) -> Any:
     return e.mul(expand(V(1, 6, 5, number=number), 3, 6, 5), _weight)
 
 
+def _wide(node: Node) -> Node:
+    """Most of it are zeros beside what slides."""
+    return slid(node, size=13, dilation=3)
+
+
 def _used_twice(move: Callable[[Node], Node]) -> Callable[[], list[Node]]:
     """The work that would be passed is used by another operation, too."""
     return lambda: [move(e.exp(x)), e.neg(e.exp(x))]
@@ -1040,6 +1045,44 @@ PUSHES = {
             e.exp(t),
         ],
         SMALL,
+    ),
+    "slide_before_part_of_sum_of_products": Row(
+        lambda: [
+            shrink(_wide(total(_product(51), 2)), (0, 3), (2, 8), (0, 1)),
+            shrink(_wide(reshape(total(_product(52), 2), 3, 6)), (0, 3), (2, 8)),
+        ],
+        # Still mostly zeros; two full factors; also read whole.
+        lambda: [
+            shrink(_wide(total(_product(53), 2)), (0, 3), (0, 12), (0, 1)),
+            shrink(
+                _wide(total(e.mul(V(3, 6, 5), V(3, 6, 5, number=1)), 2)),
+                *((0, 3), (2, 8), (0, 1)),
+            ),
+            shrink(t := _wide(total(_product(54), 2)), (0, 3), (2, 8), (0, 1)),
+            e.exp(t),
+        ],
+        SMALL,
+    ),
+    "slide_before_part_of_product": Row(
+        lambda: [total(shrink(_wide(_product(55)), (0, 3), (2, 8), (0, 5)), 0)],
+        # Still mostly zeros; no sum.
+        lambda: [
+            total(shrink(_wide(_product(56)), (0, 3), (0, 12), (0, 5)), 0),
+            shrink(_wide(_product(57)), (0, 3), (2, 8), (0, 5)),
+        ],
+        SMALL,
+    ),
+    "shrink_before_unshear": Row(
+        lambda: [
+            shrink(slid(V(2, 6, 5), size=7), (0, 2), (0, 7), (1, 3)),
+            shrink(slid(V(2, 6, 5), size=12, stride=2), (0, 1), (2, 7), (1, 3)),
+        ],
+        # The axes that slide; used again.
+        lambda: [
+            shrink(slid(V(2, 6, 5), size=7), (1, 2), (2, 7), (0, 5)),
+            shrink(t := slid(V(2, 6, 5), size=8), (0, 2), (0, 7), (1, 3)),
+            e.exp(t),
+        ],
     ),
     "sum_products_before_reshape": Row(
         lambda: [
