@@ -19,7 +19,7 @@ from ftrace.devices.llvm.contraction import (
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import INDEX, Kernel, Store, load, reduce
-from ftrace.lower.place import place
+from ftrace.lower.place import place as placed
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const
 from tests.llvm_kernels import (
@@ -105,8 +105,9 @@ def test_columns_that_fill_no_vector_alone_are_put_side_by_side() -> None:
         kernel, arrays, expected = _by_patches(3, side)
         roots = [e for store in kernel.stores for e in store.expressions]
         facts = Facts([*roots, *kernel.axes])
-        plan = find_contraction(kernel, place(kernel), facts)
-        assert plan is not None and reads_in_place(plan, facts)
+        plan = find_contraction(kernel, placed(kernel), facts)
+        assert plan is not None
+        assert reads_in_place(plan, facts)
         assert is_worthwhile(plan, facts, target) == narrow
         run(kernel, arrays, 2)
         np.testing.assert_array_equal(arrays[2], expected)
@@ -226,7 +227,7 @@ def test_gradient_of_a_convolution_by_its_weights(case: Any) -> None:
     total = reduce("add", ew.mul(slope, pixel), (n, y, z))
     taps = window * window
     place = at((o, channels * taps), (c, taps), (u, window), (v, 1))
-    run(make_kernel((o, c, u, v), (Store(2, index, total),), arrays), arrays, 2)
+    run(make_kernel((o, c, u, v), (Store(2, place, total),), arrays), arrays, 2)
     padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (window, window), (2, 3))
     wanted = np.einsum("ncyxuv,noyx->ocuv", windows, g, optimize=True)
