@@ -54,7 +54,8 @@ class Steps:
             ):
                 self._constants[id(step.result)] = step.result.numpy()
                 continue
-            call = Call(step.function, operands, step.result.dtype)
+            shape = getattr(step.result, "shape", None)
+            call = Call(step.function, operands, step.result.dtype, shape)
             self._numbers[id(step.result)] = self._append(call)
         own = {id(x) for x in arguments.fresh}
         self.sources = [None if id(x) in own else self._source(x) for x in results]
