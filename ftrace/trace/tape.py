@@ -58,12 +58,10 @@ class Value:
     Attributes:
       dtype: of an array of NumPy's; None of a tuple of such.
       size: its elements.
-      shape: of an array.
     """
 
     dtype: np.dtype[Any] | None
     size: int
-    shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +133,7 @@ class Tape:
             return Number(x, dtype)
         if x.dtype == dtype:
             return x
-        value = Value(dtype, x.size, x.shape)
+        value = Value(dtype, x.size)
         self._note_conversion(x, dtype, value)
         return value
 
@@ -177,9 +175,7 @@ class Tape:
                 self.note(results_of(node.op, avals, node.arg), operands, slots[slot])
                 continue
             slots[slot] = (
-                result
-                if slot == plan.output
-                else Value(node.dtype, node.size, node.shape)
+                result if slot == plan.output else Value(node.dtype, node.size)
             )
             if (of := several.get(sources[0]) if sources else None) is not None:
                 op: Any = node.src[0].op

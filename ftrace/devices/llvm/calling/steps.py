@@ -54,8 +54,7 @@ class Steps:
             ):
                 self._constants[id(step.result)] = step.result.numpy()
                 continue
-            shape = getattr(step.result, "shape", None)
-            call = Call(step.function, operands, step.result.dtype, shape)
+            call = Call(step.function, operands, step.result.dtype)
             self._numbers[id(step.result)] = self._append(call)
         own = {id(x) for x in arguments.fresh}
         self.sources = [None if id(x) in own else self._source(x) for x in results]
