@@ -213,6 +213,11 @@ def accuracy_page() -> str:
             "the function."
         ),
         paragraph(
+            "Processors with AVX-512 compute `tanh` and `erf` of float32 in pieces, by "
+            "tables in registers (decision `functions_in_pieces`): both are right to 1 "
+            "there."
+        ),
+        paragraph(
             "Products of matrices of bfloat16 are added up in float32. Processors "
             "with AVX512-BF16 add them in pairs (decision `bfloat16_pairs`): each "
             "product is exact, and a sum of n products has an error of at most n "

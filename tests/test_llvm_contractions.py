@@ -11,7 +11,15 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes
+from ftrace.devices.llvm.contraction import (
+    find_contraction,
+    is_worthwhile,
+    reads_in_place,
+)
+from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import INDEX, Kernel, Store, load, reduce
+from ftrace.lower.place import place as placed
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const
 from tests.llvm_kernels import (
@@ -68,6 +76,41 @@ def test_matrix_product(shape: tuple[int, int, int], turned: str) -> None:
         run(make_kernel((i, j), (store,), arrays), arrays, 3)
         np.testing.assert_array_equal(out, np.maximum(a @ b, -3))
         assert_guarded(out)
+
+
+def _by_patches(c: int, side: int) -> tuple[Kernel, list[Array], Array]:
+    """out[i, c, u, v] = the sum over p, q of a[i, p, q] · b[c, p, u, q, v]."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(-4, 5, (20, 9, 14)).astype(np.float32)
+    b = rng.integers(-4, 5, (c, 9, side, 14, side)).astype(np.float32)
+    out = np.zeros((20, c, side, side), np.float32)
+    i, channel, u, v = axes(20, c, side, side)
+    p, q = reduced(9, 14)
+    left = load(buffer(0, a), at((i, 126), (p, 14), (q, 1)))
+    each = side * side * 14
+    right = load(
+        buffer(1, b),
+        at((channel, 9 * each), (p, each), (u, side * 14), (q, side), (v, 1)),
+    )
+    total = reduce("add", ew.mul(left, right), (p, q))
+    index = at((i, c * side**2), (channel, side**2), (u, side), (v, 1))
+    arrays = [a, b, out]
+    kernel = make_kernel((i, channel, u, v), (Store(2, index, total),), arrays)
+    return kernel, arrays, np.einsum("ipq,cpuqv->icuv", a, b)
+
+
+def test_columns_that_fill_no_vector_alone_are_put_side_by_side() -> None:
+    target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4")
+    for side, narrow in ((4, True), (16, False)):
+        kernel, arrays, expected = _by_patches(3, side)
+        roots = [e for store in kernel.stores for e in store.expressions]
+        facts = Facts([*roots, *kernel.axes])
+        plan = find_contraction(kernel, placed(kernel), facts)
+        assert plan is not None
+        assert reads_in_place(plan, facts)
+        assert is_worthwhile(plan, facts, target) == narrow
+        run(kernel, arrays, 2)
+        np.testing.assert_array_equal(arrays[2], expected)
 
 
 @pytest.mark.parametrize("shape", _SHAPES)

@@ -10,6 +10,7 @@ import pytest
 from ftrace import dtypes
 from ftrace.devices.llvm.target import host_target
 from ftrace.lower.kernel import KernelOp, Store, load
+from ftrace.lower.math.pieces import TABLES_OF_32
 from ftrace.lower.math.tables import TABLES
 from ftrace.lower.math.term import RARE, exponent_p, ldexp_p, mantissa_p
 from ftrace.trace.graph import make_node
@@ -266,3 +267,15 @@ def test_tables_are_looked_up_by_leading_bits(size: int) -> None:
         op = KernelOp(name)
         got = apply(lambda a, op=op: make_node(op, a.aval, (a,)), [x], dtypes.float64)
         np.testing.assert_array_equal(got, np.resize(np.array(numbers), size))
+
+
+@pytest.mark.parametrize("size", [1, 8, 16, 37])
+def test_tables_of_32_are_looked_up_by_the_last_bits(size: int) -> None:
+    if not host_target().scale:
+        pytest.skip("this processor has no such instruction")
+    places = np.resize(np.arange(32), size)
+    x = (places + 96).astype(np.uint32).view(np.float32)
+    for name, numbers in TABLES_OF_32.items():
+        op = KernelOp(name)
+        got = apply(lambda a, op=op: make_node(op, a.aval, (a,)), [x], dtypes.float32)
+        np.testing.assert_array_equal(got, np.array(numbers, np.float32)[places])

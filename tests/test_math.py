@@ -130,6 +130,21 @@ def test_the_cpu_keeps_the_bounds(name: str) -> None:
     assert error.max() <= ACCURACY[name][1]
 
 
+@pytest.mark.parametrize("name", ["tanh", "erf"])
+def test_functions_in_pieces_are_right_to_a_unit(name: str) -> None:
+    if not host_target().scale:
+        pytest.skip("this processor has no such tables")
+    edges = np.ldexp(1 + np.arange(4) / 4, np.arange(-8, 5)[:, None]).ravel()
+    edges = edges.astype(np.float32)
+    near = np.concatenate([np.nextafter(edges, np.float32(0)), edges])
+    x = np.concatenate([every_kind_of_float32(4001), near, -near])
+    kernel, outputs = elementwise_kernel(PRIMITIVES[name], [x], dtypes.float32)
+    (got,) = run(require_device("cpu"), kernel, [x], outputs)
+    error = errors(got, reference(name, x))
+    worst = int(np.argmax(error))
+    assert error[worst] <= 1.0, (x[worst], error[worst])
+
+
 @pytest.mark.parametrize("name", ["pow", "log", "log2"])
 def test_the_cpu_keeps_the_bounds_in_float32(name: str) -> None:
     """What it has instructions for takes other formulas there."""

@@ -60,6 +60,7 @@ def long_chain(x: Array) -> Any:
 #: For each decision a program whose code it changes, and its arguments.
 PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
     "powers_by_tables": (lambda x, y: fnp.abs(x) ** y, (normal(300), normal(300))),
+    "functions_in_pieces": (lambda x: fnp.tanh(x) + ft.lax.erf(x), (normal(300),)),
     "held_tables": (
         lambda t, i: t[i],
         (normal(200), np.arange(5000, dtype=np.int32) * 7 % 200),

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from ftrace import dtypes, settings
 from ftrace.errors import GraphError
+from ftrace.lower.boards import MANY
 from ftrace.lower.movement import MOVEMENT
 from ftrace.lower.reduces import LARGE, block_count
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
@@ -679,6 +680,37 @@ SCATTERS = {
             scatter(zeros, V(3, number=18), [iota(i32, (3,), 0)] * 2, (0, 1), "add"),
         ],
     ),
+    "scatter_on_boards": Row(
+        lambda: [
+            scatter(C(0, 3), V(MANY, number=19), [V(MANY, dtype=u8)], (0,), "add"),
+            scatter(
+                C(0, 5, dtype=i32), V(MANY + 3, dtype=i32, number=20),
+                [V(MANY + 3, dtype=i32, number=21)], (0,), "add",
+            ),
+            scatter(
+                C(-np.inf, 4, 2), V(MANY, 2, number=22), [V(MANY, dtype=u8)], (0,),
+                "max",
+            ),
+            scatter(
+                C(7, 2, 3), V(2, MANY, number=23),
+                [V(2, MANY, dtype=u8, number=24)] * 2, (0, 1), "min",
+            ),
+        ],
+        lambda: [
+            # few updates, a base that is none, or of -0.0; wide updates; many places
+            scatter(C(0, 3), V(99, number=19), [V(99, dtype=u8)], (0,), "add"),
+            scatter(V(3), V(MANY, number=19), [V(MANY, dtype=u8)], (0,), "add"),
+            scatter(C(-0.0, 3), V(MANY, number=19), [V(MANY, dtype=u8)], (0,), "add"),
+            scatter(
+                C(0, 3, 32), V(MANY, 32, number=22), [V(MANY, dtype=u8)], (0,), "add"
+            ),
+            scatter(
+                C(0, MANY), V(MANY, number=19), [V(MANY, dtype=i32)], (0,), "add"
+            ),
+            scatter(C(0, 3), V(MANY, number=19), [V(MANY, dtype=u8)], (0,), "set"),
+        ],
+        SMALL,
+    ),
     "scatter_complex_products": Row(
         lambda: [
             e.add(node, like(node, 0))  # a zero has the sign of no product
@@ -864,6 +896,11 @@ def _product(number: int) -> Any:
     return e.mul(expand(V(1, 6, 5, number=number), 3, 6, 5), _weight)
 
 
+def _wide(node: Node) -> Node:
+    """Most of it are zeros beside what slides."""
+    return slid(node, size=13, dilation=3)
+
+
 def _used_twice(move: Callable[[Node], Node]) -> Callable[[], list[Node]]:
     """The work that would be passed is used by another operation, too."""
     return lambda: [move(e.exp(x)), e.neg(e.exp(x))]
@@ -1008,6 +1045,44 @@ PUSHES = {
             e.exp(t),
         ],
         SMALL,
+    ),
+    "slide_before_part_of_sum_of_products": Row(
+        lambda: [
+            shrink(_wide(total(_product(51), 2)), (0, 3), (2, 8), (0, 1)),
+            shrink(_wide(reshape(total(_product(52), 2), 3, 6)), (0, 3), (2, 8)),
+        ],
+        # Still mostly zeros; two full factors; also read whole.
+        lambda: [
+            shrink(_wide(total(_product(53), 2)), (0, 3), (0, 12), (0, 1)),
+            shrink(
+                _wide(total(e.mul(V(3, 6, 5), V(3, 6, 5, number=1)), 2)),
+                *((0, 3), (2, 8), (0, 1)),
+            ),
+            shrink(t := _wide(total(_product(54), 2)), (0, 3), (2, 8), (0, 1)),
+            e.exp(t),
+        ],
+        SMALL,
+    ),
+    "slide_before_part_of_product": Row(
+        lambda: [total(shrink(_wide(_product(55)), (0, 3), (2, 8), (0, 5)), 0)],
+        # Still mostly zeros; no sum.
+        lambda: [
+            total(shrink(_wide(_product(56)), (0, 3), (0, 12), (0, 5)), 0),
+            shrink(_wide(_product(57)), (0, 3), (2, 8), (0, 5)),
+        ],
+        SMALL,
+    ),
+    "shrink_before_unshear": Row(
+        lambda: [
+            shrink(slid(V(2, 6, 5), size=7), (0, 2), (0, 7), (1, 3)),
+            shrink(slid(V(2, 6, 5), size=12, stride=2), (0, 1), (2, 7), (1, 3)),
+        ],
+        # The axes that slide; used again.
+        lambda: [
+            shrink(slid(V(2, 6, 5), size=7), (1, 2), (2, 7), (0, 5)),
+            shrink(t := slid(V(2, 6, 5), size=8), (0, 2), (0, 7), (1, 3)),
+            e.exp(t),
+        ],
     ),
     "sum_products_before_reshape": Row(
         lambda: [

@@ -123,14 +123,18 @@ def test_a_kind_is_compiled_once_it_was_drawn_often(
 def test_learned_calls_are_compiled_as_well(
     prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A record that was made while NumPy drew does not stay with it."""
+    """A record that was made while NumPy drew does not stay with it.
+
+    Few numbers are drawn step by step, without a program: see `test_chains.py`.
+    """
+    shape = (sampler.SMALL + 1,)
     with ft.config(native_calls=True):
         ft.jit(lambda x: x + 1)(ROW)  # the native code is there
         keys = list(random.split(KEY, 30))
-        by_numpy = [bits_of(random.bits(key, (6,))) for key in keys]
+        by_numpy = [bits_of(random.bits(key, shape)) for key in keys]
         assert prepared.count == 0
         monkeypatch.setattr(sampler, "SPENT", 0)
-        assert [bits_of(random.bits(key, (6,))) for key in keys] == by_numpy
+        assert [bits_of(random.bits(key, shape)) for key in keys] == by_numpy
         assert prepared.count > 0
 
 

@@ -46,10 +46,12 @@ class Row:
     Attributes:
       applies: takes more kernels, or other loops, without the decision.
       spared: is the same with and without it.
+      splits: does the decision itself lead to more kernels?
     """
 
     applies: Any
     spared: Any
+    splits: bool = False
 
 
 def centred(x: Any, w: Any) -> Any:
@@ -65,6 +67,9 @@ ROWS: dict[str, Row] = {
         lambda x, w: fnp.exp(fnp.sum(x, 1)), lambda x, w: fnp.exp(x)
     ),
     "fuse_rows": Row(centred, lambda x, w: fnp.exp(fnp.sum(x, 1))),
+    "split_columns": Row(
+        lambda x, w: centred(x.T, w), lambda x, w: centred(x + x[::-1].T.T, w), True
+    ),
     "recompute_cheap": Row(
         lambda x, w: (fnp.sum(x + 1, 0), (x + 1)[:, ::-1].T * 2), lambda x, w: x + 1
     ),
@@ -107,7 +112,8 @@ def test_decision_applies_where_it_should_and_only_there(name: str) -> None:
             _, other = program_of(f)
             without = run_on("interpreter", graph, [X, W][: len(graph.inputs)])
         if changes and name not in RANGES:
-            assert len(other.kernels) > len(program.kernels)
+            more, fewer = (program, other) if row.splits else (other, program)
+            assert len(more.kernels) > len(fewer.kernels)
         elif changes:
             assert shape_of(other) != shape_of(program)
         else:
@@ -115,6 +121,39 @@ def test_decision_applies_where_it_should_and_only_there(name: str) -> None:
         want = evaluate_graph(graph, *[X, W][: len(graph.inputs)])
         for got, value in zip(without, want, strict=True):
             np.testing.assert_allclose(got, value, rtol=1e-5, atol=1e-5)
+
+
+def softmax(x: Any) -> Any:
+    y = fnp.exp(x - fnp.max(x, 1, keepdims=True))
+    return y / fnp.sum(y, 1, keepdims=True)
+
+
+def deviations(x: Any) -> Any:
+    y = centred(x, None)
+    return fnp.sum(y * y, 1), y
+
+
+@pytest.mark.parametrize(
+    "f", [softmax, deviations, lambda x: fnp.sum(deviations(x)[1], 1)]
+)
+@pytest.mark.parametrize("scale", [lambda x: x, lambda x: x + x[:, ::-1]])
+def test_no_kernel_goes_down_columns_row_by_row(f: Any, scale: Any) -> None:
+    """Work on each column is done in kernels that read the lines of memory once."""
+    graph = ft.make_graph(lambda x: f(scale(x).T))(X)
+    program = lower(graph).program
+    for step in program.kernels:
+        reads = [n for n in step.kernel.nodes if n.op.name == "reduce"]
+        assert not reads or len(step.kernel.shape) == 1
+    for got, want in zip(
+        run_on("cpu", graph, [X]), evaluate_graph(graph, X), strict=True
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_rows_of_both_kinds_stay_in_one_kernel() -> None:
+    """What reads one array along and one across has no better order."""
+    _, program = program_of(lambda x, w: softmax(x[:, :24] + x[:, :24].T))
+    assert len(program.kernels) == 1
 
 
 def test_two_products_of_one_shape_keep_their_epilogues() -> None:

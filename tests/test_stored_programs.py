@@ -12,10 +12,11 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace import lax
+from ftrace import errors, lax
 from ftrace.devices.llvm.compile import object_cache
-from ftrace.devices.llvm.device import CPU
-from ftrace.lower import lower
+from ftrace.devices.llvm.device import CPU, CPUExecutable
+from ftrace.devices.llvm.wholes import packed, unpacked
+from ftrace.lower import lower, stored
 from ftrace.lower.identity import graph_identity, size_of_graph
 from ftrace.lower.program import Program, RunKernel, describe, programs_of
 from ftrace.lower.stored import program_of, program_text
@@ -120,12 +121,14 @@ def assert_equal(a: Program, b: Program) -> None:
     assert (a.slots, a.inputs, a.outputs) == (b.slots, b.inputs, b.outputs)
     assert (a.arena, a.lifetimes) == (b.arena, b.lifetimes)
     for one, other in zip(a.steps, b.steps, strict=True):
-        assert type(one) is type(other)
         if not isinstance(one, RunKernel) or not isinstance(other, RunKernel):
+            assert type(one) is type(other)
             assert describe(one) == describe(other)
             for inside, read in zip(programs_of(one), programs_of(other), strict=True):
                 assert_equal(inside, read)
             continue
+        assert one.buffers == other.buffers
+        assert one.bounded == other.bounded
         assert one.kernel == other.kernel
         assert one.slots == other.slots
         info, told = one.info, other.info
@@ -168,9 +171,24 @@ def test_text_of_another_form_is_no_program(text: str) -> None:
 def test_damaged_text_is_no_program_or_another_one() -> None:
     text = program_text(lower(ft.make_graph(mlp)(X)).program)
     assert text is not None
-    nodes, whole = json.loads(text)
-    assert program_of(json.dumps([nodes[:-3], whole])) is None
-    assert program_of(json.dumps([nodes, whole[1:]])) is None
+    kernels, whole = json.loads(text)
+    assert program_of(json.dumps([kernels[:-1], whole])) is None
+    assert program_of(json.dumps([kernels, whole[1:]])) is None
+
+
+def test_kernels_stay_text_until_somebody_looks_at_them() -> None:
+    program = lower(ft.make_graph(mlp)(X)).program
+    text = program_text(program)
+    assert text is not None
+    kernels, whole = json.loads(text)
+    for row in kernels:
+        row[0] = "[]"
+    found = program_of(json.dumps([kernels, whole]))
+    assert found is not None
+    assert [s.buffers for s in found.kernels] == [s.buffers for s in program.kernels]
+    assert found.written == program.written
+    with pytest.raises(errors.GraphError, match="disk cache"):
+        _ = found.kernels[0].kernel
 
 
 # What a graph is found by
@@ -249,11 +267,62 @@ def test_what_was_kept_is_not_lowered_again(
         want = [np.asarray(y) for y in first(inputs)]
         with monkeypatch.context() as patch:
             patch.setattr(execute, "lowering", refuse)
+            patch.setattr(stored, "make_node", refuse)  # no kernel is looked at
             second = CompiledGraph(graph, CPU())
             found = [np.asarray(y) for y in second(inputs)]
+        assert second.executable.sources == first.executable.sources
         for a, b in zip(want, found, strict=True):
             np.testing.assert_array_equal(a, b)
         assert_equal(second.lowered.program, first.lowered.program)  # lowered now
+
+
+def folder_of(graph: Any, folder: Path) -> list[Path]:
+    """The files of a cache that has one program in it."""
+    with ft.config(cache_dir=str(folder)):
+        CompiledGraph(graph, CPU())
+    return sorted(folder.iterdir())
+
+
+def test_program_without_its_object_code_is_a_miss(tmp_path: Path) -> None:
+    graph = ft.make_graph(mlp)(X)
+    made_anew = 0
+    for file in folder_of(graph, tmp_path):
+        whole = file.read_bytes()
+        file.unlink()
+        with ft.config(cache_dir=str(tmp_path)):
+            found = CompiledGraph(graph, CPU())([ft.device_put(X), *graph.captured])
+        want = [np.asarray(y) for y in ft.jit(mlp)(X)]
+        for a, b in zip(found, want, strict=True):
+            np.testing.assert_array_equal(np.asarray(a), b)
+        if file.exists():
+            made_anew += 1
+            assert file.read_bytes() == whole
+        file.write_bytes(whole)
+    assert made_anew >= 2  # the program and a module; kernels were not asked for
+
+
+def test_programs_of_another_form_are_misses() -> None:
+    device, graph = CPU(), ft.make_graph(mlp)(X)
+    executable = device.compile(lower(graph, recurrences=True).program)
+    assert isinstance(executable, CPUExecutable)
+    whole = packed(executable.program, executable.kernels)
+    assert whole is not None
+    head, _, text = whole.partition(b"\n")
+    modules, functions = json.loads(head)
+
+    def source_of(step: RunKernel) -> Any:
+        return lambda: ""
+
+    def read(modules: Any, functions: Any, text: bytes) -> Any:
+        head = json.dumps([modules, functions]).encode()
+        return unpacked(head + b"\n" + text, source_of)
+
+    assert read(modules, functions, text) is not None
+    assert read(modules, functions[1:], text) is None
+    assert read([["other", []]], functions, text) is None
+    assert read(modules, functions, b"[]") is None
+    assert unpacked(b"\xff", source_of) is None
+    assert unpacked(b"[]\n[]", source_of) is None
 
 
 def test_donation_and_switched_off_rules_are_found_apart(

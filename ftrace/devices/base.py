@@ -93,7 +93,7 @@ class Device(ABC):
       host: its memory is the host's: a buffer's `memory` is a NumPy array.
       allocator: where its buffers come from.
       max_buffers: how many buffers one kernel can take; 0 is no limit.
-      keeps_programs: it keeps what lowering has made, for other processes.
+      keeps_programs: it keeps what graphs have become, for other processes.
       recurrences: it compiles loops that keep their carry in registers.
       cache: bytes of a cache into which slices of large values should fit; 0 where
         they are no help.
@@ -114,12 +114,12 @@ class Device(ABC):
     def compile(self, program: Program) -> Executable:
         """Renders and compiles the kernels that are not in the cache."""
 
-    def load_program(self, identity: str) -> Program | None:
-        """What was kept of lowering a graph, by another process as well."""
+    def load(self, identity: str) -> Executable | None:
+        """What was kept of a graph, by another process as well; None if nothing was."""
         return None
 
-    def keep_program(self, identity: str, program: Program) -> None:  # noqa: B027
-        """Keeps a program for `load_program`, where the device can."""
+    def keep(self, identity: str, executable: Executable) -> None:  # noqa: B027
+        """Keeps what a graph became for `load`, where the device can."""
 
     def make_native(self) -> None:  # noqa: B027
         """Lets eager calls on its arrays be native, where the device can."""

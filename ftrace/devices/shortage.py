@@ -130,7 +130,7 @@ def _lines_of(step: Step) -> Iterator[tuple[int, str]]:
     """The slots that a step writes, and the user's line that makes them."""
     if isinstance(step, RunKernel):
         line = step.info.origins[-1].describe() if step.info.origins else ""
-        pairs = zip(step.slots, step.kernel.buffers, strict=True)
+        pairs = zip(step.slots, step.buffers, strict=True)
         yield from ((slot, line) for slot, spec in pairs if spec.written)
     elif isinstance(step, CallHost):
         origin = step.node.origin

@@ -12,11 +12,13 @@ reads the value.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from typing import Any
 
+from ftrace.lower.across import are_columns
 from ftrace.lower.drafts import Context, Draft
-from ftrace.lower.index import ALWAYS, flatten_index, ranges_of_all
+from ftrace.lower.index import ALWAYS, Atom, flatten_index, ranges_of_all
 from ftrace.lower.inlining import reduce_is_inlined
 from ftrace.lower.plan import ELEMENTWISE, KERNEL_LIMIT, NESTED, Plan
 from ftrace.lower.values import (
@@ -85,6 +87,8 @@ def kernel_that_reduces_it(
         if not draft.shape or not _are_rows(draft.shape, shape):
             continue
         if len(draft.roots) >= ROOTS or not _is_row(node, here[0], draft):
+            continue
+        if _lies_across(plan, node, here[0], draft.atoms):
             continue
         cost = plan.costs_below(node)
         if cost > RECOMPUTE or draft.weight + cost > KERNEL_LIMIT:
@@ -232,8 +236,17 @@ def _both_need(plan: Plan, node: Node, draft: Draft, whole: Shape, depth: int) -
             for context in plan.contexts.get(source, ()):
                 outer = ranges_of_all(context.indices[:first])
                 if context.kernel == draft.number and outer == rows:
-                    return True
+                    return not _lies_across(plan, source, context, rows)
     return False
+
+
+def _lies_across(
+    plan: Plan, node: Node, context: Context, rows: Iterable[Atom]
+) -> bool:
+    """Would a kernel of rows that computes a value go down columns of memory?"""
+    if "split_columns" in plan.disabled:
+        return False
+    return are_columns(node, context, set(rows), plan.must_store - {node})
 
 
 def _has_another_contraction(plan: Plan, node: Node, draft: Draft) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from ftrace.lower.across import reduces_columns
 from ftrace.lower.drafts import Context
 from ftrace.lower.index import ALWAYS, complexity, ranges_of_all
 from ftrace.lower.plan import KERNEL_LIMIT, NESTED, Plan
@@ -60,8 +61,16 @@ def reduce_is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
         return whole and draft.reduces == 0
     if draft.kind == "contract":
         return False
+    if not whole and _adds_up_columns(plan, node, context):
+        return False
     nested = any(a.reduced for a in rows)
     return not nested or sample(node.src[0].size) <= NESTED
+
+
+def _adds_up_columns(plan: Plan, node: Node, context: Context) -> bool:
+    if "split_columns" in plan.disabled:
+        return False
+    return reduces_columns(node, context, plan.must_store)
 
 
 def may_fuse(plan: Plan, uses: dict[Context, Any]) -> bool:

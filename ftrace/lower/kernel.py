@@ -175,6 +175,11 @@ class Kernel:
         sizes = (*self.shape, *[spec.size for spec in self.buffers])
         return any_dynamic(sizes) or any(n.op is dim_p for n in self.nodes)
 
+    @property
+    def bounded(self) -> bool:
+        """Is it known how long it runs at the most?"""
+        return True
+
     @cached_property
     def scatters(self) -> bool:
         """Is anything stored where an array says?"""

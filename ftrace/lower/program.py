@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.lower.kernel import Kernel, KernelInfo
+from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
 from ftrace.lower.memory import ALIGNMENT, Lifetime, plan_memory
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic, is_dynamic
@@ -74,6 +74,16 @@ class RunKernel:
     kernel: Kernel
     slots: tuple[int, ...]
     info: KernelInfo
+
+    @property
+    def buffers(self) -> tuple[BufferSpec, ...]:
+        """What the kernel reads and writes."""
+        return self.kernel.buffers
+
+    @property
+    def bounded(self) -> bool:
+        """Is it known how long the kernel runs at the most?"""
+        return self.kernel.bounded
 
 
 @dataclass(frozen=True)
@@ -246,7 +256,7 @@ class Program:
         found: set[int] = set()
         for step in self.steps:
             if isinstance(step, RunKernel):
-                pairs = zip(step.slots, step.kernel.buffers, strict=True)
+                pairs = zip(step.slots, step.buffers, strict=True)
                 found.update(slot for slot, spec in pairs if spec.written)
             elif isinstance(step, CopySlot):
                 found.add(step.target)

@@ -104,6 +104,17 @@ class Recurrence(Kernel):
         """Arithmetic operations in one run, of all lanes; a guess for a while."""
         return prod(self.shape) * _operations(self.block)
 
+    @property
+    def bounded(self) -> bool:
+        blocks = [self.block]
+        while blocks:
+            for statement in blocks.pop():
+                if isinstance(statement, Repeat):
+                    if statement.times is None:
+                        return False
+                    blocks.append(statement.block)
+        return True
+
     def __str__(self) -> str:
         head = f"recurrence of {len(self.registers)} registers, {self.shape} lanes:"
         return "\n".join([head, *_render(self.block, "  ", self.axes)])

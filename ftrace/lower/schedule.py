@@ -52,6 +52,7 @@ DECISIONS = {
     "fuse_into_reduce": "elementwise work is computed in the reduce that it feeds",
     "fuse_after_reduce": "a reduce stays in the kernel of the work after it",
     "fuse_rows": "a reduce is computed once per row beside the work on that row",
+    "split_columns": "a reduce over columns of memory is not done row by row",
     "recompute_cheap": "cheap work is done again in each kernel that uses it",
     "store_beside": "a kernel that computes a value for itself stores it for others",
     "share_loops": "values over the same loops are stored by one kernel",

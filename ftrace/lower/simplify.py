@@ -8,6 +8,7 @@ The rules stand in order of what they are about:
     onehot.py      sums that pick one element are indexed loads
     scatters.py    gathers of all in order, scatters without collisions or of complex
     reduces.py     reductions merge and lose axes; large ones are split
+    boards.py      scatters of many updates to few places are split
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from ftrace.lower.algebra import ALGEBRA
+from ftrace.lower.boards import BOARDS
 from ftrace.lower.constants import CONSTANTS
 from ftrace.lower.logic import LOGIC
 from ftrace.lower.onehot import ONE_HOT
@@ -27,4 +29,4 @@ SIMPLIFY: Final = PatternMatcher(
 )
 
 #: Runs last: `merge_reduces` would undo it.
-SPLIT: Final = PatternMatcher(SPLITS)
+SPLIT: Final = PatternMatcher((*SPLITS, *BOARDS))

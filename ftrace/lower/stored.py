@@ -1,8 +1,12 @@
 """Programs as text and back, so that another process need not lower them again.
 
-    text = JSON: [nodes, program]
-    node = [op, dtype, shape, argument, sources], in the order of their numbers
-    part = number, text, null | [its kind, its parts …]
+    text   = JSON: [kernels, program], where a step says the number of its kernel
+    kernel = [text, buffers, is its length bounded?]; text = JSON: [nodes, kernel]
+    node   = [op, dtype, shape, argument, sources], in the order of their numbers
+    part   = number, text, null | [its kind, its parts …]
+
+A kernel stays text until somebody looks at it: to run a program takes its code and
+its buffers alone.
 
 Programs have a text but those that call a function of the user: another process may
 have another function of that name. What people are told of a kernel but its lines is
@@ -13,14 +17,16 @@ its operands.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import fields
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, cast
 
 import numpy as np
 
+from ftrace.errors import GraphError
 from ftrace.lower.factors import Factor
-from ftrace.lower.fourier_kernel import Form, Transform
+from ftrace.lower.fourier import Transform
 from ftrace.lower.kernel import (
     Axis,
     BufferSpec,
@@ -62,9 +68,9 @@ from ftrace.trace.primitives.source import variable
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        Assign, Axis, BufferSpec, Carry, CopySlot, Factor, Form, Kernel, KernelInfo,
-        Lifetime, Ordering, Program, Recurrence, Repeat, RunBranch, RunKernel, RunLoop,
-        Running, Slot, Store, Transform,
+        Assign, Axis, BufferSpec, Carry, CopySlot, Factor, Kernel, KernelInfo, Lifetime,
+        Ordering, Program, Recurrence, Repeat, RunBranch, RunLoop, Running, Slot, Store,
+        Transform,
     )
 } | {
     f"host {kind.__name__}": kind
@@ -83,6 +89,54 @@ class _NoTextError(Exception):
     """A part of a program has no text."""
 
 
+#: What reading a text of another form raises.
+_OTHER_FORM = (ValueError, TypeError, KeyError, IndexError, AttributeError)
+
+
+class _KeptKernel:
+    """A kernel as text."""
+
+    def __init__(
+        self, text: str, buffers: tuple[BufferSpec, ...], bounded: bool
+    ) -> None:
+        self._text = text
+        self.buffers = buffers
+        self.bounded = bounded
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        try:
+            nodes, whole = json.loads(self._text)
+            found = _Reader(nodes=nodes).part(whole)
+        except _OTHER_FORM as error:
+            raise GraphError(
+                "the text of a kernel in the disk cache is none"
+            ) from error
+        assert isinstance(found, Kernel)
+        return found
+
+
+class RunStored(RunKernel):
+    """Run a kernel whose code is there; what it computes is read when asked for."""
+
+    def __init__(
+        self, kept: _KeptKernel, slots: tuple[int, ...], info: KernelInfo
+    ) -> None:
+        vars(self).update(kept=kept, slots=slots, info=info)
+
+    @property
+    def kernel(self) -> Kernel:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return vars(self)["kept"].kernel
+
+    @property
+    def buffers(self) -> tuple[BufferSpec, ...]:
+        return vars(self)["kept"].buffers
+
+    @property
+    def bounded(self) -> bool:
+        return vars(self)["kept"].bounded
+
+
 def program_text(program: Program) -> str | None:
     """The text of a program; None if it has none."""
     writer = _Writer()
@@ -90,17 +144,21 @@ def program_text(program: Program) -> str | None:
         whole = writer.part(program)
     except _NoTextError:
         return None
-    return json.dumps([writer.nodes, whole], separators=(",", ":"))
+    return _dumped([writer.kernels, whole])
 
 
 def program_of(text: str) -> Program | None:
     """The program that `program_text` wrote; None for any other text."""
     try:
-        nodes, whole = json.loads(text)
-        found = _Reader(nodes).part(whole)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        kernels, whole = json.loads(text)
+        found = _Reader(kernels).part(whole)
+    except _OTHER_FORM:
         return None
     return found if isinstance(found, Program) else None
+
+
+def _dumped(whole: Any) -> str:
+    return json.dumps(whole, separators=(",", ":"))
 
 
 def _op_of(name: str) -> Op:
@@ -117,9 +175,13 @@ def _field_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 class _Writer:
+    """Writes one program, or one kernel: what a kernel is made of are nodes."""
+
     def __init__(self) -> None:
         self.nodes: list[Any] = []
+        self.kernels: list[Any] = []
         self._numbers: dict[Node, int] = {}
+        self._kernel_numbers: dict[Kernel, int] = {}
 
     def part(self, value: Any) -> Any:
         kind = cast("type[Any]", type(value))
@@ -144,11 +206,25 @@ class _Writer:
             )
         if kind is CallHost:
             return self._call(value)
+        if isinstance(value, RunKernel):
+            number = self._kernel(value.kernel)
+            return ["run", number, self.part(value.slots), self.part(value.info)]
         name = _NAMES.get(kind)
         if name is None:
             raise _NoTextError
         parts = [self.part(getattr(value, name)) for name in _field_names(kind)]
         return [name, *parts]
+
+    def _kernel(self, kernel: Kernel) -> int:
+        """The number of a kernel; equal ones have one."""
+        number = self._kernel_numbers.get(kernel)
+        if number is None:
+            number = self._kernel_numbers[kernel] = len(self.kernels)
+            writer = _Writer()
+            whole = writer.part(kernel)
+            text = _dumped([writer.nodes, whole])
+            self.kernels.append([text, self.part(kernel.buffers), kernel.bounded])
+        return number
 
     def _call(self, step: CallHost) -> list[Any]:
         """An operation and the types of its operands; the slots say where they are."""
@@ -191,10 +267,16 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, rows: list[Any]) -> None:
+    """Reads what a `_Writer` has written."""
+
+    def __init__(self, kernels: Sequence[Any] = (), nodes: Sequence[Any] = ()) -> None:
         self._nodes: list[Node] = []
-        for row in rows:
+        for row in nodes:
             self._nodes.append(self._node(*row))
+        self._kernels = [
+            _KeptKernel(text, self.part(specs), bounded)
+            for text, specs, bounded in kernels
+        ]
 
     def _node(
         self, name: str, dtype: str, shape: Any, argument: Any, sources: list[int]
@@ -211,6 +293,9 @@ class _Reader:
         if kind == "%":
             number: int = parts[0]
             return self._nodes[number]
+        if kind == "run":
+            number, slots, info = parts
+            return RunStored(self._kernels[number], self.part(slots), self.part(info))
         if kind == "host":
             return self._call(*parts)
         if kind == "b":

@@ -9,6 +9,9 @@ between the elements of g.
 
 An infinite w meets those zeros, as it meets the padding of any convolution.
 
+Where only a part of the result is read, as by a convolution that was padded, only that
+part counts.
+
 Windows side by side share no element, so that a sum over them only interleaves:
 
     sum[k](unshear[stride s](y))[i] = y[i div s, i mod s]
@@ -33,6 +36,7 @@ from ftrace.trace.primitives.movement import (
     reshape,
     reshape_p,
     shrink,
+    shrink_p,
     unshear_p,
 )
 from ftrace.trace.primitives.source import const_like
@@ -43,11 +47,18 @@ _MOST_STRIDE = 4
 
 
 def _slide_product(
-    x: Node, y: Node, total: Node | None = None, view: Node | None = None
+    x: Node,
+    y: Node,
+    total: Node | None = None,
+    view: Node | None = None,
+    part: Node | None = None,
 ) -> Node | None:
     arg: Shear = arg_of(x)
     inner = arg if view is None else _through(arg, view)
-    if inner is None or not _is_dense(arg, y.shape[inner.axis], x.shape[arg.window]):
+    read = arg.size if part is None else part.shape[arg.axis]
+    if is_dynamic(read) or inner is None:
+        return None
+    if not _is_dense(arg, read, y.shape[inner.axis], x.shape[arg.window]):
         return None
     summed: tuple[int, ...] = () if total is None else arg_of(total)
     if {inner.axis, inner.window} & set(summed):
@@ -61,19 +72,26 @@ def _slide_product(
     product = mul(slid, expand(b.src[0], slid.shape))
     if total is not None:
         product = reduce_sum_p(product, arg=summed)
-    return reshape(product, x.shape)
+    found = reshape(product, x.shape)
+    return found if part is None else shrink(found, arg_of(part))
 
 
 def _slide_in_sum(
-    whole: Node, x: Node, y: Node, view: Node | None = None
+    whole: Node,
+    x: Node,
+    y: Node,
+    view: Node | None = None,
+    part: Node | None = None,
 ) -> Node | None:
     """Only in a sum: products with the zeros around it may be -0."""
-    found = _slide_product(x, y, None, view)
+    found = _slide_product(x, y, None, view, part)
     return None if found is None else reduce_sum_p(found, arg=whole.arg)
 
 
-def _is_dense(arg: Shear, outputs: Any, taps: int) -> bool:
-    """Is most of the spread factor not padding, apart from the zeros of strides?
+def _is_dense(arg: Shear, read: int, outputs: Any, taps: int) -> bool:
+    """Is most of what is read of the spread factor not padding?
+
+    The zeros of strides do not count.
 
     Windows side by side are put in their places afterwards: see `_interleave`.
     """
@@ -81,7 +99,7 @@ def _is_dense(arg: Shear, outputs: Any, taps: int) -> bool:
         return False
     if arg.stride > 1 and taps <= arg.stride:
         return False
-    return 2 * arg.size <= 3 * arg.stride * outputs
+    return 2 * read <= 3 * arg.stride * outputs
 
 
 def _through(arg: Shear, view: Node) -> Shear | None:
@@ -95,6 +113,33 @@ def _through(arg: Shear, view: Node) -> Shear | None:
 def _is_repeated(node: Node, axis: int) -> bool:
     """Is it the same along an axis?"""
     return node.op is expand_p and node.src[0].shape[axis] == 1
+
+
+def _shrink_before(x: Node, y: Node) -> Node | None:
+    """Cuts the axes that do not slide before the one that does."""
+    arg: Shear = arg_of(y)
+    bounds: tuple[tuple[int, int], ...] = arg_of(x)
+    if any_dynamic(y.shape):
+        return None
+    slid = (arg.axis, arg.window)
+    whole = [(0, n) for n in y.shape]
+    still = tuple(
+        w if a in slid else b
+        for a, (b, w) in enumerate(zip(bounds, whole, strict=True))
+    )
+    if still == tuple(whole):
+        return None
+    (source,) = y.src
+    inner = tuple(
+        (0, n) if a in slid else b
+        for a, (b, n) in enumerate(zip(bounds, source.shape, strict=True))
+    )
+    found = unshear_p(shrink(source, inner), arg=arg)
+    rest = tuple(
+        b if a in slid else (0, n)
+        for a, (b, n) in enumerate(zip(bounds, found.shape, strict=True))
+    )
+    return shrink(found, rest)
 
 
 def _interleave(x: Node, y: Node, view: Node | None = None) -> Node | None:
@@ -150,33 +195,49 @@ def _unchanged(old: Shape, new: Shape) -> list[int | None]:
 
 
 _PRODUCT = Pat(reduce_sum_p, Pat(mul, name="y"), name="total")
+_SPREAD = (  # a product, or a reshaped one, whose windows slide
+    Pat(unshear_p, Pat(mul, name="y"), name="x"),
+    Pat(unshear_p, Pat(reshape_p, Pat(mul, name="y"), name="view"), name="x"),
+)
+_SPREAD_SUM = (
+    Pat(unshear_p, _PRODUCT, name="x"),
+    Pat(unshear_p, Pat(reshape_p, _PRODUCT, name="view"), name="x"),
+)
 
 WINDOWS: Final = (
     Rule(  # unshear(sum[a](x·expand(y))) -> sum[a](unshear(x)·expand(y))
         "slide_before_sum_of_products",
-        (
-            Pat(unshear_p, _PRODUCT, name="x"),
-            Pat(unshear_p, Pat(reshape_p, _PRODUCT, name="view"), name="x"),
-        ),
+        _SPREAD_SUM,
         _slide_product,
         single_use="total y",
     ),
     Rule(  # sum[a](unshear(x·expand(y))) -> sum[a](unshear(x)·expand(y))
         "slide_before_product",
-        (
-            Pat(
-                reduce_sum_p, Pat(unshear_p, Pat(mul, name="y"), name="x"), name="whole"
-            ),
-            Pat(
-                reduce_sum_p,
-                Pat(
-                    unshear_p, Pat(reshape_p, Pat(mul, name="y"), name="view"), name="x"
-                ),
-                name="whole",
-            ),
-        ),
+        tuple(Pat(reduce_sum_p, spread, name="whole") for spread in _SPREAD),
         _slide_in_sum,
         single_use="x y",
+    ),
+    Rule(  # shrink(unshear(sum[a](x·y))) -> shrink(sum[a](unshear(x)·y))
+        "slide_before_part_of_sum_of_products",
+        tuple(Pat(shrink_p, spread, name="part") for spread in _SPREAD_SUM),
+        _slide_product,
+        single_use="x total y",
+    ),
+    Rule(  # sum[a](shrink(unshear(x·y))) -> sum[a](shrink(unshear(x)·y))
+        "slide_before_part_of_product",
+        tuple(
+            Pat(reduce_sum_p, Pat(shrink_p, spread, name="part"), name="whole")
+            for spread in _SPREAD
+        ),
+        _slide_in_sum,
+        single_use="part x y",
+    ),
+    Rule(  # shrink(unshear(x)) -> unshear(shrink(x)), along axes that do not slide
+        "shrink_before_unshear",
+        Pat(shrink_p, Pat(unshear_p, name="y"), name="x"),
+        _shrink_before,
+        single_use="y",
+        passes="y",
     ),
     Rule(  # sum[a](reshape(sum[b](x·y))) -> reshape(sum[a, b](x·y))
         "sum_products_before_reshape",

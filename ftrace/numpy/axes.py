@@ -246,7 +246,8 @@ def _choose_now(mask: Value, x: Value, y: Value) -> Array | None:
         shape = broadcast_shapes("where", [mask.shape, *(v.shape for v in values)])
         raise no_memory("where", ShapedArray.of(shape, dtype)) from None
     if (tape := recording.tape) is not None:
-        tape.note(np.where, [mask, *(tape.converted(v, dtype) for v in (x, y))], made)
+        values = [tape.converted(v, dtype) for v in (x, y)]
+        tape.note(np.where, [mask, *values], made, select)
     return made
 
 

@@ -72,7 +72,10 @@ def draw(build: Build, *operands: Any, **statics: Any) -> Any:
             array.numpy() if isinstance(x, np.generic) else array
             for x, array in zip(operands, arrays, strict=True)
         ]
-        recording.tape.note(sampler.values, given, made)
+        if sampler.is_small and sampler.is_of_numpy:
+            recording.tape.note_plan(sampler.plan, given, made)
+        else:
+            recording.tape.note(sampler.values, given, made)
     return made
 
 

@@ -26,6 +26,8 @@ Program = Callable[..., list[Array]]
 #: From so many elements on what rounds is compiled: NumPy needs longer for one call
 #: than other libraries for theirs, and a program is compiled in the time of some 30.
 LARGE = 1 << 8
+#: Up to so many a call that is repeated is fastest step by step, with no program.
+SMALL = 1 << 9
 #: From so many on everything is, at the first call.
 HUGE = 1 << 19
 #: µs that NumPy needs for an operation, and so many elements take one more.
@@ -49,6 +51,8 @@ class Sampler:
 
     Attributes:
       graph: what it computes, of one output.
+      is_huge: it is compiled at the first call.
+      is_small: its steps are quicker than a program, where they are done natively.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -62,11 +66,24 @@ class Sampler:
         self._price = len(graph.nodes) * (OPERATION + size // ELEMENTS)
         self._spent = 0
         self.is_huge = size >= HUGE
+        self.is_small = size <= SMALL
         # Compiled at the first call, or never: its last bits depend on it.
         self._at_once = size >= LARGE and not self._is_exact and len(ends) > 0
         self._is_whole = self._is_exact or self._at_once
         self._program: Program | None = None
         self._config: Config | None = None
+
+    @property
+    def is_of_numpy(self) -> bool:
+        """Does NumPy give these numbers, to the bit?"""
+        return not self._at_once and not self.is_huge
+
+    @property
+    def plan(self) -> Plan:
+        """How NumPy computes it."""
+        if self._all is None:
+            self._all = Plan(self.graph.outputs, self.graph.inputs)
+        return self._all
 
     def values(self, *given: Any) -> Any:
         """The values for those of the operands, all of NumPy."""
@@ -74,9 +91,7 @@ class Sampler:
         if program is not None and self._is_whole:
             return program(*given)[0].numpy()
         if program is None:
-            if self._all is None:
-                self._all = Plan(self.graph.outputs, self.graph.inputs)
-            return self._all(given)[0]
+            return self.plan(given)[0]
         if self._rest is None:
             known = (*self.graph.inputs, *self._part.outputs)
             self._rest = Plan(self.graph.outputs, known)

@@ -44,11 +44,16 @@ class Step:
 
     Operands and results are told apart by identity: an Array stands for its values, as
     does an object that another step has as its result. All else stands for itself.
+
+    Attributes:
+      op, arg: the primitive that it is, if it is one.
     """
 
     function: Function
     operands: tuple[Any, ...]
     result: Any
+    op: Primitive | None = None
+    arg: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +63,12 @@ class Value:
     Attributes:
       dtype: of an array of NumPy's; None of a tuple of such.
       size: its elements.
+      shape: of an array.
     """
 
     dtype: np.dtype[Any] | None
     size: int
+    shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +88,21 @@ class Tape:
         self.refused = False
         self._thread = get_ident()
 
-    def note(self, function: Function, operands: Sequence[Any], result: Any) -> None:
+    def note(
+        self,
+        function: Function,
+        operands: Sequence[Any],
+        result: Any,
+        op: Primitive | None = None,
+        arg: Any = None,
+    ) -> None:
         """One step; those of other threads are not ours.
 
         Where there might be no memory for the result, somebody must ask each time.
         """
         if get_ident() == self._thread:
             self.refused |= result.size >= FEW
-            self.steps.append(Step(function, tuple(operands), result))
+            self.steps.append(Step(function, tuple(operands), result, op, arg))
 
     def note_constant(self, array: Array) -> None:
         """An Array that depends on no other one."""
@@ -113,7 +127,7 @@ class Tape:
             return
         size = operands[0].size if op is reduce_sum_p else None
         function, more = call_of(op, aval, arg, size)
-        self.note(function, [*operands, *more], result)
+        self.note(function, [*operands, *more], result, op, arg)
 
     def note_elementwise(
         self,
@@ -133,12 +147,12 @@ class Tape:
             return Number(x, dtype)
         if x.dtype == dtype:
             return x
-        value = Value(dtype, x.size)
+        value = Value(dtype, x.size, x.shape)
         self._note_conversion(x, dtype, value)
         return value
 
     def _note_conversion(self, x: Any, dtype: np.dtype[Any], result: Any) -> None:
-        self.note(converter(x.dtype, dtype), [x, dtype], result)
+        self.note(converter(x.dtype, dtype), [x, dtype], result, cast_p)
 
     def note_results(
         self, op: Compound, arg: Any, operands: Sequence[Any], results: Sequence[Array]
@@ -175,7 +189,9 @@ class Tape:
                 self.note(results_of(node.op, avals, node.arg), operands, slots[slot])
                 continue
             slots[slot] = (
-                result if slot == plan.output else Value(node.dtype, node.size)
+                result
+                if slot == plan.output
+                else Value(node.dtype, node.size, node.shape)
             )
             if (of := several.get(sources[0]) if sources else None) is not None:
                 op: Any = node.src[0].op
@@ -192,6 +208,9 @@ class Tape:
             elif isinstance(node.op, Primitive) and node.op is not shear_p:
                 size = node.src[0].size if node.op is reduce_sum_p else None
                 function, more = call_of(node.op, node.aval, node.arg, size)
+                whole = [*operands, *more]
+                self.note(function, whole, slots[slot], node.op, node.arg)
+                continue
             else:
                 function, more = partial(_applied, node), ()
             self.note(function, [*operands, *more], slots[slot])

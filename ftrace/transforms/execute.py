@@ -38,7 +38,6 @@ from ftrace.transforms.memo import Memo, forget_all
 
 if TYPE_CHECKING:
     from ftrace.lower import Lowered
-    from ftrace.lower.program import Program
 
 CACHE_SIZE = 4096  # compiled graphs that are kept
 
@@ -79,8 +78,16 @@ class CompiledGraph:
             limits = device.max_buffers, device.recurrences, device.cache
             self._lower = partial(_lower, closed, given, limits)
             self._lowered: Lowered | None = None
-            program = self._program(closed, given, limits)
-        self.executable: Executable = device.compile(program)
+            identity = self._identity(closed, given, limits)
+        found = None if identity is None else device.load(identity)
+        if found is None:
+            with timed(device.counters, "compile_seconds"):
+                lowered = self.lowered
+            found = device.compile(lowered.program)
+            if identity is not None:
+                device.keep(identity, found)
+        self.executable: Executable = found
+        program = found.program
         places = [program.slots[i].place for i in program.outputs]
         self.shares_inputs = "input" in places
         written = program.written
@@ -99,24 +106,17 @@ class CompiledGraph:
             self._lowered = self._lower()
         return self._lowered
 
-    def _program(
+    def _identity(
         self, graph: Graph, given: list[Node], limits: tuple[Any, ...]
-    ) -> Program:
-        """The program: a large one from the disk, where the device keeps it there."""
+    ) -> str | None:
+        """The name under which the device may keep what becomes of a large graph."""
         chosen, device = settings.current(), self.device
-        identity = None
         plain = not (chosen.debug or chosen.check_specs)
-        if plain and device.keeps_programs and size_of(graph) >= LARGE:
-            places = tuple(map(graph.inputs.index, given))
-            disabled = tuple(sorted(chosen.disabled_rules))
-            identity = identity_of(graph, places, limits, disabled)
-        if identity is None:
-            return self.lowered.program
-        program = device.load_program(identity)
-        if program is None:
-            program = self.lowered.program
-            device.keep_program(identity, program)
-        return program
+        if not plain or not device.keeps_programs or size_of(graph) < LARGE:
+            return None
+        places = tuple(map(graph.inputs.index, given))
+        disabled = tuple(sorted(chosen.disabled_rules))
+        return identity_of(graph, places, limits, disabled)
 
     def __call__(
         self, arrays: Sequence[Array], sizes: Sizes | None = None

@@ -3,7 +3,7 @@
 ldexp                a·2ⁿ, rounded once
 mantissa, exponent   the parts of a number, special values included
 range_of             minimum and maximum with -0 below +0
-table                16 numbers, which stay in two registers
+table                16 float64 or 32 float32, which stay in two registers
 add_pairs            c + a₀·b₀ + a₁·b₁ of bfloat16 in the halves of float32
 
 They work on 128, 256 or 512 bits (the table on 512): shorter vectors and scalars get
@@ -121,11 +121,28 @@ def table(numbers: Sequence[float]) -> Row:
     """The row that looks a float64 up by the four leading bits of its fraction."""
 
     def look_up(o: Vectors, t: Type, a: str) -> str:
-        low, high = (t.lanewise(numbers[first : first + 8]) for first in (0, 8))
         i = t.integer()
         bits = o.binary("lshr", i, o.convert("bitcast", t, i, a), i.constant(48))
-        name = "@llvm.x86.avx512.vpermi2var.pd.512"
-        o.writer.declare(f"declare {t} {name}({t}, {i}, {t})")
-        return o.pure(f"call {t} {name}({t} {low}, {i} {bits}, {t} {high})", bits)
+        return _permuted(o, t, "pd", numbers, bits)
 
     return _in_registers(look_up, least=_MOST)
+
+
+def table_of_32(numbers: Sequence[float]) -> Row:
+    """The row that looks a float32 up by the five lowest bits of its fraction."""
+
+    def look_up(o: Vectors, t: Type, a: str) -> str:
+        return _permuted(o, t, "ps", numbers, o.convert("bitcast", t, t.integer(), a))
+
+    return _in_registers(look_up, least=_MOST)
+
+
+def _permuted(
+    o: Vectors, t: Type, kind: str, numbers: Sequence[float], bits: str
+) -> str:
+    """The numbers, of two registers, that the lowest bits name."""
+    low, high = (t.lanewise(numbers[first : first + t.lanes]) for first in (0, t.lanes))
+    i = t.integer()
+    name = f"@llvm.x86.avx512.vpermi2var.{kind}.512"
+    o.writer.declare(f"declare {t} {name}({t}, {i}, {t})")
+    return o.pure(f"call {t} {name}({t} {low}, {i} {bits}, {t} {high})", bits)

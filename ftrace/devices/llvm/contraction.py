@@ -218,7 +218,7 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     width = prod(size_of(a) for a in plan.columns)
     item = max(n.dtype.itemsize for n in plan.right)
     footprint = depth * width * item
-    in_place = reads_in_place(plan, facts)
+    in_place = reads_in_place(plan, facts) and not _is_narrow(plan, target)
     height = prod(size_of(a) for a in plan.rows)
     if height < (2 if in_place else 4) or depth < 4 or width < 4:
         return False
@@ -247,6 +247,13 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     together = rows_together(plan.left, row, facts)
     aliased = pitch % 1024 == 0 or together < min(size_of(row), MOST_ROWS)
     return aliased and depth > 256 and far and height >= 4
+
+
+def _is_narrow(plan: Contraction, target: Target) -> bool:
+    """Would vectors along the last column be half empty, where others lie beside it?"""
+    lanes = target.vector_bytes // max(n.dtype.itemsize for n in plan.right)
+    last = plan.columns[-1]
+    return len(plan.columns) > 1 and 2 * size_of(last) <= lanes
 
 
 def is_far(plan: Contraction, target: Target) -> bool:

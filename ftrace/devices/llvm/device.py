@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -44,6 +44,7 @@ from ftrace.devices.llvm.scalar import operations_of
 from ftrace.devices.llvm.tables import Table
 from ftrace.devices.llvm.target import Target, host_caches, host_target
 from ftrace.devices.llvm.tune import compile_tuned
+from ftrace.devices.llvm.wholes import packed, unpacked
 from ftrace.devices.shortage import (
     needed,
     no_working_memory,
@@ -52,7 +53,7 @@ from ftrace.devices.shortage import (
 )
 from ftrace.errors import GraphError, OutOfMemoryError
 from ftrace.lower.factors import Factor
-from ftrace.lower.fourier_kernel import Transform
+from ftrace.lower.fourier import Transform
 from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.legalize import legalize
 from ftrace.lower.ordering import Ordering
@@ -60,7 +61,6 @@ from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
 from ftrace.lower.recurrence import Recurrence, legalize_recurrence
 from ftrace.lower.rendering import DECISIONS
 from ftrace.lower.running import Running, legalize_running
-from ftrace.lower.stored import program_of, program_text
 from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
@@ -176,14 +176,24 @@ class CPU(Device):
                 return DynamicExecutable(self, program, kernels)
             return CPUExecutable(self, program, kernels)
 
-    def load_program(self, identity: str) -> Program | None:
-        whole = object_cache.load("program", *cache_key(identity))
-        return None if whole is None else program_of(whole.decode())
+    def load(self, identity: str) -> Executable | None:
+        if settings.current().tune:  # what is kept was made by the default schedules
+            return None
+        with timed(self.counters, "compile_seconds"), self._lock:
+            whole = object_cache.load("program", *cache_key(identity))
+            found = None if whole is None else unpacked(whole, _source_of)
+            if found is None:
+                return None
+            program, kernels = found
+            self.counters.kernels_cached += len(kernels)
+            return CPUExecutable(self, program, kernels)
 
-    def keep_program(self, identity: str, program: Program) -> None:
-        text = program_text(program)
-        if text is not None:
-            object_cache.store(text.encode(), "program", *cache_key(identity))
+    def keep(self, identity: str, executable: Executable) -> None:
+        if settings.current().tune or not isinstance(executable, CPUExecutable):
+            return
+        whole = packed(executable.program, executable.kernels)
+        if whole is not None:
+            object_cache.store(whole, "program", *cache_key(identity))
 
     def clear_cache(self) -> None:
         with self._lock:
@@ -320,7 +330,7 @@ class CPUExecutable(Executable):
     ) -> None:
         self.device = device
         self.program = program
-        self._kernels = tuple(kernels)  # they keep the machine code and the numbers
+        self.kernels = tuple(kernels)  # they keep the machine code and the numbers
 
         # The objects of a call: the inputs, the outputs that it makes, the arena.
         number_of = {slot: i for i, slot in enumerate(program.inputs)}
@@ -365,7 +375,7 @@ class CPUExecutable(Executable):
     @property
     def sources(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The LLVM IR of each kernel; rendered when asked for."""
-        return tuple(kernel.text for kernel in self._kernels)
+        return tuple(kernel.text for kernel in self.kernels)
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         """Runs the program.
@@ -435,6 +445,12 @@ class CPUExecutable(Executable):
 
         entry, _memory = self._table.observed(tell)
         return self._run(entry, objects, threads)
+
+
+def _source_of(step: RunKernel) -> Callable[[], str]:
+    """Gives the LLVM IR of a step that came from disk: with these settings."""
+    target = Way.chosen().target()
+    return lambda: render_kernel(without_numbers(step.kernel)[0], target).text
 
 
 def _forget_chunks() -> None:

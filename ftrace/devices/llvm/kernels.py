@@ -1,21 +1,22 @@
 """Kernels to machine code, by way of the disk cache.
 
-    kernel -> identity -> object code and how to run it      (it is on disk)
+    kernel -> identity -> its function, object code          (it is on disk)
     kernel -> text -> object code, which is kept on disk     (it is not)
 
 Short kernels of a program are compiled together: see `modules.py`.
 
-What is kept is found by the kernel itself, so that nothing is rendered for it.
+What is kept is found by the kernel itself, so that nothing is rendered for it. Whole
+programs that are on disk find the object code without their kernels: `wholes.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import Any
 
 from ftrace.devices.llvm.compile import (
@@ -39,49 +40,19 @@ Render = Callable[[Kernel], Rendered]
 
 
 @dataclass(frozen=True)
-class CompiledKernel:
-    """A kernel as machine code.
+class Made:
+    """What is kept on disk of a kernel: its function, and where that is.
 
     Attributes:
-      kernel: what it was made of.
-      code: keeps the machine code in memory.
-      address: of the function.
       units: what the function can be split into.
       grain: the least number of units worth a thread's while.
+      function: its name.
+      module: what its module's object code is kept under; a module may hold the
+        functions of several kernels.
+      calls: functions of the library that the module calls.
       dims: sizes that are known at calls only; the function takes them as a buffer
-        of int64 behind the kernel's own. Then `units` may be one of them.
-      render: gives the kernel's text.
-      numbers: a buffer behind the kernel's own, if the function takes one; see
-        `numbers.py`.
-    """
-
-    kernel: Kernel
-    code: Code
-    address: int
-    units: int
-    grain: int
-    dims: tuple[Any, ...]
-    render: Render
-    numbers: Numbers | None = None
-
-    @property
-    def text(self) -> str:
-        """The LLVM IR."""
-        return self.render(self.kernel).text
-
-
-@dataclass(frozen=True)
-class Made:
-    """What is kept on disk of a kernel.
-
-    Attributes:
-      units, grain: see `CompiledKernel`.
-      function: the name of its function.
-      module: what the object code is kept under that has several kernels; empty where
-        it is kept with this one.
-      calls: functions of the library that the object code calls.
-      code: object code.
-      dims: see `CompiledKernel`; what has any is not kept.
+        of int64 behind the kernel's own. Then `units` may be one of them, and the
+        kernel is kept by its text alone.
     """
 
     units: int
@@ -89,27 +60,62 @@ class Made:
     function: str
     module: str
     calls: tuple[str, ...]
-    code: bytes
     dims: tuple[Any, ...] = ()
 
     def pack(self) -> bytes:
         parts = self.units, self.grain, self.function, self.module, *self.calls
-        head = json.dumps(parts).encode() + b"\n"
-        return head if self.module else head + self.code
+        return json.dumps(parts).encode()
 
     @staticmethod
     def unpack(whole: bytes) -> Made | None:
         """None for what `pack` has not made."""
-        head, _, code = whole.partition(b"\n")
         try:
-            units, grain, function, module, *calls = json.loads(head)
+            units, grain, function, module, *calls = json.loads(whole)
         except (ValueError, TypeError):
             return None
+        names = (function, module, *calls)
         if not (isinstance(units, int) and isinstance(grain, int)):
             return None
-        if bool(module) is bool(code):
+        if not all(isinstance(name, str) for name in names):
             return None
-        return Made(units, grain, function, module, tuple(calls), code)
+        return Made(units, grain, function, module, tuple(calls))
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A kernel as machine code.
+
+    Attributes:
+      made: its function.
+      code: keeps the machine code in memory.
+      address: of the function.
+      source: gives the LLVM IR.
+      numbers: a buffer behind the kernel's own, if the function takes one; see
+        `numbers.py`.
+    """
+
+    made: Made
+    code: Code
+    address: int
+    source: Callable[[], str]
+    numbers: Numbers | None = None
+
+    @property
+    def units(self) -> int:
+        return self.made.units
+
+    @property
+    def grain(self) -> int:
+        return self.made.grain
+
+    @property
+    def dims(self) -> tuple[Any, ...]:
+        return self.made.dims
+
+    @property
+    def text(self) -> str:
+        """The LLVM IR; rendered when asked for."""
+        return self.source()
 
 
 def compile_kernels(
@@ -127,8 +133,8 @@ def compile_kernels(
       target: the processor that `render` writes for, if not just this one.
     """
     keys = [_key(kernel, target) for kernel in kernels]
-    modules: dict[str, bytes | None] = {}
-    found = [load_made(key, modules) for key in keys]
+    modules = Modules()
+    found = [_kept(key, modules) for key in keys]
     missing = [n for n, made in enumerate(found) if made is None]
 
     def jobs() -> Iterator[Callable[[], list[Made]]]:
@@ -139,12 +145,13 @@ def compile_kernels(
             for symbol in sorted(calls):
                 yield partial(_prepare, symbol)
             mine = [keys[n] for n in islice(waiting, len(group))]
-            yield partial(_make, group, mine)
+            yield partial(_make, group, mine, modules)
 
     made = run_all(jobs(), min(threads, 2 * len(missing)))
     for n, one in zip(missing, chain.from_iterable(made), strict=True):
         found[n] = one
-    return _linked(kernels, [one for one in found if one is not None], render)
+    sources = [partial(_text, render, kernel) for kernel in kernels]
+    return linked([one for one in found if one is not None], modules, sources)
 
 
 def compile_rendered(kernel: Kernel, render: Render, target: Target) -> CompiledKernel:
@@ -154,11 +161,64 @@ def compile_rendered(kernel: Kernel, render: Render, target: Target) -> Compiled
       render: gives its text for that processor.
       target: the processor, which this one can stand in for.
     """
-    key = _key(kernel, target)
-    found = load_made(key)
-    made = _make([render(kernel)], [key]) if found is None else [found]
-    (compiled,) = _linked([kernel], made, render)
+    key, modules = _key(kernel, target), Modules()
+    found = _kept(key, modules)
+    made = _make([render(kernel)], [key], modules) if found is None else [found]
+    (compiled,) = linked(made, modules, [partial(_text, render, kernel)])
     return compiled
+
+
+class Modules:
+    """The object code of modules: what was read or made, by the names it is kept under.
+
+    One is for one use: it would keep all that was ever compiled.
+    """
+
+    def __init__(self) -> None:
+        self._codes: dict[str, bytes | None] = {}
+
+    def add(self, name: str, code: bytes) -> None:
+        """A module that was made now."""
+        self._codes[name] = code
+
+    def has(self, name: str) -> bool:
+        """Is it there, or on disk?"""
+        if name not in self._codes:
+            self._codes[name] = object_cache.load("module", *cache_key(name))
+        return self._codes[name] is not None
+
+    def code(self, name: str) -> bytes:
+        """The object code of one that is there."""
+        code = self._codes[name]
+        assert code is not None
+        return code
+
+
+def linked(
+    made: Sequence[Made],
+    modules: Modules,
+    sources: Sequence[Callable[[], str]],
+    numbers: Iterable[Numbers | None] = repeat(None),
+) -> list[CompiledKernel]:
+    """Loads the code of kernels, each module once."""
+    functions: dict[str, dict[str, None]] = {}
+    calls: dict[str, tuple[str, ...]] = {}
+    for one in made:
+        functions.setdefault(one.module, {})[one.function] = None
+        calls[one.module] = one.calls
+    codes = {
+        module: link(modules.code(module), list(names), addresses(calls[module]))
+        for module, names in functions.items()
+    }
+    return [
+        CompiledKernel(one, code, code.address(one.function), source, own)
+        for one, source, own in zip(made, sources, numbers, strict=False)
+        for code in (codes[one.module],)
+    ]
+
+
+def _text(render: Render, kernel: Kernel) -> str:
+    return render(kernel).text
 
 
 def _key(kernel: Kernel, target: Target | None = None) -> tuple[str, ...] | None:
@@ -166,42 +226,38 @@ def _key(kernel: Kernel, target: Target | None = None) -> tuple[str, ...] | None
     return None if identity is None else ("kernel", *cache_key(identity, target))
 
 
-def load_made(
-    key: tuple[str, ...] | None, modules: dict[str, bytes | None] | None = None
-) -> Made | None:
-    """What is on disk under a key.
-
-    Args:
-      modules: the code that was read for others; that for this one is added.
-    """
+def load_made(key: tuple[str, ...] | None) -> Made | None:
+    """What is on disk under a kernel's key."""
     whole = None if key is None else object_cache.load(*key)
-    made = None if whole is None else Made.unpack(whole)
-    if made is None or not made.module:
-        return made
-    modules = {} if modules is None else modules
-    if made.module not in modules:
-        modules[made.module] = object_cache.load("module", *cache_key(made.module))
-    code = modules[made.module]
-    return None if code is None else replace(made, code=code)
+    return None if whole is None else Made.unpack(whole)
+
+
+def _kept(key: tuple[str, ...] | None, modules: Modules) -> Made | None:
+    """The same, if its module is there too."""
+    made = load_made(key)
+    return made if made is not None and modules.has(made.module) else None
 
 
 def _make(
-    group: Sequence[Rendered], keys: Sequence[tuple[str, ...] | None]
+    group: Sequence[Rendered],
+    keys: Sequence[tuple[str, ...] | None],
+    modules: Modules,
 ) -> list[Made]:
     """What kernels come to that are one module, kept on disk under their keys.
 
     A kernel of dynamic sizes has none; its code is kept by its text.
     """
     text, names = in_one_module([rendered.text for rendered in group])
-    kept = all(key is not None for key in keys)
-    code = generate(text) if kept else emit_object(text)
-    module, calls = "", symbols_in(text)
-    if kept and len(group) > 1:
-        module = hashlib.sha256(text.encode()).hexdigest()
+    module, calls = hashlib.sha256(text.encode()).hexdigest(), symbols_in(text)
+    if all(key is not None for key in keys):
+        code = generate(text)
         object_cache.store(code, "module", *cache_key(module))
+    else:
+        code = emit_object(text)
+    modules.add(module, code)
     made: list[Made] = []
     for one, name, key in zip(group, names, keys, strict=True):
-        found = Made(one.parallel, one.grain, name, module, calls, code, one.dims)
+        found = Made(one.parallel, one.grain, name, module, calls, one.dims)
         if key is not None:
             assert not one.dims
             object_cache.store(found.pack(), *key)
@@ -213,24 +269,3 @@ def _prepare(symbol: str) -> list[Made]:
     """Makes a function that kernels call, and none of them."""
     prepare(symbol)
     return []
-
-
-def _linked(
-    kernels: Sequence[Kernel], made: Sequence[Made], render: Render
-) -> list[CompiledKernel]:
-    """Loads the code of kernels, each module once."""
-    modules: dict[bytes, tuple[list[str], tuple[str, ...]]] = {}
-    for one in made:
-        modules.setdefault(one.code, ([], one.calls))[0].append(one.function)
-    codes = {
-        code: link(code, list(dict.fromkeys(names)), addresses(calls))
-        for code, (names, calls) in modules.items()
-    }
-    return [
-        CompiledKernel(
-            kernel, code, code.address(one.function), one.units, one.grain, one.dims,
-            render,
-        )
-        for kernel, one in zip(kernels, made, strict=True)
-        for code in (codes[one.code],)
-    ]  # fmt: skip

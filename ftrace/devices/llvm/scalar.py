@@ -18,6 +18,7 @@ from ftrace.devices.llvm.remainders import float_remainder
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.types import Type, mask_type
 from ftrace.devices.llvm.writer import Writer
+from ftrace.lower.math.pieces import TABLES_OF_32
 from ftrace.lower.math.tables import TABLES
 
 #: Operations that are one instruction, by name and kind of dtype.
@@ -80,8 +81,10 @@ def operations_of(target: Target) -> frozenset[str]:
     lacking = {"fma"} if not target.fma else set[str]()
     if not target.scale:
         lacking |= _WIDE.keys()
-    elif not target.decides("powers_by_tables"):
+    if not target.decides("powers_by_tables"):
         lacking |= TABLES.keys()
+    if not target.decides("functions_in_pieces"):
+        lacking |= TABLES_OF_32.keys()
     return frozenset(names - lacking)
 
 
@@ -413,6 +416,7 @@ def _far_part(number: int) -> Row:
 _WIDE: dict[str, Row] = {
     "ldexp": avx512.scale, "mantissa": avx512.mantissa, "exponent": avx512.exponent,
     **{name: avx512.table(numbers) for name, numbers in TABLES.items()},
+    **{name: avx512.table_of_32(numbers) for name, numbers in TABLES_OF_32.items()},
 }  # fmt: skip
 _ROWS.update(_WIDE)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ftrace.lower.kernel import Kernel
 from ftrace.lower.program import (
     CallHost,
     Program,
@@ -14,7 +13,6 @@ from ftrace.lower.program import (
     RunLoop,
     Step,
 )
-from ftrace.lower.recurrence import Recurrence, Repeat, Statement
 
 #: A program of less work than this holds the GIL: it is done in about a microsecond.
 BRIEF_BYTES = 16 << 10
@@ -95,8 +93,7 @@ def total(parts: Iterable[Work]) -> Work:
 
 def _work_of_step(step: Step) -> Work:
     if isinstance(step, RunKernel):
-        bounded = not _has_while(step.kernel)
-        return Work(1, step.info.operations, step.info.bytes, 1, bounded)
+        return Work(1, step.info.operations, step.info.bytes, 1, step.bounded)
     if isinstance(step, RunLoop):
         body = work_of(step.body)
         if step.length is None:
@@ -109,17 +106,3 @@ def _work_of_step(step: Step) -> Work:
         choice = Work(steps=1, bounded=each.bounded, on_host=each.on_host)
         return total((most, choice))
     return Work(steps=1, on_host=isinstance(step, CallHost))
-
-
-def _has_while(kernel: Kernel) -> bool:
-    """Is there a loop in the kernel whose length nobody knows?"""
-    blocks: list[Sequence[Statement]] = []
-    if isinstance(kernel, Recurrence):
-        blocks.append(kernel.block)
-    while blocks:
-        for statement in blocks.pop():
-            if isinstance(statement, Repeat):
-                if statement.times is None:
-                    return True
-                blocks.append(statement.block)
-    return False

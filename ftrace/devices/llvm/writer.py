@@ -297,6 +297,9 @@ class Writer:
         (body,) = self.stack
         linkage = "internal " if internal else ""
         aligned = f" alignstack({self.alignment})" if self.alignment > 16 else ""
+        # Without it LLVM finds too late that vectors which wait on the stack want it
+        # aligned: each of them could lie across two lines of the cache.
+        aligned += ' "frame-pointer"="all"'
         return "\n".join(
             [
                 f"define {linkage}void @{name}({ARGUMENTS}) nounwind{aligned} {{",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from ftrace.lower.math import (
@@ -16,6 +16,7 @@ from ftrace.lower.math import (
     reduction,
     trigonometry,
 )
+from ftrace.lower.math.pieces import TABLES_OF_32, erf_in_pieces, tanh_in_pieces
 from ftrace.lower.math.tables import TABLES
 from ftrace.lower.math.term import Term
 from ftrace.trace.graph import Node, inherited_origin, rebuild
@@ -77,8 +78,12 @@ FORMULAS: Final = {
     "popcount": basic.popcount,
 }
 
-#: Those that a device takes instead which can look numbers up in `TABLES`.
-BY_TABLES: Final = {"pow": power.power_by_tables}
+#: Those that a device takes instead which can look numbers up in the tables.
+BY_TABLES: Final = {
+    "pow": (power.power_by_tables, TABLES.keys()),
+    "tanh": (tanh_in_pieces, TABLES_OF_32.keys()),
+    "erf": (erf_in_pieces, TABLES_OF_32.keys()),
+}
 
 #: For each operation that a device may lack, what computes it from simpler ones.
 DECOMPOSITIONS: Final[dict[str, Decomposition]] = {
@@ -91,16 +96,23 @@ BUILT_IN: Final = frozenset(DECOMPOSITIONS)
 
 def formula(name: str, has: Collection[str]) -> Callable[..., Term]:
     """The function of terms that computes `name` for a device that has these."""
-    if name in BY_TABLES and has_tables(has):
-        return BY_TABLES[name]
-    return FORMULAS[name]
+    function, tables = BY_TABLES.get(name, (FORMULAS[name], ()))
+    return function if _has_all(has, tables) else FORMULAS[name]
 
 
-def has_tables(has: Collection[str]) -> bool:
-    return all(name in has for name in TABLES)
+def _has_all(has: Collection[str], tables: Iterable[str]) -> bool:
+    return all(name in has for name in tables)
 
 
-_TABULATED: Final = {name: _formula(f) for name, f in BY_TABLES.items()}
+_TABULATED: Final = {
+    name: (_formula(function), tables) for name, (function, tables) in BY_TABLES.items()
+}
+
+
+def _decompositions(has: Collection[str]) -> dict[str, Decomposition]:
+    """By name, for a device that has these."""
+    found = {n: f for n, (f, tables) in _TABULATED.items() if _has_all(has, tables)}
+    return DECOMPOSITIONS | found
 
 
 def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
@@ -109,7 +121,7 @@ def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
     Operations in neither `has` nor `DECOMPOSITIONS` stay. Linear in the number of
     nodes that result.
     """
-    known = DECOMPOSITIONS | _TABULATED if has_tables(has) else DECOMPOSITIONS
+    known = _decompositions(has)
     finished: dict[Node, Node] = {}
     expansion: dict[Node, Node] = {}
     pending = list(roots)

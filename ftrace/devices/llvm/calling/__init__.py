@@ -9,7 +9,7 @@
     results   the result's containers are built
     entry     a call from its beginning to its end
     fronts    eager operations that a record is kept of
-    loops     those of them that need no NumPy
+    loops     those of their steps that need no NumPy; loop_codes: what each does
     native    all of it compiled, and put in place
     binding   a compiled program and a signature become a record
 

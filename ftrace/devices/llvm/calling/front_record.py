@@ -9,7 +9,13 @@ import numpy as np
 
 from ftrace.array import Array
 from ftrace.devices.llvm.calling.apart import Arguments
-from ftrace.devices.llvm.calling.looping import Call, Looping, Place
+from ftrace.devices.llvm.calling.looping import (
+    Call,
+    Known,
+    Looping,
+    Place,
+    known_values,
+)
 from ftrace.devices.llvm.calling.outcome import Outcome, array_part
 from ftrace.devices.llvm.calling.performing import Front, Step
 from ftrace.devices.llvm.calling.records import GIVEN, HOSTED, GivenPart
@@ -75,8 +81,16 @@ class Record:
         Raises:
           NotNative: they cannot be.
         """
+        known = known_values(steps.calls, arguments.given)
+        alone = isinstance(layout, Leaf) and len(steps.calls) > 0
+        alone = alone and steps.sources[0] == self._leaves + len(steps.calls) - 1
+        loop = 0
+        if looping is not None and alone:
+            loop, keeps = looping.loop(steps.calls, known, self._block)
+            self._keeps += keeps
+        inner = looping if len(steps.calls) > 1 and not loop else None
         rows = [
-            self._step(step, number)
+            self._step(step, number, known, inner)
             for number, step in enumerate(steps.calls, self._leaves)
         ]
         beyond = self._leaves + len(rows)  # there the arguments themselves stand
@@ -91,20 +105,24 @@ class Record:
 
         made = Outcome(self._block, self._refer).place(layout, leaf)
         loud = any(not _is_silent(step) for step in steps.calls)
-        loop = 0
-        alone = isinstance(layout, Leaf) and steps.sources[0] == beyond - 1
-        if looping is not None and alone and rows:
-            aval = aval_of(results[0])
-            loop, keeps = looping.loop(steps.calls, self._avals, aval, self._block)
-            self._keeps += keeps
         self._lay(rows, len(rows), hushed=int(loud), made=made, loop=loop)
 
-    def _step(self, step: Call, number: int) -> Step:
+    def _step(
+        self,
+        step: Call,
+        number: int,
+        known: Sequence[Known],
+        looping: Looping | None,
+    ) -> Step:
         words = [0 if type(x) is Place else self._refer(x) for x in step.operands]
         places: list[int] = []
         for i, x in enumerate(step.operands):
             if type(x) is Place:
                 places += [i, x.number]
+        loop = 0
+        if looping is not None:
+            loop, keeps = looping.step_loop(step, known, self._block)
+            self._keeps += keeps
         return Step(
             self._refer(step.function),
             self._block.add(*words or [0]),
@@ -113,6 +131,7 @@ class Record:
             self._block.add(*places or [0]),
             number,
             0 if step.dtype is None else self._refer(step.dtype),
+            loop,
         )
 
     def _lay(self, rows: list[Step], count: int, **fields: Word) -> None:

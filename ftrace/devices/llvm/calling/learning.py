@@ -21,6 +21,7 @@ import numpy as np
 from ftrace import settings
 from ftrace.array import Array, ArrayLike, watch
 from ftrace.devices.llvm.calling.apart import Arguments
+from ftrace.devices.llvm.calling.chaining import Chaining
 from ftrace.devices.llvm.calling.front_record import Record
 from ftrace.devices.llvm.calling.fronts import PLACES, TRIED
 from ftrace.devices.llvm.calling.keys import MODES
@@ -94,9 +95,11 @@ class Fronts:
 
     Attributes:
       looping: makes loops of steps, where it can be done.
+      chaining: makes chains of them.
     """
 
     looping: Looping | None = None
+    chaining: Chaining | None = None
 
     def __init__(self, native: Native) -> None:
         self._native = native
@@ -170,6 +173,8 @@ class Fronts:
         if tape.refused or layout is None or {type(x) for x in leaves} != {Array}:
             raise Unlearnable
         steps = Steps(tape, arguments, leaves)
+        if self.chaining is not None and len(steps.calls) > 0:
+            steps.chain(self.chaining)
         if isinstance(layout, Leaf) and not steps.calls:
             record.give_back(arguments.number_of(result))
         else:

@@ -5,39 +5,30 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ftrace.array import Array
+from ftrace.devices.llvm.calling.loop_codes import ARITY, LANES, arity_of
 from ftrace.devices.llvm.calling.loops import (
     ARRAY,
     CONSTANT,
     FLOAT32,
     FLOAT64,
-    LANES,
     MOST,
+    ONE8,
+    ONE32,
+    ONE64,
     Loop,
     Operand,
-    compares,
-    loop_names,
 )
+from ftrace.devices.llvm.calling.operations import loop_of
 from ftrace.devices.llvm.runner.records import Block
 
 #: `PyArray_NewFromDescr` and the version in the table of NumPy's C functions, and the
 #: versions of which that is known.
 _NEW, _VERSION, _VERSIONS = 94, 0, (0x01000009, 0x02000000)
-
-
-def _operations() -> dict[tuple[Any, np.dtype[Any]], str]:
-    """The loops, by the function of NumPy and the dtype of the operands."""
-    found: dict[tuple[Any, np.dtype[Any]], str] = {}
-    for name in loop_names():
-        function, _, dtype = name.rpartition("_")
-        found[getattr(np, function), np.dtype(dtype)] = name
-    return found
-
-
-_OPERATIONS = _operations()
 
 
 class Place:
@@ -47,13 +38,44 @@ class Place:
         self.number = number
 
 
-class Call:
-    """A step with places for values."""
+class Meaning(NamedTuple):
+    """The primitive that a step is.
 
-    def __init__(self, function: Any, operands: Sequence[Any], dtype: Any) -> None:
+    Attributes:
+      op, arg: the primitive.
+      operands: the dtypes and shapes of those that are arrays or numbers.
+      dtype, shape: of the result.
+    """
+
+    op: Any
+    arg: Any
+    operands: Sequence[tuple[np.dtype[Any], tuple[int, ...]]]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+class Call:
+    """A step with places for values.
+
+    Attributes:
+      dtype, shape: of an array that it makes; None where it makes something else, or
+        the shape is not known.
+      meaning: the primitive that it is.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        operands: Sequence[Any],
+        dtype: Any,
+        shape: tuple[int, ...] | None = None,
+        meaning: Meaning | None = None,
+    ) -> None:
         self.function = function
         self.operands = operands
         self.dtype = dtype
+        self.shape = shape
+        self.meaning: Any = meaning
 
 
 def new_ndarray() -> int:
@@ -72,6 +94,50 @@ def new_ndarray() -> int:
     return table[_NEW] or 0 if version in _VERSIONS else 0
 
 
+class Known(NamedTuple):
+    """What is known of a value of a record before it is there.
+
+    Attributes:
+      dtype, shape: of an array; None of something else.
+      number: of a number in the dtype of arrays: which argument, a float, it is.
+    """
+
+    dtype: Any
+    shape: tuple[int, ...] | None
+    number: int = -1
+
+
+_NOTHING = Known(None, None)
+
+
+def known_values(steps: Sequence[Call], given: Sequence[Any]) -> list[Known]:
+    """Of all values of a record.
+
+    Args:
+      steps: what it does.
+      given: the arguments that they are done with.
+    """
+    found = [
+        Known(np.dtype(x.dtype), x.shape)
+        if type(x) in (Array, np.ndarray)
+        else _NOTHING
+        for x in given
+    ]
+    for step in steps:
+        of = step.operands
+        if step.dtype is not None:
+            found.append(Known(np.dtype(step.dtype), step.shape))
+        elif (
+            step.function in (np.float32, np.float64)
+            and type(of[0]) is Place
+            and of[0].number < len(given)
+        ):
+            found.append(Known(np.dtype(step.function), None, of[0].number))
+        else:
+            found.append(_NOTHING)
+    return found
+
+
 class Looping:
     """Makes the loops of records.
 
@@ -83,83 +149,93 @@ class Looping:
         self._address = address
 
     def loop(
-        self, steps: Sequence[Call], avals: Sequence[Any], result: Any, block: Block
+        self, steps: Sequence[Call], known: Sequence[Known], block: Block
     ) -> tuple[Any, Sequence[Any]]:
-        """The `Loop` that does the steps and what it refers to; 0 if there is none.
+        """The `Loop` that does all steps and what it refers to; 0 if there is none.
 
         Args:
           steps: what a record does.
-          avals: the types of its arguments; None for floats.
-          result: the type of the result.
+          known: its values.
           block: where it is put.
         """
         *before, last = steps
-        name = self._named(last, avals, result)
-        if name is None or not 0 < len(last.operands) <= 2:
+        numbers = known[len(known) - len(steps) : len(known) - 1]
+        if all(value.number >= 0 for value in numbers) or not before:
+            return self.step_loop(last, known, block)
+        return 0, ()
+
+    def step_loop(
+        self, step: Call, known: Sequence[Known], block: Block
+    ) -> tuple[Any, Sequence[Any]]:
+        """The `Loop` that does one step, likewise."""
+        shape = step.shape
+        if shape is None or step.dtype is None or math.prod(shape) > MOST:
             return 0, ()
-        converted: dict[int, int] = {}
-        operand = _dtype_of(last, avals)
-        for number, step in enumerate(before, len(avals)):
-            if step.function is not operand.type or len(step.operands) != 1:
-                return 0, ()
-            (x,) = step.operands
-            if type(x) is not Place or x.number >= len(avals) or avals[x.number]:
-                return 0, ()
-            converted[number] = x.number
-        rows: list[Any] = []
-        for x in last.operands:
-            row = _operand(x, avals, converted, operand, result.shape, block)
+        kinds = [_dtype_of(x, known) for x in step.operands]
+        name = loop_of(step.function, kinds, np.dtype(step.dtype))
+        if name is None:
+            return 0, ()
+        rows: list[Operand] = []
+        keeps: list[Any] = [np.dtype(step.dtype)]
+        for x, dtype in zip(step.operands[: arity_of(name)], kinds, strict=False):
+            row = _operand(x, known, dtype, shape, block, keeps)
             if row is None:
                 return 0, ()
-            rows.append(block.add(*row))
-        dtype, count = np.dtype(result.dtype), math.prod(result.shape)
-        sizes = block.add(*result.shape or (0,))
-        ndim, address = len(result.shape), self._address(name)
-        found = Loop(
-            address, count, id(operand), id(dtype), ndim, sizes, rows[0], rows[-1]
-        )
-        return block.add(*found), (operand, dtype)
-
-    @staticmethod
-    def _named(step: Call, avals: Sequence[Any], result: Any) -> str | None:
-        if math.prod(result.shape) > MOST or step.dtype != result.dtype:
-            return None
-        if not isinstance(step.function, np.ufunc):
-            return None
-        dtype = _dtype_of(step, avals)
-        name = _OPERATIONS.get((step.function, dtype))
-        if name is None or len(step.operands) != step.function.nin:
-            return None
-        made = np.dtype(np.bool_) if compares(name) else dtype
-        return name if made == result.dtype else None
+            rows.append(row)
+        if not any(row.step for row in rows) and shape:
+            return 0, ()
+        places = [block.add(*row) for row in rows]
+        places += places[-1:] * (ARITY - len(places))
+        sizes = block.add(*shape or (0,))
+        address, count = self._address(name), math.prod(shape)
+        found = Loop(address, count, id(keeps[0]), len(shape), sizes, *places)
+        return block.add(*found), keeps
 
 
-def _dtype_of(step: Call, avals: Sequence[Any]) -> Any:
-    """Of the first array among the operands."""
-    for x in step.operands:
-        if type(x) is Place and x.number < len(avals) and avals[x.number]:
-            return np.dtype(avals[x.number].dtype)
-    return None
+def _dtype_of(x: Any, known: Sequence[Known]) -> Any:
+    """The dtype of an operand, if it is an array or a number of NumPy's."""
+    if type(x) is Place:
+        return known[x.number].dtype
+    constant: Any = x
+    return constant.dtype if isinstance(x, (np.ndarray, np.generic)) else None
 
 
 def _operand(
     x: Any,
-    avals: Sequence[Any],
-    converted: dict[int, int],
+    known: Sequence[Known],
     dtype: np.dtype[Any],
     shape: tuple[int, ...],
     block: Block,
+    keeps: list[Any],
 ) -> Operand | None:
+    keeps.append(dtype)
     if type(x) is not Place:
-        if type(x) is not dtype.type:
-            return None
-        copies: Any = np.full(LANES, x, dtype)
-        copies = copies.view(np.int64).tolist()
-        return Operand(CONSTANT, 0, block.add(*copies), 0)
-    if x.number in converted:
+        return _constant(x, dtype, shape, block, keeps)
+    value = known[x.number]
+    if value.number >= 0:
         kind = FLOAT32 if dtype == np.float32 else FLOAT64
-        return Operand(kind, converted[x.number], 0, 0)
-    aval = avals[x.number] if x.number < len(avals) else None
-    if aval is None or aval.shape != shape or aval.dtype != dtype:
+        return Operand(kind, value.number, 0, 0, id(dtype))
+    if value.shape == shape:
+        return Operand(ARRAY, x.number, 0, 1, id(dtype))
+    if (
+        value.shape is None
+        or math.prod(value.shape) != 1
+        or len(value.shape) > len(shape)
+    ):
         return None
-    return Operand(ARRAY, x.number, 0, 1)
+    one = {1: ONE8, 4: ONE32, 8: ONE64}[dtype.itemsize]
+    return Operand(one, x.number, 0, 0, id(dtype))
+
+
+def _constant(
+    x: Any, dtype: np.dtype[Any], shape: tuple[int, ...], block: Block, keeps: list[Any]
+) -> Operand | None:
+    if x.size == 1 and x.ndim <= len(shape):
+        copies: Any = np.full(LANES, x, dtype)
+        return Operand(
+            CONSTANT, 0, block.add(*copies.view(np.int64).tolist()), 0, id(dtype)
+        )
+    if x.shape != shape or not x.flags.c_contiguous or not x.flags.aligned:
+        return None
+    keeps.append(x)
+    return Operand(CONSTANT, 0, x.ctypes.data, 1, id(dtype))

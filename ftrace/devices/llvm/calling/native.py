@@ -22,6 +22,7 @@ from ftrace.buffer import Buffer
 from ftrace.devices.llvm.calling.apart import SCALARS
 from ftrace.devices.llvm.calling.arguments import arguments_ir
 from ftrace.devices.llvm.calling.arrays import arrays_ir
+from ftrace.devices.llvm.calling.chaining import Chaining
 from ftrace.devices.llvm.calling.entry import entry_ir
 from ftrace.devices.llvm.calling.fronts import fronts_ir, stubs
 from ftrace.devices.llvm.calling.learning import (
@@ -31,8 +32,10 @@ from ftrace.devices.llvm.calling.learning import (
     method_of,
     operator_names,
 )
+from ftrace.devices.llvm.calling.linking import Linking
+from ftrace.devices.llvm.calling.loop_codes import exported, loop_ir
 from ftrace.devices.llvm.calling.looping import Looping, new_ndarray
-from ftrace.devices.llvm.calling.loops import exported, loop_names, loops_ir
+from ftrace.devices.llvm.calling.loops import loops_ir
 from ftrace.devices.llvm.calling.memory import BufferObject, memory_ir
 from ftrace.devices.llvm.calling.objects import objects_ir
 from ftrace.devices.llvm.calling.probe import (
@@ -155,7 +158,6 @@ class Native:
             "plain_call": _plain_call(),
         }
         names = [*_EXPORTED, *stubs(len(method_names()))]
-        names += [exported(name) for name in loop_names()]
         self._code = link(emit_object(native_ir(places, immortal)), names, imports)
         self.device = device
         self.words = np.zeros(
@@ -173,8 +175,10 @@ class Native:
         self.records = Fronts(self)
         if address := new_ndarray():
             self.put("new_ndarray", address)
-            looping = Looping(lambda name: self._code.address(exported(name)))
-            self.records.looping = looping
+            self._loops: dict[str, int] = {}
+            self.records.looping = Looping(self._loop_address)
+            linking = Linking(self.words.ctypes.data, immortal, imports)
+            self.records.chaining = Chaining(linking.function)
         self._set_state()
         self._take_over_arrays()
         self._stand_before_functions()
@@ -218,6 +222,15 @@ class Native:
     def put(self, field: str, value: int) -> None:
         """Sets a word of the state."""
         self.words[State._fields.index(field)] = value
+
+    def _loop_address(self, name: str) -> int:
+        """Where a loop is, which is compiled when it is first asked for."""
+        found = self._loops.get(name)
+        if found is None:
+            code = link(emit_object(loop_ir(name)), [exported(name)], {})
+            self._kept.append(code)
+            found = self._loops[name] = code.address(exported(name))
+        return found
 
     def _set_state(self) -> None:
         variable, module = settings.sources()

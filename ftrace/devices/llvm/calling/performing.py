@@ -62,6 +62,7 @@ class Step(NamedTuple):
       holes, places: how many values, and for each its place and its number.
       value: the number of what it makes.
       dtype: what that must have; 0 for something that is no array.
+      loop: a `Loop` that does it; 0 if there is none.
     """
 
     function: Word
@@ -71,6 +72,7 @@ class Step(NamedTuple):
     places: Word
     value: Word
     dtype: Word
+    loop: Word
 
 
 def performing_ir(offsets: Offsets, immortal: bool) -> str:
@@ -130,6 +132,12 @@ def _step(immortal: bool) -> Function:
     """Does a step; 1, or 0 with an exception."""
     f = ObjectFunction("step", "i32", "ptr %step", "ptr %values", immortal=immortal)
     step = f.view("%step", Step)
+    loop = step.pointer("loop")
+    with f.when(f.differ("ptr", loop, "null")):
+        quick = f.let(f"call ptr @looped_values(ptr {loop}, ptr %values)")
+        with f.when(f.differ("ptr", quick, "null")):
+            f.set_slot("%values", step.number("value"), quick)
+            f.give(1)
     count = step.number("arity")
     space = f.pointers(f.let(f"add i64 {count}, 1"))
     operands = f.word(space, 1)

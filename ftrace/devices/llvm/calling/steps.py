@@ -9,7 +9,9 @@ import numpy as np
 
 from ftrace.array import Array
 from ftrace.devices.llvm.calling.apart import Arguments
-from ftrace.devices.llvm.calling.looping import Call, Place
+from ftrace.devices.llvm.calling.chaining import Chaining
+from ftrace.devices.llvm.calling.looping import Call, Meaning, Place
+from ftrace.trace.evaluate import settle
 from ftrace.trace.tape import Number, Tape, Value
 from ftrace.trace.tape import Step as Taped
 
@@ -54,10 +56,20 @@ class Steps:
             ):
                 self._constants[id(step.result)] = step.result.numpy()
                 continue
-            call = Call(step.function, operands, step.result.dtype)
+            if type(step.result) is Value and _is_fixed(step, operands):
+                self._constants[id(step.result)] = _computed(step, operands)
+                continue
+            meaning = _meaning_of(step)
+            shape = getattr(step.result, "shape", None)
+            call = Call(step.function, operands, step.result.dtype, shape, meaning)
             self._numbers[id(step.result)] = self._append(call)
         own = {id(x) for x in arguments.fresh}
         self.sources = [None if id(x) in own else self._source(x) for x in results]
+
+    def chain(self, chaining: Chaining) -> None:
+        """Does what can be done together together."""
+        leaves = self._count - len(self.calls)
+        self.calls, self.sources = chaining.chained(self.calls, leaves, self.sources)
 
     def _source(self, result: Array) -> int:
         number = self._numbers.get(id(result))
@@ -111,3 +123,42 @@ def _needed(
             seen.add(id(step))
             pending.extend(made.get(id(x)) for x in step.operands)
     return [step for step in steps if id(step) in seen]
+
+
+def _is_fixed(step: Taped, operands: Sequence[Any]) -> bool:
+    """Are these the same elements at each call, and few?"""
+    if step.op is None or any(type(x) is Place for x in operands):
+        return False
+    return step.result.size * step.result.dtype.itemsize <= KEPT
+
+
+def _computed(step: Taped, operands: Sequence[Any]) -> Any:
+    with np.errstate(all="ignore"):
+        return settle(step.function(*operands), step.result.dtype)
+
+
+#: How many operands primitives have at the most; what follows belongs to NumPy's call.
+_ARITY = {"unary": 1, "cast": 1, "identity": 1, "movement": 1, "select": 3}
+
+
+def _meaning_of(step: Taped) -> Meaning | None:
+    """The primitive that a step is, with what is known of its operands."""
+    if step.op is None:
+        return None
+    operands = step.operands[: _ARITY.get(step.op.family, 2)]
+    types = [_type_of(x) for x in operands]
+    if None in types or step.result.shape is None:
+        return None
+    known = [x for x in types if x is not None]
+    result = step.result
+    return Meaning(step.op, step.arg, known, result.dtype, tuple(result.shape))
+
+
+def _type_of(x: Any) -> tuple[Any, tuple[int, ...]] | None:
+    if isinstance(x, Number):
+        return x.dtype, ()
+    if not isinstance(x, (Array, Value, np.ndarray, np.generic)):
+        return None
+    if x.dtype is None or x.shape is None:
+        return None
+    return np.dtype(x.dtype), tuple(x.shape)

@@ -1,0 +1,95 @@
+"""Some elements beside each other, and the instructions of LLVM on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ftrace.devices.llvm.runner.function import Function
+
+#: Floats, and how intrinsic functions name them.
+FLOATS = {"float": "f32", "double": "f64"}
+
+
+class Lanes:
+    """Some elements beside each other; the instructions on them."""
+
+    def __init__(self, function: Function, lanes: int) -> None:
+        self._function = function
+        self.lanes = lanes
+
+    def of(self, kind: str) -> str:
+        """The type of so many elements."""
+        return kind if self.lanes == 1 else f"<{self.lanes} x {kind}>"
+
+    def let(self, instruction: str) -> str:
+        return self._function.let(instruction)
+
+    def all(self, kind: str, value: int | str) -> str:
+        """A constant in all of them."""
+        if self.lanes == 1:
+            return str(value)
+        return "<" + ", ".join([f"{kind} {value}"] * self.lanes) + ">"
+
+    def op(self, code: str, kind: str, *operands: str) -> str:
+        """An instruction whose operands are of one kind."""
+        return self.let(f"{code} {self.of(kind)} {', '.join(operands)}")
+
+    def cast(self, code: str, source: str, target: str, x: str) -> str:
+        return self.let(f"{code} {self.of(source)} {x} to {self.of(target)}")
+
+    def select(self, kind: str, condition: str, x: str, y: str) -> str:
+        few = self.of(kind)
+        return self.let(f"select {self.of('i1')} {condition}, {few} {x}, {few} {y}")
+
+    def call(self, name: str, made: str, *operands: tuple[str, str]) -> str:
+        """An intrinsic function, of pairs of kind and value."""
+        types = dict.fromkeys([made, *(kind for kind, _ in operands)])
+        short = [FLOATS.get(kind, kind) for kind in types]
+        many = "" if self.lanes == 1 else f"v{self.lanes}"
+        kinds = short if "sat" in name else short[:1]
+        suffix = ".".join(f"{many}{kind}" for kind in kinds)
+        given = ", ".join(f"{self.of(kind)} {x}" for kind, x in operands)
+        return self.let(f"call {self.of(made)} @llvm.{name}.{suffix}({given})")
+
+
+Body = Callable[[Lanes, Sequence[str]], str]
+
+
+class Code(NamedTuple):
+    """A loop.
+
+    Attributes:
+      operands: their kinds.
+      made: the kind of the result; "i1" for truth values, which are bytes in memory.
+      body: what it does, of lanes and operands.
+      side_by_side: does it compute several elements at once?
+    """
+
+    operands: tuple[str, ...]
+    made: str
+    body: Body
+    side_by_side: bool = True
+
+
+def one(code: str, kind: str) -> Body:
+    """One instruction."""
+    return lambda v, given: v.op(code, kind, *given)
+
+
+def with_constant(
+    code: str, kind: str, first: int | str = "", last: int | str = ""
+) -> Body:
+    """One instruction with a constant before or after the operand."""
+
+    def body(v: Lanes, given: Sequence[str]) -> str:
+        operands = [v.all(kind, c) if c != "" else "" for c in (first, last)]
+        before, after = operands
+        return v.op(code, kind, *[x for x in (before, *given, after) if x])
+
+    return body
+
+
+def intrinsic(name: str, kind: str, made: str) -> Body:
+    """An intrinsic function."""
+    return lambda v, given: v.call(name, made, *[(kind, x) for x in given])

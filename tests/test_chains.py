@@ -1,0 +1,274 @@
+"""Steps on elements that are done together: the bits are those of NumPy, one by one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+import ftrace.random as random
+from ftrace.devices.base import get_device
+from ftrace.devices.llvm.calling import fronts
+from ftrace.devices.llvm.calling.chaining import Chaining
+from ftrace.devices.llvm.calling.chains import BLOCK
+from ftrace.devices.llvm.calling.elements import CODES
+from ftrace.devices.llvm.calling.links import Links
+from ftrace.devices.llvm.calling.looping import Call, Meaning, Place
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.primitives.record import PRIMITIVES
+
+#: The eighth is learned, and two more are native.
+CALLS = fronts.CALLS_BEFORE + 3
+SIZES = [1, 5, 16, 64, BLOCK, 2 * BLOCK + 7]
+REAL = ["float32", "float64", "int32", "int64", "uint8", "uint32", "uint64", "bool"]
+
+
+@pytest.fixture(autouse=True)
+def native() -> Iterator[None]:
+    with ft.config(native_calls=True, device="cpu"):
+        found = get_device("cpu").native()  # type: ignore[attr-defined]
+        if found is None or found.records.chaining is None:
+            pytest.skip("this interpreter has no native calls")
+        yield
+
+
+def samples(dtype: Any, shape: tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:
+    """Ordinary numbers, and all special ones beside each other."""
+    kind = np.dtype(dtype)
+    draw = np.random.default_rng(seed)
+    if kind == np.bool_:
+        return draw.random(shape) < 0.5
+    if kind.kind in "iu":
+        info = np.iinfo(kind)
+        special = [info.min, info.max, info.max - 1, 0, 1, 2, 7, 31, 32, 63, 64]
+        ordinary = draw.integers(info.min, info.max, shape, kind, endpoint=True)
+    else:
+        info = np.finfo(kind)
+        edge = [info.max, info.tiny, info.smallest_subnormal, info.eps, np.nan, np.inf]
+        wide = [0.5, 2.5, 3e9, 2.0**31, 2.0**63, 2.0**64, 255.5, 1e-30]
+        special = [0.0, 1.0, *edge, *wide]
+        special += [-x for x in special]
+        ordinary = (draw.normal(size=shape) * 100).astype(kind)
+    chosen = draw.choice(np.array(special, kind), shape)
+    return np.where(draw.random(shape) < 0.6, chosen, ordinary).astype(kind)
+
+
+def same(found: Any, expected: Any) -> None:
+    """Equal bits, but for which NaN it is."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    if expected.dtype.kind == "f":
+        missing = np.isnan(expected)
+        np.testing.assert_array_equal(np.isnan(found), missing)
+        found, expected = found[~missing], expected[~missing]
+    assert found.tobytes() == expected.tobytes()
+
+
+def call(
+    name: str, operands: list[Any], arrays: list[Any], arg: Any, dtype: Any
+) -> Call:
+    """A step that is a primitive, of operands of these types."""
+    types = [(x.dtype, x.shape) for x in arrays]
+    shape = np.broadcast_shapes(*[x.shape for x in arrays])
+    meaning = Meaning(PRIMITIVES[name], arg, types, np.dtype(dtype), shape)
+
+    def function(*values: Any) -> Any:
+        aval = ShapedArray.of(shape, np.dtype(dtype))
+        with np.errstate(all="ignore"):
+            return np.asarray(PRIMITIVES[name].numpy(aval, arg, *values))
+
+    return Call(function, operands, np.dtype(dtype), shape, meaning)
+
+
+def refuse(*values: Any) -> Any:
+    raise AssertionError("the native code left the call to Python")
+
+
+def linked(links: Links, fallback: Any = refuse) -> Callable[..., Any]:
+    """The native function."""
+    chaining = get_device("cpu").native().records.chaining  # type: ignore[attr-defined]
+    return chaining._make(links, fallback)
+
+
+def rows() -> list[tuple[str, list[str], str]]:
+    """For each loop the primitive, the dtypes of its operands and of its result."""
+    found: list[tuple[str, list[str], str]] = []
+    for loop, code in CODES.items():
+        name, *kinds = loop.split("_")
+        if loop.startswith("is_finite"):
+            name, kinds = "is_finite", kinds[1:]
+        if name in ("copy",):
+            continue
+        if name == "cast":
+            found.append((name, [kinds[0]], kinds[1]))
+        elif name == "select":
+            found.append((name, ["bool", kinds[0], kinds[0]], kinds[0]))
+        else:
+            truth = name in ("eq", "ne", "lt", "le", "gt", "ge", "is_finite")
+            operands = kinds * len(code.operands)
+            found.append((name, operands, "bool" if truth else kinds[0]))
+    return found
+
+
+@pytest.mark.parametrize(
+    "row", rows(), ids=lambda row: "-".join((row[0], *row[1], row[2]))
+)
+def test_an_operation_of_a_chain_has_the_bits_of_its_primitive(row: Any) -> None:
+    name, kinds, result = row
+    for size in SIZES:
+        arrays = [samples(kind, (size,), i) for i, kind in enumerate(kinds)]
+        arg = (np.dtype(result), False) if name == "cast" else None
+        step = call(name, [Place(i) for i in range(len(arrays))], arrays, arg, result)
+        links = Links(size)
+        links.add(10, step)
+        links.finish([10], {10: step})
+        same(linked(links)(*arrays), step.function(*arrays))
+
+
+def test_every_loop_belongs_to_a_primitive() -> None:
+    assert {name for name, *_ in rows()} <= set(PRIMITIVES)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_numbers_stand_for_all_elements_and_may_be_results(size: int) -> None:
+    x, s = samples("float32", (size,), 1), np.asarray(1.5, np.float32)
+    twice = call("add", [Place(1), Place(1)], [s, s], None, "float32")
+    sums = call("sub", [Place(0), Place(2)], [x, s], None, "float32")
+    halves = call("mul", [Place(3), np.float32(0.5)], [x, s], None, "float32")
+    links = Links(size)
+    steps = {2: twice, 3: sums, 4: halves}
+    for number, step in steps.items():
+        links.add(number, step)
+    links.finish([2, 4], steps)
+    given = {0: x, 1: s}
+    for scalar in (s, s[()]):
+        given[1] = scalar
+        two, half = linked(links)(*[given[i] for i in links.arguments])
+        same(two.reshape(()), np.asarray(s + s))
+        same(half, (x - (s + s)) * np.float32(0.5))
+
+
+def test_a_chain_leaves_what_it_does_not_expect_to_python() -> None:
+    x = samples("float32", (64,), 1)
+    step = call("neg", [Place(0)], [x], None, "float32")
+    links = Links(64)
+    links.add(1, step)
+    links.finish([1], {1: step})
+    function = linked(links, lambda *values: ("left", *values))
+    same(function(x), -x)
+    for other in (samples("float32", (128,), 2)[::2], x.astype(np.float64), 3.0):
+        left, value = function(other)
+        assert left == "left"
+        assert value is other
+
+
+def learned(function: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The steps that a call became."""
+    found: list[str] = []
+    chained = Chaining.chained
+
+    def noted(self: Chaining, *args: Any) -> Any:
+        result = chained(self, *args)
+        found[:] = [getattr(c.function, "__name__", "?") for c in result[0]]
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Chaining, "chained", noted)
+        for _ in range(CALLS):
+            function()
+    return found
+
+
+def test_steps_on_elements_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = (fnp.asarray(samples("float32", (61,), i)) for i in (1, 2))
+    assert learned(lambda: fnp.hypot(x, y), monkeypatch) == ["chain"]
+    key = random.PRNGKey(3)
+    assert learned(lambda: random.uniform(key, (61,)), monkeypatch) == ["chain"]
+
+
+def test_what_adds_up_or_repeats_is_no_part_of_a_chain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = fnp.asarray(samples("float32", (6, 11), 1))
+    assert "chain" not in learned(lambda: fnp.mean(x, axis=0), monkeypatch)
+    assert "chain" not in learned(lambda: fnp.multiply(x, x[0]), monkeypatch)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "hypot": lambda x, y: fnp.hypot(x, y),
+    "modf": lambda x, y: fnp.modf(x),
+    "frexp": lambda x, y: fnp.frexp(x),
+    "sinc": lambda x, y: fnp.sinc(x),
+    "i0": lambda x, y: fnp.i0(x),
+    "clip": lambda x, y: fnp.clip(x, -1, y),
+    "sign": lambda x, y: fnp.sign(x),
+    "logaddexp": lambda x, y: fnp.logaddexp(x, y),
+    "median": lambda x, y: fnp.median(x),
+    "rounded": lambda x, y: fnp.round(x, 2),
+    "interp": lambda x, y: fnp.interp(x, fnp.arange(5.0), fnp.arange(5.0) ** 2),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5), (2, 300)], ids=str)
+def test_calls_that_are_learned_give_the_bits_of_python(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    function = FUNCTIONS[name]
+    values = [samples("float32", shape, seed) for seed in (1, 2)]
+    with ft.config(native_calls=False):
+        expected = function(*map(fnp.asarray, values))
+    for order in (False, True):  # the second time as NumPy keeps a transposed array
+        given = [v.T.copy().T if order else v for v in values]
+        for _ in range(CALLS):
+            found = function(*map(fnp.asarray, given))
+            pairs = (
+                zip(found, expected, strict=True)
+                if isinstance(expected, tuple)
+                else [(found, expected)]
+            )
+            for left, right in pairs:
+                same(left, right)
+
+
+DRAWS: dict[str, Callable[[Any], Any]] = {
+    "split": lambda key: random.split(key),
+    "fold_in": lambda key: random.fold_in(key, 7),
+    "uniform": lambda key: random.uniform(key, (33,)),
+    "normal": lambda key: random.normal(key, (4, 9)),
+    "bernoulli": lambda key: random.bernoulli(key, 0.3, (65,)),
+    "randint": lambda key: random.randint(key, (64,), -5, 100),
+    "categorical": lambda key: random.categorical(key, fnp.arange(8.0)),
+    "permutation": lambda key: random.permutation(key, 31),
+    "truncated_normal": lambda key: random.truncated_normal(key, -1.0, 2.0, (64,)),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_the_numbers_of_a_key_stay_the_same_when_a_call_is_learned(name: str) -> None:
+    function = DRAWS[name]
+    for seed in range(3):
+        key = random.PRNGKey(seed)
+        with ft.config(native_calls=False):
+            expected = function(key)
+        for _ in range(CALLS):
+            same(function(key), expected)
+
+
+def test_results_of_a_chain_are_freed() -> None:
+    x = fnp.asarray(samples("float32", (50,), 1))
+    for _ in range(CALLS):
+        fnp.modf(x)
+    kept = [fnp.modf(x) for _ in range(3)]
+    dtype = np.dtype(np.float32)
+    before = sys.getrefcount(dtype)
+    for _ in range(100):
+        fnp.modf(x)
+    assert abs(sys.getrefcount(dtype) - before) < 50
+    del kept
