@@ -18,7 +18,7 @@ from ftrace.devices.opencl_types import literal, value_type
 from ftrace.lower.kernel import Kernel, Store, axis_of, load_p, param_p
 from ftrace.lower.place import place
 from ftrace.trace.dims import is_dynamic
-from ftrace.trace.graph import Node, constant_value
+from ftrace.trace.graph import Node, constant_value, toposort
 from ftrace.trace.primitives.source import dim_p
 from ftrace.trace.sizes import upper_bound
 
@@ -135,7 +135,7 @@ class Writer:
         """Computes the roots and what they need here, with names given for some."""
         outer = self.names
         self.names = dict(given)
-        for node in _needed(roots, given):
+        for node in toposort(roots, given):
             if node.op is not param_p:
                 self.let(node)
         found, self.names = self.names, outer
@@ -215,15 +215,3 @@ def _int_expression(node: Node, x: list[str]) -> str:
         return f"{x[0]} {'>' if name == 'max' else '<'} {x[1]} ? {x[0]} : {x[1]}"
     symbol = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}[name]
     return f"{x[0]} {symbol} {x[1]}"
-
-
-def _needed(roots: Iterable[Node], given: dict[Node, str]) -> list[Node]:
-    """What the roots need besides the nodes that are given, sources first."""
-    found = {root for root in roots if root not in given}
-    pending = list(found)
-    while pending:
-        for source in pending.pop().src:
-            if source not in found and source not in given:
-                found.add(source)
-                pending.append(source)
-    return sorted(found, key=lambda node: node.serial)

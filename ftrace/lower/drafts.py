@@ -136,6 +136,7 @@ class Schedule:
       stored: for each stored value the kernel that stores it.
       inlined: for each value the kernels that compute it.
       levels: for each value how many reduces are below it.
+      places: of the values in the order in which the graph was read.
       readings: numbers for the values of index arrays at an index.
     """
 
@@ -144,6 +145,7 @@ class Schedule:
     stored: dict[Node, int] = field(default_factory=dict[Node, int])
     inlined: dict[Node, set[int]] = field(default_factory=dict[Node, set[int]])
     levels: dict[Node, int] = field(default_factory=dict[Node, int])
+    places: dict[Node, int] = field(default_factory=dict[Node, int])
     readings: dict[Reading, int] = field(default_factory=dict[Reading, int])
 
     def number_of(self, reading: Reading) -> int:

@@ -30,7 +30,7 @@ from ftrace.lower.recurrence import Step, register_loop_p
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, rebuild, toposort
+from ftrace.trace.graph import Node, nodes_of, rebuild
 from ftrace.trace.primitives.host import lapack
 from ftrace.trace.primitives.host.lu import Op, det_p, lu_p, lu_solve_p, slogdet_p
 from ftrace.trace.primitives.host.matrix import transposed
@@ -92,7 +92,7 @@ class Factor(Kernel):
 
 def factors_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with factorisations as kernels."""
-    if not any(node.op in _FACTORS for node in toposort(outputs)):
+    if not any(node.op in _FACTORS for node in nodes_of(outputs)):
         return list(outputs)
 
     def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:

@@ -26,7 +26,7 @@ from ftrace.lower.recurrence import Step, register_loop_p
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, rebuild, toposort
+from ftrace.trace.graph import Node, nodes_of, rebuild
 from ftrace.trace.primitives.host.fourier import Fourier, fft_p
 from ftrace.trace.primitives.movement import move_axis, permute, permute_p, reshape
 from ftrace.trace.primitives.record import items
@@ -91,7 +91,7 @@ class Transform(Kernel):
 def transforms_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with Fourier transforms as kernels."""
     off = "transform_natively" in settings.current().disabled_rules
-    if off or not any(node.op is fft_p for node in toposort(outputs)):
+    if off or not any(node.op is fft_p for node in nodes_of(outputs)):
         return list(outputs)
 
     def change(node: Node, src: tuple[Node, ...]) -> Node | Sequence[Node] | None:

@@ -24,7 +24,7 @@ from ftrace.lower.math.decompose import BUILT_IN, DECOMPOSITIONS
 from ftrace.trace.avals import Bundle, ShapedArray
 from ftrace.trace.calls.bodies import bodies_of
 from ftrace.trace.calls.inline import inline_calls
-from ftrace.trace.graph import Body, Graph, Node, reading_order, toposort
+from ftrace.trace.graph import Body, Graph, Node, nodes_of, toposort
 
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 
@@ -63,7 +63,7 @@ def size_of_graph(graph: Graph) -> int:
     """How many nodes it has, those of bodies included."""
     count, pending, seen = 0, [graph.outputs], set[Body]()
     while pending:
-        for node in toposort(pending.pop()):
+        for node in nodes_of(pending.pop()):
             count += 1
             for body in bodies_of(node.arg):
                 if body not in seen:
@@ -73,7 +73,7 @@ def size_of_graph(graph: Graph) -> int:
 
 
 def _identity(whole: Any) -> str:
-    nodes = reading_order(list(_nodes_in(whole)))
+    nodes = toposort(list(_nodes_in(whole)))
     numbers = {node: str(number) for number, node in enumerate(nodes)}
     lines: list[str] = []
     for node in nodes:

@@ -37,7 +37,6 @@ from ftrace.trace.graph import (
     Op,
     constant_value,
     make_node,
-    reading_order,
     toposort,
 )
 from ftrace.trace.primitives.source import dim_p
@@ -163,7 +162,7 @@ class Kernel:
     @cached_property
     def nodes(self) -> list[Node]:
         """All expressions, sources first."""
-        return reading_order([e for store in self.stores for e in store.expressions])
+        return toposort([e for store in self.stores for e in store.expressions])
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -28,7 +28,7 @@ from ftrace.trace.control.merge import merge_control
 from ftrace.trace.control.scan import scan_p
 from ftrace.trace.control.scanned import Scan
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Body, Node, inherited_origin, rebuild, toposort
+from ftrace.trace.graph import Body, Node, inherited_origin, nodes_of, rebuild, toposort
 from ftrace.trace.primitives.record import compound_of, item_p, items
 from ftrace.trace.primitives.source import const, const_p, is_variable, variable
 
@@ -53,7 +53,7 @@ def simplify_loops(outputs: Sequence[Node]) -> list[Node]:
     """The outputs after all rewrites of loops and branches."""
     nodes = list(outputs)
     disabled = settings.current().disabled_rules
-    if not any(n.op in _CONTROL for n in toposort(nodes)):
+    if not any(n.op in _CONTROL for n in nodes_of(nodes)):
         return nodes
     passes: tuple[tuple[str, Callable[[list[Node]], list[Node]]], ...] = (
         ("merge_loops", merge_control),
@@ -86,7 +86,7 @@ def _rebuild(outputs: Sequence[Node], compound: Rebuilt) -> list[Node]:
 
 def _fuse(outputs: list[Node]) -> list[Node]:
     nodes = list(outputs)
-    for _ in range(len(toposort(outputs))):
+    for _ in range(len(nodes_of(outputs))):
         pair = _fusible(nodes)
         if pair is None:
             return nodes
@@ -102,14 +102,14 @@ def _fusible(outputs: Sequence[Node]) -> tuple[Node, Node] | None:
             continue
         arg: Scan = second.arg
         elements = second.src[arg.consts + arg.carry :]
-        makers = {x.src[0] for x in elements if x.op is item_p}
-        for first in sorted(makers, key=lambda n: n.serial):
+        makers = dict.fromkeys(x.src[0] for x in elements if x.op is item_p)
+        for first in makers:
             if not _in_step(first, arg):
                 continue
             others = [x for x in second.src if not _made_by(x, first)]
             if first not in depends_on([*others, first], [first]).difference(
                 [first]
-            ) and (first not in toposort(others)):
+            ) and (first not in nodes_of(others)):
                 return first, second
     return None
 
@@ -226,7 +226,7 @@ def _needed(node: Node, used: Sequence[int]) -> tuple[list[int], list[int]]:
     if isinstance(arg, Branches):
         read: set[Node] = set()
         for body in arg.bodies:
-            read.update(toposort([body.outputs[k] for k in used]))
+            read.update(nodes_of([body.outputs[k] for k in used]))
         names = arg.bodies[0].inputs
         return list(used), [0, *(i + 1 for i, n in enumerate(names) if n in read)]
     if not used:
@@ -235,7 +235,7 @@ def _needed(node: Node, used: Sequence[int]) -> tuple[list[int], list[int]]:
     needed = set(used)
     roots = list(arg.cond.outputs) if isinstance(arg, While) else []
     while True:
-        read = set(toposort([*roots, *(body.outputs[k] for k in needed)]))
+        read = nodes_of([*roots, *(body.outputs[k] for k in needed)])
         before = len(needed)
         needed |= {k for k in range(arg.carry) if body.inputs[arg.consts + k] in read}
         if len(needed) == before:

@@ -34,7 +34,7 @@ from ftrace.lower.recurrence import Step, register_loop_p
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, rebuild, toposort
+from ftrace.trace.graph import Node, nodes_of, rebuild
 from ftrace.trace.primitives.host.sorters import has_sorters
 from ftrace.trace.primitives.host.sorting import TopK, argsort_p, sort_p, top_k_p
 from ftrace.trace.primitives.movement import move_axis, shrink_axis
@@ -99,7 +99,7 @@ class Ordering(Kernel):
 
 def sorts_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with sorts as kernels."""
-    if not any(node.op in _SORTS for node in toposort(outputs)) or not _allowed():
+    if not any(node.op in _SORTS for node in nodes_of(outputs)) or not _allowed():
         return list(outputs)
 
     def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:

@@ -94,8 +94,9 @@ class Plan:
 
     def _measure(self) -> None:
         """Per node: operations below it down to what is loaded; reduces below it."""
-        levels = self.result.levels
-        for node in self.order:
+        levels, places = self.result.levels, self.result.places
+        for place, node in enumerate(self.order):
+            places[node] = place
             below = [levels[s] for s in node.src]
             levels[node] = max(below, default=0) + (node.op.family == "reduction")
             if node.op is not reshape_p:
@@ -155,7 +156,7 @@ class Plan:
             return found.pop() if found else frozenset()
         joined = frozenset[Node]().union(*found)
         if len(joined) > CONTRACTIONS:
-            latest = sorted(joined, key=lambda n: n.serial)[-CONTRACTIONS:]
+            latest = sorted(joined, key=self.result.places.__getitem__)[-CONTRACTIONS:]
             joined = frozenset(latest)
         return joined
 

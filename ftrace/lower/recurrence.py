@@ -37,7 +37,7 @@ from ftrace.lower.kernel import (
 from ftrace.lower.legalize import legalize
 from ftrace.lower.values import weight
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node, reading_order, toposort
+from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.record import Compound, items
 
 #: What `config.disabled_rules` can switch off here.
@@ -97,7 +97,7 @@ class Recurrence(Kernel):
     def nodes(self) -> list[Node]:
         """All expressions, sources first."""
         parts = [s for a in assigns(self.block) for s in a.stores]
-        return reading_order([e for store in parts for e in store.expressions])
+        return toposort([e for store in parts for e in store.expressions])
 
     @property
     def operations(self) -> int:

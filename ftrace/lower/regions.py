@@ -57,6 +57,7 @@ class _Finder:
     """Finds regions; see the module.
 
     Attributes:
+      place: of each value in the order of the graph.
       lean: for each value the elements that it is made of, by movement and elementwise.
       group: for each high value and result the number of its group.
       high: values as large as a peak.
@@ -66,6 +67,7 @@ class _Finder:
 
     def __init__(self, order: list[Node], outputs: Sequence[Node], least: int) -> None:
         self.order = order
+        self.place = {node: i for i, node in enumerate(order)}
         self.outputs = set(outputs)
         self.least = least
         self.lean: dict[Node, int] = {}
@@ -238,11 +240,11 @@ class _Finder:
                     again.add(source)
                 inside.add(source)
                 pending.append(source)
-        if not all(map(self._is_cheap, again)) or _is_sudden(again, inside):
+        nodes = sorted(inside, key=self.place.__getitem__)
+        if not all(map(self._is_cheap, again)) or _is_sudden(again, nodes):
             return None
-        peaks = [n for n in inside if self._is_peak(n)]
-        peak = max(peaks, key=lambda n: (n.size, -n.serial))
-        nodes = sorted(inside, key=lambda n: n.serial)
+        peaks = [n for n in nodes if self._is_peak(n)]
+        peak = max(peaks, key=lambda n: n.size)
         region = Region(nodes, outputs, peak.shape, peak.dtype.itemsize)
         return region if classify(region, peak) else None
 
@@ -265,10 +267,10 @@ class _Finder:
         return node.src[0].size <= _RECOMPUTED_TERMS * node.size
 
 
-def _is_sudden(sums: set[Node], inside: set[Node]) -> bool:
+def _is_sudden(sums: set[Node], nodes: Sequence[Node]) -> bool:
     """Does anything jump where one of these sums changes by the last bit?"""
     below = set(sums)
-    for node in sorted(inside if sums else (), key=lambda n: n.serial):
+    for node in nodes if sums else ():
         if node not in below and not below.isdisjoint(node.src):
             if node.op.family == "compare" or node.op.name in _SUDDEN:
                 return True

@@ -29,7 +29,7 @@ from ftrace.origin import Origin
 from ftrace.trace.avals import TOKEN, Stack
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Body, Node, rebuild, toposort
+from ftrace.trace.graph import Body, Node, nodes_of, rebuild, toposort
 from ftrace.trace.primitives.source import dim_p
 
 Prepare = Callable[[Body], Sequence[Node]]
@@ -63,7 +63,7 @@ def loops_in_registers(outputs: Sequence[Node], prepare: Prepare) -> list[Node]:
     """
     if "loops_in_registers" in settings.current().disabled_rules:
         return list(outputs)
-    if not any(node.op is loop_p for node in toposort(outputs)):
+    if not any(node.op is loop_p for node in nodes_of(outputs)):
         return list(outputs)
     prepared: dict[Body, Sequence[Node]] = {}
 

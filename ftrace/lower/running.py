@@ -38,7 +38,7 @@ from ftrace.lower.recurrence import FIRST_REGISTER, Step, cost, register_loop_p
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, reading_order, rebuild, toposort
+from ftrace.trace.graph import Node, nodes_of, rebuild, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import (
     absolute,
@@ -118,7 +118,7 @@ class Running(Kernel):
     def nodes(self) -> list[Node]:
         """All expressions, sources first."""
         parts = (*self.enter, *self.combine, *self.leave)
-        return reading_order([e for store in parts for e in store.expressions])
+        return toposort([e for store in parts for e in store.expressions])
 
     @property
     def operations(self) -> int:
@@ -234,7 +234,7 @@ def runs_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with running reductions as kernels."""
     if "running_in_registers" in settings.current().disabled_rules:
         return list(outputs)
-    if not any(node.op in _OPERATORS for node in toposort(outputs)):
+    if not any(node.op in _OPERATORS for node in nodes_of(outputs)):
         return list(outputs)
 
     def change(node: Node, src: tuple[Node, ...]) -> Node | None:

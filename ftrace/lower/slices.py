@@ -29,6 +29,7 @@ from ftrace.trace.graph import (
     Node,
     inherited_origin,
     rebuild,
+    toposort,
 )
 from ftrace.trace.primitives.broadcast import expand, reduce_sum_p
 from ftrace.trace.primitives.elementwise import add, cast, maximum, minimum, mul
@@ -90,15 +91,8 @@ class _Rebuilt:
 
     def nodes(self, roots: Sequence[Node]) -> list[Node]:
         done = self.done
-        found = {r for r in roots if r not in done}
-        pending = list(found)
-        while pending:
-            for source in pending.pop().src:
-                if source not in done and source not in found:
-                    found.add(source)
-                    pending.append(source)
         with inherited_origin() as take:
-            for node in sorted(found, key=lambda n: n.serial):
+            for node in toposort(roots, done):
                 take(node)
                 done[node] = rebuild(node, tuple(done[s] for s in node.src))
         return [done[r] for r in roots]

@@ -124,10 +124,11 @@ class View:
     def _derive(self) -> None:
         """Contexts of all nodes of the kernel, from its roots down."""
         pending: list[tuple[int, Node]] = []
+        places = self.plan.places
 
         def need(node: Node, context: Context) -> None:
             if node not in self.contexts:
-                heappush(pending, (-node.serial, node))
+                heappush(pending, (-places[node], node))
             self.contexts.setdefault(node, {})[context] = None
 
         for node, context in self.root_contexts():

@@ -14,7 +14,7 @@ import numpy as np
 
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.contract import PreparedProduct
-from ftrace.trace.graph import Graph, Node
+from ftrace.trace.graph import Graph, Node, toposort
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import (
     add,
@@ -155,6 +155,9 @@ def _needed(
     outputs: Sequence[Node], known: set[Node], deferred: set[Node]
 ) -> list[Node]:
     """The nodes that must be computed, sources first."""
+    ordered = toposort(outputs, known)
+    if not deferred:
+        return ordered
     seen: set[Node] = set()
     pending = [n for n in outputs if n not in known]
     while pending:
@@ -163,7 +166,7 @@ def _needed(
             seen.add(node)
             sources = _sources(node, known, deferred)
             pending.extend(s for s in sources if s not in known and s not in seen)
-    return sorted(seen, key=lambda n: n.serial)
+    return [n for n in ordered if n in seen]
 
 
 def _products_to_defer(nodes: Sequence[Node], outputs: Sequence[Node]) -> set[Node]:

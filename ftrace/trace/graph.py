@@ -3,8 +3,8 @@
     Node  = op, aval, src, arg            the same four are the same object
     Graph = inputs, outputs, captured     closed over nothing
 
-A node's *sources* always exist before it does, so that its serial number orders any
-set of nodes topologically: no walk in this package recurses.
+Walks go by `toposort`, whose order follows from the graph alone: what a pass makes of a
+program does not depend on which programs came before. No walk recurses.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -57,7 +56,7 @@ class Node:
       arg: what else the operation needs, of a type that the op knows; static and
         hashable.
       origin: the user's line that made it last. Not part of its identity.
-      serial: greater than that of each source.
+      serial: a number of its own in the process, which names it in tables.
     """
 
     __slots__ = ("__weakref__", "arg", "aval", "op", "origin", "serial", "src")
@@ -103,7 +102,6 @@ if hasattr(os, "register_at_fork"):
             after_in_parent=_lock.release,
             after_in_child=_lock.release,
         )
-_by_serial = attrgetter("serial")
 
 
 class _Provenance(threading.local):
@@ -242,8 +240,40 @@ def _take_origin(node: Node) -> None:
 # Walks.
 
 
-def toposort(outputs: Iterable[Node]) -> list[Node]:
-    """All nodes that the outputs need, sources first."""
+def toposort(outputs: Iterable[Node], known: Iterable[Node] = ()) -> list[Node]:
+    """All nodes that the outputs need, sources first: depth first, left first.
+
+    The graph alone decides the order. What is made in it, a sum of cotangents or the
+    text of a kernel, does not depend on what else is alive in the process, as serial
+    numbers do.
+
+    Args:
+      outputs: in an order of their own: no set.
+      known: nodes that are left out, with what only they need.
+    """
+    order: list[Node] = []
+    done = set(known)
+    pending = list(outputs)[::-1]
+    enter, finish, push, pop = order.append, done.add, pending.append, pending.pop
+    while pending:
+        node = pop()
+        if node in done:
+            continue
+        ready = True
+        for source in reversed(node.src):
+            if source not in done:
+                if ready:
+                    push(node)  # again when its sources are done
+                    ready = False
+                push(source)
+        if ready:
+            finish(node)
+            enter(node)
+    return order
+
+
+def nodes_of(outputs: Iterable[Node]) -> set[Node]:
+    """The nodes of `toposort(outputs)`, where no order is needed."""
     seen = set(outputs)
     pending = list(seen)
     while pending:
@@ -251,28 +281,7 @@ def toposort(outputs: Iterable[Node]) -> list[Node]:
             if source not in seen:
                 seen.add(source)
                 pending.append(source)
-    return sorted(seen, key=_by_serial)
-
-
-def reading_order(outputs: Sequence[Node]) -> list[Node]:
-    """As `toposort`, in an order that the graph alone decides: depth first, left first.
-
-    Serial numbers depend on what else is alive in the process; texts must not.
-    """
-    done: dict[Node, None] = {}
-    opened = set[Node]()
-    pending = list(reversed(outputs))
-    while pending:
-        node = pending[-1]
-        if node not in opened:
-            opened.add(node)
-            missing = [s for s in node.src if s not in done]
-            if missing:
-                pending.extend(reversed(missing))
-                continue
-        done[node] = None  # the second time: its sources are done
-        pending.pop()
-    return list(done)
+    return seen
 
 
 def dependents(outputs: Iterable[Node], leaves: Iterable[Node]) -> list[Node]:
@@ -387,7 +396,7 @@ def render_graph(graph: Graph, source_lines: bool = True) -> str:
     for node in (*graph.inputs, *graph.effects[:1]):
         names[node] = next(letters)
     heading = " ".join(f"{name}:{n.aval!r}" for n, name in names.items())
-    for node in reading_order((*graph.outputs, *graph.effects[1:])):
+    for node in toposort((*graph.outputs, *graph.effects[1:])):
         if node in names:
             continue
         if node.op.name == "const" and node.aval.shape == ():

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, cast
 
 from ftrace import settings
 from ftrace.errors import DynamicDimensionError, GraphError
-from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
+from ftrace.trace.graph import Node, inherited_origin, nodes_of, rebuild, toposort
 
 Captures = dict[str, Node]
 #: Of a rule: takes the captures by name, and returns None for "not mine".
@@ -309,7 +309,7 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
     became: dict[Node, Node | None] = {}  # None: it waits for its sources
     users = _Users(outputs, became) if matcher.counts_uses else None
     refused = users.refused if users is not None else ()
-    limit = _LIMIT * len(toposort(outputs) if users is None else users.counts)
+    limit = _LIMIT * len(nodes_of(outputs) if users is None else users.counts)
     pending = list(outputs)
     with inherited_origin() as take:
         while pending:

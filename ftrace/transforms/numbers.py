@@ -25,8 +25,8 @@ from ftrace.trace.graph import (
     Graph,
     Node,
     constant_value,
-    reading_order,
     substitute,
+    toposort,
 )
 from ftrace.trace.primitives import elementwise
 from ftrace.trace.primitives.broadcast import broadcast_leading
@@ -58,7 +58,7 @@ def numbers_of(outputs: Sequence[Node]) -> list[Node]:
     """The constants that are operands of arithmetic alone, in the order of reading."""
     found: dict[Node, None] = {}
     refused = set(outputs)
-    for node in reading_order(outputs):
+    for node in toposort(outputs):
         for source in node.src:
             if source.op is not const_p:
                 continue

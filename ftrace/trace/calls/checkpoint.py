@@ -19,7 +19,7 @@ from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import apply_body, close, linearize, plan_of
 from ftrace.trace.calls.policies import Constantly, Policy, kept_values
 from ftrace.trace.control.scan import batched_inputs, map_lanes
-from ftrace.trace.graph import Body, Node, substitute, toposort
+from ftrace.trace.graph import Body, Node, nodes_of, substitute
 from ftrace.trace.primitives.barrier import IN_LOOPS, Where, barrier
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.record import Compound, Results
@@ -74,7 +74,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     kept = kept_values(split_known(outputs, names), set(inputs), arg.policy)
     mapping = {n: variable(n.aval, _KEPT_DEPTH, i) for i, n in enumerate(kept)}
     outputs = substitute(outputs, mapping)
-    used = set(toposort(outputs))
+    used = nodes_of(outputs)
     needed = [i for i, name in enumerate(inputs) if name in used]
     body = close([*(inputs[i] for i in needed), *mapping.values(), *names], outputs)
     operands = [
@@ -105,7 +105,7 @@ def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Res
         for i, ct in zip(wanted, found, strict=True)
         if ct is not None
     }
-    used = set(toposort(parts.values()))
+    used = nodes_of(parts.values())
     constant = [i for i in constant if inputs[i] in used]
     body = close([*(inputs[i] for i in constant), *given], list(parts.values()))
     operands = [

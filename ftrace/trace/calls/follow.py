@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from ftrace.trace.calls.bodies import bodies_of, with_bodies
 from ftrace.trace.calls.custom import custom_jvp_p, custom_vjp_p, follow
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Body, Node, dependents, rebuild, toposort
+from ftrace.trace.graph import Body, Node, dependents, nodes_of, rebuild
 
 _RULED = (custom_jvp_p, custom_vjp_p)
 
@@ -31,7 +31,7 @@ def follow_rules(outputs: Sequence[Node], leaves: Iterable[Node]) -> list[Node]:
 
 def has_rules(outputs: Sequence[Node], known: dict[Body, bool]) -> bool:
     """Does a call with a rule stand among the nodes, or in bodies that they hold?"""
-    for node in toposort(outputs):
+    for node in nodes_of(outputs):
         if node.op in _RULED:
             return True
         for body in bodies_of(node.arg) if node.op.family in _HOLDERS else ():
@@ -73,6 +73,6 @@ class _Follower:
     def _body(self, body: Body) -> Body:
         found = self.bodies.get(body)
         if found is None:
-            outputs = self.followed(body.outputs, set(toposort(body.outputs)))
+            outputs = self.followed(body.outputs, nodes_of(body.outputs))
             found = self.bodies[body] = Body(body.inputs, tuple(outputs))
         return found

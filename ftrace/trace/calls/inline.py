@@ -22,7 +22,15 @@ from ftrace.trace.calls.user import UserArg
 from ftrace.trace.control.loop import While
 from ftrace.trace.control.scanned import Scan
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Body, Graph, Node, rebuild, substitute, toposort
+from ftrace.trace.graph import (
+    Body,
+    Graph,
+    Node,
+    nodes_of,
+    rebuild,
+    substitute,
+    toposort,
+)
 from ftrace.trace.primitives.barrier import IN_LOOPS, barrier, barrier_p
 from ftrace.trace.primitives.record import item_p
 from ftrace.trace.primitives.source import is_variable, variable
@@ -76,7 +84,7 @@ class _Inliner:
 
     def inlined(self, outputs: Sequence[Node], looped: bool = False) -> list[Node]:
         """The outputs; `looped` tells that they are those of the body of a loop."""
-        if not any(_concerns(n) for n in toposort(outputs)):
+        if not any(_concerns(n) for n in nodes_of(outputs)):
             return list(outputs)
         return exchange(outputs, lambda node, src: self._change(node, src, looped))
 
