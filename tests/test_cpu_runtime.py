@@ -226,6 +226,45 @@ def test_pool_costs_no_time_when_idle(doubling: Code) -> None:
     assert time.process_time() - before < 0.05
 
 
+def _core_of(thread: int) -> int:
+    """The core on which a thread of this process ran last (proc(5), field 39)."""
+    fields = Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2]
+    return int(fields.split()[36])
+
+
+@needs_fork
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux's call")
+@pytest.mark.skipif(pool.available_cores() < 2, reason="there is no other core")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_worker_leaves_its_callers_core_and_may_use_all_others(doubling: Code) -> None:
+    x = np.arange(10_000)
+
+    def child() -> bool:
+        cores = os.sched_getaffinity(0)
+        in_parallel(doubling, x, 16, 2)
+        threads = {int(name) for name in os.listdir("/proc/self/task")}
+        (worker,) = threads - {threading.get_native_id()}
+        crowded = min(cores)
+        time.sleep(0.05)  # until it sleeps, and asks the system for nothing
+        os.sched_setaffinity(0, {crowded})
+        os.sched_setaffinity(worker, {crowded})
+        for _ in range(100):  # with nowhere to go it stays, and works
+            if not (in_parallel(doubling, x, 16, 2) == 2 * x + 1).all():
+                return False
+        time.sleep(0.05)
+        stayed = os.sched_getaffinity(worker) == {crowded}
+        os.sched_setaffinity(worker, cores)
+        deadline = time.monotonic() + 20
+        while _core_of(worker) == crowded and time.monotonic() < deadline:
+            in_parallel(doubling, x, 16, 2)
+        left = _core_of(worker) != crowded
+        while os.sched_getaffinity(worker) != cores and time.monotonic() < deadline:
+            time.sleep(0.001)  # it is on its way
+        return stayed and left and os.sched_getaffinity(worker) == cores
+
+    assert _in_child(child) == 0
+
+
 def _in_child(work: Callable[[], bool]) -> int:
     """The exit status of a forked child that does the work; 9 if it hangs."""
     child = os.fork()

@@ -1,91 +1,78 @@
-"""Fourier transforms as kernels: lengths whose prime factors are 2, 3, 5 and 7.
+"""Fourier transforms as kernels, of any length.
 
     fft(x)        ->  transform(… transform(x))        one for each axis
-    fft(long x)   ->  permute(rows(columns(x, twisted)))
-                  or  columns(permute(columns(x, twisted)))
+    fft(long x)   ->  turned(columns(x, twisted))
+    fft(x, prime) ->  chirp · convolve(chirp · x)
 
 Along the last axis each row is transformed by itself, or as many as a vector has
 lanes; along another one a strip of columns; nothing is transposed. A row that is longer
 than the first caches is a matrix: its columns are transformed, each element turned by
-the root of unity that belongs to its place, and then its rows (Gentleman and Sande
-1966). So is a row whose length is no power of two: only columns are transformed by
-other factors.
+the root of unity that belongs to its place, then its rows, and the result is read by
+columns (Gentleman and Sande 1966).
 
-A real row is one of half as many complex numbers; its transform is told from theirs.
+A length with a large prime factor goes by a convolution with a chirp (Bluestein 1970),
+as jk = (j² + k² - (k - j)²)/2: as soon as its numbers, padded to twice as many, are
+transformed, they are multiplied by the chirp's spectrum and transformed back. Of long
+rows again as a matrix, where the spectrum need not be in order: columns, rows there
+and back, and columns are three passes over memory.
+
+A real row of even length is one of half as many complex numbers; its transform is told
+from theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from math import prod
 
 from ftrace import dtypes, settings
-from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
-from ftrace.lower.recurrence import Step, register_loop_p
+from ftrace.lower.fourier_kernel import Form, transform_step
+from ftrace.lower.fourier_lengths import (
+    is_power,
+    is_smooth,
+    matrix_of,
+    power_from,
+    smooth_from,
+)
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import Node, nodes_of, rebuild
+from ftrace.trace.primitives.elementwise import add, conj, imag, make_complex, real
 from ftrace.trace.primitives.host.fourier import Fourier, fft_p
-from ftrace.trace.primitives.movement import move_axis, permute, permute_p, reshape
-from ftrace.trace.primitives.record import items
+from ftrace.trace.primitives.movement import (
+    flip,
+    move_axis,
+    pad,
+    permute,
+    permute_p,
+    reshape,
+    shrink_axis,
+)
+from ftrace.trace.primitives.source import zeros_like
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
     "transform_natively": "a Fourier transform is a kernel, without Python",
 }
 
-#: Lengths are products of these, of which 2 comes in pairs first.
-RADICES = (2, 3, 5, 7)
-#: The longest rows and columns that are transformed in the first caches.
+#: The longest rows that are transformed one by one, and the longest columns and rows
+#: of which a vector has many: their numbers fit the second cache.
 ROW = 1 << 12
-COLUMN = 1 << 11
-#: Shorter rows do not fill a square of a vector's lanes; longer ones of a power of two
-#: have enough numbers for vectors of their own.
-_SHORT = 8
-_LONG = 64
-#: The longest rows that are matrices.
-LONGEST = 1 << 20
-#: Fewer columns fill no vector of any processor.
-FEW_COLUMNS = 16
-
-
-@dataclass(frozen=True)
-class Transform(Kernel):
-    """A kernel that transforms along an axis.
-
-    Attributes:
-      axes, stores: none.
-      kind: "fft", or "rfft" and "irfft" of rows; "half" is the transform of real rows
-        from those of their pairs of numbers, "pairs" is the way back, and "view" gives
-        memory another type.
-      outer, size, inner: the shape, of complex numbers; along the middle axis.
-      inverse: the other sign of the exponent.
-      scale: what the result is multiplied by.
-      twisted: element (i, k) of the result is multiplied by the root of unity of order
-        size · inner to the power of i·k; there is no more than one matrix per `outer`.
-      abreast: several rows are transformed together, one in each lane.
-    """
-
-    kind: str = "fft"
-    outer: int = 1
-    size: int = 1
-    inner: int = 1
-    inverse: bool = False
-    scale: float = 1.0
-    twisted: bool = False
-    abreast: bool = False
-
-    @property
-    def work(self) -> int:
-        """Operations for one row or column, about."""
-        return 5 * self.size * self.size.bit_length()
-
-    def __str__(self) -> str:
-        way = "inverse " if self.inverse else ""
-        shape = f"{self.outer}x[{self.size}]x{self.inner}"
-        return f"{way}{self.kind} along {shape}{', twisted' * self.twisted}"
+COLUMN = 1 << 12
+#: The longest convolutions of one kernel, by columns and rows abreast.
+CONVOLUTION = 1 << 11
+#: So many numbers of as many rows as a vector has lanes are in the first cache.
+NEAR = 256
+#: The longest transform by a chirp: parts of rows must fit a thread's stack.
+LONGEST_CHIRP = 1 << 28
+#: Longer rows of a power of two have enough numbers for vectors of their own.
+LONG = 64
+#: Fewer columns or rows fill no vector of any processor.
+FEW = 16
+#: Of fewer columns it is quicker to make rows.
+_FEWEST = 4
 
 
 def transforms_as_kernels(outputs: Sequence[Node]) -> list[Node]:
@@ -100,9 +87,17 @@ def transforms_as_kernels(outputs: Sequence[Node]) -> list[Node]:
         if node.op is not fft_p:
             return None
         new = rebuild(node, src)
-        return [_transformed(new)] if is_plain(new) else new
+        x = src[0]
+        return [_Kernels(new).of(x)] if _has_kernels(x.shape, new.arg) else new
 
     return exchange(outputs, change)
+
+
+def _has_kernels(shape: Shape, arg: Fourier) -> bool:
+    """Are the sizes known, is there anything to do, and is no chirp too long?"""
+    if any_dynamic((*shape, *arg.lengths)) or not prod(shape):
+        return False
+    return all(is_smooth(n) or n <= LONGEST_CHIRP for n in arg.lengths)
 
 
 def _permuted_twice(node: Node) -> Node:
@@ -110,178 +105,182 @@ def _permuted_twice(node: Node) -> Node:
     return permute(node.src[0].src[0], tuple(first[a] for a in second))
 
 
-def is_plain(node: Node) -> bool:
-    """Are there kernels for transforms of these lengths?"""
-    (x,), arg = node.src, node.arg
-    lengths: Shape = arg.lengths
-    if any_dynamic(x.shape) or any_dynamic(lengths) or not prod(x.shape):
+class _Kernels:
+    """The kernels of one transform of the graph."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        arg: Fourier = node.arg
+        self._kind, self._lengths = arg
+        self._inverse = arg.kind in ("ifft", "irfft")
+        self._real = dtypes.real_dtype(node.src[0].dtype)
+        self._complex = dtypes.complex_dtype(self._real)
+
+    def of(self, x: Node) -> Node:
+        """The result, of the operand."""
+        axes = [*range(x.ndim - len(self._lengths), x.ndim)]
+        if self._kind in ("fft", "ifft"):
+            return self._where_they_are(x, axes)
+        if self._kind == "rfft":
+            x = self._from_real(x)
+        for axis in axes[:-1]:
+            x = self._along(x, axis)
+        return self._to_real(x) if self._kind == "irfft" else x
+
+    def _where_they_are(self, x: Node, axes: Sequence[int]) -> Node:
+        """Along the axes of what was permuted, before it was."""
+        order: Shape = tuple(range(x.ndim))
+        if x.op is permute_p:
+            order = x.arg
+            x = x.src[0]
+        for axis in sorted([order[a] for a in axes], reverse=True):
+            x = self._along(x, axis)
+        return permute(x, order)
+
+    def _wide(self, *shape: int) -> ShapedArray:
+        return ShapedArray.of(shape, self._complex)
+
+    def _step(self, x: Node, result: ShapedArray, form: Form) -> Node:
+        return transform_step(self._node, x, result, form)
+
+    def _whole(self, kind: str, outer: int, size: int, inner: int) -> Form:
+        """A transform of one kernel."""
+        swaps = (self._inverse, self._inverse)
+        scale = 1 / size if self._inverse else 1.0
+        if is_smooth(size):
+            return Form(kind, outer, size, inner, scale, swaps)
+        count = power_from(2 * size - 1)
+        if kind != "rows":
+            count = smooth_from(2 * size - 1)
+        swaps = (self._inverse, not self._inverse)
+        return Form(
+            kind, outer, count, inner, scale, swaps,
+            length=size, padded=True, convolved=True, cut=True,
+        )  # fmt: skip
+
+    def _along(self, x: Node, axis: int) -> Node:
+        """The transform along one axis."""
+        size, last = x.shape[axis], x.ndim - 1
+        outer, inner = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
+        if size == 1:
+            return x
+        if inner == 1:
+            return self._rows(x, outer, size, x.aval)
+        form = self._whole("columns", outer, size, inner)
+        if form.size <= _most(size) and inner >= _FEWEST:
+            return self._step(x, x.aval, form)
+        moved = self._along(move_axis(x, axis, last), last)
+        return move_axis(moved, last, axis)
+
+    def _rows(self, x: Node, outer: int, size: int, result: ShapedArray) -> Node:
+        """The transform of rows of so many numbers."""
+        alone = self._whole("rows", outer, size, 1)
+        if _are_alone(alone, outer):
+            return self._step(x, result, alone)
+        kind = "abreast" if outer > 1 else "columns"
+        form = self._whole(kind, 1, size, outer)
+        if form.size <= (LONG if outer < FEW else _most(size)):
+            return self._step(x, result, form)
+        if is_smooth(size):
+            return self._matrix(x, outer, size, result)
+        return self._long_chirp(x, outer, size, result)
+
+    def _matrix(self, x: Node, outer: int, size: int, result: ShapedArray) -> Node:
+        """Rows as matrices: first their columns, then their rows."""
+        rows, columns = matrix_of(size, COLUMN)
+        matrices = self._wide(outer, rows, columns)
+        first = self._whole("columns", outer, rows, columns)
+        x = self._step(x, matrices, replace(first, twisted=True))
+        if columns <= COLUMN:
+            return self._step(x, result, self._whole("turned", outer, columns, rows))
+        x = permute(self._rows(x, outer * rows, columns, matrices), (0, 2, 1))
+        if result.dtype == self._real:
+            x = _in_pairs(x)
+        return reshape(x, result.shape)
+
+    def _long_chirp(self, x: Node, outer: int, size: int, result: ShapedArray) -> Node:
+        """Long rows by a convolution of matrices."""
+        columns = LONG
+        while columns * min(columns, COLUMN) < 2 * size:
+            columns *= 2
+        rows = smooth_from(-(-(2 * size - 1) // columns))
+        matrices = self._wide(outer, rows, columns)
+        form = Form("columns", outer, rows, columns, length=size)
+        first = replace(form, swaps=(self._inverse, False), twisted=True, padded=True)
+        middle = replace(
+            form, kind="rows", size=columns, inner=rows, twisted=True, convolved=True
+        )
+        scale = 1 / size if self._inverse else 1.0
+        last = replace(form, scale=scale, swaps=(False, not self._inverse), cut=True)
+        x = self._step(x, matrices, first)
+        return self._step(self._step(x, matrices, middle), result, last)
+
+    # Real rows.
+
+    def _from_real(self, x: Node) -> Node:
+        """rfft along the last axis."""
+        size, lead = self._lengths[-1], x.shape[:-1]
+        half = size // 2
+        result = self._wide(*lead, half + 1)
+        if size % 2 or size < 4:
+            whole = self._along(make_complex(x, zeros_like(x)), x.ndim - 1)
+            return shrink_axis(whole, x.ndim - 1, 0, half + 1)
+        outer = prod(lead)
+        if _is_in_one(size):
+            return self._step(x, result, Form("rfft", outer, half))
+        x = self._rows(x, outer, half, self._wide(outer, half))
+        return self._step(x, result, Form("half", outer, half))
+
+    def _to_real(self, x: Node) -> Node:
+        """irfft along the last axis."""
+        size, lead = self._lengths[-1], x.shape[:-1]
+        half, last = size // 2, x.ndim - 1
+        if size % 2 or size < 4:
+            return real(self._along(_mirrored(x, size), last))
+        outer, result = prod(lead), ShapedArray.of((*lead, size), self._real)
+        if _is_in_one(size):
+            form = Form("irfft", outer, half, scale=1 / half, swaps=(True, True))
+            return self._step(x, result, form)
+        x = self._step(x, self._wide(outer, half), Form("pairs", outer, half))
+        return self._rows(x, outer, half, result)
+
+
+def _in_pairs(x: Node) -> Node:
+    """Real and imaginary parts by turns, along an axis of their own."""
+    parts = reshape(real(x), (*x.shape, 1)), reshape(imag(x), (*x.shape, 1))
+    behind = [(0, 0, 0)] * x.ndim
+    return add(pad(parts[0], (*behind, (0, 1, 0))), pad(parts[1], (*behind, (1, 0, 0))))
+
+
+def _are_alone(form: Form, rows: int) -> bool:
+    """Are rows transformed one by one, rather than one in each lane of vectors?
+
+    A convolution of rows abreast has fewer numbers, but needs more memory.
+    """
+    if not is_power(form.size) or form.size > ROW:
         return False
-    if arg.kind in ("rfft", "irfft"):
-        last, lengths = lengths[-1], (*lengths[:-1], 1)
-        if last % 2 or last < 4:
-            return False
-        half = (*x.shape[:-1], last // 2)
-        if not _is_in_one(last) and not _has_kernels(half, x.ndim - 1):
-            return False
-    elif max(lengths) == 1:
-        return False
-    first = x.ndim - len(lengths)
-    shape = (*x.shape[:first], *lengths)
-    if arg.kind in ("rfft", "irfft"):
-        shape = (*shape[:-1], arg.lengths[-1] // 2 + 1)
-    return all(n == 1 or _has_kernels(shape, first + k) for k, n in enumerate(lengths))
+    if rows < FEW or not form.length:
+        return rows < FEW or form.size >= LONG
+    abreast = smooth_from(2 * form.length - 1)
+    return abreast > NEAR and 5 * form.size <= 8 * abreast
+
+
+def _most(size: int) -> int:
+    """How many numbers one kernel transforms, of columns and of rows abreast."""
+    return COLUMN if is_smooth(size) else CONVOLUTION
 
 
 def _is_in_one(size: int) -> bool:
     """Is a real row of this length transformed by one kernel?"""
-    return _is_power(size) and size <= 2 * ROW
+    return is_power(size) and size <= 2 * ROW
 
 
-def _is_power(size: int) -> bool:
-    return not size & (size - 1)
-
-
-def _has_kernels(shape: Shape, axis: int) -> bool:
-    """Does `_along` find kernels for this axis? What it can do, this has to know."""
-    size, rest = shape[axis], shape[axis]
-    for radix in RADICES:
-        while rest % radix == 0:
-            rest //= radix
-    if rest > 1 or size > LONGEST:
-        return False
-    if _is_power(size) or _matrix_of(size):
-        return True
-    return size <= COLUMN and prod(shape) // size >= FEW_COLUMNS
-
-
-def _is_abreast(size: int) -> bool:
-    """Are rows transformed together, if there are enough?"""
-    return _SHORT <= size <= COLUMN and (size < _LONG or not _is_power(size))
-
-
-def _matrix_of(size: int) -> Shape | None:
-    """The form of a row as a matrix with enough columns, transposed or not.
-
-    Of powers of two there are no more rows than columns.
-    """
-    if _is_power(size):
-        rows = 1 << ((size.bit_length() - 1) // 2)
-        return rows, size // rows
-    forms = [
-        (n, size // n)
-        for n in range(FEW_COLUMNS, int(size**0.5) + 1)
-        if size % n == 0 and size // n <= COLUMN
-    ]
-    return forms[-1] if forms else None
-
-
-def _transformed(node: Node) -> Node:
-    (x,) = node.src
-    arg: Fourier = node.arg
-    axes = [*range(x.ndim - len(arg.lengths), x.ndim)]
-    inverse = arg.kind in ("ifft", "irfft")
-    if arg.kind in ("fft", "ifft"):
-        order: Shape = tuple(range(x.ndim))
-        if x.op is permute_p:  # along the axes where they were
-            order = x.arg
-            x = x.src[0]
-        for axis in sorted([order[a] for a in axes], reverse=True):
-            x = _along(node, x, axis, inverse)
-        return permute(x, order)
-    if arg.kind == "rfft":
-        x = _real_rows(node, x)
-    for axis in axes[:-1]:
-        x = _along(node, x, axis, inverse)
-    return _real_rows(node, x) if arg.kind == "irfft" else x
-
-
-def _along(node: Node, x: Node, axis: int, inverse: bool) -> Node:
-    """The transform along one axis."""
-    size, last = x.shape[axis], x.ndim - 1
-    inner, outer = prod(x.shape[axis + 1 :]), prod(x.shape[:axis])
-    if size == 1:
-        return x
-    if inner > 1 and (inner < FEW_COLUMNS or size > COLUMN):
-        moved = _along(node, move_axis(x, axis, last), last, inverse)
-        return move_axis(moved, last, axis)
-    if inner == 1 and outer >= FEW_COLUMNS and _is_abreast(size):
-        shape = (outer, size, 1)
-        return _kernel(node, x, x.aval, shape, inverse, None, abreast=True)
-    if inner > 1 or (_is_power(size) and size <= ROW):
-        return _kernel(node, x, x.aval, (outer, size, inner), inverse, None)
-    form = _matrix_of(size)
-    if form is None:  # there are rows enough to be columns
-        columns = permute(reshape(x, (outer, size)), (1, 0))
-        shape = (1, size, outer)
-        found = _kernel(node, columns, columns.aval, shape, inverse, None)
-        return reshape(permute(found, (1, 0)), x.shape)
-    rows, columns = form
-    matrices = reshape(x, (outer, rows, columns))
-    aval = matrices.aval
-    scale = 1 / size if inverse else 1.0
-    shape = (outer, rows, columns)
-    turned = _kernel(node, matrices, aval, shape, inverse, 1.0, twisted=True)
-    if _is_power(size):
-        shape = (outer * rows, columns, 1)
-        found = _kernel(node, turned, aval, shape, inverse, scale)
-        return reshape(permute(found, (0, 2, 1)), x.shape)
-    turned = permute(turned, (0, 2, 1))
-    shape = (outer, columns, rows)
-    found = _kernel(node, turned, turned.aval, shape, inverse, scale)
-    return reshape(found, x.shape)
-
-
-def _real_rows(node: Node, x: Node) -> Node:
-    """rfft or irfft along the last axis."""
-    arg: Fourier = node.arg
-    size, last = arg.lengths[-1], x.ndim - 1
-    lead, half = x.shape[:-1], size // 2
-    shape = (prod(lead), half, 1)
-    inverse = arg.kind == "irfft"
-    wide = dtypes.complex_dtype(dtypes.real_dtype(x.dtype))
-    pairs = ShapedArray.of((*lead, half), wide)
-    result = ShapedArray.of((*lead, half + 1), wide)
-    if inverse:
-        result = ShapedArray.of((*lead, size), dtypes.real_dtype(x.dtype))
-    if _is_in_one(size):
-        return _kernel(node, x, result, shape, inverse, None, kind=arg.kind)
-    if inverse:
-        x = _kernel(node, x, pairs, shape, inverse, 1.0, kind="pairs")
-        x = _along(node, x, last, inverse)
-        return _kernel(node, x, result, shape, inverse, 1.0, kind="view")
-    x = _kernel(node, x, pairs, shape, inverse, 1.0, kind="view")
-    x = _along(node, x, last, inverse)
-    return _kernel(node, x, result, shape, inverse, 1.0, kind="half")
-
-
-def _kernel(
-    node: Node,
-    x: Node,
-    aval: ShapedArray,
-    shape: tuple[int, int, int],
-    inverse: bool,
-    scale: float | None,
-    *,
-    kind: str = "fft",
-    twisted: bool = False,
-    abreast: bool = False,
-) -> Node:
-    outer, size, inner = shape
-    if scale is None:
-        scale = 1 / size if inverse else 1.0
-    buffers = (
-        BufferSpec(aval.dtype, aval.size, True),
-        BufferSpec(x.dtype, x.size, False),
-    )
-    kernel = Transform(
-        (), (), buffers, kind=kind, outer=outer, size=size, inner=inner,
-        inverse=inverse, scale=scale, twisted=twisted, abreast=abreast,
-    )  # fmt: skip
-    info = KernelInfo(
-        f"{kind}_{'x'.join(map(str, x.shape))}",
-        () if node.origin is None else (node.origin,),
-        outer * inner * kernel.work,
-        sum(spec.size * spec.dtype.itemsize for spec in buffers),
-        (node.op.name,),
-    )
-    return items(register_loop_p(x, arg=Step(kernel, info, (aval,))))[0]
+def _mirrored(x: Node, size: int) -> Node:
+    """The whole of a spectrum of which the last axis has one half."""
+    last, half = x.ndim - 1, x.shape[-1]
+    behind = [(0, 0, 0)] * last
+    first = pad(x, (*behind, (0, size - half, 0)))
+    if size == half:
+        return first
+    other = conj(flip(shrink_axis(x, last, 1, 1 + size - half), (last,)))
+    return add(first, pad(other, (*behind, (half, 0, 0))))

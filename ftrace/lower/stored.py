@@ -26,7 +26,7 @@ import numpy as np
 
 from ftrace.errors import GraphError
 from ftrace.lower.factors import Factor
-from ftrace.lower.fourier import Transform
+from ftrace.lower.fourier_kernel import Form, Transform
 from ftrace.lower.kernel import (
     Axis,
     BufferSpec,
@@ -68,9 +68,9 @@ from ftrace.trace.primitives.source import variable
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        Assign, Axis, BufferSpec, Carry, CopySlot, Factor, Kernel, KernelInfo, Lifetime,
-        Ordering, Program, Recurrence, Repeat, RunBranch, RunLoop, Running, Slot, Store,
-        Transform,
+        Assign, Axis, BufferSpec, Carry, CopySlot, Factor, Form, Kernel, KernelInfo,
+        Lifetime, Ordering, Program, Recurrence, Repeat, RunBranch, RunLoop, Running,
+        Slot, Store, Transform,
     )
 } | {
     f"host {kind.__name__}": kind

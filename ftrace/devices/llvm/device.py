@@ -53,7 +53,7 @@ from ftrace.devices.shortage import (
 )
 from ftrace.errors import GraphError, OutOfMemoryError
 from ftrace.lower.factors import Factor
-from ftrace.lower.fourier import Transform
+from ftrace.lower.fourier_kernel import Transform
 from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.legalize import legalize
 from ftrace.lower.ordering import Ordering

@@ -1,11 +1,16 @@
 """Roots of unity for Fourier transforms: tables that are made once per process.
 
-    ftrace_roots_f32_stages_1024()     for each step of a transform of that length
-    ftrace_roots_f32_half_1024()       exp(-πi·k/n): a real row of twice that length
-    ftrace_roots_f32_twist_32x64()     exp(-2πi·i·k/n) for each place of a matrix
+    ftrace_roots_f32_stages_1024()         for each step of a transform of that length
+    ftrace_roots_f32_half_1024()           exp(-πi·k/n): a real row of twice that length
+    ftrace_roots_f32_twist_32x64x16()      exp(-2πi·i·k/n) for each place of a matrix
+    ftrace_roots_f32_chirp_17()            exp(-πi·k²/n)
+    ftrace_roots_f32_spectrum_17x6x8()     of the chirp's conjugate, as a matrix
 
 Each is a function that tells where the table is: its real parts, then the imaginary
 ones; of the stages, of each power of each stage. They are computed in float64.
+
+The roots of a matrix are products: those of the first `lanes` columns, row by row, and
+for each such group of columns those by which they are turned.
 """
 
 from __future__ import annotations
@@ -14,10 +19,12 @@ import threading
 from functools import cache
 from typing import Any
 
-import numpy as np
+import numpy
 
 from ftrace.devices.llvm.compile import Code, emit_object, link
-from ftrace.lower.fourier import RADICES
+from ftrace.lower.fourier_lengths import stages_of
+
+np: Any = numpy  # whose stubs leave too much unknown
 
 #: How the functions are called.
 ROOTS = "ftrace_roots_"
@@ -27,21 +34,9 @@ _lock = threading.Lock()
 _kept: dict[str, Any] = {}  # the tables; code knows their addresses
 
 
-def roots_symbol(real: str, kind: str, size: str) -> str:
+def roots_symbol(real: str, kind: str, *sizes: int) -> str:
     """The function of a table; `real` is f32 or f64."""
-    return f"{ROOTS}{real}_{kind}_{size}"
-
-
-def stages_of(size: int) -> list[tuple[int, int]]:
-    """The steps of a transform: by how many it divides, and what has been so far."""
-    found: list[tuple[int, int]] = []
-    done = 1
-    while done < size:
-        left = size // done
-        radix = 4 if left % 4 == 0 else min(r for r in RADICES if left % r == 0)
-        found.append((radix, done))
-        done *= radix
-    return found
+    return f"{ROOTS}{real}_{kind}_{'x'.join(map(str, sizes))}"
 
 
 def stage_offsets(size: int) -> list[int]:
@@ -68,35 +63,65 @@ def _code_of(symbol: str) -> Code:
 
 
 def _table(symbol: str) -> Any:
-    real, kind, size = symbol.removeprefix(ROOTS).split("_")
-    return np.ascontiguousarray(_TABLES[kind](size), _DTYPES[real])
+    real, kind, sizes = symbol.removeprefix(ROOTS).split("_")
+    parts: list[Any] = _TABLES[kind](*map(int, sizes.split("x")))
+    return np.concatenate([part.ravel() for part in parts]).astype(_DTYPES[real])
 
 
-def _roots(numbers: Any, order: int) -> Any:
-    """exp(-2πi·k/order) as two rows."""
-    turn: Any = np.exp(-2j * np.pi * (np.asarray(numbers) % order) / order)
-    parts: Any = [np.real(turn), np.imag(turn)]
-    return np.stack(parts)
+def _parts(numbers: Any) -> list[Any]:
+    return [np.real(numbers), np.imag(numbers)]
 
 
-def _of_stages(size: str) -> Any:
-    n = int(size)
+def _roots(numbers: Any, order: int) -> list[Any]:
+    """The parts of exp(-2πi·k/order)."""
+    return _parts(np.exp(-2j * np.pi * (np.asarray(numbers) % order) / order))
+
+
+def _of_stages(size: int) -> list[Any]:
     parts: list[Any] = [np.zeros(0)]
-    for radix, done in stages_of(n):
-        length = n // done
+    for radix, done in stages_of(size):
+        length = size // done
         for k in range(1, radix):
-            parts.append(_roots(k * np.arange(length // radix), length).ravel())
-    return np.concatenate(parts)
+            parts += _roots(k * np.arange(length // radix), length)
+    return parts
 
 
-def _of_half(size: str) -> Any:
-    n = int(size)
-    return _roots(np.arange(n), 2 * n)
+def _of_half(size: int) -> list[Any]:
+    return _roots(np.arange(size), 2 * size)
 
 
-def _of_twist(size: str) -> Any:
-    rows, columns = map(int, size.split("x"))
-    return _roots(np.outer(np.arange(rows), np.arange(columns)), rows * columns)
+def _of_twist(rows: int, columns: int, lanes: int) -> list[Any]:
+    """Of the columns that stand first in a vector, and within it."""
+    first = np.minimum(np.arange(0, columns, lanes), columns - lanes)
+    within = np.outer(np.arange(rows), np.arange(lanes))
+    groups = np.outer(first, np.arange(rows))
+    order = rows * columns
+    return [*_roots(within, order), *_roots(groups, order)]
 
 
-_TABLES = {"stages": _of_stages, "half": _of_half, "twist": _of_twist}
+def _chirp(size: int) -> Any:
+    """exp(-πi·k²/n): the square exactly, and less than a turn."""
+    k = np.arange(size, dtype=np.int64)
+    return np.exp(-1j * np.pi * (k * k % (2 * size)) / size)
+
+
+def _of_chirp(size: int) -> list[Any]:
+    return _parts(_chirp(size))
+
+
+def _of_spectrum(size: int, rows: int, columns: int) -> list[Any]:
+    """As the numbers stand whose columns, and then rows, were transformed."""
+    whole = np.zeros(rows * columns, np.complex128)
+    whole[:size] = np.conj(_chirp(size))
+    whole[1 - size :] = whole[size - 1 : 0 : -1]
+    spectrum = np.fft.fft(whole) / whole.size
+    return _parts(spectrum.reshape(columns, rows).T)
+
+
+_TABLES = {
+    "stages": _of_stages,
+    "half": _of_half,
+    "twist": _of_twist,
+    "chirp": _of_chirp,
+    "spectrum": _of_spectrum,
+}

@@ -13,6 +13,7 @@ pieces of no more than these, between two of which the caller looks for signals.
 one has raised an exception, the pieces that are left are claimed and not computed.
 
 Workers start when the first job needs them, spin for a while between jobs, then sleep.
+One that finds itself on its caller's core moves to another (Linux).
 A second caller finds the lock taken and runs its job alone. A forked child, which has
 none of the threads, calls `pool_reset` and begins anew. The code and its state are
 never freed: workers may sleep in it while the interpreter goes away.
@@ -36,6 +37,8 @@ PIECES_PER_THREAD = 4
 MOST_PIECES = 1 << 17
 #: Pauses before a worker sleeps: about 0.3 ms, longer than a program's serial steps.
 SPINS_BEFORE_SLEEP = 20_000
+#: Pauses before a worker looks whether its caller's core is under it.
+SPINS_BEFORE_GLANCE = 32
 #: Pauses before a waiting caller lets others use its core.
 SPINS_BEFORE_YIELD = 2_000
 #: A worker's stack: what a kernel may use for its scratch rows.
@@ -86,6 +89,8 @@ def pool_ir() -> str:
         call=Context._fields.index("call"),
         stopped=Context._fields.index("stopped"),
         spins=SPINS_BEFORE_SLEEP,
+        glance=SPINS_BEFORE_GLANCE,
+        seats=_SEATS if sys.platform.startswith("linux") else _NO_SEATS,
         yields=SPINS_BEFORE_YIELD,
         stack=STACK_BYTES,
         sig_block=0 if sys.platform.startswith("linux") else 1,
@@ -131,6 +136,63 @@ define void @parallel(ptr %kernel, ptr %buffers, i64 %units, i64 %grain, i64 %th
 }
 """
 
+# Two threads that spin on one core take turns of milliseconds. The system moves one of
+# them in the end; a worker that sees its caller's core under it goes at once: to any
+# other core that it may use, from where it may go on to all of them.
+_SEATS = r"""
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
+
+define internal i64 @seat() alwaysinline {
+  %cpu = call i32 @sched_getcpu()
+  %wide = sext i32 %cpu to i64
+  ret i64 %wide
+}
+
+define internal void @leave_the_caller_alone() {
+entry:
+  %all = alloca i1024, align 128
+  %others = alloca i1024, align 128
+  %mine = call i64 @seat()
+  %noted = getelementptr i8, ptr @job, i64 40
+  %callers = load atomic i64, ptr %noted monotonic, align 8
+  %same = icmp eq i64 %mine, %callers
+  %listed = icmp ult i64 %mine, 1024
+  %crowded = and i1 %same, %listed
+  br i1 %crowded, label %ask, label %out
+ask:
+  store i1024 0, ptr %all
+  %known = call i32 @sched_getaffinity(i32 0, i64 128, ptr %all)
+  %fine = icmp eq i32 %known, 0
+  br i1 %fine, label %leave, label %out
+leave:
+  %place = zext i64 %mine to i1024
+  %bit = shl i1024 1, %place
+  %keep = xor i1024 %bit, -1
+  %may = load i1024, ptr %all
+  %rest = and i1024 %may, %keep
+  %nowhere = icmp eq i1024 %rest, 0
+  br i1 %nowhere, label %out, label %go
+go:
+  store i1024 %rest, ptr %others
+  %there = call i32 @sched_setaffinity(i32 0, i64 128, ptr %others)
+  %free = call i32 @sched_setaffinity(i32 0, i64 128, ptr %all)
+  br label %out
+out:
+  ret void
+}
+"""
+
+_NO_SEATS = """
+define internal i64 @seat() alwaysinline {
+  ret i64 -1
+}
+define internal void @leave_the_caller_alone() alwaysinline {
+  ret void
+}
+"""
+
 _NO_POOL = """
 define internal i32 @share(ptr %kernel, ptr %buffers, i64 %units, i64 %grain,
                            i64 %breath, i64 %threads, ptr %context) {
@@ -149,7 +211,7 @@ define i64 @pool_workers() {
 # Each variable has cache lines of its own (128 bytes: they are fetched in pairs).
 _POOL = r"""
 @ticket = internal global i64 0, align 128
-@job = internal global { ptr, ptr, i64, i64, ptr } zeroinitializer, align 128
+@job = internal global { ptr, ptr, i64, i64, ptr, i64 } zeroinitializer, align 128
 @done = internal global i64 0, align 128
 @taken = internal global i32 0, align 128
 @workers = internal global i64 0, align 128
@@ -280,7 +342,13 @@ idle:
   %invited = call i1 @is_invited(i64 %ticket, i64 %id)
   %patient = icmp ult i64 %spin, $spins
   %spins = and i1 %invited, %patient
-  br i1 %spins, label %pause, label %sleep
+  br i1 %spins, label %linger, label %sleep
+linger:
+  %looks = icmp eq i64 %spin, $glance
+  br i1 %looks, label %glance, label %pause
+glance:
+  call void @leave_the_caller_alone()
+  br label %pause
 pause:
   call void @$pause
   %spun = add i64 %spin, 1
@@ -306,6 +374,7 @@ awake:
   br label %watch
 }
 
+$seats
 ; Starts workers until there are `wanted`. Signals stay with the interpreter's threads.
 define internal void @start_workers(i64 %wanted) {
 entry:
@@ -425,6 +494,9 @@ post:
   store i64 %units, ptr getelementptr (i8, ptr @job, i64 16)
   store i64 %size, ptr getelementptr (i8, ptr @job, i64 24)
   store ptr %context, ptr getelementptr (i8, ptr @job, i64 32)
+  %seat = call i64 @seat()
+  %noted = getelementptr i8, ptr @job, i64 40
+  store atomic i64 %seat, ptr %noted monotonic, align 8
   store atomic i64 0, ptr @done monotonic, align 8
   %high = shl i64 %threads, 36
   %middle = shl i64 %pieces, 18

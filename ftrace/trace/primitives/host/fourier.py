@@ -1,4 +1,4 @@
-"""Fourier transforms over the last axes, by pocketfft.
+"""Fourier transforms over the last axes, of NumPy where a device has none.
 
     fft_p(x, arg=Fourier(kind, lengths)) -> y
 
@@ -22,7 +22,6 @@ from ftrace.errors import DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import bit_or, conj, eq, mul, real, select
-from ftrace.trace.primitives.host import lapack
 from ftrace.trace.primitives.host.family import host, need_lapack
 from ftrace.trace.primitives.movement import pad
 from ftrace.trace.primitives.record import Array, Results
@@ -83,7 +82,8 @@ def _value(avals: Any, arg: Fourier, x: Array) -> Sequence[Array]:
     if x.size == 0:
         return [np.zeros(a.shape, a.dtype) for a in avals]
     axes = tuple(range(-len(lengths), 0))
-    return (getattr(lapack.fourier_library(), f"{kind}n")(x, lengths, axes),)
+    found = getattr(np.fft, f"{kind}n")(x, lengths, axes)
+    return [found.astype(avals[0].dtype, copy=False)]  # NumPy 1 makes it wider
 
 
 def _tangent(node: Node, tangents: Results) -> Results:

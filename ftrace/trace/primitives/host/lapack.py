@@ -32,18 +32,6 @@ def scipy_linalg() -> Any | None:
     return scipy.linalg
 
 
-def fourier_library() -> Any:
-    """`scipy.fft`, which transforms several rows at once; else `numpy.fft`."""
-    return np.fft if scipy_linalg() is None else _scipy_fft()
-
-
-@cache
-def _scipy_fft() -> Any:
-    import scipy.fft
-
-    return scipy.fft
-
-
 def need_scipy(what: str) -> Any:
     """`scipy.linalg`.
 
