@@ -17,6 +17,7 @@ DECISIONS = {
     "bfloat16_pairs": "products of bfloat16 are added two by two, in one instruction",
     "sliding": "windows slide over lines of the image, which stand in a panel once",
     "sliding_sums": "gradients by the filters read each pixel of an image once",
+    "channels_across": "depthwise convolutions with channels first turn their pixels",
     "sliding_dots": "depthwise gradients by the filters add up all taps in one pass",
     "sliding_rows": "windows of channels that lie side by side slide along rows",
     "groups_abreast": "groups of few channels side by side share vectors",

@@ -43,6 +43,11 @@ from ftrace.devices.llvm.recurrence import write_recurrence
 from ftrace.devices.llvm.short_axes import without_short_axes
 from ftrace.devices.llvm.short_reduces import without_short_reduces
 from ftrace.devices.llvm.sliding import SlidingProduct
+from ftrace.devices.llvm.sliding_across import (
+    AcrossProduct,
+    find_across,
+    find_channels,
+)
 from ftrace.devices.llvm.sliding_dots import SlidingDotsProduct, find_sliding_dots
 from ftrace.devices.llvm.sliding_groups import find_groups
 from ftrace.devices.llvm.sliding_plan import find_sliding
@@ -284,6 +289,12 @@ def _as_product(
             sums = find_grouped_sum(groups, facts)
             if sums is not None:
                 return groups, lambda stage: SlidingSumProduct(sums, stage).emit()
+    if target.decides("channels_across"):
+        channels = find_channels(kernel, block, facts, target)
+        if channels is not None:
+            across = find_across(channels, facts, target)
+            if across is not None:
+                return channels, lambda stage: AcrossProduct(across, stage).emit()
     plan = find_contraction(kernel, block, facts)
     if plan is None:
         return None, None

@@ -55,10 +55,13 @@ from ftrace.trace.primitives.source import const
 
 #: Vectors in a row of a block of columns.
 _VECTORS = 12
-#: The same of groups, for each of which a vector stands in the other panel.
-_GROUP_VECTORS = 1
+#: The same of channels that lie side by side and do not mix, from the best on.
+_ABREAST = (3, 2)
 #: Pixels of a block at least, where there are more than cores need.
 _FEW_PIXELS = 64
+
+#: Times that each pixel is read at least, where vectors need no spreading.
+_LEAST_TAPS = 4.0
 
 #: The first class of a window, how many, and the taps of each.
 _Group = tuple[int, int, int]
@@ -79,6 +82,7 @@ class SlidingRows:
       size: how many values of the first of `lines` (or of `pixel`) a block has.
       groups: columns are groups and their places (see `sliding_groups.py`); the panel
         of the left operand has a vector where it would have a number.
+      vectors: of groups in a block, for each of which one stands in that panel.
     """
 
     plan: Contraction
@@ -91,6 +95,7 @@ class SlidingRows:
     others: tuple[Node, ...]
     size: int
     groups: bool = False
+    vectors: int = 1
 
 
 def find_sliding_rows(
@@ -102,7 +107,7 @@ def find_sliding_rows(
     if not is_sum_of_products(kernel, plan):
         return None
     (right,), (column,) = plan.right, plan.columns
-    found = _as_rows(plan, facts, target)
+    found = as_rows(plan, facts, target)
     if found is None or not found.others or size_of(found.pixel) < 4:
         return None
     if fill_cost(found.left, found.others[-1], facts, 16) is None:
@@ -114,12 +119,38 @@ def find_grouped_rows(
     plan: Contraction, facts: Facts, target: Target
 ) -> SlidingRows | None:
     """The product of groups as a convolution, if it is one."""
-    found = _as_rows(plan, facts, target)
+    found = as_rows(plan, facts, target, group_vectors(plan, target))
     if found is None or size_of(found.pixel) < 2:
         return None
-    if not found.others and len(plan.columns) < 2:  # its vectors lie as they should
-        return None
     found = replace(found, groups=True)
+    if found.others or len(plan.columns) > 1:
+        return in_cache(found, target)
+    # Its vectors lie as they should, and could be read where they stand.
+    if taps_of_pixel(found) < _LEAST_TAPS:
+        return None
+    whole = group_vectors(plan, target)
+    for vectors in _ABREAST:
+        beside = replace(found, vectors=vectors)
+        if whole % vectors == 0 and _spread_bytes(beside, target) <= target.l2 // 2:
+            return beside
+    return in_cache(found, target)
+
+
+def group_vectors(plan: Contraction, target: Target) -> int:
+    """Vectors of columns that are groups."""
+    lanes = target.vector_bytes // plan.reduces[0].dtype.itemsize
+    return -(-prod(map(size_of, plan.columns)) // lanes)
+
+
+def taps_of_pixel(found: SlidingRows) -> float:
+    """How often a pixel of a panel is read, about."""
+    axes = (*found.lines, found.pixel)
+    taps = prod(w.taps for w in found.windows)
+    return taps * prod(map(size_of, axes)) / seen(replace(found, size=size_of(axes[0])))
+
+
+def in_cache(found: SlidingRows, target: Target) -> SlidingRows | None:
+    """The same in blocks whose panels fit into the second cache, or nearly."""
     while found.size > 1 and found.lines and _spread_bytes(found, target) > target.l2:
         found = replace(found, size=-(-found.size // 2))
     return found if _spread_bytes(found, target) <= 2 * target.l2 else None
@@ -127,10 +158,16 @@ def find_grouped_rows(
 
 def _spread_bytes(sliding: SlidingRows, target: Target) -> int:
     """Of the panel with a vector for each number, of a block."""
+    each = sliding.vectors * target.vector_bytes
+    return prod(size_of(r) for r in sliding.others) * each * seen(sliding)
+
+
+def seen(sliding: SlidingRows) -> int:
+    """Pixels that a block sees."""
     s = sliding
     first, *rest = (*s.lines, s.pixel)
     windows = {w.column: w for w in s.windows}
-    found = prod(size_of(r) for r in s.others) * _GROUP_VECTORS * target.vector_bytes
+    found = 1
     for axis, size in ((first, s.size), *((a, size_of(a)) for a in rest)):
         window = windows.get(axis)
         found *= size if window is None else _lines(window, size)
@@ -142,8 +179,10 @@ def _lines(window: Window, size: int) -> int:
     return sum(count * (size + window.halo(n)) for _, count, n in window.groups)
 
 
-def _as_rows(plan: Contraction, facts: Facts, target: Target) -> SlidingRows | None:
-    """The contraction with windows among its rows."""
+def as_rows(
+    plan: Contraction, facts: Facts, target: Target, columns: int = 1
+) -> SlidingRows | None:
+    """The contraction with windows among its rows, and so many blocks of columns."""
     (left,), (right,) = plan.left, plan.right
     windows = _apart(find_windows(left, plan.rows, plan.ranges, facts))
     if not windows:
@@ -156,7 +195,7 @@ def _as_rows(plan: Contraction, facts: Facts, target: Target) -> SlidingRows | N
     *lines, pixel = plan.rows[at:]
     first = (*lines, pixel)[0]
     outer = (*plan.outer, *plan.rows[:at])
-    units = prod(size_of(a) for a in outer)
+    units = columns * prod(size_of(a) for a in outer)
     inside = prod(map(size_of, (*lines, pixel))) // size_of(first)
     size = axis_of(first).size
     if first is not pixel:
@@ -179,7 +218,7 @@ def _apart(windows: Sequence[Window]) -> list[Window]:
 
 
 @dataclass(eq=False)
-class _Image:
+class Image:
     """A panel of the left operand: the lines of one group of classes of each window.
 
     Attributes:
@@ -223,13 +262,14 @@ class SlidingRowsProduct:
         deep = max(DEPTH * 4 // item // taps, 1)
         self.depth = cut_ranges(s.others, deep, self.lanes)
         self.several = self.depth.blocks > 1 or bool(self.depth.outer)
+        self.kept = self.several  # the sums of all lines, not of one
         self.micro = MicroKernel(stage.writer, stage.values.ops, stage.values.access)
 
     def _cut_columns(self) -> Cut:
         """Blocks of columns: whole vectors, where they are not all in one."""
         axes = self.sliding.plan.columns
         if self.sliding.groups:
-            return cut_groups(axes, _GROUP_VECTORS * self.lanes)
+            return cut_groups(axes, self.sliding.vectors * self.lanes)
         vectors = -(-axis_of(axes[0]).size // self.lanes)
         blocks = -(-vectors // _VECTORS)
         if blocks > 1:
@@ -248,9 +288,13 @@ class SlidingRowsProduct:
                 if self.several:
                     stage.fill(self.sums, 0)
                 each_block(stage, self.depth, self._multiply)
-                if self.several:
-                    self._each_line(self._finish)
+                if self.kept:
+                    self._complete()
         return unit.count
+
+    def _complete(self) -> None:
+        """What becomes of the sums of all lines of the block."""
+        self._each_line(self._finish)
 
     # Panels.
 
@@ -258,17 +302,17 @@ class SlidingRowsProduct:
         s, stage = self.sliding, self.stage
         depth = Block(stage, self.depth, "0")
         inside = depth.positions(s.left) * self.spread
-        self.images: list[_Image] = []
+        self.images: list[Image] = []
         for groups in itertools.product(*[w.groups for w in s.windows]):
             self.images.append(self._image(groups, inside))
         taps = tuple(w.tap for w in s.windows)
         self.right = self.flat.factor(s.right, self.depth, taps, self.pitch)
         if self.right.panel is not None:
             stage.fill(self.right.panel, 0, self.columns.length)
-        lines = self.rows.length // self.width if self.several else 1
+        lines = self.rows.length // self.width if self.kept else 1
         self.sums = stage.new_panel(self.total.dtype, lines * self.width, self.pitch)
 
-    def _image(self, groups: tuple[_Group, ...], inside: int) -> _Image:
+    def _image(self, groups: tuple[_Group, ...], inside: int) -> Image:
         """The panel for some groups of classes: its axes, from the innermost on."""
         s, stage = self.sliding, self.stage
         windows = {w.column: (w, g) for w, g in zip(s.windows, groups, strict=True)}
@@ -290,9 +334,9 @@ class SlidingRowsProduct:
                 taps.append((window.tap, classes, weight, sign))
             weight *= classes
         panel = stage.new_panel(s.left.dtype, weight // inside, inside)
-        return _Image(panel, groups, step, taps[::-1])
+        return Image(panel, groups, step, taps[::-1])
 
-    def _fill_image(self, image: _Image, depth: Block) -> None:
+    def _fill_image(self, image: Image, depth: Block) -> None:
         """Evaluates the left operand once for each pixel of a group of classes."""
         s, stage = self.sliding, self.stage
         windows = zip(s.windows, image.groups, strict=True)
@@ -327,6 +371,19 @@ class SlidingRowsProduct:
             terms, ranges, spans,
         ):  # fmt: skip
             return
+        self._evaluate(image, value, terms, ranges, spans, depth)
+
+    def _evaluate(
+        self,
+        image: Image,
+        value: Node,
+        terms: list[Node],
+        ranges: list[Node],
+        spans: dict[Node, Span],
+        depth: Block,
+    ) -> None:
+        """Fills a panel: `terms` are of its index, beside channels and columns."""
+        s, stage = self.sliding, self.stage
         terms += depth.terms(self.spread, s.left)
         ranges += [r for r in depth.cut.within if r in stage.facts.free[s.left]]
         if s.groups:
@@ -398,10 +455,10 @@ class SlidingRowsProduct:
                 self.micro.keep(tile, state, out, self.pitch, self.several)
                 writer.close_loop(down)
             writer.close_loop(across)
-        if not self.several:
+        if not self.kept:
             self._finish()
 
-    def _walks(self, image: _Image, depth: Block) -> tuple[list[Walk], int]:
+    def _walks(self, image: Image, depth: Block) -> tuple[list[Walk], int]:
         """The loops over what is summed over, and where the first right row is."""
         s, free = self.sliding, self.stage.facts.free
         right = self.right.steps()
@@ -427,7 +484,7 @@ class SlidingRowsProduct:
 
     def _sum_terms(self) -> list[tuple[int, str]]:
         """Where the sums of the open line begin."""
-        if not self.several:
+        if not self.kept:
             return []
         terms: list[tuple[int, str]] = []
         weight = self.pitch * self.width
@@ -443,7 +500,7 @@ class SlidingRowsProduct:
         stores, moved, block = self.flat.of_stores(self.total, self.block)
         terms = [mul(s.pixel, const(self.pitch, INDEX)), *block.terms(1)]
         weight = self.pitch * self.width
-        if self.several:
+        if self.kept:
             sizes = dict(zip(self.rows.within, self.rows.extents, strict=True))
             for axis in s.lines[::-1]:
                 place = axis
