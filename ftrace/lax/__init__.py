@@ -19,6 +19,7 @@ from ftrace.lax.slicing import *
 from ftrace.lax.sorting import *
 from ftrace.lax.windows import *
 from ftrace.trace.eager import make_all_eager as _make_all_eager
+from ftrace.trace.eager import make_eager as _make_eager
 from ftrace.trace.recall import Lifting as _Lifting
 from ftrace.trace.recall import recall_all as _recall_all
 
@@ -34,5 +35,12 @@ _recall_all(
     ),
 )  # fmt: skip
 _recall_all(linalg.__name__)
+_read = ("dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim")
+_make_eager(globals(), _read, indexed=True)
+_written = (
+    "dynamic_update_index_in_dim", "dynamic_update_slice",
+    "dynamic_update_slice_in_dim",
+)  # fmt: skip
+_make_eager(globals(), _written, numbers=True, indexed=True)
 _make_all_eager(__name__)
 _make_all_eager(linalg.__name__)

@@ -7,6 +7,7 @@ reach beyond the array is moved inside.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,14 @@ from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.errors import DtypeError, IndexBoundsError, ShapeError
 from ftrace.lax.elementwise import check_dtypes
+from ftrace.lax.slices_now import (
+    is_place,
+    replaced,
+    replaced_along,
+    slice_now,
+    sliced,
+    sliced_along,
+)
 from ftrace.numpy import axes as moves
 from ftrace.numpy.axes import (
     as_value,
@@ -196,6 +205,9 @@ def dynamic_slice(
     """
     x = as_value(operand)
     sizes = _checked_sizes("lax.dynamic_slice", x, slice_sizes)
+    found = slice_now(sliced, [x], start_indices, sizes, allow_negative_indices)
+    if found is not None:
+        return found
     starts = _starts(
         "lax.dynamic_slice", start_indices, x.shape, sizes, allow_negative_indices
     )
@@ -238,6 +250,13 @@ def dynamic_slice_in_dim(
     """A slice of known size at a computed position of one axis; else whole."""
     x = as_value(operand)
     place = canonical_axis(axis, x.ndim, "lax.dynamic_slice_in_dim")
+    if is_place(start_index) and type(slice_size) is int:
+        sizes = (*x.shape[:place], slice_size, *x.shape[place + 1 :])
+        _checked_sizes("lax.dynamic_slice_in_dim", x, sizes)
+        function = partial(sliced_along, place)
+        found = slice_now(function, [x], start_index, sizes, allow_negative_indices)
+        if found is not None:
+            return found
     starts: list[Any] = [0] * x.ndim
     sizes = list(x.shape)
     starts[place], sizes[place] = start_index, slice_size
@@ -279,6 +298,9 @@ def dynamic_update_slice(
     x, part = as_value(operand), as_value(update)
     check_dtypes("dynamic_update_slice", x, part)
     sizes = _checked_sizes("lax.dynamic_update_slice: update", x, part.shape)
+    found = slice_now(replaced, [x, part], start_indices, sizes, allow_negative_indices)
+    if found is not None:
+        return found
     starts = _starts(
         "lax.dynamic_update_slice",
         start_indices,
@@ -310,6 +332,14 @@ def dynamic_update_slice_in_dim(
     """`dynamic_update_slice` at a computed position of one axis."""
     x, part = as_value(operand), as_value(update)
     place = canonical_axis(axis, x.ndim, "lax.dynamic_update_slice_in_dim")
+    if is_place(start_index) and part.ndim == x.ndim and part.dtype == x.dtype:
+        sizes = _checked_sizes("lax.dynamic_update_slice: update", x, part.shape)
+        function = partial(replaced_along, place)
+        found = slice_now(
+            function, [x, part], start_index, sizes, allow_negative_indices
+        )
+        if found is not None:
+            return found
     starts: list[Any] = [0] * x.ndim
     starts[place] = start_index
     return dynamic_update_slice(

@@ -23,19 +23,17 @@ from ftrace.numpy.elementwise import add, common_type, divide, multiply, negativ
 from ftrace.numpy.indexing import (
     Index,
     index_parts,
-    numpy_index,
     parse_and_check,
     parse_index,
     read_at,
     sliced,
 )
 from ftrace.numpy.selection import maximum, minimum
+from ftrace.numpy.updates import update_now
+from ftrace.trace.eager import Eager
 from ftrace.trace.operations import bind
-from ftrace.trace.primitives import extrema
-from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.indexing import scatter_p
-from ftrace.trace.room import require_room
-from ftrace.trace.tracer import Tracer, Value, asarray, aval_of, unbound_variable
+from ftrace.trace.tracer import Tracer, Value, unbound_variable
 
 __all__ = ["at"]
 
@@ -49,13 +47,6 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 }
 #: NumPy for indices that are known: without its stubs, which ask for dtypes.
 _host: Any = np
-_BASIC = (int, slice, type(Ellipsis))
-_UFUNCS: dict[str, Any] = {
-    "add": np.add,
-    "mul": np.multiply,
-    "min": extrema.minimum,
-    "max": extrema.maximum,
-}
 
 
 class At:
@@ -105,18 +96,24 @@ class Place:
 
     def set(self, values: Value, **options: Any) -> Any:
         """`values` at the place."""
+        if not options:
+            return _set_at(self.array, values, self.index)
         return self._update("set", values, **options)
 
     def add(self, values: Value, **options: Any) -> Any:
         """`values` added at the place, as often as an index is repeated."""
+        if not options:
+            return _add_at(self.array, values, self.index)
         return self._update("add", values, **options)
 
     def subtract(self, values: Value, **options: Any) -> Any:
         """`values` subtracted at the place, as often as an index is repeated."""
-        return self._update("add", negative(values), **options)
+        return self.add(negative(values), **options)
 
     def multiply(self, values: Value, **options: Any) -> Any:
         """Multiplied by `values` at the place, as often as an index is repeated."""
+        if not options:
+            return _mul_at(self.array, values, self.index)
         return self._update("mul", values, **options)
 
     mul = multiply
@@ -138,10 +135,14 @@ class Place:
 
     def min(self, values: Value, **options: Any) -> Any:
         """The lesser of what is there and `values`, at the place."""
+        if not options:
+            return _min_at(self.array, values, self.index)
         return self._update("min", values, **options)
 
     def max(self, values: Value, **options: Any) -> Any:
         """The greater of what is there and `values`, at the place."""
+        if not options:
+            return _max_at(self.array, values, self.index)
         return self._update("max", values, **options)
 
     def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
@@ -205,7 +206,7 @@ def update(
     eager = known and isinstance(x, Array) and isinstance(values, Array)
     checked = eager and mode is None
     if checked and wrap and x.memory.host:
-        found = _update_now(x, index, values, kind)
+        found = update_now(x, index, values, kind)
         if found is not None:
             return found
     if checked:
@@ -224,6 +225,21 @@ def update(
     else:
         new = _scattered(region, parsed, values, kind, mode, wrap)
     return put_back(x, cast(new, x.dtype), parsed)
+
+
+def _updating(kind: str) -> Eager:
+    """The update of a kind, without options, as a function of its own."""
+
+    def function(x: Any, values: Value, index: Any) -> Any:
+        return update(x, index, as_value(values), kind, None)
+
+    function.__name__ = function.__qualname__ = f"_{kind}_at"
+    return Eager(function, numbers=True, place=__name__, indexed=True)
+
+
+_set_at, _add_at = _updating("set"), _updating("add")
+_mul_at = _updating("mul")
+_min_at, _max_at = _updating("min"), _updating("max")
 
 
 def fitted(values: Any, shape: tuple[int, ...], name: str) -> Any:
@@ -284,29 +300,6 @@ def _repeats(shape: Any, index: Any, mode: str | None, **options: bool) -> Any:
     _, inverse, counts = _host.unique(numbers, return_inverse=True, return_counts=True)
     after = (1,) * (len(parsed.laid) - parsed.place)
     return counts[inverse].reshape(numbers.shape + after)
-
-
-def _update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
-    """The update of an array of the host by NumPy; None where it raises."""
-    found = numpy_index(index)
-    if found is None:
-        return None
-    require_room("at", aval_of(x))
-    result = np.array(x.numpy())
-    new = convert(asarray(values).numpy(), x.dtype)
-    try:
-        with np.errstate(all="ignore"):
-            if kind == "set":
-                result[found] = new
-            elif all(
-                part is None or type(part) in _BASIC for part in index_parts(found)
-            ):
-                result[found] = _UFUNCS[kind](result[found], new)
-            else:
-                _UFUNCS[kind].at(result, found, new)
-    except (IndexError, ValueError, TypeError):
-        return None
-    return Array.of(result, x.weak_type)
 
 
 def _batch_first(values: Any, index: Index) -> Any:

@@ -157,6 +157,8 @@ def as_value(x: Value) -> Any:
                 tape.note_constant(made)
             elif isinstance(x, float) and type(x) is float:  # NumPy's have a dtype
                 tape.note(np.asarray, [Number(x, made.dtype)], made)
+            elif isinstance(x, (np.ndarray, np.generic)) and made.dtype == x.dtype:  # pyright: ignore[reportUnknownMemberType]
+                tape.note(np.asarray, [x], made)
         return made
     return scope.wrap(scope.lift(x))
 

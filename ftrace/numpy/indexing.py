@@ -37,6 +37,7 @@ from ftrace.numpy.elementwise import bitwise_and
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import Dim, is_dynamic
+from ftrace.trace.eager import is_by_place
 from ftrace.trace.operations import bind, broadcast_shapes
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.room import FEW, require_room
@@ -302,10 +303,10 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
         raise
     made = Array.of(np.asarray(result), x.weak_type)
     if (tape := recording.tape) is not None:
-        if type(index) is Array or _is_by_place(index):
+        if type(index) is Array or is_by_place(index) or type(index) is slice:
             tape.note(read_place, [x, index], made)
-        elif (places := _with_gaps(index)) is not None:
-            arrays = [part for part in index_parts(index) if type(part) is Array]
+        elif (places := with_gaps(index)) is not None:
+            arrays = arrays_of(index)
             tape.note(partial(_read_places, places), [x, *arrays], made)
     return made
 
@@ -314,28 +315,37 @@ class _Gap:
     """In an index: here comes an array of integers."""
 
 
-def _with_gaps(index: Any) -> tuple[Any, ...] | None:
-    """An index with gaps where it has arrays of integers; None if it has others."""
+def with_gaps(index: Any, kinds: str = "iu") -> tuple[Any, ...] | None:
+    """An index with gaps where it has arrays of some kinds; None if it has others.
+
+    Lists of integers are part of it.
+    """
     found: list[Any] = []
     for part in index_parts(index):
-        if type(part) is Array and part.dtype.kind in "iu":
+        if type(part) in (Array, np.ndarray) and part.dtype.kind in kinds:
             found.append(_Gap)
-        elif _is_by_place((part,)):
+        elif type(part) is slice or is_by_place((part,)):
             found.append(part)
+        elif type(part) is list and set(map(type, cast_to(Any, part))) == {int}:
+            found.append(np.asarray(cast_to(Any, part)))
         else:
             return None
     return tuple(found)
 
 
-def _read_places(places: tuple[Any, ...], x: Any, *arrays: Any) -> Any:
+def arrays_of(index: Any) -> list[Any]:
+    """The arrays that belong into the gaps of an index."""
+    return [part for part in index_parts(index) if type(part) in (Array, np.ndarray)]
+
+
+def filled(places: tuple[Any, ...], arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """An index with arrays in its gaps."""
     rest = iter(arrays)
-    return x[tuple([next(rest) if part is _Gap else part for part in places])]
+    return tuple([next(rest) if part is _Gap else part for part in places])
 
 
-def _is_by_place(index: Any) -> bool:
-    """Is an index made of integers, slices and the like, and of no arrays?"""
-    kinds = (int, slice, type(None), type(...))
-    return all(type(part) in kinds for part in index_parts(index))
+def _read_places(places: tuple[Any, ...], x: Any, *arrays: Any) -> Any:
+    return x[filled(places, arrays)]
 
 
 def parse_and_check(shape: Shape, index: Any, wrap: bool = True) -> Index:

@@ -15,11 +15,29 @@ from importlib import import_module
 from inspect import unwrap
 from types import FunctionType
 from typing import Any
+from typing import cast as cast_to
+
+import numpy as np
 
 from ftrace.trace.recall import takes_functions
 
 #: Classes whose objects never change; a call is told apart from others by them.
 constant_classes: list[type[Any]] = []
+
+
+#: Classes of NumPy's integers: in an index they say where, as those of Python do.
+integer_classes: list[type[Any]] = [
+    np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
+]  # fmt: skip
+_PLACES = frozenset((int, slice, type(None), type(...), *integer_classes))
+_PARTS = _PLACES - {slice, type(None), type(...)}
+
+
+def is_by_place(index: Any) -> bool:
+    """Is it made of integers, slices and the like? Then integers only say where."""
+    if type(index) is tuple:
+        return all(type(part) in _PLACES for part in cast_to(Any, index))
+    return type(index) in _PARTS
 
 
 class Eager:
@@ -31,15 +49,25 @@ class Eager:
       function: the function.
       numbers: floats are operands of it, which decide nothing.
       place: the module in which the object is found.
+      indexed: its second argument, or the third where numbers are operands, is an
+        index: if that is made of integers, slices and the like, the integers decide
+        nothing. What comes after it may.
     """
 
     # Native code finds the function through a slot, which has a fixed place.
-    __slots__ = ("__dict__", "__weakref__", "_place", "behind", "numbers")
+    __slots__ = ("__dict__", "__weakref__", "_place", "behind", "indexed", "numbers")
 
-    def __init__(self, function: Callable[..., Any], numbers: bool, place: str) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        numbers: bool,
+        place: str,
+        indexed: bool = False,
+    ) -> None:
         update_wrapper(self, function)
         self.behind = function
         self.numbers = numbers
+        self.indexed = indexed
         self._place = place
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -73,7 +101,10 @@ def make_all_eager(module: str) -> None:
 
 
 def make_eager(
-    namespace: dict[str, Any], names: Iterable[str], numbers: bool = False
+    namespace: dict[str, Any],
+    names: Iterable[str],
+    numbers: bool = False,
+    indexed: bool = False,
 ) -> None:
     """Puts the functions of these names in a module into such objects."""
     made: dict[Any, Eager] = {}
@@ -81,5 +112,6 @@ def make_eager(
         function = namespace[name]
         if type(function) is FunctionType:
             if function not in made:
-                made[function] = Eager(function, numbers, namespace["__name__"])
+                place = namespace["__name__"]
+                made[function] = Eager(function, numbers, place, indexed)
             namespace[name] = made[function]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
-from typing import cast as cast_to
 
 import numpy as np
 
 from ftrace.array import Array
-from ftrace.devices.llvm.calling.keys import BY_PLACE, BY_VALUE
-
-#: What an index by place is made of.
-_PLACES = frozenset((int, slice, type(None), type(...)))
+from ftrace.devices.llvm.calling.keys import BY_PLACE, BY_VALUE, OPERANDS, UPDATES
+from ftrace.trace.eager import is_by_place
 
 
 class Arguments:
@@ -25,18 +22,28 @@ class Arguments:
       fresh: an object of its own for each of these.
       fixed: all other objects.
       renewed: the arguments with these objects.
+      places: the numbers of the leaves that are indices by place.
     """
 
     def __init__(self, args: tuple[Any, ...], mode: int) -> None:
-        self._operands = mode not in (BY_VALUE, BY_PLACE)
+        self._operands = False
+        self.places: list[int] = []
         self.given: list[Any] = []
         self.fresh: list[Any] = []
         self.fixed: list[Any] = []
-        if mode == BY_PLACE and is_by_place(args[1]):
-            self.fixed.append(args[1])
-            self.renewed = [self._renew(args[0]), self._leaf(args[1], args[1])]
-        else:
-            self.renewed = [self._renew(x) for x in args]
+        self.renewed = [
+            self._argument(x, mode_at(mode, number)) for number, x in enumerate(args)
+        ]
+
+    def _argument(self, x: Any, mode: int) -> Any:
+        self._operands = mode == OPERANDS
+        if mode == BY_PLACE and is_by_place(x):
+            self.fixed.append(x)
+            self.places.append(len(self.given))
+            return self._leaf(x, x)
+        if mode == BY_PLACE and type(x) is np.ndarray:
+            self._operands = True
+        return self._renew(x)
 
     def _renew(self, x: Any) -> Any:
         if type(x) in (list, tuple):
@@ -49,8 +56,8 @@ class Arguments:
             if type(x) is float:
                 return self._leaf(x, x * 1.0)
             if type(x) is np.ndarray:
-                self.fixed.append(x.dtype)
                 array: Any = x
+                self.fixed.append(array.dtype)
                 return self._leaf(x, array.view())
             if type(x) in SCALARS:
                 return self._leaf(x, type(x)(x))
@@ -76,12 +83,14 @@ class Arguments:
 SCALARS: list[type[Any]] = [np.float32, np.float64, np.float16]
 
 
-def is_by_place(index: Any) -> bool:
-    """Is it made of integers, slices and the like? Then integers only say where."""
-    if type(index) is tuple:
-        parts = cast_to(tuple[Any, ...], index)
-        return all(type(part) in _PLACES for part in parts)
-    return type(index) is int
+def mode_at(mode: int, number: int) -> int:
+    """The mode of the argument of that number, as native code has it."""
+    if mode < BY_PLACE:
+        return mode
+    place = 2 if mode == UPDATES else 1
+    if number == place:
+        return BY_PLACE
+    return OPERANDS if mode == UPDATES and number < place else BY_VALUE
 
 
 def _shown_again(x: Array) -> Array:

@@ -24,8 +24,10 @@ from ftrace.devices.llvm.calling.keys import (
     AGAIN,
     ARGUMENTS,
     BY_PLACE,
+    BY_VALUE,
     LEAVES,
     MODES,
+    UPDATES,
     WORDS,
     Kit,
     keys_ir,
@@ -239,9 +241,20 @@ def _call_eager() -> Function:
     function = f.at("%self", state.number("behind"))
     numbers = f.at("%self", state.number("numbers"))
     fixed = f.differ("ptr", numbers, state.pointer("true"))
-    by_value = f.let(f"zext i1 {fixed} to i64")
-    operands = f"ptr {function}, ptr %args, i64 %given, ptr %names, i64 {by_value}"
-    f.give(f.let(f"call ptr @front({operands})"))
+    mode = f.variable("i64", f.let(f"zext i1 {fixed} to i64"))
+    indexed = f.equal(
+        "ptr", f.at("%self", state.number("indexed")), state.pointer("true")
+    )
+    with f.when(indexed):
+        index = f.let(f"select i1 {fixed}, i64 1, i64 2")
+        with f.when(f.let(f"icmp ugt i64 %given, {index}")):  # not by name
+            found = f.let(f"select i1 {fixed}, i64 {BY_PLACE}, i64 {UPDATES}")
+            f.store("i64", found, mode)
+        with f.when(f.let(f"icmp ule i64 %given, {index}")):
+            f.store("i64", BY_VALUE, mode)
+    operands = "ptr %args, i64 %given, ptr %names"
+    call = f"ptr {function}, {operands}, i64 {f.load('i64', mode)}"
+    f.give(f.let(f"call ptr @front({call})"))
     return f
 
 

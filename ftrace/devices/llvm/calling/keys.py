@@ -22,11 +22,13 @@ from ftrace.devices.llvm.calling.probe import (
     SIZE,
     Offsets,
 )
-from ftrace.devices.llvm.runner.function import Function
+from ftrace.devices.llvm.runner.function import Function, View
 from ftrace.devices.llvm.runner.records import Word
 
-#: Modes: numbers are operands; they may decide anything; integers are places.
-OPERANDS, BY_VALUE, BY_PLACE = range(3)
+#: Modes: numbers are operands; they may decide anything; the second argument is an
+#: index, in which integers are places; the third is one, and before it numbers are
+#: operands.
+OPERANDS, BY_VALUE, BY_PLACE, UPDATES = range(4)
 #: The mode stands in a key above the number of arguments: so many times it.
 MODES = 256
 #: Words of a key before those of the arguments: function, settings, and how many
@@ -240,15 +242,18 @@ def _note_index() -> Function:
     f = ObjectFunction("note_index", "i32", *_KIT)
     state, kind = f.state(), f.type_of("%thing")
     f.view("%kit", Kit).set("mode", BY_VALUE)
-    with f.when(f.equal("ptr", kind, state.pointer("int"))):
+    with f.when(_is_integer(f, kind)):
         _note_leaf(f, kind)
+    with f.when(f.equal("ptr", kind, state.pointer("ndarray"))):
+        f.give(f.let("call i32 @note_ndarray(ptr %thing, ptr %kit)"))
     with f.when(f.differ("ptr", kind, state.pointer("tuple"))):
         f.give(f.let("call i32 @note(ptr %thing, ptr %kit)"))
     size = f.load("i64", f.beyond("%thing", SIZE))
     items = f.beyond("%thing", ITEMS)
     with f.repeat(size) as i:
-        part, by_place = f.type_of(f.slot(items, i)), "false"
-        for name in ("int", "slice", "none_type", "ellipsis_type"):
+        part = f.type_of(f.slot(items, i))
+        by_place = _is_integer(f, part)
+        for name in ("slice", "none_type", "ellipsis_type"):
             one = f.equal("ptr", part, state.pointer(name))
             by_place = f.let(f"or i1 {one}, {by_place}")
         with f.when(f.let(f"xor i1 {by_place}, true")):
@@ -260,7 +265,7 @@ def _note_index() -> Function:
         refuse_if(f, f.let(f"icmp sgt i64 {room}, {WORDS - 6}"))
         item = f.slot(items, i)
         part = f.type_of(item)
-        whole = f.equal("ptr", part, state.pointer("int"))
+        whole = _is_integer(f, part)
         with f.when(whole):
             f.do(f"call void @push(ptr {part}, ptr %kit)")
         with f.when(f.let(f"xor i1 {whole}, true")):
@@ -269,6 +274,25 @@ def _note_index() -> Function:
                 f.give(noted)
     _note_leaf(f, kind)
     return f
+
+
+def _is_integer(f: ObjectFunction, kind: str) -> str:
+    """Is this the class of integers of Python, or of NumPy?"""
+    state, found = f.state(), f.variable("i1", "true")
+    with f.when(f.differ("ptr", kind, state.pointer("int"))):
+        f.store("i1", _is_in(f, kind, state.pointer("integers")), found)
+    return f.load("i1", found)
+
+
+def _set_mode(f: ObjectFunction, kit: View, number: str) -> None:
+    """What numbers are in the argument of that number, where there is an index."""
+    updates = f.equal("i64", "%mode", UPDATES)
+    place = f.let(f"select i1 {updates}, i64 2, i64 1")
+    before = f.let(f"select i1 {updates}, i64 {OPERANDS}, i64 {BY_VALUE}")
+    first = f.let(f"icmp ult i64 {number}, {place}")
+    mode = f.let(f"select i1 {first}, i64 {before}, i64 {BY_VALUE}")
+    here = f.equal("i64", number, place)
+    kit.set("mode", f.let(f"select i1 {here}, i64 {BY_PLACE}, i64 {mode}"))
 
 
 def _note_all() -> Function:
@@ -284,7 +308,10 @@ def _note_all() -> Function:
     with f.repeat("%named") as i:
         name = f.slot(f.beyond("%names", ITEMS), i)
         f.do(f"call void @push(ptr {name}, ptr %kit)")
+    indexed = f.let(f"icmp uge i64 %mode, {BY_PLACE}")
     with f.repeat("%count") as i:
+        with f.when(indexed):
+            _set_mode(f, kit, i)
         noted = f.let(f"call i32 @note(ptr {f.slot('%args', i)}, ptr %kit)")
         with f.when(f.differ("i32", noted, 1)):
             f.give(noted)

@@ -51,7 +51,7 @@ from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.shortage import no_working_memory
 from ftrace.errors import DeviceError, NativeCallsWarning
-from ftrace.trace.eager import Eager, constant_classes
+from ftrace.trace.eager import Eager, constant_classes, integer_classes
 from ftrace.trace.quiet import silence
 from ftrace.trace.tracer import open_in_all_threads
 
@@ -245,6 +245,7 @@ class Native:
             "ellipsis_type": type(...), "type": type, "tuple": tuple, "list": list,
             "slice": slice, "exception": Exception, "dtypes": type(np.dtype),
             "constants": constant_classes, "scalars": SCALARS,
+            "integers": integer_classes,
             "learn": self.records.learn, "traces": open_in_all_threads, **HELPERS,
         }  # fmt: skip
         for field, value in objects.items():
@@ -276,7 +277,7 @@ class Native:
                 setattr(Array, name, property(method, doc=known.__doc__))
             else:
                 setattr(Array, name, method)
-        for slot in ("behind", "numbers"):
+        for slot in ("behind", "numbers", "indexed"):
             self.put(slot, offset_of(object.__new__(Eager), slot))
         self._give_method(Eager, "__call__", "call_eager")
 

@@ -45,7 +45,8 @@ class State(NamedTuple):
       learning: 1 while a call is learned.
       traces: the list of all open scopes.
       methods: the functions behind methods of arrays.
-      behind, numbers: places of what a public function holds.
+      integers: a list of the classes of NumPy's integers.
+      behind, numbers, indexed: places of what a public function holds.
       learn, aval_of, host_of, settle, as_ndarray: functions, see `learning`.
       hush_variable, silence: what silences NumPy.
       new_ndarray: makes an array of NumPy's.
@@ -93,6 +94,7 @@ class State(NamedTuple):
     dtypes: Word
     constants: Word
     scalars: Word
+    integers: Word
     fronts: Word
     marks: Word
     learning: Word
@@ -100,6 +102,7 @@ class State(NamedTuple):
     methods: Word
     behind: Word
     numbers: Word
+    indexed: Word
     learn: Word
     aval_of: Word
     host_of: Word

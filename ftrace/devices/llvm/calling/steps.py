@@ -63,6 +63,7 @@ class Steps:
             shape = getattr(step.result, "shape", None)
             call = Call(step.function, operands, step.result.dtype, shape, meaning)
             self._numbers[id(step.result)] = self._append(call)
+        self._check_places(arguments)
         own = {id(x) for x in arguments.fresh}
         self.sources = [None if id(x) in own else self._source(x) for x in results]
 
@@ -70,6 +71,13 @@ class Steps:
         """Does what can be done together together."""
         leaves = self._count - len(self.calls)
         self.calls, self.sources = chaining.chained(self.calls, leaves, self.sources)
+
+    def _check_places(self, arguments: Arguments) -> None:
+        """An index that no step reads has decided what the steps are."""
+        operands = [x for call in self.calls for x in call.operands]
+        read = {x.number for x in operands if type(x) is Place}
+        if not read.issuperset(arguments.places):
+            raise Unlearnable
 
     def _source(self, result: Array) -> int:
         number = self._numbers.get(id(result))
