@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -295,6 +299,7 @@ def test_without_scipy_the_host_computes_what_is_large(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lapack, "scipy_linalg", lambda: None)
+    monkeypatch.setattr(lapack, "has_scipy", lambda: False)
     # Of sizes that no other test has lowered.
     assert host_calls(fnp.linalg.cholesky, positive(43, 43)) == ["cholesky"]
     assert host_calls(fnp.linalg.cholesky, positive(15, 15)) == []
@@ -318,6 +323,44 @@ def test_factorisations_in_loops_and_batches_have_the_bits_of_one() -> None:
         with ft.config(threads=threads):
             found = np.asarray(ft.jit(ft.vmap(fnp.linalg.cholesky))(stack))
             np.testing.assert_array_equal(found, each)
+
+
+def test_routines_are_found_without_the_packages_around_them() -> None:
+    """And whoever imports these later finds the same module in its place."""
+    program = """
+        import sys
+        import numpy as np
+        import ftrace as ft, ftrace.numpy as fnp
+        from ftrace.devices.llvm import blas
+        found = ft.jit(fnp.linalg.cholesky)(np.eye(40, dtype=np.float32) * 4)
+        assert (np.asarray(found) == 2 * np.eye(40)).all()
+        print("scipy.linalg" in sys.modules)
+        import scipy.linalg.cython_lapack
+        name = "scipy.linalg.cython_lapack"
+        assert scipy.linalg.cython_lapack is sys.modules[name]
+        again = scipy.linalg.cython_lapack.__pyx_capi__["dpotrf"]
+        address = blas.routine_address(blas.ROUTINE + "dpotrf")
+        print(address == blas._pointer(again))
+        assert (scipy.linalg.cholesky(np.eye(3)) == np.eye(3)).all()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True, text=True, timeout=60, check=True,
+        cwd=Path(__file__).parents[1],
+    )  # fmt: skip
+    assert done.stdout == "False\nTrue\n"
+
+
+def test_a_module_that_cannot_stand_alone_is_imported_as_usual(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "scipy.linalg.cython_blas"
+    assert blas._alone("scipy.linalg.nothing") is None  # pyright: ignore[reportPrivateUsage]
+    assert blas._alone("scipy.linalg.basic") is None  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(blas, "_alone", lambda name: None)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    found = blas._module.__wrapped__(name)  # pyright: ignore[reportPrivateUsage]
+    assert "dgemm" in found.__pyx_capi__
 
 
 def test_the_library_has_its_threads_back() -> None:

@@ -99,6 +99,7 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
         lambda x, y: (x * y).sum(1), (normal(90, 80), normal(90, 80))),
     "past_caches": (lambda x: x + 1, (normal(1 << 22),)),
     "several_vectors": (lambda x: x + 1, (normal(1000, 70),)),
+    "short_code": (lambda x, y: fnp.tanh(x @ y), (normal(16, 4), normal(4, 20))),
     "tiles": (lambda x: x.sum(0), (normal(30, 500),)),
     "columns_by_rows": (lambda x: x.sum(0), (normal(300, 500),)),
 }  # fmt: skip
@@ -143,6 +144,29 @@ def test_a_result_is_the_same_without_any_decision(program: str) -> None:
             with ft.set_threads(threads):
                 found = np.asarray(ft.jit(function)(*arguments))
             np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-4)
+
+
+def test_code_is_short_where_it_runs_seldom_only() -> None:
+    """Another order of the loops, but the same sums: not a bit differs."""
+    for rows, light, same in (
+        (16, False, False),
+        (16, True, True),
+        (4000, False, True),
+    ):
+        x, y = normal(rows, 4), normal(4, 20)
+
+        def product(x: Any, y: Any, light: bool = light) -> Any:
+            return x @ y if light else fnp.tanh(x @ y)
+
+        (short,), (long,) = (
+            texts(product, (x, y), without) for without in ((), ("short_code",))
+        )
+        assert (short == long) is same
+        assert same or 2 * len(short) < len(long)
+        wanted = np.asarray(ft.jit(product)(x, y))
+        with ft.config(disabled_rules={"short_code"}):
+            found = np.asarray(ft.jit(product)(x, y))
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_code_is_kept_apart_by_what_is_switched_off() -> None:

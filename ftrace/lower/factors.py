@@ -118,7 +118,7 @@ def _is_small(node: Node, *sizes: int) -> bool:
 
 def _has_lapack() -> bool:
     off = "call_lapack" in settings.current().disabled_rules
-    return not off and lapack.scipy_linalg() is not None
+    return not off and lapack.has_scipy()
 
 
 def _factor(

@@ -30,6 +30,7 @@ DECISIONS = {
     "unrounded_products": "the products in a sum are not rounded",
     "past_caches": "large results that nobody reads soon are written past the caches",
     "several_vectors": "light work is done for several vectors at once",
+    "short_code": "long work on sums that are computed seldom is written a few times",
     "tiles": "rows and columns of sums are computed together, in registers",
     "columns_by_rows": "sums of long columns are added up row by row",
 }

@@ -11,8 +11,11 @@ So small problems run on the calling thread, and batches on our threads:
 from __future__ import annotations
 
 import ctypes
+import sys
 from functools import cache
 from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from string import Template
 from typing import Any
 
@@ -39,7 +42,7 @@ def routine_address(symbol: str) -> int:
     name = symbol.removeprefix(ROUTINE)
     for module in _MODULES:
         try:
-            capsules: dict[str, Any] = import_module(module).__pyx_capi__
+            capsules: dict[str, Any] = _module(module).__pyx_capi__
         except ImportError as error:
             raise MissingExtraError(
                 f"{name} needs SciPy: install it with pip install 'ftrace[scipy]'"
@@ -47,6 +50,35 @@ def routine_address(symbol: str) -> int:
         if name in capsules:
             return _pointer(capsules[name])
     raise MissingExtraError(f"this SciPy has no {name}: a newer one is needed")
+
+
+@cache
+def _module(name: str) -> Any:
+    """One of `_MODULES`, without the packages that it is in.
+
+    Importing those takes a hundred milliseconds more, and nothing of them is needed.
+    The module leaves no trace: who imports it later gets this one, in its packages.
+    """
+    found = sys.modules.get(name) or _alone(name)
+    return import_module(name) if found is None else found
+
+
+def _alone(name: str) -> Any | None:
+    package, _, inner = name.partition(".")
+    folder = inner.split(".")[0]
+    try:
+        whole = find_spec(package)
+        places = whole.submodule_search_locations if whole is not None else None
+        spec = PathFinder.find_spec(name, [f"{p}/{folder}" for p in places or ()])
+        if spec is None or spec.loader is None:
+            return None
+        found = module_from_spec(spec)
+        spec.loader.exec_module(found)
+    except Exception:  # whatever it does not like: it is imported as usual
+        return None
+    finally:
+        sys.modules.pop(name, None)
+    return found if hasattr(found, "__pyx_capi__") else None
 
 
 def _pointer(capsule: Any) -> int:
@@ -61,7 +93,7 @@ def _pointer(capsule: Any) -> int:
 def _thread_functions() -> tuple[int, int] | None:
     """Where SciPy's BLAS is told and tells how many threads it uses."""
     try:
-        library = ctypes.CDLL(import_module(_MODULES[1]).__file__)
+        library = ctypes.CDLL(_module(_MODULES[1]).__file__)
     except OSError:
         return None
     for pattern in _NAMES:

@@ -41,6 +41,10 @@ _LIGHT_BODY = 8
 _FEW = 1 << 12
 #: Operations in a function that is called: about so many.
 _CALLED_BODY = 32
+#: Operations that each value in the code of a tile is worth, and values that any is.
+_OPERATIONS_OF_A_VALUE = 512
+_FEW_VALUES = 64
+_MOST_COPIES = 64
 #: Columns are reduced row by row where a row has so many vectors, and all rows so many
 #: elements; so many bytes of a row are read at a time, in so many rows.
 _LONG_ROW = 8
@@ -278,7 +282,7 @@ class Chooser:
                         tiling.columns, tiling.rows = statement, _ROWS_AT_ONCE
                         tiling.steps[statement.axis] = Steps(inner[1])
                     elif has_reduce(statement.body):
-                        self._unroll_tile(inner, tiling)
+                        self._unroll_tile(statement, inner, tiling)
                     else:
                         self._unroll_vector(statement, inner, tiling)
                 self._unroll(statement.body, chosen, inner, tiling)
@@ -311,7 +315,7 @@ class Chooser:
         copies = min(max(copies, abreast), whole)
         tiling.steps[loop.axis] = Steps(vector[1], copies, True, masked, abreast > 1)
 
-    def _unroll_tile(self, vector: Vector, tiling: Tiling) -> None:
+    def _unroll_tile(self, loop: Loop, vector: Vector, tiling: Tiling) -> None:
         """Reduces inside a vector axis: accumulators for several rows and vectors."""
         node, lanes = vector
         rows = self._row_axis(node)
@@ -323,10 +327,25 @@ class Chooser:
         room = self.target.registers // registers
         if not self.target.decides("tiles"):
             height = vectors = 1
-        tile = register_tile(height, vectors, room, most)
+        copies = self._copies_worth(loop)
+        vectors = min(vectors, copies)
+        tile = register_tile(height, vectors, room, min(most, copies // vectors))
         tiling.steps[node] = Steps(lanes, tile.vectors)
         if rows is not None:
             tiling.steps[rows] = Steps(0, tile.rows)
+
+    def _copies_worth(self, loop: Loop) -> int:
+        """Copies of a body that are worth compiling.
+
+        To compile a value takes a hundred thousand times as long as to compute it, so
+        that what is long and runs seldom stands there a few times only.
+        """
+        if not self.target.decides("short_code"):
+            return _MOST_COPIES
+        values = max(
+            self._operations(self.top, 1) / _OPERATIONS_OF_A_VALUE, _FEW_VALUES
+        )
+        return max(int(values) // max(count_values(loop.body), 1), 2)
 
     def _runs_by_rows(self, loop: Loop, vector: Vector) -> bool:
         """Do the reduces in a loop over columns read long rows, each element once?"""
@@ -475,7 +494,7 @@ class Chooser:
         lanes = tiling.of(loop.axis).lanes
         if not tiling.parallel or loop is not tiling.parallel[-1]:
             tiling.columns = None
-            self._unroll_tile((loop.axis, lanes), tiling)
+            self._unroll_tile(loop, (loop.axis, lanes), tiling)
             return
         tiles = -(-size_of(loop.axis) // lanes)
         most = _STRETCH // self.target.vector_bytes

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib.util import find_spec
 from math import prod
 from typing import Any
 
@@ -20,6 +21,12 @@ from ftrace.errors import MissingExtraError
 np: Any = numpy  # whose stubs leave too much unknown
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
+
+
+@cache
+def has_scipy() -> bool:
+    """Is SciPy installed? To know takes no import of it."""
+    return find_spec("scipy") is not None
 
 
 @cache
