@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ftrace.errors import GraphError
+from ftrace.lower.each_lane import loop_of_lane
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import apply_body
 from ftrace.trace.calls import bodies
@@ -40,6 +41,7 @@ class Loop:
       length, reverse, consts, carry: as of `Scan`.
       predicate: there is a predicate: the first operand, and the body's last output.
       lanes: how many iterations may run at the same time, where they are independent.
+      each: the loop of one element, where elements of the carry are independent.
     """
 
     body: Body
@@ -49,6 +51,7 @@ class Loop:
     carry: int
     predicate: bool
     lanes: int = LANES
+    each: While | None = None
 
     def __str__(self) -> str:
         length = "while" if self.length is None else f"length={self.length}"
@@ -82,7 +85,7 @@ def control_to_loops(outputs: Sequence[Node]) -> list[Node]:
     def change(node: Node, src: tuple[Node, ...]) -> Node | None:
         if node.op is scan_p:
             return _loop_of_scan(node.arg, src)
-        return _loop_of_while(node.arg, src) if node.op is while_p else None
+        return loop_of_while(node.arg, src) if node.op is while_p else None
 
     return exchange(outputs, change)
 
@@ -92,13 +95,15 @@ def _loop_of_scan(arg: Scan, src: Sequence[Node]) -> Node:
     return loop_p(*src, arg=loop)
 
 
-def _loop_of_while(arg: While, src: Sequence[Node]) -> Node:
+def loop_of_while(arg: While, src: Sequence[Node]) -> Node:
+    """The loop of a while; its operands are constants and carry."""
     (first,) = apply_body(arg.cond, src)
     consts = arg.body.inputs[: arg.consts]
     after = arg.body.outputs[: arg.carry]
     (again,) = apply_body(arg.cond, [*consts, *after])
     body = replace(arg.body, outputs=(*arg.body.outputs, again))
-    loop = Loop(body, None, False, arg.consts, arg.carry, True)
+    each = loop_of_lane(arg)
+    loop = Loop(body, None, False, arg.consts, arg.carry, True, each=each)
     return loop_p(first, *src, arg=loop)
 
 

@@ -43,6 +43,7 @@ from ftrace.trace.primitives.record import Compound, items
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
     "loops_in_registers": "a loop with a small body and carry becomes one kernel",
+    "loops_by_lanes": "elements that are done leave a loop that runs for others",
 }
 
 

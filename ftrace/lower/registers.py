@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 
 from ftrace import settings
-from ftrace.lower.control import Loop, loop_p
+from ftrace.lower.control import Loop, loop_of_while, loop_p
+from ftrace.lower.each_lane import lanes_of
 from ftrace.lower.elements import Registers, Unsuited
 from ftrace.lower.kernel import BufferSpec, KernelInfo, Store
 from ftrace.lower.recurrence import (
@@ -30,6 +31,8 @@ from ftrace.trace.avals import TOKEN, Stack
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import Body, Node, nodes_of, rebuild, toposort
+from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.primitives.record import item_p, items
 from ftrace.trace.primitives.source import dim_p
 
 Prepare = Callable[[Body], Sequence[Node]]
@@ -63,7 +66,8 @@ def loops_in_registers(outputs: Sequence[Node], prepare: Prepare) -> list[Node]:
     """
     if "loops_in_registers" in settings.current().disabled_rules:
         return list(outputs)
-    if not any(node.op is loop_p for node in nodes_of(outputs)):
+    nodes = nodes_of(outputs)
+    if not any(node.op is loop_p for node in nodes):
         return list(outputs)
     prepared: dict[Body, Sequence[Node]] = {}
 
@@ -72,12 +76,44 @@ def loops_in_registers(outputs: Sequence[Node], prepare: Prepare) -> list[Node]:
             prepared[body] = prepare(body)
         return prepared[body]
 
-    def change(node: Node, src: tuple[Node, ...]) -> Node | None:
+    wanted: dict[Node, list[int]] = {}
+    for node in nodes:
+        if node.op is item_p and node.src[0].op is loop_p:
+            wanted.setdefault(node.src[0], []).append(node.arg)
+
+    def change(node: Node, src: tuple[Node, ...]) -> Node | Sequence[Node] | None:
         if node.op is not loop_p:
             return None
-        return find_recurrence(rebuild(node, src), prepare_once)
+        loop = rebuild(node, src)
+        by_lanes = _lanes_by_themselves(loop, sorted(wanted[node]), prepare_once)
+        return by_lanes or find_recurrence(loop, prepare_once)
 
     return exchange(outputs, change)
+
+
+def _lanes_by_themselves(
+    node: Node, wanted: Sequence[int], prepare: Prepare
+) -> Sequence[Node] | None:
+    """The carry after a loop whose elements need not wait for each other.
+
+    Args:
+      wanted: which parts of the carry are needed.
+    """
+    each = node.arg.each
+    if each is None or "loops_by_lanes" in settings.current().disabled_rules:
+        return None
+    carry = node.src[1:]
+    size = carry[0].size
+    body, scalars, elements = lanes_of(each, carry, wanted, loop_of_while)
+    outer = Loop(body, size, False, len(scalars), 0, False)
+    operands = [*scalars, *(reshape(x, (size,)) for x in elements)]
+    found = find_recurrence(loop_p(*operands, arg=outer), prepare)
+    if found is None:
+        return None
+    after = list(carry)
+    for k, item in zip(wanted, items(found), strict=True):
+        after[k] = reshape(item, carry[k].shape)
+    return after
 
 
 def find_recurrence(node: Node, prepare: Prepare) -> Node | None:

@@ -10,7 +10,15 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.errors import DtypeError, ValueRangeError
-from ftrace.numpy.axes import as_value, cast, choose, full, no_out, static_int
+from ftrace.numpy.axes import (
+    as_value,
+    broadcast_to,
+    cast,
+    choose,
+    full,
+    no_out,
+    static_int,
+)
 from ftrace.numpy.elementwise import (
     absolute,
     add,
@@ -245,6 +253,10 @@ def integer_power(x: Any, exponent: int) -> Any:
         x = multiply(x, x)
 
 
+#: Exponents of so few bits take a step for each, without a loop.
+_FEW_BITS = 8
+
+
 def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
     """Integers to integer powers, by squaring; 0 for negative powers, but of ±1."""
     if type(original) is int and original == 2:
@@ -253,6 +265,8 @@ def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
     if not isinstance(exponents, Tracer):
         exponents.told()
         bits = min(bits, int(asarray(exponents).numpy().max(initial=1)).bit_length())
+    if isinstance(exponents, Tracer) and bits > _FEW_BITS:
+        return _power_in_loop(x, exponents)
     result = full((), 1, x.dtype)
     square, rest = x, exponents
     for bit in range(bits):
@@ -263,9 +277,44 @@ def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
             square = multiply(square, square)
     if dtypes.kind(exponents.dtype) == "u":
         return result
+    return choose(less(exponents, 0), _negative_power(x, exponents), result)
+
+
+def _negative_power(x: Any, exponents: Any) -> Any:
     odd = not_equal(bitwise_and(exponents, 1), 0)
-    inverse = choose(equal(absolute(x), 1), choose(odd, x, 1), 0)
-    return choose(less(exponents, 0), inverse, result)
+    return choose(equal(absolute(x), 1), choose(odd, x, 1), 0)
+
+
+def _power_in_loop(x: Any, exponents: Any) -> Any:
+    """Squared as often as the greatest exponent asks for.
+
+    Most are small, and a step for each bit of their dtype takes ten times as long.
+    """
+    shape = np.broadcast_shapes(x.shape, exponents.shape)
+    start = full((), 1, x.dtype)
+    if dtypes.kind(exponents.dtype) == "i":
+        start = choose(less(exponents, 0), _negative_power(x, exponents), start)
+    carry = [broadcast_to(value, shape) for value in (start, x, exponents)]
+    loop = _squaring(*map(aval_of, carry))
+    return bind_compound(while_p, *carry, arg=loop)[0]
+
+
+def _squaring(*avals: ShapedArray) -> While:
+    """result·square where the exponent is odd, square², exponent/2, while positive."""
+    names = [variable(aval, BODY_DEPTH, n) for n, aval in enumerate(avals)]
+    result, square, rest = names
+    zero, one = const_like(rest, 0), const_like(rest, 1)
+    more = ops.lt(zero, rest)
+    done = ops.bit_not(more)
+    odd = ops.ne(ops.bit_and(rest, one), zero)
+    times = ops.mul(result, ops.select(odd, square, const_like(square, 1)))
+    body = [
+        ops.select(done, result, times),
+        ops.select(done, square, ops.mul(square, square)),
+        ops.select(done, rest, ops.shift_right_arithmetic(rest, one)),
+    ]
+    some = reduce(reduce_max_p, more, tuple(range(rest.ndim)))
+    return While(close(names, [reshape(some, ())]), close(names, body), 0)
 
 
 def float_power(x1: Value, x2: Value, /) -> Any:
