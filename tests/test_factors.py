@@ -178,6 +178,34 @@ def test_eigenvectors_multiply_to_the_matrix(
     assert_near(values, np.linalg.eigvalsh(a))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("lower", [True, False])
+def test_eigenvalues_alone_are_those_beside_vectors(lower: bool, dtype: str) -> None:
+    a = sample(3, 20, 20, dtype=dtype)
+    a = a + a.conj().swapaxes(-1, -2)
+    triangle = np.tril(a) if lower else np.triu(a)  # the other one is not read
+
+    def f(x: Any) -> Any:
+        return lax.linalg.eigh(x, lower=lower, symmetrize_input=False)
+
+    def kernel_of(function: Any) -> Any:
+        (kernel,) = [
+            k for k in ft.jit(function).lower(a).kernels if isinstance(k, Factor)
+        ]
+        return kernel
+
+    with ft.config(enable_x64=True):
+        assert host_calls(lambda x: f(x)[1], triangle) == []
+        assert kernel_of(f).flags == (lower, True)
+        assert kernel_of(lambda x: f(x)[1]).flags == (lower, False)
+        alone = np.asarray(ft.jit(lambda x: f(x)[1])(triangle))
+        beside = np.asarray(ft.jit(f)(triangle)[1])
+    assert_near(alone, beside)
+    triangle[1, 2, 2] = np.nan
+    alone = np.asarray(ft.jit(lambda x: f(x)[1])(triangle))
+    assert np.isnan(alone).all(-1).tolist() == [False, True, False]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(4, 4), (5, 7, 7), (30, 30)])
 def test_determinants_are_those_of_the_host(shape: tuple[int, ...], dtype: str) -> None:

@@ -1,7 +1,8 @@
 """QR, eigenvalues, singular values and determinants by LAPACK, as parts of a graph.
 
     qr(a)        ->  permute(factor[geqrf, orgqr](permute(a))), …
-    eigh(a)      ->  permute(factor[syevd](permute(a))), values
+    eigh(a)      ->  permute(factor[syevd](permute(a))), values; these alone if no
+                     vector is needed, which takes a third of the time
     svd(a)       ->  permute(factor[gesdd](permute(a))), values, …
     slogdet(a)   ->  signs and logarithms of the diagonal of lu(a)
 
@@ -74,7 +75,8 @@ def qr(node: Node, make: Make) -> Sequence[Node]:
     return transposed(found[0]), transposed(found[1])
 
 
-def eigh(node: Node, make: Make) -> Sequence[Node]:
+def eigh(node: Node, make: Make, with_vectors: bool = True) -> Sequence[Node]:
+    """Without vectors the first result is memory that LAPACK has used."""
     (a,) = node.src
     n = a.shape[-1]
     vectors, values = (item.aval for item in items(node))
@@ -87,7 +89,8 @@ def eigh(node: Node, make: Make) -> Sequence[Node]:
         results.append(_memory(a, dtypes.real_dtype(a.dtype), real_length))
     results.append(_memory(a, dtypes.int32, integers))
     sizes = [n, length, real_length, integers]
-    found = make(node, "eigh", [turned(a)], results, sizes, [node.arg], 9 * n**3)
+    flags, work = [node.arg, with_vectors], (9 if with_vectors else 2) * n**3
+    found = make(node, "eigh", [turned(a)], results, sizes, flags, work)
     return transposed(found[0]), found[1]
 
 

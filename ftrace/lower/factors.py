@@ -42,7 +42,9 @@ from ftrace.trace.primitives.host.triangular import (
     cholesky_p,
     triangular_solve_p,
 )
-from ftrace.trace.primitives.record import items
+from ftrace.trace.primitives.record import item_p, items
+
+_MakeFactor = Callable[[Node], "Sequence[Node] | None"]
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
@@ -95,18 +97,25 @@ def factors_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     if not any(node.op in _FACTORS for node in nodes_of(outputs)):
         return list(outputs)
 
+    read = {(n.src[0], n.arg) for n in nodes_of(outputs) if n.op is item_p}
+
     def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:
-        return _found(rebuild(node, src)) if node.op in _FACTORS else None
+        if node.op not in _FACTORS:
+            return None
+        make = _FACTORS[node.op]
+        if node.op is eigh_p and (node, 0) not in read:
+            make = _eigenvalues
+        return _found(rebuild(node, src), make)
 
     return exchange(outputs, change)
 
 
-def _found(node: Node) -> Sequence[Node] | None:
+def _found(node: Node, make: _MakeFactor) -> Sequence[Node] | None:
     """The results of a factorisation by a kernel; None where the host is asked."""
     shapes = [s.shape for s in (*node.src, *items(node))]
     if any(any_dynamic(shape) or not prod(shape) for shape in shapes):
         return None
-    return _FACTORS[node.op](node)
+    return make(node)
 
 
 def _is_small(node: Node, *sizes: int) -> bool:
@@ -231,6 +240,12 @@ def _by_lapack(
     return lambda node: make(node, _factor) if _has_lapack() else None
 
 
+def _eigenvalues(node: Node) -> Sequence[Node] | None:
+    if not _has_lapack():
+        return None
+    return decompositions.eigh(node, _factor, with_vectors=False)
+
+
 def _determinant(node: Node) -> Sequence[Node] | None:
     return _of_factors(node, decompositions.det)
 
@@ -250,7 +265,7 @@ def _of_factors(
     return function(node, lambda node: _lu(lu_p(node.src[0])))
 
 
-_FACTORS: dict[Any, Callable[[Node], Sequence[Node] | None]] = {
+_FACTORS: dict[Any, _MakeFactor] = {
     cholesky_p: _cholesky,
     triangular_solve_p: _triangular,
     lu_p: _lu,

@@ -85,7 +85,9 @@ def loops_in_registers(outputs: Sequence[Node], prepare: Prepare) -> list[Node]:
         if node.op is not loop_p:
             return None
         loop = rebuild(node, src)
-        by_lanes = _lanes_by_themselves(loop, sorted(wanted[node]), prepare_once)
+        by_lanes = _lanes_by_themselves(
+            loop, sorted(wanted.get(node, ())), prepare_once
+        )
         return by_lanes or find_recurrence(loop, prepare_once)
 
     return exchange(outputs, change)

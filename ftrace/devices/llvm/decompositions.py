@@ -42,7 +42,7 @@ def _qr(f: Routines, unit: str) -> None:
 
 def _eigh(f: Routines, unit: str) -> None:
     n, length, real_length, integers = f.kernel.sizes
-    (lower,) = f.kernel.flags
+    lower, with_vectors = f.kernel.flags
     parts = [f.buffer(number, unit) for number in range(len(f.kernel.buffers))]
     vectors, values, work, whole, a = parts[0], parts[1], parts[2], parts[-2], parts[-1]
     f.copy(vectors, a, n * n * f.size)
@@ -51,7 +51,8 @@ def _eigh(f: Routines, unit: str) -> None:
     if f.is_complex:
         memory += [parts[3], f.integer(real_length)]
     memory += [whole, f.integer(integers), info]
-    letters = f.char("V"), f.char("L" if lower else "U")
+    job = f.char("V" if with_vectors else "N")
+    letters = job, f.char("L" if lower else "U")
     name = "heevd" if f.is_complex else "syevd"
     f.call(name, *letters, f.integer(n), vectors, f.integer(n), values, *memory)
     t = f.real
@@ -61,7 +62,8 @@ def _eigh(f: Routines, unit: str) -> None:
         unknown = f.let(f"fcmp uno {t} {value}, {value}")
         f.store("i1", f.let(f"or i1 {f.load('i1', failed)}, {unknown}"), failed)
     with f.when(f.load("i1", failed)):
-        f.fill_nan(vectors, n * n)
+        if with_vectors:
+            f.fill_nan(vectors, n * n)
         f.fill_nan_reals(values, n)
 
 
