@@ -79,6 +79,33 @@ def start_of(x: Any) -> Any:
     return np.asarray(x)
 
 
+@pytest.mark.parametrize("lanes", [False, True])
+def test_values_that_loops_remember_have_several_cotangents(lanes: bool) -> None:
+    """The third derivative of a while adds cotangents of stacks, lane by lane, too."""
+
+    def derived(k: Any) -> Any:
+        def run(x: Any) -> Any:
+            return k.while_loop(
+                lambda s: (s[0] < 4) & (fnp.sum(s[1] * s[1]) < 3.0),
+                lambda s: (s[0] + 1, fnp.sin(s[1] * 0.5) * 0.7 + x * 0.5),
+                (0, x),
+            )[1]
+
+        def total(x: Any) -> Any:
+            return fnp.sum(run(x) * WEIGHTS)
+
+        third = ft.grad(
+            lambda x: fnp.sum(ft.grad(lambda y: fnp.sum(ft.grad(total)(y)))(x))
+        )
+        return k.vmap(third) if lanes else third
+
+    x = fnp.array([[0.3, -0.6, 0.8], [1.2, 0.1, -0.4]] if lanes else [0.3, -0.6, 0.8])
+    want = derived(Unrolled)(x)
+    assert np.abs(want).max() > 0.01
+    for function in (derived(Compiled), ft.jit(derived(Compiled))):
+        np.testing.assert_allclose(function(x), want, rtol=1e-4, atol=1e-6)
+
+
 # Finite differences, in both modes and twice.
 
 SMOOTH: dict[str, Callable[[Any, Any], Any]] = {

@@ -9,7 +9,7 @@ an outer transform is a leaf like any other; nested derivatives are graphs of gr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
@@ -147,9 +147,15 @@ def _transposed(
     return op.transpose(node, cotangents, linear)
 
 
+#: How two cotangents are added that are no arrays, by the kind of their type.
+sums_of_kinds: dict[type[ShapedArray], Callable[[Node, Node], Node]] = {}
+
+
 def _accumulate(total: dict[Node, Node], node: Node, cotangent: Node) -> None:
     known = total.get(node)
-    total[node] = cotangent if known is None else add(known, cotangent)
+    if known is not None:
+        cotangent = sums_of_kinds.get(type(node.aval), add)(known, cotangent)
+    total[node] = cotangent
 
 
 def _check_linear(node: Node, varying: set[Node]) -> None:

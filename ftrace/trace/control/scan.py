@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import GraphError
+from ftrace.trace.autodiff import sums_of_kinds
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import (
+    BODY_DEPTH,
     Linearized,
     close,
     depends_on,
@@ -31,6 +33,7 @@ from ftrace.trace.control.backward import transpose_scan
 from ftrace.trace.control.scanned import Scan, element_type, stacked_type
 from ftrace.trace.graph import Body, Node, substitute
 from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.record import Compound, Results
 from ftrace.trace.primitives.source import variable
@@ -210,6 +213,20 @@ def tangent_scan(
 def _some(node: Node | None) -> Node:
     assert node is not None
     return node
+
+
+def add_stacks(x: Node, y: Node) -> Node:
+    """The sums of their elements, of stacks of equal heights: lane by lane, if any."""
+    assert isinstance(x.aval, Stack)
+    length = x.aval.lanes[0] if x.aval.lanes else None
+    element = element_type(x.aval, length)
+    a, b = (variable(element, BODY_DEPTH, i) for i in range(2))
+    total = add_stacks(a, b) if isinstance(element, Stack) else add(a, b)
+    arg = Scan(Body((a, b), (total,)), length, False, 0, 0)
+    return scan_p.results(x, y, arg=arg)[0]
+
+
+sums_of_kinds[Stack] = add_stacks
 
 
 # Batching.
