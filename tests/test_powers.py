@@ -70,6 +70,34 @@ def test_whole_exponents_are_products(device: Any, exponent: int) -> None:
         assert_same(found, wanted)
 
 
+@pytest.mark.parametrize("dtype", [ft.numpy.float16, ft.numpy.bfloat16])
+@pytest.mark.parametrize("exponent", [-7, -2, 2, 3, 4, 7, 10])
+def test_whole_powers_of_16_bit_floats_are_rounded_once(
+    device: Any, dtype: Any, exponent: int
+) -> None:
+    x = np.random.default_rng(3).uniform(0.5, 2, 300).astype(dtype)
+    wanted = (x.astype(np.float64) ** exponent).astype(dtype)
+    functions = lambda x: x**exponent, lambda x: ft.lax.integer_pow(x, exponent)
+    for function in functions:
+        for found in at_once_and_jitted(function, x):
+            np.testing.assert_array_equal(np.asarray(found), wanted)
+
+
+@pytest.mark.parametrize("exponent", [-2, -3, -10, -149])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_inverses_of_large_powers_are_denormal(
+    device: Any, dtype: Any, exponent: int
+) -> None:
+    tiny = float(np.finfo(dtype).tiny)
+    x = (tiny * np.array([0.9, 0.1, 0.01, 3.0])) ** (1 / exponent)
+    x = np.concatenate([x, -x]).astype(dtype)
+    wanted = np.array([math.pow(a, exponent) for a in x.astype(np.float64)])
+    for found in at_once_and_jitted(lambda x: x**exponent, x):
+        allowed = abs(exponent) * np.finfo(dtype).eps * np.abs(wanted)
+        allowed += np.finfo(dtype).smallest_subnormal
+        assert (np.abs(np.asarray(found, np.float64) - wanted) <= allowed).all()
+
+
 def test_nothing_to_the_power_of_nothing_is_one(device: Any) -> None:
     for dtype in (np.float32, np.int32, np.float16):
         for found in at_once_and_jitted(lambda x, y: x**y, *np.zeros((2, 3), dtype)):

@@ -14,6 +14,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.lax.options import RoundingMethod
+from ftrace.numpy.arithmetic import integer_power
 from ftrace.numpy.axes import (
     as_value,
     cast,
@@ -23,7 +24,6 @@ from ftrace.numpy.axes import (
     full,
     insert_axes,
     iota,
-    reshape,
     static_int,
 )
 from ftrace.trace import tree
@@ -218,18 +218,7 @@ def integer_pow(x: Value, y: int) -> Any:
             f"lax.integer_pow: integers of {x.dtype.name} have no negative power "
             f"{power}; convert to a float first"
         )
-    one = full((), 1, x.dtype, x.weak_type)
-    if power == 0:
-        return expand(reshape(one, (1,) * x.ndim), x.shape)
-    result: Any = None
-    remaining, square_ = -power if power < 0 else power, x
-    while remaining:
-        if remaining & 1:
-            result = square_ if result is None else bind(p.mul, result, square_)
-        remaining >>= 1
-        if remaining:
-            square_ = bind(p.mul, square_, square_)
-    return apply_elementwise(p.div, one, result) if power < 0 else result
+    return integer_power(x, power)
 
 
 def pow(x: Value, y: Value) -> Any:

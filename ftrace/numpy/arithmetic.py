@@ -27,6 +27,7 @@ from ftrace.numpy.elementwise import (
     divide,
     equal,
     floor_values,
+    greater_equal,
     imag,
     isinf,
     kind_of,
@@ -231,16 +232,21 @@ def _known_integer(x: Value) -> int | None:
 def integer_power(x: Any, exponent: int) -> Any:
     """`x` multiplied by itself: in 2·log2(exponent) multiplications.
 
+    16-bit floats are multiplied in float32 and rounded once.
+
     Raises:
       DtypeError: integers to a negative power.
     """
+    if exponent < 0 and dtypes.is_integer(x.dtype):
+        raise DtypeError(
+            f"integers cannot be raised to a negative power: power of "
+            f"{x.dtype.name} and {exponent}; write a float, x ** {exponent}.0"
+        )
+    if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4 and abs(exponent) > 1:
+        wide = integer_power(cast(x, dtypes.float32), exponent)
+        return cast(wide, x.dtype, x.weak_type)
     if exponent < 0:
-        if dtypes.is_integer(x.dtype):
-            raise DtypeError(
-                f"integers cannot be raised to a negative power: power of "
-                f"{x.dtype.name} and {exponent}; write a float, x ** {exponent}.0"
-            )
-        return divide(1, integer_power(x, -exponent))
+        return _inverse(x, -exponent)
     if exponent == 0:
         return full(x.shape, 1, x.dtype, x.weak_type)
     result = None
@@ -251,6 +257,22 @@ def integer_power(x: Any, exponent: int) -> Any:
         if not exponent:
             return result
         x = multiply(x, x)
+
+
+def _inverse(x: Any, exponent: int) -> Any:
+    """1 / xⁿ; also where that is denormal, and xⁿ is too large for a float.
+
+    Large powers are scaled by a power of two, and so is the 1 that they divide.
+    """
+    if exponent == 1 or not dtypes.is_float(x.dtype):
+        return divide(1, integer_power(x, exponent))
+    half = integer_power(x, exponent // 2)
+    rest = multiply(half, x) if exponent & 1 else half
+    bits = int(np.finfo(x.dtype).maxexp)
+    large = greater_equal(absolute(rest), 2.0 ** (bits // 2 - 4))
+    one = full((), 1, x.dtype, x.weak_type)
+    scale = choose(large, multiply(one, 2.0 ** -(bits // 4)), one)
+    return divide(scale, multiply(multiply(half, scale), rest))
 
 
 #: Exponents of so few bits take a step for each, without a loop.
