@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.numpy.axes import (
     as_value,
     canonical_axis,
-    cast,
+    choose,
     expand,
     flip,
+    full,
     insert_axes,
     iota,
     move_axis,
@@ -19,18 +22,23 @@ from ftrace.numpy.axes import (
     reshape,
     shrink_axis,
 )
-from ftrace.numpy.elementwise import bitwise_and, left_shift, right_shift, truth
-from ftrace.numpy.reductions import sum as total
+from ftrace.numpy.elementwise import bitwise_and, right_shift, truth
 from ftrace.numpy.shape import ravel
+from ftrace.trace.operations import do_now, elementwise, run_fused
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracer import Value
 
 __all__ = ["packbits", "unpackbits"]
 
 
-def _places(order: str, name: str, ndim: int) -> Any:
-    """The place value of each of 8 bits along a last axis."""
+def _check_order(order: str, name: str) -> None:
     if order not in ("big", "little"):
         raise ValueRangeError(f'{name}: bitorder is "big" or "little", got {order!r}')
+
+
+def _places(order: str, name: str, ndim: int) -> Any:
+    """The place value of each of 8 bits along a last axis."""
+    _check_order(order, name)
     places = iota(dtypes.uint8, (1,) * (ndim - 1) + (8,), ndim - 1)
     return flip(places, (ndim - 1,)) if order == "big" else places
 
@@ -47,14 +55,31 @@ def packbits(a: Value, axis: int | None = None, bitorder: str = "big") -> Any:
     if axis is None:
         x, axis = ravel(x), 0
     axis = canonical_axis(axis, x.ndim, "packbits")
-    bits = cast(move_axis(truth(x), axis, x.ndim - 1), dtypes.uint8)
-    size = bits.shape[-1]
+    _check_order(bitorder, "packbits")
+    found = do_now(
+        np.packbits, x, dtype=dtypes.uint8, weak=False, more=(axis, bitorder)
+    )
+    if found is not None:
+        return found
+    return run_fused(_packed, [truth(x)], axis=axis, big=bitorder == "big")
+
+
+def _packed(bits: Any, axis: int, big: bool) -> Any:
+    """Each eighth element on its own: its place in the byte is a constant."""
+    size = bits.shape[axis]
     count = -(-size // 8)
-    width = (*[(0, 0, 0)] * (bits.ndim - 1), (0, 8 * count - size, 0))
-    groups = reshape(pad(bits, width), (*bits.shape[:-1], count, 8))
-    shifted = left_shift(groups, _places(bitorder, "packbits", groups.ndim))
-    packed = cast(total(shifted, -1), dtypes.uint8)
-    return move_axis(packed, packed.ndim - 1, axis)
+    width = [(0, 0, 0)] * bits.ndim
+    width[axis] = (0, 8 * count - size, 0)
+    around, inside = bits.shape[:axis], bits.shape[axis + 1 :]
+    groups = reshape(pad(bits, tuple(width)), (*around, count, 8, *inside))
+    result: Any = None
+    for place in range(8):
+        bit = shrink_axis(groups, axis + 1, place, place + 1)
+        bit = reshape(bit, (*around, count, *inside))
+        value = full((), 1 << (7 - place if big else place), dtypes.uint8)
+        part = choose(bit, value, full((), 0, dtypes.uint8))
+        result = part if result is None else elementwise(p.bit_or, result, part)
+    return result
 
 
 def unpackbits(
