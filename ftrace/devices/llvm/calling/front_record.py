@@ -100,6 +100,8 @@ class Record:
             if source is None:
                 same = beyond + arguments.number_of(result)
                 return self._block.add(*GivenPart(GIVEN, same))
+            if id(result) in steps.open:
+                return self._block.add(*GivenPart(GIVEN, source))
             aval = aval_of(result)
             return self._block.add(*array_part(HOSTED, source, aval, self._refer))
 
