@@ -21,7 +21,7 @@ from ftrace.lower.rendering import DECISIONS
 
 Array = Any
 F = Callable[..., Any]
-WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512bf16")
+WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512bf16,+avx512vnni")
 
 
 def normal(*shape: int, seed: int = 0) -> Array:

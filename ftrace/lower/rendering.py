@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DECISIONS = {
     "powers_by_tables": "logarithms of powers look numbers up in registers",
-    "functions_in_pieces": "tanh and erf look polynomials up in registers",
+    "functions_in_pieces": "tanh, erf and erfc look polynomials up in registers",
     "held_tables": "small tables are held in registers, which are permuted",
     "vectors_abreast": "the steps of a long chain are done for several vectors in turn",
     "in_phases": "where only every n-th place meets an element, remainders are apart",
