@@ -12,6 +12,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 import ftrace.random as random
+from ftrace import lax
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm.calling import fronts
 from ftrace.devices.llvm.calling.chaining import Chaining
@@ -20,7 +21,9 @@ from ftrace.devices.llvm.calling.elements import CODES
 from ftrace.devices.llvm.calling.links import Links
 from ftrace.devices.llvm.calling.looping import Call, Meaning, Place
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.primitives import special
 from ftrace.trace.primitives.record import PRIMITIVES
+from ftrace.trace.unfolding import unfolded
 
 #: The eighth is learned, and two more are native.
 CALLS = fronts.CALLS_BEFORE + 3
@@ -272,3 +275,57 @@ def test_results_of_a_chain_are_freed() -> None:
         fnp.modf(x)
     assert abs(sys.getrefcount(dtype) - before) < 50
     del kept
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [1, 7, 64, 300])
+def test_an_unfolded_primitive_has_the_bits_of_its_meaning(
+    dtype: str, size: int
+) -> None:
+    kind = np.dtype(dtype)
+    edges = [0.0, -0.0, 1.0, -1.0, 2.0, np.nan, np.inf, 0.85, -0.85, 1e-300, 1 - 1e-7]
+    draw = np.random.default_rng(size)
+    x = np.where(draw.random(size) < 0.3, draw.choice(edges, size), 0.0).astype(kind)
+    x = np.where(x == 0, (draw.random(size) * 2 - 1).astype(kind), x)
+    with ft.config(enable_x64=True):
+        aval = ShapedArray.of(x.shape, kind)
+        (steps,) = unfolded(PRIMITIVES["erf_inv"], aval)([x])
+        with np.errstate(all="ignore"):
+            same(steps, special.erf_inv(x))
+        given = fnp.asarray(x)
+        for _ in range(CALLS):
+            same(lax.erf_inv(given), steps)
+
+
+def test_a_transposed_array_in_a_chain_is_put_in_order() -> None:
+    x = fnp.asarray(samples("float32", (9, 7), 1))
+    for _ in range(CALLS):
+        same(
+            fnp.hypot(x.T, x.T + 1),
+            fnp.hypot(
+                fnp.asarray(np.asarray(x).T.copy()),
+                fnp.asarray(np.asarray(x).T.copy()) + 1,
+            ),
+        )
+        found = fnp.linalg.cholesky(fnp.eye(4) * 2 + 1)
+        np.testing.assert_allclose(found @ found.T, np.eye(4) * 2 + 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("sizes", [(5, 3), (3, 5), (4, 4), (1, 6), (6, 2)], ids=str)
+def test_eager_convolutions_are_those_of_the_composition(
+    mode: str, sizes: tuple[int, int]
+) -> None:
+    draw = np.random.default_rng(0)
+    x, y = (draw.integers(-9, 9, n).astype(np.float32) for n in sizes)  # exact
+    for a, b in ((x, y), (np.where(x == x[0], np.inf, x).astype(np.float32), y)):
+        for function, of_numpy in (
+            (fnp.convolve, np.convolve), (fnp.correlate, np.correlate),
+        ):  # fmt: skip
+            expected = ft.jit(lambda a, b, f=function: f(a, b, mode))(a, b)
+            for _ in range(CALLS):
+                found = function(fnp.asarray(a), fnp.asarray(b), mode)
+                assert found.weak_type == expected.weak_type
+                same(found, expected)
+            if np.isfinite(a).all():
+                same(found, of_numpy(a, b, mode))

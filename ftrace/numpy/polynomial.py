@@ -32,7 +32,7 @@ from ftrace.numpy.elementwise import (
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.shape import atleast_1d, ravel
 from ftrace.numpy.windows import Window, slide
-from ftrace.trace.operations import broadcast_shapes, run_fused
+from ftrace.trace.operations import broadcast_shapes, do_now, run_fused
 from ftrace.trace.tracer import Value
 
 __all__ = [
@@ -114,11 +114,25 @@ def _convolved(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
         "valid": (0, 0),
     }[mode]
 
+    if x.dtype == y.dtype and x.dtype.char in "fd":
+        weak = x.weak_type and y.weak_type
+        more = (before, after)
+        now = do_now(_convolved_now, x, y, dtype=x.dtype, weak=weak, more=more)
+        if now is not None:
+            return finished(now, final)
+
     def windowed(x: Any, y: Any) -> Any:
         lanes = slide(pad(x, ((before, after, 0),)), 0, Window(reach))
         return contract(name, lanes, flip(y, (0,)), "kn", "k", "n")
 
     return finished(run_fused(windowed, [x, y]), final)
+
+
+def _convolved_now(x: Any, y: Any, before: int, after: int) -> Any:
+    """Zeros beside x are multiplied as well: beside infinity they are NaN."""
+    padded = np.zeros(before + x.size + after, x.dtype)
+    padded[before : before + x.size] = x
+    return np.convolve(padded, y, "valid")
 
 
 # Polynomials.

@@ -34,6 +34,7 @@ from ftrace.trace.primitives.record import Compound, Primitive, item_p
 from ftrace.trace.product import PlannedProduct
 from ftrace.trace.room import FEW
 from ftrace.trace.tracer import aval_of
+from ftrace.trace.unfolding import is_unfolded, unfolded
 
 Function = Callable[..., Any]
 
@@ -153,6 +154,10 @@ class Tape:
         if op is cast_p:
             self._note_conversion(operands[0], aval.dtype, result)
             return
+        if is_unfolded(op, aval.dtype):
+            plan = unfolded(op, aval.with_shape(tuple(operands[0].shape)))
+            self.note_plan(plan, operands, result)
+            return
         size = operands[0].size if op is reduce_sum_p else None
         function, more = call_of(op, aval, arg, size)
         self.note(function, [*operands, *more], result, op, arg)
@@ -195,7 +200,7 @@ class Tape:
         for place, result in enumerate(results):
             self.note(getitem, [whole, place], result)
 
-    def note_plan(self, plan: Plan, values: Sequence[Any], result: Array) -> None:
+    def note_plan(self, plan: Plan, values: Sequence[Any], result: Any) -> None:
         """The steps of a plan of one result; the last operands are NumPy arrays."""
         if (product := PlannedProduct.of(plan, len(values))) is not None:
             self.note(product, values, result)
@@ -232,6 +237,10 @@ class Tape:
                 function, more = contracts, ()
             elif node.op is cast_p:
                 self._note_conversion(operands[0], node.dtype, slots[slot])
+                continue
+            elif isinstance(node.op, Primitive) and is_unfolded(node.op, node.dtype):
+                plan_of_node = unfolded(node.op, node.src[0].aval)
+                self.note_plan(plan_of_node, operands, slots[slot])
                 continue
             elif isinstance(node.op, Primitive) and node.op is not shear_p:
                 size = node.src[0].size if node.op is reduce_sum_p else None

@@ -11,6 +11,7 @@ whose index is out of bounds, and combines duplicates in row-major order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import getitem
 
 import numpy as np
 
@@ -70,7 +71,9 @@ def _infer_gather(
 def _gather_value(
     aval: ShapedArray, axes: tuple[int, ...], x: Array, *indices: Array
 ) -> Array:
-    return np.moveaxis(x, axes, range(len(axes)))[tuple(indices)]
+    if axes != tuple(range(len(axes))):
+        x = np.moveaxis(x, axes, range(len(axes)))
+    return x[tuple(indices)]
 
 
 def _gather_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
@@ -106,6 +109,7 @@ def _lane_index(index: Node) -> Node:
 gather_p = Primitive(
     "gather", "indexing", _infer_gather, _gather_value, _batch_gather,
     jvp=_gather_tangent, transpose=_transpose_gather,
+    direct=lambda aval, axes: (getitem, ()) if axes == (0,) else None,
     doc="elements at integer indices, which are in bounds",
 )  # fmt: skip
 

@@ -69,7 +69,7 @@ def digamma(x: Array) -> Array:
 # The normal quantile, accurate to 1e-16: M. Wichura, "Algorithm AS 241", Applied
 # Statistics 37 (1988), PPND16. Numerator and denominator, highest power first, for the
 # centre, the tails up to 1e-11, and beyond.
-_CENTRE = (
+CENTRE = (
     (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4,
      4.5921953931549871457e4, 1.3731693765509461125e4, 1.9715909503065514427e3,
      1.3314166789178437745e2, 3.3871328727963666080),
@@ -77,7 +77,7 @@ _CENTRE = (
      2.1213794301586595867e4, 5.3941960214247511077e3, 6.8718700749205790830e2,
      4.2313330701600911252e1, 1.0),
 )  # fmt: skip
-_TAIL = (
+TAIL = (
     (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1,
      1.27045825245236838258, 3.64784832476320460504, 5.76949722146069140550,
      4.63033784615654529590, 1.42343711074968357734),
@@ -85,7 +85,7 @@ _TAIL = (
      1.48103976427480074590e-1, 6.89767334985100004550e-1, 1.67638483018380384940,
      2.05319162663775882187, 1.0),
 )  # fmt: skip
-_FAR_TAIL = (
+FAR_TAIL = (
     (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3,
      2.65321895265761230930e-2, 2.96560571828504891230e-1, 1.78482653991729133580,
      5.46378491116411436990, 6.65790464350110377720),
@@ -114,14 +114,14 @@ def erf_inv(x: Array) -> Array:
     y = np.ravel(np.asarray(x, np.float64))
     z = y / 2
     centre = np.abs(z) <= 0.425
-    result = z * _ratio(_CENTRE, 0.180625 - z * z)
+    result = z * _ratio(CENTRE, 0.180625 - z * z)
     outside = y[~centre]
     if outside.size:
         with np.errstate(all="ignore"):
             # 1 - |y| is exact, and decides far from the centre.
             r = np.sqrt(-np.log((1 - np.abs(outside)) / 2))
-            tail = _ratio(_FAR_TAIL, r - 5)
-            np.copyto(tail, _ratio(_TAIL, r - 1.6), where=r <= 5)
+            tail = _ratio(FAR_TAIL, r - 5)
+            np.copyto(tail, _ratio(TAIL, r - 1.6), where=r <= 5)
             tail[np.isinf(r)] = np.inf
         result[~centre] = np.copysign(tail, outside)
     return (result / np.sqrt(2.0)).astype(x.dtype).reshape(x.shape)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import getitem
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ftrace.devices.llvm.calling.elements import loop_name
 from ftrace.devices.llvm.calling.links import Links, Unlinked
 from ftrace.devices.llvm.calling.looping import Call, Place
@@ -135,7 +137,7 @@ class _Renumbered:
 
     def chain(self, links: Links, function: Any) -> None:
         """A step that does what links say, and where it makes several, one for each."""
-        given = [Place(self._names[x]) for x in links.arguments]
+        given = [Place(self._in_order(x)) for x in links.arguments]
         if len(links.outputs) == 1:
             (number,) = links.outputs
             made = self._given[number - self.leaves]
@@ -146,6 +148,17 @@ class _Renumbered:
             made = self._given[number - self.leaves]
             taken = Call(getitem, [Place(whole), i], made.dtype, made.shape)
             self._append(number, taken)
+
+    def _in_order(self, number: int) -> int:
+        """An argument of a chain, row-major where it surely is not."""
+        name = self._names[number]
+        if number < self.leaves:
+            return name
+        call = self._given[number - self.leaves]
+        if call.meaning is None or call.meaning.op.name != "permute":
+            return name
+        ordered = Call(np.ascontiguousarray, [Place(name)], call.dtype, call.shape)
+        return self._append(None, ordered)
 
     def _places(self, call: Call) -> list[Any]:
         return [
