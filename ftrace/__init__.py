@@ -38,6 +38,7 @@ from ftrace.transforms.jacobian import hessian, jacfwd, jacrev
 from ftrace.transforms.jacobian import jacrev as jacobian
 from ftrace.transforms.jit import eval_shape, jit, make_graph
 from ftrace.transforms.jit import make_graph as make_jaxpr
+from ftrace.transforms.large import compile_large_calls as _compile_large_calls
 from ftrace.transforms.placement import (
     all_counters,
     block_until_ready,
@@ -51,6 +52,8 @@ from ftrace.transforms.placement import (
 from ftrace.transforms.scoping import disable_jit, named_call, named_scope
 from ftrace.transforms.stages import ShapeDtypeStruct
 from ftrace.transforms.vmap import vmap
+
+_compile_large_calls()
 
 if TYPE_CHECKING:
     from ftrace import (

@@ -23,8 +23,10 @@ from ftrace.trace.eager import make_eager as _make_eager
 from ftrace.trace.recall import Lifting as _Lifting
 from ftrace.trace.recall import recall_all as _recall_all
 
+_computing = ("convolution", "dot", "elementwise", "reductions", "windows")
 _recall_all(
     __name__,
+    tuple(f"{__name__}.{module}" for module in _computing),
     **dict.fromkeys(
         (
             "add", "atan2", "batch_matmul", "conv", "conv_general_dilated", "div",

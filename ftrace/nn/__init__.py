@@ -11,6 +11,11 @@ from ftrace.trace.recall import Lifting as _Lifting
 from ftrace.trace.recall import recall_all as _recall_all
 
 _recall_all(
-    __name__, dot_product_attention=_Lifting.BESIDE_TRACED, one_hot=_Lifting.ALWAYS
-)
+    __name__,
+    (
+        "ftrace.nn.activations", "ftrace.nn.attention", "ftrace.nn.functions",
+        "ftrace.numpy.softmax",
+    ),
+    dot_product_attention=_Lifting.BESIDE_TRACED, one_hot=_Lifting.ALWAYS,
+)  # fmt: skip
 _make_all_eager(__name__)

@@ -69,28 +69,7 @@ inf = _math.inf
 nan = _math.nan
 newaxis = None
 
-_recall_all(
-    __name__,
-    **dict.fromkeys(
-        (
-            "add", "arctan2", "atan2", "divide", "dot", "equal", "greater",
-            "greater_equal", "inner", "less", "less_equal", "logical_and", "logical_or",
-            "logical_xor", "matmul", "maximum", "minimum", "multiply", "not_equal",
-            "outer", "subtract", "tensordot", "true_divide", "vdot", "where",
-        ),
-        _Lifting.BESIDE_TRACED,
-    ),
-)  # fmt: skip
-for _module in (fft, linalg):
-    _recall_all(_module.__name__)
-
-# What the operators and methods of arrays, and NumPy's functions of tracers, call.
-_surface.update(
-    {name: x for name, x in globals().items() if callable(x) and name[0] != "_"}
-)
-
-# What these do depends on the types of arrays alone: their calls can become native.
-# Of the first ones floats are operands; others may decide by them.
+# Of these floats are operands; what other functions do may depend on them.
 _of_numbers = (
     "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin",
     "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan", "atan2",
@@ -107,6 +86,37 @@ _of_numbers = (
     "right_shift", "rint", "sign", "signbit", "sin", "sinh", "sqrt", "square",
     "subtract", "tan", "tanh", "true_divide", "trunc", "where",
 )  # fmt: skip
+# The modules of functions that compute, and do not only choose or move.
+_computing = (
+    "arithmetic", "bits", "comparison", "cumulative", "differences", "einstein",
+    "elementwise", "floats", "linear", "nanreductions", "norms", "positions",
+    "reductions", "selection", "softmax", "statistics",
+)  # fmt: skip
+_computing = tuple(f"{__name__}.{module}" for module in _computing)
+
+_recall_all(
+    __name__,
+    (*_computing, "astype"),
+    set(_of_numbers) - {"pow", "power", "float_power"},
+    **dict.fromkeys(
+        (
+            "add", "arctan2", "atan2", "divide", "dot", "equal", "greater",
+            "greater_equal", "inner", "less", "less_equal", "logical_and", "logical_or",
+            "logical_xor", "matmul", "maximum", "minimum", "multiply", "not_equal",
+            "outer", "subtract", "tensordot", "true_divide", "vdot", "where",
+        ),
+        _Lifting.BESIDE_TRACED,
+    ),
+)  # fmt: skip
+for _module in (fft, linalg):
+    _recall_all(_module.__name__, _computing)
+
+# What the operators and methods of arrays, and NumPy's functions of tracers, call.
+_surface.update(
+    {name: x for name, x in globals().items() if callable(x) and name[0] != "_"}
+)
+
+# What these do depends on the types of arrays alone: their calls can become native.
 _plain = dict(globals())
 _make_eager(globals(), _of_numbers, numbers=True)
 for _module in (__name__, fft.__name__, linalg.__name__):

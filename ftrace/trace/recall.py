@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from functools import update_wrapper
 from types import EllipsisType, FrameType, FunctionType, NoneType
@@ -55,14 +55,44 @@ class Lifting(Enum):
     ALWAYS = 2  # in any trace
 
 
+class _AtOnce:
+    """Set by `transforms`: does a call outside of all traces, if its arrays are large.
+
+    Attributes:
+      run: given the function, whether numbers are operands of it, and its arguments;
+        it returns None where NumPy shall compute the result.
+    """
+
+    run: Callable[[Callable[..., Any], bool, Any, Any], Any] | None = None
+
+
+at_once = _AtOnce()
+
+#: Elements of an array from which on that may be worthwhile.
+LARGE = 1 << 10
+
+
+def _has_large(args: Sequence[Any]) -> bool:
+    return any(
+        (x.__class__ is Array or x.__class__ is np.ndarray) and x.size >= LARGE
+        for x in args
+    )
+
+
 def recalling(
-    function: Callable[..., Any], lifting: Lifting = Lifting.NEVER
+    function: Callable[..., Any],
+    lifting: Lifting = Lifting.NEVER,
+    computes: bool = False,
+    numbers: bool = False,
 ) -> Callable[..., Any]:
     """`function`, which recognises what it has recorded before.
 
     Args:
       function: of arrays and static values; it calls no function of the user's.
       lifting: what it does with concrete operands.
+      computes: it does more than to move elements, and no integer among its arguments
+        is an index that changes from call to call.
+      numbers: Python's numbers are operands of it.
     """
     always = lifting is Lifting.ALWAYS
     beside_traced = lifting is Lifting.BESIDE_TRACED
@@ -71,6 +101,10 @@ def recalling(
     def call(*args: Any, **kwargs: Any) -> Any:
         scopes = stack.scopes
         if not scopes or provenance.origin is not None or len(scopes) <= stack.floor:
+            if computes and not scopes and _has_large(args) and at_once.run is not None:
+                result = at_once.run(function, numbers, args, kwargs)
+                if result is not None:
+                    return result
             return function(*args, **kwargs)
         frame = _getframe(1)
         code = frame.f_code
@@ -97,12 +131,12 @@ def recalling(
             elif kind in _PLAIN:
                 key.append(kind)
                 key.append(x)
-            elif not _describe(key, x, scope, lifts):
+            elif not describe(key, x, scope, lifts):
                 return run_at(function, args, kwargs, Origin(code, frame.f_lasti))
         if kwargs:
             for name, x in kwargs.items():
                 key.append(name)
-                if not _describe(key, x, scope, lifts):
+                if not describe(key, x, scope, lifts):
                     return run_at(function, args, kwargs, Origin(code, frame.f_lasti))
         identity = tuple(key)
         found = _calls.get(identity)
@@ -173,8 +207,13 @@ def _lifted(x: Any, scope: Scope) -> Any:
     return scope.wrap(scope.capture(x)) if kind is Array or kind is np.ndarray else x
 
 
-def _describe(key: list[Any], x: Any, scope: Scope, lifts: bool) -> bool:
-    """Adds what identifies an argument to the key; False if nothing does."""
+def describe(key: list[Any], x: Any, scope: Scope | None, lifts: bool) -> bool:
+    """Adds what identifies an argument to the key; False if nothing does.
+
+    Args:
+      scope: whose tracers may be in it.
+      lifts: may arrays be, as inputs of that scope?
+    """
     kind = x.__class__
     if kind is Tracer:
         if x.scope is not scope:
@@ -186,18 +225,18 @@ def _describe(key: list[Any], x: Any, scope: Scope, lifts: bool) -> bool:
         key += (kind, x or str(x))  # 0.0 is not -0.0
     elif kind in _SEQUENCES:
         key += (kind, len(x))
-        return all(_describe(key, part, scope, lifts) for part in x)
+        return all(describe(key, part, scope, lifts) for part in x)
     elif kind is slice:
         parts = (x.start, x.stop, x.step)
         key.append(kind)
-        return all(_describe(key, part, scope, lifts) for part in parts)
+        return all(describe(key, part, scope, lifts) for part in parts)
     elif kind is Array or kind is np.ndarray:
-        if not lifts:
+        if not lifts or scope is None:
             return False
         key.append(scope.capture(x).serial)
     elif issubclass(kind, tuple):  # with names
         key += (kind, len(x))
-        return all(_describe(key, part, scope, lifts) for part in x)
+        return all(describe(key, part, scope, lifts) for part in x)
     elif isinstance(x, (np.dtype, Enum)) or _is_scalar_type(x):
         key += (kind, x)
     elif isinstance(x, np.generic):
@@ -292,7 +331,12 @@ _behind: weakref.WeakKeyDictionary[Any, tuple[FunctionType, Lifting]]
 _behind = weakref.WeakKeyDictionary()
 
 
-def recall_all(module: str, **lifting: Lifting) -> None:
+def recall_all(
+    module: str,
+    computing: Collection[str] = (),
+    numbers: Collection[str] = (),
+    **lifting: Lifting,
+) -> None:
     """Lets the public functions of a module recognise their calls.
 
     Those that take functions do not take part.
@@ -300,6 +344,9 @@ def recall_all(module: str, **lifting: Lifting) -> None:
     Args:
       module: its name; where it has no `__all__`, what begins with no underscore is
         public.
+      computing: the modules whose functions compute: see `recalling`. They may be
+        names of functions, too.
+      numbers: functions of which Python's numbers are operands.
       lifting: by name, what functions do with concrete operands.
     """
     namespace = vars(sys.modules[module])
@@ -313,14 +360,23 @@ def recall_all(module: str, **lifting: Lifting) -> None:
             continue
         kind = lifting.get(name, Lifting.NEVER)
         if function not in made:
-            made[function] = _of_module(function, module, kind)
+            computes = function.__module__ in computing or name in computing
+            made[function] = _of_module(
+                function, module, kind, computes, name in numbers
+            )
         namespace[name] = made[function]
 
 
-def _of_module(function: FunctionType, module: str, lifting: Lifting) -> Any:
+def _of_module(
+    function: FunctionType,
+    module: str,
+    lifting: Lifting,
+    computes: bool,
+    numbers: bool,
+) -> Any:
     """A function that recognises its calls, as one of this module."""
     plain, lifting = _behind.get(function, (function, lifting))
-    made = update_wrapper(recalling(plain, lifting), plain)
+    made = update_wrapper(recalling(plain, lifting, computes, numbers), plain)
     made.__module__ = module  # so that it is pickled by its public name
     _behind[made] = plain, lifting
     return made
