@@ -145,6 +145,24 @@ def test_repeat_and_nonzero_with_traced_counts() -> None:
     np.testing.assert_array_equal(repeat(x, counts), [0, 0, 2, 2, 2, 3, 3, 3])
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int64"])
+@pytest.mark.parametrize("missing", [-5, 0, 3])
+def test_traced_counts_of_many_elements(dtype: str, missing: int) -> None:
+    random = np.random.default_rng(0)
+    counts = random.integers(0, 4, 1000).astype(dtype)
+    x = random.standard_normal((1000, 2)).astype(np.float32)
+    total = int(counts.sum()) - missing
+
+    @ft.jit
+    def repeat(x: Any, counts: Any) -> Any:
+        return fnp.repeat(x, counts, axis=0, total_repeat_length=total)
+
+    found = np.asarray(repeat(x, counts))
+    whole = np.repeat(x, counts, axis=0)[:total]
+    np.testing.assert_array_equal(found[: len(whole)], whole)
+    assert (found[len(whole) :] == x[-1]).all()  # as often as there are too few
+
+
 def test_functions_of_slices() -> None:
     m = fnp.arange(6.0).reshape(2, 3)
     summed = fnp.apply_along_axis(lambda v: fnp.stack([v.sum(), v.max()]), 1, m)

@@ -302,7 +302,7 @@ def steps_of(name: str, x: Any) -> int:
 @pytest.mark.parametrize("reverse", [False, True], ids=["forwards", "backwards"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32", "uint8"])
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin"])
-@pytest.mark.parametrize("shape", [(LONG + 64 * 17,), (3, LONG)])
+@pytest.mark.parametrize("shape", [(LONG + 64 * 17,), (3, LONG), (LONG + 16,)])
 def test_long_rows_in_blocks(
     name: str, dtype: str, reverse: bool, shape: tuple[int, ...]
 ) -> None:

@@ -298,7 +298,7 @@ _WHOLE = {
 }  # fmt: skip
 
 #: So few rows leave threads idle; rows of so many elements are worth two passes; into
-#: so many blocks they are cut, about; of which each has whole vectors.
+#: so many blocks they are cut, about; of which each has whole vectors, if it can.
 _FEW_ROWS = 16
 _LONG = 1 << 17
 _BLOCKS = (16, 64, 256)
@@ -319,7 +319,8 @@ def _blocks_of(node: Node) -> int:
     if dtypes.kind(x.dtype) not in "fiu" or prod(x.shape[axis + 1 :]) > 1:
         return 0
     low, best, high = _BLOCKS
-    counts = [n for n in range(low, high + 1) if size % (n * _WIDTH) == 0]
+    counts = [n for n in range(low, high + 1) if size % n == 0]
+    counts = [n for n in counts if size // n % _WIDTH == 0] or counts
     return min(counts, key=lambda n: max(n / best, best / n), default=0)
 
 

@@ -38,9 +38,10 @@ from ftrace.numpy.elementwise import (
 from ftrace.numpy.indexing import read_at
 from ftrace.numpy.joining import concatenate, tile
 from ftrace.numpy.reductions import sum as summed
-from ftrace.numpy.searching import searchsorted
 from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel
+from ftrace.trace.operations import bind
+from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.tracer import Tracer, Value, unbound_variable
 
 __all__ = ["append", "delete", "insert", "repeat", "resize", "trim_zeros"]
@@ -121,10 +122,15 @@ def _repeat_traced(a: Any, repeats: Tracer, axis: int, total: int | None) -> Any
             "repeat: the size of the result depends on traced repeats; give "
             "total_repeat_length=n"
         )
+    if repeats.dtype.itemsize < 4:  # their sum may not fit
+        repeats = cast(repeats, dtypes.int32)
     counts = broadcast_to(repeats, (a.shape[axis],), "repeat")
+    # The position grows by one where an element ends; ends behind the last are dropped.
     ends = cumsum(counts)
-    positions = searchsorted(ends, iota(dtypes.int32, (total,), 0), side="right")
-    return along(a, positions, axis)
+    ones = full(counts.shape, 1, dtypes.int32)
+    board = full((total,), 0, dtypes.int32)
+    marks = bind(scatter_p, board, ones, ends, arg=((0,), "add"))
+    return along(a, cumsum(marks), axis)
 
 
 def resize(a: Value, new_shape: Any) -> Any:
