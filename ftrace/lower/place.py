@@ -144,11 +144,15 @@ class _Placement:
                 loop.reduces.append(node)
                 self.reduce_loop[node] = loop
             waiting = [n for n in waiting if n not in self.reduce_loop]
+        homes: dict[frozenset[Node], Scope] = {}  # most nodes share their ranges
         for node in kernel_nodes:
             if node.op in (range_p, param_p):
                 continue
-            self.home[node] = self._innermost(self.free[node])
-            self.members[self.home[node]].append(node)
+            ranges = self.free[node]
+            if ranges not in homes:
+                homes[ranges] = self._innermost(ranges)
+            self.home[node] = home = homes[ranges]
+            self.members[home].append(node)
         for store in self.kernel.stores:
             ranges = frozenset[Node]().union(*[self.free[e] for e in store.expressions])
             if store.combine:  # it counts once per iteration, whatever it depends on
@@ -200,7 +204,8 @@ class _Placement:
         inner: list[Loop | ReduceLoop],
     ) -> None:
         """Statements in order of need; an axis loop and the stores come last."""
-        needs = {loop: self._outside_needs(loop, scope) for loop in inner}
+        reduces = [loop for loop in inner if isinstance(loop, ReduceLoop)]
+        needs = {loop: self._outside_needs(loop, scope) for loop in reduces}
         done: set[Node | ReduceLoop] = set()
         pending: list[Node | ReduceLoop] = [
             n for n in reversed(members) if isinstance(n, Node)
@@ -229,7 +234,7 @@ class _Placement:
         block.extend(member for member in members if isinstance(member, Store))
         block.extend(loop for loop in inner if isinstance(loop, Loop))
 
-    def _outside_needs(self, loop: Loop | ReduceLoop, scope: Scope) -> list[Node]:
+    def _outside_needs(self, loop: ReduceLoop, scope: Scope) -> list[Node]:
         """What the loop's body, at any depth, takes from the block around it."""
         found: dict[Node, None] = {}
         for inside, members in self.members.items():
@@ -240,7 +245,7 @@ class _Placement:
                 for part in parts:
                     if self.home.get(part, self) is scope:
                         found[part] = None
-        for reduce_node in loop.reduces if isinstance(loop, ReduceLoop) else ():
+        for reduce_node in loop.reduces:
             if self.home.get(reduce_node.src[0], self) is scope:
                 found[reduce_node.src[0]] = None
         return list(found)

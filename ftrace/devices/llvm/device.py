@@ -61,6 +61,7 @@ from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
 from ftrace.lower.recurrence import Recurrence, legalize_recurrence
 from ftrace.lower.rendering import DECISIONS
 from ftrace.lower.running import Running, legalize_running
+from ftrace.trace.collection import without_collection
 from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
@@ -169,6 +170,7 @@ class CPU(Device):
         memory = buffer.memory
         return memory.view(np.uint8)[: size * dtype.itemsize].view(dtype)
 
+    @without_collection
     def compile(self, program: Program) -> Executable:
         with timed(self.counters, "compile_seconds"), self._lock:
             kernels = self._compile_kernels(program.kernels)
