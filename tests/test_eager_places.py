@@ -181,3 +181,36 @@ def test_errors_of_computed_slices_stay() -> None:
             lax.dynamic_slice(a, (0,), (2, 2))
         with pytest.raises(ft.errors.DtypeError):
             lax.dynamic_slice(a, (0, 1.5), (2, 2))
+
+
+def test_numbers_of_numpy_are_operands() -> None:
+    a = fnp.asarray(np.arange(5, dtype=np.int32) + 1)
+    for n in range(CALLS):
+        for kind in (np.int32, np.int64, np.uint8, np.float32, np.complex64):
+            number = kind(n % 4 + 2)
+            equal(a + number, np.arange(5, dtype=(a + number).dtype) + 1 + number)
+        # An exponent decides what is done.
+        exponent = np.int32(n % 3 + 1)
+        equal(a**exponent, (np.arange(5, dtype=np.int32) + 1) ** exponent)
+        equal(fnp.power(a, exponent), (np.arange(5, dtype=np.int32) + 1) ** exponent)
+
+
+def test_padding_takes_functions_and_modes() -> None:
+    def fives(vector: Any, width: Any, axis: int, options: Any) -> Any:
+        return vector.at[: width[0]].set(5.0)
+
+    x = np.arange(4, dtype=np.float32)
+    a = fnp.asarray(x)
+    for n in range(CALLS):
+        width = 1 + n % 2
+        equal(fnp.pad(a, width), np.pad(x, width))
+        equal(fnp.pad(a, width, mode="edge"), np.pad(x, width, mode="edge"))
+        assert fnp.pad(a, width, mode=fives)[0] == 5
+    for shape in ((3, 1), (1, 4)):
+        assert fnp.broadcast_shapes(shape, (1, 1)) == shape
+    assert fnp.broadcast_shapes() == ()
+    with pytest.raises(ft.errors.ShapeError):
+        fnp.broadcast_shapes((3,), (4,))
+    with pytest.raises(ft.errors.ArgumentError):
+        fnp.broadcast_shapes((3.0,), (1,))
+    assert fnp.broadcast_shapes((3,), (1,)) == (3,)

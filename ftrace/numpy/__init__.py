@@ -119,6 +119,7 @@ _surface.update(
 # What these do depends on the types of arrays alone: their calls can become native.
 _plain = dict(globals())
 _make_eager(globals(), _of_numbers, numbers=True)
+_make_eager(globals(), ("pad",))  # unless it is given a function
 for _module in (__name__, fft.__name__, linalg.__name__):
     _make_all_eager(_module)
 

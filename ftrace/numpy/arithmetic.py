@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.array import Array, watch
 from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.numpy.axes import (
     as_value,
@@ -52,6 +52,7 @@ from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.reduction import reduce, reduce_max_p
 from ftrace.trace.primitives.source import const_like, variable
+from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Tracer, Value, asarray, aval_of
 
 __all__ = [
@@ -100,7 +101,7 @@ def remainder(x1: Value, x2: Value, /) -> Any:
         found = do_now(np.remainder, x1, x2, dtype=x1.dtype, weak=weak)
         if found is not None:
             return found
-    elif (found := _of_floats(_remainder_now, x1, x2)) is not None:
+    elif (found := _of_floats(_remainder_now, np.remainder, x1, x2, x1)) is not None:
         return found
     return _floor_remainder(x1, x2)
 
@@ -128,7 +129,7 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
     """
     x1, x2 = _divisible("floor_divide", x1, x2)
     if dtypes.is_float(x1.dtype):
-        found = _of_floats(_quotient_now, x1, x2)
+        found = _of_floats(_quotient_now, np.floor_divide, x1, x2, x2)
         return _floor_quotient(x1, x2) if found is None else found
     weak = x1.weak_type and x2.weak_type and dtypes.kind(x1.dtype) == "u"
     found = do_now(_whole_quotient, x1, x2, dtype=x1.dtype, weak=weak)
@@ -161,12 +162,26 @@ def _floor_quotient(x1: Any, x2: Any) -> Any:
     return choose(equal(x2, 0), divide(x1, x2), round_values(quotient))
 
 
-def _of_floats(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
-    """What NumPy makes of floats that it knows; else None."""
+def _of_floats(
+    function: Callable[..., Any], ufunc: np.ufunc, x1: Any, x2: Any, signs: Any
+) -> Any:
+    """What NumPy makes of floats that it knows; else None.
+
+    Args:
+      function: NumPy's way.
+      ufunc: the same, before zeros get the signs of `signs`. Steps that are learned are
+        quicker one by one: most of them need no NumPy then.
+    """
     if dtypes.kind(x1.dtype) != "f" or x1.dtype.itemsize < 4:
         return None
     weak = x1.weak_type and x2.weak_type
-    return do_now(function, x1, x2, dtype=x1.dtype, weak=weak)
+    if recording.tape is None:
+        return do_now(function, x1, x2, dtype=x1.dtype, weak=weak)
+    values = do_now(ufunc, x1, x2, dtype=x1.dtype, weak=weak)
+    if values is None:
+        return None
+    signed = do_now(np.copysign, values, signs, dtype=x1.dtype, weak=weak)
+    return None if signed is None else choose(equal(values, 0), signed, values)
 
 
 def _quotient_now(x1: Any, x2: Any) -> Any:
@@ -224,8 +239,8 @@ def _known_integer(x: Value) -> int | None:
         return x
     if not isinstance(x, (np.generic, Array)) or x.shape or kind_of(x) not in "iu":
         return None
-    if isinstance(x, Array):
-        x.told()
+    if watch.tell is not None:
+        watch.tell()  # the value decides what is done
     return int(asarray(x).numpy())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from ftrace.errors import (
@@ -248,11 +249,20 @@ def broadcast_shapes(*shapes: Any) -> Shape:
     Raises:
       ShapeError: they do not.
     """
-    if not shapes:
-        return ()
+    if all(type(s) is tuple and set(map(type, s)) <= _INTEGER for s in shapes):
+        return _broadcast_known(shapes)
     return common_shape(
         "broadcast_shapes", [check_shape(s, "broadcast_shapes") for s in shapes]
     )
+
+
+_INTEGER = {int}
+
+
+@lru_cache(maxsize=1024)
+def _broadcast_known(shapes: tuple[Shape, ...]) -> Shape:
+    checked = [check_shape(s, "broadcast_shapes") for s in shapes]
+    return common_shape("broadcast_shapes", checked) if checked else ()
 
 
 def broadcast_arrays(*args: Value) -> list[Any]:
