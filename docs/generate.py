@@ -218,6 +218,12 @@ def accuracy_page() -> str:
             "there."
         ),
         paragraph(
+            "`x**n` for a whole number n of Python's multiplies: that is n − 1 "
+            "roundings, and one more for a negative n, whose result is as good where "
+            "it is denormal. One of a 16-bit float is rounded once, with and without "
+            "`jit`."
+        ),
+        paragraph(
             "Products of matrices of bfloat16 are added up in float32. Processors "
             "with AVX512-BF16 add them in pairs (decision `bfloat16_pairs`): each "
             "product is exact, and a sum of n products has an error of at most n "

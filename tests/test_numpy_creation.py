@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from typing import Any
 
@@ -154,3 +155,62 @@ def test_array_copies_so_that_the_original_may_be_donated() -> None:
     ft.jit(lambda x: x + 1, donate_argnums=0)(x)
     for y in copies:
         np.testing.assert_array_equal(y, np.arange(10.0))
+
+
+ON_A_DEVICE: dict[str, Any] = {
+    "arange": lambda d: fnp.arange(5, device=d),
+    "arange of floats": lambda d: fnp.arange(0.0, 2.0, 0.5, device=d),
+    "arange of nothing": lambda d: fnp.arange(3, 1, device=d),
+    "linspace": lambda d: fnp.linspace(0, 1, 5, device=d),
+    "linspace with its step": lambda d: fnp.linspace(0, 1, 5, retstep=True, device=d)[
+        0
+    ],
+    "eye": lambda d: fnp.eye(3, device=d),
+    "zeros": lambda d: fnp.zeros(3, device=d),
+    "ones": lambda d: fnp.ones(3, device=d),
+    "empty": lambda d: fnp.empty(3, device=d),
+    "full": lambda d: fnp.full(3, 2.0, device=d),
+    "zeros_like": lambda d: fnp.zeros_like(np.ones(3), device=d),
+    "ones_like": lambda d: fnp.ones_like(np.ones(3), device=d),
+    "empty_like": lambda d: fnp.empty_like(np.ones(3), device=d),
+    "full_like": lambda d: fnp.full_like(np.ones(3), 2, device=d),
+    "array": lambda d: fnp.array([1, 2], device=d),
+    "asarray": lambda d: fnp.asarray([1, 2], device=d),
+    "astype": lambda d: fnp.astype(fnp.ones(3), int, device=d),
+    "from_dlpack": lambda d: fnp.from_dlpack(np.ones(3), device=d),
+    "fftfreq": lambda d: fnp.fft.fftfreq(5, device=d),
+    "rfftfreq": lambda d: fnp.fft.rfftfreq(5, device=d),
+}
+
+
+@pytest.mark.parametrize("name", ON_A_DEVICE)
+def test_arrays_are_made_on_the_device_that_is_named(name: str) -> None:
+    device = ft.devices("interpreter")[0]
+    make = ON_A_DEVICE[name]
+    for _ in range(2):  # also where the call is known from before
+        assert make(device).devices() == {device}
+        assert make(None).devices() == set(ft.devices("cpu"))
+        np.testing.assert_array_equal(make(device), make(None))
+
+
+def test_every_function_that_takes_a_device_is_asked() -> None:
+    taking = {
+        name
+        for module, names in ((fnp, dir(fnp)), (fnp.fft, fnp.fft.__all__))
+        for name in names
+        if callable(f := getattr(module, name))
+        and not isinstance(f, type)
+        and name[0] != "_"
+        and "device" in inspect.signature(f).parameters
+    }
+    assert taking == {name.split()[0] for name in ON_A_DEVICE}
+
+
+def test_the_memory_of_a_numpy_array_is_shared_until_it_is_copied() -> None:
+    """As docs/coming-from-jax.md says."""
+    for share in (fnp.asarray, fnp.ravel, fnp.transpose, fnp.flip, fnp.positive):
+        values = np.arange(3.0, dtype=np.float32)
+        assert np.shares_memory(share(values), values)
+    for copy in (fnp.array, fnp.copy, fnp.negative, ft.jit(lambda x: x)):
+        values = np.arange(3.0, dtype=np.float32)
+        assert not np.shares_memory(copy(values), values)

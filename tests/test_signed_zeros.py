@@ -195,3 +195,24 @@ def test_sums_of_one_element_each_are_the_elements(device: Any, dtype: Any) -> N
     empty = fnp.sum(fnp.zeros((0, 5), dtype), 1)
     assert empty.shape == (0,)
     assert not np.signbit(fnp.sum(fnp.zeros(0, dtype)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (2, 3), (5, 1), (70, 40)])
+def test_a_product_over_one_term_is_the_term(
+    device: Any, dtype: Any, rows: int, columns: int
+) -> None:
+    """−0 stays −0, with and without `jit`, as it does in a sum over an axis of 1."""
+    x, y = np.full((rows, 1), -0.0, dtype), np.ones((1, columns), dtype)
+    products: list[Callable[[Any, Any], Any]] = [
+        lambda x, y: x @ y,
+        lambda x, y: fnp.einsum("ij,jk->ki", x, y),
+        lambda x, y: fnp.tensordot(x, y, 1),
+        lambda x, y: fnp.dot(x[0], y[:, 0]),
+        lambda x, y: fnp.matmul(fnp.stack([x, x]), y),
+        lambda x, y: fnp.sum(x[:, :, None] * y, axis=1),
+    ]
+    for product in products:
+        for found in (product(fnp.asarray(x), fnp.asarray(y)), ft.jit(product)(x, y)):
+            assert (np.asarray(found) == 0).all()
+            assert np.signbit(found).all()

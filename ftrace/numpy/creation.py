@@ -46,7 +46,8 @@ def dtype_or(dtype: Dtype, default: np.dtype[Any]) -> np.dtype[Any]:
     return default if dtype is None else dtypes.as_dtype(dtype)
 
 
-def _placed(x: Any, device: Any) -> Any:
+def placed(x: Any, device: Any) -> Any:
+    """An array on the device that a caller named; None leaves it where it is."""
     return x if device is None else surface["device_put"](x, device)
 
 
@@ -73,7 +74,7 @@ def array(
     result = _convert(object, dtype, copy)
     if result.ndim < ndmin:
         result = insert_axes(result, range(ndmin - result.ndim))
-    return _placed(result, device)
+    return placed(result, device)
 
 
 def asarray(
@@ -206,7 +207,7 @@ def _rectangle(value: Sequence[Any], leaves: list[Any]) -> Shape:
 
 def astype(x: Value, dtype: Dtype, /, *, copy: bool = False, device: Any = None) -> Any:
     """`x` in another dtype; floats become integers by truncation, saturating."""
-    return _placed(cast(x, dtype_or(dtype, dtypes.default_dtype("f"))), device)
+    return placed(cast(x, dtype_or(dtype, dtypes.default_dtype("f"))), device)
 
 
 def copy(a: Any, order: str | None = None) -> Any:
@@ -227,7 +228,7 @@ def view(x: Value, dtype: Dtype = None) -> Any:
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
     """An array that shares the memory of any array with `__dlpack__`."""
-    return _placed(_from_numpy(np.from_dlpack(x), None, bool(copy)), device)
+    return placed(_from_numpy(np.from_dlpack(x), None, bool(copy)), device)
 
 
 def frombuffer(
@@ -250,13 +251,13 @@ def _shape(name: str, shape: Any) -> Shape:
 def zeros(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
     """Zeros of a shape, float32 by default."""
     target = dtype_or(dtype, dtypes.default_dtype("f"))
-    return _placed(filled(_shape("zeros", shape), 0, target), device)
+    return placed(filled(_shape("zeros", shape), 0, target), device)
 
 
 def ones(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
     """Ones of a shape, float32 by default."""
     target = dtype_or(dtype, dtypes.default_dtype("f"))
-    return _placed(filled(_shape("ones", shape), 1, target), device)
+    return placed(filled(_shape("ones", shape), 1, target), device)
 
 
 def empty(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
@@ -271,12 +272,12 @@ def full(
     target = _shape("full", shape)
     if not isinstance(fill_value, (bool, int, float, complex)):
         value = array(fill_value, dtype, copy=False)
-        return _placed(broadcast_to(value, target, "full"), device)
+        return placed(broadcast_to(value, target, "full"), device)
     aval = aval_of(fill_value)
     weak = aval.weak_type and dtype is None
     chosen = dtype_or(dtype, aval.dtype)
     check_fits(fill_value, chosen)
-    return _placed(filled(target, fill_value, chosen, weak), device)
+    return placed(filled(target, fill_value, chosen, weak), device)
 
 
 def _like(name: str, a: Any, value: Any, dtype: Dtype, shape: Any) -> Any:
@@ -290,21 +291,21 @@ def zeros_like(
     a: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
 ) -> Any:
     """Zeros of the shape and dtype of `a`, or as given."""
-    return _placed(_like("zeros_like", a, 0, dtype, shape), device)
+    return placed(_like("zeros_like", a, 0, dtype, shape), device)
 
 
 def ones_like(
     a: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
 ) -> Any:
     """Ones of the shape and dtype of `a`, or as given."""
-    return _placed(_like("ones_like", a, 1, dtype, shape), device)
+    return placed(_like("ones_like", a, 1, dtype, shape), device)
 
 
 def empty_like(
     prototype: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
 ) -> Any:
     """Zeros of the shape and dtype of `prototype`, or as given."""
-    return _placed(_like("empty_like", prototype, 0, dtype, shape), device)
+    return placed(_like("empty_like", prototype, 0, dtype, shape), device)
 
 
 def full_like(
@@ -319,4 +320,4 @@ def full_like(
     aval = aval_of(a if is_value(a) else array(a))
     target = aval.shape if shape is None else _shape("full_like", shape)
     value = cast(array(fill_value, copy=False), dtype_or(dtype, aval.dtype))
-    return _placed(broadcast_to(value, target, "full_like"), device)
+    return placed(broadcast_to(value, target, "full_like"), device)

@@ -26,7 +26,7 @@ from ftrace.numpy.axes import (
     shrink_axis,
     static_int,
 )
-from ftrace.numpy.creation import Dtype, dtype_or
+from ftrace.numpy.creation import Dtype, dtype_or, placed
 from ftrace.numpy.elementwise import add, divide, multiply
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.linear import conjugated
@@ -345,14 +345,15 @@ def fftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None) 
     positive = (count + 1) // 2
     first = _range(0, positive, target)
     numbers = concatenate([first, _range(positive - count, count - positive, target)])
-    return divide(numbers, cast(multiply(d, count), target))
+    return placed(divide(numbers, cast(multiply(d, count), target)), device)
 
 
 def rfftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None) -> Any:
     """The frequencies of a transform of n real samples that are d apart."""
     count = _count("rfftfreq", n)
     target = dtype_or(dtype, dtypes.default_dtype("f"))
-    return divide(_range(0, count // 2 + 1, target), cast(multiply(d, count), target))
+    numbers = _range(0, count // 2 + 1, target)
+    return placed(divide(numbers, cast(multiply(d, count), target)), device)
 
 
 def _shifted(name: str, x: Value, axes: Any, sign: int) -> Any:

@@ -19,7 +19,7 @@ from ftrace.numpy.axes import (
     reshape,
     static_int,
 )
-from ftrace.numpy.creation import Dtype, dtype_or
+from ftrace.numpy.creation import Dtype, dtype_or, placed
 from ftrace.numpy.elementwise import add, equal, greater_equal
 from ftrace.numpy.joining import stack
 from ftrace.numpy.linear import diagonal_of
@@ -44,7 +44,7 @@ def eye(
     rows, columns = _sizes("eye", N, M)
     target = dtype_or(dtype, dtypes.default_dtype("f"))
     row, column = _grid(rows, columns)
-    return cast(equal(add(row, k), column), target)
+    return placed(cast(equal(add(row, k), column), target), device)
 
 
 def identity(n: int, dtype: Dtype = None) -> Any:

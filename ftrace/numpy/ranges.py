@@ -25,7 +25,7 @@ from ftrace.numpy.axes import (
     reshape,
     static_int,
 )
-from ftrace.numpy.creation import Dtype, array, astype, dtype_or
+from ftrace.numpy.creation import Dtype, array, astype, dtype_or, placed
 from ftrace.numpy.elementwise import (
     add,
     divide,
@@ -65,13 +65,17 @@ def arange(
       stop: where they end.
       step: how far they are apart, by default 1.
       dtype: of the result, by default what the arguments promote to.
-      device: accepted, without effect.
+      device: where they are put.
 
     Raises:
       ArgumentError: an argument is no number.
       ConcretizationTypeError: an argument is traced.
       ValueRangeError: the step is 0.
     """
+    return placed(_numbers(start, stop, step, dtype), device)
+
+
+def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
     if stop is None:
         start, stop = 0, start
         if type(stop) is int and step is None and stop > 0:
@@ -153,7 +157,7 @@ def linspace(
     result = _blend(broadcast_to(start, shape), broadcast_to(stop, shape), num, gaps)
     if dtypes.is_integer(target):
         result = floor_values(result)
-    result = cast(move_axis(result, 0, axis), target)
+    result = placed(cast(move_axis(result, 0, axis), target), device)
     if not retstep:
         return result
     distance = subtract(stop, start)
