@@ -213,9 +213,9 @@ def accuracy_page() -> str:
             "the function."
         ),
         paragraph(
-            "Processors with AVX-512 compute `tanh` and `erf` of float32 in pieces, by "
-            "tables in registers (decision `functions_in_pieces`): both are right to 1 "
-            "there."
+            "Processors with AVX-512 compute `tanh`, `erf` and `erfc` of float32 in "
+            "pieces, by tables in registers (decision `functions_in_pieces`): `tanh` "
+            "and `erf` are right to 1 there."
         ),
         paragraph(
             "`x**n` for a whole number n of Python's multiplies: that is n − 1 "

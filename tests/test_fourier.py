@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
+from ftrace import lax
 from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.fourier_tables import stage_offsets
 from ftrace.devices.llvm.target import Target
@@ -227,6 +229,22 @@ def test_bits_of_any_length_do_not_depend_on_threads(shape: tuple[int, ...]) -> 
     assert len(found) == 1
 
 
+@pytest.mark.parametrize("shape", [(19, 37), (37, 19), (19, 24), (70, 33)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_operands_are_not_overwritten(shape: tuple[int, ...], axis: int) -> None:
+    """Units overlap, and read again what was there."""
+    x = numbers(shape)
+
+    def f(x: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda _, x: fnp.fft.fft(x, axis=axis), x)
+
+    found = ft.jit(f, donate_argnums=0)(fnp.asarray(x)).numpy()
+    wanted = x.astype(np.complex128)
+    for _ in range(3):
+        wanted = np.fft.fft(wanted, axis=axis)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * abs(wanted).max())
+
+
 def test_bits_do_not_depend_on_the_number_of_threads() -> None:
     x = numbers((40, 1024))
     found: set[bytes] = set()
@@ -297,6 +315,13 @@ _TARGETS = [
 ]
 
 
+#: Instructions of whole vectors.
+_MULTIPLIES = {
+    "x86_6": re.compile(r"\bv?mulp[sd]\b"),
+    "aarch": re.compile(r"\bf(mul|mla|mls)\s+v\d+\.[24][sd]"),
+}
+
+
 @pytest.mark.parametrize("target", _TARGETS, ids=["x86-64", "x86-64-v3", "aarch64"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_code_for_other_processors_is_accepted(dtype: str, target: Target) -> None:
@@ -316,5 +341,5 @@ def test_code_for_other_processors_is_accepted(dtype: str, target: Target) -> No
         kernels = kernels_of(f, x)
     assert len(kernels) == 10
     for kernel in kernels:
-        text = render_kernel(kernel, target).text
-        machine.emit_object(llvm.parse_assembly(text))
+        module = llvm.parse_assembly(render_kernel(kernel, target).text)
+        assert _MULTIPLIES[target.triple[:5]].search(machine.emit_assembly(module))

@@ -450,7 +450,8 @@ def test_channels_on_their_own_are_shared_out(batch: int) -> None:
     x, w = normal(batch, 24, 20, 18), normal(24, 1, 3, 3, seed=1)
     rest = ((1, 1), ((1, 1), (1, 1)), (1, 1), 24)
     kernel = kernel_of(convolution(*rest), x, w)
-    assert render(kernel, host_target(), "kernel").parallel >= 24
+    cores = min(host_target().cores, 4)
+    assert render(kernel, host_target(), "kernel").parallel >= 2 * cores
     wanted = expected(x, w, *rest)
     found = run(kernel, [x, w], 5).reshape(wanted.shape)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)

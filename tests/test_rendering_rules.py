@@ -21,7 +21,7 @@ from ftrace.lower.rendering import DECISIONS
 
 Array = Any
 F = Callable[..., Any]
-WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512bf16")
+WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512bf16,+avx512vnni")
 
 
 def normal(*shape: int, seed: int = 0) -> Array:
@@ -79,6 +79,10 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
         lambda x, y: fnp.matmul(x, y, preferred_element_type=fnp.float32),
         (normal(70, 80).astype(ft.dtypes.bfloat16),
          normal(80, 90).astype(ft.dtypes.bfloat16))),
+    "integer_groups": (
+        lambda x, y: fnp.matmul(x, y, preferred_element_type="int32"),
+        (np.ones((72, 128), np.int8), np.ones((128, 80), np.int8)),
+    ),
     "sliding": (convolution(), (normal(2, 16, 20, 20), normal(32, 16, 3, 3))),
     "sliding_sums": (by_filters, (normal(4, 32, 20, 20), normal(32, 32, 3, 3))),
     "sliding_dots": (

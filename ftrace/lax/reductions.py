@@ -22,8 +22,8 @@ from ftrace.numpy.axes import (
     reshape,
     shrink_axis,
 )
-from ftrace.numpy.cumulative import scan_logsumexp, scan_with
-from ftrace.numpy.positions import first_position
+from ftrace.numpy.cumulative import scan_fused, scan_logsumexp
+from ftrace.numpy.positions import position_of
 from ftrace.numpy.reductions import reduced
 from ftrace.trace import tree
 from ftrace.trace.operations import elementwise, run_fused
@@ -223,7 +223,7 @@ def _position(
     place = canonical_axis(axis, x.ndim, f"lax.{name}")
     if x.shape[place] == 0:
         raise ValueRangeError(f"lax.{name}: axis {place} of {x.shape} has no elements")
-    found = run_fused(first_position, [x], primitive=primitive, axis=place)
+    found = position_of(primitive, x, place)
     return cast(drop_axes(found, (place,)), dtype)
 
 
@@ -234,13 +234,7 @@ def _cumulative(name: str, monoid: Monoid, doc: str) -> Callable[..., Any]:
     def function(operand: Value, axis: int = 0, reverse: bool = False) -> Any:
         x = as_value(operand)
         place = canonical_axis(axis, x.ndim, f"lax.{name}")
-        return run_fused(
-            scan_with,
-            [x],
-            primitive=monoid.reduction,
-            axis=place,
-            reverse=bool(reverse),
-        )
+        return scan_fused(x, monoid.reduction, place, bool(reverse))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"The running {doc} along `axis`, from the end if `reverse`."

@@ -75,6 +75,10 @@ reduce_p = KernelOp("reduce")
 fma_p = KernelOp("fma")
 #: Two products of bfloat16, whose factors are the halves of two float32; in a sum only.
 pairs_p = KernelOp("pairs")
+#: The same of two int16 in the halves of an int32, and of four numbers of 8 bits, of
+#: which those of the first factor have no sign; the sum wraps.
+word_pairs_p = KernelOp("word_pairs")
+byte_quads_p = KernelOp("byte_quads")
 
 INDEX = dtypes.int64
 INDEX_AVAL = ShapedArray.of((), INDEX)

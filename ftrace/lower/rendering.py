@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DECISIONS = {
     "powers_by_tables": "logarithms of powers look numbers up in registers",
-    "functions_in_pieces": "tanh and erf look polynomials up in registers",
+    "functions_in_pieces": "tanh, erf and erfc look polynomials up in registers",
     "held_tables": "small tables are held in registers, which are permuted",
     "vectors_abreast": "the steps of a long chain are done for several vectors in turn",
     "in_phases": "where only every n-th place meets an element, remainders are apart",
@@ -15,6 +15,7 @@ DECISIONS = {
     "few_rows": "products of few rows go through the sums a few terms at a time",
     "few_columns": "vectors of products with few columns run along the sums",
     "bfloat16_pairs": "products of bfloat16 are added two by two, in one instruction",
+    "integer_groups": "products of small integers are added four by four, or in pairs",
     "sliding": "windows slide over lines of the image, which stand in a panel once",
     "sliding_sums": "gradients by the filters read each pixel of an image once",
     "channels_across": "depthwise convolutions with channels first turn their pixels",

@@ -196,9 +196,9 @@ def _remainder_now(x1: Any, x2: Any) -> Any:
 
 def _zeros_signed(values: Any, signs: Any) -> Any:
     """`values`, where a zero has the sign of what stands at its place in `signs`."""
-    zero = values == 0
-    if not zero.any():
+    if np.count_nonzero(values) == values.size:
         return values
+    zero = values == 0
     signed: np.ndarray[Any, Any] = np.copysign(values, signs)
     return np.where(zero, signed, values)
 
@@ -298,6 +298,9 @@ def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
     """Integers to integer powers, by squaring; 0 for negative powers, but of ±1."""
     if type(original) is int and original == 2:
         return left_shift(1, exponents)
+    found = do_now(np.power, x, exponents, dtype=x.dtype, weak=_are_weak(x, exponents))
+    if found is not None:
+        return found
     bits = 8 * exponents.dtype.itemsize - (dtypes.kind(exponents.dtype) == "i")
     if not isinstance(exponents, Tracer):
         exponents.told()
@@ -352,6 +355,10 @@ def _squaring(*avals: ShapedArray) -> While:
     ]
     some = reduce(reduce_max_p, more, tuple(range(rest.ndim)))
     return While(close(names, [reshape(some, ())]), close(names, body), 0)
+
+
+def _are_weak(x: Any, y: Any) -> bool:
+    return bool(x.weak_type and y.weak_type)
 
 
 def float_power(x1: Value, x2: Value, /) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from typing import cast as cast_to
 
 import numpy as np
 
@@ -71,6 +72,10 @@ def array(
     """
     if order not in (None, "K", "C", "A"):
         raise ValueRangeError(f"array: arrays are row-major; got order={order!r}")
+    if dtype is None and not ndmin and device is None:
+        found = _quickly(object, copy)
+        if found is not None:
+            return found
     result = _convert(object, dtype, copy)
     if result.ndim < ndmin:
         result = insert_axes(result, range(ndmin - result.ndim))
@@ -87,6 +92,33 @@ def asarray(
 ) -> Any:
     """As `array`, but sharing the memory of a NumPy array unless `copy` is True."""
     return array(a, dtype, bool(copy), order, device=device)
+
+
+def _quickly(value: Any, copy: bool) -> Array | None:
+    """An array of NumPy's of a dtype of ours, or a list of numbers; else None."""
+    if type(value) is np.ndarray:
+        if value.dtype in _AS_THEY_ARE:
+            return Array.of(np.array(value, order="C") if copy else value)
+        return None
+    if type(value) is not list:
+        return None
+    kinds = set(map(type, cast_to(Any, value)))
+    if kinds == {float}:
+        return Array.of(np.array(value, dtypes.default_dtype("f")))
+    if kinds != {int}:
+        return None
+    target = dtypes.default_dtype("i")
+    try:
+        return Array.of(np.array(value, target))
+    except OverflowError:  # the ordinary way has the message
+        return None
+
+
+#: Dtypes that are ours under any setting.
+_AS_THEY_ARE = frozenset(
+    map(np.dtype, ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32",
+                   "float16", "float32", "complex64"))
+)  # fmt: skip
 
 
 def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:

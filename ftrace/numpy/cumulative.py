@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.array import Array
 from ftrace.errors import ValueRangeError
 from ftrace.numpy.axes import (
     as_value,
@@ -93,6 +94,15 @@ def scan_with(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
     fill = identity(primitive, x.dtype)
     seen = _windows(x, axis, fill, reverse)
     return drop_axes(bind(primitive, seen, arg=(0,)), (0,))
+
+
+def scan_fused(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
+    """`scan_with` as one graph; the host does it at once for an array of its own."""
+    if type(x) is Array and x.memory.host and x.shape[axis] > 1:
+        check_running(_KIND[primitive], x.dtype)
+        arg = Running(_KIND[primitive], axis, reverse)
+        return bind_compound(cumulate_p, x, arg=arg)[0]
+    return run_fused(scan_with, [x], primitive=primitive, axis=axis, reverse=reverse)
 
 
 def _scan_pairwise(x: Any, pair: Primitive, axis: int, reverse: bool) -> Any:
@@ -203,10 +213,7 @@ def cumulate(
     if final == dtypes.bool_:
         a = cast(a, final)
     wide = summed_dtype(final)
-    result = run_fused(
-        scan_with, [cast(a, wide)], primitive=primitive, axis=axis, reverse=False
-    )
-    return cast(result, final)
+    return cast(scan_fused(cast(a, wide), primitive, axis, False), final)
 
 
 def cumsum(

@@ -42,6 +42,7 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.tracer import Tracer, Value, aval_of, concrete, unbound_variable
+from ftrace.trace.wholes import whole
 
 __all__ = [
     "bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd",
@@ -85,6 +86,12 @@ def bincount(
         raise DtypeError(f"bincount takes integers, got {x.dtype}; round and cast them")
     if x.ndim != 1:
         raise ShapeError(f"bincount takes a vector, got shape {x.shape}")
+    if weights is None and length is None and x.dtype != dtypes.uint64:
+        least_count = static_int(minlength, "bincount: minlength")
+        integer = dtypes.default_dtype("i")
+        now = whole(_counted_now, x, more=(least_count, integer))
+        if now is not None:
+            return now
     count = _bins(x, minlength, length)
     if weights is None:
         values = full(x.shape, 1, dtypes.default_dtype("i"))
@@ -96,6 +103,11 @@ def bincount(
                 f"{values.shape}"
             )
     return _added(x, values, count)
+
+
+def _counted_now(x: Any, minlength: int, integer: np.dtype[Any]) -> Any:
+    count = max(minlength, int(x.max()) + 1 if x.size else 0, 0)
+    return np.bincount(np.maximum(x, 0), minlength=count)[:count].astype(integer)
 
 
 def _bins(x: Any, minlength: int, length: int | None) -> int:

@@ -24,6 +24,7 @@ from ftrace.numpy.elementwise import add, kind_of, less, multiply, promote_toget
 from ftrace.numpy.selection import clip
 from ftrace.numpy.types import shape as shape_of
 from ftrace.trace.tracer import Value
+from ftrace.trace.wholes import decided
 
 __all__ = [
     "diag_indices", "diag_indices_from", "ix_", "ravel_multi_index", "tril_indices",
@@ -170,6 +171,10 @@ def ravel_multi_index(
     return result if dtype is None else cast(result, dtypes.as_dtype(dtype))
 
 
+def _are_inside_now(x: Any, size: int) -> bool:
+    return not x.size or bool(x.min() >= 0 and x.max() < size)
+
+
 def _bounded(index: Any, size: int, mode: str) -> Any:
     if mode == "wrap":
         return remainder(index, size)
@@ -177,7 +182,9 @@ def _bounded(index: Any, size: int, mode: str) -> Any:
         return clip(index, 0, size - 1)
     if mode != "raise":
         raise ValueRangeError(f"the modes are raise, wrap and clip; got {mode!r}")
-    known = np.asarray(index)
-    if known.size and (known.min() < 0 or known.max() >= size):
+    inside = decided(_are_inside_now, index, more=(size,))
+    if inside is None:
+        inside = _are_inside_now(np.asarray(index), size)
+    if not inside:
         raise ValueRangeError(f"an index is out of bounds of an axis of size {size}")
     return index

@@ -75,10 +75,16 @@ def _position(
         raise ValueRangeError(
             f"{name}: the array of shape {shape} has no elements along its axis {axis}"
         )
-    result = _found_now(primitive, a, axis)
-    if result is None:
-        result = run_fused(first_position, [a], primitive=primitive, axis=axis)
+    result = position_of(primitive, a, axis)
     return reshape(result, kept if keepdims else drop_sizes(result.shape, axis))
+
+
+def position_of(primitive: Primitive, a: Any, axis: int) -> Any:
+    """Where the extremum stands first along `axis`, which stays with size 1."""
+    found = _found_now(primitive, a, axis)
+    if found is not None:
+        return found
+    return run_fused(first_position, [a], primitive=primitive, axis=axis)
 
 
 def drop_sizes(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

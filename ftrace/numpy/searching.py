@@ -41,6 +41,7 @@ from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.sizes import upper_bound
 from ftrace.trace.tracer import Tracer, Value, concrete, unbound_variable
+from ftrace.trace.wholes import decided, whole
 
 __all__ = ["argwhere", "digitize", "flatnonzero", "nonzero", "searchsorted"]
 
@@ -62,6 +63,10 @@ def nonzero(
     a = as_value(a)
     if a.ndim == 0:
         a = reshape(a, (1,))
+    if size is None:
+        now = whole(_places_now, a, more=(dtypes.default_dtype("i"),))
+        if now is not None:
+            return now
     known = a
     if isinstance(a, Tracer) and unbound_variable(a.node) is None:
         known = Array.of(concrete(a))
@@ -84,6 +89,18 @@ def nonzero(
             "zero is not known; give size=n, or use where(condition, x, y)"
         )
     return _traced_nonzero(a, size, _fills(fill_value, a.ndim))
+
+
+def _places_now(x: Any, integer: np.dtype[Any]) -> tuple[Any, ...]:
+    return tuple([part.astype(integer) for part in np.nonzero(x)])
+
+
+def _rows_now(x: Any, integer: np.dtype[Any]) -> Any:
+    return np.stack(_places_now(x, integer), axis=1)
+
+
+def _descends_now(x: Any) -> bool:
+    return bool(x[0] > x[-1])
 
 
 def _fills(fill_value: Any, ndim: int) -> list[int]:
@@ -117,6 +134,10 @@ def flatnonzero(a: Value, *, size: int | None = None, fill_value: Any = None) ->
 def argwhere(a: Value, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The indices of the elements that are not zero, a row per element."""
     a = as_value(a)
+    if size is None and a.ndim:
+        now = whole(_rows_now, a, more=(dtypes.default_dtype("i"),))
+        if now is not None:
+            return now
     found = nonzero(a, size=size, fill_value=fill_value)
     columns = stack(found, axis=1)
     return columns if a.ndim else reshape(columns, (columns.shape[0], 0))
@@ -241,7 +262,8 @@ def digitize(
     ends = [reshape(shrink_axis(bins, 0, i, i + 1), ()) for i in (0, bins.shape[0] - 1)]
     descends = greater(ends[0], ends[1])
     if _all_here(x, bins):
-        if not bool(descends):
+        known = decided(_descends_now, bins)
+        if not (bool(descends) if known is None else known):
             return searchsorted(bins, x, side)
         return subtract(bins.shape[0], searchsorted(flip(bins, (0,)), x, side))
     bins, x = promote_together(bins, x)

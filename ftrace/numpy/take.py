@@ -34,6 +34,7 @@ from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.tracer import Tracer, Value, unbound_variable
+from ftrace.trace.wholes import decided, whole
 
 __all__ = [
     "choose", "compress", "extract", "fill_diagonal", "place", "put",
@@ -236,8 +237,10 @@ def choose(
     elif mode == "clip":
         indices = clip(indices, 0, count - 1)
     elif mode == "raise":
-        known = np.asarray(indices)
-        if known.size and (known.min() < 0 or known.max() >= count):
+        inside = decided(_are_inside_now, indices, more=(count,))
+        if inside is None:
+            inside = _are_inside_now(np.asarray(indices), count)
+        if not inside:
             raise IndexBoundsError(f"choose: an index is not from 0 to {count - 1}")
     else:
         raise ValueRangeError(
@@ -280,11 +283,24 @@ def compress(
         x, axis = ravel(x), 0
     axis = canonical_axis(axis, x.ndim, "compress")
     length = x.shape[axis]
+    if size is None and flags.shape[0] <= length:
+        weak = x.weak_type
+        now = whole(_compressed_now, flags, x, weak=weak, more=(axis,))
+        if now is not None:
+            return now
     (found,) = nonzero(flags, size=size, fill_value=length)
     if size is None:
         return along(x, found, axis)
     before = (slice(None),) * axis
     return read_at(x, (*before, found), "fill", fill_value)
+
+
+def _compressed_now(flags: Any, x: Any, axis: int) -> Any:
+    return np.compress(flags, x, axis)
+
+
+def _are_inside_now(x: Any, count: int) -> bool:
+    return not x.size or bool(x.min() >= 0 and x.max() < count)
 
 
 def extract(

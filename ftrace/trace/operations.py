@@ -335,7 +335,14 @@ def elementwise(
             result = op.numpy(aval, None, *arrays)
         except MemoryError:
             raise no_memory(op.name, aval) from None
-    return Array.of(settle(result, aval.dtype), aval.weak_type)
+    made = Array.of(settle(result, aval.dtype), aval.weak_type)
+    if recording.tape is not None and all(type(x) in _NOTED for x in operands):
+        recording.tape.note_elementwise(op, aval, operands, dtype, made)
+    return made
+
+
+#: Operands of which a tape can say how they are used.
+_NOTED = frozenset((Array, int, float))
 
 
 def _compute_type(

@@ -57,6 +57,7 @@ class Contraction:
       reduces: the sums.
       loose: the left operands can be used where they stand in memory: one axis of
         rows suffices.
+      offsets: sums that depend on columns alone, and that results are reduced by.
     """
 
     outer: tuple[Node, ...]
@@ -68,6 +69,7 @@ class Contraction:
     loads: tuple[Node, ...]
     reduces: tuple[Node, ...]
     loose: bool
+    offsets: tuple[Node, ...] = ()
 
 
 def find_contraction(

@@ -134,33 +134,41 @@ class Elements(Ranges):
         return largest >= _OFTEN and target.decides("held_tables")
 
     def _window(self, node: Node, t: Type, stride: int, at: At) -> str | None:
-        """Every `stride`-th element of vectors side by side, where all may be read."""
+        """Every `stride`-th element of vectors side by side.
+
+        Between those of a buffer's ends nothing else may be read.
+        """
         buffer, index = node.src
         form = self.facts.affine[index]
         bounds = self.facts.interval[index]
         number, v = buffer.arg, self.vector
         assert isinstance(number, int)
         assert v is not None
+        lanes = count = t.lanes
+        if self.mask(at) is not None:
+            if not v.existing:
+                return None
+            count = v.existing
         phase = form.constant % stride
-        last = stride - 1 - phase
-        size = self.sizes[number]
-        if bounds is None or bounds[0] < phase:
-            return None
-        if not surely_less(bounds[1] + last, size):
-            return None
-        masked = self.mask(at) is not None
-        if masked and not v.existing:
+        last, size = stride - 1 - phase, self.sizes[number]
+        whole = bounds is not None and bounds[0] >= phase
+        if whole and bounds is not None and surely_less(bounds[1] + last, size):
+            read = stride * count
+        elif t.bits >= 32 and self.ops.target.vector_bytes >= 32:
+            phase, read = 0, stride * (count - 1) + 1  # not a place beyond
+        else:
             return None
         terms, constant = self.terms(form.shifted(-phase), at)
         parts: list[str] = []
         for n in range(stride):
-            place = constant + n * t.lanes
-            p = self.access.pointer(self.buffer(number), terms, place, t.bytes)
-            existing = stride * v.existing - n * t.lanes
-            if not masked or existing >= t.lanes:
+            p = self.access.pointer(
+                self.buffer(number), terms, constant + n * lanes, t.bytes
+            )
+            existing = read - n * lanes
+            if existing >= lanes:
                 parts.append(self.access.load(t, p, number in self.fixed))
             elif existing > 0:
-                mask = first_lanes(t.lanes, existing)
+                mask = first_lanes(lanes, existing)
                 parts.append(self.access.load_masked(t, p, mask, number in self.fixed))
             else:
                 parts.append(t.zero)

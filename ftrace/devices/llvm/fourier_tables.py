@@ -29,6 +29,7 @@ np: Any = numpy  # whose stubs leave too much unknown
 #: How the functions are called.
 ROOTS = "ftrace_roots_"
 
+_QUARTERS = np.array([1, -1j, -1, 1j])
 _DTYPES = {"f32": np.float32, "f64": np.float64}
 _lock = threading.Lock()
 _kept: dict[str, Any] = {}  # the tables; code knows their addresses
@@ -68,13 +69,12 @@ def _table(symbol: str) -> Any:
     return np.concatenate([part.ravel() for part in parts]).astype(_DTYPES[real])
 
 
-def _parts(numbers: Any) -> list[Any]:
-    return [np.real(numbers), np.imag(numbers)]
-
-
 def _roots(numbers: Any, order: int) -> list[Any]:
-    """The parts of exp(-2πi·k/order)."""
-    return _parts(np.exp(-2j * np.pi * (np.asarray(numbers) % order) / order))
+    """The parts of exp(-2πi·k/order), by angles of an eighth of a turn at the most."""
+    quarters, rest = np.divmod(4 * (numbers % order) + order // 2, order)
+    angle = (rest - order // 2) * (np.pi / 2 / order)
+    roots = (np.cos(angle) - 1j * np.sin(angle)) * _QUARTERS[quarters % 4]
+    return [roots.real, roots.imag]
 
 
 def _of_stages(size: int) -> list[Any]:
@@ -99,23 +99,20 @@ def _of_twist(rows: int, columns: int, lanes: int) -> list[Any]:
     return [*_roots(within, order), *_roots(groups, order)]
 
 
-def _chirp(size: int) -> Any:
-    """exp(-πi·k²/n): the square exactly, and less than a turn."""
-    k = np.arange(size, dtype=np.int64)
-    return np.exp(-1j * np.pi * (k * k % (2 * size)) / size)
-
-
 def _of_chirp(size: int) -> list[Any]:
-    return _parts(_chirp(size))
+    """The square exactly, and less than a turn."""
+    k = np.arange(size, dtype=np.int64)
+    return _roots(k * k, 2 * size)
 
 
 def _of_spectrum(size: int, rows: int, columns: int) -> list[Any]:
     """As the numbers stand whose columns, and then rows, were transformed."""
+    real, imaginary = _of_chirp(size)
     whole = np.zeros(rows * columns, np.complex128)
-    whole[:size] = np.conj(_chirp(size))
+    whole[:size].real, whole[:size].imag = real, -imaginary
     whole[1 - size :] = whole[size - 1 : 0 : -1]
-    spectrum = np.fft.fft(whole) / whole.size
-    return _parts(spectrum.reshape(columns, rows).T)
+    spectrum = np.fft.fft(whole).reshape(columns, rows).T / whole.size
+    return [spectrum.real, spectrum.imag]
 
 
 _TABLES = {

@@ -217,6 +217,10 @@ class MatrixProduct:
             deep = -(-deep // lanes) * lanes + lanes
             shape = (deep, high) if node in self.along else (high, deep)
             self.left[node] = stage.new_panel(node.dtype, *shape, padded=True)
+        self.offsets = {
+            node: stage.new_panel(node.dtype, 1, self.width * self.blocks.strips, True)
+            for node in plan.offsets
+        }
         if not self.direct:
             pitch = self.width * self.blocks.strips + lanes
             for node in plan.reduces:
@@ -235,16 +239,17 @@ class MatrixProduct:
     def _run(self, number: str) -> None:
         if self.direct:
             depth = Block(self.stage, self.depth, "0")
-            if self.right:
+            if self.right or self.offsets:
                 self.once.run(number, partial(self._fill_right, depth))
             self._multiply_into_place(depth)
             return
-        for node, panel in self.sums.items():
+        for node, panel in (self.sums | self.offsets).items():
             if self.several:
                 self.stage.fill(panel, identity(str(node.arg), node.dtype))
         each_block(self.stage, self.depth, partial(self._multiply, number))
         index = sum_of(self._in_sums())
         found = {n: panel.load(index) for n, panel in self.sums.items()}
+        found |= self._found_offsets()
         self._finish(replaced_stores(self.stage.kernel.stores, found))
 
     def _multiply_into_place(self, depth: Block) -> None:
@@ -255,13 +260,14 @@ class MatrixProduct:
             node: reduce(str(node.arg), value, ranges)
             for node, value in zip(reduces, values, strict=True)
         }
+        found |= self._found_offsets()
         self._tiles(replaced_stores(self.stage.kernel.stores, found), spans)
 
     def _multiply(self, number: str, depth: Block) -> None:
         """One block of what is summed over, added to the panels of sums."""
         if self.several:
             self._fill_right(depth)
-        elif self.right:
+        elif self.right or self.offsets:
             self.once.run(number, partial(self._fill_right, depth))
         values, ranges, spans = self._open_values(depth)
         index = sum_of(self._in_sums())
@@ -275,29 +281,60 @@ class MatrixProduct:
         ]  # fmt: skip
         self._tiles(stores, spans)
 
+    def _found_offsets(self) -> dict[Node, Node]:
+        place = self._in_columns()
+        return {node: panel.load(place) for node, panel in self.offsets.items()}
+
+    def _in_columns(self) -> Node:
+        """Where a column stands in a panel of one row."""
+        assert self.columns.start is not None
+        return sub(self.shape.column, self.columns.start)
+
     def _in_sums(self) -> list[Node]:
         """Where a result stands in a panel of sums."""
         pitch = next(iter(self.sums.values())).pitch
-        shape, start = self.shape, self.columns.start
-        assert start is not None
-        row = sub(shape.row, self.rows.start)
-        return [mul(row, const(pitch, INDEX)), sub(shape.column, start)]
+        row = sub(self.shape.row, self.rows.start)
+        return [mul(row, const(pitch, INDEX)), self._in_columns()]
 
     def _fill_right(self, depth: Block) -> None:
         column, columns = self.shape.column, self.columns
         for node, panel in self.right.items():
             columns.depth = depth.positions(node)
             fill_panel(panel, node, column, depth, columns, depth, self.lanes)
+        self._fill_offsets(depth)
 
-    def _open_values(
-        self, depth: Block
-    ) -> tuple[list[Node], tuple[Node, ...], dict[Node, Span]]:
-        """What is summed, over panels, of which the left ones are filled now."""
+    def _fill_offsets(self, depth: Block) -> None:
+        """Adds up what depends on columns alone, over this block of a sum."""
+        if not self.offsets:
+            return
+        found = self._right_values(depth)
+        values = substitute([node.src[0] for node in self.offsets], found)
+        combine = "add" if self.several else ""
+        stores = [
+            Store(
+                panel.number, self._in_columns(),
+                reduce("add", value, depth.cut.within), None, combine,
+            )
+            for panel, value in zip(self.offsets.values(), values, strict=True)
+        ]  # fmt: skip
+        steps = {self.shape.column: Steps(self.lanes, self.blocks.tile.vectors)}
+        spans = {**depth.spans({}), **self.columns.spans(steps)}
+        self.stage.run((self.shape.column,), stores, steps, spans)
+
+    def _right_values(self, depth: Block) -> dict[Node, Node]:
+        """The right operands in their panels."""
         columns, found = self.columns, dict[Node, Node]()
         for node, panel in self.right.items():
             columns.depth = depth.positions(node)
             place = [*columns.terms(1), *depth.terms(self.width, node)]
             found[node] = panel.load(sum_of(place))
+        return found
+
+    def _open_values(
+        self, depth: Block
+    ) -> tuple[list[Node], tuple[Node, ...], dict[Node, Span]]:
+        """What is summed, over panels, of which the left ones are filled now."""
+        found = self._right_values(depth)
         if self.left:
             self.row_block.open()
         for node, panel in self.left.items():

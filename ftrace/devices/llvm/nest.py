@@ -12,17 +12,30 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.devices.llvm.ahead import Fetch
-from ftrace.devices.llvm.avx512 import add_pairs
+from ftrace.devices.llvm.avx512 import (
+    Row,
+    add_byte_quads,
+    add_pairs,
+    add_word_pairs,
+)
 from ftrace.devices.llvm.ranges import At, Opened
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import Steps, Tiles, Tiling, cut, equal_tiles, size_of
 from ftrace.devices.llvm.types import Type, first_lanes, index_type
 from ftrace.devices.llvm.values import Values
 from ftrace.devices.llvm.writer import Writer
-from ftrace.lower.kernel import Kernel, Store, axis_of, pairs_p, reduce_p
+from ftrace.lower.kernel import (
+    Kernel,
+    Store,
+    axis_of,
+    byte_quads_p,
+    pairs_p,
+    reduce_p,
+    word_pairs_p,
+)
 from ftrace.lower.place import Loop, ReduceLoop, Statement
 from ftrace.trace.dims import is_dynamic
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, Op
 from ftrace.trace.sizes import lower_bound, upper_bound
 
 #: Iterations whose floats are added one after the other; longer sums are made of
@@ -30,6 +43,12 @@ from ftrace.trace.sizes import lower_bound, upper_bound
 BLOCK = 64
 #: The same where many sums run beside each other and their number bounds the speed.
 LONG_BLOCK = 512
+
+
+#: What adds the products of a group to a sum.
+_GROUPS: dict[Op, Row] = {
+    pairs_p: add_pairs, word_pairs_p: add_word_pairs, byte_quads_p: add_byte_quads,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -462,15 +481,16 @@ class Nest:
     def _takes_products(self, total: Sum) -> bool:
         """Another reduce of the same products, as their maximum, needs them rounded."""
         value = total.node.src[0]
-        return total.node.arg == "add" and (value in self.fused or value.op is pairs_p)
+        return total.node.arg == "add" and (value in self.fused or value.op in _GROUPS)
 
     def _add(self, total: Sum, at: At, old: str, mask: str | None) -> str:
         """`old` combined with the value that the reduce has now."""
         values, t = self.values, total.type
         value = total.node.src[0]
-        if value.op is pairs_p:
+        add_group = _GROUPS.get(value.op)
+        if add_group is not None:
             a, b = (values.plain(s, t.lanes, at) for s in value.src)
-            new = add_pairs(values.ops, t, old, a, b)
+            new = add_group(values.ops, t, old, a, b)
         elif self._takes_products(total):
             new = old
             for negative, product in products_of(value):

@@ -26,6 +26,7 @@ from ftrace.devices.llvm.contraction import (
 )
 from ftrace.devices.llvm.dots import DotProducts, find_dots
 from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.groups import Groups, chosen_groups, in_groups
 from ftrace.devices.llvm.keeping import keep_values
 from ftrace.devices.llvm.matrix import (
     FEW_ROWS,
@@ -34,7 +35,6 @@ from ftrace.devices.llvm.matrix import (
     without_panels,
 )
 from ftrace.devices.llvm.nest import fused_products
-from ftrace.devices.llvm.pairs import in_pairs, multiplies_pairs
 from ftrace.devices.llvm.phases import phases
 from ftrace.devices.llvm.pieces import boxes, facts_of, segments
 from ftrace.devices.llvm.polling import LASTING, writer_for
@@ -328,8 +328,9 @@ def _contraction_code(
         if not bare:
             return None
         return lambda stage: MatrixProduct(plan, bare, stage, False).emit()
-    if multiplies_pairs(plan, target):
-        return partial(_emit_in_pairs, plan)
+    groups = chosen_groups(plan, target)
+    if groups:
+        return partial(_emit_in_groups, plan, groups)
     few = target.decides("few_rows") and reads_in_place(plan, facts)
     long = (FEW_ROWS,) if few else ()
     shape = target.decides("in_panels") and as_matrices(plan, kernel, *long)
@@ -338,9 +339,9 @@ def _contraction_code(
     return lambda stage: Product(plan, stage).emit()
 
 
-def _emit_in_pairs(plan: Contraction, stage: Stage) -> int:
-    """A product of bfloat16 as one of pairs of them."""
-    plan = in_pairs(plan, stage)
+def _emit_in_groups(plan: Contraction, groups: Groups, stage: Stage) -> int:
+    """A product of short numbers as one of groups of them."""
+    plan = in_groups(plan, groups, stage)
     panels = stage.target.decides("in_panels")
     shape = as_matrices(plan, stage.kernel) if panels else None
     emitted = MatrixProduct(plan, shape, stage) if shape else Product(plan, stage)

@@ -16,7 +16,12 @@ from ftrace.lower.math import (
     reduction,
     trigonometry,
 )
-from ftrace.lower.math.pieces import TABLES_OF_32, erf_in_pieces, tanh_in_pieces
+from ftrace.lower.math.pieces import (
+    TABLES_OF_32,
+    erf_in_pieces,
+    erfc_in_pieces,
+    tanh_in_pieces,
+)
 from ftrace.lower.math.tables import TABLES
 from ftrace.lower.math.term import Term
 from ftrace.trace.graph import Node, inherited_origin, rebuild
@@ -83,6 +88,7 @@ BY_TABLES: Final = {
     "pow": (power.power_by_tables, TABLES.keys()),
     "tanh": (tanh_in_pieces, TABLES_OF_32.keys()),
     "erf": (erf_in_pieces, TABLES_OF_32.keys()),
+    "erfc": (erfc_in_pieces, TABLES_OF_32.keys()),
 }
 
 #: For each operation that a device may lack, what computes it from simpler ones.

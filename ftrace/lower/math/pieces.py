@@ -8,7 +8,7 @@ middle of the piece and t = |x| - c,
 
 where c is such a float that f(c) is one, too, to a hundredth of its last bit. So there
 is no division, and hardly an error but that of the last addition. The first piece goes
-down to 0: there c is 0 and f(t) = t + t·(c₁ + …), where t is small.
+down to 0: in it tanh and erf have c = 0 and f(t) = t + t·(c₁ + …), where t is small.
 
 The polynomials are fitted by least squares at 48 Chebyshev points, weighted by 1/f, and
 rounded one after the other, lowest power first.
@@ -17,19 +17,20 @@ rounded one after the other, lowest power first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ftrace.lower.kernel import KernelOp
-from ftrace.lower.math.error import erf
-from ftrace.lower.math.exponential import tanh
+from ftrace.lower.math.error import erf, erfc
+from ftrace.lower.math.exponential import expm1_parts, tanh
 from ftrace.lower.math.floats import (
     bits_of,
     bits_of_number,
     clamp,
     copy_sign,
     float_of,
+    two_product,
 )
-from ftrace.lower.math.term import Term, fma, lookup, mul_add, select
+from ftrace.lower.math.term import Term, fma, ldexp, lookup, mul_add, select
 
 #: Bits of a float below those that name its piece; pieces, and those of a power of two.
 _BELOW: Final = 21
@@ -39,6 +40,7 @@ _OF_A_POWER: Final = 4
 # By piece: c, f(c), c₁ … c₅. The first piece ends a quarter beyond the power of two.
 _TANH_FIRST: Final = 2.0**-4
 _ERF_FIRST: Final = 2.0**-6
+_SCALED_ERFC_FIRST: Final = 2.0**-4
 _TANH: Final = (
     (
         0.0, 0.08578105, 0.10125996, 0.11714824, 0.14082031, 0.17240351, 0.20316914,
@@ -150,6 +152,71 @@ _ERF: Final = (
         0.0028255875, 0.00033490293, 2.007855e-05,
     ),
 )  # fmt: skip
+# eˣ²·erfc(x), with six coefficients.
+_SCALED_ERFC: Final = (
+    (
+        0.039183594, 0.08579512, 0.10174844, 0.11680039, 0.14057422, 0.17200468,
+        0.20272696, 0.23418829, 0.28142187, 0.34423828, 0.4061719, 0.4676039, 0.5642703,
+        0.68488127, 0.8148859, 0.9347719, 1.1195406, 1.3728094, 1.6235781, 1.8708656,
+        2.2558563, 2.7536561, 3.2466938, 3.7609687, 4.4994, 5.4802876, 6.4928875,
+        7.5043626, 9.0025, 10.98935, 12.991075, 14.960025,
+    ),
+    (
+        0.9572773, 0.91010207, 0.8948, 0.88073546, 0.85923034, 0.8320673, 0.80682975,
+        0.78224564, 0.74755865, 0.7051844, 0.66715205, 0.6326843, 0.5841671, 0.531916,
+        0.48399946, 0.44608417, 0.39700156, 0.34370008, 0.302469, 0.26991874,
+        0.23057015, 0.19343115, 0.16649154, 0.14519091, 0.12250041, 0.1013142,
+        0.08589756, 0.07453108, 0.06229063, 0.051129695, 0.043301478, 0.037629448,
+    ),
+    (
+        -1.05336, -0.9722145, -0.94629014, -0.92263865, -0.8868079, -0.8421402,
+        -0.8012469, -0.76199365, -0.70762044, -0.6428762, -0.5864223, -0.5366879,
+        -0.46912283, -0.3997805, -0.3395705, -0.29440528, -0.23946045, -0.18470976,
+        -0.14621514, -0.1184158, -0.08811292, -0.063093394, -0.04728506, -0.03626224,
+        -0.026022427, -0.017917247, -0.012932814, -0.009762696, -0.006836405,
+        -0.0046149064, -0.0033137077, -0.0025042177,
+    ),
+    (
+        0.9160028, 0.8266905, 0.7985184, 0.77296907, 0.73456836, 0.6872152, 0.6443959,
+        0.60379577, 0.54841876, 0.48388192, 0.42896348, 0.38172728, 0.31945506,
+        0.2581137, 0.20728822, 0.17088245, 0.12891589, 0.090128794, 0.06507728,
+        0.048378672, 0.03180008, 0.019693641, 0.0129714245, 0.008809765, 0.0054151136,
+        0.003122532, 0.0019262532, 0.0012682681, 0.00074590725, 0.00041487272,
+        0.00025285428, 0.00016628916,
+    ),
+    (
+        -0.6784192, -0.6016876, -0.57818043, -0.5561383, -0.5221599, -0.4828637,
+        -0.4470749, -0.41355938, -0.36891088, -0.31762773, -0.27489007, -0.23873693,
+        -0.19257931, -0.14868034, -0.11375945, -0.089773014, -0.06342157, -0.040652934,
+        -0.027038503, -0.0186045, -0.010917266, -0.005909206, -0.0034471361,
+        -0.002085919, -0.0011050191, -0.0005365654, -0.00028390723, -0.00016343349,
+        -8.090752e-05, -3.71478e-05, -1.923877e-05, -1.1018106e-05,
+    ),
+    (
+        0.44484633, 0.40793428, 0.2847555, 0.4495382, 0.32730764, 0.30194816, 0.2729642,
+        0.25175944, 0.22233452, 0.18686062, 0.15936807, 0.13399476, 0.10537442,
+        0.0782482, 0.05733248, 0.043428928, 0.028952813, 0.017158994, 0.010590354,
+        0.006789286, 0.003585393, 0.0017107121, 0.0008896462, 0.0004821966,
+        0.00022138818, 9.0986454e-05, 4.1423562e-05, 2.0894504e-05, 8.727425e-06,
+        3.313712e-06, 1.4597656e-06, 7.285795e-07,
+    ),
+    (
+        -0.21423519, 9.551674, 17.46445, 15.119381, -0.7893019, 0.52969915, -0.15643127,
+        -0.63672745, -0.08212284, -0.03462485, -0.013018515, -0.113616645, -0.0526526,
+        -0.03587555, -0.028735274, -0.020909026, -0.012484695, -0.0068766316,
+        -0.0039260546, -0.0023369077, -0.0011434049, -0.00048230754, -0.00022526535,
+        -0.00011022534, -4.428866e-05, -1.5370617e-05, -6.031687e-06, -2.667639e-06,
+        -9.547268e-07, -2.9801535e-07, -1.11288905e-07, -4.834086e-08,
+    ),
+    (
+        0.08522495, -284.18704, 999.5281, -1241.4838, 8.567487, 1.6815878, 9.1820135,
+        5.707673, 0.061532445, 0.40653113, -0.41020456, 0.8444519, 0.029368915,
+        -0.0035538478, 0.0017759269, 0.019184211, 0.0051768194, 0.002627131,
+        0.0013502113, 0.00065511104, 0.0003502223, 0.00013207669, 5.539937e-05,
+        2.399343e-05, 8.54589e-06, 2.4639162e-06, 8.5651766e-07, 3.383649e-07,
+        1.01753656e-07, 2.6096805e-08, 8.318673e-09, 3.0929332e-09,
+    ),
+)  # fmt: skip
 
 
 def _by_name(numbers: Sequence[float], first: float) -> tuple[float, ...]:
@@ -164,32 +231,65 @@ TABLES_OF_32: Final = {
     for function, first, rows in (
         ("tanh", _TANH_FIRST, _TANH),
         ("erf", _ERF_FIRST, _ERF),
+        ("scaled_erfc", _SCALED_ERFC_FIRST, _SCALED_ERFC),
     )
     for row, numbers in enumerate(rows)
 }
 _OPS: Final = {name: KernelOp(name) for name in TABLES_OF_32}
 
 
-def _in_pieces(x: Term, function: str, first: float) -> Term:
-    """f(x) of an odd function that is 1 from the last piece on."""
-    end = first * 2.0 ** (_PIECES // _OF_A_POWER)
-    a = clamp(abs(x), None, end * (1 - 2.0**-24))
-    small = a < first * (1 + 1 / _OF_A_POWER)
+class _Piece(NamedTuple):
+    """What is known of f near a number: f(c), t and (f(c + t) - f(c))/t."""
+
+    value: Term
+    t: Term
+    slope: Term
+
+
+def _piece_of(a: Term, function: str, first: float) -> _Piece:
+    """The piece of a number that is not negative, nor beyond the last piece."""
     place = float_of(bits_of(clamp(a, first, None)) >> _BELOW)
-    names = [name for name in TABLES_OF_32 if name.startswith(f"{function}_")]
+    names = [name for name in TABLES_OF_32 if name.startswith(f"{function}_of_")]
     centre, value, *powers = (lookup(_OPS[name], place) for name in names)
     t = a - centre
     slope = powers.pop()
     while powers:
         slope = mul_add(slope, t, powers.pop())
-    return copy_sign(fma(slope, t, select(small, a, value)), x)
+    return _Piece(value, t, slope)
+
+
+def _odd_in_pieces(x: Term, function: str, first: float) -> Term:
+    """f(x) of an odd function that is 1 from the last piece on."""
+    end = first * 2.0 ** (_PIECES // _OF_A_POWER)
+    a = clamp(abs(x), None, end * (1 - 2.0**-24))
+    value, t, slope = _piece_of(a, function, first)
+    value = select(a < first * (1 + 1 / _OF_A_POWER), a, value)
+    return copy_sign(fma(slope, t, value), x)
 
 
 def tanh_in_pieces(x: Term) -> Term:
     """tanh(x): float32 by tables."""
-    return _in_pieces(x, "tanh", _TANH_FIRST) if x.single else tanh(x)
+    return _odd_in_pieces(x, "tanh", _TANH_FIRST) if x.single else tanh(x)
 
 
 def erf_in_pieces(x: Term) -> Term:
     """erf(x): float32 by tables."""
-    return _in_pieces(x, "erf", _ERF_FIRST) if x.single else erf(x)
+    return _odd_in_pieces(x, "erf", _ERF_FIRST) if x.single else erf(x)
+
+
+def erfc_in_pieces(x: Term) -> Term:
+    """e^-a²·(e^a²·erfc(a)) with a = |x|: float32 by tables; 2 less that below 0.
+
+    The second factor, and the rounding error of a², are carried in two numbers.
+    """
+    if not x.single:
+        return erfc(x)
+    a = clamp(abs(x), None, 10.2)
+    middle, t, slope = _piece_of(a, "scaled_erfc", _SCALED_ERFC_FIRST)
+    scaled = fma(slope, t, middle)
+    low = fma(slope, t, middle - scaled)
+    square, square_low = two_product(a, a)
+    part, n = expm1_parts(-square)
+    low = mul_add(-square_low, scaled, low)  # times e^-square_low
+    value = ldexp(scaled + fma(scaled, part, mul_add(low, part, low)), n)
+    return select(x < 0.0, 2.0 - value, value)

@@ -77,12 +77,21 @@ def power(x: Any, y: Any) -> Any:
     That root has no power's values at -0 and -infinity: 0 and infinity.
     """
     found: Any = np.power(x, y)
-    if y.dtype.kind == "f" and y.size and not any(y.strides) and y.flat[0] == 0.5:
-        root = found + np.zeros((), found.dtype)
+    if _is_half(y):
+        root = found + found.dtype.type(0)
         if square_bound(x) < np.inf:
             return root
         return _where(x == -np.inf, -x, root)
     return found
+
+
+def _is_half(y: Any) -> bool:
+    """Is it 1/2, once or again and again?"""
+    if y.ndim == 0:
+        return y.dtype.kind == "f" and bool(y == 0.5)
+    if any(y.strides) or not y.size:
+        return False
+    return y.dtype.kind == "f" and bool(y.flat[0] == 0.5)
 
 
 def sign(x: Any) -> Any:

@@ -10,6 +10,7 @@
     entry     a call from its beginning to its end
     fronts    eager operations that a record is kept of
     loops     those of their steps that need no NumPy; loop_codes: what each does
+    views     those of their steps that only look at an array in another way
     native    all of it compiled, and put in place
     binding   a compiled program and a signature become a record
 

@@ -20,6 +20,7 @@ from ftrace.devices.llvm.calling.outcome import Outcome, array_part
 from ftrace.devices.llvm.calling.performing import Front, Step
 from ftrace.devices.llvm.calling.records import GIVEN, HOSTED, GivenPart
 from ftrace.devices.llvm.calling.steps import Steps
+from ftrace.devices.llvm.calling.views import view_of
 from ftrace.devices.llvm.runner import records
 from ftrace.devices.llvm.runner.records import Block, Word
 from ftrace.trace.layout import Leaf, Part
@@ -89,8 +90,9 @@ class Record:
             loop, keeps = looping.loop(steps.calls, known, self._block)
             self._keeps += keeps
         inner = looping if len(steps.calls) > 1 and not loop else None
+        views = looping is not None and looping.views
         rows = [
-            self._step(step, number, known, inner)
+            self._step(step, number, known, inner, views)
             for number, step in enumerate(steps.calls, self._leaves)
         ]
         beyond = self._leaves + len(rows)  # there the arguments themselves stand
@@ -100,6 +102,8 @@ class Record:
             if source is None:
                 same = beyond + arguments.number_of(result)
                 return self._block.add(*GivenPart(GIVEN, same))
+            if id(result) in steps.open:
+                return self._block.add(*GivenPart(GIVEN, source))
             aval = aval_of(result)
             return self._block.add(*array_part(HOSTED, source, aval, self._refer))
 
@@ -113,6 +117,7 @@ class Record:
         number: int,
         known: Sequence[Known],
         looping: Looping | None,
+        views: bool,
     ) -> Step:
         words = [0 if type(x) is Place else self._refer(x) for x in step.operands]
         places: list[int] = []
@@ -123,6 +128,10 @@ class Record:
         if looping is not None:
             loop, keeps = looping.step_loop(step, known, self._block)
             self._keeps += keeps
+        view = 0
+        if views:
+            view, keeps = view_of(step, known, self._block)
+            self._keeps += keeps
         return Step(
             self._refer(step.function),
             self._block.add(*words or [0]),
@@ -132,6 +141,7 @@ class Record:
             number,
             0 if step.dtype is None else self._refer(step.dtype),
             loop,
+            view,
         )
 
     def _lay(self, rows: list[Step], count: int, **fields: Word) -> None:

@@ -28,7 +28,7 @@ from ftrace.devices.llvm.runner.records import Block
 
 #: `PyArray_NewFromDescr` and the version in the table of NumPy's C functions, and the
 #: versions of which that is known.
-_NEW, _VERSION, _VERSIONS = 94, 0, (0x01000009, 0x02000000)
+NEW, _VERSION, _VERSIONS = 94, 0, (0x01000009, 0x02000000)
 
 
 class Place:
@@ -80,6 +80,11 @@ class Call:
 
 def new_ndarray() -> int:
     """The address of what makes an array of NumPy's; 0 where it is not known."""
+    return numpy_function(NEW)
+
+
+def numpy_function(number: int) -> int:
+    """The address of a C function of NumPy by its number; 0 where it is not known."""
     core: Any = getattr(np, "_core", None) or getattr(np, "core", None)
     capsule = getattr(getattr(core, "multiarray", None), "_ARRAY_API", None)
     if capsule is None:
@@ -89,9 +94,9 @@ def new_ndarray() -> int:
         ctypes.c_void_p,
         (ctypes.py_object, ctypes.c_char_p),
     )
-    table = (ctypes.c_void_p * (_NEW + 1)).from_address(pointer(capsule, None))
+    table = (ctypes.c_void_p * (number + 1)).from_address(pointer(capsule, None))
     version = ctypes.CFUNCTYPE(ctypes.c_uint)(table[_VERSION] or 0)()
-    return table[_NEW] or 0 if version in _VERSIONS else 0
+    return table[number] or 0 if version in _VERSIONS else 0
 
 
 class Known(NamedTuple):
@@ -143,7 +148,12 @@ class Looping:
 
     Args:
       address: of each loop by its name.
+
+    Attributes:
+      views: can views be made?
     """
+
+    views: bool = False
 
     def __init__(self, address: Callable[[str], int]) -> None:
         self._address = address

@@ -47,6 +47,7 @@ from ftrace.devices.llvm.calling.probe import (
 )
 from ftrace.devices.llvm.calling.records import CLASSES, Class, State
 from ftrace.devices.llvm.calling.results import results_ir
+from ftrace.devices.llvm.calling.views import set_base, viewed_ir
 from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.shortage import no_working_memory
@@ -109,6 +110,7 @@ def native_ir(places: Offsets, immortal: bool) -> str:
             results_ir(immortal),
             entry_ir(places, immortal),
             loops_ir(places, immortal),
+            viewed_ir(immortal),
             fronts_ir(
                 places,
                 immortal,
@@ -177,6 +179,9 @@ class Native:
             self.put("new_ndarray", address)
             self._loops: dict[str, int] = {}
             self.records.looping = Looping(self._loop_address)
+            if base := set_base():
+                self.put("set_base", base)
+                self.records.looping.views = True
             linking = Linking(self.words.ctypes.data, immortal, imports)
             self.records.chaining = Chaining(linking.function)
         self._set_state()

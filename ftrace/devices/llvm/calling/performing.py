@@ -63,6 +63,7 @@ class Step(NamedTuple):
       value: the number of what it makes.
       dtype: what that must have; 0 for something that is no array.
       loop: a `Loop` that does it; 0 if there is none.
+      view: a `View` that it is; 0 if it is none.
     """
 
     function: Word
@@ -73,6 +74,7 @@ class Step(NamedTuple):
     value: Word
     dtype: Word
     loop: Word
+    view: Word
 
 
 def performing_ir(offsets: Offsets, immortal: bool) -> str:
@@ -135,6 +137,12 @@ def _step(immortal: bool) -> Function:
     loop = step.pointer("loop")
     with f.when(f.differ("ptr", loop, "null")):
         quick = f.let(f"call ptr @looped_values(ptr {loop}, ptr %values)")
+        with f.when(f.differ("ptr", quick, "null")):
+            f.set_slot("%values", step.number("value"), quick)
+            f.give(1)
+    view = step.pointer("view")
+    with f.when(f.differ("ptr", view, "null")):
+        quick = f.let(f"call ptr @viewed(ptr {view}, ptr %values)")
         with f.when(f.differ("ptr", quick, "null")):
             f.set_slot("%values", step.number("value"), quick)
             f.give(1)

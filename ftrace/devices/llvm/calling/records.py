@@ -50,6 +50,7 @@ class State(NamedTuple):
       learn, aval_of, host_of, settle, as_ndarray: functions, see `learning`.
       hush_variable, silence: what silences NumPy.
       new_ndarray: makes an array of NumPy's.
+      set_base: makes such an array keep another one.
     """
 
     array: Word
@@ -111,6 +112,7 @@ class State(NamedTuple):
     hush_variable: Word
     silence: Word
     new_ndarray: Word
+    set_base: Word
 
 
 class Class(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ class Steps:
     Attributes:
       calls: the steps.
       sources: for each result the number of its value; None if it is an argument.
+      open: results that steps make as they are given back.
 
     Raises:
       Unlearnable: something in between is not on the tape.
@@ -49,8 +51,17 @@ class Steps:
         self._count = len(arguments.fresh)
         self.calls: list[Call] = []
         made = {id(step.result): step for step in tape.steps}
-        for step in _needed(tape.steps, made, results):
+        own = {id(x) for x in arguments.fresh}
+        self.open = {id(x) for x in tape.open}
+        if self.open and not all(id(x) in self.open | own for x in results):
+            raise Unlearnable  # their sizes may have decided what else was done
+        for step in _needed(tape.steps, made, [*results, *tape.guards]):
             operands = [self._resolve(x) for x in step.operands]
+            if id(step.result) in self.open:
+                self._numbers[id(step.result)] = self._append_open(step, operands)
+                continue
+            if any(id(x) in self.open for x in step.operands):
+                raise Unlearnable
             if type(step.result) is Array and not any(
                 type(x) is Place for x in operands
             ):
@@ -64,8 +75,13 @@ class Steps:
             call = Call(step.function, operands, step.result.dtype, shape, meaning)
             self._numbers[id(step.result)] = self._append(call)
         self._check_places(arguments)
-        own = {id(x) for x in arguments.fresh}
         self.sources = [None if id(x) in own else self._source(x) for x in results]
+
+    def _append_open(self, step: Taped, operands: Sequence[Any]) -> int:
+        taken = step.function is getitem
+        if not taken and any(id(x) in self.open for x in step.operands):
+            raise Unlearnable
+        return self._append(Call(step.function, operands, None))
 
     def chain(self, chaining: Chaining) -> None:
         """Does what can be done together together."""
@@ -122,7 +138,7 @@ class Steps:
 
 
 def _needed(
-    steps: Sequence[Taped], made: dict[int, Taped], results: Sequence[Array]
+    steps: Sequence[Taped], made: dict[int, Taped], results: Sequence[Any]
 ) -> list[Taped]:
     pending, seen = [made.get(id(x)) for x in results], set[int]()
     while pending:

@@ -1,0 +1,71 @@
+"""Sets of arrays of NumPy's: what `sets.py` composes, where all values are at hand.
+
+Elements are brought into order by a stable sort, so that of equal ones (0 and -0) the
+first stands for all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ftrace.trace.primitives.host.order import argsort, sort_values
+
+Array = Any  # numpy.ndarray
+
+
+def _begins(ordered: Array, equal_nan: bool) -> Array:
+    """Whether each is the first of those that are equal."""
+    begins = np.empty(ordered.shape, np.bool_)
+    begins[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+    if equal_nan and ordered.dtype.kind == "f" and np.isnan(ordered[-1]):
+        missing = np.isnan(ordered)
+        begins[1:] &= ~(missing[1:] & missing[:-1])
+    return begins
+
+
+def unique(
+    x: Array, equal_nan: bool, wanted: tuple[bool, bool, bool], integer: np.dtype[Any]
+) -> Any:
+    """The different elements; where wanted, first places, numbers and counts."""
+    flat = x.reshape(-1)
+    if not any(wanted):
+        ordered = sort_values(flat, 0)
+        return ordered[_begins(ordered, equal_nan)]
+    places = argsort([flat], 0)
+    ordered = flat[places]
+    begins = _begins(ordered, equal_nan)
+    found = [ordered[begins]]
+    if wanted[0]:
+        found.append(places[begins].astype(integer))
+    if wanted[1]:
+        numbers = np.empty(flat.shape, integer)
+        numbers[places] = np.cumsum(begins) - 1
+        found.append(numbers.reshape(x.shape))
+    if wanted[2]:
+        ends = np.append(np.flatnonzero(begins), flat.size)
+        found.append(np.diff(ends).astype(integer))
+    return tuple(found)
+
+
+def of_two(x: Array, y: Array, kind: str) -> Array:
+    """The different elements that both have, that x alone has, or that one alone has.
+
+    Args:
+      kind: "both", "first" or "one". A NaN of x and one of y are not equal.
+    """
+    joined = np.concatenate((x.reshape(-1), y.reshape(-1)))
+    places = argsort([joined], 0)
+    ordered = joined[places]
+    begins = _begins(ordered, True)
+    firsts = np.flatnonzero(begins)
+    from_x = places < x.size
+    in_x = np.logical_or.reduceat(from_x, firsts)
+    in_y = np.logical_or.reduceat(~from_x, firsts)
+    values = ordered[firsts]
+    if kind == "one":
+        return values[in_x != in_y]
+    number = values == values
+    return values[in_x & in_y & number if kind == "both" else in_x & ~(in_y & number)]
