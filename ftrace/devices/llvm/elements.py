@@ -266,6 +266,11 @@ class Elements(Ranges):
             p = self.access.or_sink(p, uniform)
             self._store_value(store, t, value, p, at, mask)
             return
+        few = stride is not None and 2 <= stride <= _MASKED_WINDOW
+        cheap = self.ops.target.masked and t.bits >= 32 and not store.combine
+        if stride is not None and few and cheap:
+            self._store_apart(store, t, value, stride, at, uniform, mask)
+            return
         if uniform is not None:
             everywhere = self.ops.splat(uniform, mask_type(v.lanes))
             mask = and_masks(self.ops, v.lanes, everywhere, mask)
@@ -274,6 +279,33 @@ class Elements(Ranges):
             old = self.access.gather(t, p, index, kind, mask, True)
             value = self.ops.apply(store.combine, t, old, value)
         self.access.scatter(t, value, p, index, kind, mask)
+
+    def _store_apart(
+        self,
+        store: Store,
+        t: Type,
+        value: str,
+        stride: int,
+        at: At,
+        uniform: str | None,
+        mask: str | None,
+    ) -> None:
+        """Every `stride`-th element of vectors side by side, and none between."""
+        lanes, kind = t.lanes, mask_type(t.lanes)
+        terms, constant = self.terms(self.facts.affine[store.index], at)
+        base = self.buffer(store.buffer)
+        for n in range(stride):
+            spread = [divmod(n * lanes + lane, stride) for lane in range(lanes)]
+            places = [0 if rest else lane for lane, rest in spread]
+            part = self.ops.shuffle(t, value, "poison", places)
+            if mask is None:
+                on = kind.lanewise([not rest for _, rest in spread])
+            else:
+                apart = [lanes if rest else lane for lane, rest in spread]
+                on = self.ops.shuffle(kind, mask, kind.zero, apart)
+            place = constant + n * lanes
+            p = self.access.pointer(base, terms, place, t.bytes)
+            self.access.store_masked(t, part, self.access.or_sink(p, uniform), on)
 
     def may_join(self, group: Sequence[Store], store: Store) -> bool:
         """Does a store fill the places beside those of a group?"""

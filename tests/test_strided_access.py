@@ -1,4 +1,4 @@
-"""Every second to fourth element: picked from whole vectors, up to a buffer's ends."""
+"""Every second to fourth element, in whole vectors: read and stored up to the ends."""
 
 from __future__ import annotations
 
@@ -73,3 +73,36 @@ def test_elements_far_apart_are_gathered() -> None:
     store = Store(1, i, load(buffer(0, x), at((i, 40))))
     kernel = make_kernel((i,), (store,), [x, out])
     assert "masked.gather" in render(kernel, target, "k").text
+
+
+def storing(x: Array, out: Array, step: int, offset: int) -> Kernel:
+    """out[step · i + offset] = 2 · x[i]."""
+    (i,) = axes(x.size)
+    value = load(buffer(0, x), i)
+    doubled = ew.mul(value, const(2, value.dtype))
+    store = Store(1, at((i, step), offset=offset), doubled)
+    return make_kernel((i,), (store,), [x, out])
+
+
+@pytest.mark.parametrize("step", [2, 3, 4])
+@pytest.mark.parametrize("count", [1, 5, 16, 37, 64, 100])
+@pytest.mark.parametrize("last", [False, True])
+def test_nothing_is_stored_between_and_beyond(
+    step: int, count: int, last: bool
+) -> None:
+    offset = step - 1 if last else 0
+    out = between_pages(step * (count - 1) + 1 + offset, last)
+    wanted = out.copy()
+    x = np.arange(count, dtype=np.float32)
+    wanted[offset::step] = 2 * x
+    run(storing(x, out, step, offset), [x, out], 3)
+    np.testing.assert_array_equal(out, wanted)
+
+
+def test_elements_are_stored_apart_by_masks() -> None:
+    target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4")
+    x = np.zeros(1000, np.float32)
+    for step, scattered in ((2, False), (4, False), (40, True)):
+        kernel = storing(x, np.zeros(1000 * step, np.float32), step, 0)
+        text = render(kernel, target, "k").text
+        assert ("masked.scatter" in text) == scattered
