@@ -6,7 +6,7 @@ from functools import cache
 from math import isqrt
 
 #: By how many one step of a transform divides its length; 2 comes in pairs first.
-RADICES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31)
+RADICES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61)
 #: What a step costs for each number, about: others cost one more than they divide by.
 _COSTS = {2: 3.0, 3: 4.5, 4: 4.0}
 

@@ -8,7 +8,7 @@ sub-transform, of which there were n/l so far,
 so that reads are contiguous in j = q + s p, and writes where s fills a vector; before
 that four vectors are exchanged with one another. Of columns, s begins with the lanes
 of a vector. Other factors of the length, of columns, are steps like these: the work of
-odd ones, for each number, is as they are, and up to 31 less than by a convolution.
+odd ones, for each number, is as they are, and up to 61 less than by a convolution.
 Between the steps real and imaginary parts stand apart, in two buffers on the stack.
 
 An inverse transform is one of numbers whose parts are exchanged.
@@ -16,12 +16,16 @@ An inverse transform is one of numbers whose parts are exchanged.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import cos, pi, sin
 
 from ftrace.devices.llvm.fourier_sides import Buffer, Side
 from ftrace.devices.llvm.fourier_tables import stage_offsets
 from ftrace.devices.llvm.fourier_waves import Pair, Waves
 from ftrace.lower.fourier_lengths import stages_of
+
+#: Longer steps are loops over their results: the code of all takes long to make.
+_WRITTEN = 7
 
 
 def transform(f: Waves, source: Side, target: Side, buffers: list[Buffer]) -> None:
@@ -36,10 +40,8 @@ def transform(f: Waves, source: Side, target: Side, buffers: list[Buffer]) -> No
 
 def _step(f: Waves, stage: int, source: Side, target: Side, roots: str) -> None:
     """One step of all numbers."""
-    size = f.form.size
-    radix, done = stages_of(size)[stage]
-    apart = done * (f.total // size)  # s
-    m = size // done // radix
+    radix, done = stages_of(f.form.size)[stage]
+    apart = done * (f.total // f.form.size)  # s
     part, lanes = f.total // radix, f.lanes
     with f.repeat(part // lanes) as i:
         j = f.let(f"mul i64 {i}, {lanes}")
@@ -47,23 +49,38 @@ def _step(f: Waves, stage: int, source: Side, target: Side, roots: str) -> None:
             source.take(j if not k else f.let(f"add i64 {j}, {k * part}"))
             for k in range(radix)
         ]
-        y = _butterfly(f, x)
         p = f.let(f"udiv i64 {j}, {apart}")
-        if m > 1:
-            offset = stage_offsets(size)[stage]
-            starts = [(offset + 2 * k * m, offset + (2 * k + 1) * m)
-                      for k in range(radix - 1)]  # fmt: skip
-            y[1:] = [
-                f.times(v, _roots_at(f, roots, at, p, apart))
-                for v, at in zip(y[1:], starts, strict=True)
-            ]
         if apart < lanes:
-            _exchange(f, y, target, j, apart)
+            y = _butterfly(f, x)
+            turned = [_turned(f, stage, roots, v, k, p) for k, v in enumerate(y)]
+            _exchange(f, turned, target, j, apart)
             return
         turns = f.let(f"mul i64 {p}, {(radix - 1) * apart}")
         first = f.let(f"add i64 {j}, {turns}")
-        for k, v in enumerate(y):
-            target.put(v, f.let(f"add i64 {first}, {k * apart}"))
+
+        def put(v: Pair, k: int | str) -> None:
+            v = _turned(f, stage, roots, v, k, p)
+            behind = f.let(f"mul i64 {k}, {apart}")
+            target.put(v, f.let(f"add i64 {first}, {behind}"))
+
+        if radix > _WRITTEN:
+            _mirrored_sums(f, x, put)
+            return
+        for k, v in enumerate(_butterfly(f, x)):
+            put(v, k)
+
+
+def _turned(f: Waves, stage: int, roots: str, x: Pair, k: int | str, p: str) -> Pair:
+    """Result k of a step, multiplied by the power k of its roots: those of place p."""
+    radix, done = stages_of(f.form.size)[stage]
+    m = f.form.size // done // radix
+    if m == 1 or k == 0:
+        return x
+    offset = stage_offsets(f.form.size)[stage] - 2 * m
+    start = f.let(f"add i64 {f.let(f'mul i64 {k}, {2 * m}')}, {offset}")
+    re = f.let(f"add i64 {p}, {start}")
+    apart = done * (f.total // f.form.size)
+    return f.times(x, _roots_at(f, roots, (re, f.let(f"add i64 {re}, {m}")), apart))
 
 
 def _butterfly(f: Waves, x: list[Pair]) -> list[Pair]:
@@ -80,42 +97,75 @@ def _butterfly(f: Waves, x: list[Pair]) -> list[Pair]:
     return [f.add(even, sum_), minus, f.sub(even, sum_), plus]
 
 
+def _mirror(f: Waves, x: list[Pair]) -> tuple[list[Pair], list[Pair], Pair]:
+    """Sums and differences of what is mirrored, and the sum of all."""
+    pairs = [(x[j], x[-j]) for j in range(1, len(x) // 2 + 1)]
+    sums = [f.add(*pair) for pair in pairs]
+    whole = x[0]
+    for pair in sums:
+        whole = f.add(whole, pair)
+    return sums, [f.sub(*pair) for pair in pairs], whole
+
+
 def _odd_butterfly(f: Waves, x: list[Pair]) -> list[Pair]:
     """The transform of an odd number of numbers: by pairs of what is mirrored."""
     radix = len(x)
-    pairs = range(1, radix // 2 + 1)
-    sums = [f.add(x[j], x[radix - j]) for j in pairs]
-    differences = [f.sub(x[j], x[radix - j]) for j in pairs]
-    first = x[0]
-    for pair in sums:
-        first = f.add(first, pair)
-    y = [first] * radix
-    for k in pairs:
-        angles = [2 * pi * (j * k % radix) / radix for j in pairs]
+    sums, differences, whole = _mirror(f, x)
+    y = [whole] * radix
+    for k in range(1, radix // 2 + 1):
+        angles = [2 * pi * (j * k % radix) / radix for j in range(1, radix // 2 + 1)]
         even, odd = x[0], None
         for s, d, angle in zip(sums, differences, angles, strict=True):
             even = f.add(even, f.scaled(s, cos(angle)))
             part = f.scaled(d, sin(angle))
             odd = part if odd is None else f.add(odd, part)
         assert odd is not None
-        (a, b), (c, d) = even, odd
-        y[k] = f.arithmetic("fadd", a, d), f.arithmetic("fsub", b, c)
-        y[radix - k] = f.arithmetic("fsub", a, d), f.arithmetic("fadd", b, c)
+        y[k], y[radix - k] = _pair_of(f, even, odd)
     return y
 
 
-def _roots_at(
-    f: Waves, roots: str, starts: tuple[int, int], p: str, apart: int
-) -> Pair:
+def _pair_of(f: Waves, even: Pair, odd: Pair) -> tuple[Pair, Pair]:
+    """What is mirrored in the result: even - i·odd and even + i·odd."""
+    (a, b), (c, d) = even, odd
+    return (
+        (f.arithmetic("fadd", a, d), f.arithmetic("fsub", b, c)),
+        (f.arithmetic("fsub", a, d), f.arithmetic("fadd", b, c)),
+    )
+
+
+def _mirrored_sums(
+    f: Waves, x: list[Pair], put: Callable[[Pair, int | str], None]
+) -> None:
+    """As `_odd_butterfly`, in a loop over the results, whose code is short."""
+    half = len(x) // 2
+    sums, differences, whole = _mirror(f, x)
+    put(whole, 0)
+    angles = f.roots("angles", len(x))
+    with f.repeat(half + 1, 1) as k:
+        row = f.let(f"mul i64 {k}, {2 * half}")
+        even, odd = x[0], None
+        for j, (s, d) in enumerate(zip(sums, differences, strict=True)):
+            c, t = (
+                f.splat(angles, f.let(f"add i64 {row}, {2 * (j - half) + part}"))
+                for part in (0, 1)
+            )
+            even = f.add(even, f.each(s, c))
+            odd = f.each(d, t) if odd is None else f.add(odd, f.each(d, t))
+        assert odd is not None
+        first, second = _pair_of(f, even, odd)
+        put(first, k)
+        put(second, f.let(f"sub i64 {len(x)}, {k}"))
+
+
+def _roots_at(f: Waves, roots: str, starts: tuple[str, str], apart: int) -> Pair:
     """The roots for the numbers of a vector, of which `apart` have one each."""
     found: list[str] = []
     for start in starts:
-        index = f.let(f"add i64 {p}, {start}")
         if apart >= f.lanes:
-            found.append(f.splat(roots, index))
+            found.append(f.splat(roots, start))
             continue
         count = f.lanes // apart
-        some = f.take(roots, index, count)
+        some = f.take(roots, start, count)
         each = [i // apart for i in range(f.lanes)]
         found.append(f.shuffle(some, "poison", count, each))
     return found[0], found[1]

@@ -1,13 +1,15 @@
 """Roots of unity for Fourier transforms: tables that are made once per process.
 
     ftrace_roots_f32_stages_1024()         for each step of a transform of that length
+    ftrace_roots_f32_angles_31()           for one step of that many numbers
     ftrace_roots_f32_half_1024()           exp(-πi·k/n): a real row of twice that length
     ftrace_roots_f32_twist_32x64x16()      exp(-2πi·i·k/n) for each place of a matrix
     ftrace_roots_f32_chirp_17()            exp(-πi·k²/n)
     ftrace_roots_f32_spectrum_17x6x8()     of the chirp's conjugate, as a matrix
 
 Each is a function that tells where the table is: its real parts, then the imaginary
-ones; of the stages, of each power of each stage. They are computed in float64.
+ones; of the stages, of each power of each stage; of the angles side by side. They are
+computed in float64.
 
 The roots of a matrix are products: those of the first `lanes` columns, row by row, and
 for each such group of columns those by which they are turned.
@@ -86,6 +88,13 @@ def _of_stages(size: int) -> list[Any]:
     return parts
 
 
+def _of_angles(radix: int) -> list[Any]:
+    """Cosine and sine of each multiple of each multiple, up to half a turn."""
+    k = np.arange(1, radix // 2 + 1)
+    cosines, sines = _roots(np.outer(k, k), radix)
+    return [np.stack([cosines, -sines], axis=-1)]
+
+
 def _of_half(size: int) -> list[Any]:
     return _roots(np.arange(size), 2 * size)
 
@@ -117,6 +126,7 @@ def _of_spectrum(size: int, rows: int, columns: int) -> list[Any]:
 
 _TABLES = {
     "stages": _of_stages,
+    "angles": _of_angles,
     "half": _of_half,
     "twist": _of_twist,
     "chirp": _of_chirp,

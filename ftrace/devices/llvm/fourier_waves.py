@@ -134,9 +134,13 @@ class Waves(Function):
     def scaled(self, x: Pair, factor: float) -> Pair:
         if factor == 1:
             return x
-        constant = self.t.with_lanes(self.lanes).constant(factor)
-        a, b = (self.arithmetic("fmul", part, constant) for part in x)
-        return a, b
+        return self.each(x, self.t.with_lanes(self.lanes).constant(factor))
+
+    def each(self, x: Pair, factor: str) -> Pair:
+        """Both parts, multiplied by a real number."""
+        return self.arithmetic("fmul", x[0], factor), self.arithmetic(
+            "fmul", x[1], factor
+        )
 
     def no_later(self, k: str, most: int) -> str:
         """Numbers that fill no vector begin earlier, and are computed twice."""
