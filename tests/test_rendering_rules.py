@@ -89,6 +89,8 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
         by_each_filter, (normal(4, 8, 20, 20), normal(8, 1, 3, 3))),
     "sliding_rows": (
         convolution(layout="NHWC"), (normal(2, 20, 20, 16), normal(3, 3, 16, 32))),
+    "channels_across": (
+        convolution(groups=32), (normal(4, 32, 20, 20), normal(32, 1, 3, 3))),
     "groups_abreast": (
         convolution(layout="NHWC", groups=8),
         (normal(2, 20, 20, 32), normal(3, 3, 4, 32))),
