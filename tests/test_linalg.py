@@ -518,3 +518,41 @@ def test_lanes_factorise_as_long_as_they_need(device: Any) -> None:
 def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("scipy", [True, False], ids=["scipy", "numpy"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("shape", [(0, 0), (1, 1), (2, 3, 7, 7), (40, 40)])
+def test_both_kinds_of_eigenvectors_belong_to_the_values(
+    shape: tuple[int, ...], dtype: str, scipy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not scipy:
+        monkeypatch.setattr(lapack, "scipy_linalg", lambda: None)
+    random = np.random.default_rng(0)
+    a = random.standard_normal(shape) + 1j * random.standard_normal(shape)
+    a = (a if dtype.startswith("complex") else a.real).astype(dtype)
+    with ft.config(enable_x64=True):
+        found = [np.asarray(part) for part in eig_p_of(a)]
+    values, left, right = found
+    assert {part.dtype for part in found} == {np.result_type(dtype, np.complex64)}
+    tolerance = 1e-3 if values.dtype == np.complex64 else 1e-9
+    for matrix, vectors, w in (
+        (a, right, values),
+        (a.conj().swapaxes(-1, -2), left, values.conj()),
+    ):
+        scaled = vectors * w[..., None, :]
+        np.testing.assert_allclose(matrix @ vectors, scaled, atol=tolerance)
+        lengths = np.linalg.norm(vectors, axis=-2)
+        np.testing.assert_allclose(lengths, np.ones(lengths.shape), atol=1e-5)
+
+
+def test_eigenvectors_of_what_is_not_finite_are_nan() -> None:
+    a = np.random.default_rng(0).standard_normal((2, 4, 4)).astype(np.float32)
+    a[0, 1, 2] = np.nan
+    for part in eig_p_of(a):
+        assert np.isnan(np.asarray(part)[0]).all()
+        assert np.isfinite(np.asarray(part)[1]).all()
+
+
+def eig_p_of(a: Any) -> Any:
+    return bind_compound(eig_p, fnp.asarray(a))

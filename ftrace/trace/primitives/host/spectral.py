@@ -143,37 +143,54 @@ def _infer_eig(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 def _eig(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     def decomposed(x: Array) -> tuple[Array, Array, Array]:
+        linalg = lapack.scipy_linalg()
+        if linalg is not None and x.size:
+            return _by_geev(linalg, x)
         values, right = np.linalg.eig(x)
         values, right = values + 0j, right + 0j
-        return values, _left_vectors(x, right), right
+        return values, _left_vectors(right), right
 
     return _finite(decomposed, avals, a)
 
 
-def _left_vectors(a: Array, right: Array) -> Array:
+def _left_vectors(right: Array) -> Array:
     """Those u of length 1 with uᴴ·a = w·uᴴ, in the order of the right ones."""
-    linalg = lapack.scipy_linalg()
-    if linalg is None:
-        try:
-            rows = np.linalg.inv(right)
-        except np.linalg.LinAlgError:
-            rows = np.linalg.pinv(right)
-        left = rows.conj().swapaxes(-1, -2)
-        left /= np.linalg.norm(left, axis=-2, keepdims=True)
-        big = np.argmax(np.abs(left), -2)[..., None, :]
-        phase = np.take_along_axis(left, big, -2)
-        return left * (phase.conj() / np.abs(phase))
-    (geev,) = linalg.get_lapack_funcs(("geev",), (a,))
-    result = np.empty_like(right)
-    if a.size == 0:
-        return result
+    if not right.size:
+        return right
+    try:
+        rows = np.linalg.inv(right)
+    except np.linalg.LinAlgError:
+        rows = np.linalg.pinv(right)
+    left = rows.conj().swapaxes(-1, -2)
+    left /= np.linalg.norm(left, axis=-2, keepdims=True)
+    big = np.argmax(np.abs(left), -2)[..., None, :]
+    phase = np.take_along_axis(left, big, -2)
+    return left * (phase.conj() / np.abs(phase))
+
+
+def _by_geev(linalg: Any, a: Array) -> tuple[Array, Array, Array]:
+    """Values and both kinds of vectors by one call for each matrix.
+
+    Raises:
+      LinAlgError: LAPACK has found no result.
+    """
+    geev, ask = linalg.get_lapack_funcs(("geev", "geev_lwork"), (a,))
+    n = a.shape[-1]
+    length = int(np.real(ask(n)[0]))  # with less it works column by column
+    wide = np.result_type(a.dtype, np.complex64)
+    values = np.empty(a.shape[:-1], wide)
+    left, right = np.empty(a.shape, wide), np.empty(a.shape, wide)
     for index in np.ndindex(*a.shape[:-2]):
-        if np.iscomplexobj(a):
-            result[index] = geev(a[index], compute_vr=0)[1]
+        *found, info = geev(a[index], lwork=length)
+        if info:
+            raise np.linalg.LinAlgError("eigenvalues did not converge")
+        if len(found) == 3:
+            values[index], left[index], right[index] = found
         else:
-            imaginary, packed = geev(a[index], compute_vr=0)[1:3]
-            result[index] = _unpacked(imaginary, packed)
-    return result
+            reals, imaginary, *vectors = found
+            values[index] = reals + 1j * imaginary
+            left[index], right[index] = (_unpacked(imaginary, v) for v in vectors)
+    return values, left, right
 
 
 def _unpacked(imaginary: Array, packed: Array) -> Array:
