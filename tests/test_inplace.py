@@ -254,3 +254,34 @@ def test_two_donated_arguments_give_their_memory_to_what_reads_both(
         assert allocator.peak - before < 4096
         np.testing.assert_allclose(m, np.full(1 << 16, 6.51), rtol=1e-5)
         np.testing.assert_allclose(p, np.full(1 << 16, 0.959), rtol=1e-4)
+
+
+def test_a_value_on_the_way_is_made_where_the_result_will_be() -> None:
+    """It is of the same shape, and each element is read where it is overwritten."""
+    x = np.random.default_rng(0).standard_normal((300, 200)).astype(np.float32)
+
+    def softmax(x: Any) -> Any:
+        e = fnp.exp(x - x.max(0))
+        return e / e.sum(0)
+
+    program = ft.jit(softmax, device="cpu").lower(x).program
+    (result,) = program.outputs
+    kernels = [s for s in program.steps if isinstance(s, RunKernel)]
+    assert sum(result in step.slots for step in kernels) > 1
+    assert program.arena < x.nbytes
+    e = np.exp(x - x.max(0))
+    for device in DEVICES:
+        with ft.config(device=device):
+            np.testing.assert_allclose(ft.jit(softmax)(x), e / e.sum(0), rtol=1e-5)
+
+    def others(x: Any) -> Any:
+        e = fnp.exp(x - x.max(0))
+        s = e.sum(0)
+        return e[::-1] / s, (e / s).astype(fnp.float16), e[:, :50] / s[:50]
+
+    program = ft.jit(others, device="cpu").lower(x).program
+    assert program.arena >= x.nbytes
+    with ft.config(disabled_rules={"share_memory"}):
+        wanted = ft.jit(others, device="cpu")(x)
+    for a, b in zip(ft.jit(others, device="cpu")(x), wanted, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -3,6 +3,7 @@
     x.at[i].set(u)      on a value that nothing needs afterwards
     loop carries        that an iteration updates, and their first value
     donated arguments   that a result of the same size is computed from
+    values on the way   that a result of the same shape is computed from
 
 What is overwritten must be ours and dead: all who read it run before. The kernel that
 writes may read it too, but only the very element that it then writes; anything else
@@ -178,18 +179,17 @@ class _Sharer:
                 self._take(result, initial, number, set())
 
     def _share_outputs(self, draft: Draft, step: BuiltKernel) -> None:
-        """A result of elementwise work, in the memory of an argument that it is of."""
-        if not self.given or any(n.op is reduce_p for n in step.kernel.nodes):
+        """A result of elementwise work, in the memory of what it is made of."""
+        if self.outputs.isdisjoint(draft.roots):
+            return
+        if any(n.op is reduce_p for n in step.kernel.nodes):
             return
         order = _StoreOrder(step)
         for value in draft.roots:
             if value not in self.outputs:
                 continue
             for source in order.sources:
-                wanted = self.given.get(source, source)
-                if source not in self.given or wanted not in (None, value):
-                    continue
-                if source.size != value.size or source.dtype != value.dtype:
+                if not self._suits(source, value):
                     continue
                 if not self._may_take(source, draft.number, ()):
                     continue
@@ -200,6 +200,18 @@ class _Sharer:
         if stores != step.kernel.stores:
             kernel = replace(step.kernel, stores=stores)
             self.result.kernels[draft.number] = replace(step, kernel=kernel)
+
+    def _suits(self, source: Node, value: Node) -> bool:
+        """May a result be in the memory of an argument, or of a value on the way?
+
+        The latter is then made where the result will be; so nothing else may have its
+        memory there, as an argument that is given can.
+        """
+        if source.dtype != value.dtype:
+            return False
+        if source in self.given:
+            return source.size == value.size and self.given[source] in (None, value)
+        return not self.given and source.shape == value.shape
 
     def _check_given(self) -> None:
         """An argument that ends in another output than the wanted one is not taken.
