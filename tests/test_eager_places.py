@@ -21,6 +21,7 @@ CALLS = fronts.CALLS_BEFORE + 3
 KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "set": lambda x, y: y, "add": lambda x, y: x + y, "multiply": lambda x, y: x * y,
     "min": np.minimum, "max": np.maximum, "subtract": lambda x, y: x - y,
+    "divide": lambda x, y: x / y,
 }  # fmt: skip
 
 
@@ -37,7 +38,8 @@ def table() -> Any:
 
 def changed(x: Any, index: Any, kind: str, value: Any) -> Any:
     result = x.copy()
-    result[index] = KINDS[kind](result[index], x.dtype.type(value))
+    with np.errstate(all="ignore"):
+        result[index] = KINDS[kind](result[index], x.dtype.type(value))
     return result
 
 
@@ -85,6 +87,15 @@ def test_values_are_arrays_and_numbers_of_any_dtype() -> None:
         expected = row.copy()
         expected[n % 6] = np.float32(row[n % 6]) + 2.75
         equal(whole, expected)
+
+
+def test_powers_at_places_are_those_of_numpy() -> None:
+    x, a = table(), fnp.asarray(table())
+    for n in range(CALLS):
+        expected = x.copy()
+        expected[n % 4] = x[n % 4] ** 3
+        found = np.asarray(a.at[n % 4].power(3.0))
+        np.testing.assert_allclose(found, expected, 1e-6)
 
 
 def test_repeated_indices_are_repeated() -> None:
@@ -214,3 +225,23 @@ def test_padding_takes_functions_and_modes() -> None:
     with pytest.raises(ft.errors.ArgumentError):
         fnp.broadcast_shapes((3.0,), (1,))
     assert fnp.broadcast_shapes((3,), (1,)) == (3,)
+
+
+def test_truth_values_and_complex_numbers_are_operands() -> None:
+    values = {
+        dtype: np.arange(4).astype(dtype)
+        for dtype in ("float32", "int32", "uint8", "bool", "complex64", "float16")
+    }
+    functions: list[Callable[[Any, Any], Any]] = [
+        lambda x, y: x * y, lambda x, y: y + x, lambda x, y: x == y,
+        lambda x, y: fnp.where(x == x, x, y),
+    ]  # fmt: skip
+    for x in values.values():
+        for number in (True, False, 2 + 1j, complex(-0.0, 1), complex(0.0, 1)):
+            for function in functions:
+                expected = function(fnp.asarray(x), fnp.asarray(number))
+                for _ in range(CALLS):
+                    found = function(fnp.asarray(x), number)
+                    assert found.weak_type == expected.weak_type
+                    equal(found, np.asarray(expected))
+                    assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()

@@ -108,7 +108,9 @@ class Place:
 
     def subtract(self, values: Value, **options: Any) -> Any:
         """`values` subtracted at the place, as often as an index is repeated."""
-        return self.add(negative(values), **options)
+        if not options:
+            return _subtract_at(self.array, values, self.index)
+        return self._update("add", negative(values), **options)
 
     def multiply(self, values: Value, **options: Any) -> Any:
         """Multiplied by `values` at the place, as often as an index is repeated."""
@@ -120,14 +122,18 @@ class Place:
 
     def divide(self, values: Value, **options: Any) -> Any:
         """Divided by `values` at the place, as often as an index is repeated."""
+        if not options:
+            return _divide_at(self.array, values, self.index)
         return divide(self.array, self._factors(values, **options))
 
     def power(self, values: Value, **options: Any) -> Any:
         """Raised to the power of `values` at the place."""
+        if not options:
+            return _power_at(self.array, values, self.index)
         return power(self.array, self._factors(values, **options))
 
     def _factors(self, values: Value, **options: Any) -> Any:
-        """One everywhere, times `values` at the place."""
+        """1 everywhere, times `values` at the place."""
         values = as_value(values)
         dtype, _ = common_type(self.array, values)
         ones = axes.full(self.array.shape, 1, dtype)
@@ -237,6 +243,27 @@ def _updating(kind: str) -> Eager:
     return Eager(function, numbers=True, place=__name__, indexed=True)
 
 
+def _of_composition(name: str, function: Callable[[Any, Any, Any], Any]) -> Eager:
+    """A function of an array, values and an index that is composed of others."""
+
+    def composed(x: Any, values: Value, index: Any) -> Any:
+        return function(x, as_value(values), index)
+
+    composed.__name__ = composed.__qualname__ = name
+    return Eager(composed, numbers=True, place=__name__, indexed=True)
+
+
+def _factors_at(x: Any, values: Any, index: Any) -> Any:
+    return Place(x, index)._factors(values)
+
+
+_subtract_at = _of_composition(
+    "_subtract_at", lambda x, v, i: update(x, i, negative(v), "add", None)
+)
+_divide_at = _of_composition(
+    "_divide_at", lambda x, v, i: divide(x, _factors_at(x, v, i))
+)
+_power_at = _of_composition("_power_at", lambda x, v, i: power(x, _factors_at(x, v, i)))
 _set_at, _add_at = _updating("set"), _updating("add")
 _mul_at = _updating("mul")
 _min_at, _max_at = _updating("min"), _updating("max")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from typing import cast as cast_to
 
 import numpy as np
 
@@ -95,22 +94,38 @@ def asarray(
 
 
 def _quickly(value: Any, copy: bool) -> Array | None:
-    """An array of NumPy's of a dtype of ours, or a list of numbers; else None."""
+    """An array of NumPy's of a dtype of ours, or nested lists of numbers; else None."""
     if type(value) is np.ndarray:
         if value.dtype in _AS_THEY_ARE:
             return Array.of(np.array(value, order="C") if copy else value)
         return None
-    if type(value) is not list:
+    if type(value) not in (list, tuple):
         return None
-    kinds = set(map(type, cast_to(Any, value)))
+    kinds = _kinds_in(value)
     if kinds == {float}:
-        return Array.of(np.array(value, dtypes.default_dtype("f")))
+        return _array_of(value, dtypes.default_dtype("f"))
     if kinds != {int}:
         return None
-    target = dtypes.default_dtype("i")
+    return _array_of(value, dtypes.default_dtype("i"))
+
+
+def _kinds_in(value: Any) -> set[type[Any]]:
+    """The types of what nested lists and tuples hold."""
+    found = set(map(type, value))
+    if list in found or tuple in found:
+        found -= {list, tuple}
+        for part in value:
+            if type(part) in (list, tuple):
+                found |= _kinds_in(part)
+    return found
+
+
+def _array_of(value: Any, dtype: np.dtype[Any]) -> Array | None:
+    """Numbers of nested sequences; None where the ordinary way has a message."""
     try:
-        return Array.of(np.array(value, target))
-    except OverflowError:  # the ordinary way has the message
+        with np.errstate(all="ignore"):
+            return Array.of(np.array(value, dtype))
+    except (OverflowError, ValueError, RecursionError):
         return None
 
 

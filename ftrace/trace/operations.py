@@ -303,6 +303,9 @@ def elementwise(
             types.append(cls)
         elif isinstance(x, _NUMPY):
             types.append((dtypes.canonicalize(x.dtype), False))
+        elif cls is bool or (cls is complex and dtype is None):
+            aval = aval_of(x)
+            types.append((aval.dtype, aval.weak_type))
         else:
             break
     else:
@@ -393,6 +396,9 @@ def _elementwise_now(
             elif type(x) is float or type(x) is int:
                 if integer:
                     check_fits(x, compute)
+                arrays.append(compute.type(x))
+                continue
+            elif type(x) is bool or type(x) is complex:
                 arrays.append(compute.type(x))
                 continue
             else:

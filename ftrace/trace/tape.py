@@ -178,6 +178,8 @@ class Tape:
         """`x` in a dtype: the same, a number, or what a further step gives."""
         if type(x) in (int, float):
             return Number(x, dtype)
+        if type(x) in (bool, complex):
+            return dtype.type(x)
         if x.dtype == dtype:
             return x
         value = Value(dtype, x.size, x.shape)

@@ -2,6 +2,7 @@
 
 of an Array in the host's memory   its type as traces know it
 of a float                         its class, or where it decides its bits
+of a complex number                its class and its bits
 of a slice, a tuple, a list        its class, and the words of what is in it
 of anything else that is constant  the very object
 
@@ -188,6 +189,10 @@ def _note() -> Function:
             f.do(f"call void @push(ptr {kind}, ptr %kit)")
             _note_word(f, f.at("%thing", FLOAT))
         _note_leaf(f, kind)
+    with f.when(f.equal("ptr", kind, state.pointer("complex"))):
+        f.do(f"call void @push(ptr {kind}, ptr %kit)")
+        f.do(f"call void @push(ptr {f.at('%thing', FLOAT)}, ptr %kit)")
+        _note_word(f, f.at("%thing", FLOAT + 8))
     for constant in ("int", "none_type", "bool", "text", "ellipsis_type", "type"):
         with f.when(f.equal("ptr", kind, state.pointer(constant))):
             _note_word(f, "%thing")

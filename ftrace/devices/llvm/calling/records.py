@@ -35,7 +35,7 @@ class State(NamedTuple):
       in_use, kept, peak, limit: bytes of buffers.
       clock: counts the buffers that were given back.
       kernels, operations, bytes, nanoseconds: what calls have done.
-      none, dict, float, int, bool, true: objects of the interpreter.
+      none, dict, float, complex, int, bool, true: objects of the interpreter.
       tuple_new: `tuple.__new__`.
       none_type, ellipsis_type, type, tuple, list, slice, exception: classes.
       dtypes: the class of the classes of dtypes.
@@ -81,6 +81,7 @@ class State(NamedTuple):
     dict: Word
     text: Word
     float: Word
+    complex: Word
     int: Word
     bool: Word
     true: Word
