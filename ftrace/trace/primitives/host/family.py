@@ -18,6 +18,7 @@ from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.record import Compound, Results
+from ftrace.trace.quiet import hush, unhush
 
 Batched = tuple[list[Node], list[bool]]
 
@@ -61,8 +62,11 @@ def host(
 
     def quiet(avals: Any, arg: Any, *arrays: Any) -> Sequence[Any]:
         """In a program, too, NaN and infinity are values and no warnings."""
-        with np.errstate(all="ignore"):
+        token = hush()
+        try:
             return numpy(avals, arg, *arrays)
+        finally:
+            unhush(token)
 
     return Compound(
         name, "host", infer, quiet, batch, jvp=jvp, transpose=transpose,

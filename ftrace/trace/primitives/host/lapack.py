@@ -99,17 +99,19 @@ _WORTH_SCIPY = 128
 
 
 def cholesky(a: Array) -> Array:
-    """L of a = L·Lᴴ, with anything above its diagonal; NaN where there is none."""
+    """L of a = L·Lᴴ; NaN where there is none."""
     n = a.shape[-1]
     if n < _WORTH_SCIPY or a.size == 0 or scipy_linalg() is None:
-        return or_nan(np.linalg.cholesky, a)[0]
+        (found,) = or_nan(np.linalg.cholesky, a)
+        # NumPy leaves zeros above the diagonal, but where it fails.
+        return np.tril(found) if found[..., :1, -1:].any() else found
     potrf = _routine("lapack", "potrf", a.dtype)
     result = np.empty(a.shape, a.dtype)
     for factor, matrix in zip(stacked(result), stacked(a), strict=True):
         # LAPACK is column-major: our lower triangle is its upper one, without a copy.
         found, failed = potrf(matrix.T, lower=0, clean=0)
         factor[...] = np.nan if failed else found.T
-    return result
+    return np.tril(result)
 
 
 # Triangular systems.
@@ -130,19 +132,30 @@ def solve_triangular(
     many = prod(lead)
     if scipy_linalg() is None or many > 4 * n:
         return substitute(a, b, lower, trans, unit)
-    trsm = _routine("blas", "trsm", b.dtype)
+    if not lead:
+        return _substituted(a, b, lower, trans, unit)
     result = np.empty((many, n, k), b.dtype)
     for i, (left, right) in enumerate(zip(stacked(a), stacked(b), strict=True)):
-        # BLAS is column-major: it sees the transposes, Xᵀ op(a)ᵀ = bᵀ, without a copy.
-        found = trsm(
-            1, left.T, right.T, side=1, lower=not lower, trans_a=trans, diag=unit
-        ).T
-        # What is infinite or NaN stays so until the row that is computed last.
-        if not np.isfinite(found[-1 if lower != trans else 0]).all():
-            # BLAS works in blocks, in which NaN spreads to rows that come before it.
-            found = substitute(left, right, lower, trans, unit)
-        result[i] = found
+        result[i] = _substituted(left, right, lower, trans, unit)
     return result.reshape(*lead, n, k)
+
+
+def _substituted(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Array:
+    """Of one system."""
+    trsm = _routine("blas", "trsm", b.dtype)
+    # BLAS is column-major: it sees the transposes, Xᵀ op(a)ᵀ = bᵀ, without a copy.
+    found = trsm(1, a.T, b.T, side=1, lower=not lower, trans_a=trans, diag=unit).T
+    # What is infinite or NaN stays so until the row that is computed last.
+    if not _are_finite(found[-1 if lower != trans else 0]):
+        # BLAS works in blocks, in which NaN spreads to rows that come before it.
+        return substitute(a, b, lower, trans, unit)
+    return found
+
+
+def _are_finite(x: Array) -> bool:
+    """Is nothing infinite or NaN? Where the sum of squares is a number, surely."""
+    flat = x.reshape(-1)
+    return bool(np.vdot(flat, flat).real < np.inf or np.isfinite(x).all())
 
 
 def substitute(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Array:
@@ -168,17 +181,25 @@ def lu(a: Array) -> tuple[Array, Array]:
     least = min(m, n)
     if scipy_linalg() is None or prod(lead) > 4 * least:
         return eliminate(a)
-    getrf = _routine("lapack", "getrf", a.dtype)
+    if not lead and a.size:
+        return _factorised(a)
     factors = np.empty((prod(lead), m, n), a.dtype)
     pivots = np.empty((prod(lead), least), np.int32)
     for i, matrix in enumerate(stacked(a)):
-        factors[i], pivots[i], _ = getrf(matrix)
-        if np.iscomplexobj(a):
-            _spread_nan(factors[i])
-        elif not np.isfinite(factors[i]).all():
-            # Which of several NaN is a pivot depends on BLAS's code for a processor.
-            factors[i], pivots[i] = eliminate(matrix)
+        factors[i], pivots[i] = _factorised(matrix)
     return factors.reshape(a.shape), pivots.reshape(*lead, least)
+
+
+def _factorised(a: Array) -> tuple[Array, Array]:
+    """Of one matrix."""
+    found, pivots, _ = _routine("lapack", "getrf", a.dtype)(a)
+    factors = np.ascontiguousarray(found)
+    if factors.dtype.kind == "c":
+        _spread_nan(factors)
+    elif not _are_finite(factors):
+        # Which of several NaN is a pivot depends on BLAS's code for a processor.
+        return eliminate(a)
+    return factors, pivots
 
 
 def _spread_nan(factors: Array) -> None:
@@ -241,7 +262,10 @@ def solve_lu(factors: Array, order: Array, b: Array, trans: bool, conj: bool) ->
         x = np.empty_like(y)
         np.put_along_axis(x, order[..., None].astype(np.intp), y, -2)
         return x
-    y = np.take_along_axis(b, order[..., None].astype(np.intp), -2)
+    if b.ndim == 2:
+        y = b[order]
+    else:
+        y = np.take_along_axis(b, order[..., None].astype(np.intp), -2)
     y = solve_triangular(factors, y, True, False, conj, True)
     return solve_triangular(factors, y, False, False, conj, False)
 

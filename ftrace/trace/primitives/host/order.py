@@ -75,6 +75,9 @@ def argsort(keys: Sequence[Array], axis: int) -> Array:
     parts = [part for key in moved_keys for part in _parts(key)]
     places = _stable_positions(parts[-1])
     for part in reversed(parts[:-1]):
+        if part.ndim == 1:
+            places = places[_stable_positions(part[places])]
+            continue
         moved = np.take_along_axis(part, places, -1)
         places = np.take_along_axis(places, _stable_positions(moved), -1)
     return places if in_place else np.moveaxis(places, -1, axis)

@@ -49,7 +49,7 @@ def _infer_cholesky(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _cholesky(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    return (np.tril(lapack.cholesky(a)),)
+    return (lapack.cholesky(a),)
 
 
 def _cholesky_tangent(node: Node, tangents: Results) -> Results:
