@@ -177,3 +177,20 @@ def test_small_products(sizes: tuple[int, int, int], turned: str, count: int) ->
         return x @ (y.swapaxes(1, 2) if "b" in turned else y)
 
     assert_product(ft.jit(product, device="cpu")(x, y), a, b)
+
+
+@pytest.mark.parametrize("dtype", [fnp.float16, fnp.bfloat16])
+@pytest.mark.parametrize("sizes", [(1, 3, 1), (1, 64, 1), (1, 3, 64), (5, 7, 2)])
+def test_products_of_16_bit_floats_are_not_rounded_before_the_sum(
+    dtype: Any, sizes: tuple[int, int, int]
+) -> None:
+    rng = np.random.default_rng(8)
+    rows, inner, columns = sizes
+    x = rng.normal(size=(rows, inner)).astype(dtype)
+    y = rng.normal(size=(inner, columns)).astype(dtype)
+    wide = x.astype(np.float64), y.astype(np.float64)
+    exact = wide[0] @ wide[1]
+    allowed = float(fnp.finfo(dtype).eps) / 2 * np.abs(exact)
+    allowed += inner * 2.0**-23 * (np.abs(wide[0]) @ np.abs(wide[1]))
+    for found in (fnp.asarray(x) @ fnp.asarray(y), ft.jit(fnp.matmul)(x, y)):
+        assert (np.abs(np.asarray(found, np.float64) - exact) <= allowed).all()

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.contract import PreparedProduct
 from ftrace.trace.graph import Graph, Node, toposort
@@ -288,6 +289,8 @@ class Contraction:
         """The sum of the product of operands of its shape, made in two steps."""
         node = self._node
         product = node.src[0]
+        if product.dtype.itemsize == 2 and dtypes.is_float(product.dtype):
+            x, y = x.astype(np.float32), y.astype(np.float32)  # exact before the sum
         values = primitive_of(product).numpy(product.aval, product.arg, x, y)
         return reduce_sum_p.numpy(node.aval, node.arg, values)
 
