@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+import numpy
 
 from ftrace.trace.primitives.host.order import argsort, sort_values
+
+np: Any = numpy  # whose stubs leave too much unknown
 
 Array = Any  # numpy.ndarray
 
@@ -27,7 +29,10 @@ def _begins(ordered: Array, equal_nan: bool) -> Array:
 
 
 def unique(
-    x: Array, equal_nan: bool, wanted: tuple[bool, bool, bool], integer: np.dtype[Any]
+    x: Array,
+    equal_nan: bool,
+    wanted: tuple[bool, bool, bool],
+    integer: Any,
 ) -> Any:
     """The different elements; where wanted, first places, numbers and counts."""
     flat = x.reshape(-1)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from operator import getitem
 from typing import Any
+from typing import cast as cast_to
 
 from ftrace.array import Array
 from ftrace.trace.quiet import hush, unhush
@@ -59,17 +60,19 @@ def whole(
         if type(found) is tuple:
             together = Value(None, 0)
             tape.note_open(step, [*operands, *more], together)
-            for place, made in enumerate(found):
+            parts: tuple[Any, ...] = tuple(cast_to(Any, found))
+            for place, made in enumerate(parts):
                 tape.note_open(getitem, [together, place], made)
         else:
             tape.note_open(step, [*operands, *more], found)
-    return found
+    result: Any = cast_to(Any, found)
+    return result
 
 
 def _opened(function: Callable[..., Any], weak: bool, *operands: Any) -> Any:
     found = function(*operands)
     if type(found) is tuple:
-        return tuple([Array.of(x, weak) for x in found])
+        return tuple([Array.of(x, weak) for x in cast_to(Any, found)])
     return Array.of(found, weak)
 
 

@@ -72,6 +72,7 @@ class Linking:
         make: Any = ctypes.pythonapi.PyCFunction_NewEx
         make.restype = ctypes.py_object
         make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+        assert self._method is not None, "it is loaded"
         # The function holds what it refers to.
         held = block.settle(place), block, tuple(keeps)
         return make(ctypes.addressof(self._method), held, None)

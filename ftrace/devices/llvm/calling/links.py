@@ -120,7 +120,8 @@ class Links:
         taken: set[int] = set()
         for number in asked:
             meaning = calls[number].meaning
-            spot, dtype = self._spots[number], np.dtype(meaning.dtype)
+            dtype: np.dtype[Any] = np.dtype(meaning.dtype)
+            spot = self._spots[number]
             inside = self.bases[spot.place].kind == "block"
             if inside and spot.place not in taken:
                 place = spot.place

@@ -183,6 +183,7 @@ def _type_of(x: Any) -> tuple[Any, tuple[int, ...]] | None:
         return x.dtype, ()
     if not isinstance(x, (Array, Value, np.ndarray, np.generic)):
         return None
-    if x.dtype is None or x.shape is None:
+    value: Any = x
+    if value.dtype is None or value.shape is None:
         return None
-    return np.dtype(x.dtype), tuple(x.shape)
+    return np.dtype(value.dtype), tuple(value.shape)
