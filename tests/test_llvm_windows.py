@@ -17,7 +17,7 @@ from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.scalar import operations_of
 from ftrace.devices.llvm.short_axes import without_short_axes
 from ftrace.devices.llvm.sliding_plan import Sliding, find_sliding
-from ftrace.devices.llvm.sliding_rows import SlidingRows, find_sliding_rows
+from ftrace.devices.llvm.sliding_rows_plan import SlidingRows, find_sliding_rows
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.devices.llvm.windows import Window, find_windows
 from ftrace.lower.kernel import (

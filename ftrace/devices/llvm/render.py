@@ -51,11 +51,8 @@ from ftrace.devices.llvm.sliding_across import (
 from ftrace.devices.llvm.sliding_dots import SlidingDotsProduct, find_sliding_dots
 from ftrace.devices.llvm.sliding_groups import find_groups
 from ftrace.devices.llvm.sliding_plan import find_sliding
-from ftrace.devices.llvm.sliding_rows import (
-    SlidingRowsProduct,
-    find_grouped_rows,
-    find_sliding_rows,
-)
+from ftrace.devices.llvm.sliding_rows import SlidingRowsProduct
+from ftrace.devices.llvm.sliding_rows_plan import find_grouped_rows, find_sliding_rows
 from ftrace.devices.llvm.sliding_sums import (
     SlidingSumProduct,
     find_grouped_sum,

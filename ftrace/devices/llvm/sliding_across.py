@@ -30,10 +30,9 @@ from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.nest import Span
 from ftrace.devices.llvm.sliding_groups import laid_flat
 from ftrace.devices.llvm.sliding_plan import fill_cost, is_sum_of_products
-from ftrace.devices.llvm.sliding_rows import (
-    Image,
+from ftrace.devices.llvm.sliding_rows import Image, SlidingRowsProduct
+from ftrace.devices.llvm.sliding_rows_plan import (
     SlidingRows,
-    SlidingRowsProduct,
     as_rows,
     group_vectors,
     in_cache,
