@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -219,3 +220,17 @@ def test_sums_along_columns_may_use_each_other() -> None:
     np.testing.assert_allclose(out, x.var(0), rtol=1e-4)
     np.testing.assert_allclose(middle, x.mean(0), rtol=1e-4, atol=1e-6)
     assert_guarded(out)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint64, np.float64])
+def test_what_a_reduce_reads_fills_a_register(dtype: type) -> None:
+    """Numbers of the dtype that positions have are numbers like others."""
+    x, out = np.ones(4096, dtype), np.zeros(1, dtype)
+    (i,), (r,) = axes(1), reduced(4096)
+    store = Store(1, i, reduce("max", load(buffer(0, x), at((i, 4096), (r, 1))), (r,)))
+    target = host_target()
+    text = render(make_kernel((i,), (store,), [x, out]), target, "kernel").text
+    lanes, bits = target.vector_bytes // x.itemsize, 8 * x.itemsize
+    kind = "double" if dtype is np.float64 else f"i{bits}"
+    loads = set(re.findall(r"load <(\d+) x (\w+)>", text))
+    assert loads == {(str(lanes), kind)}

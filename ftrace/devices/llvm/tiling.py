@@ -131,11 +131,11 @@ class Chooser:
         if found is None:
             widest = between = 0
             for n, free in self.facts.free.items():
-                if node not in free or n.dtype is INDEX or n.op is reduce_p:
+                if node not in free or n.op is reduce_p:
                     continue
                 if n.op is load_p:
                     widest = max(widest, n.dtype.itemsize)
-                elif n.dtype != dtypes.bool_:
+                elif n.dtype not in (dtypes.bool_, INDEX):
                     between = max(between, n.dtype.itemsize)
             for store in self.kernel.stores:
                 if any(node in self.facts.free[e] for e in store.expressions):
