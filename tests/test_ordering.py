@@ -270,16 +270,22 @@ def test_code_for_other_processors_is_accepted(
 def test_large_eager_sorts_are_compiled_when_they_come_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(operations, "LARGE", 700)
+    monkeypatch.setitem(operations.COMPILED, "sort", (700, 2))
     compiled: list[Any] = []
-    run_graph = operations.hooks.run_graph
-    assert run_graph is not None
+    prepare = operations.hooks.prepare
+    assert prepare is not None
 
-    def spy(graph: Any, arrays: Any) -> Any:
-        compiled.append(graph)
-        return run_graph(graph, arrays)
+    def spy(graph: Any, config: Any) -> Any:
+        program = prepare(graph, config)
+        assert program is not None
 
-    monkeypatch.setattr(operations.hooks, "run_graph", spy)
+        def run(*arrays: Any) -> Any:
+            compiled.append(graph)
+            return program(*arrays)
+
+        return run
+
+    monkeypatch.setattr(operations.hooks, "prepare", spy)
     x = np.random.default_rng(3).standard_normal(701).astype(np.float32)
     for call in range(5):
         found = fnp.sort(fnp.asarray(x)).numpy()
@@ -288,7 +294,7 @@ def test_large_eager_sorts_are_compiled_when_they_come_again(
     assert len(set(map(id, compiled))) == 1
     fnp.sort(fnp.asarray(x[:699])).block_until_ready()
     assert len(compiled) == 3
-    ones = np.ones(1024, np.complex64)
+    ones = np.ones(1 << 13, np.complex64)
     first, second = (fnp.fft.fft(fnp.asarray(ones)).numpy() for _ in range(2))
     assert len(compiled) == 5
     assert first.tobytes() == second.tobytes()

@@ -219,11 +219,13 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
     return results
 
 
-#: Eager operations of the host on so many elements are compiled, which takes some 30 ms
-#: for each shape, after so many calls with operands of the same types. A transform is
-#: at once: its last bits must not change from one call to the next.
-LARGE = 1 << 18
-_CALLS_BEFORE_COMPILED = {"sort": 2, "argsort": 2, "top_k": 2, "fft": 0}
+#: Eager operations of the host are compiled, in some 30 ms for each shape: from so many
+#: elements on, after so many calls with operands of the same types. Transforms are at
+#: once, for their last bits must not change from one call to the next.
+COMPILED = {
+    "sort": (1 << 16, 2), "argsort": (1 << 13, 4), "top_k": (1 << 12, 4),
+    "fft": (1 << 13, 0),
+}  # fmt: skip
 
 
 class _Calls:
@@ -237,6 +239,17 @@ class _Calls:
     def __init__(self, op: Compound, arg: Any, avals: Sequence[ShapedArray]) -> None:
         self.count = 0
         self._given = op, arg, avals
+        self._config: Config | None = None
+        self._program: Callable[..., list[Array]] | None = None
+
+    def program(self) -> Callable[..., list[Array]] | None:
+        """The operation, compiled under the configuration of the day."""
+        config = settings.current()
+        if config is not self._config and config != self._config:
+            assert hooks.prepare is not None
+            self._program = hooks.prepare(self.graph, config)
+        self._config = config
+        return self._program
 
     @cached_property
     def graph(self) -> Graph:
@@ -254,16 +267,19 @@ _calls_of = lru_cache(maxsize=256)(_Calls)
 
 def _compiled(op: Compound, arg: Any, arrays: Sequence[Array]) -> list[Any] | None:
     """The results of a large operation by its program; None if NumPy computes them."""
-    before = _CALLS_BEFORE_COMPILED.get(op.name)
-    if before is None or hooks.run_graph is None or arrays[0].size < LARGE:
+    if op.name not in COMPILED or hooks.prepare is None:
+        return None
+    size, before = COMPILED[op.name]
+    if arrays[0].size < size:
         return None
     calls = _calls_of(op, arg, tuple([aval_of(x) for x in arrays]))
     calls.count += 1
-    if calls.count <= before:
-        return None
     if recording.tape is not None:
         recording.tape.refuse()
-    return hooks.run_graph(calls.graph, arrays)
+    if calls.count <= before:
+        return None
+    program = calls.program()
+    return None if program is None else program(*arrays, *calls.graph.captured)
 
 
 def elementwise(
