@@ -71,3 +71,12 @@ def mode(request: pytest.FixtureRequest) -> Iterator[str]:
             found = require_device(request.param)
             stack.enter_context(ft.config(device=found.name))
         yield request.param
+
+
+@pytest.fixture(params=["native", "plain"])
+def calling(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Calls that are native, where this interpreter has them, and those of Python."""
+    from ftrace.settings import config
+
+    with config(native_calls=request.param == "native", device="cpu"):
+        yield request.param
