@@ -19,6 +19,7 @@ from ftrace.trace.primitives.elementwise import stop_gradient
 from ftrace.trace.primitives.host import (
     fourier,
     functions,
+    least,
     lu,
     orthogonal,
     singular,
@@ -32,7 +33,8 @@ from ftrace.trace.primitives.host.triangular import Triangular
 from ftrace.trace.primitives.record import Compound
 
 MODULES = (
-    fourier, functions, lu, orthogonal, singular, spectral, triangular, tridiagonal,
+    fourier, functions, least, lu, orthogonal, singular, spectral, triangular,
+    tridiagonal,
 )  # fmt: skip
 
 
@@ -259,6 +261,28 @@ def _of_product(x: Any, y: Any, inverse: Any) -> list[Any]:
     return _pseudoinverse(x @ y, None, inverse)
 
 
+def _least(rank: int, m: int, n: int) -> Sample:
+    """Least squares of a product of this rank; two right sides."""
+
+    def operands(rng: Any, lead: tuple[int, ...], is_complex: bool) -> list[Any]:
+        more = draw(rng, lead, (m, 2), is_complex)
+        return [*_deficient(rank, m, n)(rng, lead, is_complex), more]
+
+    def prepare(x: Any, y: Any, b: Any) -> tuple[Any, Any, Any]:
+        a, limit = _product(x, y)
+        return a, b, limit
+
+    def meaning(x: Any, y: Any, b: Any, found: Any, values: Any) -> list[Any]:
+        a, limit = _product(x, y)
+        more = fnp.linalg.svdvals(a)[..., :rank] - values[..., :rank]
+        return [fnp.linalg.pinv(a, limit) @ b - found, more]
+
+    def seen(found: Any, values: Any) -> list[Any]:
+        return [found, values[..., :rank]]
+
+    return Sample(least.least_squares_p, operands, meaning, prepare=prepare, seen=seen)
+
+
 def _hermitian_product(x: Any, y: Any) -> tuple[Any, Any]:
     return _product(x, adjoint(x))
 
@@ -419,6 +443,7 @@ SAMPLES: list[Sample] = [
         singular.pinv_p, _deficient(2, 4, 3), _of_hermitian_product, True,
         prepare=_hermitian_product,
     ),
+    *(_least(*sizes) for sizes in ((2, 4, 3), (3, 4, 3), (2, 5, 2), (2, 3, 4))),
     *(_eigh(lower) for lower in (False, True)),
     Sample(spectral.eig_p, shaped((3, 3)), _eig),
     Sample(

@@ -556,3 +556,59 @@ def test_eigenvectors_of_what_is_not_finite_are_nan() -> None:
 
 def eig_p_of(a: Any) -> Any:
     return bind_compound(eig_p, fnp.asarray(a))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize(
+    ("m", "n", "k"),
+    [(5000, 20, 1), (4097, 20, 30), (700, 30, 2), (40, 20, 3), (10, 20, 3), (2, 1, 0)],
+)
+def test_least_squares_of_tall_matrices(dtype: str, m: int, n: int, k: int) -> None:
+    """By blocks of rows, by squares in 64 bits or by singular vectors: the same."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((m, n)).astype(dtype)
+    if dtype.startswith("complex"):
+        a = (a + 1j * rng.standard_normal((m, n))).astype(dtype)
+    b = rng.standard_normal((m, k)).astype(dtype)
+    same = np.array(a)
+    same[:, -1] = 2 * same[:, 0]  # of a lower rank, if there are two columns
+    eps = float(np.finfo(dtype).eps)
+    for x in (a, same):
+        wide = x.astype(np.result_type(x, np.float64))
+        want = np.linalg.lstsq(wide, b, rcond=max(m, n) * eps)
+        with ft.config(enable_x64=True):
+            for function in (fnp.linalg.lstsq, ft.jit(fnp.linalg.lstsq)):
+                found, _, rank, values = map(np.asarray, function(x, b))
+                assert found.dtype == a.dtype
+                assert rank == want[2]
+                np.testing.assert_allclose(found, want[0], rtol=0, atol=500 * eps)
+                error = 30 * eps * want[3].max()
+                np.testing.assert_allclose(values, want[3], rtol=0, atol=error)
+
+
+@pytest.mark.parametrize("condition", [1e3, 1e6])
+def test_least_squares_of_nearly_dependent_columns(condition: float) -> None:
+    """Squares lose half of the digits: 64 bits of them are more than 32 bits hold."""
+    rng = np.random.default_rng(1)
+    q, _ = np.linalg.qr(rng.standard_normal((600, 5)))
+    p, _ = np.linalg.qr(rng.standard_normal((5, 5)))
+    a = (q * np.geomspace(1, 1 / condition, 5)) @ p
+    a = a.astype(np.float32)
+    b = (a.astype(np.float64) @ np.ones(5)).astype(np.float32)
+    want = np.linalg.lstsq(a.astype(np.float64), b.astype(np.float64))[0]
+    found, _, rank, values = fnp.linalg.lstsq(a, b, rcond=1e-7)
+    assert int(rank) == 5
+    np.testing.assert_allclose(found, want, rtol=0, atol=1e-8 * condition)
+    exact = np.linalg.svd(a.astype(np.float64), compute_uv=False)
+    np.testing.assert_allclose(values, exact, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_least_squares_of_what_is_not_finite_is_nan(value: float, dtype: str) -> None:
+    a = np.random.default_rng(2).standard_normal((600, 4)).astype(dtype)
+    a[300, 2] = value
+    with ft.config(enable_x64=True):
+        found, _, _, values = fnp.linalg.lstsq(a, np.ones(600, dtype))
+    assert np.isnan(found).all()
+    assert np.isnan(values).all()

@@ -26,7 +26,7 @@ from ftrace.numpy.axes import (
     shrink,
     static_int,
 )
-from ftrace.numpy.factorizations import inexact, matrices, square, svdvals
+from ftrace.numpy.factorizations import inexact, matrices, square
 from ftrace.numpy.linear import matmul
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.reductions import sum as add_up
@@ -40,6 +40,7 @@ from ftrace.trace.operations import (
 )
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.host.least import least_squares_p
 from ftrace.trace.primitives.host.lu import Op, det_p, lu_p, lu_solve_p, slogdet_p
 from ftrace.trace.primitives.host.singular import pinv_p
 from ftrace.trace.tracer import Value, aval_of
@@ -274,10 +275,10 @@ def lstsq(
         )
     m, n = x.shape
     columns = y if y.ndim == 2 else insert_axes(y, (1,))
-    values = svdvals(x)
     limit = epsilon(x) * max(m, n) if rcond is None else float(rcond)
     limit = epsilon(x) if limit < 0 else limit
-    result = matmul(pinv(x, limit), columns)
+    least = full((), limit, dtypes.real_dtype(x.dtype))
+    result, values = bind_compound(least_squares_p, x, columns, least)
     rest = bind(p.sub, columns, matmul(x, result))
     residuals = reduced(reduce_sum_p, squared_magnitude(rest), (0,), False)
     rank = _rank(values, limit)
