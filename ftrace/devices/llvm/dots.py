@@ -4,7 +4,8 @@
     out[i, j] <- f(the sum over k of a(i, k) · right[j][k])
 
 Vectors along three columns would be mostly empty, and along the rows far apart in
-memory. A tile has a vector of partial sums for each pair of some rows and a column;
+memory. What is summed over may be taps around channels that lie side by side, of which
+some are outside of an image: all lanes are, or none. A tile has a vector of partial sums for each pair of some rows and a column;
 their lanes are added up at the end. Long expressions of the sums are computed for all
 rows of a unit, which is less code.
 """
@@ -43,7 +44,8 @@ class Dots:
 
     Attributes:
       plan: the contraction.
-      row, column, length: its ranges.
+      row, column: its axes.
+      length: what is summed over in vectors; other ranges are around it.
       tile: rows whose sums are in registers at once.
       lanes: of a vector.
     """
@@ -61,14 +63,16 @@ def find_dots(
 ) -> Dots | None:
     """A contraction as one of few columns, if that is best."""
     sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
-    if any(map(is_dynamic, sizes)) or len(plan.ranges) != 1 or len(plan.columns) != 1:
+    if any(map(is_dynamic, sizes)) or len(plan.columns) != 1:
         return None
-    (length,), (column,) = plan.ranges, plan.columns
+    (*others, length), (column,) = plan.ranges, plan.columns
     row = max(plan.rows, key=size_of)
     item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
     lanes = target.vector_bytes // item
-    wide, deep = size_of(column), size_of(length)
+    wide, deep = size_of(column), prod(map(size_of, plan.ranges))
     if 2 * wide > lanes or deep < 2 * lanes or size_of(row) < _LEAST_ROWS:
+        return None
+    if others and size_of(length) % lanes:
         return None
     if deep * wide * item * len(plan.right) > target.l1:
         return None
@@ -84,7 +88,7 @@ def find_dots(
 
 
 def _runs_along(node: Node, length: Node, facts: Facts) -> bool:
-    if node.op is not load_p or len(node.src) > 2:
+    if node.op is not load_p or any(length in facts.free[n] for n in node.src[2:]):
         return False
     form = facts.affine[index_of(node)]
     others = [a for a in form.terms if a is not length]
@@ -121,7 +125,8 @@ class DotProducts:
     def _allocate(self) -> None:
         """Panels for the right operands, and perhaps for the sums."""
         d, stage = self.dots, self.stage
-        pitch = (-(-size_of(d.length) // d.lanes) + 1) * d.lanes
+        self.terms = Block(stage, Cut((), None, 1, d.plan.ranges), "0")
+        pitch = (-(-self.terms.positions() // d.lanes) + 1) * d.lanes
         wide = size_of(d.column)
         self.panels: dict[Node, Panel] = {
             node: stage.new_panel(node.dtype, wide, pitch, padded=True)
@@ -136,7 +141,7 @@ class DotProducts:
     def _fill(self) -> None:
         d, stage = self.dots, self.stage
         columns = Block(stage, Cut((), None, 1, (d.column,)), "0")
-        terms = Block(stage, Cut((), None, 1, (d.length,)), "0")
+        terms = self.terms
         for node, panel in self.panels.items():
             fill_panel(panel, node, d.length, columns, terms, terms, d.lanes)
 
@@ -144,9 +149,8 @@ class DotProducts:
         d, stage = self.dots, self.stage
         found: dict[Node, Node] = {}
         for node, panel in self.panels.items():
-            used = d.length in stage.facts.free[node]
-            place = [mul(d.column, const(panel.pitch, INDEX))]
-            found[node] = panel.load(sum_of([*place, *([d.length] if used else [])]))
+            place = mul(d.column, const(panel.pitch, INDEX))
+            found[node] = panel.load(sum_of([place, *self.terms.terms(1, node)]))
         reduces = d.plan.reduces
         values = substitute([n.src[0] for n in reduces], found)
         sums = [

@@ -126,13 +126,10 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     plan, code = _as_product(kernel, block, facts, target)
     if plan is not None and code is not None:
         return _render_contraction(kernel, plan, code, facts, target, name)
-    if target.decides("sliding_dots"):
-        dots = find_sliding_dots(kernel, block, facts, target)
-        if dots is not None:
-            return _render_staged(
-                kernel, lambda stage: SlidingDotsProduct(dots, stage).emit(),
-                2 * dots.products, facts, target, name,
-            )  # fmt: skip
+    dots = _as_dots(kernel, block, facts, target)
+    if dots is not None:
+        operations, emit = dots
+        return _render_staged(kernel, emit, operations, facts, target, name)
     if kernel.is_dynamic:  # squares are turned in blocks of sizes that are known
         return _render_loops(kernel, block, facts, target, name)
     turned = find_turned(kernel, facts) if target.decides("in_squares") else None
@@ -298,6 +295,18 @@ def _as_product(
     return plan, _contraction_code(kernel, plan, facts, target)
 
 
+def _as_dots(
+    kernel: Kernel, block: list[Statement], facts: Facts, target: Target
+) -> tuple[int, Callable[[Stage], int]] | None:
+    """What emits a gradient with pixels in its lanes, and how many operations it is."""
+    if not target.decides("sliding_dots"):
+        return None
+    dots = find_sliding_dots(kernel, block, facts, target)
+    if dots is None:
+        return None
+    return 2 * dots.products, lambda stage: SlidingDotsProduct(dots, stage).emit()
+
+
 def _contraction_code(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Callable[[Stage], int] | None:
@@ -414,6 +423,11 @@ def _render_parts(parts: list[Kernel], target: Target, name: str) -> Rendered:
         own = f"{name}.{n}"
         if plan is not None and emit is not None:
             operations = 2 * prod(size_of(r) for r in (*part.axes, *plan.ranges))
+            product = operations, emit
+        else:
+            product = _as_dots(part, block, facts, target)
+        if product is not None:
+            operations, emit = product
             stage, units = _staged(part, emit, operations, facts, target)
             writer = stage.writer
             cost += operations // (_DENSE // 2)

@@ -1,9 +1,10 @@
-"""Gradients of depthwise convolutions by their filters: lanes run along the pixels.
+"""Gradients of convolutions by few filters: lanes run along the pixels.
 
     out[g, t] = f(the sum over i, p of left(i, g, p + t) · right(i, g, p))
 
-Nothing is beside the taps but axes that both operands have, so that there are no
-columns for vectors. The left operand is evaluated once for each pixel of some images,
+Nothing is beside the taps but axes that both operands have, as in depthwise ones, so
+that there are no columns for vectors; or the right operand has an axis of its own, too
+short for them, whose places are written out like taps. The left operand is evaluated once for each pixel of some images,
 into a panel without holes: the taps of a window that moves by more than one pixel fall
 into classes (see `windows.py`), and what a class sees lies side by side. Then one pass
 over the pixels adds up all taps, and the right operand is read once for them:
@@ -63,7 +64,8 @@ class SlidingDots:
       total: the sum.
       windows: each of a pixel range and an axis of taps.
       left, right: the operand that slides, and the other one.
-      outer: the axes that are no taps.
+      outer: the axes that are no taps; the left operand has them all.
+      beside: axes of the right operand alone.
       others: what is summed over beside the pixels, outermost first.
       lanes: of a vector along the pixels of the last window.
     """
@@ -73,15 +75,23 @@ class SlidingDots:
     left: Node
     right: Node
     outer: tuple[Node, ...]
+    beside: tuple[Node, ...]
     others: tuple[Node, ...]
     lanes: int
 
     @property
     def products(self) -> int:
         ranges = [*self.others, *(w.column for w in self.windows)]
-        return prod(w.taps for w in self.windows) * prod(
-            size_of(a) for a in (*self.outer, *ranges)
-        )
+        return self.sums * prod(size_of(a) for a in (*self.outer, *ranges))
+
+    @property
+    def inner(self) -> list[Node]:
+        """The axes whose places are written out."""
+        return [*(w.tap for w in self.windows), *self.beside]
+
+    @property
+    def sums(self) -> int:
+        return prod(map(size_of, self.inner))
 
     @property
     def lines(self) -> list[int]:
@@ -130,11 +140,13 @@ def _as_dots(
     taps = [w.tap for w in windows]
     if len(set(taps)) < len(taps):
         return None
-    count, outer = prod(w.taps for w in windows), [a for a in axes if a not in taps]
-    if not 4 <= count <= _MOST_TAPS:
+    outer = [a for a in axes if a not in taps and a in facts.free[left]]
+    beside = [a for a in axes if a not in facts.free[left]]
+    count = prod(w.taps for w in windows)
+    if count < 4 or count * prod(map(size_of, beside)) > _MOST_TAPS:
         return None
-    if any(a not in facts.free[n] for a in outer for n in (left, right)):
-        return None  # it would be evaluated again and again
+    if any(a not in facts.free[right] for a in beside):
+        return None
     windows.sort(key=lambda w: ranges.index(w.column))
     pixels = [w.column for w in windows]
     lanes = target.vector_bytes // total.dtype.itemsize
@@ -144,7 +156,9 @@ def _as_dots(
                         for n in (left, right)):  # fmt: skip
         return None
     others = tuple(r for r in ranges if r not in pixels)
-    found = SlidingDots(total, tuple(windows), left, right, tuple(outer), others, lanes)
+    found = SlidingDots(
+        total, tuple(windows), left, right, tuple(outer), tuple(beside), others, lanes
+    )
     image = prod(found.lines) * found.classes * total.dtype.itemsize
     if found.products < _LEAST or image > target.l2 // _SHARE:
         return None
@@ -175,8 +189,7 @@ class SlidingDotsProduct:
         """Emits the function; returns how many units it has."""
         d, stage = self.dots, self.stage
         self.panel = stage.new_panel(d.left.dtype, d.classes, self.size)
-        taps = prod(w.taps for w in d.windows)
-        self.sums = stage.new_panel(d.total.dtype, 1, -(-taps // 16) * 16)
+        self.sums = stage.new_panel(d.total.dtype, 1, -(-d.sums // 16) * 16)
         with stage.units(d.outer) as unit:
             stage.fill(self.sums, 0)
             each_block(stage, self.images, self._multiply)
@@ -185,14 +198,14 @@ class SlidingDotsProduct:
 
     def _multiply(self, images: Block) -> None:
         """One block of images: the panel, and one pass over it for some taps."""
-        stage, windows = self.stage, self.dots.windows
+        stage, dots, windows = self.stage, self.dots, self.dots.windows
         for classes in itertools.product(*(range(w.classes) for w in windows)):
             self._fill(images, classes)
-        taps = list(itertools.product(*(range(w.taps) for w in windows)))
-        parts = -(-len(taps) // (stage.target.registers - _SPARE))
-        edges = [n * len(taps) // parts for n in range(parts + 1)]
+        places = list(itertools.product(*(range(size_of(a)) for a in dots.inner)))
+        parts = -(-len(places) // (stage.target.registers - _SPARE))
+        edges = [n * len(places) // parts for n in range(parts + 1)]
         for first, last in itertools.pairwise(edges):
-            self._add(images, dict(list(enumerate(taps))[first:last]))
+            self._add(images, dict(list(enumerate(places))[first:last]))
 
     def _fill(self, images: Block, classes: Sequence[int]) -> None:
         """Evaluates the left operand for the taps of one class of each window."""
@@ -214,23 +227,38 @@ class SlidingDotsProduct:
             nest, [*images.cut.within, *lines], [store], steps, images.spans({})
         )
 
-    def _add(self, images: Block, taps: dict[int, tuple[int, ...]]) -> None:
-        """Adds what the images of a block give to the sums of some taps."""
+    def _add(self, images: Block, sums: dict[int, tuple[int, ...]]) -> None:
+        """Adds what the images of a block give to some sums: of a tap, and beside."""
         d, stage = self.dots, self.stage
         pixels = [w.column for w in d.windows]
         ranges = (*images.cut.within, *pixels)
         stores: list[Store] = []
-        for number, tap in taps.items():
+        rights: dict[tuple[int, ...], Node] = {}
+        for number, inner in sums.items():
+            tap, beside = inner[: len(pixels)], inner[len(pixels) :]
+            if beside not in rights:
+                rights[beside] = self._right(beside)
             places = zip(d.windows, tap, strict=True)
             steps = [w.dilation * (t // w.stride) for w, t in places]
             classes = [t % w.stride for w, t in zip(d.windows, tap, strict=True)]
             pixel = self.panel.load(self._place(images, pixels, classes, steps))
-            found = reduce("add", mul(pixel, d.right), ranges)
+            found = reduce("add", mul(pixel, rights[beside]), ranges)
             place = const(number, INDEX)
             found = add(self.sums.load(place), found)
             stores.append(Store(self.sums.number, place, found))
-        nest = self._fetching(d.right, pixels[-1], 0 in taps)
+        first = 0 in sums and not d.beside  # else it is read again, and is near
+        nest = self._fetching(d.right, pixels[-1], first)
         stage.run_by(nest, (), stores, {pixels[-1]: Steps(d.lanes)}, images.spans({}))
+
+    def _right(self, beside: Sequence[int]) -> Node:
+        """The right operand at a place of its own axes."""
+        d = self.dots
+        moved: dict[Node, Node] = {
+            a: const(n, INDEX) for a, n in zip(d.beside, beside, strict=True)
+        }
+        (found,) = substitute([d.right], moved)
+        self.stage.facts.learn([found])
+        return found
 
     def _fetching(self, value: Node, along: Node, first: bool) -> Callable[..., Nest]:
         """Loops that ask for what comes later, where they are the first to read."""
@@ -263,12 +291,12 @@ class SlidingDotsProduct:
         """The kernel's own stores, with the sums read from their panel."""
         d, stage = self.dots, self.stage
         weight, terms = 1, list[Node]()
-        for window in reversed(d.windows):
-            terms.append(mul(window.tap, const(weight, INDEX)))
-            weight *= window.taps
+        for axis in reversed(d.inner):
+            terms.append(mul(axis, const(weight, INDEX)))
+            weight *= size_of(axis)
         found = {d.total: self.sums.load(sum_of(terms))}
-        taps = {w.tap for w in d.windows}
-        inner = [a for a in stage.kernel.axes if a in taps or axis_of(a).size == 1]
+        whole = set(d.inner)
+        inner = [a for a in stage.kernel.axes if a in whole or axis_of(a).size == 1]
         stage.run(inner, replaced_stores(stage.kernel.stores, found), {}, {})
 
 

@@ -191,15 +191,23 @@ class SlidingSumProduct:
         s = self.sliding
         total = prod(axis_of(a).size for a in s.columns)
         if s.groups:
-            # Long rows of memory, or vectors that stay near each other.
-            count = 1 if s.channel is not None else _VECTORS
-            return cut_groups(s.columns, count * self.lanes)
+            return cut_groups(s.columns, self._vectors_of_groups(total) * self.lanes)
         (column,) = s.columns
         vectors = -(-total // self.lanes)
         each = -(-vectors // -(-vectors // _VECTORS))
         if each < vectors:
             return Cut((), column, each * self.lanes, ())
         return Cut((), None, 1, (column,))
+
+    def _vectors_of_groups(self, total: int) -> int:
+        """Of a block: long rows of memory, but as much for each core."""
+        s = self.sliding
+        if s.channel is not None:  # vectors stay near each other
+            return 1
+        vectors = -(-total // self.lanes)
+        cores = -(-self.stage.target.cores // prod(map(size_of, s.plan.outer)))
+        rounds = -(-vectors // (_VECTORS * cores))
+        return -(-vectors // (rounds * cores))
 
     @property
     def _room(self) -> int:
