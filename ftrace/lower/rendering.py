@@ -19,7 +19,7 @@ DECISIONS = {
     "sliding": "windows slide over lines of the image, which stand in a panel once",
     "sliding_sums": "gradients by the filters read each pixel of an image once",
     "channels_across": "depthwise convolutions with channels first turn their pixels",
-    "sliding_dots": "depthwise gradients by the filters add up all taps in one pass",
+    "sliding_dots": "gradients by few or depthwise filters add up all taps in one pass",
     "sliding_rows": "windows of channels that lie side by side slide along rows",
     "groups_abreast": "groups of few channels side by side share vectors",
     "in_squares": "operands that lie across are turned square by square, in registers",

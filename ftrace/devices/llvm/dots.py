@@ -5,9 +5,9 @@
 
 Vectors along three columns would be mostly empty, and along the rows far apart in
 memory. What is summed over may be taps around channels that lie side by side, of which
-some are outside of an image: all lanes are, or none. A tile has a vector of partial sums for each pair of some rows and a column;
-their lanes are added up at the end. Long expressions of the sums are computed for all
-rows of a unit, which is less code.
+some are outside of an image: all lanes are, or none. A tile has a vector of partial
+sums for each pair of some rows and a column; their lanes are added up at the end. Long
+expressions of the sums are computed for all rows of a unit, which is less code.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@
 
 Nothing is beside the taps but axes that both operands have, as in depthwise ones, so
 that there are no columns for vectors; or the right operand has an axis of its own, too
-short for them, whose places are written out like taps. The left operand is evaluated once for each pixel of some images,
-into a panel without holes: the taps of a window that moves by more than one pixel fall
-into classes (see `windows.py`), and what a class sees lies side by side. Then one pass
-over the pixels adds up all taps, and the right operand is read once for them:
+short for them, whose places are written out like taps. The left operand is evaluated
+once for each pixel of some images, into a panel without holes: the taps of a window
+that moves by more than one pixel fall into classes (see `windows.py`), and what a class
+sees lies side by side. Then one pass over the pixels adds up all taps, and the right
+operand is read once for them:
 
     for each block of images i:
         panel left[class, i, line] <- left          masked, strided or fused as it is
