@@ -118,6 +118,42 @@ out:
 """)
 
 
+#: `@merge(a, n, b, m, to, places, begin, end)`: that part of two runs as one. Its own
+#: parts are merged together, one step of each at a time, and what is left singly.
+_MERGE = Template("""
+define internal void @merge(ptr %a, i64 %n, ptr %b, i64 %m, ptr %to, ptr %places, \
+i64 %begin, i64 %end) nounwind {
+entry:
+  %count = sub i64 %end, %begin
+  %each = lshr i64 %count, $shift
+$starts
+  %several = icmp ne i64 %each, 0
+  br i1 %several, label %together, label %rest
+together:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %together ]
+$places
+$steps
+  %k.next = add i64 %k, 1
+  %k.more = icmp ult i64 %k.next, %each
+  br i1 %k.more, label %together, label %rest
+rest:
+  %done = add i64 $last, %each
+  %start = call i64 @split(ptr %a, i64 %n, ptr %b, i64 %m, i64 %done)
+  %left = icmp ult i64 %done, %end
+  br i1 %left, label %singly, label %out
+singly:
+  %l = phi i64 [ %done, %rest ], [ %l.next, %singly ]
+  %ir = phi i64 [ %start, %rest ], [ %ir.next, %singly ]
+$step
+  %l.next = add i64 %l, 1
+  %l.more = icmp ult i64 %l.next, %end
+  br i1 %l.more, label %singly, label %out
+out:
+  ret void
+}
+""")
+
+
 def merge(integer: np.dtype[Any], leaves: Callable[[Code, str, str], None]) -> str:
     """`@merge(a, n, b, m, to, places, begin, end)`: that part of two runs as one.
 
@@ -129,70 +165,52 @@ def merge(integer: np.dtype[Any], leaves: Callable[[Code, str, str], None]) -> s
       integer: the dtype of the keys.
       leaves: writes a key to its place of the result.
     """
-    t, sign = f"i{8 * integer.itemsize}", "s" if integer.kind == "i" else "u"
+    bits, sign = 8 * integer.itemsize, "s" if integer.kind == "i" else "u"
+    first = ["%begin", *[f"%first{chain}" for chain in range(1, CHAINS)]]
+    starts: list[str] = []
+    places: list[str] = []
+    steps: list[str] = []
+    for chain in range(CHAINS):
+        if chain:
+            starts.append(f"  {first[chain]} = add i64 {first[chain - 1]}, %each")
+        runs = f"ptr %a, i64 %n, ptr %b, i64 %m, i64 {first[chain]}"
+        starts.append(f"  %start{chain} = call i64 @split({runs})")
+        ways = f"[ %start{chain}, %entry ], [ %i{chain}.next, %together ]"
+        places.append(f"  %i{chain} = phi i64 {ways}")
+        steps += _merge_step(bits, sign, leaves, str(chain), (first[chain], "%k"))
+    return _SPLIT.substitute(t=f"i{bits}", sign=sign) + _MERGE.substitute(
+        shift=CHAINS.bit_length() - 1,
+        starts="\n".join(starts),
+        places="\n".join(places),
+        steps="\n".join(steps),
+        last=first[-1],
+        step="\n".join(_merge_step(bits, sign, leaves, "r", ("%l", "0"))),
+    )
 
-    def step(chain: str, first: str, k: str) -> list[str]:
-        code = Code(0, f"c{chain}.")
-        i = f"%i{chain}"
-        at = code.let(f"add i64 {first}, {k}")
-        other = code.let(f"sub i64 {at}, {i}")
-        x, y = (code.load(*p, 8 * integer.itemsize) for p in (("%a", i), ("%b", other)))
-        less = code.let(f"icmp {sign}le {t} {x}, {y}")
-        leaves(code, code.let(f"select i1 {less}, {t} {x}, {t} {y}"), at)
-        on = code.let(f"add i64 {i}, {code.let(f'zext i1 {less} to i64')}")
-        inside = code.let(f"icmp ult i64 {on}, %n")
-        code.lines.append(f"  {i}.next = select i1 {inside}, i64 {on}, i64 %n")
-        return code.lines
 
-    first = ["%begin"]
-    head = [f"  %each = lshr i64 %count, {CHAINS.bit_length() - 1}"]
-    for c in range(CHAINS):
-        if c:
-            head.append(f"  %first{c} = add i64 {first[-1]}, %each")
-            first.append(f"%first{c}")
-        head.append(
-            f"  %start{c} = call i64 @split(ptr %a, i64 %n, ptr %b, i64 %m, "
-            f"i64 {first[c]})"
-        )
-    phis = [
-        f"  %i{c} = phi i64 [ %start{c}, %entry ], [ %i{c}.next, %together ]"
-        for c in range(CHAINS)
-    ]
-    steps = [line for c in range(CHAINS) for line in step(str(c), first[c], "%k")]
-    lines = [
-        _SPLIT.substitute(t=t, sign=sign),
-        "define internal void @merge(ptr %a, i64 %n, ptr %b, i64 %m, ptr %to, "
-        "ptr %places, i64 %begin, i64 %end) nounwind {",
-        "entry:",
-        "  %count = sub i64 %end, %begin",
-        *head,
-        "  %several = icmp ne i64 %each, 0",
-        "  br i1 %several, label %together, label %rest",
-        "together:",
-        "  %k = phi i64 [ 0, %entry ], [ %k.next, %together ]",
-        *phis,
-        *steps,
-        "  %k.next = add i64 %k, 1",
-        "  %k.more = icmp ult i64 %k.next, %each",
-        "  br i1 %k.more, label %together, label %rest",
-        "rest:",
-        f"  %done = add i64 {first[-1]}, %each",
-        "  %start = call i64 @split(ptr %a, i64 %n, ptr %b, i64 %m, i64 %done)",
-        "  %left = icmp ult i64 %done, %end",
-        "  br i1 %left, label %singly, label %out",
-        "singly:",
-        "  %l = phi i64 [ %done, %rest ], [ %l.next, %singly ]",
-        "  %ir = phi i64 [ %start, %rest ], [ %ir.next, %singly ]",
-        *step("r", "%l", "0"),
-        "  %l.next = add i64 %l, 1",
-        "  %l.more = icmp ult i64 %l.next, %end",
-        "  br i1 %l.more, label %singly, label %out",
-        "out:",
-        "  ret void",
-        "}",
-        "",
-    ]
-    return "\n".join(lines)
+def _merge_step(
+    bits: int,
+    sign: str,
+    leaves: Callable[[Code, str, str], None],
+    chain: str,
+    place: tuple[str, str],
+) -> list[str]:
+    """One element of the result: the lesser of the two that are next in the runs.
+
+    Args:
+      chain: `%i{chain}` is the next element of the left run.
+      place: of the result, as two numbers that are added.
+    """
+    code, i = Code(0, f"c{chain}."), f"%i{chain}"
+    at = code.let(f"add i64 {place[0]}, {place[1]}")
+    other = code.let(f"sub i64 {at}, {i}")
+    x, y = (code.load(run, k, bits) for run, k in (("%a", i), ("%b", other)))
+    less = code.let(f"icmp {sign}le i{bits} {x}, {y}")
+    leaves(code, code.let(f"select i1 {less}, i{bits} {x}, i{bits} {y}"), at)
+    on = code.let(f"add i64 {i}, {code.let(f'zext i1 {less} to i64')}")
+    inside = code.let(f"icmp ult i64 {on}, %n")
+    code.lines.append(f"  {i}.next = select i1 {inside}, i64 {on}, i64 %n")
+    return code.lines
 
 
 #: Of integers of 8 bits each value is counted: four tables, so that a count need not
