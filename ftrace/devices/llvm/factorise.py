@@ -14,6 +14,7 @@ from ftrace.devices.llvm.routines import Routines
 from ftrace.devices.llvm.small_factors import (
     SMALL_ROUTINES,
     Scalars,
+    Triangle,
     eliminated,
     exchange,
     move_rows,
@@ -69,10 +70,8 @@ def _triangular(f: Routines, unit: str) -> None:
             f.copy_rows(result, b, n, count, k)
         else:
             f.copy(result, b, n * count * f.size)
-        substitute(
-            f, a, result, n, count, steps,
-            lower=lower, transposed=transpose if left else not transpose, ones=ones,
-        )  # fmt: skip
+        of = Triangle(lower, transpose if left else not transpose, ones)
+        substitute(f, of, a, result, (n, count), steps)
 
 
 def _is_not_finite(
@@ -161,10 +160,8 @@ def _solve(f: Routines, unit: str) -> None:
         with f.when(_is_not_finite(f, result, 0, count, (k, 1))):
             move_rows(f, result, b, order, n, count, k, gather=True)
             for lower in (True, False):  # of column-major factors: the transposes
-                substitute(
-                    f, factors, result, n, count, (k, 1),
-                    lower=not lower, transposed=True, ones=lower,
-                )  # fmt: skip
+                of = Triangle(not lower, True, lower)
+                substitute(f, of, factors, result, (n, count), (k, 1))
         return
     f.copy_rows(scratch, b, n, count, k)
     f.solve_triangular(factors, scratch, n, count, ("R", "U", "N", "N"), k)
@@ -173,10 +170,8 @@ def _solve(f: Routines, unit: str) -> None:
         with f.when(_is_not_finite(f, scratch, 0, count, (k, 1))):
             f.copy_rows(scratch, b, n, count, k)
             for lower in (True, False):
-                substitute(
-                    f, factors, scratch, n, count, (k, 1),
-                    lower=lower, transposed=False, ones=not lower,
-                )  # fmt: skip
+                of = Triangle(lower, False, not lower)
+                substitute(f, of, factors, scratch, (n, count), (k, 1))
     move_rows(f, result, scratch, order, n, count, k, gather=False)
 
 

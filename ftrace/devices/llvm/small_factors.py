@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 
@@ -156,36 +157,42 @@ def _triangular(f: Routines, unit: str) -> None:
     f.copy(result, b, n * k * f.size)
     # X op(a) = b is op(a)ᵀ Xᵀ = bᵀ.
     steps = (k, 1) if left else (1, n)
-    substitute(
-        f, a, result, n, k, steps,
-        lower=lower, transposed=transpose if left else not transpose, ones=ones,
-    )  # fmt: skip
+    of = Triangle(lower, transpose if left else not transpose, ones)
+    substitute(f, of, a, result, (n, k), steps)
 
 
-def substitute(
-    f: Routines,
-    a: str,
-    x: str,
-    n: int,
-    k: int,
-    steps: tuple[int, int],
-    *,
-    lower: bool,
-    transposed: bool,
-    ones: bool,
-) -> None:
-    """X of op(a) X = x, in place.
+class Triangle(NamedTuple):
+    """What of a square matrix `a` is op(a).
 
-    Args:
-      steps: from one row of X to the next, and from one column to the next.
+    Attributes:
       lower: which triangle of `a` is read.
       transposed: op is the transpose.
       ones: the diagonal is 1, whatever it holds.
     """
+
+    lower: bool
+    transposed: bool
+    ones: bool
+
+
+def substitute(
+    f: Routines,
+    of: Triangle,
+    a: str,
+    x: str,
+    sizes: tuple[int, int],
+    steps: tuple[int, int],
+) -> None:
+    """X of op(a) X = x, in place.
+
+    Args:
+      sizes: the rows of X, and its columns.
+      steps: from one row of X to the next, and from one column to the next.
+    """
     o = Scalars(f)
-    down, across = steps
-    of_row, of_column = (1, n) if transposed else (n, 1)
-    forwards = lower != transposed
+    (n, k), (down, across) = sizes, steps
+    of_row, of_column = (1, n) if of.transposed else (n, 1)
+    forwards = of.lower != of.transposed
     with f.repeat(n) as step:
         row = step if forwards else f.let(f"sub i64 {n - 1}, {step}")
         with f.repeat(step) as known:
@@ -195,7 +202,7 @@ def substitute(
                 at = f.element(x, (row, down), (c, across))
                 value = o.load(f.element(x, (other, down), (c, across)))
                 o.store(o.less_product(o.load(at), factor, value), at)
-        if not ones:
+        if not of.ones:
             pivot = o.load(f.element(a, (row, n + 1)))
             with f.repeat(k) as c:
                 at = f.element(x, (row, down), (c, across))
@@ -268,9 +275,7 @@ def _solve(f: Routines, unit: str) -> None:
     result, scratch, factors, order, b = (f.buffer(number, unit) for number in range(5))
 
     def solve(x: str, lower: bool) -> None:
-        substitute(
-            f, factors, x, n, k, (k, 1), lower=lower, transposed=transpose, ones=lower
-        )
+        substitute(f, Triangle(lower, transpose, lower), factors, x, (n, k), (k, 1))
 
     if not transpose:
         move_rows(f, result, b, order, n, k, k, gather=True)
