@@ -23,6 +23,9 @@ from ftrace.errors import (
     OutOfMemoryError,
 )
 
+#: So many parts are made at once where an array is iterated.
+_FEW = 64
+
 #: Functions by name; what operators and methods call.
 surface: dict[str, Callable[..., Any]] = {}
 
@@ -314,6 +317,12 @@ class Array(ArrayLike):
         made._buffer = buffer
         made._host = None
         return made
+
+    def __iter__(self) -> Iterator[Any]:
+        # Few parts are made at once, which takes less than one call for each.
+        if self._shape and self._shape[0] <= _FEW and self.memory.host:
+            return iter(surface["unstack"](self))
+        return super().__iter__()
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -122,6 +122,7 @@ _make_eager(globals(), _of_numbers, numbers=True)
 _make_eager(globals(), ("pad",))  # unless it is given a function
 for _module in (__name__, fft.__name__, linalg.__name__):
     _make_all_eager(_module)
+_surface.update(unstack=globals()["unstack"])  # iteration is native, too
 
 # A function that has two names is one object by both.
 for _name, _value in list(vars(linalg).items()):

@@ -82,6 +82,12 @@ def _packed(bits: Any, axis: int, big: bool) -> Any:
     return result
 
 
+def _unpacked_now(x: Any, axis: int, count: int | None, order: Any) -> Any:
+    if count is not None and count < 0:
+        count = max(8 * x.shape[axis] + count, 0)
+    return np.unpackbits(x, axis, count, order)
+
+
 def unpackbits(
     a: Value, axis: int | None = None, count: int | None = None, bitorder: str = "big"
 ) -> Any:
@@ -102,6 +108,13 @@ def unpackbits(
     if axis is None:
         x, axis = ravel(x), 0
     axis = canonical_axis(axis, x.ndim, "unpackbits")
+    if bitorder in ("big", "little") and (count is None or type(count) is int):
+        more = axis, count, bitorder
+        found = do_now(
+            _unpacked_now, x, dtype=dtypes.uint8, weak=x.weak_type, more=more
+        )
+        if found is not None:
+            return found
     x = insert_axes(move_axis(x, axis, x.ndim - 1), (x.ndim,))
     spread = expand(x, (*x.shape[:-1], 8))
     bits = right_shift(spread, _places(bitorder, "unpackbits", spread.ndim))

@@ -27,7 +27,7 @@ from ftrace.numpy.joining import stack
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import is_dynamic
-from ftrace.trace.operations import bind
+from ftrace.trace.operations import bind, do_now
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.elementwise import bitcast
 from ftrace.trace.tracer import Tracer, Value, aval_of, check_fits, is_value
@@ -144,7 +144,8 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
         result = value if dtype is None else cast(value, dtypes.as_dtype(dtype))
         # Arrays are immutable, but who donates one does not give up its copies.
         if copy and isinstance(value, Array) and result is value:
-            return value.__deepcopy__({})
+            copied = do_now(np.array, value, dtype=value.dtype, weak=value.weak_type)
+            return value.__deepcopy__({}) if copied is None else copied
         return result
     if isinstance(value, np.generic):
         return cast(as_value(value), dtype_or(dtype, aval_of(value).dtype))

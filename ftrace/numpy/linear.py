@@ -28,6 +28,7 @@ from ftrace.numpy.axes import (
     shrink,
     shrink_axis,
     static_int,
+    stride,
 )
 from ftrace.numpy.contraction import contract, dot_axes, finished, promoted
 from ftrace.numpy.reductions import chosen_dtype, reduced, summed_dtype
@@ -349,7 +350,7 @@ def matrix_transpose(x: Value, /) -> Any:
 def diagonal_of(x: Any, axis1: int, axis2: int, offset: int = 0) -> Any:
     """The diagonal of two axes, as a new last axis: movement alone.
 
-    With rows of one element more, the diagonal is the first column.
+    In row-major order it is one element of each row and one more.
     """
     order = [a for a in range(x.ndim) if a not in (axis1, axis2)]
     x = permute(x, (*order, axis1, axis2))
@@ -359,11 +360,10 @@ def diagonal_of(x: Any, axis1: int, axis2: int, offset: int = 0) -> Any:
     keep = [(0, n) for n in rest]
     if size == 0:
         return reshape(shrink(x, (*keep, (0, 0), (0, 0))), (*rest, 0))
-    x = shrink(x, (*keep, (top, top + size), (left, left + size)))
-    flat = reshape(x, (*rest, size * size))
-    longer = pad(flat, (*[(0, 0, 0)] * len(rest), (0, size, 0)))
-    rows_of_more = reshape(longer, (*rest, size, size + 1))
-    return reshape(shrink(rows_of_more, (*keep, (0, size), (0, 1))), (*rest, size))
+    flat = reshape(x, (*rest, rows * columns))
+    first, step = top * columns + left, columns + 1
+    part = shrink(flat, (*keep, (first, first + (size - 1) * step + 1)))
+    return stride(part, (*[1] * len(rest), step))
 
 
 def trace(

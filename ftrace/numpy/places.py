@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from ftrace.numpy.axes import (
 from ftrace.numpy.elementwise import add, kind_of, less, multiply, promote_together
 from ftrace.numpy.selection import clip
 from ftrace.numpy.types import shape as shape_of
+from ftrace.trace.operations import do_now
 from ftrace.trace.tracer import Value
 from ftrace.trace.wholes import decided
 
@@ -163,12 +165,31 @@ def ravel_multi_index(
     arrays = promote_together(*multi_index) if multi_index else []
     if any(kind_of(i) not in "iu" for i in arrays):
         raise ValueRangeError("ravel_multi_index takes integers")
+    if arrays and dtype is None and modes == ["raise"] * len(arrays):
+        found = _raveled(arrays, sizes, order)
+        if found is not None:
+            return found
     bounded = [_bounded(i, n, m) for i, n, m in zip(arrays, sizes, modes, strict=True)]
     axes = range(len(sizes)) if order == "C" else reversed(range(len(sizes)))
     result: Any = full((), 0, dtypes.int32)
     for axis in axes:
         result = add(multiply(result, sizes[axis]), bounded[axis])
     return result if dtype is None else cast(result, dtypes.as_dtype(dtype))
+
+
+def _raveled(arrays: Sequence[Any], sizes: tuple[int, ...], order: str) -> Any:
+    """By NumPy; None where it refuses."""
+    if any(x.dtype == np.uint64 for x in arrays):
+        return None  # NumPy takes none
+    dtype, weak = dtypes.promote(
+        (dtypes.int32, False), *[(x.dtype, x.weak_type) for x in arrays]
+    )
+    function = partial(_raveled_now, sizes, order)
+    return do_now(function, *arrays, dtype=dtypes.canonicalize(dtype), weak=weak)
+
+
+def _raveled_now(sizes: tuple[int, ...], order: Any, *arrays: Any) -> Any:
+    return np.ravel_multi_index(arrays, sizes, order=order)
 
 
 def _are_inside_now(x: Any, size: int) -> bool:

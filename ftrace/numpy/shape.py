@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from ftrace.array import Array
 from ftrace.errors import (
     AxisError,
     DynamicDimensionError,
@@ -330,6 +331,8 @@ def unstack(x: Value, /, *, axis: int = 0) -> tuple[Any, ...]:
     if x.ndim == 0:
         raise ShapeError("unstack takes at least one axis, got an array without axes")
     axis = canonical_axis(axis, x.ndim, "unstack")
+    if axis == 0 and type(x) is Array:
+        return tuple([x[i] for i in range(x.shape[0])])
     parts = [shrink_axis(x, axis, i, i + 1) for i in range(x.shape[axis])]
     return tuple(drop_axes(part, (axis,)) for part in parts)
 

@@ -35,11 +35,14 @@ from ftrace.trace.operations import (
     bind,
     bind_compound,
     broadcast_shapes,
+    do_now,
     elementwise,
     run_fused,
 )
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.host.family import SUPPORTED
+from ftrace.trace.primitives.host.lapack import solve as solve_one
 from ftrace.trace.primitives.host.least import least_squares_p
 from ftrace.trace.primitives.host.lu import Op, det_p, lu_p, lu_solve_p, slogdet_p
 from ftrace.trace.primitives.host.singular import pinv_p
@@ -109,6 +112,11 @@ def solve_matrices(a: Any, b: Any) -> Any:
 
 
 def _solved(a: Any, b: Any) -> Any:
+    if a.ndim == b.ndim == 2 and a.dtype == b.dtype and a.dtype in SUPPORTED:
+        weak = a.weak_type and b.weak_type
+        found = do_now(solve_one, a, b, dtype=a.dtype, weak=weak)
+        if found is not None:
+            return found
     factors, _, order = bind_compound(lu_p, bind(p.stop_gradient, a))
     return bind_compound(lu_solve_p, a, factors, order, b, arg=Op())[0]
 

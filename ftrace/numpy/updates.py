@@ -53,7 +53,9 @@ def update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
     if (tape := recording.tape) is not None:
         operands = [x, tape.converted(values, x.dtype)]
         if is_by_place(index) or type(index) is slice:
-            tape.note(partial(_updated, kind), [*operands, index], made)
+            # Such an index repeats no element.
+            function = _set_now if kind == "set" else partial(_met_now, _UFUNCS[kind])
+            tape.note(function, [*operands, index], made)
         elif (places := with_gaps(index, "iub")) is not None:
             function = partial(_updated_places, kind, places)
             tape.note(function, [*operands, *arrays_of(index)], made)
@@ -76,6 +78,18 @@ def _updated(kind: str, x: Any, new: Any, index: Any) -> Any:
         result[index] = _UFUNCS[kind](result[index], new)
     else:
         _UFUNCS[kind].at(result, index, new)
+    return result
+
+
+def _set_now(x: Any, new: Any, index: Any) -> Any:
+    result = x.copy()
+    result[index] = new
+    return result
+
+
+def _met_now(function: Any, x: Any, new: Any, index: Any) -> Any:
+    result = x.copy()
+    result[index] = function(result[index], new)
     return result
 
 

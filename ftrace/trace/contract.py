@@ -79,6 +79,10 @@ def sum_of_product(
     )
 
 
+def _stored(x: Array, y: Array) -> None:
+    """What is no matrix product must be stored before it is added up."""
+
+
 class PreparedProduct:
     """`sum_of_product`, with all decided once for the strides of the operands.
 
@@ -103,6 +107,9 @@ class PreparedProduct:
         found = self.views(x, y)
         if found is None:
             shape, axes, out = self._given
+            x_repeats, y_repeats = _repeats(x, shape, axes), _repeats(y, shape, axes)
+            if _recipe(shape, x_repeats, y_repeats, axes) is None:
+                return _stored
             return lambda x, y: sum_of_product(x, y, shape, axes, out)
         left, right, last = found
         return lambda x, y: last(np.matmul(left(x), right(y)))

@@ -144,7 +144,8 @@ def _substituted(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Ar
     """Of one system."""
     trsm = _routine("blas", "trsm", b.dtype)
     # BLAS is column-major: it sees the transposes, Xᵀ op(a)ᵀ = bᵀ, without a copy.
-    found = trsm(1, a.T, b.T, side=1, lower=not lower, trans_a=trans, diag=unit).T
+    # The operands are alpha, a, b, side, lower, trans_a, diag.
+    found = trsm(1, a.T, b.T, 1, not lower, trans, unit).T
     # What is infinite or NaN stays so until the row that is computed last.
     if not _are_finite(found[-1 if lower != trans else 0]):
         # BLAS works in blocks, in which NaN spreads to rows that come before it.
@@ -268,6 +269,21 @@ def solve_lu(factors: Array, order: Array, b: Array, trans: bool, conj: bool) ->
         y = np.take_along_axis(b, order[..., None].astype(np.intp), -2)
     y = solve_triangular(factors, y, True, False, conj, True)
     return solve_triangular(factors, y, False, False, conj, False)
+
+
+#: Right sides of so many elements are exchanged row by row in LAPACK.
+_FEW = 1 << 10
+
+
+def solve(a: Array, b: Array) -> Array:
+    """X of a·X = b for one matrix: the bits of `lu`, `permutation` and `solve_lu`."""
+    factors, pivots = lu(a)
+    if scipy_linalg() is None or not 0 < b.size <= _FEW:
+        order = permutation(pivots, a.shape[-1])
+        return solve_lu(factors, order, b, False, False)
+    moved = _routine("lapack", "laswp", b.dtype)(b, pivots)
+    y = _substituted(factors, moved, True, False, True)
+    return _substituted(factors, y, False, False, False)
 
 
 def each(

@@ -73,6 +73,9 @@ def argsort(keys: Sequence[Array], axis: int) -> Array:
     in_place = axis == keys[0].ndim - 1  # NumPy takes 3 µs to find that out
     moved_keys = keys if in_place else [np.moveaxis(key, axis, -1) for key in keys]
     parts = [part for key in moved_keys for part in _parts(key)]
+    if len(parts) > 1 and 0 < parts[0].size <= FEW and _known_to_numpy(parts):
+        found = np.lexsort(parts[::-1]).astype(np.int32)  # the same, in one pass
+        return found if in_place else np.moveaxis(found, -1, axis)
     places = _stable_positions(parts[-1])
     for part in reversed(parts[:-1]):
         if part.ndim == 1:
@@ -83,6 +86,11 @@ def argsort(keys: Sequence[Array], axis: int) -> Array:
     return places if in_place else np.moveaxis(places, -1, axis)
 
 
+def _known_to_numpy(parts: Sequence[Array]) -> bool:
+    """Has NumPy sorts of its own for all of these dtypes?"""
+    return all(part.dtype.kind in "biuf" for part in parts)
+
+
 def _parts(x: Array) -> list[Array]:
     """A complex key as two; any other as it is."""
     return [x.real, x.imag] if dtypes.is_complex(x.dtype) else [x]
@@ -91,7 +99,7 @@ def _parts(x: Array) -> list[Array]:
 def _stable_positions(x: Array) -> Array:
     """The positions that sort the last axis."""
     if x.size <= FEW and x.dtype.itemsize >= 4:  # there is nothing to gain
-        return np.argsort(x, -1, kind="stable").astype(np.int32)
+        return x.argsort(-1, "stable").astype(np.int32)
     if x.dtype.itemsize > 4 or x.shape[-1] >= 1 << 31:
         return _wide_positions(x)
     packed = _packed(_narrow_key(x, merge_zeros=True))
@@ -157,7 +165,10 @@ def top_positions(x: Array, k: int, axis: int, largest: bool) -> Array:
     Of equal elements the first comes first. Here -0.0 is less than 0.0; NaN is greater
     than all numbers.
     """
-    x = np.moveaxis(x, axis, -1)
+    if x.ndim > 1:
+        x = np.moveaxis(x, axis, -1)
+    if x.ndim == 1 and x.size <= FEW and x.dtype.itemsize == 4:
+        return _first_positions(x, k, largest)
     if x.dtype.itemsize > 4 or x.shape[-1] >= 1 << 31:
         key = float_key(x, False) if dtypes.is_float(x.dtype) else x
         places = _wide_positions(~key if largest else key)[..., :k]
@@ -165,6 +176,13 @@ def top_positions(x: Array, k: int, axis: int, largest: bool) -> Array:
         key = _narrow_key(x, merge_zeros=False).astype(np.int32)
         places = _least_positions(~key if largest else key, k)
     return np.moveaxis(places, -1, axis)
+
+
+def _first_positions(x: Array, k: int, largest: bool) -> Array:
+    """`top_positions` of one short row of 32 bits."""
+    key = _narrow_key(x, merge_zeros=False)
+    # Unsigned numbers come back as signed ones in the same order.
+    return (~key if largest else key).argsort(-1, "stable")[:k].astype(np.int32)
 
 
 #: Rows of so many elements are searched for the k least before any are sorted.

@@ -61,7 +61,8 @@ def _eigh(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
         return vectors, values
 
     vectors, values = lapack.or_nan(vectors_and_values, a)
-    if np.isnan(np.min(values, initial=0)):  # NaN in a is NaN in all results
+    flat = values.reshape(-1)
+    if np.isnan(np.vdot(flat, flat)):  # NaN in a is NaN in all results
         bad = np.isnan(values).any(-1)
         values, vectors = np.array(values), np.array(vectors)
         values[bad], vectors[bad] = np.nan, np.nan
