@@ -232,6 +232,19 @@ PUSHES = {
             e.exp(t),
         ],
     ),
+    "expand_after_unshear": Row(
+        lambda: [
+            slid(expand(V(2, 6, 1), 2, 6, 5), size=7),
+            slid(expand(V(1, 1, 1), 3, 6, 5), size=13, stride=2),
+        ],
+        # Along the window, or what slides; used again.
+        lambda: [
+            slid(expand(V(1, 6, 5), 2, 6, 5), size=7),
+            slid(expand(V(2, 1, 5), 2, 6, 5), size=7),
+            slid(t := expand(V(2, 6, 1, number=1), 2, 6, 5), size=7),
+            e.exp(t),
+        ],
+    ),
     "sum_products_before_reshape": Row(
         lambda: [
             total(reshape(total(_product(49), 2), 3, 6), 0),

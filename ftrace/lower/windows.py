@@ -12,6 +12,9 @@ An infinite w meets those zeros, as it meets the padding of any convolution.
 Where only a part of the result is read, as by a convolution that was padded, only that
 part counts.
 
+What is the same in all windows along one axis, as is the mean of a pooling, is so after
+windows slid along another, and is added up once for all of them.
+
 Windows side by side share no element, so that a sum over them only interleaves:
 
     sum[k](unshear[stride s](y))[i] = y[i div s, i mod s]
@@ -142,6 +145,20 @@ def _shrink_before(x: Node, y: Node) -> Node | None:
     return shrink(found, rest)
 
 
+def _expand_after(x: Node, y: Node) -> Node | None:
+    """Repeats along the axes that do not slide what slid along the others."""
+    arg: Shear = arg_of(x)
+    (source,) = y.src
+    if any_dynamic(x.shape):
+        return None
+    slid = (arg.axis, arg.window)
+    pairs = zip(source.shape, y.shape, strict=True)
+    inner = tuple(n if a in slid else m for a, (m, n) in enumerate(pairs))
+    if inner == y.shape:
+        return None
+    return expand(unshear_p(expand(source, inner), arg=arg), x.shape)
+
+
 def _interleave(x: Node, y: Node, view: Node | None = None) -> Node | None:
     arg: Shear = arg_of(y)
     source = y.src[0]
@@ -238,6 +255,12 @@ WINDOWS: Final = (
         _shrink_before,
         single_use="y",
         passes="y",
+    ),
+    Rule(  # unshear(expand(x)) -> expand(unshear(x)), along axes that do not slide
+        "expand_after_unshear",
+        Pat(unshear_p, Pat(expand_p, name="y"), name="x"),
+        _expand_after,
+        single_use="y",
     ),
     Rule(  # sum[a](reshape(sum[b](x·y))) -> reshape(sum[a, b](x·y))
         "sum_products_before_reshape",
