@@ -18,7 +18,8 @@ from hypothesis.extra import numpy as hnp
 import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
-from ftrace import errors
+from ftrace import dtypes, errors
+from ftrace.lower.program import CallHost
 from ftrace.numpy.quantiles import METHODS
 from ftrace.test_util import check_grads
 from ftrace.trace import tree
@@ -416,3 +417,106 @@ def test_messages_say_what_was_required(case: int) -> None:
         call()
     assert isinstance(caught.value, errors.FtraceError)
     assert part in caught.value.message
+
+
+PARTITIONED = [
+    np.dtype(name)
+    for name in ("int8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+                 "float16", "float32", "float64")
+] + [dtypes.bfloat16]  # fmt: skip
+
+
+def _assert_partition(x: Any, found: Any, place: int, axis: int) -> None:
+    """The same elements, with both zeros; what should be before a place is there."""
+    assert found.dtype == x.dtype
+    wanted, ours = (
+        np.moveaxis(order.sort_values(v, axis), axis, 0) for v in (x, found)
+    )
+    np.testing.assert_array_equal(ours.astype(float), wanted.astype(float))
+    if dtypes.is_float(found.dtype):
+        for zeros in (wanted, ours):
+            assert np.signbit(zeros).sum() == np.signbit(wanted).sum()
+    rows = np.moveaxis(found, axis, 0)
+    np.testing.assert_array_equal(
+        rows[place].astype(float), wanted[place].astype(float)
+    )
+    for part, kept in (
+        (rows[:place], wanted[:place]), (rows[place:], wanted[place:])
+    ):  # fmt: skip
+        again = order.sort_values(part, 0)
+        np.testing.assert_array_equal(again.astype(float), kept.astype(float))
+
+
+@pytest.mark.parametrize("dtype", PARTITIONED, ids=str)
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((9001,), 0), ((8192, 3), 0), ((9, 8200), 1)]
+)
+@pytest.mark.parametrize("few", [False, True])
+def test_a_long_partition_has_the_elements_of_a_sort(
+    dtype: np.dtype[Any], shape: tuple[int, ...], axis: int, few: bool
+) -> None:
+    x: Any = np.random.default_rng(0).integers(
+        0 if dtype.kind == "u" else -99, 99, shape
+    )
+    x = (x // 40 if few else x).astype(dtype)
+    if dtypes.is_float(dtype):
+        flat = x.reshape(-1)
+        flat[5::70], flat[6::70], flat[7::70] = np.nan, -0.0, 0.0
+        flat[9], flat[10] = np.inf, -np.inf
+    if dtype == np.uint32:
+        x[..., 0] = np.iinfo(dtype).max
+    size = shape[axis]
+    with ft.config(enable_x64=True):
+        for place in (0, 100, size - 1):
+            both = (
+                lambda x, place=place: fnp.partition(x, place, axis),
+                lambda x, place=place: fnp.argpartition(x, place, axis),
+            )
+            for values, places in (both, map(ft.jit, both)):
+                _assert_partition(x, np.asarray(values(x)), place, axis)
+                taken = np.take_along_axis(x, np.asarray(places(x)), axis)
+                _assert_partition(x, taken, place, axis)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_tangents_of_a_long_partition_move_with_the_elements(jit: bool) -> None:
+    """Whichever partition it is: its sum with weights is that of x with the slopes."""
+    rng = np.random.default_rng(1)
+    x = rng.permutation(3 * 8192).reshape(3, 8192).astype(np.float32) % 5000
+    weights = rng.integers(0, 9, x.shape).astype(np.float32)
+
+    def loss(x: Any) -> Any:
+        return (fnp.partition(x, 70).astype(float) * weights).sum()
+
+    with ft.config(enable_x64=True):
+        function = ft.value_and_grad(loss)
+        value, slope = (ft.jit(function) if jit else function)(x)
+    np.testing.assert_array_equal(np.sort(slope, 1), np.sort(weights, 1))
+    assert value == (x.astype(float) * np.asarray(slope, float)).sum()
+
+
+def test_lanes_of_a_long_partition(device: Any) -> None:
+    x = np.random.default_rng(2).integers(0, 999, (2, 3, 8200)).astype(np.int32)
+    found = ft.jit(ft.vmap(lambda x: fnp.partition(x, 5)))(x)
+    _assert_partition(x, np.asarray(found), 5, 2)
+
+
+def test_only_long_rows_are_partitioned_by_the_host() -> None:
+    def hosts(size: int, rows: int, *off: str) -> list[str]:
+        x = np.zeros((rows, size), np.float32)
+        with ft.config(disabled_rules=set(off)):
+            program = ft.jit(lambda x: fnp.partition(x, 3)).lower(x).program
+        return [s.node.op.name for s in program.steps if isinstance(s, CallHost)]
+
+    assert hosts(1 << 13, 1) == ["partition"]
+    assert hosts((1 << 13) - 1, 1) == []
+    assert hosts(1 << 13, 5) == []
+    assert hosts(1 << 13, 1, "partition_keys") == []
+
+
+def test_positions_of_unsigned_numbers_of_64_bits_have_a_fill() -> None:
+    """It is the greatest of them, and no Python number that int64 could hold."""
+    x = np.arange(4, dtype=np.uint64)
+    with ft.config(enable_x64=True):
+        found = ft.jit(lambda x, i: fnp.take_along_axis(x, i, 0))(x, np.array([1, 9]))
+    np.testing.assert_array_equal(found, np.array([1, 2**64 - 1], np.uint64))

@@ -5,6 +5,8 @@
     argsort(a, b)      ->  order[positions](a, order[positions](b))
     argsort(long a)    ->  order[merged_positions](order[position_runs](a))
     top_k(x)           ->  order[top](x)
+    partition(x)       ->  number(partition(key(x))), by the host; of several rows, or
+                           where there is a faster sort, as sort(x)
 
 Numbers become integers in the same order, their *keys*; where positions are wanted,
 these stand below the keys, in one integer of 64 bits,
@@ -35,14 +37,32 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import Node, nodes_of, rebuild
+from ftrace.trace.primitives.elementwise import (
+    add,
+    bit_and,
+    bit_xor,
+    bitcast,
+    cast,
+    ne,
+    select,
+    shift_left,
+    shift_right_arithmetic,
+)
+from ftrace.trace.primitives.host.partition import (
+    Partition,
+    argpartition_p,
+    partition_p,
+)
 from ftrace.trace.primitives.host.sorters import has_sorters
 from ftrace.trace.primitives.host.sorting import TopK, argsort_p, sort_p, top_k_p
 from ftrace.trace.primitives.movement import move_axis, shrink_axis
 from ftrace.trace.primitives.record import items
+from ftrace.trace.primitives.source import const_like, iota
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
     "sort_natively": "a sort is a kernel, without Python",
+    "partition_keys": "a partition of a long row is one of integers, not a sort",
     "sort_in_runs": "a long row is sorted in runs, which are merged",
 }
 
@@ -118,14 +138,15 @@ def _allowed() -> bool:
 
 def _is_plain(node: Node) -> bool:
     """Real numbers of known shapes, with something to sort."""
-    axis: int = node.arg.axis if node.op is top_k_p else node.arg
+    arg: Any = node.arg
+    axis: int = arg if type(arg) is int else arg.axis
     return all(
         not any_dynamic(s.shape)
         and prod(s.shape) > 0
         and s.shape[axis] < _NARROW
         and dtypes.kind(s.dtype) in "biuf"
         for s in node.src
-    ) and (node.op is not top_k_p or node.arg.k > 0)
+    ) and (node.op is not top_k_p or arg.k > 0)
 
 
 def runs_of(rows: int, size: int) -> int:
@@ -260,8 +281,67 @@ def _top_k(node: Node) -> Node:
     return move_axis(found, last, arg.axis)
 
 
+# Partitions.
+
+#: So many rows, which the host takes one by one, are not sorted by as many threads.
+_FEW_ROWS = 4
+
+
+def _is_partitioned(x: Node, axis: int) -> bool:
+    off = "partition_keys" in settings.current().disabled_rules
+    few = prod(x.shape) <= _FEW_ROWS * x.shape[axis]
+    return few and not off and x.dtype.itemsize > 1
+
+
+def _partition(node: Node) -> Node:
+    """NumPy has faster code for integers than for floats, and takes -0.0 for 0.0."""
+    (x,) = node.src
+    arg: Partition = node.arg
+    if not _is_partitioned(x, arg.axis):
+        return _sort(sort_p(x, arg=arg.axis))
+    if dtypes.kind(x.dtype) != "f":
+        return partition_p.results(x, arg=arg)[0]
+    (found,) = partition_p.results(_float_key(x), arg=arg)
+    return bitcast(_turned(found), arg=x.dtype)
+
+
+def _argpartition(node: Node) -> Node:
+    """Of numbers of 32 bits and their positions in one integer."""
+    (x,) = node.src
+    arg: Partition = node.arg
+    if not _is_partitioned(x, arg.axis):
+        return _argsort(argsort_p(x, arg=arg.axis))
+    if x.dtype.itemsize > 4:
+        return argpartition_p.results(x, arg=arg)[0]
+    if dtypes.kind(x.dtype) == "f":
+        x = _float_key(x)
+    elif x.dtype == dtypes.uint32:
+        x = bitcast(bit_xor(x, const_like(x, 1 << 31)), arg=dtypes.int32)
+    key = cast(x, dtypes.int64)
+    place = iota(dtypes.int64, x.shape, arg.axis)
+    packed = add(shift_left(key, const_like(key, 32)), place)
+    (found,) = partition_p.results(packed, arg=arg)
+    return cast(found, dtypes.int32)  # the lower half
+
+
+def _float_key(x: Node) -> Node:
+    """As `Keys` of the kernels: all bits but the sign turned where that is set."""
+    integer = key_dtype(x.dtype)
+    key = _turned(bitcast(x, arg=integer))
+    return select(ne(x, x), const_like(key, np.iinfo(integer).max), key)
+
+
+def _turned(bits: Node) -> Node:
+    width = 8 * bits.dtype.itemsize
+    sign = shift_right_arithmetic(bits, const_like(bits, width - 1))
+    turn = bit_and(sign, const_like(bits, np.iinfo(bits.dtype).max))
+    return bit_xor(bits, turn)
+
+
 _SORTS: dict[Any, Callable[[Node], Node]] = {
     sort_p: _sort,
     argsort_p: _argsort,
     top_k_p: _top_k,
+    partition_p: _partition,
+    argpartition_p: _argpartition,
 }

@@ -24,7 +24,7 @@ from ftrace.errors import (
     NonConcreteBooleanIndexError,
 )
 from ftrace.numpy import axes
-from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, reshape
+from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, full, reshape
 from ftrace.numpy.bounds import (
     Position,
     check_mode,
@@ -435,8 +435,11 @@ def _gathered(
         return found
     mask = broadcast_to(inside, index.batch)
     mask = reshape(mask, (*index.batch, *(1 for _ in index.rest)))
-    value = default_fill(region.dtype) if fill_value is None else fill_value
-    return choose(mask, found, cast(as_value(value), region.dtype))
+    if fill_value is None:
+        value = full((), default_fill(region.dtype), region.dtype)
+    else:
+        value = cast(as_value(fill_value), region.dtype)
+    return choose(mask, found, value)
 
 
 def read_at(

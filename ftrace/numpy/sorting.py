@@ -26,6 +26,11 @@ from ftrace.numpy.joining import concatenate
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.operations import bind, bind_compound, elementwise, run_fused
 from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives.host.partition import (
+    Partition,
+    argpartition_p,
+    partition_p,
+)
 from ftrace.trace.primitives.host.sorting import argsort_p, sort_p
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.tracer import Value
@@ -33,6 +38,9 @@ from ftrace.trace.tracer import Value
 __all__ = [
     "argpartition", "argsort", "lexsort", "partition", "sort", "sort_complex",
 ]  # fmt: skip
+
+#: Rows of so many elements are sorted at one place only, where that is asked for.
+LONG_ROW = 1 << 13
 
 
 def sort_along(x: Any, axis: int) -> Any:
@@ -179,19 +187,26 @@ def _check_kth(name: str, kth: int, size: int) -> int:
 def partition(a: Value, kth: int, axis: int = -1) -> Any:
     """The element `kth` at its place; before it the lesser ones, behind it the others.
 
+    These stand in an order that is not told.
+
     Raises:
       ValueRangeError: there is no such place.
     """
     x, axis = _operand("partition", a, axis)
     size = x.shape[axis]
     place = _check_kth("partition", kth, size)
+    if _is_long(x, size):
+        return bind_compound(partition_p, x, arg=Partition(place, axis))[0]
     ordered = sort_along(x, axis)
     behind = flip(shrink_axis(ordered, axis, place + 1, size), (axis,))
     return concatenate([shrink_axis(ordered, axis, 0, place + 1), behind], axis)
 
 
 def argpartition(a: Value, kth: int, axis: int = -1) -> Any:
-    """The positions of what `partition` returns, those behind `kth` in their order.
+    """The positions that bring an array into the order of a partition.
+
+    Which elements stand where on one side, or of equal ones before the place, is not
+    told: it may be another partition than that of `partition`.
 
     Raises:
       ValueRangeError: there is no such place.
@@ -199,10 +214,19 @@ def argpartition(a: Value, kth: int, axis: int = -1) -> Any:
     x, axis = _operand("argpartition", a, axis)
     size = x.shape[axis]
     place = _check_kth("argpartition", kth, size)
+    if _is_long(x, size):
+        arg = Partition(place, axis)
+        found = bind_compound(argpartition_p, x, arg=arg)[0]
+        return cast(found, dtypes.default_dtype("i"))
     places = positions_along([x], axis)
     behind = sort_along(shrink_axis(places, axis, place + 1, size), axis)
     result = concatenate([shrink_axis(places, axis, 0, place + 1), behind], axis)
     return cast(result, dtypes.default_dtype("i"))
+
+
+def _is_long(x: Any, size: Any) -> bool:
+    """Are there rows of which a sort takes several times as long as a partition?"""
+    return type(size) is int and size >= LONG_ROW and not dtypes.is_complex(x.dtype)
 
 
 def sort_complex(a: Value) -> Any:

@@ -139,7 +139,9 @@ def _tangent(node: Node, tangents: Results) -> Results:
         return product(inverse, change), None
     x = product(inverse, b)
     across = adjoint(t)
-    direct = product(inverse, minus(change, product(t, x)))
+    rest = minus(change, product(t, x))
+    assert rest is not None
+    direct = product(inverse, rest)
     left = product(across, sub(b, product(a, x)))
     left = product(inverse, product(adjoint(inverse), left))
     right = product(across, product(adjoint(inverse), x))

@@ -36,7 +36,7 @@ def sort_values(x: Array, axis: int) -> Array:
         return np.sort(x, axis, kind="stable" if x.dtype.itemsize <= 2 else None)
     half = x.dtype.itemsize == 2
     result = np.sort(x.astype(np.float32) if half else x, axis)
-    if _may_have_zeros(result, axis) and _has_negative_zero(x):
+    if _may_have_zeros(result, axis) and has_negative_zero(x):
         # NumPy may have exchanged it with a zero, or made it one
         return np.take_along_axis(x, argsort([x], axis), axis)
     return result.astype(x.dtype) if half else result
@@ -51,12 +51,13 @@ def _may_have_zeros(ordered: Array, axis: int) -> bool:
     return bool(row.searchsorted(zero) < row.searchsorted(zero, "right"))
 
 
-def _has_negative_zero(x: Array) -> bool:
+def has_negative_zero(x: Array) -> bool:
+    """Is one of these floats -0.0, whose bits are the least integer?"""
     if not x.size:
         return False
     bits = x.view(_SIGNED[x.dtype.itemsize])
     if x.size > FEW:
-        return bool((bits == np.iinfo(bits.dtype).min).any())
+        return bool(bits.min() == np.iinfo(bits.dtype).min)
     return bits.item(bits.argmin()) == -1 << (8 * x.dtype.itemsize - 1)
 
 
@@ -150,6 +151,12 @@ def float_key(x: Array, merge_zeros: bool) -> Array:
     if missing.any():
         key[missing] = greatest
     return key
+
+
+def key_value(key: Array, dtype: np.dtype[Any]) -> Array:
+    """The floats of keys, where zeros were not merged."""
+    greatest = np.iinfo(key.dtype).max
+    return (key ^ ((key >> (8 * key.dtype.itemsize - 1)) & greatest)).view(dtype)
 
 
 def _packed(key: Array) -> Array:
