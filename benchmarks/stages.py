@@ -21,9 +21,11 @@ from ftrace.devices.llvm.compile import generate
 from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.modules import grouped, in_one_module
 from ftrace.devices.llvm.numbers import without_numbers
-from ftrace.lower import assemble, ordered_drafts, simplify_graph
+from ftrace.lower import simplify_graph
+from ftrace.lower.assemble import assemble
 from ftrace.lower.build import build_kernel
 from ftrace.lower.inplace import Sharing
+from ftrace.lower.order import ordered_drafts
 from ftrace.lower.schedule import schedule
 from ftrace.lower.values import root_of
 from ftrace.trace.graph import Graph, toposort

@@ -52,6 +52,7 @@ from ftrace.transforms.placement import (
 from ftrace.transforms.scoping import disable_jit, named_call, named_scope
 from ftrace.transforms.stages import ShapeDtypeStruct
 from ftrace.transforms.vmap import vmap
+from ftrace.version import VERSION
 
 _compile_large_calls()
 
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
     )
     from ftrace.storage import load, save
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Array",

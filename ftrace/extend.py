@@ -17,6 +17,7 @@ from ftrace import dtypes as types_of
 from ftrace.errors import ArgumentError, DtypeError, PrimitiveError, ShapeError
 from ftrace.lower.math import DECOMPOSITIONS
 from ftrace.lower.math.term import Term, eq, fma, ne, number, select
+from ftrace.lower.users import OF_USERS
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import apply_body
 from ftrace.trace.calls.rules import Rule
@@ -99,6 +100,7 @@ def elementwise(
         zero_at_zero=zero_at_zero, dtypes=dtypes, doc=doc,
     )  # fmt: skip
     DECOMPOSITIONS[name] = rules.formula
+    OF_USERS.add(name)
 
     def call(*values: Value) -> Any:
         if len(values) != operands:

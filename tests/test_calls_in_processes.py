@@ -11,7 +11,8 @@ import sys
 import pytest
 
 from ftrace.devices.llvm.calling import probe
-from ftrace.devices.llvm.calling.native import native_ir
+from ftrace.devices.llvm.calling.learning import method_names, operator_names
+from ftrace.devices.llvm.calling.whole import native_ir
 from tests.call_samples import PROGRAM, ROOT, run
 
 
@@ -81,7 +82,7 @@ def test_native_code_names_functions_that_every_version_has() -> None:
     if places is None:
         pytest.skip("no native calls")
     for immortal in (False, True):
-        text = native_ir(places, immortal)
+        text = native_ir(places, immortal, method_names(), operator_names())
         named = set(re.findall(r"declare [^@]*@(_?Py\w+)\(", text))
         assert "PyObject_VectorcallMethod" in named
         # Private ones come and go: this one is what the public macro Py_DECREF calls.

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parent.parent / "ftrace"
 
 #: Floor -> the files and folders of ftrace/ that stand on it.
 FLOORS = {
-    "ground": ("origin", "errors", "settings", "dtypes", "capacity"),
+    "ground": ("origin", "errors", "settings", "dtypes", "capacity", "version"),
     "buffer": ("buffer",),
     "array": ("array",),
     "trace": ("trace",),
@@ -55,10 +55,20 @@ OPTIONAL = {
     "rich", "safetensors", "scipy",
 }  # fmt: skip
 
-#: Here devices, and the lowering for them, are loaded at their first use, by functions
-#: that import them.
-FACTORIES = "ftrace.devices"
-LOADED_LATER = (FACTORIES, "ftrace.lower")
+#: What functions of a module load when they first need it, so that neither an import
+#: of ftrace nor a program from disk waits for it: see tests/test_late_imports.py.
+LOADED_LATER = {
+    # Devices, and the lowering for them.
+    "ftrace.devices": ("ftrace.devices", "ftrace.lower"),
+    # What makes code of kernels, and what makes calls native.
+    "ftrace.devices.llvm.device": ("ftrace.devices.llvm",),
+    "ftrace.devices.llvm.made": ("ftrace.devices.llvm.library",),
+    "ftrace.devices.llvm.library": ("ftrace.devices.llvm.formulas",),
+    "ftrace.devices.llvm.runtime": ("ftrace.devices.llvm.runner.whole",),
+    "ftrace.devices.llvm.calling.native": ("ftrace.devices.llvm.calling.whole",),
+    # Logging, queues and more come with it.
+    "ftrace.devices.llvm.compile": ("concurrent.futures",),
+}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {
@@ -165,10 +175,10 @@ def test_no_imports_run_in_a_circle() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_functions_import_only_optional_packages(path: Path) -> None:
-    factories = module_of(path) == FACTORIES
+    later = LOADED_LATER.get(module_of(path), ())
     for statement, inside in imports(path):
         for name in names(path, statement):
-            if factories and name.startswith(LOADED_LATER):
+            if inside and name.startswith(later):
                 continue
             assert not inside or name.split(".")[0] in OPTIONAL, (
                 f"{path}:{statement.lineno}: {name} is imported inside a function; "

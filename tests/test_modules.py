@@ -17,7 +17,7 @@ from ftrace.devices.llvm.device import CPU, render_kernel
 from ftrace.devices.llvm.kernels import Made, compile_kernels
 from ftrace.devices.llvm.modules import FUNCTION, LENGTH, grouped, in_one_module
 from ftrace.devices.llvm.render import Rendered
-from ftrace.devices.llvm.runner.signals import POLL
+from ftrace.devices.llvm.symbols import POLL
 
 X: Any = np.outer(np.arange(1, 7), np.linspace(-1, 1, 6)).astype(np.float32)
 

@@ -5,10 +5,12 @@ So are the passes that lower graphs for them: importing ftrace compiles nothing.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ftrace.devices.base import Device, register_device
+from ftrace.trace.collection import paused_collection
 
 if TYPE_CHECKING:
     from ftrace.lower import Lowered
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def _cpu() -> Device:
-    from ftrace.devices.llvm.device import CPU
+    with paused_collection():
+        from ftrace.devices.llvm.device import CPU
 
     return CPU()
 
@@ -35,9 +38,15 @@ def _opencl() -> Device:
 
 def lowering() -> Callable[..., Lowered]:
     """`ftrace.lower.lower`: what makes programs of graphs."""
-    from ftrace.lower import lower
+    with paused_collection():
+        from ftrace.lower.lowering import lower
 
     return lower
+
+
+def has_lowered() -> bool:
+    """Are the passes loaded already?"""
+    return "ftrace.lower.lowering" in sys.modules
 
 
 def identity_of(graph: Graph, *settings: Any) -> str | None:

@@ -121,6 +121,9 @@ class Device(ABC):
     def keep(self, identity: str, executable: Executable) -> None:  # noqa: B027
         """Keeps what a graph became for `load`, where the device can."""
 
+    def prepare(self) -> None:  # noqa: B027
+        """A graph will be lowered: what a program of it needs can be made meanwhile."""
+
     def make_native(self) -> None:  # noqa: B027
         """Lets eager calls on its arrays be native, where the device can."""
 

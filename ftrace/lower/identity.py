@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 
 from ftrace.lower.kernel import Kernel
-from ftrace.lower.math.decompose import BUILT_IN, DECOMPOSITIONS
+from ftrace.lower.users import OF_USERS
 from ftrace.trace.avals import Bundle, ShapedArray
 from ftrace.trace.calls.bodies import bodies_of
 from ftrace.trace.calls.inline import inline_calls
@@ -79,7 +79,7 @@ def _identity(whole: Any) -> str:
     for node in nodes:
         source = " ".join([numbers[s] for s in node.src])
         argument = "" if node.arg is None else _text(node.arg, numbers)
-        if node.op.name in DECOMPOSITIONS and node.op.name not in BUILT_IN:
+        if node.op.name in OF_USERS:
             raise _NoTextError
         lines.append(f"{node.op.name} {_type(node.aval)} {argument}: {source}")
     lines.append(_text(whole, numbers))

@@ -20,63 +20,55 @@ import json
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache, cached_property
+from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
 
 from ftrace.errors import GraphError
-from ftrace.lower.factors import Factor
-from ftrace.lower.fourier_kernel import Form, Transform
 from ftrace.lower.kernel import (
-    Axis,
     BufferSpec,
     Kernel,
     KernelInfo,
-    Store,
     fma_p,
     load_p,
     param_p,
     range_p,
     reduce_p,
 )
-from ftrace.lower.math.decompose import BUILT_IN, DECOMPOSITIONS
-from ftrace.lower.memory import Lifetime
-from ftrace.lower.ordering import Ordering
-from ftrace.lower.program import (
-    CallHost,
-    Carry,
-    CopySlot,
-    Program,
-    RunBranch,
-    RunKernel,
-    RunLoop,
-    Slot,
-)
-from ftrace.lower.recurrence import Assign, Recurrence, Repeat
-from ftrace.lower.running import Running
+from ftrace.lower.program import CallHost, Program, RunKernel
+from ftrace.lower.users import OF_USERS
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, Op, make_node
-from ftrace.trace.primitives.host import lu
-from ftrace.trace.primitives.host.cumulative import Along, Share
-from ftrace.trace.primitives.host.cumulative import Running as Cumulated
-from ftrace.trace.primitives.host.fourier import Fourier
-from ftrace.trace.primitives.host.sorting import TopK
-from ftrace.trace.primitives.host.triangular import Triangular
 from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES
 from ftrace.trace.primitives.source import variable
 
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        Assign, Axis, BufferSpec, Carry, CopySlot, Factor, Form, Kernel, KernelInfo,
-        Lifetime, Ordering, Program, Recurrence, Repeat, RunBranch, RunLoop, Running,
-        Slot, Store, Transform,
-    )
-} | {
-    f"host {kind.__name__}": kind
-    for kind in (Along, Cumulated, Fourier, Share, TopK, Triangular, lu.Op)
-}  # fmt: skip
-_NAMES = {kind: name for name, kind in _KINDS.items()}
+#: Kinds of parts by the names that they have in a text, and where they are: those of
+#: kernels are loaded when a text has one.
+_HOMES = {
+    "ftrace.lower.factors": "Factor",
+    "ftrace.lower.fourier_kernel": "Form Transform",
+    "ftrace.lower.kernel": "Axis BufferSpec Kernel KernelInfo Store",
+    "ftrace.lower.memory": "Lifetime",
+    "ftrace.lower.ordering": "Ordering",
+    "ftrace.lower.program": "Carry CopySlot Program RunBranch RunLoop Slot",
+    "ftrace.lower.recurrence": "Assign Recurrence Repeat",
+    "ftrace.lower.running": "Running",
+}
+_HOST_HOMES = {
+    "ftrace.trace.primitives.host.cumulative": "Along Running Share",
+    "ftrace.trace.primitives.host.fourier": "Fourier",
+    "ftrace.trace.primitives.host.lu": "Op",
+    "ftrace.trace.primitives.host.sorting": "TopK",
+    "ftrace.trace.primitives.host.triangular": "Triangular",
+}
+_KINDS = {
+    f"{mark}{name}": (home, name)
+    for mark, homes in (("", _HOMES), ("host ", _HOST_HOMES))
+    for home, names in homes.items()
+    for name in names.split()
+}
+_NAMES = {place: name for name, place in _KINDS.items()}
 _OPS: dict[str, Op] = {
     op.name: op for op in (param_p, range_p, load_p, reduce_p, fma_p)
 }
@@ -162,9 +154,20 @@ def _dumped(whole: Any) -> str:
 
 
 def _op_of(name: str) -> Op:
-    if name in DECOMPOSITIONS and name not in BUILT_IN:
+    if name in OF_USERS:
         raise _NoTextError  # a user's function: another process may have another
     return _OPS[name] if name in _OPS else PRIMITIVES[name]
+
+
+@cache
+def _kind(name: str) -> type[Any]:
+    """The class of that name.
+
+    Raises:
+      KeyError: there is none.
+    """
+    home, own = _KINDS[name]
+    return getattr(import_module(home), own)
 
 
 @cache
@@ -209,7 +212,7 @@ class _Writer:
         if isinstance(value, RunKernel):
             number = self._kernel(value.kernel)
             return ["run", number, self.part(value.slots), self.part(value.info)]
-        name = _NAMES.get(kind)
+        name = _NAMES.get((kind.__module__, kind.__qualname__))
         if name is None:
             raise _NoTextError
         parts = [self.part(getattr(value, name)) for name in _field_names(kind)]
@@ -307,7 +310,7 @@ class _Reader:
             return tuple(found)
         if kind == "{":
             return frozenset(found)
-        return _KINDS[kind](*found)
+        return _kind(kind)(*found)
 
     def _call(
         self, name: str, argument: Any, types: list[Any], operands: Any, results: Any

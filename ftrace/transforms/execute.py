@@ -22,7 +22,7 @@ import numpy as np
 from ftrace import settings
 from ftrace.array import HOST, Array
 from ftrace.buffer import Buffer
-from ftrace.devices import identity_of, lowering, size_of
+from ftrace.devices import has_lowered, identity_of, lowering, size_of
 from ftrace.devices.base import Device, Executable, get_device, live_devices, timed
 from ftrace.errors import DeviceError
 from ftrace.trace.calls.inline import ready_graph
@@ -42,8 +42,12 @@ if TYPE_CHECKING:
 CACHE_SIZE = 4096  # compiled graphs that are kept
 
 
-#: Programs of graphs with fewer nodes are lowered sooner than they are read from disk.
+#: Programs of graphs with fewer nodes are lowered sooner than they are read from disk,
+#: once the passes are loaded.
 LARGE = 24
+#: The first programs of a process, which are all on disk: where it finds them there it
+#: never loads the passes.
+FIRST = 32
 #: Choices of sizes, of one function with dynamic dimensions, that are kept.
 SIZES_KEPT = 64
 
@@ -81,6 +85,7 @@ class CompiledGraph:
             identity = self._identity(closed, given, limits)
         found = None if identity is None else device.load(identity)
         if found is None:
+            device.prepare()
             with timed(device.counters, "compile_seconds"):
                 lowered = self.lowered
             found = device.compile(lowered.program)
@@ -112,7 +117,9 @@ class CompiledGraph:
         """The name under which the device may keep what becomes of a large graph."""
         chosen, device = settings.current(), self.device
         plain = not (chosen.debug or chosen.check_specs)
-        if not plain or not device.keeps_programs or size_of(graph) < LARGE:
+        if not plain or not device.keeps_programs:
+            return None
+        if not _first_ones.next() and size_of(graph) < LARGE:
             return None
         places = tuple(map(graph.inputs.index, given))
         disabled = tuple(sorted(chosen.disabled_rules))
@@ -191,6 +198,24 @@ class CompiledGraph:
         if memory is self.device or (memory.host and self.device.host):
             return array.buffer
         return self.device.copy_in(array.numpy())
+
+
+class _FirstOnes:
+    """Counts the first programs of a process that has not lowered any before them."""
+
+    def __init__(self) -> None:
+        self._left: int | None = None
+
+    def next(self) -> bool:
+        """Is the next program one of them?"""
+        left = self._left
+        if left is None:
+            left = 0 if has_lowered() else FIRST
+        self._left = max(left - 1, 0)
+        return left > 0
+
+
+_first_ones = _FirstOnes()
 
 
 class _Cache:

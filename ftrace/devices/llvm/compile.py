@@ -11,19 +11,27 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import itertools
+import os
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from contextvars import copy_context
-from functools import lru_cache
-from importlib import import_module, metadata
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ftrace.devices.llvm.cache import ObjectCache
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.errors import DeviceError
+from ftrace.version import VERSION
 
 #: 0 … 3; 1 gives code as fast as 3 for loops that are already in vectors.
 CODEGEN_LEVEL = 1
@@ -38,7 +46,10 @@ LEAN_OPTIONS = (
 object_cache = ObjectCache()
 
 #: What decides of which kernels a program is made, and how they are written.
-_SOURCES = ("lower", "devices/llvm", "dtypes.py", "trace")
+_SOURCES = (
+    "lower", "devices/llvm", "trace",
+    "array.py", "buffer.py", "dtypes.py", "origin.py", "settings.py",
+)  # fmt: skip
 
 T = TypeVar("T")
 
@@ -59,6 +70,7 @@ class _Compiler:
 
     Attributes:
       jit: loads object code.
+      sources: a digest of the files that decide the code; empty if there are none.
       version: of everything that turns text into object code.
     """
 
@@ -71,19 +83,20 @@ class _Compiler:
         self.jit: Any = llvm.create_lljit_compiler(self._machine(host_target()))
         self.numbers = itertools.count()
         llvm_version = ".".join(map(str, llvm.llvm_version_info))
-        parts = (
-            _own_version(),
-            _own_sources(),
-            llvmlite.__version__,
-            llvm_version,
-            CODEGEN_LEVEL,
-            LEAN_OPTIONS,
-        )
-        self.version = " ".join(map(str, parts))
+        self._versions = VERSION, llvmlite.__version__, llvm_version
         self._lock = threading.Lock()
         self._lean_blocks = 0
         # A context and a machine serve one thread at a time; they are kept for reuse.
         self._benches: dict[Target, list[tuple[Any, Any]]] = {}
+
+    @cached_property
+    def sources(self) -> str:
+        return _own_sources()
+
+    @cached_property
+    def version(self) -> str:
+        parts = *self._versions, self.sources, CODEGEN_LEVEL, LEAN_OPTIONS
+        return " ".join(map(str, parts))
 
     def _machine(self, target: Target) -> Any:
         return self.llvm.Target.from_triple(target.triple).create_target_machine(
@@ -122,13 +135,6 @@ class _Compiler:
             benches.append(bench)
 
 
-def _own_version() -> str:
-    try:
-        return metadata.version("ftrace")
-    except metadata.PackageNotFoundError:
-        return "source"
-
-
 def _own_sources() -> str:
     """A digest of the files that decide the code: a version may lie while they change.
 
@@ -137,19 +143,48 @@ def _own_sources() -> str:
     package = Path(__file__).parents[2]
     state = hashlib.sha256()
     try:
-        for name in _SOURCES:
-            place = package / name
-            files = [place] if place.suffix else sorted(place.rglob("*.py"))
-            for file in files:
-                state.update(file.read_bytes())
+        for file in itertools.chain(*[_python_files(package / n) for n in _SOURCES]):
+            with open(file, "rb", buffering=0) as source:
+                state.update(source.read())
     except OSError:
         return ""
     return state.hexdigest()
 
 
-@lru_cache(maxsize=1)
+def _python_files(place: Path) -> Iterator[str]:
+    """A file, or those in a folder and the folders below it, in order."""
+    if place.suffix:
+        yield str(place)
+    for folder, inner, names in os.walk(place):
+        inner.sort()
+        yield from (f"{folder}/{n}" for n in sorted(names) if n.endswith(".py"))
+
+
+class Shared:
+    """The compiler of this process, once there is one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.found: _Compiler | None = None
+
+
+shared = Shared()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=shared.lock.acquire,
+        after_in_parent=shared.lock.release,
+        after_in_child=shared.lock.release,
+    )
+
+
 def _compiler() -> _Compiler:
-    return _Compiler()
+    found = shared.found
+    if found is None:
+        with shared.lock:
+            if shared.found is None:
+                shared.found = _Compiler()
+            found = shared.found
+    return found
 
 
 def _emit_unlocked(machine: Any, module: Any) -> bytes:
@@ -194,12 +229,30 @@ def generate(text: str, target: Target | None = None) -> bytes:
 
 def cache_key(text: str, target: Target | None = None) -> tuple[str, ...]:
     """What object code is kept under: what it is made of and all that makes it."""
+    if not object_cache.limit:  # nothing is kept, and to read our sources takes time
+        return (text,)
     return text, repr(target or host_target()), _compiler().version
 
 
 def emit_object(text: str, target: Target | None = None) -> bytes:
     """As `generate`, from the disk cache where it is there."""
     return kept(cache_key(text, target), lambda: generate(text, target))
+
+
+def emit_own(name: str, facts: Iterable[Any], text: Callable[[], str]) -> bytes:
+    """The object code of a text of ours, which is not made where the code is on disk.
+
+    Args:
+      name: of the text.
+      facts: what decides it besides our sources: those are in every key.
+      text: makes it.
+    """
+    if not object_cache.limit:
+        return generate(text())
+    if not _compiler().sources:  # nobody knows whether they are the same
+        return emit_object(text())
+    key = cache_key(" ".join((name, *map(repr, facts))))
+    return kept(("own", *key), lambda: generate(text()))
 
 
 def kept(key: tuple[str, ...], make: Callable[[], bytes]) -> bytes:
@@ -215,6 +268,8 @@ def run_all(jobs: Iterable[Callable[[], T]], threads: int) -> list[T]:
     """The results of jobs that compile; they run while the next ones are prepared."""
     if threads <= 1:
         return [job() for job in jobs]
+    from concurrent.futures import ThreadPoolExecutor
+
     with _compiler().lean(), ThreadPoolExecutor(threads) as pool:
         try:
             running = [pool.submit(copy_context().run, job) for job in jobs]

@@ -1,4 +1,8 @@
-"""The CPU: kernels as vector code of this machine, a program as one native call."""
+"""The CPU: kernels as vector code of this machine, a program as one native call.
+
+What makes code of kernels, and what makes calls native, is loaded by the functions that
+need it: a program that is on disk needs neither for its first call.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,29 +25,14 @@ from ftrace.buffer import Buffer
 from ftrace.capacity import LARGE
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.calls import Bound, Signature
-from ftrace.devices.llvm.calling.binding import BoundCall
-from ftrace.devices.llvm.calling.binding import Program as BoundProgram
-from ftrace.devices.llvm.calling.counting import NativeAllocator, count_natively
-from ftrace.devices.llvm.calling.native import Native, native_for
-from ftrace.devices.llvm.calling.outcome import NotNative
 from ftrace.devices.llvm.compile import cache_key, object_cache
-from ftrace.devices.llvm.factorise import render_factor
-from ftrace.devices.llvm.fourier import render_transform
-from ftrace.devices.llvm.kernels import CompiledKernel, compile_kernels
-from ftrace.devices.llvm.library import called_in
+from ftrace.devices.llvm.made import CompiledKernel
 from ftrace.devices.llvm.memory import WarmAllocator
-from ftrace.devices.llvm.modules import FUNCTION
-from ftrace.devices.llvm.numbers import without_numbers
-from ftrace.devices.llvm.ordering import render_ordering
 from ftrace.devices.llvm.pool import available_cores
-from ftrace.devices.llvm.render import Rendered, render, render_recurrence
 from ftrace.devices.llvm.runner.records import NO_MEMORY
-from ftrace.devices.llvm.running import render_running
-from ftrace.devices.llvm.runtime import runtime
-from ftrace.devices.llvm.scalar import operations_of
+from ftrace.devices.llvm.runtime import prepare_runtime, runtime
 from ftrace.devices.llvm.tables import Table
 from ftrace.devices.llvm.target import Target, host_caches, host_target
-from ftrace.devices.llvm.tune import compile_tuned
 from ftrace.devices.llvm.wholes import packed, unpacked
 from ftrace.devices.shortage import (
     needed,
@@ -52,17 +41,15 @@ from ftrace.devices.shortage import (
     shortage,
 )
 from ftrace.errors import GraphError, OutOfMemoryError
-from ftrace.lower.factors import Factor
-from ftrace.lower.fourier_kernel import Transform
 from ftrace.lower.kernel import Kernel, KernelInfo
-from ftrace.lower.legalize import legalize
-from ftrace.lower.ordering import Ordering
 from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
-from ftrace.lower.recurrence import Recurrence, legalize_recurrence
 from ftrace.lower.rendering import DECISIONS
-from ftrace.lower.running import Running, legalize_running
 from ftrace.trace.collection import without_collection
 from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
+
+if TYPE_CHECKING:
+    from ftrace.devices.llvm.calling.native import Native
+    from ftrace.devices.llvm.render import Rendered
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
 KERNELS_KEPT = 4096
@@ -70,21 +57,9 @@ KERNELS_KEPT = 4096
 
 def render_kernel(kernel: Kernel, target: Target | None = None) -> Rendered:
     """The code of a kernel in operations that a processor has: by default this one."""
-    target = target or host_target()
-    if isinstance(kernel, Recurrence):
-        legal = legalize_recurrence(kernel, operations_of(target))
-        return render_recurrence(legal, target, FUNCTION)
-    if isinstance(kernel, Factor):
-        return render_factor(kernel, target, FUNCTION)
-    if isinstance(kernel, Transform):
-        return render_transform(kernel, target, FUNCTION)
-    if isinstance(kernel, Ordering):
-        return render_ordering(kernel, target, FUNCTION)
-    if isinstance(kernel, Running):
-        legal = legalize_running(kernel, operations_of(target))
-        return render_running(legal, target, FUNCTION)
-    legal = legalize(kernel, operations_of(target) | called_in(kernel))
-    return render(legal, target, FUNCTION)
+    from ftrace.devices.llvm.rendering import rendered
+
+    return rendered(kernel, target or host_target())
 
 
 def _render_for(target: Target, kernel: Kernel) -> Rendered:
@@ -133,6 +108,7 @@ class CPU(Device):
         self._kernels: OrderedDict[tuple[Kernel, Way], CompiledKernel] = OrderedDict()
         self._general: OrderedDict[tuple[Kernel, Way], CompiledKernel] = OrderedDict()
         self._lock = threading.RLock()
+        self._native: Native | None = None
         self.cores = available_cores()
         if hasattr(os, "register_at_fork"):
             # A child must not find a lock held by a thread that it does not have.
@@ -178,6 +154,10 @@ class CPU(Device):
                 return DynamicExecutable(self, program, kernels)
             return CPUExecutable(self, program, kernels)
 
+    def prepare(self) -> None:
+        prepare_runtime()
+
+    @without_collection
     def load(self, identity: str) -> Executable | None:
         if settings.current().tune:  # what is kept was made by the default schedules
             return None
@@ -227,6 +207,8 @@ class CPU(Device):
     ) -> dict[Kernel, CompiledKernel]:
         start = time.perf_counter()
         if way.tune and not way.without:
+            from ftrace.devices.llvm.tune import compile_tuned
+
             codes = compile_tuned(missing, render_kernel, self.threads, self.allocate)
         else:
             codes = self._compile_general(missing, way)
@@ -236,25 +218,32 @@ class CPU(Device):
         return compiled
 
     def reuses(self, buffer: Buffer) -> bool:
-        memory = self.memory
-        if not isinstance(memory, NativeAllocator):
-            return True
-        return isinstance(buffer, memory.native.buffer)
+        native = self._native
+        return native is None or isinstance(buffer, native.buffer)
 
     def make_native(self) -> None:
         self.native()
 
     def native(self) -> Native | None:
         """The native code of calls, where this device has it; compiled when needed."""
+        if self._native is not None:
+            return self._native
+        from ftrace.devices.llvm.calling.counting import count_natively
+        from ftrace.devices.llvm.calling.native import native_for
+
         found = native_for(self)
-        if found is not None and not isinstance(self.memory, NativeAllocator):
+        if found is not None:
             count_natively(found)
+            self._native = found
         return found
 
     def _compile_general(
         self, kernels: Iterable[Kernel], way: Way
     ) -> list[CompiledKernel]:
         """The code of kernels; those that differ in numbers alone share it."""
+        from ftrace.devices.llvm.kernels import compile_kernels
+        from ftrace.devices.llvm.numbers import without_numbers
+
         pairs = [without_numbers(kernel) for kernel in kernels]
         general = dict.fromkeys(k for k, _ in pairs)
         new = [k for k in general if (k, way) not in self._general]
@@ -420,8 +409,10 @@ class CPUExecutable(Executable):
         native = device.native()
         if native is None:
             return None
+        from ftrace.devices.llvm.calling import binding
+
         work = self._work
-        program = BoundProgram(
+        program = binding.Program(
             self._entry,
             device.threads_for(chosen),
             len(self.program.inputs),
@@ -431,8 +422,8 @@ class CPUExecutable(Executable):
             self,
         )
         try:
-            return BoundCall(native, program, signature)
-        except NotNative:
+            return binding.BoundCall(native, program, signature)
+        except binding.NotNative:
             return None
 
     def _run_step_by_step(self, objects: bytes, threads: int) -> int:
@@ -452,7 +443,13 @@ class CPUExecutable(Executable):
 def _source_of(step: RunKernel) -> Callable[[], str]:
     """Gives the LLVM IR of a step that came from disk: with these settings."""
     target = Way.chosen().target()
-    return lambda: render_kernel(without_numbers(step.kernel)[0], target).text
+
+    def source() -> str:
+        from ftrace.devices.llvm.numbers import without_numbers
+
+        return render_kernel(without_numbers(step.kernel)[0], target).text
+
+    return source
 
 
 def _forget_chunks() -> None:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.devices.llvm.made import Numbers
 from ftrace.lower.kernel import INDEX, BufferSpec, Kernel, load, param, reduce_p
 from ftrace.trace.graph import Node, constant_value, substitute
 from ftrace.trace.primitives.source import const, const_p
@@ -29,8 +29,6 @@ MOST = 8
 _PLAIN = frozenset((
     "add", "sub", "mul", "div", "max", "min", "select", "lt", "le", "gt", "ge",
 ))  # fmt: skip
-
-Numbers = np.ndarray[Any, Any]
 
 
 def without_numbers(kernel: Kernel) -> tuple[Kernel, Numbers | None]:

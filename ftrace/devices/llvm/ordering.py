@@ -23,8 +23,8 @@ from ftrace.devices.llvm.ordering_keys import (
 from ftrace.devices.llvm.ordering_text import counting_sort, merge, top, zeros
 from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.runner.function import Function
-from ftrace.devices.llvm.runner.signals import STOP
 from ftrace.devices.llvm.scratch import GIVE, TAKE
+from ftrace.devices.llvm.symbols import STOP
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.work import WORTH_A_THREAD
 from ftrace.devices.llvm.writer import ARGUMENTS

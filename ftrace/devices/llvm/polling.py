@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ftrace.devices.llvm.runner.signals import POLL
+from ftrace.devices.llvm.symbols import POLL
+from ftrace.devices.llvm.work import LASTING
 from ftrace.devices.llvm.writer import OpenLoop, Writer
 from ftrace.lower.kernel import axis_of
 from ftrace.lower.recurrence import Assign, Repeat, Statement, cost
@@ -23,8 +24,6 @@ from ftrace.trace.graph import toposort
 
 #: Operations between two polls, each of which looks at the clock: about 0.1 ms.
 LONG = 1 << 17
-#: Operations that a unit of a kernel may take without a poll: some tenths of a second.
-LASTING = 1 << 30
 
 
 def lasting(block: Sequence[Statement]) -> int:

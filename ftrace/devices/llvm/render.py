@@ -37,7 +37,7 @@ from ftrace.devices.llvm.matrix import (
 from ftrace.devices.llvm.nest import fused_products
 from ftrace.devices.llvm.phases import phases
 from ftrace.devices.llvm.pieces import boxes, facts_of, segments
-from ftrace.devices.llvm.polling import LASTING, writer_for
+from ftrace.devices.llvm.polling import writer_for
 from ftrace.devices.llvm.product import Product
 from ftrace.devices.llvm.recurrence import write_recurrence
 from ftrace.devices.llvm.short_axes import without_short_axes
@@ -77,6 +77,7 @@ from ftrace.devices.llvm.turned import (
     turns_result,
 )
 from ftrace.devices.llvm.values import Values
+from ftrace.devices.llvm.work import LASTING
 from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.place import Statement, place

@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
+import sys
+import threading
 from collections.abc import Callable
-from functools import lru_cache
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ftrace import capacity
-from ftrace.devices.llvm.compile import emit_object, link
-from ftrace.devices.llvm.pool import pool_ir
-from ftrace.devices.llvm.runner.chunks import chunks_ir
-from ftrace.devices.llvm.runner.loops import loops_ir
-from ftrace.devices.llvm.runner.signals import POLL, STOP, signals_ir
-from ftrace.devices.llvm.runner.stacks import stacks_ir
-from ftrace.devices.llvm.runner.steps import steps_ir
+from ftrace.devices.llvm import pool
+from ftrace.devices.llvm.compile import emit_own, link
+from ftrace.devices.llvm.symbols import POLL, STOP
 
 #: Stacks keep at most this part of the machine's memory for the next ones.
 KEPT_SHARE = 8
@@ -58,9 +59,10 @@ class Runtime:
         # of NumPy's C interface since its beginning.
         data = id(probe) + object.__basicsize__
         assert ctypes.c_size_t.from_address(data).value == probe.ctypes.data
-        chunks = chunks_ir(capacity.machine_memory() // KEPT_SHARE)
-        parts = (pool_ir(), signals_ir(), steps_ir(), chunks, stacks_ir(), loops_ir())
-        self.code = link(emit_object("".join(parts)), _EXPORTED)
+        kept = capacity.machine_memory() // KEPT_SHARE
+        facts = kept, pool.has_threads(), sys.platform, platform.machine()
+        code = emit_own("runner", facts, partial(_text, kept))
+        self.code = link(code, _EXPORTED)
         address = self.code.address
 
         def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
@@ -88,11 +90,54 @@ class Runtime:
         self._reset_chunks()
 
 
+def _text(kept: int) -> str:
+    from ftrace.devices.llvm.runner.whole import runner_ir
+
+    return runner_ir(kept)
+
+
 def _has_room(nbytes: int) -> int:
     return int(nbytes <= capacity.free_memory())
 
 
-@lru_cache(maxsize=1)
+class Shared:
+    """The runner of this process, once there is one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.found: Runtime | None = None
+        self.beginning = False
+
+
+shared = Shared()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=shared.lock.acquire,
+        after_in_parent=shared.lock.release,
+        after_in_child=shared.lock.release,
+    )
+
+
 def runtime() -> Runtime:
     """The runner; compiled at the first call."""
-    return Runtime()
+    found = shared.found
+    if found is None:
+        with shared.lock:
+            if shared.found is None:
+                shared.found = Runtime()
+            found = shared.found
+    return found
+
+
+def prepare_runtime() -> None:
+    """Begins to make the runner, beside what the caller does next."""
+    if shared.found is not None or shared.beginning or not pool.has_threads():
+        return
+    shared.beginning = True
+    context = copy_context()
+    threading.Thread(target=context.run, args=(_try_to_make,), daemon=False).start()
+
+
+def _try_to_make() -> None:
+    with suppress(Exception):  # who needs it finds the same
+        runtime()

@@ -15,6 +15,7 @@ from ftrace import dtypes
 from ftrace.devices.llvm import avx512
 from ftrace.devices.llvm.casts import cast
 from ftrace.devices.llvm.remainders import float_remainder
+from ftrace.devices.llvm.symbols import PREFIX
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.types import Type, mask_type
 from ftrace.devices.llvm.writer import Writer
@@ -50,7 +51,6 @@ _row("ge", f="fcmp oge", i="icmp sge", bu="icmp uge")
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_finite"))
 
 #: The names of functions of the library (see `library.py`) begin so.
-PREFIX = "ftrace_"
 
 #: Operations that code may call a function for, and how many operands they have.
 CALLED = dict.fromkeys(

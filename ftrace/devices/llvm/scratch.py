@@ -16,7 +16,7 @@ from functools import lru_cache
 from string import Template
 
 from ftrace.devices.llvm.compile import Code, emit_object, link
-from ftrace.devices.llvm.scalar import PREFIX
+from ftrace.devices.llvm.symbols import PREFIX
 
 TAKE = f"{PREFIX}take_scratch"
 GIVE = f"{PREFIX}give_scratch"

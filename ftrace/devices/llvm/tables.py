@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ftrace.devices.llvm.host import HostCall
-from ftrace.devices.llvm.polling import LASTING
 from ftrace.devices.llvm.runner.records import (
     SCRATCH,
     Block,
@@ -28,7 +27,7 @@ from ftrace.devices.llvm.runner.records import (
     StackRow,
 )
 from ftrace.devices.llvm.runner.stacks import cell_bytes, first_log
-from ftrace.devices.llvm.work import WORTH_A_THREAD, own_work_of, work_of
+from ftrace.devices.llvm.work import LASTING, WORTH_A_THREAD, own_work_of, work_of
 from ftrace.lower.memory import ALIGNMENT
 from ftrace.lower.program import (
     CopySlot,

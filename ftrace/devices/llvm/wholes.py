@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.devices.llvm.kernels import CompiledKernel, Made, Modules, linked
-from ftrace.devices.llvm.numbers import Numbers
+from ftrace.devices.llvm.made import CompiledKernel, Made, Modules, Numbers, linked
 from ftrace.lower.program import Program, RunKernel
 from ftrace.lower.stored import program_of, program_text
 

@@ -91,13 +91,11 @@ BY_TABLES: Final = {
     "erfc": (erfc_in_pieces, TABLES_OF_32.keys()),
 }
 
-#: For each operation that a device may lack, what computes it from simpler ones.
+#: For each operation that a device may lack, what computes it from simpler ones; users
+#: add more (`extend.py`), for one process.
 DECOMPOSITIONS: Final[dict[str, Decomposition]] = {
     "fma": basic.fused_multiply_add,
 } | {name: _formula(function) for name, function in FORMULAS.items()}
-
-#: Names whose formula is ours; users add more (`extend.py`), for one process.
-BUILT_IN: Final = frozenset(DECOMPOSITIONS)
 
 
 def formula(name: str, has: Collection[str]) -> Callable[..., Term]:

@@ -20,11 +20,8 @@ from ftrace import settings
 from ftrace.array import HOST, Array, ArrayLike
 from ftrace.buffer import Buffer
 from ftrace.devices.llvm.calling.apart import SCALARS
-from ftrace.devices.llvm.calling.arguments import arguments_ir
-from ftrace.devices.llvm.calling.arrays import arrays_ir
 from ftrace.devices.llvm.calling.chaining import Chaining
-from ftrace.devices.llvm.calling.entry import entry_ir
-from ftrace.devices.llvm.calling.fronts import fronts_ir, stubs
+from ftrace.devices.llvm.calling.fronts import stubs
 from ftrace.devices.llvm.calling.learning import (
     HELPERS,
     Fronts,
@@ -35,9 +32,7 @@ from ftrace.devices.llvm.calling.learning import (
 from ftrace.devices.llvm.calling.linking import Linking
 from ftrace.devices.llvm.calling.loop_codes import exported, loop_ir
 from ftrace.devices.llvm.calling.looping import Looping, new_ndarray
-from ftrace.devices.llvm.calling.loops import loops_ir
-from ftrace.devices.llvm.calling.memory import BufferObject, memory_ir
-from ftrace.devices.llvm.calling.objects import objects_ir
+from ftrace.devices.llvm.calling.memory import BufferObject
 from ftrace.devices.llvm.calling.probe import (
     DEALLOC,
     IMMORTAL_SINCE,
@@ -46,9 +41,8 @@ from ftrace.devices.llvm.calling.probe import (
     offsets,
 )
 from ftrace.devices.llvm.calling.records import CLASSES, Class, State
-from ftrace.devices.llvm.calling.results import results_ir
-from ftrace.devices.llvm.calling.views import set_base, viewed_ir
-from ftrace.devices.llvm.compile import emit_object, link
+from ftrace.devices.llvm.calling.views import set_base
+from ftrace.devices.llvm.compile import emit_object, emit_own, link
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.shortage import no_working_memory
 from ftrace.errors import DeviceError, NativeCallsWarning
@@ -99,27 +93,17 @@ class _Method(ctypes.Structure):
     )
 
 
-def native_ir(places: Offsets, immortal: bool) -> str:
-    """The text of all of it, for an interpreter's layout."""
-    return "".join(
-        (
-            objects_ir(immortal),
-            memory_ir(),
-            arrays_ir(places, immortal),
-            arguments_ir(places),
-            results_ir(immortal),
-            entry_ir(places, immortal),
-            loops_ir(places, immortal),
-            viewed_ir(immortal),
-            fronts_ir(
-                places,
-                immortal,
-                len(method_names()),
-                len(operator_names()),
-                method_names().index("__getitem__"),
-            ),
-        )
-    )
+def _code(places: Offsets, immortal: bool) -> bytes:
+    methods, operators = method_names(), operator_names()
+    versions: list[Any] = [sys.version, vars(np)["__version__"]]
+    facts = places, immortal, methods, operators, versions
+
+    def text() -> str:
+        from ftrace.devices.llvm.calling.whole import native_ir
+
+        return native_ir(places, immortal, methods, operators)
+
+    return emit_own("calls", facts, text)
 
 
 def _plain_call() -> int:
@@ -160,7 +144,7 @@ class Native:
             "plain_call": _plain_call(),
         }
         names = [*_EXPORTED, *stubs(len(method_names()))]
-        self._code = link(emit_object(native_ir(places, immortal)), names, imports)
+        self._code = link(_code(places, immortal), names, imports)
         self.device = device
         self.words = np.zeros(
             len(State._fields) + CLASSES * len(Class._fields), np.int64

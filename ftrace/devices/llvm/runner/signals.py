@@ -17,15 +17,12 @@ from __future__ import annotations
 from ftrace.devices.llvm.pool import has_threads
 from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.runner.records import GO_ON, NO_MEMORY, RAISED, Context
-from ftrace.devices.llvm.scalar import PREFIX
+from ftrace.devices.llvm.symbols import POLL, STOP
 
 #: Nanoseconds between two looks.
 BREATH = 50_000_000
 #: Operations between two looks at the clock.
 BUDGET = 1 << 16
-#: What long kernels call. The context stands before their buffers.
-POLL = f"{PREFIX}poll"
-STOP = f"{PREFIX}stop"
 
 _DECLARATIONS = """
 declare i32 @PyErr_CheckSignals()

@@ -1,0 +1,40 @@
+"""The text of all native code of calls, which is seldom made: it is kept on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ftrace.devices.llvm.calling.arguments import arguments_ir
+from ftrace.devices.llvm.calling.arrays import arrays_ir
+from ftrace.devices.llvm.calling.entry import entry_ir
+from ftrace.devices.llvm.calling.fronts import fronts_ir
+from ftrace.devices.llvm.calling.loops import loops_ir
+from ftrace.devices.llvm.calling.memory import memory_ir
+from ftrace.devices.llvm.calling.objects import objects_ir
+from ftrace.devices.llvm.calling.probe import Offsets
+from ftrace.devices.llvm.calling.results import results_ir
+from ftrace.devices.llvm.calling.views import viewed_ir
+
+
+def native_ir(
+    places: Offsets, immortal: bool, methods: Sequence[str], operators: Sequence[str]
+) -> str:
+    """The text of all of it, for an interpreter's layout.
+
+    Args:
+      places: of the slots of Arrays and buffers.
+      immortal: the interpreter has objects whose references are not counted.
+      methods, operators: names of those that native code stands before.
+    """
+    getitem = methods.index("__getitem__")
+    return "".join((
+        objects_ir(immortal),
+        memory_ir(),
+        arrays_ir(places, immortal),
+        arguments_ir(places),
+        results_ir(immortal),
+        entry_ir(places, immortal),
+        loops_ir(places, immortal),
+        viewed_ir(immortal),
+        fronts_ir(places, immortal, len(methods), len(operators), getitem),
+    ))  # fmt: skip

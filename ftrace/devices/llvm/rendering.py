@@ -1,0 +1,41 @@
+"""What stands between a kernel and its code: legal operations, then the writer for it.
+
+It needs all renderers, so that it is loaded with the first kernel that is not on disk.
+"""
+
+from __future__ import annotations
+
+from ftrace.devices.llvm.factorise import render_factor
+from ftrace.devices.llvm.formulas import called_in
+from ftrace.devices.llvm.fourier import render_transform
+from ftrace.devices.llvm.modules import FUNCTION
+from ftrace.devices.llvm.ordering import render_ordering
+from ftrace.devices.llvm.render import Rendered, render, render_recurrence
+from ftrace.devices.llvm.running import render_running
+from ftrace.devices.llvm.scalar import operations_of
+from ftrace.devices.llvm.target import Target
+from ftrace.lower.factors import Factor
+from ftrace.lower.fourier_kernel import Transform
+from ftrace.lower.kernel import Kernel
+from ftrace.lower.legalize import legalize
+from ftrace.lower.ordering import Ordering
+from ftrace.lower.recurrence import Recurrence, legalize_recurrence
+from ftrace.lower.running import Running, legalize_running
+
+
+def rendered(kernel: Kernel, target: Target) -> Rendered:
+    """The code of a kernel in operations that a processor has."""
+    if isinstance(kernel, Recurrence):
+        legal = legalize_recurrence(kernel, operations_of(target))
+        return render_recurrence(legal, target, FUNCTION)
+    if isinstance(kernel, Factor):
+        return render_factor(kernel, target, FUNCTION)
+    if isinstance(kernel, Transform):
+        return render_transform(kernel, target, FUNCTION)
+    if isinstance(kernel, Ordering):
+        return render_ordering(kernel, target, FUNCTION)
+    if isinstance(kernel, Running):
+        legal = legalize_running(kernel, operations_of(target))
+        return render_running(legal, target, FUNCTION)
+    legal = legalize(kernel, operations_of(target) | called_in(kernel))
+    return render(legal, target, FUNCTION)
