@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ftrace.devices.llvm.calling.elements import LANES
+from ftrace.devices.llvm.calling.lanes import LANES
 from ftrace.devices.llvm.calling.objects import ObjectFunction, objects_ir
 from ftrace.devices.llvm.calling.probe import DATA, DTYPE, FLAGS, ITEMS, ORDERLY
 from ftrace.devices.llvm.runner.function import Function, View

@@ -17,18 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ftrace.devices.llvm.calling.lanes import INFINITY, LANES, WIDTHS, Lanes
 from ftrace.devices.llvm.runner.function import Function
-
-#: Elements that are computed side by side.
-LANES = 16
 
 _FLOATS = {"float32": "float", "float64": "double"}
 _SIGNED = {"int32": "i32", "int64": "i64"}
 _UNSIGNED = {"uint8": "i8", "uint32": "i32", "uint64": "i64"}
 _KINDS = {"bool": "i8", **_FLOATS, **_SIGNED, **_UNSIGNED}
-#: What LLVM calls the types in the names of its functions.
-_SHORT = {"float": "f32", "double": "f64"}
-_WIDTHS = {"i8": 1, "i32": 4, "float": 4, "i64": 8, "double": 8}
 
 _COMPARED = {
     "eq": "oeq",
@@ -38,7 +33,8 @@ _COMPARED = {
     "gt": "ogt",
     "ge": "oge",
 }
-_INFINITY = "0x7FF0000000000000"  # in the text of LLVM, of either width
+
+Make = Callable[..., str]
 
 
 class Code(NamedTuple):
@@ -51,71 +47,23 @@ class Code(NamedTuple):
 
     operands: Sequence[str]
     result: str
-    make: Callable[..., str]
-
-
-class Lanes:
-    """The expression of a loop, for one element or for several."""
-
-    def __init__(self, function: Function, lanes: int) -> None:
-        self._f = function
-        self._lanes = lanes
-        self.declared: set[str] = set()
-
-    def many(self, kind: str) -> str:
-        """The type of the lanes."""
-        return kind if self._lanes == 1 else f"<{self._lanes} x {kind}>"
-
-    def let(self, text: str) -> str:
-        return self._f.let(text)
-
-    def all(self, kind: str, value: str | int) -> str:
-        """A constant in each lane."""
-        if self._lanes == 1:
-            return str(value)
-        return "<" + ", ".join([f"{kind} {value}"] * self._lanes) + ">"
-
-    def binary(self, code: str, kind: str, x: str, y: str) -> str:
-        return self.let(f"{code} {self.many(kind)} {x}, {y}")
-
-    def select(self, chosen: str, kind: str, x: str, y: str) -> str:
-        wide = self.many(kind)
-        return self.let(f"select {self.many('i1')} {chosen}, {wide} {x}, {wide} {y}")
-
-    def cast(self, code: str, source: str, x: str, target: str) -> str:
-        return self.let(f"{code} {self.many(source)} {x} to {self.many(target)}")
-
-    def call(self, name: str, result: str, kind: str, *operands: str) -> str:
-        """A function of LLVM, whose name tells of its types.
-
-        Args:
-          result: its type where the name has that too, else "".
-        """
-        types = [kind] if not result else [result, kind]
-        vector = "" if self._lanes == 1 else f"v{self._lanes}"
-        suffix = ".".join(vector + _SHORT.get(t, t) for t in types)
-        made, wide = self.many(result or kind), self.many(kind)
-        listed = ", ".join(f"{wide} {x}" for x in operands)
-        types_of_operands = ", ".join([wide] * len(operands))
-        whole = f"@llvm.{name}.{suffix}"
-        self.declared.add(f"declare {made} {whole}({types_of_operands})\n")
-        return self.let(f"call {made} {whole}({listed})")
-
-
-Make = Callable[..., str]
+    make: Make
 
 
 def _two(code: str, kind: str) -> Make:
-    return lambda e, x, y: e.binary(code, kind, x, y)
+    def make(e: Lanes, x: str, y: str) -> str:
+        return e.op(code, kind, x, y)
+
+    return make
 
 
 def _function(name: str, kind: str) -> Make:
-    return lambda e, x: e.call(name, "", kind, x)
+    return lambda e, x: e.call(name, kind, (kind, x))
 
 
 def _compare(code: str, kind: str) -> Make:
     def make(e: Lanes, x: str, y: str) -> str:
-        return e.cast("zext", "i1", e.binary(code, kind, x, y), "i8")
+        return e.cast("zext", "i1", "i8", e.op(code, kind, x, y))
 
     return make
 
@@ -125,52 +73,52 @@ def _greater_float(kind: str, least: bool) -> Make:
 
     def make(e: Lanes, x: str, y: str) -> str:
         whole = "i32" if kind == "float" else "i64"
-        bits = [e.cast("bitcast", kind, v, whole) for v in (x, y)]
+        bits = [e.cast("bitcast", kind, whole, v) for v in (x, y)]
         # Equal numbers have equal bits, but for the sign of zero.
         code = "or" if least else "and"
-        tie = e.cast("bitcast", whole, e.binary(code, whole, *bits), kind)
-        first = e.binary("fcmp olt" if least else "fcmp ogt", kind, x, y)
-        found = e.select(first, kind, x, y)
-        found = e.select(e.binary("fcmp oeq", kind, x, y), kind, tie, found)
-        return e.select(e.binary("fcmp uno", kind, x, x), kind, x, found)
+        tie = e.cast("bitcast", whole, kind, e.op(code, whole, *bits))
+        first = e.op("fcmp olt" if least else "fcmp ogt", kind, x, y)
+        found = e.select(kind, first, x, y)
+        found = e.select(kind, e.op("fcmp oeq", kind, x, y), tie, found)
+        return e.select(kind, e.op("fcmp uno", kind, x, x), x, found)
 
     return make
 
 
 def _greater(code: str, kind: str) -> Make:
-    return lambda e, x, y: e.select(e.binary(f"icmp {code}", kind, x, y), kind, x, y)
+    return lambda e, x, y: e.select(kind, e.op(f"icmp {code}", kind, x, y), x, y)
 
 
 def _shift(code: str, kind: str) -> Make:
     """By less than the width; by anything else there is 0 left, or the sign."""
-    bits = _WIDTHS[kind] * 8
+    bits = WIDTHS[kind] * 8
 
     def make(e: Lanes, x: str, n: str) -> str:
-        inside = e.binary("icmp ult", kind, n, e.all(kind, bits))
+        inside = e.op("icmp ult", kind, n, e.all(kind, bits))
         if code == "ashr":
-            n = e.select(inside, kind, n, e.all(kind, bits - 1))
-            return e.binary(code, kind, x, n)
-        n = e.binary("and", kind, n, e.all(kind, bits - 1))
-        return e.select(inside, kind, e.binary(code, kind, x, n), e.all(kind, 0))
+            n = e.select(kind, inside, n, e.all(kind, bits - 1))
+            return e.op(code, kind, x, n)
+        n = e.op("and", kind, n, e.all(kind, bits - 1))
+        return e.select(kind, inside, e.op(code, kind, x, n), e.all(kind, 0))
 
     return make
 
 
 def _divide(kind: str, signed: bool, rest: bool) -> Make:
     """Truncated; x/0 is -1 with the rest x, and the least integer by -1 is itself."""
-    least = -(1 << (_WIDTHS[kind] * 8 - 1))
+    least = -(1 << (WIDTHS[kind] * 8 - 1))
 
     def make(e: Lanes, x: str, y: str) -> str:
-        none = e.binary("icmp eq", kind, y, e.all(kind, 0))
+        none = e.op("icmp eq", kind, y, e.all(kind, 0))
         unsafe = none
         if signed:
-            low = e.binary("icmp eq", kind, x, e.all(kind, least))
-            negative = e.binary("icmp eq", kind, y, e.all(kind, -1))
-            unsafe = e.binary("or", "i1", none, e.binary("and", "i1", low, negative))
-        safe = e.select(unsafe, kind, e.all(kind, 1), y)
+            low = e.op("icmp eq", kind, x, e.all(kind, least))
+            negative = e.op("icmp eq", kind, y, e.all(kind, -1))
+            unsafe = e.op("or", "i1", none, e.op("and", "i1", low, negative))
+        safe = e.select(kind, unsafe, e.all(kind, 1), y)
         code = ("s" if signed else "u") + ("rem" if rest else "div")
-        found = e.binary(code, kind, x, safe)
-        return e.select(none, kind, x if rest else e.all(kind, -1), found)
+        found = e.op(code, kind, x, safe)
+        return e.select(kind, none, x if rest else e.all(kind, -1), found)
 
     return make
 
@@ -197,21 +145,21 @@ def _floats(dtype: str, kind: str) -> dict[str, Code]:
             ("trunc", "trunc"), ("round", "rint"),
         )
     }  # fmt: skip
-    found["neg"] = Code(one, kind, lambda e, x: e.let(f"fneg {e.many(kind)} {x}"))
+    found["neg"] = Code(one, kind, lambda e, x: e.let(f"fneg {e.of(kind)} {x}"))
     found["max"] = Code(two, kind, _greater_float(kind, False))
     found["min"] = Code(two, kind, _greater_float(kind, True))
 
     def is_finite(e: Lanes, x: str) -> str:
-        size = e.call("fabs", "", kind, x)
-        less = e.binary("fcmp olt", kind, size, e.all(kind, _INFINITY))
-        return e.cast("zext", "i1", less, "i8")
+        size = e.call("fabs", kind, (kind, x))
+        less = e.op("fcmp olt", kind, size, e.all(kind, INFINITY))
+        return e.cast("zext", "i1", "i8", less)
 
     found["is_finite"] = Code(one, "i8", is_finite)
 
     def sign(e: Lanes, x: str) -> str:
-        unit = e.call("copysign", "", kind, e.all(kind, "1.0"), x)
-        none = e.binary("fcmp ueq", kind, x, e.all(kind, "0.0"))
-        return e.select(none, kind, x, unit)
+        unit = e.call("copysign", kind, (kind, e.all(kind, "1.0")), (kind, x))
+        none = e.op("fcmp ueq", kind, x, e.all(kind, "0.0"))
+        return e.select(kind, none, x, unit)
 
     found["sign"] = Code(one, kind, sign)
     return {f"{name}_{dtype}": code for name, code in found.items()}
@@ -230,12 +178,8 @@ def _integers(dtype: str, kind: str, signed: bool) -> dict[str, Code]:
             ("gt", f"{letter}gt"), ("ge", f"{letter}ge"),
         )
     }  # fmt: skip
-    found["neg"] = Code(
-        one, kind, lambda e, x: e.binary("sub", kind, e.all(kind, 0), x)
-    )
-    found["not"] = Code(
-        one, kind, lambda e, x: e.binary("xor", kind, x, e.all(kind, -1))
-    )
+    found["neg"] = Code(one, kind, lambda e, x: e.op("sub", kind, e.all(kind, 0), x))
+    found["not"] = Code(one, kind, lambda e, x: e.op("xor", kind, x, e.all(kind, -1)))
     found["max"] = Code(two, kind, _greater(f"{letter}gt", kind))
     found["min"] = Code(two, kind, _greater(f"{letter}lt", kind))
     found["shl"] = Code(two, kind, _shift("shl", kind))
@@ -246,9 +190,9 @@ def _integers(dtype: str, kind: str, signed: bool) -> dict[str, Code]:
     if signed:
 
         def absolute(e: Lanes, x: str) -> str:
-            low = e.binary("icmp slt", kind, x, e.all(kind, 0))
-            less = e.binary("sub", kind, e.all(kind, 0), x)
-            return e.select(low, kind, less, x)
+            low = e.op("icmp slt", kind, x, e.all(kind, 0))
+            less = e.op("sub", kind, e.all(kind, 0), x)
+            return e.select(kind, low, less, x)
 
         found["abs"] = Code(one, kind, absolute)
     return {f"{name}_{dtype}": code for name, code in found.items()}
@@ -264,7 +208,7 @@ def _truths() -> dict[str, Code]:
     found["eq"] = Code(two, "i8", _compare("icmp eq", "i8"))
     found["ne"] = Code(two, "i8", _compare("icmp ne", "i8"))
     found["not"] = Code(
-        ("i8",), "i8", lambda e, x: e.binary("xor", "i8", x, e.all("i8", 1))
+        ("i8",), "i8", lambda e, x: e.op("xor", "i8", x, e.all("i8", 1))
     )
     return {f"{name}_bool": code for name, code in found.items()}
 
@@ -274,8 +218,8 @@ def _selects() -> dict[str, Code]:
     for dtype, kind in _KINDS.items():
 
         def make(e: Lanes, c: str, x: str, y: str, kind: str = kind) -> str:
-            chosen = e.binary("icmp ne", "i8", c, e.all("i8", 0))
-            return e.select(chosen, kind, x, y)
+            chosen = e.op("icmp ne", "i8", c, e.all("i8", 0))
+            return e.select(kind, chosen, x, y)
 
         found[f"select_{dtype}"] = Code(("i8", kind, kind), kind, make)
         found[f"copy_{dtype}"] = Code((kind,), kind, lambda e, x: x)
@@ -290,22 +234,22 @@ def _cast(source: str, target: str) -> Make:
     def make(e: Lanes, x: str) -> str:
         if target == "bool":
             code, zero = ("fcmp une", "0.0") if of_float else ("icmp ne", "0")
-            truth = e.binary(code, low, x, e.all(low, zero))
-            return e.cast("zext", "i1", truth, "i8")
+            truth = e.op(code, low, x, e.all(low, zero))
+            return e.cast("zext", "i1", "i8", truth)
         if of_float and to_float:
-            wider = _WIDTHS[high] > _WIDTHS[low]
-            return e.cast("fpext" if wider else "fptrunc", low, x, high)
+            wider = WIDTHS[high] > WIDTHS[low]
+            return e.cast("fpext" if wider else "fptrunc", low, high, x)
         if of_float:
             name = "fptosi.sat" if target in _SIGNED else "fptoui.sat"
-            return e.call(name, high, low, x)
+            return e.call(name, high, (low, x))
         signed = source in _SIGNED
         if to_float:
-            return e.cast("sitofp" if signed else "uitofp", low, x, high)
-        if _WIDTHS[high] == _WIDTHS[low]:
+            return e.cast("sitofp" if signed else "uitofp", low, high, x)
+        if WIDTHS[high] == WIDTHS[low]:
             return x
-        if _WIDTHS[high] < _WIDTHS[low]:
-            return e.cast("trunc", low, x, high)
-        return e.cast("sext" if signed else "zext", low, x, high)
+        if WIDTHS[high] < WIDTHS[low]:
+            return e.cast("trunc", low, high, x)
+        return e.cast("sext" if signed else "zext", low, high, x)
 
     return make
 
@@ -349,7 +293,7 @@ def exported(name: str) -> str:
 
 def loops_text(names: Sequence[str]) -> str:
     """The functions of some loops."""
-    declared: set[str] = set()
+    declared: dict[str, None] = {}
     bodies = [_loop(exported(name), CODES[name], declared).text for name in names]
     return "".join(sorted(declared)) + "".join(bodies)
 
@@ -357,7 +301,7 @@ def loops_text(names: Sequence[str]) -> str:
 _SIDES = ("left", "right", "third")
 
 
-def _loop(name: str, code: Code, declared: set[str]) -> Function:
+def _loop(name: str, code: Code, declared: dict[str, None]) -> Function:
     sides = [f"ptr %{side}, i64 %from_{side}" for side in _SIDES]
     f = Function(name, "void", "ptr noalias %out", *sides, "i64 %count", visible=True)
     whole = f.let(f"udiv i64 %count, {LANES}")
@@ -371,7 +315,7 @@ def _loop(name: str, code: Code, declared: set[str]) -> Function:
 
 
 def _compute(
-    f: Function, code: Code, index: str, lanes: int, declared: set[str]
+    f: Function, code: Code, index: str, lanes: int, declared: dict[str, None]
 ) -> None:
     """So many elements from an index on."""
     e = Lanes(f, lanes)
@@ -379,9 +323,9 @@ def _compute(
     for side, kind in zip(_SIDES, code.operands, strict=False):
         place = f.let(f"mul i64 {index}, %from_{side}")
         place = f.let(f"getelementptr {kind}, ptr %{side}, i64 {place}")
-        values.append(f.let(f"load {e.many(kind)}, ptr {place}, align {_WIDTHS[kind]}"))
+        values.append(f.let(f"load {e.of(kind)}, ptr {place}, align {WIDTHS[kind]}"))
     value = code.make(e, *values)
     place = f.let(f"getelementptr {code.result}, ptr %out, i64 {index}")
-    wide, align = e.many(code.result), _WIDTHS[code.result]
+    wide, align = e.of(code.result), WIDTHS[code.result]
     f.do(f"store {wide} {value}, ptr {place}, align {align}")
     declared |= e.declared

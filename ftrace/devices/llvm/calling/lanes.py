@@ -7,16 +7,28 @@ from typing import NamedTuple
 
 from ftrace.devices.llvm.runner.function import Function
 
+#: Elements that are computed side by side.
+LANES = 16
+#: Bytes of an element in memory.
+WIDTHS = {"i8": 1, "i32": 4, "float": 4, "i64": 8, "double": 8}
+#: Infinity in the text of LLVM, of either width.
+INFINITY = "0x7FF0000000000000"
 #: Floats, and how intrinsic functions name them.
 FLOATS = {"float": "f32", "double": "f64"}
 
 
 class Lanes:
-    """Some elements beside each other; the instructions on them."""
+    """Some elements beside each other; the instructions on them.
+
+    Attributes:
+      lanes: how many elements.
+      declared: the lines that declare the intrinsic functions which were called.
+    """
 
     def __init__(self, function: Function, lanes: int) -> None:
         self._function = function
         self.lanes = lanes
+        self.declared: dict[str, None] = {}
 
     def of(self, kind: str) -> str:
         """The type of so many elements."""
@@ -49,8 +61,11 @@ class Lanes:
         many = "" if self.lanes == 1 else f"v{self.lanes}"
         kinds = short if "sat" in name else short[:1]
         suffix = ".".join(f"{many}{kind}" for kind in kinds)
+        whole, takes = f"@llvm.{name}.{suffix}", [self.of(kind) for kind, _ in operands]
+        declared = f"declare {self.of(made)} {whole}({', '.join(takes)})\n"
+        self.declared[declared] = None
         given = ", ".join(f"{self.of(kind)} {x}" for kind, x in operands)
-        return self.let(f"call {self.of(made)} @llvm.{name}.{suffix}({given})")
+        return self.let(f"call {self.of(made)} {whole}({given})")
 
 
 Body = Callable[[Lanes, Sequence[str]], str]

@@ -20,7 +20,8 @@ from ftrace.devices.llvm.calling.chains import (
     Output,
     chains_ir,
 )
-from ftrace.devices.llvm.calling.elements import LANES, exported, loops_text
+from ftrace.devices.llvm.calling.elements import exported, loops_text
+from ftrace.devices.llvm.calling.lanes import LANES
 from ftrace.devices.llvm.calling.links import BLOCKS, NUMBERS, Base, Done, Links
 from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.runner.records import Block, Place

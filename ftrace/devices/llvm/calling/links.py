@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ftrace.devices.llvm.calling.chains import BLOCK
-from ftrace.devices.llvm.calling.elements import LANES, loop_name
+from ftrace.devices.llvm.calling.elements import loop_name
+from ftrace.devices.llvm.calling.lanes import LANES
 from ftrace.devices.llvm.calling.looping import Call, Place
 
 #: Rooms for blocks and for numbers at the most.

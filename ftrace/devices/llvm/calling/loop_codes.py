@@ -13,6 +13,9 @@ from collections.abc import Sequence
 
 from ftrace.devices.llvm.calling.lanes import (
     FLOATS,
+    INFINITY,
+    LANES,
+    WIDTHS,
     Body,
     Code,
     Lanes,
@@ -22,12 +25,9 @@ from ftrace.devices.llvm.calling.lanes import (
 )
 from ftrace.devices.llvm.runner.function import Function
 
-#: Elements that are computed side by side.
-LANES = 16
 #: Operands at the most.
 ARITY = 3
 
-WIDTHS = {"i8": 1, "i32": 4, "float": 4, "i64": 8, "double": 8}
 _INTEGERS = ("i32", "i64")
 #: Of floats: the bit of the sign, and what has their bits.
 _MASKS = {"float": (1 << 31, "i32"), "double": (1 << 63, "i64")}
@@ -63,7 +63,7 @@ def _floats(kind: str) -> dict[str, Code]:
 
 def _is_finite(kind: str) -> Body:
     def body(v: Lanes, given: Sequence[str]) -> str:
-        infinity = v.all(kind, "0x7FF0000000000000")
+        infinity = v.all(kind, INFINITY)
         return v.op("fcmp olt", kind, v.call("fabs", kind, (kind, given[0])), infinity)
 
     return body
@@ -292,24 +292,12 @@ def exported(name: str) -> str:
 
 def loop_ir(name: str) -> str:
     """The module of a loop."""
-    code = CODES[name]
-    text = _loop(exported(name), code).text
-    return _declarations(text) + text
+    declared: dict[str, None] = {}
+    text = _loop(exported(name), CODES[name], declared).text
+    return "".join(declared) + text
 
 
-def _declarations(text: str) -> str:
-    """Of the intrinsic functions that are called."""
-    found: dict[str, None] = {}
-    for line in text.splitlines():
-        if " = call " in line:
-            made, _, rest = line.split(" = call ")[1].partition(" @")
-            name, _, given = rest.partition("(")
-            kind = given.rsplit(" ", 1)[0]
-            found[f"declare {made} @{name}({kind})"] = None
-    return "\n".join([*found, ""])
-
-
-def _loop(name: str, code: Code) -> Function:
+def _loop(name: str, code: Code, declared: dict[str, None]) -> Function:
     parameters = ["ptr noalias %out"]
     for i in range(ARITY):
         parameters += [f"ptr %data{i}", f"i64 %step{i}"]
@@ -319,14 +307,16 @@ def _loop(name: str, code: Code) -> Function:
         whole = f.let(f"udiv i64 %count, {LANES}")
         done = f.let(f"mul i64 {whole}, {LANES}")
         with f.repeat(whole) as i:
-            _compute(f, code, f.let(f"mul i64 {i}, {LANES}"), LANES)
+            _compute(f, code, f.let(f"mul i64 {i}, {LANES}"), LANES, declared)
     with f.repeat("%count", done) as i:
-        _compute(f, code, i, 1)
+        _compute(f, code, i, 1, declared)
     f.give()
     return f
 
 
-def _compute(f: Function, code: Code, index: str, lanes: int) -> None:
+def _compute(
+    f: Function, code: Code, index: str, lanes: int, declared: dict[str, None]
+) -> None:
     """So many elements from an index on."""
     v = Lanes(f, lanes)
     operands: list[str] = []
@@ -339,6 +329,7 @@ def _compute(f: Function, code: Code, index: str, lanes: int) -> None:
         value, made = v.cast("zext", "i1", "i8", value), "i8"
     place = f.let(f"getelementptr {made}, ptr %out, i64 {index}")
     f.do(f"store {v.of(made)} {value}, ptr {place}, align {WIDTHS[made]}")
+    declared |= v.declared
 
 
 def loop_names() -> Sequence[str]:
