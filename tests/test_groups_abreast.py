@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.scalar import operations_of
 from ftrace.devices.llvm.sliding_groups import find_groups
 from ftrace.devices.llvm.target import Target
@@ -105,6 +107,18 @@ def plan_of(function: Any, *arrays: Array) -> Any:
     roots = [e for store in legal.stores for e in store.expressions]
     facts = Facts([*roots, *legal.axes])
     return find_groups(legal, place(legal), facts, WIDE)
+
+
+@pytest.mark.parametrize(("cores", "units"), [(1, 1), (2, 2), (3, 3), (4, 3), (8, 6)])
+def test_depthwise_gradients_have_a_unit_for_each_core(cores: int, units: int) -> None:
+    """Six vectors of channels: as many of them in each unit, but for the last."""
+    case = ((2, 21, 23, 96), (3, 3, 1, 96), (2, 2), ((1, 1), (1, 1)), (1, 1), 96)
+    x, w = normal(*case[0], dtype=np.float32), normal(*case[1], dtype=np.float32)
+    y = normal(2, 11, 12, 96, dtype=np.float32)
+    (kernel,) = ft.jit(program_of(case, "by the filters")).lower(x, w, y).kernels
+    legal = legalize(kernel, operations_of(WIDE))
+    target = replace(WIDE, cores=cores)
+    assert render(legal, target, "kernel").parallel == units
 
 
 def test_groups_of_few_places_are_found() -> None:
