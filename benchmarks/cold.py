@@ -3,7 +3,9 @@
 A new process is the only one in which nothing at all is cached. The import of the
 library, of its compiler and the start of its threads are paid by a tiny program that
 is not timed; then one program is traced, compiled and run, and the seconds printed.
-Imports stand inside the functions, since the import itself is one of the programs.
+Imports stand inside the functions, since the import itself is one of the programs. So
+is all that a user waits for at his first jitted call: "first jit" is the time from the
+start of the process to the result of that tiny program.
 """
 
 from __future__ import annotations
@@ -86,25 +88,29 @@ PROGRAMS: dict[str, Callable[[Any], tuple[Any, tuple[Any, ...]]]] = {
 }
 
 
+#: What is timed with the import of the library.
+WITH_IMPORT = ("import", "first jit")
+
+
 def in_new_process(library: str, program: str, cache: Path | None) -> float:
     """The seconds of a cold start.
 
     Args:
       library: "ftrace" or "jax"; for the program "import" any.
-      program: of `PROGRAMS`, or "import".
+      program: of `PROGRAMS`, or of `WITH_IMPORT`.
       cache: the folder of the disk cache; None for none.
 
     Raises:
       ColdStartError: the process failed; the message is its last line.
     """
-    if program == "import":
-        _keep_bytecode(library)
+    if program in WITH_IMPORT:
+        _keep_bytecode(library, program)
     return _run(library, program, cache)
 
 
 def _run(library: str, program: str, cache: Path | None) -> float:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.cold", library, program],
+        [sys.executable, "-m", "benchmarks.cold", library, program, str(time.time())],
         cwd=ROOT,
         env=_environment(cache),
         capture_output=True,
@@ -118,9 +124,9 @@ def _run(library: str, program: str, cache: Path | None) -> float:
 
 
 @cache
-def _keep_bytecode(library: str) -> None:
-    """Imports it once, so that its bytecode is on disk, as where it was installed."""
-    _run(library, "import", None)
+def _keep_bytecode(library: str, program: str) -> None:
+    """Runs it once, so that its bytecode is on disk, as where it was installed."""
+    _run(library, program, None)
 
 
 def _environment(cache: Path | None) -> dict[str, str]:
@@ -150,6 +156,21 @@ def time_import(name: str) -> float:
     return time.perf_counter() - start
 
 
+def time_first_jit(name: str, started: float) -> float:
+    """Seconds from the start of the process to the first result of a tiny program.
+
+    Args:
+      started: when that was, by `time.time()`: the clock that processes share.
+    """
+    import numpy as np
+
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    library = importlib.import_module(name)
+    argument = importlib.import_module(f"{name}.numpy").asarray(np.ones(4, np.float32))
+    library.block_until_ready(library.jit(lambda x: x + 1)(argument))
+    return time.time() - started
+
+
 def time_program(name: str, program: str) -> float:
     """Seconds from a Python function to its first result."""
     import numpy as np
@@ -170,10 +191,13 @@ def time_program(name: str, program: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Times one cold start.")
     parser.add_argument("library")
-    parser.add_argument("program", choices=("import", *PROGRAMS))
+    parser.add_argument("program", choices=(*WITH_IMPORT, *PROGRAMS))
+    parser.add_argument("started", type=float, nargs="?", default=time.time())
     options = parser.parse_args()
     if options.program == "import":
         print(time_import(options.library))
+    elif options.program == "first jit":
+        print(time_first_jit(options.library, options.started))
     else:
         print(time_program(options.library, options.program))
     return 0
