@@ -25,6 +25,7 @@ from ftrace.test_util import check_grads
 from ftrace.trace import tree
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.primitives.host import order
+from ftrace.trace.primitives.host.partition import Partition, partition_p
 from ftrace.trace.tracer import aval_of
 from ftrace.trace.tracing import trace
 from tests import ordered
@@ -520,3 +521,13 @@ def test_positions_of_unsigned_numbers_of_64_bits_have_a_fill() -> None:
     with ft.config(enable_x64=True):
         found = ft.jit(lambda x, i: fnp.take_along_axis(x, i, 0))(x, np.array([1, 9]))
     np.testing.assert_array_equal(found, np.array([1, 2**64 - 1], np.uint64))
+
+
+@pytest.mark.parametrize("dtype", PARTITIONED, ids=str)
+def test_a_partition_in_memory_that_is_there_is_the_same(dtype: np.dtype[Any]) -> None:
+    x: Any = np.random.default_rng(0).integers(0, 99, (3, 500)).astype(dtype)
+    result = np.empty_like(x)
+    assert partition_p.into is not None
+    partition_p.into(Partition(7, 1), [result], x)
+    (wanted,) = partition_p.numpy(None, Partition(7, 1), x)
+    np.testing.assert_array_equal(result.astype(float), wanted.astype(float))

@@ -139,7 +139,7 @@ def _allowed() -> bool:
 def _is_plain(node: Node) -> bool:
     """Real numbers of known shapes, with something to sort."""
     arg: Any = node.arg
-    axis: int = arg if type(arg) is int else arg.axis
+    axis: int = arg if node.op in (sort_p, argsort_p) else arg.axis
     return all(
         not any_dynamic(s.shape)
         and prod(s.shape) > 0

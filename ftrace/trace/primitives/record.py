@@ -118,6 +118,8 @@ class Compound(Op):
       no_derivative: why it has no jvp.
       pure: equal calls may be done once, and unused ones not at all.
       dtypes: kinds of dtype it takes, for the table in the docs.
+      into: (arg, results, *arrays): the meaning, written to arrays that are there; for
+        what needs no other memory.
     """
 
     infer: Callable[..., tuple[ShapedArray, ...]]
@@ -132,6 +134,7 @@ class Compound(Op):
     dtypes: str = "biufc"
     doc: str = ""
     show: Callable[[Any], str] = field(default=lambda arg: f"{arg}")
+    into: Callable[..., None] | None = None
 
     def __post_init__(self) -> None:
         if self.jvp is None and self.transpose is None and not self.no_derivative:

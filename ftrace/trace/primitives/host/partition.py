@@ -10,6 +10,7 @@ between devices. A sorted row is a partition of itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,6 +79,16 @@ def _partition_value(avals: Any, arg: Partition, x: Array) -> list[Array]:
     return [found.astype(x.dtype, copy=False)]
 
 
+def _partition_into(arg: Partition, results: Sequence[Array], x: Array) -> None:
+    """Integers change places in the memory of the result."""
+    (result,) = results
+    if dtypes.is_float(x.dtype) or x.dtype.itemsize == 1:
+        (result[...],) = _partition_value(None, arg, x)
+        return
+    result[...] = x
+    result.partition(arg.place, arg.axis)
+
+
 def _partition_tangent(node: Node, tangents: Results) -> Results:
     """What moves with the elements: each is found in x and in the result by its rank.
 
@@ -95,7 +106,7 @@ def _partition_tangent(node: Node, tangents: Results) -> Results:
 partition_p = Compound(
     "partition", "host", _infer_partition,
     _partition_value,
-    _batch, jvp=_partition_tangent, dtypes="biuf",
+    _batch, jvp=_partition_tangent, dtypes="biuf", into=_partition_into,
     doc="lesser elements before a place, others behind it",
 )  # fmt: skip
 
