@@ -16,7 +16,7 @@ from typing import Any
 from ftrace import settings
 from ftrace.array import Array
 from ftrace.settings import Config
-from ftrace.trace.evaluate import Plan
+from ftrace.trace.evaluate import Plan, numpy_time
 from ftrace.trace.exact import exact_part
 from ftrace.trace.graph import Graph
 from ftrace.trace.operations import hooks
@@ -30,8 +30,6 @@ LARGE = 1 << 8
 SMALL = 1 << 9
 #: From so many on everything is, at the first call.
 HUGE = 1 << 19
-#: µs that NumPy needs for an operation, and so many elements take one more.
-OPERATION, ELEMENTS = 2, 1 << 13
 #: µs that NumPy may take for one kind before its exact part is compiled, and for all of
 #: them before the compiler is loaded.
 SPENT, SPENT_IN_ALL = 20_000, 250_000
@@ -63,7 +61,7 @@ class Sampler:
         self._rest: Plan | None = None
         self._all: Plan | None = None
         size = max([n.size for n in (*ends, *graph.outputs)])
-        self._price = len(graph.nodes) * (OPERATION + size // ELEMENTS)
+        self._price = len(graph.nodes) * numpy_time(size)
         self._spent = 0
         self.is_huge = size >= HUGE
         self.is_small = size <= SMALL

@@ -29,6 +29,7 @@ from ftrace.errors import FtraceError
 from ftrace.settings import Config
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.evaluate import numpy_time
 from ftrace.trace.exact import exact_part
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.operations import hooks
@@ -50,8 +51,6 @@ PAYS_LATER, SPENT = 8, 128
 MOST = 1 << 31
 #: Calls with arrays of one shape before they have a kernel of their own.
 CALLS_OF_SHAPE = 16
-#: µs that NumPy needs for an operation, and so many elements take one more.
-_OPERATION, _ELEMENTS = 2, 1 << 13
 #: How many times as long some take: they are done number by number.
 _SLOW: dict[str, int] = dict.fromkeys(
     ("erf", "erfc", "erf_inv", "lgamma", "digamma"), 500
@@ -111,7 +110,7 @@ def _price(node: Node, largest: int) -> int:
     size = max(node.size, *[x.size for x in node.src])
     if size > 2 * largest:  # of a product of matrices, which is not stored
         size //= _OF_PRODUCT
-    return _OPERATION + size * _SLOW.get(node.op.name, 1) // _ELEMENTS
+    return numpy_time(size * _SLOW.get(node.op.name, 1))
 
 
 def _shape_of_all(graph: Graph) -> tuple[int, ...] | None:

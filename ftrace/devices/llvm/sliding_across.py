@@ -27,8 +27,7 @@ from ftrace.devices.llvm.blocks import Block, Cut
 from ftrace.devices.llvm.contraction import Contraction, reduce_loop
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.filling import fill_panel
-from ftrace.devices.llvm.nest import Span
-from ftrace.devices.llvm.sliding_groups import laid_flat
+from ftrace.devices.llvm.sliding_groups import Pixels, laid_flat
 from ftrace.devices.llvm.sliding_plan import fill_cost, is_sum_of_products
 from ftrace.devices.llvm.sliding_rows import Image, SlidingRowsProduct
 from ftrace.devices.llvm.sliding_rows_plan import (
@@ -129,20 +128,18 @@ class AcrossProduct(SlidingRowsProduct):
         self,
         image: Image,
         value: Node,
-        terms: list[Node],
-        ranges: list[Node],
-        spans: dict[Node, Span],
+        pixels: Pixels,
         depth: Block,
     ) -> None:
         stage = self.stage
-        *others, line = ranges
+        *others, line = pixels.ranges
         (channel,) = self.columns.within
         lanes = self.lanes
         while lanes > 1 and lanes >= 2 * axis_of(line).size:
             lanes //= 2
         steps = {line: Steps(lanes), channel: Steps(0, lanes, False)}
-        spans = spans | self.block.spans(steps)
-        index = sum_of([*terms, *self.block.terms(1)])
+        spans = pixels.spans | self.block.spans(steps)
+        index = sum_of([*pixels.terms, *self.block.terms(1)])
         store = Store(image.panel.number, index, value)
         stage.turn([*others, channel, line], store, steps, spans)
 

@@ -250,6 +250,20 @@ class _SpreadingNest(Nest):
                     values.access.store(t.with_lanes(len(part)), text, p)
 
 
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """The pixels of a panel, beside channels and columns.
+
+    Attributes:
+      terms: of the panel's index.
+      ranges, spans: of the loops over them.
+    """
+
+    terms: list[Node]
+    ranges: list[Node]
+    spans: dict[Node, Span]
+
+
 def spread_groups(
     panel: Panel,
     left: Node,
@@ -257,9 +271,7 @@ def spread_groups(
     summed: Block,
     block: Block,
     pitch: int,
-    terms: Sequence[Node],
-    ranges: Sequence[Node],
-    spans: dict[Node, Span],
+    pixels: Pixels,
 ) -> bool:
     """Fills a panel with whole vectors of channels, each spread over its places.
 
@@ -268,7 +280,6 @@ def spread_groups(
       summed: what is summed over.
       block: of the groups.
       pitch: elements of the panel from one channel to the next.
-      terms, ranges, spans: of the panel's index, beside channels and columns.
 
     Returns:
       False where channels do not lie in whole vectors; then nothing is done.
@@ -297,15 +308,16 @@ def spread_groups(
         return False
     (value,) = substitute([left], moved)
     apart = summed.terms(pitch, left)[1:]  # all but the channel, which comes first
-    index = sum_of([*terms, *apart, mul(part, const(count * places, INDEX))])
-    spans = {r: span for r, span in summed.spans({}).items() if r in others} | spans
+    index = sum_of([*pixels.terms, *apart, mul(part, const(count * places, INDEX))])
+    spans = {r: span for r, span in summed.spans({}).items() if r in others}
+    spans |= pixels.spans
     if block.start is not None:
         extent = block.extent(groups)
         text = stage.writer.pure(f"udiv i64 {extent}, {count}", extent)
         spans[part] = Span("0", text)
     how = _Spreading(channels, places, count, pitch)
     stage.run_by(
-        partial(_SpreadingNest, how), [*ranges, *others, part, inside],
+        partial(_SpreadingNest, how), [*pixels.ranges, *others, part, inside],
         [Store(panel.number, index, value)], {inside: Steps(channels * count)}, spans,
     )  # fmt: skip
     return True

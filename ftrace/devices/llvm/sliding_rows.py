@@ -31,6 +31,7 @@ from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.register_tiles import register_tile
 from ftrace.devices.llvm.sliding_groups import (
     FlatColumns,
+    Pixels,
     cut_groups,
     spread_groups,
 )
@@ -201,24 +202,23 @@ class SlidingRowsProduct:
                 if axis_of(axis).size % size:
                     spans[line] = Span("0", count)
         (value,) = substitute([s.left], moved)
+        pixels = Pixels(terms, ranges, spans)
         if s.groups and spread_groups(
-            image.panel, value, s.plan.columns, depth, self.block, self.pitch,
-            terms, ranges, spans,
-        ):  # fmt: skip
+            image.panel, value, s.plan.columns, depth, self.block, self.pitch, pixels
+        ):
             return
-        self._evaluate(image, value, terms, ranges, spans, depth)
+        self._evaluate(image, value, pixels, depth)
 
     def _evaluate(
         self,
         image: Image,
         value: Node,
-        terms: list[Node],
-        ranges: list[Node],
-        spans: dict[Node, Span],
+        pixels: Pixels,
         depth: Block,
     ) -> None:
-        """Fills a panel: `terms` are of its index, beside channels and columns."""
+        """Fills a panel."""
         s, stage = self.sliding, self.stage
+        terms, ranges, spans = pixels.terms, pixels.ranges, pixels.spans
         terms += depth.terms(self.spread, s.left)
         ranges += [r for r in depth.cut.within if r in stage.facts.free[s.left]]
         if s.groups:

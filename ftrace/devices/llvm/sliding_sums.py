@@ -32,6 +32,7 @@ from ftrace.devices.llvm.nest import Span
 from ftrace.devices.llvm.register_tiles import step_cycles
 from ftrace.devices.llvm.sliding_groups import (
     FlatColumns,
+    Pixels,
     cut_groups,
     spread_groups,
 )
@@ -330,8 +331,8 @@ class SlidingSumProduct:
         if within is not None:
             value = _loaded_within(value, within)
         if s.groups and spread_groups(
-            self.image, value, s.columns, self.channel, self.block, self.pitch, terms,
-            ranges, spans,
+            self.image, value, s.columns, self.channel, self.block, self.pitch,
+            Pixels(terms, ranges, spans),
         ):  # fmt: skip
             return
         terms += self.channel.terms(self.row)
