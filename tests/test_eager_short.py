@@ -5,6 +5,7 @@ A call that is repeated gives the bits of the first of its kind.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -215,5 +216,44 @@ def test_eigenvalues_of_what_is_not_finite_are_no_numbers() -> None:
     good = np.diag(np.array([3.0, 1e30, 2.0], np.float32))
     bad = np.where(np.eye(3) > 0, np.float32(np.nan), good)
     found = np.asarray(fnp.linalg.eigvalsh(fnp.asarray(np.stack([good, bad]))))
-    np.testing.assert_array_equal(found[0], np.float32([2, 3, 1e30]))
+    np.testing.assert_array_equal(found[0], np.array([2, 3, 1e30], np.float32))
     assert np.isnan(found[1]).all()
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_eigenvalues_alone_are_those_beside_vectors(dtype: Any, lower: bool) -> None:
+    draw = np.random.default_rng(7)
+    a = draw.normal(size=(2, 6, 6)).astype(dtype)
+    if dtype == np.complex64:
+        a = a + np.complex64(1j) * draw.normal(size=a.shape).astype(np.float32)
+    triangle = "L" if lower else "U"
+    unread = np.triu(np.ones((6, 6)), 1) if lower else np.tril(np.ones((6, 6)), -1)
+    a[:, unread > 0] = np.nan  # what is not read
+
+    def alone(a: Any) -> Any:
+        return fnp.linalg.eigvalsh(a, triangle, symmetrize_input=False)
+
+    found = repeated(alone, fnp.asarray(a))
+    beside = fnp.linalg.eigh(fnp.asarray(a), triangle, False).eigenvalues
+    np.testing.assert_allclose(found, beside, 1e-5, 1e-5)
+    np.testing.assert_allclose(found, np.linalg.eigvalsh(a, triangle), 1e-5, 1e-5)
+    assert np.isnan(repeated(fnp.linalg.eigvalsh, fnp.asarray(a))).all()
+
+
+def test_special_functions_of_short_arrays_are_those_of_python() -> None:
+    ordinary = [0.3, 7.5, -2.5, 1e-30, 3e38, np.inf, -np.inf, np.nan, 0.0, -0.0]
+    with ft.config(enable_x64=True):
+        for name, poles in (("erf", []), ("erfc", []), ("lgamma", [-1.0, 1e308])):
+            column = np.array(ordinary + poles)[:, None]
+            given = fnp.asarray(column)
+            found = repeated(getattr(lax, name), given)
+            assert found.shape == given.shape
+            for value, got in zip(
+                np.asarray(given).ravel(), found.ravel(), strict=True
+            ):
+                try:
+                    want = getattr(math, name)(value)
+                except (ValueError, OverflowError):
+                    want = math.inf
+                assert np.float64(want).tobytes() == got.tobytes() or np.isnan(want)

@@ -6,6 +6,7 @@ NaN, gives NaN; nothing raises for values.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from ftrace import dtypes
@@ -14,11 +15,17 @@ from ftrace.numpy.axes import as_value, cast, flip, insert_axes, shrink
 from ftrace.numpy.linear import conjugated, matrix_transpose
 from ftrace.numpy.sorting import argsort
 from ftrace.numpy.take import take_along_axis
-from ftrace.trace.operations import bind, bind_compound, elementwise
+from ftrace.trace.operations import bind, bind_compound, do_now, elementwise
 from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.host.family import SUPPORTED
 from ftrace.trace.primitives.host.orthogonal import householder_factor_p, qr_p
 from ftrace.trace.primitives.host.singular import svd_p
-from ftrace.trace.primitives.host.spectral import eig_p, eigh_p, eigvals_p
+from ftrace.trace.primitives.host.spectral import (
+    eig_p,
+    eigenvalues,
+    eigh_p,
+    eigvals_p,
+)
 from ftrace.trace.primitives.host.triangular import cholesky_p
 from ftrace.trace.tracer import Value
 
@@ -273,7 +280,16 @@ def eigh(a: Value, UPLO: str | None = None, symmetrize_input: bool = True) -> An
 
 def eigvalsh(a: Value, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
     """The ascending eigenvalues of hermitian matrices: see `eigh`."""
-    return eigh(a, UPLO, symmetrize_input).eigenvalues
+    lower = _lower("eigvalsh", UPLO)
+    x = square("eigvalsh", a)
+    if symmetrize_input:
+        x = symmetrized(x)
+    if x.dtype in SUPPORTED:
+        function, dtype = partial(eigenvalues, lower), dtypes.real_dtype(x.dtype)
+        found = do_now(function, x, dtype=dtype, weak=x.weak_type)
+        if found is not None:
+            return found
+    return bind_compound(eigh_p, x, arg=lower)[1]
 
 
 def eig(a: Value) -> EigResult:

@@ -15,12 +15,20 @@ import numpy as np
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
 
-def _elementwise(function: Callable[[float], float]) -> Callable[[Array], Array]:
-    table = np.frompyfunc(function, 1, 1)
+def _elementwise(
+    quick: Callable[[float], float], function: Callable[[float], float]
+) -> Callable[[Array], Array]:
+    """`quick` of each element; where it raises for one, `function` of each."""
 
     def apply(x: Array) -> Array:
-        result = table(np.asarray(x, np.float64))
-        return np.asarray(result, np.float64).astype(x.dtype)
+        wide = np.asarray(x, np.float64)
+        values = wide.ravel().tolist()
+        found: Array
+        try:
+            found = np.fromiter(map(quick, values), np.float64, len(values))
+        except (ValueError, OverflowError):
+            found = np.fromiter(map(function, values), np.float64, len(values))
+        return found.reshape(wide.shape).astype(x.dtype, copy=False)
 
     return apply
 
@@ -34,9 +42,9 @@ def _lgamma(x: float) -> float:
         return math.inf
 
 
-erf = _elementwise(math.erf)
-erfc = _elementwise(math.erfc)
-lgamma = _elementwise(_lgamma)
+erf = _elementwise(math.erf, math.erf)
+erfc = _elementwise(math.erfc, math.erfc)
+lgamma = _elementwise(math.lgamma, _lgamma)
 
 # Coefficients of the asymptotic series of digamma: B_2k / 2k (Abramowitz & Stegun
 # 6.3.18); with the argument shifted to 10 or more the remainder is below 1e-16.

@@ -8,6 +8,7 @@ matrices of a batch at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -104,7 +105,11 @@ def cholesky(a: Array) -> Array:
     if n < _WORTH_SCIPY or a.size == 0 or scipy_linalg() is None:
         (found,) = or_nan(np.linalg.cholesky, a)
         # NumPy leaves zeros above the diagonal, but where it fails.
-        return np.tril(found) if found[..., :1, -1:].any() else found
+        if found.ndim == 2 and n > 1:
+            corner = found.item(n - 1)
+        else:
+            corner = found[..., :1, -1:].any()
+        return np.tril(found) if corner else found
     potrf = _routine("lapack", "potrf", a.dtype)
     result = np.empty(a.shape, a.dtype)
     for factor, matrix in zip(stacked(result), stacked(a), strict=True):
@@ -156,7 +161,15 @@ def _substituted(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Ar
 def _are_finite(x: Array) -> bool:
     """Is nothing infinite or NaN? Where the sum of squares is a number, surely."""
     flat = x.reshape(-1)
-    return bool(np.vdot(flat, flat).real < np.inf or np.isfinite(x).all())
+    squares = flat.dot(flat) if x.dtype.kind == "f" else np.vdot(flat, flat).real
+    return squares < math.inf or bool(np.isfinite(x).all())
+
+
+def has_nan(x: Array) -> bool:
+    """Is an element NaN? The sum of squares is then, and hardly ever else."""
+    flat = x.reshape(-1)
+    squares = flat.dot(flat)
+    return bool(squares != squares) and bool(np.isnan(x).any())
 
 
 def substitute(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Array:
@@ -278,12 +291,16 @@ _FEW = 1 << 10
 def solve(a: Array, b: Array) -> Array:
     """X of a·X = b for one matrix: the bits of `lu`, `permutation` and `solve_lu`."""
     factors, pivots = lu(a)
-    if scipy_linalg() is None or not 0 < b.size <= _FEW:
-        order = permutation(pivots, a.shape[-1])
-        return solve_lu(factors, order, b, False, False)
-    moved = _routine("lapack", "laswp", b.dtype)(b, pivots)
-    y = _substituted(factors, moved, True, False, True)
-    return _substituted(factors, y, False, False, False)
+    if scipy_linalg() is not None and 0 < b.size <= _FEW:
+        moved = _routine("lapack", "laswp", b.dtype)(b, pivots)
+        trsm, seen = _routine("blas", "trsm", b.dtype), factors.T
+        # As `_substituted`: what is not finite after one substitution is not after two.
+        y = trsm(1, seen, moved.T, 1, False, False, True)
+        found = trsm(1, seen, y, 1, True).T
+        if _are_finite(found[0]):
+            return found
+    order = permutation(pivots, a.shape[-1])
+    return solve_lu(factors, order, b, False, False)
 
 
 def each(

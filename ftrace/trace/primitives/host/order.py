@@ -25,6 +25,7 @@ Array = Any  # numpy.ndarray
 
 #: So many elements are looked through faster than a part of them is found.
 FEW = 1 << 10
+_GREATEST = np.iinfo(np.int32).max
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -187,7 +188,14 @@ def top_positions(x: Array, k: int, axis: int, largest: bool) -> Array:
 
 def _first_positions(x: Array, k: int, largest: bool) -> Array:
     """`top_positions` of one short row of 32 bits."""
-    key = _narrow_key(x, merge_zeros=False)
+    if x.dtype == np.float32:
+        bits = x.view(np.int32)
+        key = bits ^ ((bits >> 31) & _GREATEST)  # as `float_key`
+        squares = x.dot(x)
+        if squares != squares:
+            key[np.isnan(x)] = _GREATEST
+    else:
+        key = _narrow_key(x, merge_zeros=False)
     # Unsigned numbers come back as signed ones in the same order.
     return (~key if largest else key).argsort(-1, "stable")[:k].astype(np.int32)
 

@@ -61,8 +61,7 @@ def _eigh(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
         return vectors, values
 
     vectors, values = lapack.or_nan(vectors_and_values, a)
-    flat = values.reshape(-1)
-    if np.isnan(np.vdot(flat, flat)):  # NaN in a is NaN in all results
+    if lapack.has_nan(values):  # NaN in a is NaN in all results
         bad = np.isnan(values).any(-1)
         values, vectors = np.array(values), np.array(vectors)
         values[bad], vectors[bad] = np.nan, np.nan
@@ -94,6 +93,17 @@ eigh_p = host(
     "eigh", _infer_eigh, _eigh, _eigh_tangent,
     doc="eigenvectors and ascending eigenvalues of a hermitian matrix",
 )  # fmt: skip
+
+
+def eigenvalues(lower: bool, a: Array) -> Array:
+    """Those of hermitian matrices without vectors, in a third of the time of `eigh`."""
+    triangle = "L" if lower else "U"
+    (values,) = lapack.or_nan(lambda x: np.linalg.eigvalsh(x, triangle), a)
+    if lapack.has_nan(a):  # NaN in what is read is NaN in all results
+        read = np.tril(a) if lower else np.triu(a)
+        values = np.array(values)
+        values[np.isnan(read).any((-1, -2))] = np.nan
+    return values
 
 
 # General matrices.
