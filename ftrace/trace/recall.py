@@ -385,8 +385,8 @@ def _of_module(
 def takes_functions(function: FunctionType) -> bool:
     """Is one of its parameters a function, going by their types?"""
     types = {k: t for k, t in function.__annotations__.items() if k != "return"}
-    names = re.findall(r"\w+", " ".join(map(str, types.values())))
+    names = set(re.findall(r"\w+", " ".join(map(str, types.values()))))
     known = function.__globals__
     return "Callable" in names or any(
-        get_origin(known.get(name)) is Callable for name in names
+        get_origin(known[name]) is Callable for name in names if name in known
     )

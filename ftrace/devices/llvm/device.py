@@ -226,15 +226,18 @@ class CPU(Device):
 
     def native(self) -> Native | None:
         """The native code of calls, where this device has it; compiled when needed."""
-        if self._native is not None:
-            return self._native
+        if self._native is None:
+            self._native = self._native_calls()
+        return self._native
+
+    @without_collection
+    def _native_calls(self) -> Native | None:
         from ftrace.devices.llvm.calling.counting import count_natively
         from ftrace.devices.llvm.calling.native import native_for
 
         found = native_for(self)
         if found is not None:
             count_natively(found)
-            self._native = found
         return found
 
     def _compile_general(
