@@ -23,7 +23,9 @@ import ftrace.numpy as fnp
 from ftrace.array import Array
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm.calling import fronts, learning, probe
+from ftrace.trace import operations
 from ftrace.trace.eager import Eager
+from ftrace.trace.primitives import elementwise
 
 #: The eighth is learned, and two more are native.
 CALLS = fronts.CALLS_BEFORE + 3
@@ -552,3 +554,19 @@ def test_products_are_those_of_the_composition(shapes: Any, turned: bool) -> Non
         expected = x @ y
     for _ in range(CALLS):
         assert (x @ y).numpy().tobytes() == expected.numpy().tobytes()
+
+
+def test_products_bring_native_calls_like_other_operations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[bool] = []
+    monkeypatch.setattr(operations.hooks, "calls_left", 3)
+    monkeypatch.setattr(operations.hooks, "make_native", lambda: made.append(True))
+    x = fnp.ones((2, 2))
+    for count in range(5):
+        operations.run_fused(_sum_of_product, [x, x])
+        assert made == [True] * (count >= 2)
+
+
+def _sum_of_product(x: Any, y: Any) -> Any:
+    return operations.bind(elementwise.mul, x, y)

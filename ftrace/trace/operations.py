@@ -510,6 +510,7 @@ def run_fused(
     graph, plan = fused.graph, fused.plan
     if hooks.run_graph is not None and any(not x.memory.host for x in arrays):
         return hooks.run_graph(graph, arrays)[0]
+    _count()
     try:
         (result,) = plan([*[x.numpy() for x in arrays], *fused.captured])
     except MemoryError:
