@@ -138,15 +138,16 @@ def _allowed() -> bool:
 
 def _is_plain(node: Node) -> bool:
     """Real numbers of known shapes, with something to sort."""
-    arg: Any = node.arg
-    axis: int = arg if node.op in (sort_p, argsort_p) else arg.axis
+    plain = node.op in (sort_p, argsort_p)
+    axis = int(node.arg if plain else node.arg.axis)
+    wanted: Any = node.arg.k if node.op is top_k_p else 1
     return all(
         not any_dynamic(s.shape)
         and prod(s.shape) > 0
         and s.shape[axis] < _NARROW
         and dtypes.kind(s.dtype) in "biuf"
         for s in node.src
-    ) and (node.op is not top_k_p or arg.k > 0)
+    ) and bool(wanted > 0)
 
 
 def runs_of(rows: int, size: int) -> int:

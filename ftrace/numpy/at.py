@@ -5,6 +5,9 @@ new    = the region itself, or scattered into where arrays index
 result = where(in the region, new put back by padding, x)
 """
 
+# The compositions beside `Place` use what is its own.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from collections.abc import Callable

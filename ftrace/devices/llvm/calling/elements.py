@@ -13,9 +13,7 @@ NaN comes out of several is left open.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from ftrace.devices.llvm.calling.lanes import INFINITY, LANES, WIDTHS, Lanes
 from ftrace.devices.llvm.runner.function import Function
@@ -34,7 +32,11 @@ _COMPARED = {
     "ge": "oge",
 }
 
-Make = Callable[..., str]
+#: The value for some lanes, of the values of one, two or three operands.
+One = Callable[[Lanes, str], str]
+Two = Callable[[Lanes, str, str], str]
+Three = Callable[[Lanes, str, str, str], str]
+Make = One | Two | Three
 
 
 class Code(NamedTuple):
@@ -50,25 +52,40 @@ class Code(NamedTuple):
     make: Make
 
 
-def _two(code: str, kind: str) -> Make:
-    def make(e: Lanes, x: str, y: str) -> str:
-        return e.op(code, kind, x, y)
+def _two(code: str, kind: str) -> Two:
+    return lambda e, x, y: e.op(code, kind, x, y)
+
+
+def _function(name: str, kind: str) -> One:
+    return lambda e, x: e.call(name, kind, (kind, x))
+
+
+def _itself(e: Lanes, x: str) -> str:
+    return x
+
+
+def _negative(kind: str) -> One:
+    return lambda e, x: e.let(f"fneg {e.of(kind)} {x}")
+
+
+def _with_constant(code: str, kind: str, constant: int, first: bool = False) -> One:
+    """Of the operand and a constant, which is the first or the second."""
+
+    def make(e: Lanes, x: str) -> str:
+        same = e.all(kind, constant)
+        return e.op(code, kind, same, x) if first else e.op(code, kind, x, same)
 
     return make
 
 
-def _function(name: str, kind: str) -> Make:
-    return lambda e, x: e.call(name, kind, (kind, x))
-
-
-def _compare(code: str, kind: str) -> Make:
+def _compare(code: str, kind: str) -> Two:
     def make(e: Lanes, x: str, y: str) -> str:
         return e.cast("zext", "i1", "i8", e.op(code, kind, x, y))
 
     return make
 
 
-def _greater_float(kind: str, least: bool) -> Make:
+def _greater_float(kind: str, least: bool) -> Two:
     """NaN wins; of two zeros +0 is the greater."""
 
     def make(e: Lanes, x: str, y: str) -> str:
@@ -85,11 +102,11 @@ def _greater_float(kind: str, least: bool) -> Make:
     return make
 
 
-def _greater(code: str, kind: str) -> Make:
+def _greater(code: str, kind: str) -> Two:
     return lambda e, x, y: e.select(kind, e.op(f"icmp {code}", kind, x, y), x, y)
 
 
-def _shift(code: str, kind: str) -> Make:
+def _shift(code: str, kind: str) -> Two:
     """By less than the width; by anything else there is 0 left, or the sign."""
     bits = WIDTHS[kind] * 8
 
@@ -104,7 +121,7 @@ def _shift(code: str, kind: str) -> Make:
     return make
 
 
-def _divide(kind: str, signed: bool, rest: bool) -> Make:
+def _divide(kind: str, signed: bool, rest: bool) -> Two:
     """Truncated; x/0 is -1 with the rest x, and the least integer by -1 is itself."""
     least = -(1 << (WIDTHS[kind] * 8 - 1))
 
@@ -145,7 +162,7 @@ def _floats(dtype: str, kind: str) -> dict[str, Code]:
             ("trunc", "trunc"), ("round", "rint"),
         )
     }  # fmt: skip
-    found["neg"] = Code(one, kind, lambda e, x: e.let(f"fneg {e.of(kind)} {x}"))
+    found["neg"] = Code(one, kind, _negative(kind))
     found["max"] = Code(two, kind, _greater_float(kind, False))
     found["min"] = Code(two, kind, _greater_float(kind, True))
 
@@ -178,8 +195,8 @@ def _integers(dtype: str, kind: str, signed: bool) -> dict[str, Code]:
             ("gt", f"{letter}gt"), ("ge", f"{letter}ge"),
         )
     }  # fmt: skip
-    found["neg"] = Code(one, kind, lambda e, x: e.op("sub", kind, e.all(kind, 0), x))
-    found["not"] = Code(one, kind, lambda e, x: e.op("xor", kind, x, e.all(kind, -1)))
+    found["neg"] = Code(one, kind, _with_constant("sub", kind, 0, first=True))
+    found["not"] = Code(one, kind, _with_constant("xor", kind, -1))
     found["max"] = Code(two, kind, _greater(f"{letter}gt", kind))
     found["min"] = Code(two, kind, _greater(f"{letter}lt", kind))
     found["shl"] = Code(two, kind, _shift("shl", kind))
@@ -207,9 +224,7 @@ def _truths() -> dict[str, Code]:
     found = {name: Code(two, "i8", _two(code, "i8")) for name, code in pairs}
     found["eq"] = Code(two, "i8", _compare("icmp eq", "i8"))
     found["ne"] = Code(two, "i8", _compare("icmp ne", "i8"))
-    found["not"] = Code(
-        ("i8",), "i8", lambda e, x: e.op("xor", "i8", x, e.all("i8", 1))
-    )
+    found["not"] = Code(("i8",), "i8", _with_constant("xor", "i8", 1))
     return {f"{name}_bool": code for name, code in found.items()}
 
 
@@ -222,11 +237,11 @@ def _selects() -> dict[str, Code]:
             return e.select(kind, chosen, x, y)
 
         found[f"select_{dtype}"] = Code(("i8", kind, kind), kind, make)
-        found[f"copy_{dtype}"] = Code((kind,), kind, lambda e, x: x)
+        found[f"copy_{dtype}"] = Code((kind,), kind, _itself)
     return found
 
 
-def _cast(source: str, target: str) -> Make:
+def _cast(source: str, target: str) -> One:
     """Floats saturate as integers, and NaN is 0; anything but 0 is true."""
     low, high = _KINDS[source], _KINDS[target]
     of_float, to_float = source in _FLOATS, target in _FLOATS
@@ -273,10 +288,8 @@ def _all_codes() -> dict[str, Code]:
 CODES = _all_codes()
 
 
-def loop_name(
-    name: str, operands: Sequence[np.dtype[np.generic]], result: np.dtype[np.generic]
-) -> str | None:
-    """The loop of a primitive for such operands; None if there is none."""
+def loop_name(name: str, operands: Sequence[Any], result: Any) -> str | None:
+    """The loop of a primitive for operands of such dtypes; None if there is none."""
     if name == "cast":
         found = f"cast_{operands[0].name}_{result.name}"
         if operands[0] == result:

@@ -121,7 +121,7 @@ class Links:
         taken: set[int] = set()
         for number in asked:
             meaning = calls[number].meaning
-            dtype: np.dtype[Any] = np.dtype(meaning.dtype)
+            dtype: Any = np.dtype(meaning.dtype)
             spot = self._spots[number]
             inside = self.bases[spot.place].kind == "block"
             if inside and spot.place not in taken:

@@ -178,12 +178,12 @@ def _meaning_of(step: Taped) -> Meaning | None:
     return Meaning(step.op, step.arg, known, result.dtype, tuple(result.shape))
 
 
+_ARRAYS: Any = (Array, Value, np.ndarray, np.generic)
+
+
 def _type_of(x: Any) -> tuple[Any, tuple[int, ...]] | None:
     if isinstance(x, Number):
         return x.dtype, ()
-    if not isinstance(x, (Array, Value, np.ndarray, np.generic)):
+    if not isinstance(x, _ARRAYS) or x.dtype is None or x.shape is None:
         return None
-    value: Any = x
-    if value.dtype is None or value.shape is None:
-        return None
-    return np.dtype(value.dtype), tuple(value.shape)
+    return np.dtype(x.dtype), tuple(x.shape)
