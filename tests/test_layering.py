@@ -63,7 +63,11 @@ LOADED_LATER = {
     # What makes code of kernels, and what makes calls native.
     "ftrace.devices.llvm.device": ("ftrace.devices.llvm",),
     "ftrace.devices.llvm.made": ("ftrace.devices.llvm.library",),
-    "ftrace.devices.llvm.library": ("ftrace.devices.llvm.formulas",),
+    # Every kind of function by itself.
+    "ftrace.devices.llvm.library": (
+        "ftrace.devices.llvm",
+        "ftrace.trace.primitives.host",
+    ),
     "ftrace.devices.llvm.runtime": ("ftrace.devices.llvm.runner.whole",),
     "ftrace.devices.llvm.calling.native": ("ftrace.devices.llvm.calling.whole",),
     # Logging, queues and more come with it.

@@ -20,10 +20,9 @@ from string import Template
 from typing import Any
 
 from ftrace.devices.llvm.compile import Code, emit_object, link
+from ftrace.devices.llvm.symbols import ROUTINE
 from ftrace.errors import MissingExtraError
 
-#: How names of routines begin; the rest is BLAS's or LAPACK's: `dgetrf`.
-ROUTINE = "ftrace_blas_"
 ALONE, TOGETHER = ROUTINE + "alone", ROUTINE + "together"
 
 _MODULES = ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")

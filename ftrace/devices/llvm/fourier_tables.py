@@ -24,12 +24,11 @@ from typing import Any
 import numpy
 
 from ftrace.devices.llvm.compile import Code, emit_object, link
+from ftrace.devices.llvm.symbols import ROOTS
 from ftrace.lower.fourier_lengths import stages_of
 
 np: Any = numpy  # whose stubs leave too much unknown
 
-#: How the functions are called.
-ROOTS = "ftrace_roots_"
 
 _QUARTERS = np.array([1, -1j, -1, 1j])
 _DTYPES = {"f32": np.float32, "f64": np.float64}

@@ -20,15 +20,11 @@ from typing import Final
 
 import numpy as np
 
-from ftrace.devices.llvm.blas import ROUTINE, routine_address
 from ftrace.devices.llvm.compile import Code, cache_key, generate, kept, link
-from ftrace.devices.llvm.fourier_tables import ROOTS, roots_address
-from ftrace.devices.llvm.ordering_keys import SORT
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.llvm.scratch import SYMBOLS, scratch
-from ftrace.devices.llvm.symbols import POLL, PREFIX, STOP
+from ftrace.devices.llvm.symbols import POLL, PREFIX, ROOTS, ROUTINE, SORT, STOP
 from ftrace.devices.llvm.target import host_target
-from ftrace.trace.primitives.host.sorters import sorter
 
 _lock = threading.RLock()  # none is made twice; one may call another
 _DECLARED: Final = re.compile(rf"^declare .* @({PREFIX}\w+)\(", re.MULTILINE)
@@ -47,8 +43,12 @@ def addresses(symbols: Iterable[str]) -> dict[str, int]:
 
 def _address(symbol: str) -> int:
     if symbol.startswith(ROUTINE):
+        from ftrace.devices.llvm.blas import routine_address
+
         return routine_address(symbol)
     if symbol.startswith(ROOTS):
+        from ftrace.devices.llvm.fourier_tables import roots_address
+
         return roots_address(symbol)
     if symbol.startswith(SORT):
         return _sort_address(symbol)
@@ -56,6 +56,8 @@ def _address(symbol: str) -> int:
 
 
 def _sort_address(symbol: str) -> int:
+    from ftrace.trace.primitives.host.sorters import sorter
+
     kind, size = symbol[len(SORT)], int(symbol[len(SORT) + 1 :]) // 8
     address = sorter(np.dtype(f"{kind}{size}"))
     assert address is not None  # lowering has asked for it

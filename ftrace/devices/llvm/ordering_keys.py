@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.devices.llvm.symbols import SORT
 
-#: How NumPy's sorts are called in our code; the rest is LLVM's name of a type, or that
-#: of an unsigned one with a u: `ftrace_sort_u32`.
-SORT = "ftrace_sort_"
 #: Elements that a loop treats at once.
 LANES = 16
 
