@@ -16,6 +16,7 @@ from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import (
     add,
     cast,
+    cast_p,
     imag,
     make_complex,
     mul,
@@ -23,6 +24,7 @@ from ftrace.trace.primitives.elementwise import (
 )
 from ftrace.trace.primitives.movement import (
     move_axis,
+    permute_p,
     reshape,
     reshape_p,
     shrink_axis,
@@ -49,8 +51,32 @@ def _drop_unit_axes(x: Node) -> Node | None:
     return None if axes and axes == x.arg else reduce(x.op, source, axes)
 
 
+def _repeats(node: Node) -> set[int]:
+    """The axes along which a value is one element many times, as far as that shows."""
+    if node.op is expand_p:
+        pairs = zip(node.src[0].shape, node.shape, strict=True)
+        return {a for a, (n, m) in enumerate(pairs) if n != m} | _repeats(node.src[0])
+    if node.op is permute_p:
+        below = _repeats(node.src[0])
+        return {i for i, a in enumerate(arg_of(node)) if a in below}
+    return set()
+
+
+def _is_sum_of_results(inner: Node, axes: set[int]) -> bool:
+    """Are sums over these axes sums of the elements of a product of matrices?
+
+    One loop over all products would load each factor again and again.
+    """
+    if not is_contraction(inner):
+        return False
+    product = inner.src[0]
+    while product.op is cast_p:
+        product = product.src[0]
+    return any(not axes.isdisjoint(_repeats(factor)) for factor in product.src)
+
+
 def _merge_reduces(x: Node, inner: Node) -> Node | None:
-    if x.op is not inner.op:
+    if x.op is not inner.op or _is_sum_of_results(inner, set(axes_of(x))):
         return None
     axes = tuple(sorted({*axes_of(x), *axes_of(inner)}))
     return reduce(x.op, inner.src[0], axes)
@@ -76,7 +102,10 @@ def _merge_reduces_through_reshape(x: Node, view: Node, inner: Node) -> Node | N
     if x.op is not inner.op or sizes[0] != sizes[1]:
         return None
     same = dict(zip(ahead, behind, strict=True))
-    axes = {*axes_of(inner), *[same[a] for a in axes_of(x) if a in same]}
+    outer = {same[a] for a in axes_of(x) if a in same}
+    if _is_sum_of_results(inner, outer):
+        return None
+    axes = outer.union(axes_of(inner))
     return reshape(x.op(inner.src[0], arg=tuple(sorted(axes))), x.shape)
 
 
@@ -112,7 +141,7 @@ REDUCES: Final = (
         Pat(REDUCTIONS, Pat(), name="x"),
         _drop_unit_axes,
     ),
-    Rule(  # reduce[a](reduce[b](x)) -> reduce[a + b](x), of one kind
+    Rule(  # reduce[a](reduce[b](x)) -> reduce[a + b](x), of one kind, no product's
         "merge_reduces",
         Pat(REDUCTIONS, Pat(REDUCTIONS, name="inner"), name="x"),
         _merge_reduces,
