@@ -82,8 +82,11 @@ def fresh() -> Iterator[None]:
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays of 2,000 elements are large."""
     monkeypatch.setattr(large, "PAYS", 1)
+    monkeypatch.setattr(large, "PAYS_FOR_SHAPE", 1)
     monkeypatch.setattr(large, "PAYS_LATER", 1)
     monkeypatch.setattr(large, "SPENT", 12)
+    monkeypatch.setattr(large, "SPENT_FOR_SHAPE", 12)
+    monkeypatch.setattr(large, "CALLS_OF_SHAPE", 16)
 
 
 @pytest.fixture
@@ -138,12 +141,24 @@ def test_each_call_gives_the_same_bits(name: str, prepared: list[Any]) -> None:
 
 def test_the_size_decides(prepared: list[Any]) -> None:
     few, many = fnp.ones(1000), fnp.ones(1 << 18)
-    for _ in range(3 * large.CALLS_OF_SHAPE):
+    for _ in range(2 * large.CALLS_OF_SHAPE):
         fnp.exp(few)
+        fnp.var(few)
     assert not prepared
     for _ in range(2 * large.CALLS_OF_SHAPE):
         fnp.exp(many)
     assert len(prepared) == 1
+
+
+def test_lengths_that_change_are_not_compiled_one_by_one(prepared: list[Any]) -> None:
+    x = fnp.ones((30, 10_000))
+    before = ft.counters("cpu").kernels_compiled
+    for n in range(9000, 9040):
+        fnp.argmax(x[:, :n])
+        fnp.var(x[:, :n], axis=1)
+        fnp.isclose(x[0, :n], 1.0, rtol=n * 1e-9)
+    assert not prepared
+    assert ft.counters("cpu").kernels_compiled == before
 
 
 @pytest.mark.usefixtures("any_size")

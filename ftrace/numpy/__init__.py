@@ -89,8 +89,8 @@ _of_numbers = (
 # The modules of functions that compute, and do not only choose or move.
 _computing = (
     "arithmetic", "bits", "comparison", "cumulative", "differences", "einstein",
-    "elementwise", "floats", "linear", "nanreductions", "norms", "positions",
-    "reductions", "selection", "softmax", "statistics",
+    "elementwise", "floats", "linear", "nanreductions", "norms", "reductions",
+    "selection", "softmax", "statistics",
 )  # fmt: skip
 _computing = tuple(f"{__name__}.{module}" for module in _computing)
 

@@ -34,7 +34,7 @@ from ftrace.trace.exact import exact_part
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.operations import hooks
 from ftrace.trace.primitives.broadcast import expand_p
-from ftrace.trace.primitives.elementwise import imag, real
+from ftrace.trace.primitives.elementwise import cast_p, imag, real
 from ftrace.trace.primitives.movement import pad_p, reshape_p
 from ftrace.trace.recall import at_once, describe
 from ftrace.trace.tape import recording
@@ -43,18 +43,22 @@ from ftrace.trace.tracing import trace
 from ftrace.transforms.jit import jit
 from ftrace.transforms.memo import Memo
 
-#: µs of NumPy from which on a call that rounds is compiled.
-PAYS = 32
-#: µs from which on one that does not is compiled, after so many µs in all.
-PAYS_LATER, SPENT = 8, 128
+#: µs of NumPy from which on a call that rounds is compiled: by a kernel for all sizes,
+#: or by one for this shape, which the next shape does not need.
+PAYS, PAYS_FOR_SHAPE = 32, 1000
+#: µs from which on a call that does not round is compiled, after so many in all.
+PAYS_LATER, SPENT, SPENT_FOR_SHAPE = 8, 128, 2000
 #: Elements of an array from which on nothing is compiled here.
 MOST = 1 << 31
 #: Calls with arrays of one shape before they have a kernel of their own.
-CALLS_OF_SHAPE = 16
-#: How many times as long some take: they are done number by number.
-_SLOW: dict[str, int] = dict.fromkeys(
-    ("erf", "erfc", "erf_inv", "lgamma", "digamma"), 500
-)
+CALLS_OF_SHAPE = 64
+#: How many times as long some take NumPy: the first are done number by number.
+_SLOW: dict[str, int] = {
+    "digamma": 600, "lgamma": 500, "erf": 400, "erfc": 400, "erf_inv": 200, "rem": 30,
+    "select": 30, "shl": 15, "shr": 15, "sar": 15, "sign": 10, "nextafter": 10,
+    "max": 4, "min": 4, "cumulate": 25,
+}  # fmt: skip
+_FLOAT_TO_INTEGER = 70
 #: Multiplications of a product of matrices that take as long as one element.
 _OF_PRODUCT = 16
 
@@ -110,7 +114,10 @@ def _price(node: Node, largest: int) -> int:
     size = max(node.size, *[x.size for x in node.src])
     if size > 2 * largest:  # of a product of matrices, which is not stored
         size //= _OF_PRODUCT
-    return numpy_time(size * _SLOW.get(node.op.name, 1))
+    times = _SLOW.get(node.op.name, 2)
+    if node.op is cast_p and dtypes.is_inexact(node.src[0].dtype):
+        times = _FLOAT_TO_INTEGER if dtypes.is_integer(node.dtype) else times
+    return numpy_time(size * times)
 
 
 def _shape_of_all(graph: Graph) -> tuple[int, ...] | None:
@@ -135,17 +142,18 @@ class _Call:
     Args:
       call: the function, of the arrays and numbers alone.
       avals: their types.
-      any_size: its program for arrays of any size; given one array is given all.
+      any_size: gives its program for arrays of any size; None where the next call may
+        well need another one.
     """
 
     def __init__(
         self,
         call: Callable[..., Any],
         avals: Sequence[ShapedArray],
-        any_size: Callable[[], Program],
+        any_size: Callable[[], Program] | None,
     ) -> None:
-        self._price = 0
-        self._spent = self._count = 0
+        self._price = self._least = 0
+        self._wait = self._spent = self._count = 0
         self._config: Config | None = None
         self._program: Program | None = None
         try:
@@ -154,16 +162,23 @@ class _Call:
             return
         self._price = self._traced.price()
         self._is_exact = exact_part(self._traced.graph)[1]
-        shape = _shape_of_all(self._traced.graph)
-        self._any_size = any_size if shape is not None else None
+        if _shape_of_all(self._traced.graph) is None:
+            any_size = None
+        self._any_size = any_size
+        if self._is_exact:
+            self._least = PAYS_LATER
+            self._wait = SPENT if any_size is not None else SPENT_FOR_SHAPE
+        else:
+            self._least = PAYS if any_size is not None else PAYS_FOR_SHAPE
+            self._wait = 0
 
     def __call__(self, values: Sequence[Any]) -> Any:
         """The result; None where NumPy shall compute it."""
-        if self._price < (PAYS_LATER if self._price and self._is_exact else PAYS):
+        if not self._price or self._price < self._least:
             return None
         if recording.tape is not None:
             recording.tape.refuse()
-        if self._is_exact and self._spent < SPENT:
+        if self._spent < self._wait:
             self._spent += self._price
             return None
         self._count += 1
@@ -217,12 +232,14 @@ class _Arguments:
       values: arrays, and numbers that are operands.
       key: identifies all the rest, and the types of the values.
       sizeless: the same without the sizes of the arrays.
+      decides: is there a float that may decide what is computed?
     """
 
     def __init__(self, numbers: bool) -> None:
         self.values: list[Any] = []
         self.key: list[Any] = []
         self.sizeless: list[Any] = []
+        self.decides = False
         self._numbers = numbers
 
     def take(self, x: Any) -> Any:
@@ -243,6 +260,7 @@ class _Arguments:
             self.sizeless.append(kind)
         else:
             start = len(self.key)
+            self.decides |= kind is float
             if not describe(self.key, x, None, False):
                 raise LookupError
             self.sizeless += self.key[start:]
@@ -315,7 +333,8 @@ def _run(
             return _programs.get(sizeless) or _programs.put(sizeless, _any_size(filled))
 
         avals = [aval_of(x) for x in taken.values]
-        call = _calls.put(identity, _Call(filled, avals, program))
+        any_size = None if taken.decides else program
+        call = _calls.put(identity, _Call(filled, avals, any_size))
     return call(taken.values)
 
 
