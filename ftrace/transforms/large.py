@@ -56,7 +56,7 @@ CALLS_OF_SHAPE = 64
 _SLOW: dict[str, int] = {
     "digamma": 600, "lgamma": 500, "erf": 400, "erfc": 400, "erf_inv": 200, "rem": 30,
     "select": 30, "shl": 15, "shr": 15, "sar": 15, "sign": 10, "nextafter": 10,
-    "max": 4, "min": 4, "cumulate": 25,
+    "max": 4, "min": 4, "cumulate": 25, "pow": 40,
 }  # fmt: skip
 _FLOAT_TO_INTEGER = 70
 #: Multiplications of a product of matrices that take as long as one element.
