@@ -96,8 +96,21 @@ def kind(dtype: np.dtype[Any]) -> str:
     found = _KIND.get(dtype)
     if found is None:
         names = ", ".join(map(str, ALL))
-        raise DtypeError(f"dtype {dtype} is not supported; the dtypes are {names}")
+        raise DtypeError(
+            f"dtype {dtype} is not supported; the dtypes are {names}. "
+            + _instead_of(dtype)
+        )
     return found
+
+
+def _instead_of(dtype: np.dtype[Any]) -> str:
+    """What to write where somebody has a dtype that is not ours."""
+    native: np.dtype[Any] = dtype.newbyteorder("=")
+    if native in _KIND:
+        return f"Its bytes are in another order: convert with .astype({native.name!r})"
+    if dtype.kind == "O":
+        return "Objects are no numbers: convert with .astype(float), or to another dtype"
+    return "Convert with .astype to one of them"
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
@@ -150,6 +163,8 @@ def promote(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bool]:
 def _promote(
     types: tuple[tuple[np.dtype[Any], bool], ...], x64: bool | None
 ) -> tuple[np.dtype[Any], bool]:
+    for dtype, _ in types:
+        kind(dtype)  # raises where it is not ours
     if len(types) == 1:
         return types[0]
     first = types[0]

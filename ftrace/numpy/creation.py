@@ -30,7 +30,14 @@ from ftrace.trace.dims import is_dynamic
 from ftrace.trace.operations import bind, do_now
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.elementwise import bitcast
-from ftrace.trace.tracer import Tracer, Value, aval_of, check_fits, is_value
+from ftrace.trace.tracer import (
+    Tracer,
+    Value,
+    aval_of,
+    check_fits,
+    check_unmasked,
+    is_value,
+)
 
 __all__ = [
     "array", "asarray", "astype", "copy", "empty", "empty_like", "from_dlpack",
@@ -156,6 +163,7 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
     if is_sequence(value):
         return _from_sequence(value, dtype)
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
+        check_unmasked(value)
         return _from_numpy(np.asarray(value), dtype, copy)
     if hasattr(value, "__dlpack__"):
         return _from_numpy(np.from_dlpack(value), dtype, copy)

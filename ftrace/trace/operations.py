@@ -39,6 +39,7 @@ from ftrace.trace.tracer import (
     asarray,
     aval_of,
     check_fits,
+    check_unmasked,
     current_scope,
     innermost_scope,
     scope_of,
@@ -318,6 +319,8 @@ def elementwise(
         elif cls is float or (cls is int and -(2**31) <= x < 2**31):
             types.append(cls)
         elif isinstance(x, _NUMPY):
+            if cls is not np.ndarray:
+                check_unmasked(x)
             types.append((dtypes.canonicalize(x.dtype), False))
         elif cls is bool or (cls is complex and dtype is None):
             aval = aval_of(x)

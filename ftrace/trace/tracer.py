@@ -488,7 +488,8 @@ def aval_of(value: Value) -> ShapedArray:
     """Shape, dtype and weakness of anything that can be an operand.
 
     Raises:
-      ArgumentError: it is no array and no scalar.
+      ArgumentError: it is no array and no scalar, or a masked array.
+      DtypeError: its dtype is not one of ours.
     """
     if isinstance(value, Tracer):
         return value.node.aval
@@ -500,6 +501,8 @@ def aval_of(value: Value) -> ShapedArray:
             value._aval = found
             return found
     if isinstance(value, _NUMPY):
+        if type(value) is not np.ndarray:
+            check_unmasked(value)
         dtype = dtypes.canonicalize(value.dtype)
         dtypes.kind(dtype)
         return ShapedArray.of(value.shape, dtype)
@@ -515,6 +518,16 @@ def aval_of(value: Value) -> ShapedArray:
         f"an array or a number is required, got {type(value).__name__}: {value!r:.60}; "
         "convert it with ftrace.numpy.asarray"
     )
+
+
+def check_unmasked(value: Any) -> None:
+    """Raises for a masked array of NumPy's: an Array cannot hold its mask."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentError(
+            f"an array without a mask is required, got a masked array of shape "
+            f"{value.shape}: its mask would be lost. Write x.filled(0), with what shall "
+            "stand in the masked places; or pass x.data, and the mask to where="
+        )
 
 
 def is_value(value: Any) -> bool:
