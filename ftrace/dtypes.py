@@ -105,11 +105,13 @@ def kind(dtype: np.dtype[Any]) -> str:
 
 def _instead_of(dtype: np.dtype[Any]) -> str:
     """What to write where somebody has a dtype that is not ours."""
-    native: np.dtype[Any] = dtype.newbyteorder("=")
-    if native in _KIND:
-        return f"Its bytes are in another order: convert with .astype({native.name!r})"
+    foreign: Any = dtype
+    if foreign.newbyteorder("=") in _KIND:
+        return f"Its bytes are in another order: convert with .astype({dtype.name!r})"
     if dtype.kind == "O":
-        return "Objects are no numbers: convert with .astype(float), or to another dtype"
+        return (
+            "Objects are no numbers: convert with .astype(float), or to another dtype"
+        )
     return "Convert with .astype to one of them"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,9 @@ from ftrace.numpy.joining import concatenate, tile
 from ftrace.numpy.reductions import sum as summed
 from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel
-from ftrace.trace.operations import bind
+from ftrace.trace.operations import bind, do_now
 from ftrace.trace.primitives.indexing import scatter_p
+from ftrace.trace.room import FEW
 from ftrace.trace.tracer import Tracer, Value, unbound_variable
 
 __all__ = ["append", "delete", "insert", "repeat", "resize", "trim_zeros"]
@@ -146,8 +148,18 @@ def resize(a: Value, new_shape: Any) -> Any:
     total = int(np.prod(shape, dtype=np.int64))
     if flat.size == 0 or total == 0:
         return full(shape, 0, flat.dtype)
+    # Where an array says how large, the call is never recorded: fewer steps then.
+    if isinstance(new_shape, np.ndarray) and total < FEW:
+        function = partial(_resized, shape)
+        now = do_now(function, flat, dtype=flat.dtype, weak=flat.weak_type)
+        if now is not None:
+            return now
     repeated = tile(flat, -(-total // flat.size))
     return reshape(shrink_axis(repeated, 0, 0, total), shape)
+
+
+def _resized(shape: tuple[int, ...], flat: Any) -> Any:
+    return np.resize(flat, shape)
 
 
 # Put in and take out.
@@ -191,11 +203,27 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
     order = np.argsort(positions, kind="stable")
     places = np.empty(count, np.int64)
     places[order] = positions[order] + np.arange(count)
-    old = _host.setdiff1d(np.arange(size + count), places)
+    is_old = np.ones(size + count, np.bool_)
+    is_old[places] = False
+    function = partial(_put_between, axis, places, is_old)
+    if values.dtype == arr.dtype:
+        now = do_now(function, arr, values, dtype=arr.dtype, weak=arr.weak_type)
+        if now is not None:
+            return now
     source = np.empty(size + count, np.int64)
     source[places] = size + np.arange(count)
-    source[old] = np.arange(size)
+    source[is_old] = np.arange(size)
     return along(concatenate([arr, values], axis), source, axis)
+
+
+def _put_between(axis: int, places: Any, is_old: Any, old: Any, new: Any) -> Any:
+    """`new` at places along an axis, and `old` at the others."""
+    shape = (*old.shape[:axis], is_old.size, *old.shape[axis + 1 :])
+    made = np.empty(shape, old.dtype)
+    before = (slice(None),) * axis
+    made[(*before, places)] = new
+    made[(*before, is_old)] = old
+    return made
 
 
 def _is_traced(obj: Any) -> bool:
@@ -266,23 +294,37 @@ def delete(
         return along(
             arr, add(numbers, cast(less_equal(gap, numbers), dtypes.int32)), axis
         )
+    kept = _kept(obj, size)
+    count = int(np.count_nonzero(kept))
+    first = int(np.argmax(kept)) if count else 0
+    last = size - int(np.argmax(kept[::-1])) if count else 0
+    if count and last - first == count:
+        return shrink_axis(arr, axis, first, last)
+    if count + 1 == size and count > 1:  # one element: no gather is needed
+        gap = int(np.argmin(kept))
+        parts = [shrink_axis(arr, axis, 0, gap), shrink_axis(arr, axis, gap + 1, size)]
+        return concatenate(parts, axis)
+    function = partial(_without, axis, kept)
+    now = do_now(function, arr, dtype=arr.dtype, weak=arr.weak_type)
+    return along(arr, np.flatnonzero(kept), axis) if now is None else now
+
+
+def _kept(obj: Any, size: int) -> np.ndarray[Any, Any]:
+    """Of each position along an axis, whether it stays."""
     mask = None if isinstance(obj, slice) else _host.asarray(obj)
     if mask is not None and mask.dtype == np.bool_:
         if mask.shape != (size,):
             raise IndexBoundsError(
                 f"delete: a mask of shape {mask.shape} for an axis of size {size}"
             )
-        kept = _host.nonzero(~mask)[0]
-    else:
-        removed = _positions("delete", obj, size, size - 1)
-        kept = _host.setdiff1d(np.arange(size), removed)
-    if kept.size and _host.array_equal(kept, np.arange(kept[0], kept[-1] + 1)):
-        return shrink_axis(arr, axis, int(kept[0]), int(kept[-1]) + 1)
-    if len(kept) + 1 == size and len(kept) > 1:  # one element: no gather is needed
-        gap = int(_host.argmin(_host.isin(np.arange(size), kept)))
-        parts = [shrink_axis(arr, axis, 0, gap), shrink_axis(arr, axis, gap + 1, size)]
-        return concatenate(parts, axis)
-    return along(arr, kept, axis)
+        return ~mask
+    kept = np.ones(size, np.bool_)
+    kept[_positions("delete", obj, size, size - 1)] = False
+    return kept
+
+
+def _without(axis: int, kept: Any, x: Any) -> Any:
+    return np.compress(kept, x, axis)
 
 
 def _positions(name: str, obj: Any, size: int, last: int) -> np.ndarray[Any, Any]:

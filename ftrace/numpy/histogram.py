@@ -92,6 +92,10 @@ def bincount(
         now = whole(_counted_now, x, more=(least_count, integer))
         if now is not None:
             return now
+    if weights is not None and length is None and x.dtype != dtypes.uint64:
+        now = _weighed_now(x, as_value(weights), minlength)
+        if now is not None:
+            return now
     count = _bins(x, minlength, length)
     if weights is None:
         values = full(x.shape, 1, dtypes.default_dtype("i"))
@@ -108,6 +112,23 @@ def bincount(
 def _counted_now(x: Any, minlength: int, integer: np.dtype[Any]) -> Any:
     count = max(minlength, int(x.max()) + 1 if x.size else 0, 0)
     return np.bincount(np.maximum(x, 0), minlength=count)[:count].astype(integer)
+
+
+def _weighed_now(x: Any, weights: Any, minlength: int) -> Any:
+    """Sums of weights, which NumPy forms in float64; None where it is not to do it."""
+    if weights.dtype not in (dtypes.float32, dtypes.float64):
+        return None
+    if weights.shape != x.shape:
+        return None
+    least_count = static_int(minlength, "bincount: minlength")
+    weak = weights.weak_type
+    return whole(_weighed, x, weights, weak=weak, more=(least_count,))
+
+
+def _weighed(x: Any, weights: Any, minlength: int) -> Any:
+    count = max(minlength, int(x.max()) + 1 if x.size else 0, 0)
+    sums = np.bincount(np.maximum(x, 0), weights, minlength=count)[:count]
+    return sums.astype(weights.dtype, copy=False)
 
 
 def _bins(x: Any, minlength: int, length: int | None) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,9 @@ from ftrace.numpy.axes import (
 from ftrace.numpy.elementwise import common_type, less
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
 from ftrace.trace.dims import is_dynamic
-from ftrace.trace.operations import bind_compound
+from ftrace.trace.operations import bind_compound, do_now
 from ftrace.trace.primitives.barrier import barrier_p
-from ftrace.trace.room import no_memory, require_room
+from ftrace.trace.room import FEW, no_memory, require_room
 from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Value, aval_of
 
@@ -179,7 +180,20 @@ def stack(
                 f"stack: all shapes must be equal, got {parts[0].shape} and {x.shape}"
             )
     place = canonical_axis(axis, parts[0].ndim + 1, "stack")
+    if not is_dynamic(parts[0].size) and parts[0].size * len(parts) < FEW:
+        target, weak = common_type(*parts)
+        if dtype is not None:
+            target, weak = dtypes.as_dtype(dtype), False
+        if all(x.dtype == target for x in parts):
+            function = partial(_stacked, place)
+            now = do_now(function, *parts, dtype=target, weak=weak)
+            if now is not None:
+                return now
     return concatenate([insert_axes(x, (place,)) for x in parts], place, dtype)
+
+
+def _stacked(axis: int, *parts: Any) -> Any:
+    return np.stack(parts, axis)
 
 
 def vstack(tup: Sequence[Value] | Value, dtype: Any = None) -> Any:
@@ -248,12 +262,23 @@ def _block(arrays: Any, depth: int, ndim: int) -> Any:
 # The same again.
 
 
+def _tiled(counts: tuple[int, ...], x: Any) -> Any:
+    return np.tile(x, counts)
+
+
 def tile(A: Value, reps: int | Sequence[int]) -> Any:
     """`A` laid out side by side, as often along each axis as `reps` says."""
     value = as_value(A)
     counts = check_shape(reps, "tile")
     if min(counts, default=0) < 0:
         raise ValueRangeError(f"tile: repetitions must not be negative, got {counts}")
+    # Where an array says how often, the call is never recorded: fewer steps then.
+    known = isinstance(reps, np.ndarray) and isinstance(value, Array)
+    if known and value.size * prod(counts) < FEW:
+        function = partial(_tiled, counts)
+        now = do_now(function, value, dtype=value.dtype, weak=value.weak_type)
+        if now is not None:
+            return now
     ndim = max(value.ndim, len(counts))
     counts = (1,) * (ndim - len(counts)) + counts
     value = insert_axes(value, range(ndim - value.ndim))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -40,14 +42,19 @@ from ftrace.numpy.elementwise import (
 from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.joining import concatenate, stack
 from ftrace.trace.dims import any_dynamic, is_dynamic
-from ftrace.trace.operations import broadcast_shapes
+from ftrace.trace.operations import broadcast_shapes, do_now
 from ftrace.trace.primitives.conversion import convert
+from ftrace.trace.room import FEW
 from ftrace.trace.tracer import Value, aval_of, is_value
 
 __all__ = [
     "arange", "c_", "fromfunction", "geomspace", "indices", "linspace", "logspace",
     "meshgrid", "mgrid", "ogrid", "r_",
 ]  # fmt: skip
+
+
+#: Fewer numbers take least time as steps of a record.
+LONG = 1 << 12
 
 
 def arange(
@@ -154,7 +161,14 @@ def linspace(
     axis = canonical_axis(axis, len(shape) + 1, "linspace")
     gaps = num - 1 if endpoint else num
     start, stop = cast(start, compute), cast(stop, compute)
-    result = _blend(broadcast_to(start, shape), broadcast_to(stop, shape), num, gaps)
+    result = None
+    known = isinstance(start, Array) and isinstance(stop, Array) and gaps > 0
+    if known and dtypes.is_float(compute) and LONG <= num * prod(shape) < FEW:
+        function = partial(_blended_now, num, gaps)
+        result = do_now(function, start, stop, dtype=compute, weak=False)
+    if result is None:
+        start, stop = broadcast_to(start, shape), broadcast_to(stop, shape)
+        result = _blend(start, stop, num, gaps)
     if dtypes.is_integer(target):
         result = floor_values(result)
     result = placed(cast(move_axis(result, 0, axis), target), device)
@@ -175,6 +189,21 @@ def _blend(start: Any, stop: Any, num: int, gaps: int) -> Any:
     t = cast(divide(cast(place, real), gaps), start.dtype)
     blended = add(multiply(start, subtract(1, t)), multiply(stop, t))
     return blended if num == gaps else choose(equal(place, gaps), stop, blended)
+
+
+def _blended_now(num: int, gaps: int, start: Any, stop: Any) -> Any:
+    """`_blend` in NumPy, with the same operations, of which most are in place."""
+    shape = np.broadcast_shapes(start.shape, stop.shape)
+    lane = (num,) + (1,) * len(shape)
+    places: Any = np.arange(num, dtype=np.int32).reshape(lane)
+    t = places.astype(start.dtype)
+    t /= start.dtype.type(gaps)
+    result = start * (start.dtype.type(1) - t)
+    t = stop * t
+    result = np.add(result, t, out=result if result.shape[1:] == shape else None)
+    if num > gaps:
+        result[-1] = stop
+    return result
 
 
 def logspace(

@@ -6,10 +6,14 @@ a result has depends on the values: where these are traced, `size=` says it.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ftrace import dtypes
+from ftrace.array import Array
 from ftrace.errors import ConcretizationTypeError, ValueRangeError
 from ftrace.numpy import set_values
 from ftrace.numpy.axes import (
@@ -32,7 +36,7 @@ from ftrace.numpy.joining import concatenate
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.searching import nonzero, searchsorted
 from ftrace.numpy.sorting import positions_along, sort_along
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.operations import bind, do_now, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
@@ -49,6 +53,9 @@ __all__ = [
 _PLAIN = "?bhilqBHILQfd"
 #: Up to so many test elements each is compared with each.
 FEW = 16
+#: From so many elements on a pass over them per test element takes less time than one
+#: over the elements times the test elements.
+LONG = 1024
 
 
 class UniqueAll(NamedTuple):
@@ -528,6 +535,15 @@ def setxor1d(
     return _select("setxor1d", pair, alone, size, fill_value)[0]
 
 
+def _isin_now(invert: bool, x: Any, tests: Any) -> Any:
+    """One pass over the elements per test element."""
+    found: Any = np.equal(x, tests[0])
+    same: Any = np.empty_like(found)
+    for test in tests[1:]:
+        found |= np.equal(x, test, out=same)
+    return np.logical_not(found, out=found) if invert else found
+
+
 def isin(
     element: Value,
     test_elements: Value,
@@ -557,6 +573,12 @@ def isin(
     if x.size == 0 or tests.size == 0:
         return full(x.shape, invert, dtypes.bool_)
     tests = reshape(tests, (tests.size,))
+    known = isinstance(x, Array) and isinstance(tests, Array)
+    if known and method == "auto" and tests.size <= FEW and x.size >= LONG:
+        function = partial(_isin_now, invert)
+        now = do_now(function, x, tests, dtype=dtypes.bool_, weak=False)
+        if now is not None:
+            return now
     if method == "compare_all" or (method == "auto" and tests.size <= FEW):
         line = insert_axes(x, (x.ndim,))
         equal = elementwise(p.eq, line, tests)

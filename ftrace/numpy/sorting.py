@@ -238,4 +238,6 @@ def sort_complex(a: Value) -> Any:
     x, axis = _operand("sort_complex", a, -1)
     dtype = dtypes.to_inexact(x.dtype)
     wide = dtype if dtypes.is_complex(dtype) else dtypes.complex_dtype(dtype)
-    return sort_along(cast(x, wide), axis)
+    if dtypes.is_complex(x.dtype):
+        return sort_along(x, axis)
+    return cast(sort_along(cast(x, dtype), axis), wide)  # numbers sort faster

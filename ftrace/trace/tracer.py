@@ -522,11 +522,12 @@ def aval_of(value: Value) -> ShapedArray:
 
 def check_unmasked(value: Any) -> None:
     """Raises for a masked array of NumPy's: an Array cannot hold its mask."""
-    if isinstance(value, np.ma.MaskedArray):
+    masked: type[Any] = np.ma.MaskedArray
+    if isinstance(value, masked):
         raise ArgumentError(
             f"an array without a mask is required, got a masked array of shape "
-            f"{value.shape}: its mask would be lost. Write x.filled(0), with what shall "
-            "stand in the masked places; or pass x.data, and the mask to where="
+            f"{value.shape}: its mask would be lost. Write x.filled(0), with what is "
+            "to stand in the masked places; or pass x.data, and the mask to where="
         )
 
 

@@ -1,0 +1,236 @@
+"""Functions that NumPy does in one step where all is at hand: values, types, refusals.
+
+Each is held to NumPy, and to the composition that it has under jit.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace.errors import ArgumentError, IndexBoundsError, ShapeError
+
+SPECIAL = [-0.0, 0.0, np.nan, np.inf, -np.inf, 1.5]
+DTYPES = ("bool", "int8", "uint32", "int64", "float16", "float32", "float64")
+
+
+def numbers(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
+    """Small numbers, with zeros of both signs, infinities and NaN among floats."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 5, shape).astype(dtype)
+    if x.dtype.kind == "f" and x.size:
+        x.flat[rng.integers(0, x.size, len(SPECIAL))] = SPECIAL
+    return x
+
+
+def same(found: Any, expected: Any) -> None:
+    """The same values, bit by bit, of the same type."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(found, expected)
+    if found.dtype.kind == "f":
+        kept = ~np.isnan(expected)
+        np.testing.assert_array_equal(
+            np.signbit(found)[kept], np.signbit(expected)[kept]
+        )
+
+
+def places(size: int, count: int, seed: int) -> Any:
+    return np.random.default_rng(seed).integers(-size, size, count)
+
+
+REMOVED = [
+    [], [0], [-1], [3, 3, -2], [0, 1], [7, 8], [4, 3, 5], list(range(9)),
+    slice(2, 7, 2),
+    slice(None), slice(5, 2), slice(None, None, -3), 4, np.arange(9) % 2 == 0,
+    np.zeros(9, bool), np.ones(9, bool), list(range(1, 9)), list(range(8)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("removed", REMOVED, ids=str)
+def test_delete_is_that_of_numpy(removed, dtype):
+    x, m = numbers(9, dtype), numbers((9, 9), dtype, 1)
+    same(fnp.delete(x, removed), np.delete(x, removed))
+    for axis in (0, 1, -1):
+        same(fnp.delete(m, removed, axis), np.delete(m, removed, axis))
+        traced = ft.jit(lambda v, axis=axis: fnp.delete(v, removed, axis))(m)
+        same(fnp.delete(m, removed, axis), traced)
+
+
+def test_delete_takes_new_positions_each_time():
+    x = numbers(50)
+    a = fnp.asarray(x)
+    for seed in range(60):
+        at = places(50, 5, seed)
+        same(fnp.delete(a, at), np.delete(x, at))
+        same(fnp.delete(a, fnp.asarray(at)), np.delete(x, at))
+        same(fnp.delete(a, at.tolist()), np.delete(x, at))
+        same(fnp.delete(a, x > seed % 5), np.delete(x, x > seed % 5))
+
+
+def test_delete_refuses_what_is_out_of_bounds():
+    for removed in ([9], [-10], np.ones(8, bool)):
+        with pytest.raises(IndexBoundsError):
+            fnp.delete(fnp.ones(9), removed)
+    with pytest.raises(ArgumentError, match="integers"):
+        fnp.delete(fnp.ones(9), [1.5])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("at", [[], [0], [9], [3, 3, -2, 0], [5, 1, 5], [-9, 9, 9]])
+def test_insert_is_that_of_numpy(at, dtype):
+    x, m = numbers(9, dtype), numbers((2, 9, 3), dtype, 1)
+    at = np.array(at, int)
+    new = numbers(at.size, dtype, 2)
+    same(fnp.insert(x, at, new), np.insert(x, at, new))
+    for value in (1, numbers((at.size, 3), dtype, 3)):
+        same(fnp.insert(m, at, value, 1), np.insert(m, at, value, 1))
+        traced = ft.jit(lambda v, value=value: fnp.insert(v, at, value, 1))(m)
+        same(fnp.insert(m, at, value, 1), traced)
+
+
+def test_insert_takes_new_positions_each_time():
+    x = numbers(50)
+    a = fnp.asarray(x)
+    for seed in range(60):
+        at, new = places(50, 5, seed), numbers(5, seed=seed)
+        same(fnp.insert(a, at, new), np.insert(x, at, new))
+        same(fnp.insert(a, at.tolist(), 7.0), np.insert(x, at, 7.0))
+
+
+@pytest.mark.parametrize("endpoint", [True, False])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("shapes", [((), ()), ((3,), ()), ((), (2, 3)), ((3,), (2, 1))])
+def test_long_linspace_is_the_composition_of_many_short_ones(shapes, dtype, endpoint):
+    rng = np.random.default_rng(0)
+    start, stop = (rng.standard_normal(s).astype(dtype) for s in shapes)
+    num = 5000
+    found = np.asarray(fnp.linspace(start, stop, num, endpoint))
+    assert found.dtype == dtype
+    # The same operations one after the other, which do not depend on the length.
+    t = np.arange(num, dtype="int32").astype(dtype)
+    t = (t / np.dtype(dtype).type(num - endpoint)).reshape(num, *[1] * (found.ndim - 1))
+    one = np.dtype(dtype).type(1)
+    expected = start * (one - t) + stop * t
+    if endpoint:
+        expected[-1] = stop
+    same(found, expected)
+    if dtype != "float16":
+        exact = np.linspace(start.astype("f8"), stop.astype("f8"), num, endpoint)
+        tolerance = 4 * np.finfo(dtype).eps
+        np.testing.assert_allclose(found, exact, rtol=0, atol=tolerance * 4)
+    moved = fnp.linspace(start, stop, num, endpoint, axis=-1)
+    same(moved, np.moveaxis(found, 0, -1))
+
+
+def test_long_linspace_of_numbers_integers_and_infinities():
+    assert fnp.linspace(0, 1, 5000).dtype == fnp.linspace(0, 1, 50).dtype
+    assert not fnp.linspace(0.0, 1.0, 5000).weak_type
+    whole = fnp.linspace(0, 9998, 4999 + 1, dtype=int, endpoint=False)
+    np.testing.assert_array_equal(whole[:2], [0, 1])
+    odd = np.asarray(fnp.linspace(0.0, np.inf, 5000))
+    assert odd[-1] == np.inf
+    assert odd.shape == fnp.linspace(0.0, 1j, 5000).shape
+
+
+@pytest.mark.parametrize("invert", [False, True])
+@pytest.mark.parametrize("dtype", [*DTYPES, "complex64"])
+@pytest.mark.parametrize("count", [1, 2, 16, 17])
+@pytest.mark.parametrize("shape", [(1023,), (1024,), (40, 50), (0,), ()])
+def test_isin_is_that_of_numpy(shape, count, dtype, invert):
+    x, tests = numbers(shape, dtype), numbers(count, dtype, 1)
+    expected = np.isin(x, tests, invert=invert)
+    same(fnp.isin(x, tests, invert=invert), expected)
+    same(ft.jit(lambda a, b: fnp.isin(a, b, invert=invert))(x, tests), expected)
+
+
+def test_isin_of_two_dtypes_compares_their_promoted_values():
+    x = np.arange(2000, dtype="int32")
+    tests = np.array([1.5, 3.0, np.nan], "float32")
+    same(fnp.isin(x, tests), np.isin(x, tests))
+    same(fnp.isin(x.astype("float32"), np.array([3, 1])), np.isin(x, [3, 1]))
+
+
+@pytest.mark.parametrize("count", [1, 2, 17, 100])
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 4)])
+def test_stack_is_that_of_numpy(shape, count):
+    parts = [numbers(shape, seed=seed) for seed in range(count)]
+    arrays = [fnp.asarray(x) for x in parts]
+    for axis in range(-1 - len(shape), len(shape) + 1):
+        same(fnp.stack(arrays, axis), np.stack(parts, axis))
+        same(ft.jit(lambda *xs, axis=axis: fnp.stack(xs, axis))(*parts[:17]),
+             np.stack(parts[:17], axis))  # fmt: skip
+
+
+def test_stack_promotes_and_refuses():
+    a, b = fnp.ones(3, "float32"), fnp.ones(3, "int32")
+    assert fnp.stack([a, b]).dtype == fnp.concatenate([a, b]).dtype
+    assert fnp.stack([b, b], dtype="float32").dtype == np.float32
+    weak = fnp.asarray(2.0)
+    assert fnp.stack([weak, weak]).weak_type == fnp.concatenate(
+        [weak[None], weak[None]]
+    ).weak_type  # fmt: skip
+    with pytest.raises(ShapeError, match="equal"):
+        fnp.stack([a, fnp.ones(4)])
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "complex64", "complex128"])
+@pytest.mark.parametrize("shape", [(0,), (1,), (257,), (3, 40)])
+def test_sort_complex_sorts_as_complex_numbers(shape, dtype):
+    x = numbers(shape, dtype)
+    found = fnp.sort_complex(x)
+    wide = np.asarray(x).astype(found.dtype)
+    np.testing.assert_array_equal(found, np.sort(wide))
+    same(ft.jit(fnp.sort_complex)(x), found)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "float16"])
+def test_weighed_bincount_is_that_of_numpy(dtype):
+    x = np.random.default_rng(0).integers(-2, 40, 3000)
+    w = (np.arange(3000) % 7).astype(dtype)
+    a, b = fnp.asarray(x), fnp.asarray(w)
+    for least in (0, 7, 60):
+        expected = np.bincount(np.maximum(x, 0), w, least).astype(dtype)
+        same(fnp.bincount(a, b, least), expected)
+    same(fnp.bincount(a, b, length=20), expected[:20])
+    none = np.zeros(0, "int32")
+    same(fnp.bincount(none, np.zeros(0, dtype)), np.zeros(0, dtype))
+    same(fnp.bincount(none, np.zeros(0, dtype), 3), np.zeros(3, dtype))
+    with pytest.raises(ShapeError, match="weights"):
+        fnp.bincount(a, b[:-1])
+
+
+def test_weighed_bincount_counts_anew_each_time():
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        x, w = rng.integers(0, 3 + seed, 30), rng.standard_normal(30)
+        found = fnp.bincount(fnp.asarray(x), fnp.asarray(w))
+        same(found, np.bincount(x, w))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4)])
+def test_arrays_say_how_often_how_far_and_how_large(shape):
+    x = numbers(shape)
+    a = fnp.asarray(x)
+    for reps in ([2], [2, 0], [1, 3, 2]):
+        for given in (reps, np.array(reps)):
+            same(fnp.tile(a, given), np.tile(x, reps))
+    for size in ([7], [2, 3], [0, 3], [40, 2]):
+        for given in (size, np.array(size)):
+            same(fnp.resize(a, given), np.resize(x, size))
+    axes = tuple(range(x.ndim))
+    for shift in axes and ([1] * x.ndim, [-7] * x.ndim, [0] * x.ndim, [100] * x.ndim):
+        for given in (shift, np.array(shift, int)):
+            same(fnp.roll(a, given, axes), np.roll(x, shift, axes))
+    same(fnp.roll(a, np.array(2)), np.roll(x, 2))
+    same(fnp.roll(a, np.array([2])), np.roll(x, 2))
+
+
+def test_roll_moves_one_axis_twice_and_refuses():
+    a = fnp.arange(12.0).reshape(3, 4)
+    same(fnp.roll(a, np.array([1, 2]), (1, 1)), np.roll(np.asarray(a), 3, 1))
+    with pytest.raises(ShapeError, match="shifts"):
+        fnp.roll(a, np.array([1, 2, 3]), (0, 1))
