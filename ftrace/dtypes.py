@@ -103,10 +103,9 @@ def kind(dtype: np.dtype[Any]) -> str:
     return found
 
 
-def _instead_of(dtype: np.dtype[Any]) -> str:
+def _instead_of(dtype: Any) -> str:
     """What to write where somebody has a dtype that is not ours."""
-    foreign: Any = dtype
-    if foreign.newbyteorder("=") in _KIND:
+    if dtype.newbyteorder("=") in _KIND:
         return f"Its bytes are in another order: convert with .astype({dtype.name!r})"
     if dtype.kind == "O":
         return (

@@ -180,7 +180,8 @@ def stack(
                 f"stack: all shapes must be equal, got {parts[0].shape} and {x.shape}"
             )
     place = canonical_axis(axis, parts[0].ndim + 1, "stack")
-    if not is_dynamic(parts[0].size) and parts[0].size * len(parts) < FEW:
+    many = len(parts) > _MANY  # few are steps of a record, which take less time
+    if many and not is_dynamic(parts[0].size) and parts[0].size * len(parts) < FEW:
         target, weak = common_type(*parts)
         if dtype is not None:
             target, weak = dtypes.as_dtype(dtype), False

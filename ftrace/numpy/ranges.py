@@ -53,6 +53,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+#: NumPy without its stubs, which leave too much unknown.
+_host: Any = np
+
 #: Fewer numbers take least time as steps of a record.
 LONG = 1 << 12
 
@@ -195,8 +198,7 @@ def _blended_now(num: int, gaps: int, start: Any, stop: Any) -> Any:
     """`_blend` in NumPy, with the same operations, of which most are in place."""
     shape = np.broadcast_shapes(start.shape, stop.shape)
     lane = (num,) + (1,) * len(shape)
-    places: Any = np.arange(num, dtype=np.int32).reshape(lane)
-    t = places.astype(start.dtype)
+    t = _host.arange(num, dtype=np.int32).reshape(lane).astype(start.dtype)
     t /= start.dtype.type(gaps)
     result = start * (start.dtype.type(1) - t)
     t = stop * t
