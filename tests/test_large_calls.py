@@ -240,6 +240,17 @@ def test_functions_that_look_at_values_are_left_alone() -> None:
 
 
 @pytest.mark.usefixtures("any_size")
+def test_lists_may_change_between_calls() -> None:
+    x, axes = fnp.asarray(X[1:]), [0]
+    for k in range(60):
+        axes[0] = k % 2
+        got = fnp.flip(fnp.nanmax(x, axis=tuple(axes)))
+        np.testing.assert_array_equal(got, np.nanmax(X[1:], axis=k % 2)[::-1])
+        got = fnp.roll(x, [k % 3, 1], axis=[0, 1])
+        np.testing.assert_array_equal(got, np.roll(X[1:], [k % 3, 1], axis=[0, 1]))
+
+
+@pytest.mark.usefixtures("any_size")
 def test_transforms_trace_as_before() -> None:
     x = fnp.asarray(X[1:])
     for _ in range(30):

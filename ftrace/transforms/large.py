@@ -261,7 +261,8 @@ class _Arguments:
         else:
             start = len(self.key)
             self.decides |= kind is float
-            if not describe(self.key, x, None, False):
+            # The argument is kept: it must be one that does not change.
+            if kind is list or not describe(self.key, x, None, False):
                 raise LookupError
             self.sizeless += self.key[start:]
             return x
