@@ -17,7 +17,7 @@ from ftrace.devices import shortage
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm import device as cpu_device
 from ftrace.devices.llvm import memory as cpu_memory
-from ftrace.numpy import axes, indexing
+from ftrace.numpy import axes, indexing, ranges
 from ftrace.trace import evaluate, operations, room
 
 
@@ -147,7 +147,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "LARGE", 1 << 20)
     monkeypatch.setattr(shortage, "LARGE", 1 << 20)
     monkeypatch.setattr(cpu_device, "LARGE", 1 << 20)
-    for module in (room, operations, evaluate, axes, indexing):
+    for module in (room, operations, evaluate, axes, indexing, ranges):
         monkeypatch.setattr(module, "FEW", 1 << 16)
 
 
