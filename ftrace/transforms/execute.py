@@ -22,9 +22,11 @@ import numpy as np
 from ftrace import settings
 from ftrace.array import HOST, Array
 from ftrace.buffer import Buffer
+from ftrace.capacity import free_memory
 from ftrace.devices import has_lowered, identity_of, lowering, size_of
 from ftrace.devices.base import Device, Executable, get_device, live_devices, timed
-from ftrace.errors import DeviceError
+from ftrace.devices.shortage import needed, shortage
+from ftrace.errors import DeviceError, OutOfMemoryError
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
@@ -149,7 +151,15 @@ class CompiledGraph:
         executable, outputs = self.executable, self.outputs
         if sizes is not None:
             executable, outputs = self.at(sizes)
-        results = executable(buffers)
+        try:
+            results = executable(buffers)
+        except OutOfMemoryError:
+            # A program from disk does not know the lines that made its arrays.
+            if sizes is None and device.host:
+                program, free = self.lowered.program, free_memory()
+                if program is not executable.program and needed(program) > free:
+                    raise shortage(device.name, program, free) from None
+            raise
         # A token after effects is no result: zip leaves it out.
         if sizes is None:
             return list(map(Array.of_type, self.avals, results))
