@@ -23,22 +23,13 @@ from ftrace.devices.llvm.calling.chains import (
 from ftrace.devices.llvm.calling.elements import exported, loops_text
 from ftrace.devices.llvm.calling.lanes import LANES
 from ftrace.devices.llvm.calling.links import BLOCKS, NUMBERS, Base, Done, Links
+from ftrace.devices.llvm.calling.methods import FASTCALL, Method, builtin
 from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.runner.records import Block, Place
 
-_FASTCALL = 0x80
 #: Bytes of the widest element.
 _WIDEST = 8
 _ALIGNED = 64
-
-
-class _Method(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
 
 
 class Linking:
@@ -52,7 +43,7 @@ class Linking:
 
     def __init__(self, state: int, immortal: bool, imports: dict[str, int]) -> None:
         self._given = state, immortal, imports
-        self._method: _Method | None = None
+        self._method: Method | None = None
         self._addresses: dict[str, int] = {}
         self._kept: list[Any] = []
         self._rooms = 0
@@ -70,13 +61,10 @@ class Linking:
         block, keeps = Block(), [fallback]
         place = block.add(*self._chain(links, block, keeps, id(fallback)))
         block.freeze()
-        make: Any = ctypes.pythonapi.PyCFunction_NewEx
-        make.restype = ctypes.py_object
-        make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
         assert self._method is not None, "it is loaded"
         # The function holds what it refers to.
         held = block.settle(place), block, tuple(keeps)
-        return make(ctypes.addressof(self._method), held, None)
+        return builtin(self._method, held)
 
     def _load(self) -> None:
         state, immortal, imports = self._given
@@ -88,7 +76,7 @@ class Linking:
         rooms = np.zeros(nbytes, np.uint8)
         self._kept += [code, rooms]
         self._rooms = -(-rooms.ctypes.data // _ALIGNED) * _ALIGNED
-        self._method = _Method(b"chain", code.address("run_chain"), _FASTCALL, None)
+        self._method = Method(b"chain", code.address("run_chain"), FASTCALL, None)
 
     def _load_loops(self, names: set[str]) -> None:
         missing = sorted(names.difference(self._addresses))

@@ -33,6 +33,7 @@ from ftrace.devices.llvm.calling.linking import Linking
 from ftrace.devices.llvm.calling.loop_codes import exported, loop_ir
 from ftrace.devices.llvm.calling.looping import Looping, new_ndarray
 from ftrace.devices.llvm.calling.memory import BufferObject
+from ftrace.devices.llvm.calling.methods import FASTCALL, KEYWORDS, Method, builtin
 from ftrace.devices.llvm.calling.probe import (
     DEALLOC,
     IMMORTAL_SINCE,
@@ -55,7 +56,6 @@ _EXPORTED = (
     "call_eager",
 )  # fmt: skip
 
-_FASTCALL, _KEYWORDS = 0x80, 0x02
 _OBJECT, _SIZE = 16, 19  # kinds of members: T_OBJECT_EX, T_PYSSIZET
 _DEALLOC_SLOT, _MEMBERS_SLOT = 52, 72
 
@@ -81,15 +81,6 @@ class _Spec(ctypes.Structure):
         ("item_size", ctypes.c_int),
         ("flags", ctypes.c_uint),
         ("slots", ctypes.POINTER(_Slot)),
-    )
-
-
-class _Method(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
     )
 
 
@@ -154,7 +145,7 @@ class Native:
         self._served: set[type[Any]] = set()
         self._kept: list[Any] = []  # what native code refers to
         self.buffer = self._buffer_class()
-        self.take: Callable[[int, int], Any] = self._function("give_out", _FASTCALL)
+        self.take: Callable[[int, int], Any] = self._function("give_out", FASTCALL)
         none, one = ctypes.PYFUNCTYPE(None), ctypes.PYFUNCTYPE(None, ctypes.py_object)
         self._admit = one(self._code.address("admit"))
         self.trim: Callable[[], None] = none(self._code.address("trim"))
@@ -192,16 +183,13 @@ class Native:
         make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p,)
         return make(ctypes.addressof(spec))
 
-    def _method(self, name: str, flags: int) -> _Method:
-        method = _Method(name.encode(), self._code.address(name), flags, None)
+    def _method(self, name: str, flags: int) -> Method:
+        method = Method(name.encode(), self._code.address(name), flags, None)
         self._kept.append(method)
         return method
 
     def _function(self, name: str, flags: int) -> Any:
-        make: Any = ctypes.pythonapi.PyCFunction_NewEx
-        make.restype = ctypes.py_object
-        make.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-        return make(ctypes.addressof(self._method(name, flags)), None, None)
+        return builtin(self._method(name, flags))
 
     def refer(self, thing: Any) -> int:
         """The address of an object that stays."""
@@ -279,7 +267,7 @@ class Native:
         make: Any = ctypes.pythonapi.PyDescr_NewMethod
         make.restype = ctypes.py_object
         make.argtypes = (ctypes.py_object, ctypes.c_void_p)
-        method = self._method(function, _FASTCALL | _KEYWORDS)
+        method = self._method(function, FASTCALL | KEYWORDS)
         method.name = name.encode()
         return make(kind, ctypes.addressof(method))
 
