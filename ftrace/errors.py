@@ -7,6 +7,9 @@ line is appended when the exception is made.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ftrace.origin import Origin, user_origin
 
 
@@ -129,7 +132,13 @@ class MissingExtraError(FtraceError, ImportError):
 
 
 class OutOfMemoryError(FtraceError, MemoryError):
-    """The device has no memory left for an allocation."""
+    """The device has no memory left for an allocation.
+
+    Attributes:
+      told_for: the same shortage with the lines of another program of the same graph.
+    """
+
+    told_for: Callable[[Any], OutOfMemoryError] | None = None
 
 
 class FileFormatError(FtraceError, ValueError, OSError):

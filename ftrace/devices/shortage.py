@@ -7,6 +7,7 @@ call that needs much is compared with what is free; the exception names what tak
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from ftrace.buffer import Allocator
 from ftrace.capacity import LARGE, free_memory
@@ -65,7 +66,9 @@ def shortage(name: str, program: Program, free: int | None = None) -> OutOfMemor
         *largest(program),
         "compute it in parts, in a smaller dtype, or use checkpoint for derivatives",
     ]
-    return OutOfMemoryError("\n  ".join(lines))
+    error = OutOfMemoryError("\n  ".join(lines))
+    error.told_for = partial(shortage, name, free=free)
+    return error
 
 
 def no_working_memory(program: Program | None = None) -> OutOfMemoryError:
@@ -81,7 +84,9 @@ def no_working_memory(program: Program | None = None) -> OutOfMemoryError:
     lines = [f"{first}, or for what its loops remember; of each iteration:"]
     lines += [text for _, text in pushed[:NAMED]]
     lines.append("run fewer of them, or use `checkpoint`")
-    return OutOfMemoryError("\n  ".join(lines))
+    error = OutOfMemoryError("\n  ".join(lines))
+    error.told_for = no_working_memory
+    return error
 
 
 def _pushed(program: Program) -> Iterator[tuple[int, str]]:

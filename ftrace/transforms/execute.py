@@ -22,10 +22,8 @@ import numpy as np
 from ftrace import settings
 from ftrace.array import HOST, Array
 from ftrace.buffer import Buffer
-from ftrace.capacity import free_memory
 from ftrace.devices import has_lowered, identity_of, lowering, size_of
 from ftrace.devices.base import Device, Executable, get_device, live_devices, timed
-from ftrace.devices.shortage import needed, shortage
 from ftrace.errors import DeviceError, OutOfMemoryError
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
@@ -153,12 +151,10 @@ class CompiledGraph:
             executable, outputs = self.at(sizes)
         try:
             results = executable(buffers)
-        except OutOfMemoryError:
+        except OutOfMemoryError as error:
             # A program from disk does not know the lines that made its arrays.
-            if sizes is None and device.host:
-                program, free = self.lowered.program, free_memory()
-                if program is not executable.program and needed(program) > free:
-                    raise shortage(device.name, program, free) from None
+            if sizes is None and error.told_for is not None:
+                raise error.told_for(self.lowered.program) from None
             raise
         # A token after effects is no result: zip leaves it out.
         if sizes is None:
