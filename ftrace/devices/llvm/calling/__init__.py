@@ -9,7 +9,8 @@
     results   the result's containers are built
     entry     a call from its beginning to its end
     fronts    eager operations that a record is kept of
-    loops     those of their steps that need no NumPy; loop_codes: what each does
+    loops     those of their steps that need no NumPy
+    chains    several such steps as one; elements, element_loops: what each step does
     views     those of their steps that only look at an array in another way
     native    all of it compiled, and put in place
     binding   a compiled program and a signature become a record

@@ -90,7 +90,7 @@ class Output(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """A loop of `elements.py`, the places of its operands, and their steps."""
+    """A loop of `element_loops.py`, the places of its operands, and their steps."""
 
     function: Word
     out: Word

@@ -1,11 +1,9 @@
-"""Operations on elements whose bits IEEE 754 fixes, as loops over memory.
+"""Operations on elements whose bits are fixed: what each does to a few of them.
 
-Each is a row: its name and the dtype of its operands, and an expression of LLVM. A
-loop takes three operands, whether it needs them or not:
+By IEEE 754 they are, by two's complement, or by our own meaning of a primitive. Each is
+a row: its name and the dtype of its operands, and an expression of LLVM. As a loop over
+memory it is found in `element_loops.py`.
 
-    loop(out, left, its step, right, its step, third, its step, how many elements)
-
-A step is 1, or 0 where one number stands for all; of that there are `LANES` copies.
 What an operation means is said in `trace/primitives/meanings.py` and beside it; which
 NaN comes out of several is left open.
 """
@@ -15,22 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ftrace.devices.llvm.calling.lanes import INFINITY, LANES, WIDTHS, Lanes
-from ftrace.devices.llvm.runner.function import Function
+from ftrace.devices.llvm.calling.lanes import INFINITY, WIDTHS, Lanes
 
 _FLOATS = {"float32": "float", "float64": "double"}
 _SIGNED = {"int32": "i32", "int64": "i64"}
 _UNSIGNED = {"uint8": "i8", "uint32": "i32", "uint64": "i64"}
-_KINDS = {"bool": "i8", **_FLOATS, **_SIGNED, **_UNSIGNED}
+#: Dtypes, and the types of LLVM of their elements in memory.
+KINDS = {"bool": "i8", **_FLOATS, **_SIGNED, **_UNSIGNED}
 
+#: Comparisons of floats.
 _COMPARED = {
-    "eq": "oeq",
-    "ne": "une",
-    "lt": "olt",
-    "le": "ole",
-    "gt": "ogt",
-    "ge": "oge",
-}
+    "eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge",
+}  # fmt: skip
 
 #: The value for some lanes, of the values of one, two or three operands.
 One = Callable[[Lanes, str], str]
@@ -40,16 +34,18 @@ Make = One | Two | Three
 
 
 class Code(NamedTuple):
-    """A loop.
+    """An operation.
 
     Attributes:
       operands, result: types of LLVM.
       make: the value for some lanes, of the values of the operands.
+      side_by_side: does a processor do several elements at once?
     """
 
     operands: Sequence[str]
     result: str
     make: Make
+    side_by_side: bool = True
 
 
 def _two(code: str, kind: str) -> Two:
@@ -202,8 +198,8 @@ def _integers(dtype: str, kind: str, signed: bool) -> dict[str, Code]:
     found["shl"] = Code(two, kind, _shift("shl", kind))
     found["shr"] = Code(two, kind, _shift("lshr", kind))
     found["sar"] = Code(two, kind, _shift("ashr" if signed else "lshr", kind))
-    found["div"] = Code(two, kind, _divide(kind, signed, False))
-    found["rem"] = Code(two, kind, _divide(kind, signed, True))
+    for name in ("div", "rem"):
+        found[name] = Code(two, kind, _divide(kind, signed, name == "rem"), False)
     if signed:
 
         def absolute(e: Lanes, x: str) -> str:
@@ -211,7 +207,14 @@ def _integers(dtype: str, kind: str, signed: bool) -> dict[str, Code]:
             less = e.op("sub", kind, e.all(kind, 0), x)
             return e.select(kind, low, less, x)
 
+        def sign(e: Lanes, x: str) -> str:
+            none = e.all(kind, 0)
+            above = e.cast("zext", "i1", kind, e.op("icmp sgt", kind, x, none))
+            below = e.cast("zext", "i1", kind, e.op("icmp slt", kind, x, none))
+            return e.op("sub", kind, above, below)
+
         found["abs"] = Code(one, kind, absolute)
+        found["sign"] = Code(one, kind, sign)
     return {f"{name}_{dtype}": code for name, code in found.items()}
 
 
@@ -230,7 +233,7 @@ def _truths() -> dict[str, Code]:
 
 def _selects() -> dict[str, Code]:
     found: dict[str, Code] = {}
-    for dtype, kind in _KINDS.items():
+    for dtype, kind in KINDS.items():
 
         def make(e: Lanes, c: str, x: str, y: str, kind: str = kind) -> str:
             chosen = e.op("icmp ne", "i8", c, e.all("i8", 0))
@@ -243,7 +246,7 @@ def _selects() -> dict[str, Code]:
 
 def _cast(source: str, target: str) -> One:
     """Floats saturate as integers, and NaN is 0; anything but 0 is true."""
-    low, high = _KINDS[source], _KINDS[target]
+    low, high = KINDS[source], KINDS[target]
     of_float, to_float = source in _FLOATS, target in _FLOATS
 
     def make(e: Lanes, x: str) -> str:
@@ -277,10 +280,10 @@ def _all_codes() -> dict[str, Code]:
         found |= _integers(dtype, kind, True)
     for dtype, kind in _UNSIGNED.items():
         found |= _integers(dtype, kind, False)
-    for source in _KINDS:
-        for target in _KINDS:
+    for source in KINDS:
+        for target in KINDS:
             if source != target:
-                code = Code((_KINDS[source],), _KINDS[target], _cast(source, target))
+                code = Code((KINDS[source],), KINDS[target], _cast(source, target))
                 found[f"cast_{source}_{target}"] = code
     return found
 
@@ -297,48 +300,3 @@ def loop_name(name: str, operands: Sequence[Any], result: Any) -> str | None:
     else:
         found = f"{name}_{operands[-1].name}"
     return found if found in CODES else None
-
-
-def exported(name: str) -> str:
-    """The name of the function of a loop."""
-    return f"elements_{name}"
-
-
-def loops_text(names: Sequence[str]) -> str:
-    """The functions of some loops."""
-    declared: dict[str, None] = {}
-    bodies = [_loop(exported(name), CODES[name], declared).text for name in names]
-    return "".join(sorted(declared)) + "".join(bodies)
-
-
-_SIDES = ("left", "right", "third")
-
-
-def _loop(name: str, code: Code, declared: dict[str, None]) -> Function:
-    sides = [f"ptr %{side}, i64 %from_{side}" for side in _SIDES]
-    f = Function(name, "void", "ptr noalias %out", *sides, "i64 %count", visible=True)
-    whole = f.let(f"udiv i64 %count, {LANES}")
-    done = f.let(f"mul i64 {whole}, {LANES}")
-    with f.repeat(whole) as i:
-        _compute(f, code, f.let(f"mul i64 {i}, {LANES}"), LANES, declared)
-    with f.repeat("%count", done) as i:
-        _compute(f, code, i, 1, declared)
-    f.give()
-    return f
-
-
-def _compute(
-    f: Function, code: Code, index: str, lanes: int, declared: dict[str, None]
-) -> None:
-    """So many elements from an index on."""
-    e = Lanes(f, lanes)
-    values: list[str] = []
-    for side, kind in zip(_SIDES, code.operands, strict=False):
-        place = f.let(f"mul i64 {index}, %from_{side}")
-        place = f.let(f"getelementptr {kind}, ptr %{side}, i64 {place}")
-        values.append(f.let(f"load {e.of(kind)}, ptr {place}, align {WIDTHS[kind]}"))
-    value = code.make(e, *values)
-    place = f.let(f"getelementptr {code.result}, ptr %out, i64 {index}")
-    wide, align = e.of(code.result), WIDTHS[code.result]
-    f.do(f"store {wide} {value}, ptr {place}, align {align}")
-    declared |= e.declared

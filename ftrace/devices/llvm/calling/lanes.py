@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
 from ftrace.devices.llvm.runner.function import Function
 
 #: Elements that are computed side by side.
@@ -14,7 +11,7 @@ WIDTHS = {"i8": 1, "i32": 4, "float": 4, "i64": 8, "double": 8}
 #: Infinity in the text of LLVM, of either width.
 INFINITY = "0x7FF0000000000000"
 #: Floats, and how intrinsic functions name them.
-FLOATS = {"float": "f32", "double": "f64"}
+_FLOATS = {"float": "f32", "double": "f64"}
 
 
 class Lanes:
@@ -57,7 +54,7 @@ class Lanes:
     def call(self, name: str, made: str, *operands: tuple[str, str]) -> str:
         """An intrinsic function, of pairs of kind and value."""
         types = dict.fromkeys([made, *(kind for kind, _ in operands)])
-        short = [FLOATS.get(kind, kind) for kind in types]
+        short = [_FLOATS.get(kind, kind) for kind in types]
         many = "" if self.lanes == 1 else f"v{self.lanes}"
         kinds = short if "sat" in name else short[:1]
         suffix = ".".join(f"{many}{kind}" for kind in kinds)
@@ -66,45 +63,3 @@ class Lanes:
         self.declared[declared] = None
         given = ", ".join(f"{self.of(kind)} {x}" for kind, x in operands)
         return self.let(f"call {self.of(made)} {whole}({given})")
-
-
-Body = Callable[[Lanes, Sequence[str]], str]
-
-
-class Code(NamedTuple):
-    """A loop.
-
-    Attributes:
-      operands: their kinds.
-      made: the kind of the result; "i1" for truth values, which are bytes in memory.
-      body: what it does, of lanes and operands.
-      side_by_side: does it compute several elements at once?
-    """
-
-    operands: tuple[str, ...]
-    made: str
-    body: Body
-    side_by_side: bool = True
-
-
-def one(code: str, kind: str) -> Body:
-    """One instruction."""
-    return lambda v, given: v.op(code, kind, *given)
-
-
-def with_constant(
-    code: str, kind: str, first: int | str = "", last: int | str = ""
-) -> Body:
-    """One instruction with a constant before or after the operand."""
-
-    def body(v: Lanes, given: Sequence[str]) -> str:
-        operands = [v.all(kind, c) if c != "" else "" for c in (first, last)]
-        before, after = operands
-        return v.op(code, kind, *[x for x in (before, *given, after) if x])
-
-    return body
-
-
-def intrinsic(name: str, kind: str, made: str) -> Body:
-    """An intrinsic function."""
-    return lambda v, given: v.call(name, made, *[(kind, x) for x in given])

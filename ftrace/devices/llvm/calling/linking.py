@@ -1,7 +1,7 @@
 """Chains in memory, as functions: see `chains`.
 
-Their code is compiled when the first one is made, and each loop with the first chain
-that needs it.
+Their code is compiled when the first one is made, the loops that it calls when one
+first needs them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ftrace.devices.llvm.calling.chains import (
     Output,
     chains_ir,
 )
-from ftrace.devices.llvm.calling.elements import exported, loops_text
+from ftrace.devices.llvm.calling.element_loops import ElementLoops
 from ftrace.devices.llvm.calling.lanes import LANES
 from ftrace.devices.llvm.calling.links import BLOCKS, NUMBERS, Base, Done, Links
 from ftrace.devices.llvm.calling.methods import FASTCALL, Method, builtin
@@ -39,12 +39,15 @@ class Linking:
       state: the address of the words of the native code.
       immortal: some objects have a count that must stay as it is.
       imports: what native code calls that is nowhere else.
+      loops: the operations on elements.
     """
 
-    def __init__(self, state: int, immortal: bool, imports: dict[str, int]) -> None:
+    def __init__(
+        self, state: int, immortal: bool, imports: dict[str, int], loops: ElementLoops
+    ) -> None:
         self._given = state, immortal, imports
         self._method: Method | None = None
-        self._addresses: dict[str, int] = {}
+        self._loops = loops
         self._kept: list[Any] = []
         self._rooms = 0
 
@@ -57,7 +60,7 @@ class Linking:
         if self._method is None:
             self._load()
         named = (*links.once, *links.several, *links.last)
-        self._load_loops({done.loop for done in named})
+        self._loops.load([done.loop for done in named])
         block, keeps = Block(), [fallback]
         place = block.add(*self._chain(links, block, keeps, id(fallback)))
         block.freeze()
@@ -77,16 +80,6 @@ class Linking:
         self._kept += [code, rooms]
         self._rooms = -(-rooms.ctypes.data // _ALIGNED) * _ALIGNED
         self._method = Method(b"chain", code.address("run_chain"), FASTCALL, None)
-
-    def _load_loops(self, names: set[str]) -> None:
-        missing = sorted(names.difference(self._addresses))
-        if not missing:
-            return
-        functions = [exported(name) for name in missing]
-        code = link(emit_object(loops_text(missing)), functions)
-        self._kept.append(code)
-        for name, function in zip(missing, functions, strict=True):
-            self._addresses[name] = code.address(function)
 
     def _chain(
         self, links: Links, block: Block, keeps: list[Any], fallback: int
@@ -117,7 +110,7 @@ class Linking:
     def _operation(self, done: Done) -> Operation:
         sides = [word for spot in done.operands for word in spot]
         padded = (*sides, *[0] * (6 - len(sides)))
-        return Operation(self._addresses[done.loop], done.out, *padded)
+        return Operation(self._loops.address(done.loop), done.out, *padded)
 
     def _address(self, base: Base, keeps: list[Any]) -> int:
         if base.kind == "constant":

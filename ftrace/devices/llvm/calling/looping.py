@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ftrace.array import Array
-from ftrace.devices.llvm.calling.loop_codes import ARITY, LANES, arity_of
+from ftrace.devices.llvm.calling.element_loops import ARITY
+from ftrace.devices.llvm.calling.elements import CODES
+from ftrace.devices.llvm.calling.lanes import LANES
 from ftrace.devices.llvm.calling.loops import (
     ARRAY,
     CONSTANT,
@@ -187,7 +189,8 @@ class Looping:
             return 0, ()
         rows: list[Operand] = []
         keeps: list[Any] = [np.dtype(step.dtype)]
-        for x, dtype in zip(step.operands[: arity_of(name)], kinds, strict=False):
+        arity = len(CODES[name].operands)
+        for x, dtype in zip(step.operands[:arity], kinds, strict=False):
             row = _operand(x, known, dtype, shape, block, keeps)
             if row is None:
                 return 0, ()

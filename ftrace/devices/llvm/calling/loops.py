@@ -2,7 +2,7 @@
 
 A step whose result is fixed to the bit needs no particular code to make it. For arrays
 of one shape, row-major, the code here makes the array of the result, runs the loop of
-the operation (`loop_codes.py`), and leaves the rest to `fronts.py`:
+the operation (`element_loops.py`), and leaves the rest to `fronts.py`:
 
     looped         the result of a `Loop` for the arguments of a call
     looped_values  the same as an array of NumPy, for the values of a record
@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ftrace.devices.llvm.calling.element_loops import ARITY
 from ftrace.devices.llvm.calling.entry import MISS
-from ftrace.devices.llvm.calling.loop_codes import ARITY, LANES
+from ftrace.devices.llvm.calling.lanes import LANES
 from ftrace.devices.llvm.calling.memory import BufferObject
 from ftrace.devices.llvm.calling.objects import ObjectFunction
 from ftrace.devices.llvm.calling.probe import DATA, DTYPE, FLAGS, ORDERLY, Offsets

@@ -21,6 +21,7 @@ from ftrace.array import HOST, Array, ArrayLike
 from ftrace.buffer import Buffer
 from ftrace.devices.llvm.calling.apart import SCALARS
 from ftrace.devices.llvm.calling.chaining import Chaining
+from ftrace.devices.llvm.calling.element_loops import ElementLoops
 from ftrace.devices.llvm.calling.fronts import stubs
 from ftrace.devices.llvm.calling.learning import (
     HELPERS,
@@ -30,7 +31,6 @@ from ftrace.devices.llvm.calling.learning import (
     operator_names,
 )
 from ftrace.devices.llvm.calling.linking import Linking
-from ftrace.devices.llvm.calling.loop_codes import exported, loop_ir
 from ftrace.devices.llvm.calling.looping import Looping, new_ndarray
 from ftrace.devices.llvm.calling.memory import BufferObject
 from ftrace.devices.llvm.calling.methods import FASTCALL, KEYWORDS, Method, builtin
@@ -43,7 +43,7 @@ from ftrace.devices.llvm.calling.probe import (
 )
 from ftrace.devices.llvm.calling.records import CLASSES, Class, State
 from ftrace.devices.llvm.calling.views import set_base
-from ftrace.devices.llvm.compile import emit_object, emit_own, link
+from ftrace.devices.llvm.compile import emit_own, link
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.shortage import no_working_memory
 from ftrace.errors import DeviceError, NativeCallsWarning
@@ -152,12 +152,12 @@ class Native:
         self.records = Fronts(self)
         if address := new_ndarray():
             self.put("new_ndarray", address)
-            self._loops: dict[str, int] = {}
-            self.records.looping = Looping(self._loop_address)
+            loops = ElementLoops()
+            self.records.looping = Looping(loops.address)
             if base := set_base():
                 self.put("set_base", base)
                 self.records.looping.views = True
-            linking = Linking(self.words.ctypes.data, immortal, imports)
+            linking = Linking(self.words.ctypes.data, immortal, imports, loops)
             self.records.chaining = Chaining(linking.function)
         self._set_state()
         self._take_over_arrays()
@@ -199,15 +199,6 @@ class Native:
     def put(self, field: str, value: int) -> None:
         """Sets a word of the state."""
         self.words[State._fields.index(field)] = value
-
-    def _loop_address(self, name: str) -> int:
-        """Where a loop is, which is compiled when it is first asked for."""
-        found = self._loops.get(name)
-        if found is None:
-            code = link(emit_object(loop_ir(name)), [exported(name)], {})
-            self._kept.append(code)
-            found = self._loops[name] = code.address(exported(name))
-        return found
 
     def _set_state(self) -> None:
         variable, module = settings.sources()
