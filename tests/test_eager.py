@@ -25,6 +25,7 @@ from ftrace.devices.base import get_device
 from ftrace.devices.llvm.calling import fronts, learning, probe
 from ftrace.trace import operations
 from ftrace.trace.eager import Eager
+from ftrace.trace.hooks import hooks
 from ftrace.trace.primitives import elementwise
 
 #: The eighth is learned, and two more are native.
@@ -560,8 +561,8 @@ def test_products_bring_native_calls_like_other_operations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[bool] = []
-    monkeypatch.setattr(operations.hooks, "calls_left", 3)
-    monkeypatch.setattr(operations.hooks, "make_native", lambda: made.append(True))
+    monkeypatch.setattr(hooks, "calls_left", 3)
+    monkeypatch.setattr(hooks, "make_native", lambda: made.append(True))
     x = fnp.ones((2, 2))
     for count in range(5):
         operations.run_fused(_sum_of_product, [x, x])

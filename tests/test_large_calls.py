@@ -12,7 +12,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax, nn
 from ftrace.errors import FtraceError
-from ftrace.trace.operations import hooks
+from ftrace.trace.hooks import hooks
 from ftrace.transforms import large
 
 rng = np.random.default_rng(5)

@@ -21,8 +21,9 @@ from ftrace.lower import ordering
 from ftrace.lower.ordering import LONG, Ordering
 from ftrace.lower.program import CallHost, RunKernel
 from ftrace.lower.stored import program_of, program_text
-from ftrace.trace import operations
+from ftrace.trace.hooks import hooks
 from ftrace.trace.primitives.host import sorters
+from ftrace.transforms import large
 
 Array = Any  # of NumPy
 
@@ -270,9 +271,9 @@ def test_code_for_other_processors_is_accepted(
 def test_large_eager_sorts_are_compiled_when_they_come_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(operations.COMPILED, "sort", (700, 2))
+    monkeypatch.setitem(large.OPERATIONS, "sort", (700, 2))
     compiled: list[Any] = []
-    prepare = operations.hooks.prepare
+    prepare = hooks.prepare
     assert prepare is not None
 
     def spy(graph: Any, config: Any) -> Any:
@@ -285,7 +286,7 @@ def test_large_eager_sorts_are_compiled_when_they_come_again(
 
         return run
 
-    monkeypatch.setattr(operations.hooks, "prepare", spy)
+    monkeypatch.setattr(hooks, "prepare", spy)
     x = np.random.default_rng(3).standard_normal(701).astype(np.float32)
     for call in range(5):
         found = fnp.sort(fnp.asarray(x)).numpy()

@@ -15,7 +15,7 @@ from ftrace import random
 from ftrace.random import sampler
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.exact import exact_part, is_exact
-from ftrace.trace.operations import hooks
+from ftrace.trace.hooks import hooks
 from ftrace.trace.tracing import trace
 
 KEY = random.key(11)

@@ -25,7 +25,8 @@ from ftrace.errors import (
 from ftrace.random.sampler import Sampler
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.operations import broadcast_shapes, hooks
+from ftrace.trace.hooks import hooks
+from ftrace.trace.operations import broadcast_shapes
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.recall import emptied_too

@@ -10,18 +10,12 @@ each call, or compiled from the first one on, which the size alone decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from ftrace import settings
-from ftrace.array import Array
-from ftrace.settings import Config
 from ftrace.trace.evaluate import Plan, numpy_time
 from ftrace.trace.exact import exact_part
 from ftrace.trace.graph import Graph
-from ftrace.trace.operations import hooks
-
-Program = Callable[..., list[Array]]
+from ftrace.trace.hooks import Compiled, Program, hooks
 
 #: From so many elements on what rounds is compiled: NumPy needs longer for one call
 #: than other libraries for theirs, and a program is compiled in the time of some 30.
@@ -68,8 +62,7 @@ class Sampler:
         # Compiled at the first call, or never: its last bits depend on it.
         self._at_once = size >= LARGE and not self._is_exact and len(ends) > 0
         self._is_whole = self._is_exact or self._at_once
-        self._program: Program | None = None
-        self._config: Config | None = None
+        self._compiled: Compiled | None = None
 
     @property
     def is_of_numpy(self) -> bool:
@@ -97,17 +90,13 @@ class Sampler:
 
     def program(self) -> Program | None:
         """Compiled code of the whole or of its exact part; None if it is too soon."""
-        config = settings.current()
-        if config is self._config:
-            return self._program
-        if hooks.prepare is None or not self._pays():
-            self._spent += self._price
-            _budget.spent += self._price
-            return None
-        graph = self.graph if self._is_whole else self._part
-        self._program = hooks.prepare(graph, config)
-        self._config = config
-        return self._program
+        if self._compiled is None:
+            if hooks.prepare is None or not self._pays():
+                self._spent += self._price
+                _budget.spent += self._price
+                return None
+            self._compiled = Compiled(self.graph if self._is_whole else self._part)
+        return self._compiled.program()
 
     def _pays(self) -> bool:
         """Is it time to compile, and to load the compiler if that has not been done?"""

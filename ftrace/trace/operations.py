@@ -20,11 +20,11 @@ import numpy as np
 from ftrace import dtypes, settings
 from ftrace.array import Array, surface
 from ftrace.errors import DynamicDimensionError, ShapeError
-from ftrace.settings import Config
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic, bounds, is_dynamic
 from ftrace.trace.evaluate import Plan, settle
 from ftrace.trace.graph import Graph, origin_now
+from ftrace.trace.hooks import count_operation, hooks
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.quiet import hush, unhush
@@ -45,38 +45,6 @@ from ftrace.trace.tracer import (
     scope_of,
 )
 from ftrace.trace.tracing import match_aval, trace
-
-#: Who does less in eager code shall not wait for native code to be made ready.
-CALLS_BEFORE_NATIVE = 2000
-
-
-class _Hooks:
-    """What stands above, set once by `transforms`.
-
-    Attributes:
-      run_graph: runs a graph on the device of its arguments.
-      prepare: compiles a graph without effects under a configuration, for calls on
-        NumPy's arrays; None where the default device is not the processor.
-      has_compiled: has this process compiled anything?
-      make_native: lets eager calls be native, where there is such code.
-      calls_left: so many eager operations are done before that.
-    """
-
-    run_graph: Callable[[Graph, Sequence[Array]], list[Array]] | None = None
-    prepare: Callable[[Graph, Config], Callable[..., list[Array]] | None] | None = None
-    has_compiled: Callable[[], bool] = bool
-    make_native: Callable[[], None] | None = None
-    calls_left: int = CALLS_BEFORE_NATIVE
-
-
-hooks = _Hooks()
-
-
-def _count() -> None:
-    """Counts an eager operation that Python's code does."""
-    hooks.calls_left -= 1
-    if hooks.calls_left == 0 and hooks.make_native is not None:
-        hooks.make_native()
 
 
 def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
@@ -145,7 +113,7 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
     if type(result) is not np.ndarray or result.dtype != aval.dtype:
         result = settle(result, aval.dtype)
     made = Array(aval.shape, aval.dtype, aval.weak_type, None, result)
-    _count()
+    count_operation()
     if recording.tape is not None:
         recording.tape.note_primitive(op, aval, arg, operands, made)
     return made
@@ -200,9 +168,10 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
     avals = op.infer(arg, *[aval_of(x) for x in arrays])
     for aval in avals:
         require_room(op.name, aval)
-    compiled = _compiled(op, arg, arrays)
-    if compiled is not None:
-        return compiled
+    if hooks.run_operation is not None:
+        compiled = hooks.run_operation(op, arg, arrays)
+        if compiled is not None:
+            return compiled
     with np.errstate(all="ignore"):
         try:
             values = op.numpy(avals, arg, *[x.numpy() for x in arrays])
@@ -218,69 +187,6 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
     if recording.tape is not None and is_of_host(op):
         recording.tape.note_results(op, arg, arrays, results)
     return results
-
-
-#: Eager operations of the host are compiled, in some 30 ms for each shape: from so many
-#: elements on, after so many calls with operands of the same types. Transforms are at
-#: once, for their last bits must not change from one call to the next.
-COMPILED = {
-    "sort": (1 << 16, 2), "argsort": (1 << 13, 4), "top_k": (1 << 12, 4),
-    "fft": (1 << 13, 0),
-}  # fmt: skip
-
-
-class _Calls:
-    """Calls of an operation with operands of the same types.
-
-    Attributes:
-      count: how many there were.
-      graph: the operation.
-    """
-
-    def __init__(self, op: Compound, arg: Any, avals: Sequence[ShapedArray]) -> None:
-        self.count = 0
-        self._given = op, arg, avals
-        self._config: Config | None = None
-        self._program: Callable[..., list[Array]] | None = None
-
-    def program(self) -> Callable[..., list[Array]] | None:
-        """The operation, compiled under the configuration of the day."""
-        config = settings.current()
-        if config is not self._config and config != self._config:
-            assert hooks.prepare is not None
-            self._program = hooks.prepare(self.graph, config)
-        self._config = config
-        return self._program
-
-    @cached_property
-    def graph(self) -> Graph:
-        op, arg, avals = self._given
-
-        def function(*tracers: Any) -> list[Any]:
-            nodes = op.results(*[tracer.node for tracer in tracers], arg=arg)
-            return [tracers[0].scope.wrap(node) for node in nodes]
-
-        return trace("eager", function, avals)
-
-
-_calls_of = lru_cache(maxsize=256)(_Calls)
-
-
-def _compiled(op: Compound, arg: Any, arrays: Sequence[Array]) -> list[Any] | None:
-    """The results of a large operation by its program; None if NumPy computes them."""
-    if op.name not in COMPILED or hooks.prepare is None:
-        return None
-    size, before = COMPILED[op.name]
-    if arrays[0].size < size:
-        return None
-    calls = _calls_of(op, arg, tuple([aval_of(x) for x in arrays]))
-    calls.count += 1
-    if recording.tape is not None:
-        recording.tape.refuse()
-    if calls.count <= before:
-        return None
-    program = calls.program()
-    return None if program is None else program(*arrays, *calls.graph.captured)
 
 
 def elementwise(
@@ -443,7 +349,7 @@ def _elementwise_now(
     if type(result) is not np.ndarray or result.dtype != aval.dtype:
         result = settle(result, aval.dtype)
     made = Array(result.shape, aval.dtype, aval.weak_type, None, result)
-    _count()
+    count_operation()
     if recording.tape is not None:
         recording.tape.note_elementwise(op, aval, operands, compute, made)
     return made
@@ -513,7 +419,7 @@ def run_fused(
     graph, plan = fused.graph, fused.plan
     if hooks.run_graph is not None and any(not x.memory.host for x in arrays):
         return hooks.run_graph(graph, arrays)[0]
-    _count()
+    count_operation()
     try:
         (result,) = plan([*[x.numpy() for x in arrays], *fused.captured])
     except MemoryError:

@@ -28,6 +28,7 @@ from ftrace import settings
 from ftrace.array import Array
 from ftrace.origin import Origin, is_internal, is_internal_file, user_origin
 from ftrace.trace.graph import Graph, Node, provenance
+from ftrace.trace.hooks import hooks
 from ftrace.trace.primitives.source import is_variable
 from ftrace.trace.tracer import Scope, Tracer, Value, stack
 from ftrace.trace.tracing import inline
@@ -55,20 +56,7 @@ class Lifting(Enum):
     ALWAYS = 2  # in any trace
 
 
-class _AtOnce:
-    """Set by `transforms`: does a call outside of all traces, if its arrays are large.
-
-    Attributes:
-      run: given the function, whether numbers are operands of it, and its arguments;
-        it returns None where NumPy shall compute the result.
-    """
-
-    run: Callable[[Callable[..., Any], bool, Any, Any], Any] | None = None
-
-
-at_once = _AtOnce()
-
-#: Elements of an array from which on that may be worthwhile.
+#: Elements of an array from which on `hooks.run_call` may be worthwhile.
 LARGE = 1 << 10
 
 
@@ -101,8 +89,9 @@ def recalling(
     def call(*args: Any, **kwargs: Any) -> Any:
         scopes = stack.scopes
         if not scopes or provenance.origin is not None or len(scopes) <= stack.floor:
-            if computes and not scopes and _has_large(args) and at_once.run is not None:
-                result = at_once.run(function, numbers, args, kwargs)
+            run = hooks.run_call
+            if computes and not scopes and _has_large(args) and run is not None:
+                result = run(function, numbers, args, kwargs)
                 if result is not None:
                     return result
             return function(*args, **kwargs)

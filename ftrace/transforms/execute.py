@@ -29,7 +29,7 @@ from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.operations import CALLS_BEFORE_NATIVE, hooks
+from ftrace.trace.hooks import CALLS_BEFORE_NATIVE, hooks
 from ftrace.trace.recall import inline_again
 from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tracer import Value, asarray, owned, scope_of

@@ -7,6 +7,9 @@ What such a call does follows from the types of its arrays, so that it is traced
 each function for each of them. If all arrays have one shape and nothing mixes their
 elements, the kernel is for arrays of any size; one that comes often gets its own.
 
+Operations with several results that take longer in NumPy have rows of their own: see
+`OPERATIONS`.
+
 Last bits must not change from one call to the next. What is rounded is therefore
 compiled at the first call or never, which the size decides. What leaves no choice, as
 comparisons and single sums, is done by NumPy until that has taken a while.
@@ -18,6 +21,7 @@ comparisons and single sums, is done by NumPy until that has taken a while.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,17 +30,18 @@ from ftrace import dtypes, settings
 from ftrace.array import Array
 from ftrace.devices.base import get_device
 from ftrace.errors import FtraceError
-from ftrace.settings import Config
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import numpy_time
 from ftrace.trace.exact import exact_part
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.operations import hooks
+from ftrace.trace.hooks import Compiled, hooks
+from ftrace.trace.operations import bind_compound
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p, imag, real
 from ftrace.trace.primitives.movement import pad_p, reshape_p
-from ftrace.trace.recall import at_once, describe
+from ftrace.trace.primitives.record import Compound
+from ftrace.trace.recall import describe
 from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Tracer, aval_of
 from ftrace.trace.tracing import trace
@@ -48,6 +53,12 @@ from ftrace.transforms.memo import Memo
 PAYS, PAYS_FOR_SHAPE = 32, 1000
 #: µs from which on a call that does not round is compiled, after so many in all.
 PAYS_LATER, SPENT, SPENT_FOR_SHAPE = 8, 128, 2000
+#: Operations with several results: compiled from so many elements on, after so many
+#: calls with operands of the same types. Transforms are at once, for they round.
+OPERATIONS = {
+    "sort": (1 << 16, 2), "argsort": (1 << 13, 4), "top_k": (1 << 12, 4),
+    "fft": (1 << 13, 0),
+}  # fmt: skip
 #: Elements of an array from which on nothing is compiled here.
 MOST = 1 << 31
 #: Calls with arrays of one shape before they have a kernel of their own.
@@ -62,7 +73,7 @@ _FLOAT_TO_INTEGER = 70
 #: Multiplications of a product of matrices that take as long as one element.
 _OF_PRODUCT = 16
 
-Program = Callable[..., Any]
+AnySize = Callable[[Sequence[Any]], Any]
 
 _ELEMENTWISE = ("unary", "binary", "compare", "select", "cast", "source")
 #: NumPy gives a view for these, in no time, and for the parts of complex numbers.
@@ -72,23 +83,33 @@ _KINDS = frozenset((Array, np.ndarray))
 
 
 class _Traced:
-    """What a function computes of operands of certain types.
-
-    Attributes:
-      graph: the graph.
-      treedef: how its outputs make the result.
-    """
+    """What a function computes of operands of certain types."""
 
     def __init__(self, call: Callable[..., Any], avals: Sequence[ShapedArray]) -> None:
-        treedefs: list[Any] = []
+        self._given = call, avals
+        self._treedef: Any = None
+
+    @cached_property
+    def graph(self) -> Graph:
+        call, avals = self._given
 
         def outputs(*tracers: Tracer) -> list[Any]:
-            leaves, treedef = tree.flatten(call(*tracers))
-            treedefs.append(treedef)
+            leaves, self._treedef = tree.flatten(call(*tracers))
             return leaves
 
-        self.graph = trace("eager", outputs, avals)
-        self.treedef = treedefs[0]
+        return trace("eager", outputs, avals)
+
+    @cached_property
+    def _compiled(self) -> Compiled:
+        return Compiled(self.graph)
+
+    def run(self, values: Sequence[Any]) -> Any:
+        """The result by its program; None if there is none."""
+        program = self._compiled.program()
+        if program is None:
+            return None
+        results = program(*values, *self.graph.captured)
+        return tree.unflatten(self._treedef, results)
 
     def price(self) -> int:
         """How long NumPy takes, in µs; 0 where it shall do it in any case."""
@@ -137,62 +158,66 @@ def _shape_of_all(graph: Graph) -> tuple[int, ...] | None:
 
 
 class _Call:
-    """A function for operands of certain types.
+    """What is computed of operands of certain types: by NumPy first, then compiled.
 
     Args:
-      call: the function, of the arrays and numbers alone.
-      avals: their types.
+      traced: what it is.
+      price: what NumPy needs for a call.
+      wait: so much is spent before it is compiled.
       any_size: gives its program for arrays of any size; None where the next call may
         well need another one.
     """
 
     def __init__(
         self,
-        call: Callable[..., Any],
-        avals: Sequence[ShapedArray],
-        any_size: Callable[[], Program] | None,
+        traced: _Traced,
+        price: int,
+        wait: int,
+        any_size: Callable[[], AnySize] | None = None,
     ) -> None:
-        self._price = self._least = 0
-        self._wait = self._spent = self._count = 0
-        self._config: Config | None = None
-        self._program: Program | None = None
-        try:
-            self._traced = _Traced(call, avals)
-        except FtraceError:  # by the values it decides, or it has a message for them
-            return
-        self._price = self._traced.price()
-        self._is_exact = exact_part(self._traced.graph)[1]
-        if _shape_of_all(self._traced.graph) is None:
-            any_size = None
+        self._traced = traced
+        self._price = price
+        self._wait = wait
         self._any_size = any_size
-        if self._is_exact:
-            self._least = PAYS_LATER
-            self._wait = SPENT if any_size is not None else SPENT_FOR_SHAPE
-        else:
-            self._least = PAYS if any_size is not None else PAYS_FOR_SHAPE
-            self._wait = 0
+        self._spent = self._count = 0
 
     def __call__(self, values: Sequence[Any]) -> Any:
         """The result; None where NumPy shall compute it."""
-        if not self._price or self._price < self._least:
-            return None
         if recording.tape is not None:
             recording.tape.refuse()
         if self._spent < self._wait:
             self._spent += self._price
             return None
-        self._count += 1
-        if self._any_size is not None and self._count <= CALLS_OF_SHAPE:
+        if self._any_size is not None and self._count < CALLS_OF_SHAPE:
+            self._count += 1
             return self._any_size()(values)
-        config = settings.current()
-        if config is not self._config and config != self._config:
-            assert hooks.prepare is not None
-            self._program = hooks.prepare(self._traced.graph, config)
-        self._config = config
-        if self._program is None:
-            return None
-        results = self._program(*values, *self._traced.graph.captured)
-        return tree.unflatten(self._traced.treedef, results)
+        return self._traced.run(values)
+
+
+def _leave_to_numpy(values: Sequence[Any]) -> None:
+    """A call that is never compiled."""
+
+
+def _call_of_function(
+    call: Callable[..., Any],
+    avals: Sequence[ShapedArray],
+    any_size: Callable[[], AnySize] | None,
+) -> Callable[[Sequence[Any]], Any]:
+    """A function, of the arrays and numbers alone, for operands of certain types."""
+    traced = _Traced(call, avals)
+    try:
+        price = traced.price()
+    except FtraceError:  # by the values it decides, or it has a message for them
+        return _leave_to_numpy
+    if _shape_of_all(traced.graph) is None:
+        any_size = None
+    if exact_part(traced.graph)[1]:
+        least, wait = PAYS_LATER, SPENT if any_size is not None else SPENT_FOR_SHAPE
+    else:
+        least, wait = PAYS if any_size is not None else PAYS_FOR_SHAPE, 0
+    if not price or price < least:
+        return _leave_to_numpy
+    return _Call(traced, price, wait, any_size)
 
 
 class _Filled:
@@ -277,11 +302,11 @@ class _Arguments:
         )
 
 
-_calls: Memo[_Call] = Memo(512)
-_programs: Memo[Program] = Memo(256)
+_calls: Memo[Callable[[Sequence[Any]], Any]] = Memo(512)
+_programs: Memo[AnySize] = Memo(256)
 
 
-def _any_size(call: _Filled) -> Program:
+def _any_size(call: _Filled) -> AnySize:
     """The program of a function of elements, for arrays of one shape, any one."""
 
     def flat(arrays: list[Any], numbers: list[Any], order: Sequence[Any]) -> Any:
@@ -310,12 +335,17 @@ def _any_size(call: _Filled) -> Program:
     return run
 
 
-def _run(
+def _compiles() -> bool:
+    if hooks.prepare is None or settings.current().disable_jit:
+        return False
+    return get_device().keeps_programs
+
+
+def _run_call(
     function: Callable[..., Any], numbers: bool, args: Sequence[Any], kwargs: Any
 ) -> Any:
     """A call with concrete operands; None where it is for NumPy."""
-    config = settings.current()
-    if hooks.prepare is None or config.disable_jit or not get_device().keeps_programs:
+    if not _compiles():
         return None
     taken = _Arguments(numbers)
     try:
@@ -323,22 +353,38 @@ def _run(
         named = {name: taken.take(x) for name, x in kwargs.items()}
     except (LookupError, FtraceError):
         return None
-    who: list[Hashable] = [function, config.enable_x64, len(args), *kwargs]
+    x64 = settings.current().enable_x64
+    who: list[Hashable] = [function, x64, len(args), *kwargs]
     identity = (*who, *taken.key)
     call = _calls.get(identity)
     if call is None:
         filled = _Filled(function, rest, named)
         sizeless = (*who, *taken.sizeless)
 
-        def program() -> Program:
+        def program() -> AnySize:
             return _programs.get(sizeless) or _programs.put(sizeless, _any_size(filled))
 
         avals = [aval_of(x) for x in taken.values]
         any_size = None if taken.decides else program
-        call = _calls.put(identity, _Call(filled, avals, any_size))
+        call = _calls.put(identity, _call_of_function(filled, avals, any_size))
     return call(taken.values)
+
+
+def _run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
+    """An operation on concrete arrays; None where it is for NumPy."""
+    row = OPERATIONS.get(op.name)
+    if row is None or arrays[0].size < row[0] or not _compiles():
+        return None
+    avals = [aval_of(x) for x in arrays]
+    identity = (op, arg, *avals)
+    call = _calls.get(identity)
+    if call is None:
+        traced = _Traced(lambda *tracers: bind_compound(op, *tracers, arg=arg), avals)
+        call = _calls.put(identity, _Call(traced, 1, row[1]))
+    return call(arrays)
 
 
 def compile_large_calls() -> None:
     """From now on calls on large arrays outside of jit are compiled."""
-    at_once.run = _run
+    hooks.run_call = _run_call
+    hooks.run_operation = _run_operation

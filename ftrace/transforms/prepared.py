@@ -24,8 +24,8 @@ from ftrace.devices.base import get_device
 from ftrace.devices.calls import Bound, Signature
 from ftrace.settings import Config
 from ftrace.trace.graph import Graph
+from ftrace.trace.hooks import hooks
 from ftrace.trace.layout import Container, Leaf, Part
-from ftrace.trace.operations import hooks
 from ftrace.trace.tracer import Value, asarray, aval_of, current_scope, owned
 from ftrace.transforms.execute import (
     CompiledGraph,
