@@ -315,32 +315,6 @@ def _eig(a: Any, w: Any, left: Any, right: Any) -> list[Any]:
 # Functions.
 
 
-def _exponential(*shapes: tuple[int, ...]) -> Sample:
-    def meaning(a: Any, *rest: Any) -> list[Any]:
-        *directions, result = (np.asarray(x) for x in rest)
-        a = np.asarray(a)
-        step, count = 1e-3, len(directions)
-        if not count:
-            terms, power = np.eye(3), np.eye(3)
-            for i in range(1, 40):
-                power = power @ a / i
-                terms = terms + power
-            return [terms - result]
-        total: Any = 0  # a mixed difference, of second order
-        for signs in np.ndindex(*[2] * count):
-            moved = a + sum(
-                step * (1 - 2 * s) * d for s, d in zip(signs, directions, strict=True)
-            )
-            (value,) = functions.expm_p.numpy(None, 16, moved)
-            total = total + (-1) ** sum(signs) * value
-        return [(total / (2 * step) ** count - result) * 1e-5]
-
-    order = 3 if len(shapes) == 1 else 1
-    return Sample(
-        functions.expm_p, shaped(*shapes, scale=0.5), meaning, 16, order=order
-    )
-
-
 def _fourier(kind: str, lengths: tuple[int, ...]) -> Sample:
     last = lengths[-1] // 2 + 1 if kind == "irfft" else lengths[-1]
 
@@ -450,9 +424,6 @@ SAMPLES: list[Sample] = [
         spectral.eigvals_p, shaped((3, 3)),
         lambda a, w: [w.sum(-1) - fnp.trace(a, axis1=-2, axis2=-1)],
     ),
-    _exponential((3, 3)),
-    _exponential((3, 3), (3, 3)),
-    _exponential((3, 3), (3, 3), (3, 3)),
     Sample(
         functions.sylvester_p, shaped((3, 3), (2, 2), (3, 2), shift=2),
         lambda a, b, c, x: [a @ x + x @ b - c],

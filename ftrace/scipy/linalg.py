@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
-from ftrace.scipy import matrices, spectra, systems
+from ftrace.scipy import exponential, matrices, spectra, systems
+from ftrace.scipy.exponential import *
 from ftrace.scipy.matrices import *
 from ftrace.scipy.spectra import *
 from ftrace.scipy.systems import *
 
 __all__: list[str] = []
+__all__ += exponential.__all__
 __all__ += matrices.__all__
 __all__ += spectra.__all__
 __all__ += systems.__all__

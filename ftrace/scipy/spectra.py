@@ -19,16 +19,11 @@ from ftrace.numpy.linear import matmul
 from ftrace.numpy.systems import together
 from ftrace.scipy.systems import solve_triangular
 from ftrace.trace.operations import bind_compound
-from ftrace.trace.primitives.host.functions import (
-    MAX_SQUARINGS,
-    expm_p,
-    schur_p,
-    sqrtm_p,
-)
+from ftrace.trace.primitives.host.functions import schur_p, sqrtm_p
 from ftrace.trace.tracer import Value
 
 __all__ = [
-    "eigh", "eigh_tridiagonal", "expm", "expm_frechet", "hessenberg", "polar", "qr",
+    "eigh", "eigh_tridiagonal", "hessenberg", "polar", "qr",
     "qr_multiply", "rsf2csf", "schur", "sqrtm", "svd",
 ]  # fmt: skip
 
@@ -312,42 +307,6 @@ def polar(
 
 
 # Functions of matrices.
-
-
-def expm(
-    A: Value, *, upper_triangular: bool = False, max_squarings: int = MAX_SQUARINGS
-) -> Any:
-    """The exponential of square matrices (…, n, n).
-
-    Args:
-      A: the matrices.
-      upper_triangular: accepted, without effect.
-      max_squarings: matrices whose norm would need more are NaN.
-
-    Raises:
-      ShapeError: the matrices are not square.
-      DtypeError: the dtype is float16 or bfloat16.
-    """
-    squarings = static_int(max_squarings, "expm: max_squarings")
-    return bind_compound(expm_p, square("expm", A), arg=squarings)[0]
-
-
-def expm_frechet(
-    A: Value, E: Value, *, method: str | None = None, compute_expm: bool = True
-) -> Any:
-    """(exp A, its derivative along E), or the derivative alone.
-
-    Args:
-      A, E: (…, n, n).
-      method: accepted, without effect.
-      compute_expm: return exp A, too.
-
-    Raises:
-      ShapeError: the matrices are not square, or differ in shape.
-    """
-    a, e = together(square("expm_frechet", A), square("expm_frechet", E))
-    (change,) = bind_compound(expm_p, a, e, arg=MAX_SQUARINGS)
-    return (expm(a), change) if compute_expm else change
 
 
 def sqrtm(A: Value, blocksize: int = 1) -> Any:

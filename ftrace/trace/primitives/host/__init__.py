@@ -8,7 +8,7 @@ lu           lu, lu_solve, determinants
 orthogonal   qr, householder_product
 spectral     eigh, eig
 singular     svd
-functions    expm, sqrtm, sylvester, schur
+functions    sqrtm, sylvester, schur
 fft          Fourier transforms over the last axes
 sorting      sorting, ranks; cumulative: running sums, products, extrema
 

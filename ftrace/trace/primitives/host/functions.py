@@ -1,6 +1,5 @@
-"""Functions of matrices: exponential, square root, Sylvester's equation, Schur's form.
+"""Functions of matrices: square root, Sylvester's equation, Schur's form.
 
-expm_p(a, e₁, …, eₖ) -> the k-th derivative of exp at a along e₁, …, eₖ
 sqrtm_p(a) -> S                         S·S = a, complex
 sylvester_p(a, b, c) -> X               a·X + X·b = c
 schur_p(a) -> (T, Z)                    a = Z·T·Zᴴ
@@ -9,7 +8,6 @@ schur_p(a) -> (T, Z)                    a = Z·T·Zᴴ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any
 
 import numpy
@@ -17,7 +15,6 @@ import numpy
 from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.host import lapack
 from ftrace.trace.primitives.host.family import (
     complex_of,
@@ -35,124 +32,6 @@ from ftrace.trace.primitives.host.matrix import (
 from ftrace.trace.primitives.record import Array, Results
 
 np: Any = numpy  # whose stubs leave too much unknown
-
-# The exponential.
-
-#: Numerators of Padé approximants of exp, and the norms up to which they are exact: to
-#: single precision [7/7], to double precision [13/13].
-#: Source: N. Higham, "The scaling and squaring method for the matrix exponential
-#: revisited" (2005), eqs. 3.3 and 3.4, table 2.3.
-_SINGLE = (17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1), 3.925724783138660
-_DOUBLE = (
-    64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800,
-    129060195264000, 10559470521600, 670442572800, 33522128640, 1323241920, 40840800,
-    960960, 16380, 182, 1,
-), 5.371920351148152  # fmt: skip
-#: Beyond so many squarings the result is NaN.
-MAX_SQUARINGS = 16
-
-
-def _infer_expm(squarings: int, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-    need_square("expm", avals[0])
-    need_matrices("expm", *avals)
-    if any(x.shape != avals[0].shape for x in avals):
-        raise ShapeError(f"expm_frechet: the matrices differ in shape: {avals}")
-    return (ShapedArray.of(avals[0].shape, avals[0].dtype),)
-
-
-def _expm(avals: Any, squarings: int, a: Array, *directions: Array) -> Sequence[Array]:
-    """exp of [[a, e], [0, a]] has the derivative along e in its upper right corner.
-
-    Source: R. Mathias, "A chain rule for matrix functions and applications" (1996).
-    """
-    n = a.shape[-1]
-    for i, direction in enumerate(directions):
-        a = _block(a, _repeated(direction, 2**i))
-    return (_exponential(a, squarings)[..., :n, a.shape[-1] - n :],)
-
-
-def _block(a: Array, e: Array) -> Array:
-    top = np.concatenate([a, e], -1)
-    bottom = np.concatenate([np.zeros_like(a), a], -1)
-    return np.concatenate([top, bottom], -2)
-
-
-def _repeated(e: Array, count: int) -> Array:
-    """`count` copies of a matrix along the diagonal."""
-    n = e.shape[-1]
-    result = np.zeros((*e.shape[:-2], n * count, n * count), e.dtype)
-    for i in range(count):
-        place = slice(i * n, (i + 1) * n)
-        result[..., place, place] = e
-    return result
-
-
-def _exponential(a: Array, most: int) -> Array:
-    """Scaling, a Padé approximant, and squaring, each matrix as often as it needs."""
-    if a.size == 0:
-        return np.array(a)
-    numerator, bound = _SINGLE if np.finfo(a.dtype).bits == 32 else _DOUBLE
-    norm = np.abs(a).sum(-2).max(-1)
-    good = np.isfinite(norm)
-    _, exponent = np.frexp(np.where(good, norm, 0) / bound)
-    count = np.maximum(exponent, 0)
-    scale = np.ldexp(np.ones((), a.real.dtype), -count)
-    y = _approximant(
-        np.where(good[..., None, None], a, 0) * scale[..., None, None], numerator
-    )
-    for i in range(min(int(count.max(initial=0)), most + 1)):
-        more = (count > i)[..., None, None]
-        y = np.where(more, y @ y, y)
-    failed = ~good | (count > most + 1)  # one more than JAX scales by
-    return np.where(failed[..., None, None], np.nan, y).astype(a.dtype)
-
-
-def _approximant(x: Array, b: tuple[int, ...]) -> Array:
-    one = np.eye(x.shape[-1], dtype=x.dtype)
-    x2 = x @ x
-    x4 = x2 @ x2
-    x6 = x4 @ x2
-    # Scaled by b[0], so that single precision holds the coefficients.
-    c = [np.asarray(i / b[0], x.real.dtype) for i in b]
-    odd = c[7] * x6 + c[5] * x4 + c[3] * x2 + c[1] * one
-    even = c[6] * x6 + c[4] * x4 + c[2] * x2 + c[0] * one
-    if len(b) > 8:
-        odd = odd + x6 @ (c[13] * x6 + c[11] * x4 + c[9] * x2)
-        even = even + x6 @ (c[12] * x6 + c[10] * x4 + c[8] * x2)
-    odd = x @ odd
-    return np.linalg.solve(even - odd, even + odd)
-
-
-def _expm_tangent(node: Node, tangents: Results) -> Results:
-    """One more direction for a change of a; it is linear in each direction."""
-    src, arg = node.src, node.arg
-    terms: list[Node] = []
-    for i, t in enumerate(tangents):
-        if t is not None:
-            operands = (*src, t) if i == 0 else (*src[:i], t, *src[i + 1 :])
-            terms += expm_p.results(*operands, arg=arg)
-    return (reduce(add, terms),)
-
-
-def _expm_transpose(
-    node: Node, cotangents: Results, linear: tuple[bool, ...]
-) -> Results:
-    """In a direction it is linear: transposed matrices, with the cotangent for it."""
-    (ct,) = cotangents
-    need_not_linear("expm", node, (linear[0], sum(linear) > 1))
-    answer: list[Node | None] = [None] * len(node.src)
-    if ct is not None:
-        i = linear.index(True)
-        others = (transposed(s) for k, s in enumerate(node.src) if k != i)
-        answer[i] = expm_p.results(*others, ct, arg=node.arg)[0]
-    return answer
-
-
-expm_p = host(
-    "expm", _infer_expm, _expm, _expm_tangent, transpose=_expm_transpose,
-    doc="the exponential of a matrix, or its derivative along directions",
-)  # fmt: skip
-
 
 # Sylvester's equation, and the square root.
 
