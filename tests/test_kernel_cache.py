@@ -24,6 +24,7 @@ from ftrace.devices.llvm import kernels as kernels_module
 from ftrace.devices.llvm.compile import object_cache
 from ftrace.devices.llvm.device import CPU, render_kernel
 from ftrace.devices.llvm.kernels import compile_kernels
+from ftrace.devices.llvm.machine import digest_of_sources
 from ftrace.devices.llvm.scalar import CALLED
 from ftrace.devices.llvm.target import Target
 from ftrace.errors import GraphError
@@ -173,7 +174,7 @@ def test_key_holds_versions_sources_and_the_processor() -> None:
     text, target, version = compile_module.cache_key("text")
     assert text == "text"
     assert "x86" in target or "aarch64" in target or "arm" in target
-    sources = compile_module._own_sources()  # pyright: ignore[reportPrivateUsage]
+    sources = digest_of_sources()
     assert len(sources) == 64
     assert sources in version
     other = Target.of("aarch64-unknown-linux-gnu")

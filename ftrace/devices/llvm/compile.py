@@ -1,15 +1,15 @@
 """LLVM IR text to machine code in this process, by way of the disk cache.
 
-    text -> object code (from the cache, or by LLVM) -> addresses
+    text -> object code (from the cache, or by LLVM) -> addresses (loader.py, or LLVM)
 
 Vector code with phi loops needs no IR passes: only the code generator runs. llvmlite
-is imported at the first compilation: it takes 50 ms.
+is imported at the first compilation, which takes 20 ms: a process that finds all code
+on disk does without.
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import itertools
 import os
 import threading
@@ -17,7 +17,6 @@ from collections.abc import (
     Callable,
     Generator,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
@@ -25,10 +24,11 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ftrace.devices.llvm.cache import ObjectCache
+from ftrace.devices.llvm.loader import load
+from ftrace.devices.llvm.machine import machine
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.errors import DeviceError
 from ftrace.version import VERSION
@@ -44,12 +44,6 @@ LEAN_OPTIONS = (
     ("enable-misched", "false", "true"),
 )
 object_cache = ObjectCache()
-
-#: What decides of which kernels a program is made, and how they are written.
-_SOURCES = (
-    "lower", "devices/llvm", "trace",
-    "array.py", "buffer.py", "dtypes.py", "origin.py", "settings.py",
-)  # fmt: skip
 
 T = TypeVar("T")
 
@@ -69,34 +63,24 @@ class _Compiler:
     """LLVM's objects of this process.
 
     Attributes:
-      jit: loads object code.
-      sources: a digest of the files that decide the code; empty if there are none.
-      version: of everything that turns text into object code.
+      numbers: name the modules that were loaded.
     """
 
     def __init__(self) -> None:
-        llvmlite: Any = import_module("llvmlite")
         llvm: Any = import_module("llvmlite.binding")
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.llvm: Any = llvm
-        self.jit: Any = llvm.create_lljit_compiler(self._machine(host_target()))
         self.numbers = itertools.count()
-        llvm_version = ".".join(map(str, llvm.llvm_version_info))
-        self._versions = VERSION, llvmlite.__version__, llvm_version
         self._lock = threading.Lock()
         self._lean_blocks = 0
         # A context and a machine serve one thread at a time; they are kept for reuse.
         self._benches: dict[Target, list[tuple[Any, Any]]] = {}
 
     @cached_property
-    def sources(self) -> str:
-        return _own_sources()
-
-    @cached_property
-    def version(self) -> str:
-        parts = *self._versions, self.sources, CODEGEN_LEVEL, LEAN_OPTIONS
-        return " ".join(map(str, parts))
+    def jit(self) -> Any:
+        """Loads object code."""
+        return self.llvm.create_lljit_compiler(self._machine(host_target()))
 
     def _machine(self, target: Target) -> Any:
         return self.llvm.Target.from_triple(target.triple).create_target_machine(
@@ -133,31 +117,6 @@ class _Compiler:
             return _emit_unlocked(machine, module)
         finally:
             benches.append(bench)
-
-
-def _own_sources() -> str:
-    """A digest of the files that decide the code: a version may lie while they change.
-
-    Empty where there are no such files, as in an archive.
-    """
-    package = Path(__file__).parents[2]
-    state = hashlib.sha256()
-    try:
-        for file in itertools.chain(*[_python_files(package / n) for n in _SOURCES]):
-            with open(file, "rb", buffering=0) as source:
-                state.update(source.read())
-    except OSError:
-        return ""
-    return state.hexdigest()
-
-
-def _python_files(place: Path) -> Iterator[str]:
-    """A file, or those in a folder and the folders below it, in order."""
-    if place.suffix:
-        yield str(place)
-    for folder, inner, names in os.walk(place):
-        inner.sort()
-        yield from (f"{folder}/{n}" for n in sorted(names) if n.endswith(".py"))
 
 
 class Shared:
@@ -231,7 +190,9 @@ def cache_key(text: str, target: Target | None = None) -> tuple[str, ...]:
     """What object code is kept under: what it is made of and all that makes it."""
     if not object_cache.limit:  # nothing is kept, and to read our sources takes time
         return (text,)
-    return text, repr(target or host_target()), _compiler().version
+    made_by = machine()
+    parts = VERSION, made_by.llvm, made_by.sources, CODEGEN_LEVEL, LEAN_OPTIONS
+    return text, repr(target or host_target()), " ".join(map(str, parts))
 
 
 def emit_object(text: str, target: Target | None = None) -> bytes:
@@ -249,7 +210,7 @@ def emit_own(name: str, facts: Iterable[Any], text: Callable[[], str]) -> bytes:
     """
     if not object_cache.limit:
         return generate(text())
-    if not _compiler().sources:  # nobody knows whether they are the same
+    if not machine().sources:  # nobody knows whether they are the same
         return emit_object(text())
     key = cache_key(" ".join((name, *map(repr, facts))))
     return kept(("own", *key), lambda: generate(text()))
@@ -289,6 +250,13 @@ def link(
       names: the functions of it whose addresses will be asked for.
       imports: addresses of functions that are nowhere else.
     """
+    loaded = load(code, names, imports or {})
+    return Code(_loaded_by_llvm(code, names, imports) if loaded is None else loaded)
+
+
+def _loaded_by_llvm(
+    code: bytes, names: Sequence[str], imports: Mapping[str, int] | None
+) -> Any:
     compiler = _compiler()
     builder = compiler.llvm.JITLibraryBuilder().add_current_process()
     builder.add_object_img(code)
@@ -296,4 +264,4 @@ def link(
         builder.import_symbol(name, address)
     for name in names:
         builder.export_symbol(name)
-    return Code(builder.link(compiler.jit, f"ftrace{next(compiler.numbers)}"))
+    return builder.link(compiler.jit, f"ftrace{next(compiler.numbers)}")

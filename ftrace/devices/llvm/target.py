@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from ftrace import settings
+from ftrace.devices.llvm.machine import machine
 from ftrace.errors import DeviceError
 
 
@@ -108,24 +107,15 @@ _LEVELS = {
 def host_target() -> Target:
     """The processor that code is generated for: this one, or what `FTRACE_CPU` says.
 
-    Imports llvmlite.
-
     Raises:
       DeviceError: this machine cannot run code for the processor that was asked for.
     """
-    llvm: Any = import_module("llvmlite.binding")
-    triple = llvm.get_process_triple()
-    found: dict[str, bool] = dict(llvm.get_host_cpu_features())
-    cpu, features = llvm.get_host_cpu_name(), _listed(found)
+    here = machine()
+    triple, cpu, features = here.triple, here.cpu, here.features
     if chosen := settings.current().cpu:
+        found = {f[1:]: f[0] == "+" for f in features.split(",") if f}
         cpu, features = restricted(chosen, triple, found), ""
     return Target.of(triple, cpu, features, host_caches(), _usable_cores())
-
-
-def _listed(features: dict[str, bool]) -> str:
-    return ",".join(
-        ("+" if on else "-") + name for name, on in sorted(features.items())
-    )
 
 
 def restricted(chosen: str, triple: str, features: dict[str, bool]) -> str:
