@@ -15,19 +15,26 @@ from ftrace.numpy.axes import as_value, cast, flip, insert_axes, shrink
 from ftrace.numpy.linear import conjugated, matrix_transpose
 from ftrace.numpy.sorting import argsort
 from ftrace.numpy.take import take_along_axis
-from ftrace.trace.operations import bind, bind_compound, do_now, elementwise
+from ftrace.trace.operations import (
+    bind,
+    bind_compound,
+    do_now,
+    do_several_now,
+    elementwise,
+)
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.host.family import SUPPORTED
 from ftrace.trace.primitives.host.orthogonal import householder_factor_p, qr_p
 from ftrace.trace.primitives.host.singular import svd_p
 from ftrace.trace.primitives.host.spectral import (
     eig_p,
+    eigen_system,
     eigenvalues,
     eigh_p,
     eigvals_p,
 )
 from ftrace.trace.primitives.host.triangular import cholesky_p
-from ftrace.trace.tracer import Value
+from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
     "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "qr", "svd", "svdvals",
@@ -301,7 +308,17 @@ def eig(a: Value) -> EigResult:
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
     """
-    values, _, right = bind_compound(eig_p, square("eig", a))
+    x = square("eig", a)
+    if x.dtype in SUPPORTED:
+        avals = eig_p.infer(None, aval_of(x))
+        function, types = (
+            partial(eigen_system, avals),
+            [(v.dtype, v.weak_type) for v in avals[1:]],
+        )
+        now = do_several_now(function, x, results=types)
+        if now is not None:
+            return EigResult(*now)
+    values, _, right = bind_compound(eig_p, x)
     return EigResult(values, right)
 
 

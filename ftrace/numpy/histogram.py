@@ -110,8 +110,12 @@ def bincount(
 
 
 def _counted_now(x: Any, minlength: int, integer: np.dtype[Any]) -> Any:
-    count = max(minlength, int(x.max()) + 1 if x.size else 0, 0)
-    return np.bincount(np.maximum(x, 0), minlength=count)[:count].astype(integer)
+    try:
+        found = np.bincount(x, None, minlength)
+    except ValueError:  # for negative numbers
+        count = max(minlength, int(x.max()) + 1 if x.size else 0, 0)
+        found = np.bincount(np.maximum(x, 0), minlength=count)[:count]
+    return found.astype(integer)
 
 
 def _weighed_now(x: Any, weights: Any, minlength: int) -> Any:

@@ -36,14 +36,17 @@ from ftrace.trace.operations import (
     bind_compound,
     broadcast_shapes,
     do_now,
+    do_several_now,
     elementwise,
     run_fused,
 )
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.host import matrix_loops
 from ftrace.trace.primitives.host.family import SUPPORTED
+from ftrace.trace.primitives.host.lapack import are_finite
 from ftrace.trace.primitives.host.lapack import solve as solve_one
-from ftrace.trace.primitives.host.least import least_squares_p
+from ftrace.trace.primitives.host.least import least_squares, least_squares_p
 from ftrace.trace.primitives.host.lu import Op, det_p, lu_p, lu_solve_p, slogdet_p
 from ftrace.trace.primitives.host.singular import pinv_p
 from ftrace.trace.tracer import Value, aval_of
@@ -117,8 +120,24 @@ def _solved(a: Any, b: Any) -> Any:
         found = do_now(solve_one, a, b, dtype=a.dtype, weak=weak)
         if found is not None:
             return found
+    elif a.dtype == b.dtype and a.dtype in SUPPORTED:
+        weak = a.weak_type and b.weak_type
+        found = do_now(_solved_now, a, b, dtype=a.dtype, weak=weak)
+        if found is not None:
+            return found
     factors, _, order = bind_compound(lu_p, bind(p.stop_gradient, a))
     return bind_compound(lu_solve_p, a, factors, order, b, arg=Op())[0]
+
+
+def _solved_now(a: Any, b: Any) -> Any:
+    """All systems of a batch at once; refused where one has no finite solution."""
+    return _finite(*matrix_loops.solve(a, b))
+
+
+def _finite(x: Any) -> Any:
+    if not are_finite(x):
+        raise ValueError
+    return x
 
 
 def over_columns(function: Callable[[Any], Any], b: Any) -> Any:
@@ -165,8 +184,16 @@ def det(a: Value) -> Any:
     """
     x = square("det", a)
     if 1 <= x.shape[-1] <= 3:
+        if x.ndim > 2 and x.dtype in SUPPORTED:
+            found = do_now(_dets_now, x, dtype=x.dtype, weak=x.weak_type)
+            if found is not None:
+                return found
         return run_fused(_short_det, [x])
     return bind_compound(det_p, x)[0]
+
+
+def _dets_now(x: Any) -> Any:
+    return _finite(*matrix_loops.det(x))
 
 
 def _short_det(x: Any) -> Any:
@@ -285,14 +312,42 @@ def lstsq(
     columns = y if y.ndim == 2 else insert_axes(y, (1,))
     limit = epsilon(x) * max(m, n) if rcond is None else float(rcond)
     limit = epsilon(x) if limit < 0 else limit
-    least = full((), limit, dtypes.real_dtype(x.dtype))
-    result, values = bind_compound(least_squares_p, x, columns, least)
-    rest = bind(p.sub, columns, matmul(x, result))
-    residuals = reduced(reduce_sum_p, squared_magnitude(rest), (0,), False)
-    rank = _rank(values, limit)
+    result, residuals, rank, values = _least_squares(x, columns, limit)
     if numpy_resid and (m <= n or int(rank) < n):
         residuals = full((0,), 0, residuals.dtype)
     return result if y.ndim == 2 else drop_axes(result, (1,)), residuals, rank, values
+
+
+def _least_squares(x: Any, columns: Any, limit: float) -> Sequence[Any]:
+    """The solution, the residuals, the rank and the singular values."""
+    real = dtypes.real_dtype(x.dtype)
+    if x.dtype in SUPPORTED and x.size:
+        types = [
+            (x.dtype, False),
+            (real, False),
+            (dtypes.default_dtype("i"), False),
+            (real, x.weak_type),
+        ]
+        more = (limit,)
+        now = do_several_now(_least_squares_now, x, columns, results=types, more=more)
+        if now is not None:
+            return now
+    least = full((), limit, real)
+    result, values = bind_compound(least_squares_p, x, columns, least)
+    rest = bind(p.sub, columns, matmul(x, result))
+    residuals = reduced(reduce_sum_p, squared_magnitude(rest), (0,), False)
+    return result, residuals, _rank(values, limit), values
+
+
+def _least_squares_now(x: Any, columns: Any, limit: float) -> Any:
+    least = x.real.dtype.type(limit)
+    result, values = least_squares(x, columns, least)
+    rest = columns - x @ result
+    squares = rest * rest
+    if squares.dtype.kind == "c":
+        squares = rest.real * rest.real + rest.imag * rest.imag
+    rank = np.count_nonzero(values > values[:1] * least)
+    return result, squares.sum(0), rank, values
 
 
 def _rank(values: Any, limit: float) -> Any:

@@ -260,20 +260,35 @@ class Contraction:
     """The value of a sum over a product, from the operands of the product."""
 
     def __init__(self, node: Node) -> None:
-        self._node = node
-        product: Any = node.src[0]
+        self.node = node
+        self.product: Any = node.src[0]
         axes: Any = node.arg
-        self._product = PreparedProduct(product.shape, axes, node.aval)
+        self._product = PreparedProduct(self.product.shape, axes, node.aval)
+
+    @property
+    def adds_all(self) -> bool:
+        """Is it one sum of all products, of operands whose elements do not repeat?
+
+        Then it is no matrix product, however the operands lie in memory.
+        """
+        product, axes = self.product, self.node.arg
+        rest = [n for axis, n in enumerate(product.shape) if axis not in axes]
+        half = product.dtype.itemsize == 2
+        return (
+            not half
+            and set(rest) <= {1}
+            and not any(s.op is expand_p for s in product.src)
+        )
 
     def views(self, x: Any, y: Any) -> Any:
         """See `PreparedProduct.views`."""
         return self._product.views(x, y)
 
     def __call__(self, x: Any, y: Any) -> Any:
-        node = self._node
+        node = self.node
         result = self._product(x, y)
         if result is None:
-            product = node.src[0]
+            product = self.product
             factors = [
                 f if f.shape == product.shape else np.broadcast_to(f, product.shape)
                 for f in (x, y)
@@ -284,7 +299,7 @@ class Contraction:
     @property
     def product_shape(self) -> tuple[int, ...]:
         """The shape of the product that is added up."""
-        return self._node.src[0].shape
+        return self.product.shape
 
     def is_no_matrix_product(self, x: Any, y: Any) -> bool:
         """Are operands of these strides multiplied, and then added up?"""
@@ -292,8 +307,8 @@ class Contraction:
 
     def multiplied(self, x: Any, y: Any) -> Any:
         """The sum of the product of operands of its shape, made in two steps."""
-        node = self._node
-        product = node.src[0]
+        node = self.node
+        product = self.product
         if product.dtype.itemsize == 2 and dtypes.is_float(product.dtype):
             x, y = x.astype(np.float32), y.astype(np.float32)  # exact before the sum
         values = primitive_of(product).numpy(product.aval, product.arg, x, y)

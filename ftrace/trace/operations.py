@@ -131,6 +131,18 @@ def do_now(
     None where an operand is no array of the host or is large, or where NumPy refuses:
     the composition has the messages.
     """
+    result = _found_now(function, operands, more)
+    if result is None:
+        return None
+    made = Array.of(settle(result, dtype), weak)
+    if recording.tape is not None:
+        recording.tape.note(function, [*operands, *more], made)
+    return made
+
+
+def _found_now(
+    function: Callable[..., Any], operands: Sequence[Any], more: tuple[Any, ...]
+) -> Any:
     values: list[Any] = []
     for x in operands:
         if type(x) is not Array or not (x._buffer is None or x._buffer.device.host):
@@ -141,14 +153,33 @@ def do_now(
         values.append(value)
     token = hush()
     try:
-        result = settle(function(*values, *more), dtype)
+        return function(*values, *more)
     except (ValueError, MemoryError):
         return None
     finally:
         unhush(token)
-    made = Array.of(result, weak)
+
+
+def do_several_now(
+    function: Callable[..., Any],
+    *operands: Any,
+    results: Sequence[tuple[np.dtype[Any], bool]],
+    more: tuple[Any, ...] = (),
+) -> list[Array] | None:
+    """`do_now` of a function that returns a tuple.
+
+    Args:
+      results: dtype and weakness of each.
+    """
+    found = _found_now(function, operands, more)
+    if found is None:
+        return None
+    made = [
+        Array.of(settle(value, dtype), weak)
+        for value, (dtype, weak) in zip(found, results, strict=True)
+    ]
     if recording.tape is not None:
-        recording.tape.note(function, [*operands, *more], made)
+        recording.tape.note_several(function, [*operands, *more], made)
     return made
 
 

@@ -40,6 +40,12 @@ class PlannedProduct:
             return None
         return PlannedProduct(plan) if len(moves) + 1 == len(steps) else None
 
+    @property
+    def adds_all(self) -> bool:
+        """Is it multiply and add, whatever the strides?"""
+        sums: Any = [step[1] for step in self._plan.steps() if step[1] is not None]
+        return all(contraction.adds_all for contraction in sums)
+
     def __call__(self, x: Any, y: Any) -> Any:
         key = x.strides, y.strides
         way = self._ways.get(key)

@@ -24,7 +24,7 @@ import numpy as np
 
 from ftrace.array import Array
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.evaluate import Plan, apply, settle
+from ftrace.trace.evaluate import Contraction, Plan, apply
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.conversion import converter
@@ -197,14 +197,21 @@ class Tape:
         if len(results) == 1:
             self.note(only_result_of(op, avals, arg), operands, results[0])
             return
+        self.note_several(results_of(op, avals, arg), operands, results)
+
+    def note_several(
+        self, function: Function, operands: Sequence[Any], results: Sequence[Array]
+    ) -> None:
+        """A step that makes a tuple, and those that take the results from it."""
         whole = Value(None, sum(x.size for x in results))
-        self.note(results_of(op, avals, arg), operands, whole)
+        self.note(function, operands, whole)
         for place, result in enumerate(results):
             self.note(getitem, [whole, place], result)
 
     def note_plan(self, plan: Plan, values: Sequence[Any], result: Any) -> None:
         """The steps of a plan of one result; the last operands are NumPy arrays."""
-        if (product := PlannedProduct.of(plan, len(values))) is not None:
+        product = PlannedProduct.of(plan, len(values))
+        if product is not None and not product.adds_all:
             self.note(product, values, result)
             return
         slots: dict[int, Any] = dict(enumerate(values))
@@ -235,6 +242,9 @@ class Tape:
                 function = only_result_of(op, avals, node.src[0].arg)
             elif node.op is item_p:
                 function, more = getitem, (node.arg,)
+            elif contracts is not None and contracts.adds_all:
+                self._note_sum(contracts, operands, slots[slot])
+                continue
             elif contracts is not None:
                 function, more = contracts, ()
             elif node.op is cast_p:
@@ -256,6 +266,15 @@ class Tape:
         if slots[plan.output] is not result:
             self.note(np.asarray, [slots[plan.output]], result)
 
+    def _note_sum(
+        self, sum_of: Contraction, operands: Sequence[Any], result: Any
+    ) -> None:
+        """A product that is stored, and its sum."""
+        product, total = cast_to(Any, (sum_of.product, sum_of.node))
+        stored = Value(product.dtype, product.size, product.shape)
+        self.note_primitive(product.op, product.aval, product.arg, operands, stored)
+        self.note_primitive(total.op, total.aval, total.arg, [stored], result)
+
 
 def _applied(node: Node, *operands: Any) -> Any:
     return apply(node, operands)
@@ -267,8 +286,11 @@ def is_of_host(op: Any) -> bool:
 
 
 def only_result_of(op: Compound, avals: Any, arg: Any) -> Function:
-    """The meaning of a `Compound` of one result, as a function of arrays."""
-    return partial(_only_result, op.numpy, tuple(avals), arg)
+    """The meaning of a `Compound` of one result, as a function of arrays.
+
+    A record is silent as a whole: its steps need not be.
+    """
+    return partial(_only_result, op.told or op.numpy, tuple(avals), arg)
 
 
 def _only_result(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
@@ -277,14 +299,15 @@ def _only_result(function: Function, avals: Any, arg: Any, *operands: Any) -> An
 
 
 def results_of(op: Compound, avals: Any, arg: Any) -> Function:
-    """The meaning of a `Compound`, as a function of arrays that returns a tuple."""
-    return partial(_results, op.numpy, tuple(avals), arg)
+    """The meaning of a `Compound`, as a function of arrays that returns a tuple.
+
+    What is taken from it is given its dtype by the step that takes it.
+    """
+    return partial(_results, op.told or op.numpy, tuple(avals), arg)
 
 
 def _results(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
-    values = function(avals, arg, *operands)
-    pairs = zip(values, avals, strict=True)
-    return tuple([settle(value, aval.dtype) for value, aval in pairs])
+    return tuple(function(avals, arg, *operands))
 
 
 def call_of(

@@ -120,6 +120,8 @@ class Compound(Op):
       dtypes: kinds of dtype it takes, for the table in the docs.
       into: (arg, results, *arrays): the meaning, written to arrays that are there; for
         what needs no other memory.
+      told: `numpy`, where that keeps floating-point errors quiet, with these told as
+        NumPy is set to tell them.
     """
 
     infer: Callable[..., tuple[ShapedArray, ...]]
@@ -135,6 +137,7 @@ class Compound(Op):
     doc: str = ""
     show: Callable[[Any], str] = field(default=lambda arg: f"{arg}")
     into: Callable[..., None] | None = None
+    told: Callable[..., Sequence[Any]] | None = None
 
     def __post_init__(self) -> None:
         if self.jvp is None and self.transpose is None and not self.no_derivative:

@@ -70,7 +70,7 @@ def host(
 
     return Compound(
         name, "host", infer, quiet, batch, jvp=jvp, transpose=transpose,
-        no_derivative=no_derivative, dtypes=kinds, doc=doc,
+        no_derivative=no_derivative, dtypes=kinds, doc=doc, told=numpy,
     )  # fmt: skip
 
 

@@ -1,9 +1,7 @@
 """The calls of NumPy and SciPy, on arrays with any leading axes.
 
-NumPy's functions are batched, and raise for the whole batch where one matrix fails:
-then the others are computed one by one, and that one is NaN. SciPy is an extra; what
-only it has (LU, triangular systems) is written in NumPy too, a step per row for all
-matrices of a batch at once.
+SciPy is an extra; what only it has (LU, triangular systems) is written in NumPy too, a
+step per row for all matrices of a batch at once.
 """
 
 from __future__ import annotations
@@ -18,6 +16,8 @@ from typing import Any
 import numpy
 
 from ftrace.errors import MissingExtraError
+from ftrace.trace.primitives.host import matrix_loops
+from ftrace.trace.primitives.host.matrix_loops import stacked
 
 np: Any = numpy  # whose stubs leave too much unknown
 
@@ -62,37 +62,6 @@ def _routine(family: str, name: str, dtype: Any) -> Any:
     return find(name, dtype=dtype)
 
 
-def stacked(x: Array, core: int = 2) -> Array:
-    """`x` with its leading axes as one."""
-    lead = x.shape[: x.ndim - core]
-    return x.reshape(prod(lead), *x.shape[x.ndim - core :])
-
-
-def or_nan(function: Callable[[Array], Any], a: Array) -> tuple[Array, ...]:
-    """The results of a batched function of NumPy; NaN for a matrix that fails."""
-    try:
-        return _several(function(a))
-    except np.linalg.LinAlgError:
-        pass
-    lead, found = a.shape[:-2], list[Any]()
-    for matrix in stacked(a):
-        try:
-            found.append(_several(function(matrix)))
-        except np.linalg.LinAlgError:
-            found.append(None)
-    # A matrix that every factorisation takes has results of the right shapes.
-    sample = _several(function(np.eye(*a.shape[-2:], dtype=a.dtype)))
-    rows = [f or tuple(np.full_like(s, np.nan) for s in sample) for f in found]
-    return tuple(
-        np.stack(parts).reshape(*lead, *parts[0].shape)
-        for parts in zip(*rows, strict=True)
-    )
-
-
-def _several(value: Any) -> tuple[Array, ...]:
-    return tuple(value) if type(value) is not np.ndarray else (value,)
-
-
 # Cholesky.
 
 #: Rows from which SciPy's routine is worth its import: it is several times faster.
@@ -103,7 +72,7 @@ def cholesky(a: Array) -> Array:
     """L of a = L·Lᴴ; NaN where there is none."""
     n = a.shape[-1]
     if n < _WORTH_SCIPY or a.size == 0 or scipy_linalg() is None:
-        (found,) = or_nan(np.linalg.cholesky, a)
+        (found,) = matrix_loops.cholesky(a)
         # NumPy leaves zeros above the diagonal, but where it fails.
         if found.ndim == 2 and n > 1:
             corner = found.item(n - 1)
@@ -152,13 +121,13 @@ def _substituted(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Ar
     # The operands are alpha, a, b, side, lower, trans_a, diag.
     found = trsm(1, a.T, b.T, 1, not lower, trans, unit).T
     # What is infinite or NaN stays so until the row that is computed last.
-    if not _are_finite(found[-1 if lower != trans else 0]):
+    if not are_finite(found[-1 if lower != trans else 0]):
         # BLAS works in blocks, in which NaN spreads to rows that come before it.
         return substitute(a, b, lower, trans, unit)
     return found
 
 
-def _are_finite(x: Array) -> bool:
+def are_finite(x: Array) -> bool:
     """Is nothing infinite or NaN? Where the sum of squares is a number, surely."""
     flat = x.reshape(-1)
     squares = flat.dot(flat) if x.dtype.kind == "f" else np.vdot(flat, flat).real
@@ -210,7 +179,7 @@ def _factorised(a: Array) -> tuple[Array, Array]:
     factors = np.ascontiguousarray(found)
     if factors.dtype.kind == "c":
         _spread_nan(factors)
-    elif not _are_finite(factors):
+    elif not are_finite(factors):
         # Which of several NaN is a pivot depends on BLAS's code for a processor.
         return eliminate(a)
     return factors, pivots
@@ -297,7 +266,7 @@ def solve(a: Array, b: Array) -> Array:
         # As `_substituted`: what is not finite after one substitution is not after two.
         y = trsm(1, seen, moved.T, 1, False, False, True)
         found = trsm(1, seen, y, 1, True).T
-        if _are_finite(found[0]):
+        if are_finite(found[0]):
             return found
     order = permutation(pivots, a.shape[-1])
     return solve_lu(factors, order, b, False, False)

@@ -22,7 +22,7 @@ from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, sub
-from ftrace.trace.primitives.host import lapack
+from ftrace.trace.primitives.host import matrix_loops
 from ftrace.trace.primitives.host.family import host, need_matrices, real_of
 from ftrace.trace.primitives.host.matrix import (
     adjoint,
@@ -62,7 +62,11 @@ def _least_squares(
 ) -> Sequence[Array]:
     if a.size == 0:
         return [np.zeros(x.shape, x.dtype) for x in avals]
-    limit = rtol[..., None].astype(a.real.dtype)
+    return least_squares(a, b, rtol[..., None].astype(a.real.dtype))
+
+
+def least_squares(a: Array, b: Array, limit: Array) -> tuple[Array, Array]:
+    """The meaning, where `a` has elements and the limits an axis more."""
     m, n = a.shape[-2:]
     if m < _TALL * n:
         return _by_vectors(a, b, limit)
@@ -75,9 +79,7 @@ def _least_squares(
 
 
 def _by_vectors(a: Array, b: Array, limit: Array) -> tuple[Array, Array]:
-    u, values, vh = lapack.or_nan(
-        lambda x: tuple(np.linalg.svd(x, full_matrices=False)), a
-    )
+    u, values, vh = matrix_loops.svd_reduced(a)
     inverse = _inverse(values, values > limit * values[..., :1])
     return _adjoint(vh) @ (inverse * (_adjoint(u) @ b)), values
 
@@ -90,9 +92,7 @@ def _by_squares(a: Array, b: Array, limit: Array) -> tuple[Array, Array]:
     """
     wide = a.astype(np.result_type(a, np.float64))
     turned = _adjoint(wide)
-    squares, v = lapack.or_nan(
-        lambda x: tuple(np.linalg.eigh(x)), np.ascontiguousarray(turned @ wide)
-    )
+    squares, v = matrix_loops.eigh["L"](np.ascontiguousarray(turned @ wide))
     squares, v = squares[..., ::-1], v[..., ::-1]
     values = np.sqrt(np.maximum(squares, 0)).astype(a.real.dtype)
     inverse = _inverse(squares, values > limit * values[..., :1])
@@ -102,11 +102,14 @@ def _by_squares(a: Array, b: Array, limit: Array) -> tuple[Array, Array]:
 
 def _inverse(values: Array, large: Array) -> Array:
     """A column of inverses; zero where a value counts as zero."""
+    if large.all():
+        return np.reciprocal(values)[..., None]
     return np.where(large, 1 / np.where(large, values, 1), 0)[..., None]
 
 
 def _adjoint(x: Array) -> Array:
-    return x.conj().swapaxes(-1, -2)
+    turned = x.swapaxes(-1, -2)
+    return turned.conj() if x.dtype.kind == "c" else turned
 
 
 def _triangle(x: Array) -> Array:

@@ -20,7 +20,7 @@ from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, mul, select, stop_gradient, sub
-from ftrace.trace.primitives.host import lapack
+from ftrace.trace.primitives.host import lapack, matrix_loops
 from ftrace.trace.primitives.host.family import (
     Batched,
     batch_leading,
@@ -223,7 +223,7 @@ def _infer_slogdet(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _slogdet(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    return tuple(np.linalg.slogdet(a))
+    return matrix_loops.slogdet(a)
 
 
 def _slogdet_tangent(node: Node, tangents: Results) -> Results:
@@ -249,7 +249,7 @@ def _infer_det(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _det(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    return (np.linalg.det(a),)
+    return matrix_loops.det(a)
 
 
 def _det_tangent(node: Node, tangents: Results) -> Results:
@@ -273,13 +273,11 @@ def _cofactors(avals: Any, arg: None, a: Array) -> Sequence[Array]:
 
     Where a matrix of the batch has no inverse: by singular values.
     """
-    size = np.linalg.det(a)
+    (size,) = matrix_loops.det(a)
     if np.all(np.isfinite(size) & (size != 0)):
-        try:
-            inverse = np.linalg.inv(a)
-        except np.linalg.LinAlgError:
-            return (_cofactors_of_any(a),)
-        return (size[..., None, None] * inverse.swapaxes(-1, -2),)
+        (inverse,) = matrix_loops.inv(a)
+        if np.isfinite(inverse).all():
+            return (size[..., None, None] * inverse.swapaxes(-1, -2),)
     return (_cofactors_of_any(a),)
 
 
@@ -288,13 +286,13 @@ def _cofactors_of_any(a: Array) -> Array:
 
     Nothing is divided: singular matrices have cofactors, too.
     """
-    u, s, vh = lapack.or_nan(np.linalg.svd, a)
+    u, s, vh = matrix_loops.svd_full(a)
     others = np.ones_like(s)
     n = s.shape[-1]
     others[..., 1:] = np.cumprod(s[..., :-1], -1)
     after = np.cumprod(s[..., ::-1], -1)[..., ::-1]
     others[..., : n - 1] *= after[..., 1:]
-    sign = np.linalg.det(u) * np.linalg.det(vh)
+    sign = matrix_loops.det(u)[0] * matrix_loops.det(vh)[0]
     return sign[..., None, None] * ((u.conj() * others[..., None, :]) @ vh.conj())
 
 

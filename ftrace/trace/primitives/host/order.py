@@ -72,20 +72,22 @@ def argsort(keys: Sequence[Array], axis: int) -> Array:
     Returns:
       int32, or int64 where the axis has more positions than int32 has numbers.
     """
-    in_place = axis == keys[0].ndim - 1  # NumPy takes 3 µs to find that out
-    moved_keys = keys if in_place else [np.moveaxis(key, axis, -1) for key in keys]
+    if len(keys) == 1 and _is_short(keys[0]) and keys[0].dtype.kind in "iuf":
+        return keys[0].argsort(axis, "stable").astype(np.int32)
+    in_place = axis == keys[0].ndim - 1
+    moved_keys = keys if in_place else [key.swapaxes(axis, -1) for key in keys]
     parts = [part for key in moved_keys for part in _parts(key)]
     if len(parts) > 1 and 0 < parts[0].size <= FEW and _known_to_numpy(parts):
-        found = np.lexsort(parts[::-1]).astype(np.int32)  # the same, in one pass
-        return found if in_place else np.moveaxis(found, -1, axis)
-    places = _stable_positions(parts[-1])
+        found: Any = np.lexsort(parts[::-1]).astype(np.int32)  # the same, in one pass
+        return found if in_place else found.swapaxes(-1, axis)
+    places: Any = _stable_positions(parts[-1])
     for part in reversed(parts[:-1]):
         if part.ndim == 1:
             places = places[_stable_positions(part[places])]
             continue
         moved = np.take_along_axis(part, places, -1)
         places = np.take_along_axis(places, _stable_positions(moved), -1)
-    return places if in_place else np.moveaxis(places, -1, axis)
+    return places if in_place else places.swapaxes(-1, axis)
 
 
 def _known_to_numpy(parts: Sequence[Array]) -> bool:
@@ -98,9 +100,14 @@ def _parts(x: Array) -> list[Array]:
     return [x.real, x.imag] if dtypes.is_complex(x.dtype) else [x]
 
 
+def _is_short(x: Array) -> bool:
+    """Is there nothing to gain by packing keys and positions?"""
+    return x.size <= FEW and x.dtype.itemsize >= 4
+
+
 def _stable_positions(x: Array) -> Array:
     """The positions that sort the last axis."""
-    if x.size <= FEW and x.dtype.itemsize >= 4:  # there is nothing to gain
+    if _is_short(x):
         return x.argsort(-1, "stable").astype(np.int32)
     if x.dtype.itemsize > 4 or x.shape[-1] >= 1 << 31:
         return _wide_positions(x)

@@ -16,7 +16,7 @@ from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, mul, neg, sub
-from ftrace.trace.primitives.host import lapack
+from ftrace.trace.primitives.host import matrix_loops
 from ftrace.trace.primitives.host.family import host, need_matrices, real_of
 from ftrace.trace.primitives.host.matrix import (
     adjoint,
@@ -52,9 +52,8 @@ def _svd(avals: Any, arg: str, a: Array) -> Sequence[Array]:
     if a.size == 0:
         return [_empty(x) for x in avals]
     if arg == "values":
-        return lapack.or_nan(lambda x: np.linalg.svd(x, compute_uv=False), a)
-    full = arg == "full"
-    return lapack.or_nan(lambda x: tuple(np.linalg.svd(x, full_matrices=full)), a)
+        return matrix_loops.svdvals(a)
+    return (matrix_loops.svd_full if arg == "full" else matrix_loops.svd_reduced)(a)
 
 
 def _empty(aval: ShapedArray) -> Array:
@@ -143,12 +142,10 @@ def _pinv(avals: Any, hermitian: bool, a: Array, rtol: Array) -> Sequence[Array]
         return (np.zeros(avals[0].shape, a.dtype),)
     limit = rtol[..., None].astype(a.real.dtype)
     if hermitian:
-        values, u = lapack.or_nan(lambda x: tuple(np.linalg.eigh(x)), a)
+        values, u = matrix_loops.eigh["L"](a)
         vh = u.conj().swapaxes(-1, -2)
     else:
-        u, values, vh = lapack.or_nan(
-            lambda x: tuple(np.linalg.svd(x, full_matrices=False)), a
-        )
+        u, values, vh = matrix_loops.svd_reduced(a)
     size = np.abs(values)
     large = size > limit * size.max(-1, keepdims=True)
     inverse = np.where(large, 1 / np.where(large, values, 1), 0)

@@ -26,7 +26,7 @@ from ftrace.trace.primitives.elementwise import (
     select,
     sub,
 )
-from ftrace.trace.primitives.host import lapack
+from ftrace.trace.primitives.host import lapack, matrix_loops
 from ftrace.trace.primitives.host.family import complex_of, host, need_square, real_of
 from ftrace.trace.primitives.host.lu import solve
 from ftrace.trace.primitives.host.matrix import (
@@ -56,11 +56,7 @@ def _infer_eigh(lower: bool, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _eigh(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
-    def vectors_and_values(x: Array) -> tuple[Array, Array]:
-        values, vectors = np.linalg.eigh(x, "L" if lower else "U")
-        return vectors, values
-
-    vectors, values = lapack.or_nan(vectors_and_values, a)
+    values, vectors = matrix_loops.eigh["L" if lower else "U"](a)
     if lapack.has_nan(values):  # NaN in a is NaN in all results
         bad = np.isnan(values).any(-1)
         values, vectors = np.array(values), np.array(vectors)
@@ -97,8 +93,7 @@ eigh_p = host(
 
 def eigenvalues(lower: bool, a: Array) -> Array:
     """Those of hermitian matrices without vectors, in a third of the time of `eigh`."""
-    triangle = "L" if lower else "U"
-    (values,) = lapack.or_nan(lambda x: np.linalg.eigvalsh(x, triangle), a)
+    (values,) = matrix_loops.eigvalsh["L" if lower else "U"](a)
     if lapack.has_nan(a):  # NaN in what is read is NaN in all results
         read = np.tril(a) if lower else np.triu(a)
         values = np.array(values)
@@ -116,15 +111,17 @@ def _infer_eigvals(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 def _finite(function: Callable[[Array], Any], avals: Any, a: Array) -> Sequence[Array]:
     """`function` of the matrices without NaN and infinity; NaN for the others."""
+    if lapack.are_finite(a):
+        return function(a)
     good = np.isfinite(a).all((-1, -2))
     results = [np.full(x.shape, complex(np.nan, np.nan), x.dtype) for x in avals]
-    for result, value in zip(results, lapack.or_nan(function, a[good]), strict=True):
+    for result, value in zip(results, function(a[good]), strict=True):
         result[good] = value
     return results
 
 
 def _eigvals(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    return _finite(lambda x: np.linalg.eigvals(x) + 0j, avals, a)
+    return _finite(matrix_loops.eigvals, avals, a)
 
 
 def _eigvals_tangent(node: Node, tangents: Results) -> Results:
@@ -157,11 +154,15 @@ def _eig(avals: Any, arg: None, a: Array) -> Sequence[Array]:
         linalg = lapack.scipy_linalg()
         if linalg is not None and x.size:
             return _by_geev(linalg, x)
-        values, right = np.linalg.eig(x)
-        values, right = values + 0j, right + 0j
+        values, right = matrix_loops.eig(x)
         return values, _left_vectors(right), right
 
-    return _finite(decomposed, avals, a)
+    return _finite(lambda x: matrix_loops.or_nan(decomposed, x), avals, a)
+
+
+def eigen_system(avals: Any, a: Array) -> Sequence[Array]:
+    """Eigenvalues and right eigenvectors, without the left ones."""
+    return _finite(matrix_loops.eig, avals, a)
 
 
 def _left_vectors(right: Array) -> Array:
