@@ -220,6 +220,36 @@ def test_determinants_are_those_of_the_host(shape: tuple[int, ...], dtype: str) 
         assert np.isnan(np.asarray(ft.jit(fnp.linalg.det)(unknown))).all()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (5, 6, 6), (2, 1, 30, 30)])
+def test_spectra_of_general_matrices_are_those_of_the_host(
+    shape: tuple[int, ...], dtype: str
+) -> None:
+    """Vectors of one side alone, of both, and none."""
+    a = sample(*shape, dtype=dtype)
+
+    def both(x: Any) -> Any:
+        return lax.linalg.eig(x)
+
+    for function in (both, lambda x: both(x)[1], lambda x: both(x)[2]):
+        assert_as_on_host(function, a)
+    with ft.config(enable_x64=True):
+        assert host_calls(fnp.linalg.eigvals, a) == []
+        alone = np.asarray(ft.jit(fnp.linalg.eigvals)(a))
+        values, vectors = map(np.asarray, ft.jit(fnp.linalg.eig)(a))
+    assert_near(a @ vectors, vectors * values[..., None, :])
+    assert_near(np.sort_complex(alone), np.sort_complex(values))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_spectra_of_matrices_that_are_not_finite_are_nan(dtype: str) -> None:
+    a = sample(3, 8, 8, dtype=dtype)
+    a[1, 3, 3], a[2, 7, 7] = np.nan, np.inf
+    for result in (*ft.jit(lax.linalg.eig)(a), ft.jit(fnp.linalg.eigvals)(a)):
+        assert np.isfinite(np.asarray(result)[0]).all()
+        assert np.isnan(np.asarray(result)[1:]).all()
+
+
 @pytest.mark.parametrize("name", ["svd", "eigh"])
 def test_decompositions_of_nan_are_nan(name: str) -> None:
     a = positive(2, 20, 20)

@@ -4,6 +4,8 @@
     eigh(a)      ->  permute(factor[syevd](permute(a))), values; these alone if no
                      vector is needed, which takes a third of the time
     svd(a)       ->  permute(factor[gesdd](permute(a))), values, …
+    eig(a)       ->  values and vectors of factor[geev](permute(a)), which are pairs of
+                     real columns if the matrix is real; without vectors likewise
     slogdet(a)   ->  signs and logarithms of the diagonal of lu(a)
 
 What LAPACK needs for its work are further results of the kernel, which nobody reads.
@@ -27,16 +29,19 @@ from ftrace.trace.primitives.elementwise import (
     cast,
     eq,
     exp,
+    imag,
     log,
     lt,
+    make_complex,
     mul,
     ne,
+    neg,
     select,
 )
-from ftrace.trace.primitives.host.matrix import diagonal, transposed
-from ftrace.trace.primitives.movement import permute_p, reshape
+from ftrace.trace.primitives.host.matrix import along_rows, block, diagonal, transposed
+from ftrace.trace.primitives.movement import pad, permute_p, reshape
 from ftrace.trace.primitives.record import items
-from ftrace.trace.primitives.source import const_like, iota
+from ftrace.trace.primitives.source import const_like, iota, zeros_like
 
 #: Makes the kernel: node, routine, operands, results, sizes, flags, operations.
 Make = Callable[..., list[Node]]
@@ -118,6 +123,69 @@ def svd(node: Node, make: Make) -> Sequence[Node]:
     if not vectors:
         return found[:1]
     return transposed(found[0]), found[1], transposed(found[2])
+
+
+# General matrices.
+
+
+def eigvals(node: Node, make: Make) -> Sequence[Node]:
+    (values, _) = _general(node, make, (False, False))
+    return (values,)
+
+
+def eig(node: Node, make: Make, sides: tuple[bool, bool]) -> Sequence[Node]:
+    """Vectors of the sides that are asked for; the others are zeros."""
+    values, packed = _general(node, make, sides)
+    vectors: list[Node] = []
+    for asked, item in zip(sides, items(node)[1:], strict=True):
+        if not asked:
+            vectors.append(zeros_like(item))
+            continue
+        rows = packed.pop(0)
+        if not dtypes.is_complex(rows.dtype):
+            rows = _unpacked(rows, values)
+        vectors.append(transposed(rows))
+    return values, *vectors
+
+
+def _general(
+    node: Node, make: Make, sides: tuple[bool, bool]
+) -> tuple[Node, list[Node]]:
+    """The values, complex, and LAPACK's columns as the rows of matrices."""
+    (a,) = node.src
+    n = a.shape[-1]
+    is_complex = dtypes.is_complex(a.dtype)
+    values = _memory(a, a.dtype, n)
+    results = [values] * (1 if is_complex else 2)
+    results += [a.aval.strong()] * (sum(sides) + 1)
+    length = (2 * _BLOCK + 4) * n
+    results.append(_memory(a, a.dtype, length))
+    if is_complex:
+        results.append(_memory(a, dtypes.real_dtype(a.dtype), 2 * n))
+    work = (10 + 10 * any(sides)) * n**3
+    found = make(node, "eig", [turned(a)], results, [n, length], sides, work)
+    if is_complex:
+        return found[0], found[1:]
+    return make_complex(found[0], found[1]), found[2:]
+
+
+def _unpacked(rows: Node, values: Node) -> Node:
+    """LAPACK's pairs of real vectors (real, imaginary part) as conjugate ones."""
+    zero = zeros_like(rows)
+    turn = along_rows(imag(values), rows)
+    first, second = lt(zero, turn), lt(turn, zero)
+    before, after = (_moved(rows, by) for by in (1, -1))
+    other = select(first, after, select(second, neg(rows), zero))
+    return make_complex(select(second, before, rows), other)
+
+
+def _moved(rows: Node, by: int) -> Node:
+    """The rows one further down, or up; zeros come in."""
+    *lead, n, width = rows.shape
+    kept = block(rows, (max(-by, 0), n - max(by, 0)), (0, width))
+    return pad(
+        kept, (*[(0, 0, 0)] * len(lead), (max(by, 0), max(-by, 0), 0), (0, 0, 0))
+    )
 
 
 # Determinants, of real matrices.

@@ -4,7 +4,7 @@
     triangular_solve(a, b)       ->  factor[trsm](a, b)
     lu(a)                        ->  permute(factor[getrf](permute(a))), pivots, order
     lu_solve(a, lu, order, b)    ->  factor[getrs](permute(lu), order, b)
-    qr, eigh, svd, slogdet, det  ->  see decompositions.py
+    qr, svd, eigh, eig, det …    ->  see decompositions.py
 
 A row-major matrix is the transpose of a column-major one. Where a routine can be told
 so, it gets our matrices as they are; where it cannot, the transposes stand in the
@@ -36,7 +36,7 @@ from ftrace.trace.primitives.host.lu import Op, det_p, lu_p, lu_solve_p, slogdet
 from ftrace.trace.primitives.host.matrix import transposed
 from ftrace.trace.primitives.host.orthogonal import qr_p
 from ftrace.trace.primitives.host.singular import svd_p
-from ftrace.trace.primitives.host.spectral import eigh_p
+from ftrace.trace.primitives.host.spectral import eig_p, eigh_p, eigvals_p
 from ftrace.trace.primitives.host.triangular import (
     Triangular,
     cholesky_p,
@@ -105,6 +105,8 @@ def factors_as_kernels(outputs: Sequence[Node]) -> list[Node]:
         make = _FACTORS[node.op]
         if node.op is eigh_p and (node, 0) not in read:
             make = _eigenvalues
+        if node.op is eig_p:
+            make = _eig(((node, 1) in read, (node, 2) in read))
         return _found(rebuild(node, src), make)
 
     return exchange(outputs, change)
@@ -246,6 +248,11 @@ def _eigenvalues(node: Node) -> Sequence[Node] | None:
     return decompositions.eigh(node, _factor, with_vectors=False)
 
 
+def _eig(sides: tuple[bool, bool]) -> _MakeFactor:
+    """With the left and the right vectors, or some of them."""
+    return _by_lapack(lambda node, make: decompositions.eig(node, make, sides))
+
+
 def _determinant(node: Node) -> Sequence[Node] | None:
     return _of_factors(node, decompositions.det)
 
@@ -273,6 +280,8 @@ _FACTORS: dict[Any, _MakeFactor] = {
     qr_p: _by_lapack(decompositions.qr),
     eigh_p: _by_lapack(decompositions.eigh),
     svd_p: _by_lapack(decompositions.svd),
+    eig_p: _eig((True, True)),
+    eigvals_p: _by_lapack(decompositions.eigvals),
     slogdet_p: _log_determinant,
     det_p: _determinant,
 }

@@ -88,8 +88,35 @@ def _svd(f: Routines, unit: str) -> None:
             f.fill_nan(vh, columns * n)
 
 
+def _eig(f: Routines, unit: str) -> None:
+    """Values (their parts, if the matrix is real), vectors, memory; the matrix."""
+    n, length = f.kernel.sizes
+    left, right = f.kernel.flags
+    parts = [f.buffer(number, unit) for number in range(len(f.kernel.buffers))]
+    a = parts.pop()
+    values = [parts.pop(0) for _ in range(1 if f.is_complex else 2)]
+    u, v = (parts.pop(0) if asked else "null" for asked in (left, right))
+    matrix, *memory = parts
+    f.copy(matrix, a, n * n * f.size)
+    info = f.variable("i32", 1)
+    width = 2 if f.is_complex else 1
+    with f.when(f.let(f"xor i1 {f.any_not_finite(a, n * n * width)}, true")):
+        f.call(
+            "geev", f.char("V" if left else "N"), f.char("V" if right else "N"),
+            f.integer(n), matrix, f.integer(n), *values, u, f.integer(n), v,
+            f.integer(n), memory[0], f.integer(length), *memory[1:], info,
+        )  # fmt: skip
+    with f.when(f.let(f"icmp ne i32 {f.load('i32', info)}, 0")):
+        for part in values:
+            f.fill_nan_reals(part, n * width)
+        for asked, vectors in ((left, u), (right, v)):
+            if asked:
+                f.fill_nan_reals(vectors, n * n * width)
+
+
 DECOMPOSITIONS: dict[str, Callable[[Routines, str], None]] = {
     "qr": _qr,
     "eigh": _eigh,
     "svd": _svd,
+    "eig": _eig,
 }

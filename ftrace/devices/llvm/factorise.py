@@ -13,7 +13,6 @@ from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.routines import Routines
 from ftrace.devices.llvm.small_factors import (
     SMALL_ROUTINES,
-    Scalars,
     Triangle,
     eliminated,
     exchange,
@@ -82,19 +81,7 @@ def _is_not_finite(
     What is infinite or NaN stays so: zeros do not make it finite again.
     """
     down, across = steps
-    return _any_not_finite(f, f.element(x, (row, down)), k, across)
-
-
-def _any_not_finite(f: Routines, x: str, count: int, step: int = 1) -> str:
-    """Is one of so many real numbers infinite or NaN?"""
-    o, t = Scalars(f), f.real
-    found = f.variable("i1", "false")
-    with f.repeat(count) as c:
-        value = o.load(f.element(x, (c, step)))
-        difference = o.apply("fsub", value, value)  # NaN, unless it is 0
-        bad = f.let(f"fcmp uno {t} {difference}, {t.constant(0)}")
-        f.store("i1", f.let(f"or i1 {f.load('i1', found)}, {bad}"), found)
-    return f.load("i1", found)
+    return f.any_not_finite(f.element(x, (row, down)), k, across)
 
 
 def _spread_nan(f: Routines, factors: str, m: int, n: int) -> None:
@@ -124,7 +111,7 @@ def _lu(f: Routines, unit: str) -> None:
     if f.is_complex:
         _spread_nan(f, factors, m, n)
     else:
-        with f.when(_any_not_finite(f, factors, m * n)):
+        with f.when(f.any_not_finite(factors, m * n)):
             # Which of several NaN is a pivot depends on BLAS's code for a processor.
             f.copy(factors, a, m * n * f.size)
             with eliminated(f, factors, m, n, (1, m)) as (j, place):

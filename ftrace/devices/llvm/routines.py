@@ -108,6 +108,19 @@ class Routines(Function):
             at = self.let(f"getelementptr {t}, ptr {target}, i64 {i}")
             self.store(t.text, t.constant(np.nan), at)
 
+    def any_not_finite(self, x: str, count: int, step: int = 1) -> str:
+        """Is one of so many real numbers, `step` apart, infinite or NaN?"""
+        t = self.real
+        found = self.variable("i1", "false")
+        with self.repeat(count) as i:
+            at = self.let(f"mul i64 {i}, {step * t.bytes}")
+            value = self.load(t.text, self.beyond(x, at))
+            difference = self.let(f"fsub {t} {value}, {value}")  # NaN, unless it is 0
+            bad = self.let(f"fcmp uno {t} {difference}, {t.constant(0)}")
+            bad = self.let(f"or i1 {self.load('i1', found)}, {bad}")
+            self.store("i1", bad, found)
+        return self.load("i1", found)
+
     # Calls.
 
     def declare(self, line: str) -> None:
