@@ -9,6 +9,7 @@ import numpy as np
 
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as e
+from ftrace.trace.primitives.movement import Shear, shear_p
 from tests.rule_samples import (
     SMALL,
     C,
@@ -42,6 +43,15 @@ _weight = expand(V(3, 1, 5, number=2), 3, 6, 5)
 def _product(number: int) -> Any:
     """Of a factor of its own: it has one use."""
     return e.mul(expand(V(1, 6, 5, number=number), 3, 6, 5), _weight)
+
+
+def _choice(number: int, size: int = 8, step: int = 1, other: int = 0) -> Any:
+    """Of a factor of its own, where windows of three see six values that are equal."""
+    arg = Shear(1, 0, step, 1, 6)
+    seen = shear_p(expand(V(1, size, 5, number=number), 3, size, 5), arg=arg)
+    extremum = expand(V(1, 6, 5, number=1), 3, 6, 5)
+    share = expand(V(1, 6, 5, number=2), 3, 6, 5)
+    return e.select(e.eq(seen, extremum), share, like(share, other))
 
 
 def _wide(node: Node) -> Node:
@@ -258,6 +268,36 @@ PUSHES = {
             total(reshape(total(_product(47), 2), 9, 2), 0),
             total(reshape(total(e.add(_seen, _weight), 2), 3, 6), 0),
             total(reshape(t := total(_product(48), 2), 3, 6), 0),
+            e.exp(t),
+        ],
+        SMALL,
+    ),
+    "slide_before_choice": Row(
+        lambda: [
+            slid(_choice(60), size=8),
+            slid(_choice(61, 13, 2), size=13, stride=2),
+            slid(reshape(_choice(62), 3, 6, 5, 1), size=8),
+        ],
+        # Windows side by side; of another size; not as it slid; not zero; used again.
+        lambda: [
+            slid(_choice(63, 18, 3), size=18, stride=3),
+            slid(_choice(64), size=9),
+            slid(_choice(65), size=13, stride=2),
+            slid(_choice(66, other=1), size=8),
+            slid(t := _choice(67), size=8),
+            e.exp(t),
+        ],
+    ),
+    "slide_before_sum_of_choices": Row(
+        lambda: [
+            slid(total(_choice(70), 2), size=8),
+            slid(reshape(total(_choice(71, 13, 2), 2), 3, 6), size=13, stride=2),
+        ],
+        # A sum over the window; not zero; used again.
+        lambda: [
+            slid(expand(total(_choice(72), 0), 3, 6, 5), size=8),
+            slid(total(_choice(73, other=1), 2), size=8),
+            slid(t := total(_choice(74), 2), size=8),
             e.exp(t),
         ],
         SMALL,

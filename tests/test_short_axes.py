@@ -288,7 +288,7 @@ def test_windows_that_move_by_more_than_one_element(
             np.testing.assert_allclose(dx[1, 5, i, j], product, rtol=1e-4, atol=1e-4)
 
 
-def test_windows_are_written_out_where_they_move_further_and_end_at_borders() -> None:
+def test_windows_are_written_out_where_they_end_at_borders() -> None:
     def written(taps: int, step: int, long: int = 20000, *, border: bool = True) -> int:
         i, k = make_range(0, long, False), make_range(1, taps, True)
         place = add(mul(i, const(step, INDEX)), k)
@@ -305,8 +305,10 @@ def test_windows_are_written_out_where_they_move_further_and_end_at_borders() ->
 
     assert written(3, 2) == 3
     assert written(9, 8) == 9
-    assert written(3, 1) == 1  # side by side
+    assert written(3, 1) == 3
+    assert written(25, 2, long=30_000) == 25
     assert written(3, 2, border=False) == 1  # no questions
-    assert written(10, 2) == 1  # long
+    assert written(26, 2, long=30_000) == 1  # long
+    assert written(25, 2) == 1  # few for as much code
     assert written(3, 13) == 1  # far apart
     assert written(3, 2, long=1000) == 1  # few

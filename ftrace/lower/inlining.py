@@ -19,6 +19,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.sizes import sample
 
 INDEX_LIMIT = 100  # atoms in the indices of one use
+WINDOWED = 16  # operations that are rather done for all windows that see an element
 
 
 def is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
@@ -38,6 +39,8 @@ def is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
         return False
     again = max(factor for factor, _ in uses.values()) > 1
     if again and (cost > CHEAP or any(_in_product(plan, c) for c in uses)):
+        return False
+    if cost > 1 and max(_overlap(node, c) for c in uses) * cost > WINDOWED:
         return False
     if len(kernels) > 1 and not _is_done_again(plan, node, cost, len(kernels)):
         return False
@@ -98,6 +101,13 @@ def _is_done_again(plan: Plan, node: Node, cost: int, kernels: int) -> bool:
 def _is_plain(context: Context) -> bool:
     """Is the index short? Reshapes of transposes of reshapes make it grow fast."""
     return sum(complexity(index) for index in context.indices) <= INDEX_LIMIT
+
+
+def _overlap(node: Node, context: Context) -> int:
+    """How many windows see each element; 0 where none slide over it."""
+    seen = prod(sample(a.size) for a in ranges_of_all(context.indices))
+    found = seen // max(sample(node.size), 1)
+    return found if found > 1 else 0
 
 
 def _in_product(plan: Plan, context: Context) -> bool:

@@ -46,7 +46,7 @@ from ftrace.trace.primitives.source import const_like
 from ftrace.trace.rewrite import Pat, Rule
 
 #: Windows that move further are left to themselves: zeros would be most of the work.
-_MOST_STRIDE = 4
+MOST_STRIDE = 4
 
 
 def _slide_product(
@@ -57,7 +57,7 @@ def _slide_product(
     part: Node | None = None,
 ) -> Node | None:
     arg: Shear = arg_of(x)
-    inner = arg if view is None else _through(arg, view)
+    inner = arg if view is None else through(arg, view)
     read = arg.size if part is None else part.shape[arg.axis]
     if is_dynamic(read) or inner is None:
         return None
@@ -98,16 +98,16 @@ def _is_dense(arg: Shear, read: int, outputs: Any, taps: int) -> bool:
 
     Windows side by side are put in their places afterwards: see `_interleave`.
     """
-    if is_dynamic(outputs) or arg.stride > _MOST_STRIDE:
+    if is_dynamic(outputs) or arg.stride > MOST_STRIDE:
         return False
     if arg.stride > 1 and taps <= arg.stride:
         return False
     return 2 * read <= 3 * arg.stride * outputs
 
 
-def _through(arg: Shear, view: Node) -> Shear | None:
+def through(arg: Shear, view: Node) -> Shear | None:
     """The same before a reshape that leaves its axes as they are."""
-    steps = _unchanged(view.src[0].shape, view.shape)
+    steps = unchanged(view.src[0].shape, view.shape)
     if arg.axis not in steps or arg.window not in steps:
         return None
     return arg._replace(axis=steps.index(arg.axis), window=steps.index(arg.window))
@@ -193,7 +193,7 @@ def _interleave(x: Node, y: Node, view: Node | None = None) -> Node | None:
 
 def _sum_before_reshape(x: Node, view: Node, total: Node, y: Node) -> Node | None:
     del y
-    steps = _unchanged(total.shape, view.shape)
+    steps = unchanged(total.shape, view.shape)
     axes: tuple[int, ...] = arg_of(x)
     if not set(axes) <= set(steps):
         return None
@@ -201,7 +201,7 @@ def _sum_before_reshape(x: Node, view: Node, total: Node, y: Node) -> Node | Non
     return reshape(reduce_sum_p(total, arg=found), x.shape)
 
 
-def _unchanged(old: Shape, new: Shape) -> list[int | None]:
+def unchanged(old: Shape, new: Shape) -> list[int | None]:
     """For each axis the one that it is behind a reshape; None for other axes."""
     if any_dynamic((*old, *new)):
         return [a if old == new else None for a in range(len(old))]

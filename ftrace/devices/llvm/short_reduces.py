@@ -7,7 +7,7 @@ and all that lies between them is read as well (see `short_axes.py`). The order 
 of the loop, and products are added without being rounded. The mean over squares of
 2×2 pixels is such a reduce as well: one of its axes lies side by side.
 
-Windows that move by more than one element are written out too, element by element:
+Windows with borders are written out too, element by element:
 
     out[i] = the sum over k of x[2·i + k - 1]  (where that is in x)  ·  w[k]
     out[i] = the sum over k of y[(i + 1 - k) / 2]  (where that is even)  ·  w[k]
@@ -38,12 +38,13 @@ from ftrace.trace.graph import Node, make_node, toposort
 from ftrace.trace.primitives.elementwise import add, maximum, minimum, mul
 from ftrace.trace.primitives.source import const
 
-#: Elements of a window at most, and results at least: with fewer of these the loops are
-#: not cut at borders, and vectors that ask at each element are slower than gathers.
-_MOST_TAPS = 9
+#: Elements of a window at most, and results for each of them at least: with fewer of
+#: these the loops are not cut at borders, and vectors that ask at each element are
+#: slower than gathers.
+_MOST_TAPS = 25
+_RESULTS_FOR_TAP = 1 << 10
 #: The same where vectors read all that one axis of the window skips, and no border.
 _MOST_BESIDE = 16
-_LEAST_RESULTS = 1 << 13
 
 _OPERATIONS = {"add": add, "mul": mul, "max": maximum, "min": minimum}
 
@@ -96,7 +97,7 @@ def _is_beside(
         return True
     if taps > _MOST_TAPS:
         return False
-    if prod(kernel.shape) < _LEAST_RESULTS or len(kernel.stores) > 1:
+    if prod(kernel.shape) < _RESULTS_FOR_TAP * max(taps, 8):
         return False
     return any(_moves_in_windows(inside, a, short, facts, most) for a in kernel.axes)
 
@@ -104,14 +105,14 @@ def _is_beside(
 def _moves_in_windows(
     inside: list[Node], long: Node, short: list[Node], facts: Facts, most: int
 ) -> bool:
-    """Do windows with borders move by more than one element, or their derivatives?"""
+    """Do windows with borders move along it, or their derivatives?"""
     if axis_of(long).size < LEAST:
         return False
     for node in inside:
         if node.op is not load_p or len(node.src) < 3:
             continue
         terms = facts.affine[index_of(node)].terms
-        if 2 <= terms.get(long, 0) <= most and any(r in terms for r in short):
+        if 1 <= terms.get(long, 0) <= most and any(r in terms for r in short):
             return True
         holes = any(n.op.name == "rem" for n in toposort([node.src[2]]))
         if holes and terms.get(long) == 1:
