@@ -11,7 +11,6 @@ goes into it. `str(kernel)` is for people: it leaves out dtypes, for example.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache, lru_cache
@@ -19,6 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ftrace.digest import sha256
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.users import OF_USERS
 from ftrace.trace.avals import Bundle, ShapedArray
@@ -76,12 +76,16 @@ def _identity(whole: Any) -> str:
     nodes = toposort(list(_nodes_in(whole)))
     numbers = {node: str(number) for number, node in enumerate(nodes)}
     lines: list[str] = []
+    types: dict[ShapedArray, str] = {}
     for node in nodes:
         source = " ".join([numbers[s] for s in node.src])
-        argument = "" if node.arg is None else _text(node.arg, numbers)
-        if node.op.name in OF_USERS:
+        arg, name, aval = node.arg, node.op.name, node.aval
+        argument = "" if arg is None else _text(arg, numbers)
+        if name in OF_USERS:
             raise _NoTextError
-        lines.append(f"{node.op.name} {_type(node.aval)} {argument}: {source}")
+        if aval not in types:
+            types[aval] = _type(aval)
+        lines.append(f"{name} {types[aval]} {argument}: {source}")
     lines.append(_text(whole, numbers))
     return "\n".join(lines)
 
@@ -101,7 +105,7 @@ def _type(aval: ShapedArray) -> str:
 def _body(body: Body) -> str:
     """A short name of a body, by its text."""
     text = _identity((body.inputs, body.outputs))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256(text.encode()).hex()
 
 
 @cache
@@ -122,12 +126,12 @@ def _nodes_in(value: Any) -> Iterator[Node]:
 
 
 def _text(value: Any, numbers: dict[Node, str]) -> str:
+    if type(value) in _PLAIN:
+        return repr(value)
     if isinstance(value, Node):
         if value not in numbers:  # of a body
             raise _NoTextError
         return "%" + numbers[value]
-    if type(value) in _PLAIN:
-        return repr(value)
     if isinstance(value, tuple):
         parts = cast("tuple[Any, ...]", value)
         return f"({' '.join([_text(part, numbers) for part in parts])})"

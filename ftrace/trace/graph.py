@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from struct import Struct
 from typing import Any, cast
 
 import numpy as np
@@ -322,8 +323,22 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
 # Constants: keyed by dtype and bits, so that -0.0 and every NaN are themselves.
 
 
+#: Numbers up to this one are packed without NumPy: each of the dtypes can hold them,
+#: and a double on the way rounds none of the integers.
+_PACKED_BELOW = 2**31
+_PACK: dict[Any, Callable[..., bytes]] = {
+    np.dtype(name): Struct(f"={letter}").pack
+    for name, letter in (("float32", "f"), ("float64", "d"))
+}
+
+
 def constant_bits(value: Any, dtype: np.dtype[Any]) -> bytes:
     """The bytes of a scalar in a dtype."""
+    kind = value.__class__
+    if (kind is float or kind is int) and -_PACKED_BELOW < value < _PACKED_BELOW:
+        pack = _PACK.get(dtype)
+        if pack is not None:
+            return pack(value)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(value).astype(dtype).tobytes()
 

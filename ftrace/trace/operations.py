@@ -23,10 +23,11 @@ from ftrace.errors import DynamicDimensionError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic, bounds, is_dynamic
 from ftrace.trace.evaluate import Plan, settle
-from ftrace.trace.graph import Graph, origin_now
+from ftrace.trace.graph import Graph, Node, origin_now
 from ftrace.trace.hooks import count_operation, hooks
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.record import Compound, Primitive
+from ftrace.trace.primitives.source import const
 from ftrace.trace.quiet import hush, unhush
 from ftrace.trace.replay import Recording, is_replayable
 from ftrace.trace.room import FEW, nbytes_of, no_memory, require_room, require_room_for
@@ -43,6 +44,7 @@ from ftrace.trace.tracer import (
     current_scope,
     innermost_scope,
     scope_of,
+    stack,
 )
 from ftrace.trace.tracing import match_aval, trace
 
@@ -238,14 +240,11 @@ def elementwise(
       ShapeError: the shapes do not broadcast.
       DtypeError: the primitive is not defined for the promoted dtype.
     """
-    # Common cases first: traced values of one type; arrays of the host and numbers.
-    scope = innermost_scope(operands) if dtype is None else None
-    if scope is not None:
-        first = operands[0].node.aval
-        same = all(x.node.aval is first for x in operands)
-        if same and (not inexact or dtypes.is_inexact(first.dtype)):
-            node = op(*[x.node for x in operands])
-            return Tracer(node, scope, origin_now(node))
+    # Common cases first: traced values of one type and numbers; arrays of the host.
+    if dtype is None and len(stack.scopes) > stack.floor:
+        traced = _elementwise_traced(op, operands, inexact)
+        if traced is not None:
+            return traced
     types: list[Any] = []
     concrete_array = False
     for x in operands:
@@ -298,6 +297,62 @@ def elementwise(
     if recording.tape is not None and all(type(x) in _NOTED for x in operands):
         recording.tape.note_elementwise(op, aval, operands, dtype, made)
     return made
+
+
+def _elementwise_traced(
+    op: Primitive, operands: Sequence[Value], inexact: bool
+) -> Tracer | None:
+    """`elementwise` of values of the innermost scope, which need no cast, and numbers.
+
+    None for all others.
+    """
+    scope = stack.scopes[-1]
+    kinds: list[Any] = []
+    for x in operands:
+        kind = x.__class__
+        if kind is Tracer:
+            if x.scope is not scope:
+                return None
+            kinds.append(x.node.aval)
+        elif kind is float or (kind is int and -(2**31) <= x < 2**31):
+            kinds.append(kind)
+        else:
+            return None
+    x64 = settings.current().enable_x64
+    aval = _common_aval(tuple(kinds), inexact, x64)
+    if aval is None:
+        return None
+    nodes: list[Node] = []
+    for x in operands:
+        if x.__class__ is Tracer:
+            nodes.append(x.node)
+        else:
+            check_fits(x, aval.dtype)
+            nodes.append(const(x, aval.dtype, aval.shape, aval.weak_type))
+    node = op(*nodes)
+    return Tracer(node, scope, origin_now(node))
+
+
+@lru_cache(maxsize=4096)
+def _common_aval(
+    kinds: tuple[Any, ...],
+    inexact: bool,
+    x64: bool | None,  # part of the key: promotion depends on it
+) -> ShapedArray | None:
+    """The type in which operands are computed with, if all that are traced have it."""
+    avals = [kind for kind in kinds if isinstance(kind, ShapedArray)]
+    if not avals or any(aval is not avals[0] for aval in avals):
+        return None
+    first = avals[0]
+    scalars = {float: dtypes.default_dtype("f"), int: dtypes.default_dtype("i")}
+    pairs = tuple(
+        [
+            (scalars[kind], True) if kind in scalars else (first.dtype, first.weak_type)
+            for kind in kinds
+        ]
+    )
+    found = _compute_type(pairs, None, inexact)
+    return first if found == (first.dtype, first.weak_type) else None
 
 
 #: Operands of which a tape can say how they are used.

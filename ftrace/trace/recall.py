@@ -109,8 +109,10 @@ def recalling(
             code = frame.f_code
             internal = known(code.co_filename)
         scope = scopes[-1]
-        if not scope.recalls or internal is not False:
+        if internal is not False:
             return run_at(function, args, kwargs, user_origin())
+        if not scope.recalls:
+            return run_at(function, args, kwargs, Origin(code, frame.f_lasti))
         lifts = always or (beside_traced and Tracer in map(type, args))
         key: list[Any] = [function, settings.current().enable_x64]
         for x in args:

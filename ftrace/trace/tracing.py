@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ftrace.trace.avals import TOKEN, ShapedArray
-from ftrace.trace.graph import Graph, Node, substitute
+from ftrace.trace.graph import Graph, Node, nodes_of, substitute
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.source import (
     const,
@@ -81,7 +81,10 @@ def effects_as_output(graph: Graph) -> Graph:
 def has_free_variables(graph: Graph) -> bool:
     """Does it use tracers of a transform around it?"""
     own = {*graph.inputs, *graph.effects}
-    return any(is_variable(n) and n not in own for n in graph.nodes)
+    for node in nodes_of((*graph.outputs, *graph.effects)):
+        if is_variable(node) and node not in own:
+            return True
+    return False
 
 
 def inline(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Tracer]:

@@ -222,7 +222,7 @@ class Jitted:
         ready = self._ready.get(key)
         if ready is None:
             traced = self._trace(signature, values)
-            if has_free_variables(traced.graph):
+            if not traced.closed:
                 return self._apply(traced, values)
             with self._lock:
                 graph = ready_graph(traced.graph)
@@ -304,9 +304,9 @@ class Jitted:
             output = Output(call, "jit", False)
             output.function.__name__ = name_of(self._fun)
             self.trace_count += 1
-            traced = Traced(trace("jit", output, avals), output)
-            # A graph that uses tracers around it is good for this call only.
-            if not has_free_variables(traced.graph):
+            graph = trace("jit", output, avals)
+            traced = Traced(graph, output, not has_free_variables(graph))
+            if traced.closed:  # another is good for this call only
                 self._traced[signature] = traced
             return traced
 

@@ -21,10 +21,12 @@ class Traced:
     Attributes:
       graph: what it computes.
       output: the structure of its result.
+      closed: it uses no tracers of transforms around it.
     """
 
     graph: Graph
     output: Output
+    closed: bool
 
 
 class Stages:

@@ -27,13 +27,13 @@ from ftrace.devices.llvm.symbols import POLL, PREFIX, ROOTS, ROUTINE, SORT, STOP
 from ftrace.devices.llvm.target import host_target
 
 _lock = threading.RLock()  # none is made twice; one may call another
-_DECLARED: Final = re.compile(rf"^declare .* @({PREFIX}\w+)\(", re.MULTILINE)
+_DECLARED: Final = rf"^declare .* @({PREFIX}\w+)\("
 
 
 def symbols_in(text: str) -> tuple[str, ...]:
     """The functions of the library that a module calls."""
     head = text.partition("\ndefine ")[0]
-    return tuple(_DECLARED.findall(head)) if PREFIX in head else ()
+    return tuple(re.findall(_DECLARED, head, re.MULTILINE)) if PREFIX in head else ()
 
 
 def addresses(symbols: Iterable[str]) -> dict[str, int]:

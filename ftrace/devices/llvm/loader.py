@@ -152,8 +152,7 @@ def _laid_out(code: bytes) -> _Layout | None:
             found: Any = np.frombuffer(code, _RELOCATION, size // each, offset)
             if (found["type"] != _ADDRESS_64).any():
                 return None
-            changed: int = places[info]
-            relocations.append((changed, found))
+            relocations.append((places[int(info)], found))
     fixed, size = ends
     if symbols is None or size == 0:
         return None

@@ -9,7 +9,6 @@ llvmlite, our own, and the processor look the same, it would say the same again.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import threading
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 
 from ftrace import settings
 from ftrace.devices.llvm.cache import ObjectCache
+from ftrace.digest import sha256
 from ftrace.version import VERSION
 
 #: What decides of which kernels a program is made, and how they are written.
@@ -125,14 +125,14 @@ def digest_of_sources() -> str:
 
     Empty where there are no such files, as in an archive.
     """
-    state = hashlib.sha256()
+    contents: list[bytes] = []
     try:
         for path, _ in _own_files():
             with open(path, "rb", buffering=0) as source:
-                state.update(source.read())
+                contents.append(source.read())
     except OSError:
         return ""
-    return state.hexdigest()
+    return sha256(*contents).hex()
 
 
 def _stamp() -> str | None:

@@ -25,7 +25,6 @@ import math
 import os
 import platform
 import sys
-from pathlib import Path
 from string import Template
 
 from ftrace.devices.llvm.runner.records import GO_ON, Context
@@ -62,7 +61,8 @@ def available_cores() -> int:
 def _share_of_time() -> int:
     """What a container's quota allows (cgroup v2: "quota period", or "max")."""
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        with open("/sys/fs/cgroup/cpu.max", "rb", buffering=0) as file:
+            quota, period = file.read().split()
         return max(1, math.ceil(int(quota) / int(period)))
     except (OSError, ValueError):
         return MAX_THREADS

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 from ftrace import settings
 from ftrace.devices.llvm.machine import machine
 from ftrace.errors import DeviceError
+
+#: Caches of a core that Linux numbers, at most.
+_MOST_CACHES = 8
 
 
 @dataclass(frozen=True)
@@ -148,14 +150,19 @@ def host_caches() -> tuple[int, int, int]:
     """Sizes of the three caches as Linux tells them; modest guesses elsewhere."""
     sizes = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
     units = {"K": 1 << 10, "M": 1 << 20}
-    for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+    for number in range(_MOST_CACHES):
+        folder = f"/sys/devices/system/cpu/cpu0/cache/index{number}"
         try:
-            if (folder / "type").read_text().strip() == "Instruction":
+            if _line(f"{folder}/type") == "Instruction":
                 continue
-            level = int((folder / "level").read_text())
-            size = (folder / "size").read_text().strip()
+            level, size = int(_line(f"{folder}/level")), _line(f"{folder}/size")
         except (OSError, ValueError):
             continue
         if size[-1:] in units and size[:-1].isdigit():
             sizes[level] = int(size[:-1]) * units[size[-1]]
     return sizes[1], sizes[2], sizes[3]
+
+
+def _line(path: str) -> str:
+    with open(path, "rb", buffering=0) as file:
+        return file.read().decode().strip()

@@ -28,6 +28,9 @@ Factor = Callable[..., Node]
 Ufunc = Callable[..., Any]
 Result = Callable[[ShapedArray], np.dtype[Any]]
 
+#: Types of results that each primitive remembers by those of its operands.
+_TYPES_KEPT = 256
+
 
 def _check(name: str, kinds: str, avals: tuple[ShapedArray, ...]) -> None:
     first = avals[0]
@@ -76,8 +79,17 @@ def _elementwise(
     No derivatives at all make it constant almost everywhere: its tangent is zero.
     """
     arity = {"unary": 1, "compare": 2, "binary": 2}[family]
+    known: dict[tuple[ShapedArray, ...], ShapedArray] = {}
 
     def infer(arg: Any, *avals: ShapedArray) -> ShapedArray:
+        found = known.get(avals)
+        if found is None:
+            if len(known) >= _TYPES_KEPT:
+                known.clear()
+            found = known[avals] = infer_anew(avals)
+        return found
+
+    def infer_anew(avals: tuple[ShapedArray, ...]) -> ShapedArray:
         if len(avals) != arity:
             raise ShapeError(f"{name} takes {arity} operands, got {len(avals)}")
         _check(name, kinds, avals)
