@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from collections.abc import Iterator
@@ -128,7 +129,7 @@ def test_read_only_folder_serves_what_it_has(
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(cache_module.os, "utime", refuse)
-    monkeypatch.setattr(cache_module.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
     monkeypatch.setattr(device_module, "render_kernel", None)
     found, _ = compiled()  # and no warning
     np.testing.assert_array_equal(found, want)
