@@ -18,7 +18,9 @@ PACKAGE = Path(__file__).parent.parent / "ftrace"
 
 #: Floor -> the files and folders of ftrace/ that stand on it.
 FLOORS = {
-    "ground": ("origin", "errors", "settings", "dtypes", "capacity", "version"),
+    "ground": (
+        "origin", "errors", "settings", "dtypes", "capacity", "version", "digest",
+    ),  # fmt: skip
     "buffer": ("buffer",),
     "array": ("array",),
     "trace": ("trace",),
