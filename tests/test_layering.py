@@ -19,8 +19,8 @@ PACKAGE = Path(__file__).parent.parent / "ftrace"
 #: Floor -> the files and folders of ftrace/ that stand on it.
 FLOORS = {
     "ground": (
-        "origin", "errors", "settings", "dtypes", "capacity", "version", "digest",
-    ),  # fmt: skip
+        "capacity", "digest", "dtypes", "errors", "origin", "settings", "version",
+    ),
     "buffer": ("buffer",),
     "array": ("array",),
     "trace": ("trace",),
@@ -73,6 +73,7 @@ LOADED_LATER = {
     "ftrace.devices.llvm.runtime": ("ftrace.devices.llvm.runner.whole",),
     "ftrace.devices.llvm.calling.native": ("ftrace.devices.llvm.calling.whole",),
     # Logging, queues and more come with it.
+    "ftrace.devices.llvm.cache": ("tempfile",),
     "ftrace.devices.llvm.compile": ("concurrent.futures",),
 }
 
