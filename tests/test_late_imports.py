@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from ftrace import settings
-from ftrace.devices.llvm import machine as machine_module
 from ftrace.devices.llvm import runtime as runtime_module
 from ftrace.devices.llvm.compile import emit_own, generate
 from ftrace.devices.llvm.machine import machine
+from ftrace.locks import Once
 
 PROGRAM = """
 import sys
@@ -145,11 +145,11 @@ def test_a_text_of_ours_is_not_made_where_its_code_is_on_disk(
         assert emit(2, 20) != first  # other facts
         assert made == [1, 2]
         # Other sources, as after an edit.
-        here, shared = machine(), machine_module.shared
-        monkeypatch.setattr(shared, "found", here._replace(sources="other"))
+        here = machine()
+        monkeypatch.setattr(machine, "found", here._replace(sources="other"))
         assert emit(3, 10) == generate(text_of(3))
         # Without sources, as in an archive, the text itself is the key.
-        monkeypatch.setattr(shared, "found", here._replace(sources=""))
+        monkeypatch.setattr(machine, "found", here._replace(sources=""))
         assert emit(4, 10) == generate(text_of(4))
         assert emit(4, 10) == generate(text_of(4))
         assert made == [1, 2, 3, 4, 4]
@@ -166,8 +166,7 @@ def test_threads_that_begin_together_share_the_runner(
             made.append(self)
 
     barrier = threading.Barrier(2)
-    monkeypatch.setattr(runtime_module, "Runtime", Counted)
-    monkeypatch.setattr(runtime_module, "shared", runtime_module.Shared())
+    monkeypatch.setattr(runtime_module, "runtime", Once(Counted))
     runtime_module.prepare_runtime()
     runtime_module.prepare_runtime()
     found: list[object] = []

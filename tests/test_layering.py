@@ -19,7 +19,8 @@ PACKAGE = Path(__file__).parent.parent / "ftrace"
 #: Floor -> the files and folders of ftrace/ that stand on it.
 FLOORS = {
     "ground": (
-        "capacity", "digest", "dtypes", "errors", "origin", "settings", "version",
+        "capacity", "digest", "dtypes", "errors", "locks", "origin", "settings",
+        "version",
     ),
     "buffer": ("buffer",),
     "array": ("array",),

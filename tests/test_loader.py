@@ -188,7 +188,7 @@ def test_facts_are_read_where_nothing_has_changed(
         return real()
 
     def found() -> Any:
-        monkeypatch.setattr(machine_module, "shared", machine_module.Shared())
+        monkeypatch.setattr(machine_module.machine, "found", None)
         return machine_module.machine()
 
     monkeypatch.setattr(machine_module, "_asked", counted)

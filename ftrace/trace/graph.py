@@ -10,7 +10,6 @@ program does not depend on which programs came before. No walk recurses.
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -23,6 +22,7 @@ from typing import Any, cast
 import numpy as np
 
 from ftrace.errors import GraphError
+from ftrace.locks import free_after_fork
 from ftrace.origin import Origin, user_origin
 from ftrace.trace.avals import Shape, ShapedArray
 
@@ -90,19 +90,11 @@ class Node:
 
 
 _table: dict[Any, weakref.ref[Node]] = {}
-_table_lock = threading.RLock()
+_table_lock = free_after_fork(threading.RLock())
 #: References to nodes that are gone, whose entries are still in the table.
 _dead: deque[_Reference] = deque()
-_burial_lock = threading.Lock()
+_burial_lock = free_after_fork(threading.Lock())
 _serials = itertools.count()
-# A child must not inherit a lock that another thread held when the process forked.
-if hasattr(os, "register_at_fork"):
-    for _lock in (_table_lock, _burial_lock):
-        os.register_at_fork(
-            before=_lock.acquire,
-            after_in_parent=_lock.release,
-            after_in_child=_lock.release,
-        )
 
 
 class _Provenance(threading.local):

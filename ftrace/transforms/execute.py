@@ -10,7 +10,6 @@ keyed by identity.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from ftrace.buffer import Buffer
 from ftrace.devices import has_lowered, identity_of, lowering, size_of
 from ftrace.devices.base import Device, Executable, get_device, live_devices, timed
 from ftrace.errors import DeviceError, OutOfMemoryError
+from ftrace.locks import free_after_fork
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
@@ -229,16 +229,10 @@ class _Cache:
 
     def __init__(self) -> None:
         self.entries: OrderedDict[Any, CompiledGraph] = OrderedDict()
-        self.lock = threading.Lock()
+        self.lock = free_after_fork(threading.Lock())
 
 
 _cache = _Cache()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_cache.lock.acquire,
-        after_in_parent=_cache.lock.release,
-        after_in_child=_cache.lock.release,
-    )
 
 
 def compile_graph(

@@ -6,13 +6,13 @@ function traced for the same types is the same graph, and so is its derivative.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 from ftrace import settings
+from ftrace.locks import free_after_fork
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.recall import forget_calls
@@ -33,15 +33,8 @@ class Memo(Generic[T]):
     def __init__(self, size: int) -> None:
         self.size = size
         self._entries: OrderedDict[Hashable, T] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = free_after_fork(threading.Lock())
         _memos.append(self)
-        if hasattr(os, "register_at_fork"):
-            # A child must not find a lock held by a thread that it does not have.
-            os.register_at_fork(
-                before=self._lock.acquire,
-                after_in_parent=self._lock.release,
-                after_in_child=self._lock.release,
-            )
 
     def get(self, key: Hashable) -> T | None:
         with self._lock:

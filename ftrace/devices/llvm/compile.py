@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import os
 import threading
 from collections.abc import (
     Callable,
@@ -31,6 +30,7 @@ from ftrace.devices.llvm.loader import load
 from ftrace.devices.llvm.machine import machine
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.errors import DeviceError
+from ftrace.locks import Once
 from ftrace.version import VERSION
 
 #: 0 … 3; 1 gives code as fast as 3 for loops that are already in vectors.
@@ -119,31 +119,8 @@ class _Compiler:
             benches.append(bench)
 
 
-class Shared:
-    """The compiler of this process, once there is one."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.found: _Compiler | None = None
-
-
-shared = Shared()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=shared.lock.acquire,
-        after_in_parent=shared.lock.release,
-        after_in_child=shared.lock.release,
-    )
-
-
-def _compiler() -> _Compiler:
-    found = shared.found
-    if found is None:
-        with shared.lock:
-            if shared.found is None:
-                shared.found = _Compiler()
-            found = shared.found
-    return found
+#: The compiler of this process.
+shared_compiler = Once(_Compiler)
 
 
 def _emit_unlocked(machine: Any, module: Any) -> bytes:
@@ -177,7 +154,7 @@ def generate(text: str, target: Target | None = None) -> bytes:
     Raises:
       DeviceError: LLVM does not take the text: a fault of a renderer.
     """
-    compiler = _compiler()
+    compiler = shared_compiler()
     try:
         with compiler.lean():
             return compiler.emit(text, target or host_target())
@@ -231,7 +208,7 @@ def run_all(jobs: Iterable[Callable[[], T]], threads: int) -> list[T]:
         return [job() for job in jobs]
     from concurrent.futures import ThreadPoolExecutor
 
-    with _compiler().lean(), ThreadPoolExecutor(threads) as pool:
+    with shared_compiler().lean(), ThreadPoolExecutor(threads) as pool:
         try:
             running = [pool.submit(copy_context().run, job) for job in jobs]
             return [job.result() for job in running]
@@ -257,7 +234,7 @@ def link(
 def _loaded_by_llvm(
     code: bytes, names: Sequence[str], imports: Mapping[str, int] | None
 ) -> Any:
-    compiler = _compiler()
+    compiler = shared_compiler()
     builder = compiler.llvm.JITLibraryBuilder().add_current_process()
     builder.add_object_img(code)
     for name, address in (imports or {}).items():

@@ -6,7 +6,6 @@ need it: a program that is on disk needs neither for its first call.
 
 from __future__ import annotations
 
-import os
 import struct
 import sys
 import threading
@@ -41,6 +40,7 @@ from ftrace.devices.shortage import (
     shortage,
 )
 from ftrace.errors import GraphError, OutOfMemoryError
+from ftrace.locks import free_after_fork
 from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
 from ftrace.lower.rendering import DECISIONS
@@ -107,16 +107,11 @@ class CPU(Device):
         # By kernel, and how it was scheduled.
         self._kernels: OrderedDict[tuple[Kernel, Way], CompiledKernel] = OrderedDict()
         self._general: OrderedDict[tuple[Kernel, Way], CompiledKernel] = OrderedDict()
-        self._lock = threading.RLock()
+        # One that forks takes them in the order in which calls do: the last one first.
+        free_after_fork(self.memory.lock)
+        self._lock = free_after_fork(threading.RLock())
         self._native: Native | None = None
         self.cores = available_cores()
-        if hasattr(os, "register_at_fork"):
-            # A child must not find a lock held by a thread that it does not have.
-            os.register_at_fork(
-                before=self._hold,
-                after_in_parent=self._let_go,
-                after_in_child=self._let_go,
-            )
 
     @property
     def cache(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -259,14 +254,6 @@ class CPU(Device):
         while len(self._general) > KERNELS_KEPT:
             self._general.popitem(last=False)
         return compiled
-
-    def _hold(self) -> None:
-        self._lock.acquire()
-        self.memory.lock.acquire()
-
-    def _let_go(self) -> None:
-        self.memory.lock.release()
-        self._lock.release()
 
 
 class BoundKernel(NamedTuple):

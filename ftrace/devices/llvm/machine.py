@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 from ftrace import settings
 from ftrace.devices.llvm.cache import ObjectCache
 from ftrace.digest import sha256
+from ftrace.locks import Once
 from ftrace.version import VERSION
 
 #: What decides of which kernels a program is made, and how they are written.
@@ -50,35 +50,9 @@ class Machine(NamedTuple):
     features: str
 
 
-class Shared:
-    """The facts, once they are known."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.found: Machine | None = None
-
-
-shared = Shared()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=shared.lock.acquire,
-        after_in_parent=shared.lock.release,
-        after_in_child=shared.lock.release,
-    )
 #: In the folder of the object code, whose owner tells of files that cannot be written.
 _cache = ObjectCache()
 _cache.told = True
-
-
-def machine() -> Machine:
-    """The facts of this process; where they are not on disk LLVM is loaded."""
-    found = shared.found
-    if found is None:
-        with shared.lock:
-            if shared.found is None:
-                shared.found = _machine()
-            found = shared.found
-    return found
 
 
 def _machine() -> Machine:
@@ -91,6 +65,10 @@ def _machine() -> Machine:
         found = _asked()
         _cache.store(json.dumps(found).encode(), *key)
     return found
+
+
+#: The facts of this process; where they are not on disk LLVM is loaded.
+machine = Once(_machine)
 
 
 def _unpacked(whole: bytes | None) -> Machine | None:

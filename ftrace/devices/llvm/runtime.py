@@ -13,10 +13,7 @@ import ctypes
 import os
 import platform
 import sys
-import threading
 from collections.abc import Callable
-from contextlib import suppress
-from contextvars import copy_context
 from functools import partial
 from typing import Any
 
@@ -26,6 +23,7 @@ from ftrace import capacity
 from ftrace.devices.llvm import pool
 from ftrace.devices.llvm.compile import emit_own, link
 from ftrace.devices.llvm.symbols import POLL, STOP
+from ftrace.locks import Once
 
 #: Stacks keep at most this part of the machine's memory for the next ones.
 KEPT_SHARE = 8
@@ -100,44 +98,11 @@ def _has_room(nbytes: int) -> int:
     return int(nbytes <= capacity.free_memory())
 
 
-class Shared:
-    """The runner of this process, once there is one."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.found: Runtime | None = None
-        self.beginning = False
-
-
-shared = Shared()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=shared.lock.acquire,
-        after_in_parent=shared.lock.release,
-        after_in_child=shared.lock.release,
-    )
-
-
-def runtime() -> Runtime:
-    """The runner; compiled at the first call."""
-    found = shared.found
-    if found is None:
-        with shared.lock:
-            if shared.found is None:
-                shared.found = Runtime()
-            found = shared.found
-    return found
+#: The runner; compiled at the first call.
+runtime = Once(Runtime)
 
 
 def prepare_runtime() -> None:
     """Begins to make the runner, beside what the caller does next."""
-    if shared.found is not None or shared.beginning or not pool.has_threads():
-        return
-    shared.beginning = True
-    context = copy_context()
-    threading.Thread(target=context.run, args=(_try_to_make,), daemon=False).start()
-
-
-def _try_to_make() -> None:
-    with suppress(Exception):  # who needs it finds the same
-        runtime()
+    if pool.has_threads():
+        runtime.begin()

@@ -6,7 +6,6 @@ It stays for as long as the process: objects die through it until the very end.
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 import threading
 import warnings
@@ -47,6 +46,7 @@ from ftrace.devices.llvm.compile import emit_own, link
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.shortage import no_working_memory
 from ftrace.errors import DeviceError, NativeCallsWarning
+from ftrace.locks import free_after_fork
 from ftrace.trace.eager import Eager, constant_classes, integer_classes
 from ftrace.trace.quiet import silence
 from ftrace.trace.tracer import open_in_all_threads
@@ -323,13 +323,7 @@ def _tried(places: Offsets, device: Any) -> Native | None:
 
 
 _ready: list[Native | None] = []
-_lock = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_lock.acquire,
-        after_in_parent=_lock.release,
-        after_in_child=_lock.release,
-    )
+_lock = free_after_fork(threading.RLock())
 
 
 def native_for(device: Any) -> Native | None:

@@ -1,0 +1,77 @@
+"""What a process makes once, and locks that forked children find free."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from ftrace.locks import Once, free_after_fork
+
+
+def test_threads_that_ask_together_have_the_same() -> None:
+    made: list[object] = []
+    barrier = threading.Barrier(4)
+
+    def make() -> object:
+        made.append(object())
+        return made[-1]
+
+    once = Once(make)
+    found: list[object] = []
+
+    def ask() -> None:
+        barrier.wait()
+        found.append(once())
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert once.found is once()
+    assert found == made * 4
+
+
+def test_what_fails_is_tried_again() -> None:
+    made: list[int] = []
+    failed = threading.Event()
+
+    def make() -> int:
+        made.append(len(made))
+        if len(made) == 1:
+            failed.set()
+            raise ValueError
+        return 5
+
+    once = Once(make)
+    once.begin()
+    once.begin()  # a second time does nothing
+    failed.wait()
+    assert once.found is None
+    assert [once(), once()] == [5, 5]
+    assert made == [0, 1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_child_finds_a_lock_free_that_a_thread_held() -> None:
+    lock = free_after_fork(threading.Lock())
+    held, let_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            let_go.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    threading.Timer(0.1, let_go.set).start()
+    child = os.fork()
+    if child == 0:
+        os._exit(int(not lock.acquire(timeout=5)))
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+    assert lock.acquire(timeout=5)
