@@ -10,7 +10,9 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
+from ftrace import lax
 from ftrace.errors import ArgumentError, IndexBoundsError, ShapeError
+from ftrace.numpy import quantiles
 
 SPECIAL = [-0.0, 0.0, np.nan, np.inf, -np.inf, 1.5]
 DTYPES = ("bool", "int8", "uint32", "int64", "float16", "float32", "float64")
@@ -234,3 +236,109 @@ def test_roll_moves_one_axis_twice_and_refuses():
     same(fnp.roll(a, np.array([1, 2]), (1, 1)), np.roll(np.asarray(a), 3, 1))
     with pytest.raises(ShapeError, match="shifts"):
         fnp.roll(a, np.array([1, 2, 3]), (0, 1))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "float16"])
+@pytest.mark.parametrize(
+    "shape", [(1,), (7,), (64,), (300,), (4, 9), (3, 0), (2, 3, 5)]
+)
+def test_the_greatest_and_least_few_are_those_of_a_stable_sort(shape, dtype):
+    x = numbers(shape, dtype) if shape[-1] < 200 else places(200, 300, 0).astype(dtype)
+    for count in {0, 1, shape[-1] // 9, shape[-1]} - {shape[-1] + 1}:
+        for function in (lax.top_k, lax.approx_min_k):
+            values, at = function(fnp.asarray(x), count)
+            traced = ft.jit(lambda v, f=function, k=count: f(v, k))(x)
+            same(values, traced[0])
+            same(at, traced[1])
+            same(values, np.take_along_axis(x, np.asarray(at), -1))
+
+
+def test_the_greatest_few_put_nan_first_and_negative_zero_behind_zero():
+    x = np.array([0.0, -0.0, 1.0, np.nan, 0.0, -1.0, np.nan], np.float32)
+    same(lax.top_k(x, 7)[1], np.array([3, 6, 2, 0, 4, 1, 5], np.int32))
+    same(lax.approx_min_k(x, 7)[1], np.array([5, 1, 0, 4, 2, 3, 6], np.int32))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_interp_is_the_composition(dtype):
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 3, 20, 100):
+        xp = np.sort(rng.standard_normal(size)).astype(dtype)
+        fp, x = rng.standard_normal((2, size)).astype(dtype)
+        for at in (x, xp, x.reshape(-1, 1), x[0], np.array([np.nan, np.inf, -np.inf])):
+            at = np.asarray(at, dtype)
+            found, traced = fnp.interp(at, xp, fp), ft.jit(fnp.interp)(at, xp, fp)
+            assert (found.dtype, found.shape) == (traced.dtype, traced.shape)
+            np.testing.assert_allclose(found, traced, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("xp", "fp"),
+    [
+        ([0, 1, 1], [1, 2, 3]),
+        ([0, 0, 1], [1, 2, 3]),
+        ([0, 1, 1, 2], [1, 2, 3, 4]),
+        ([0, 1, np.inf], [1, 2, 3]),
+        ([0, 1, 2], [1, np.inf, 3]),
+        ([0, 1, 2], [1, np.nan, 3]),
+        ([0, 1, np.nan], [1, 2, 3]),
+    ],
+    ids=str,
+)
+def test_interp_of_special_points_is_the_composition(xp, fp):
+    xp, fp = np.array(xp, np.float32), np.array(fp, np.float32)
+    x = np.array([-1, 0, 0.5, 1, 1.5, 2, 3, np.inf, np.nan], np.float32)
+    same(fnp.interp(x, xp, fp), ft.jit(fnp.interp)(x, xp, fp))
+
+
+@pytest.mark.parametrize("method", quantiles.METHODS)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
+def test_a_fraction_in_python_is_one_in_an_array(dtype, method):
+    for shape in ((1,), (2,), (9,), (4, 10), (3, 1)):
+        x = numbers(shape, dtype)
+        for fraction in (0, 1, 0.5, 0.3, 0.999, 1 / 3):
+            q = fnp.asarray(fraction, "float32" if dtype != "float64" else "float64")
+            for axis in (None, 0, -1):
+                found = fnp.quantile(x, fraction, axis, method=method)
+                same(found, fnp.quantile(x, q, axis, method=method).astype(found.dtype))
+    for fraction in (-0.5, 1.5, np.nan):
+        found = fnp.quantile(x, fraction, method=method)
+        same(found, ft.jit(lambda v, q: fnp.quantile(v, q, method=method))(x, fraction))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "int32"])
+def test_the_cross_product_is_the_composition(dtype):
+    rng = np.random.default_rng(0)
+    for one, other in (
+        ((3,), (3,)),
+        ((4, 3), (3,)),
+        ((2, 1, 3), (5, 3)),
+        ((0, 3), (3,)),
+    ):
+        x, y = rng.integers(-3, 4, one), rng.integers(-3, 4, other)
+        x, y = x.astype(dtype), y.astype(dtype)
+        same(fnp.cross(x, y), ft.jit(fnp.cross)(x, y))
+        same(fnp.cross(x, y), np.cross(x, y) + np.zeros((), dtype))
+    same(fnp.cross(x[:, :2], y), ft.jit(fnp.cross)(x[:, :2], y))
+
+
+@pytest.mark.parametrize("weights", [None, [0.5, 1.0, 2.0, 4.0, 8.0]])
+def test_bins_count_negative_numbers_as_zero(weights):
+    x = np.array([-3, 2, 0, -1, 2], np.int32)
+    w = None if weights is None else np.array(weights, np.float32)
+    expected = [3, 0, 2] if weights is None else [6.5, 0, 9]
+    for least in (0, 2, 6):
+        found = fnp.bincount(x, w, least)
+        full = expected + [0] * (least - len(expected))
+        same(found, np.array(full, np.int32 if w is None else np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_partitions_stand_as_a_sort_with_its_end_turned_round(dtype):
+    for shape, axis in (((9,), 0), ((5, 4), 0), ((5, 4), 1), ((2, 6, 3), 1)):
+        x = numbers(shape, dtype)
+        for place in range(shape[axis]):
+            found = fnp.partition(x, place, axis)
+            same(found, ft.jit(lambda v, k=place, a=axis: fnp.partition(v, k, a))(x))
+            at = fnp.argpartition(x, place, axis)
+            same(at, ft.jit(lambda v, k=place, a=axis: fnp.argpartition(v, k, a))(x))

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.numpy.arithmetic import remainder
@@ -42,6 +44,8 @@ from ftrace.numpy.reductions import sum as total
 from ftrace.numpy.searching import searchsorted
 from ftrace.numpy.selection import clip, minimum
 from ftrace.numpy.shape import ravel
+from ftrace.trace.operations import do_now
+from ftrace.trace.primitives.host.lapack import are_finite
 from ftrace.trace.tracer import Value
 
 __all__ = ["diff", "ediff1d", "gradient", "interp", "trapezoid", "unwrap"]
@@ -240,6 +244,10 @@ def interp(
     size = xp.shape[0]
     if size == 0:
         raise ShapeError("interp: xp must not be empty")
+    if left is None and right is None and size > 1:
+        now = _interpolated(x, xp, fp)
+        if now is not None:
+            return now
     behind = clip(searchsorted(xp, x, side="right"), 1, max(size - 1, 1))
     before, behind = subtract(behind, 1), minimum(behind, size - 1)
     start, low = along(xp, before, 0), along(fp, before, 0)
@@ -256,6 +264,27 @@ def interp(
         outer = along(fp, size - 1, 0) if right is None else right
         result = choose(greater(x, along(xp, size - 1, 0)), outer, result)
     return result
+
+
+def _interpolated(x: Any, xp: Any, fp: Any) -> Any:
+    """NumPy's `interp`, in 64 bits; None where not all is at hand."""
+    dtype, weak = fp.dtype, x.weak_type and xp.weak_type and fp.weak_type
+    if not x.dtype == xp.dtype == dtype or dtype not in (
+        dtypes.float32,
+        dtypes.float64,
+    ):
+        return None
+    return do_now(_interpolated_now, x, xp, fp, dtype=dtype, weak=weak)
+
+
+def _interpolated_now(x: Any, xp: Any, fp: Any) -> Any:
+    """Refused at infinities and NaN, and where the last points have one coordinate."""
+    if not -math.inf < xp.item(0) <= xp.item(-2) < xp.item(-1) < math.inf:
+        raise ValueError
+    if not are_finite(fp):
+        raise ValueError
+    found: Any = np.interp(x, xp, fp)
+    return found
 
 
 def _extrapolates(value: Any) -> bool:

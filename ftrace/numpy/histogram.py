@@ -130,8 +130,11 @@ def _weighed_now(x: Any, weights: Any, minlength: int) -> Any:
 
 
 def _weighed(x: Any, weights: Any, minlength: int) -> Any:
-    count = max(minlength, int(x.max()) + 1 if x.size else 0, 0)
-    sums = np.bincount(np.maximum(x, 0), weights, minlength=count)[:count]
+    try:
+        sums = np.bincount(x, weights, minlength)
+    except ValueError:  # for negative numbers
+        count = max(minlength, int(x.max()) + 1 if x.size else 0, 0)
+        sums = np.bincount(np.maximum(x, 0), weights, minlength=count)[:count]
     return sums.astype(weights.dtype, copy=False)
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError
 from ftrace.numpy.axes import (
@@ -32,7 +34,7 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.contraction import contract, dot_axes, finished, promoted
 from ftrace.numpy.reductions import chosen_dtype, reduced, summed_dtype
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.operations import bind, do_now, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.tracer import Value
@@ -307,6 +309,10 @@ def cross(
             "cross: vectors must have 2 or 3 components, got "
             f"{x.shape[-1]} along axis {axisa} and {y.shape[-1]} along axis {axisb}"
         )
+    if x.shape[-1] == y.shape[-1] == 3 and axisc in (-1, max(x.ndim, y.ndim) - 1):
+        now = do_now(_cross_now, x, y, dtype=x.dtype, weak=x.weak_type)
+        if now is not None:
+            return now
     x0, x1, *x2 = _components(x)
     y0, y1, *y2 = _components(y)
     third = _minor(x0, x1, y0, y1)
@@ -323,6 +329,21 @@ def cross(
     return move_axis(
         result, result.ndim - 1, canonical_axis(axisc, result.ndim, "cross")
     )
+
+
+def _cross_now(x: Any, y: Any) -> Any:
+    x, y = np.broadcast_arrays(x, y) if x.shape != y.shape else (x, y)
+    result = np.empty(x.shape, x.dtype)
+    x0, x1, x2 = (x[..., i] for i in range(3))
+    y0, y1, y2 = (y[..., i] for i in range(3))
+    for i, (a, b, c, d) in enumerate(
+        ((x1, x2, y1, y2), (x2, x0, y2, y0), (x0, x1, y0, y1))
+    ):
+        part = result[..., i]
+        np.multiply(a, d, out=part)
+        part -= b * c
+    result += 0  # as what is put together of parts: no zero is negative
+    return result
 
 
 def _components(x: Any) -> list[Any]:

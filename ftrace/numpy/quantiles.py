@@ -207,8 +207,9 @@ def _quantile(
 ) -> Any:
     a = as_value(a)
     final = dtypes.to_inexact(a.dtype)
-    if isinstance(q, (int, float)):
-        q = full((), q, widened(final), True)
+    fraction = q if isinstance(q, (int, float)) else None
+    if fraction is not None:
+        q = full((), fraction, widened(final), True)
     q = as_value(q)
     if dtypes.is_complex(a.dtype):
         raise DtypeError(f"{name} is not defined for complex numbers, got {a.dtype}")
@@ -224,10 +225,13 @@ def _quantile(
         )
     axes = canonical_axes(axis, a.ndim, name)
     rows = _rows(cast(a, final), axes)
+    known = _known_fraction(fraction, method, rows.shape[1], skip_nan)
     fractions = reshape(q, (q.size, 1))
     compute, _ = dtypes.promote((widened(final), False), _type_of(q))
     if rows.shape[1] == 0:
         result = full((q.size, rows.shape[0]), np.nan, final)
+    elif known is not None:
+        result = _at_place(rows, np.dtype(compute).type(known), method)
     elif weights is None:
         result = _of_rows(rows, cast(fractions, compute), method, skip_nan)
     else:
@@ -240,6 +244,31 @@ def _quantile(
         if keepdims or i not in axes
     )
     return reshape(cast(result, final), q.shape + kept)
+
+
+def _known_fraction(
+    fraction: float | None, method: str, size: Any, skip_nan: bool
+) -> float | None:
+    """A fraction that is known in Python, where it says at which place to look."""
+    if fraction is None or skip_nan or type(size) is not int or size == 0:
+        return None
+    return fraction if 0 <= fraction <= 1 and method not in _OF_COUNTS else None
+
+
+def _at_place(x: Any, fraction: Any, method: str) -> Any:
+    """The fraction of the rows (M, N) as (1, M): a slice of the rows in order."""
+    x = sort_along(x, 1)
+    size = x.shape[1]
+
+    def read(place: Any) -> Any:
+        at = int(min(max(place, 0), size - 1))
+        return reshape(shrink_axis(x, 1, at, at + 1), (1, x.shape[0]))
+
+    place = _place(method, fraction, fraction.dtype.type(size))
+    floor = np.floor(place)
+    weight = full((), place - floor, fraction.dtype)
+    result = _mixed(method, read(floor), read(np.ceil(place)), weight)
+    return _nan_where_last_is(x, result)
 
 
 def _type_of(q: Any) -> tuple[np.dtype[Any], bool]:
@@ -294,11 +323,23 @@ def _of_rows(x: Any, q: Any, method: str, skip_nan: bool) -> Any:
         return bind(gather_p, x, iota(dtypes.int32, shape, 1), index, arg=(0, 1))
 
     result = _between(method, q, count, read)
-    if skip_nan:
-        return result
-    # NaN stands last.
+    return result if skip_nan else _nan_where_last_is(x, result)
+
+
+def _nan_where_last_is(x: Any, result: Any) -> Any:
+    """NaN stands last in rows that have one."""
+    size = x.shape[1]
     last = reshape(shrink_axis(x, 1, size - 1, size), (1, x.shape[0]))
     return choose(_missing(last), full((), np.nan, result.dtype), result)
+
+
+def _place(method: str, q: Any, count: Any) -> Any:
+    """Between which elements a fraction is: a number, or a scalar of NumPy's."""
+    alpha, beta = _CONTINUOUS.get(method, (1.0, 1.0))
+    if method in ("linear", *_STEPWISE):
+        return q * (count - 1)
+    place = q * count + (q * (1 - alpha - beta) + (alpha - 1))
+    return min(max(place, 0), count - 1)
 
 
 def _between(method: str, q: Any, count: Any, read: Callable[[Any], Any]) -> Any:
@@ -315,7 +356,11 @@ def _between(method: str, q: Any, count: Any, read: Callable[[Any], Any]) -> Any
         place = elementwise(p.minimum, place, elementwise(p.sub, count, 1))
     floor = elementwise(p.floor, place)
     low, high = read(floor), read(elementwise(p.ceil, place))
-    weight = elementwise(p.sub, place, floor)
+    return _mixed(method, low, high, elementwise(p.sub, place, floor))
+
+
+def _mixed(method: str, low: Any, high: Any, weight: Any) -> Any:
+    """What a method makes of two neighbours."""
     match method:
         case "lower":
             return low

@@ -143,7 +143,6 @@ def argwhere(a: Value, *, size: int | None = None, fill_value: Any = None) -> An
     return columns if a.ndim else reshape(columns, (columns.shape[0], 0))
 
 
-_numpy_search: Any = np.searchsorted  # its stub knows nothing of Any
 _METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
 
 
@@ -204,7 +203,7 @@ def _search_now(side: Any, a: Any, v: Any) -> Any:
     """The places by NumPy, whose order is ours but for complex numbers."""
     if dtypes.is_float(a.dtype) and a.dtype.itemsize == 2:
         a, v = a.astype(np.float32), v.astype(np.float32)
-    return _numpy_search(a, v, side)
+    return a.searchsorted(v, side)
 
 
 def _bisect(a: Any, v: Any, right: bool, backwards: Any = None) -> Any:

@@ -47,11 +47,14 @@ def unique(
         found.append(places[begins].astype(integer))
     if wanted[1]:
         numbers = np.empty(flat.shape, integer)
-        numbers[places] = np.cumsum(begins) - 1
+        numbers[places] = begins.cumsum() - 1
         found.append(numbers.reshape(x.shape))
     if wanted[2]:
-        ends = np.append(np.flatnonzero(begins), flat.size)
-        found.append(np.diff(ends).astype(integer))
+        (firsts,) = begins.nonzero()
+        counts = np.empty(firsts.size, integer)
+        counts[-1] = flat.size - firsts[-1]
+        np.subtract(firsts[1:], firsts[:-1], out=counts[:-1], casting="unsafe")
+        found.append(counts)
     return tuple(found)
 
 
@@ -65,7 +68,7 @@ def of_two(x: Array, y: Array, kind: str) -> Array:
     places = argsort([joined], 0)
     ordered = joined[places]
     begins = _begins(ordered, True)
-    firsts = np.flatnonzero(begins)
+    (firsts,) = begins.nonzero()
     from_x = places < x.size
     in_x = np.logical_or.reduceat(from_x, firsts)
     in_y = np.logical_or.reduceat(~from_x, firsts)

@@ -239,6 +239,10 @@ def slogdet(a: Value, *, method: str | None = None) -> SlogdetResult:
 
 # Pseudoinverse and least squares.
 
+#: Of so many elements all is done by one call of LAPACK.
+_SMALL = 1 << 10
+_add: Any = np.add
+
 
 def epsilon(x: Any) -> float:
     """The spacing of numbers at 1 in the dtype of a value."""
@@ -341,13 +345,21 @@ def _least_squares(x: Any, columns: Any, limit: float) -> Sequence[Any]:
 
 def _least_squares_now(x: Any, columns: Any, limit: float) -> Any:
     least = x.real.dtype.type(limit)
-    result, values = least_squares(x, columns, least)
-    rest = columns - x @ result
+    result, values, rank = _least_and_rank(x, columns, least)
+    rest = columns - x.dot(result)
     squares = rest * rest
     if squares.dtype.kind == "c":
         squares = rest.real * rest.real + rest.imag * rest.imag
-    rank = np.count_nonzero(values > values[:1] * least)
-    return result, squares.sum(0), rank, values
+    return result, _add.reduce(squares, 0), rank, values
+
+
+def _least_and_rank(x: Any, columns: Any, limit: Any) -> tuple[Any, Any, Any]:
+    if x.size <= _SMALL and columns.size:
+        result, _, rank, values = matrix_loops.lstsq(x, columns, limit)
+        if are_finite(result):
+            return result, values, rank
+    result, values = least_squares(x, columns, limit)
+    return result, values, np.count_nonzero(values > values[:1] * limit)
 
 
 def _rank(values: Any, limit: float) -> Any:

@@ -264,6 +264,9 @@ class Contraction:
         self.product: Any = node.src[0]
         axes: Any = node.arg
         self._product = PreparedProduct(self.product.shape, axes, node.aval)
+        dtype = self.product.dtype
+        self._half = dtype.itemsize == 2 and dtypes.is_float(dtype)
+        self._multiply = primitive_of(self.product).numpy
 
     @property
     def adds_all(self) -> bool:
@@ -307,12 +310,10 @@ class Contraction:
 
     def multiplied(self, x: Any, y: Any) -> Any:
         """The sum of the product of operands of its shape, made in two steps."""
-        node = self.node
-        product = self.product
-        if product.dtype.itemsize == 2 and dtypes.is_float(product.dtype):
+        if self._half:
             x, y = x.astype(np.float32), y.astype(np.float32)  # exact before the sum
-        values = primitive_of(product).numpy(product.aval, product.arg, x, y)
-        return reduce_sum_p.numpy(node.aval, node.arg, values)
+        values = self._multiply(self.product.aval, self.product.arg, x, y)
+        return reduce_sum_p.numpy(self.node.aval, self.node.arg, values)
 
 
 def _window_view(node: Node, z: Any) -> Any:

@@ -195,7 +195,8 @@ class Tape:
         """The only result of what NumPy does, or all of them, taken from a tuple."""
         avals = [aval_of(x) for x in results]
         if len(results) == 1:
-            self.note(only_result_of(op, avals, arg), operands, results[0])
+            function, more = only_result_of(op, avals, arg, operands)
+            self.note(function, [*operands, *more], results[0])
             return
         self.note_several(results_of(op, avals, arg), operands, results)
 
@@ -238,8 +239,8 @@ class Tape:
             if (of := several.get(sources[0]) if sources else None) is not None:
                 op: Any = node.src[0].op
                 avals = node.src[0].aval.items
-                operands, more = of, ()
-                function = only_result_of(op, avals, node.src[0].arg)
+                operands = of
+                function, more = only_result_of(op, avals, node.src[0].arg, of)
             elif node.op is item_p:
                 function, more = getitem, (node.arg,)
             elif contracts is not None and contracts.adds_all:
@@ -285,12 +286,16 @@ def is_of_host(op: Any) -> bool:
     return type(op) is Compound and op.family in ("host", "barrier") and op.pure
 
 
-def only_result_of(op: Compound, avals: Any, arg: Any) -> Function:
+def only_result_of(
+    op: Compound, avals: Any, arg: Any, operands: Sequence[Any]
+) -> tuple[Function, tuple[Any, ...]]:
     """The meaning of a `Compound` of one result, as a function of arrays.
 
     A record is silent as a whole: its steps need not be.
     """
-    return partial(_only_result, op.told or op.numpy, tuple(avals), arg)
+    direct = None if op.direct is None else op.direct(arg, *operands)
+    function = partial(_only_result, op.told or op.numpy, tuple(avals), arg)
+    return direct or (function, ())
 
 
 def _only_result(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:

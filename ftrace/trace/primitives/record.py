@@ -122,6 +122,9 @@ class Compound(Op):
         what needs no other memory.
       told: `numpy`, where that keeps floating-point errors quiet, with these told as
         NumPy is set to tell them.
+      direct: (arg, *operands) -> (function, what it takes after the operands): a
+        function of NumPy's that gives the only result of operands of these shapes and
+        dtypes, but for its dtype; or None.
     """
 
     infer: Callable[..., tuple[ShapedArray, ...]]
@@ -138,6 +141,7 @@ class Compound(Op):
     show: Callable[[Any], str] = field(default=lambda arg: f"{arg}")
     into: Callable[..., None] | None = None
     told: Callable[..., Sequence[Any]] | None = None
+    direct: Callable[..., tuple[Any, tuple[Any, ...]] | None] | None = None
 
     def __post_init__(self) -> None:
         if self.jvp is None and self.transpose is None and not self.no_derivative:

@@ -122,10 +122,10 @@ def _settled() -> Function:
     with f.when(f.equal("ptr", f.at(whole, DTYPE), "%dtype")):
         f.let_go("%value")
         f.give(whole)
-    f.let_go(whole)
-    operands = f"ptr {state.pointer('settle')}, ptr %value, ptr %dtype, ptr null"
-    made = f.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({operands})")
     f.let_go("%value")
+    operands = f"ptr {state.pointer('settle')}, ptr {whole}, ptr %dtype, ptr null"
+    made = f.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({operands})")
+    f.let_go(whole)
     f.give(made)
     return f
 

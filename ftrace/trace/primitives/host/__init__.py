@@ -2,6 +2,7 @@
 
 family       the constructor of these records: types, batching
 matrix       products, transposes and triangles of nodes, for the rules of derivatives
+matrix_loops NumPy's factorisations of all matrices of a batch
 lapack       the calls of NumPy and SciPy, matrix by matrix
 triangular   cholesky, triangular_solve
 lu           lu, lu_solve, determinants

@@ -26,7 +26,11 @@ Array = Any  # of NumPy, whose stubs leave too much unknown
 Plain = Callable[..., Any]
 
 #: What 64 bits become of operands in 32, by the letters of the signature.
-_NARROW = {"d": np.dtype(np.float32), "D": np.dtype(np.complex64)}
+_NARROW = {
+    "d": np.dtype(np.float32),
+    "D": np.dtype(np.complex64),
+    "i": np.dtype(np.int32),
+}
 
 
 # Batches.
@@ -166,6 +170,8 @@ cholesky = matrix_loop("cholesky_lo", "d->d", "D->D", np.linalg.cholesky)
 det = matrix_loop("det", "d->d", "D->D", np.linalg.det)
 slogdet = matrix_loop("slogdet", "d->dd", "D->Dd", np.linalg.slogdet)
 inv = matrix_loop("inv", "d->d", "D->D", np.linalg.inv)
+#: (a, b, limit) -> X with least |b - a·X|, its squares, the rank, the singular values.
+lstsq = matrix_loop("lstsq", "ddd->ddid", "DDd->Ddid", np.linalg.lstsq)
 #: X of a·X = b.
 solve = matrix_loop("solve", "dd->d", "DD->D", _solve)
 #: Complex eigenvalues of finite matrices, and those with right eigenvectors.

@@ -15,6 +15,7 @@ and these, which are all different, are sorted as plain values.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ Array = Any  # numpy.ndarray
 #: So many elements are looked through faster than a part of them is found.
 FEW = 1 << 10
 _GREATEST = np.iinfo(np.int32).max
+_PLAIN = frozenset(np.dtype(char) for char in "?bBhHiIlLqQefd")
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -36,7 +38,8 @@ def sort_values(x: Array, axis: int) -> Array:
     if not dtypes.is_float(x.dtype):
         return np.sort(x, axis, kind="stable" if x.dtype.itemsize <= 2 else None)
     half = x.dtype.itemsize == 2
-    result = np.sort(x.astype(np.float32) if half else x, axis)
+    result = x.astype(np.float32) if half else x.copy()
+    result.sort(axis)
     if _may_have_zeros(result, axis) and has_negative_zero(x):
         # NumPy may have exchanged it with a zero, or made it one
         return np.take_along_axis(x, argsort([x], axis), axis)
@@ -72,13 +75,16 @@ def argsort(keys: Sequence[Array], axis: int) -> Array:
     Returns:
       int32, or int64 where the axis has more positions than int32 has numbers.
     """
-    if len(keys) == 1 and _is_short(keys[0]) and keys[0].dtype.kind in "iuf":
-        return keys[0].argsort(axis, "stable").astype(np.int32)
+    direct = direct_argsort(axis, *keys)
+    if direct is not None:
+        function, more = direct
+        first, *others = keys
+        return function(first, *others, *more).astype(np.int32)
     in_place = axis == keys[0].ndim - 1
     moved_keys = keys if in_place else [key.swapaxes(axis, -1) for key in keys]
     parts = [part for key in moved_keys for part in _parts(key)]
     if len(parts) > 1 and 0 < parts[0].size <= FEW and _known_to_numpy(parts):
-        found: Any = np.lexsort(parts[::-1]).astype(np.int32)  # the same, in one pass
+        found: Any = _by_keys(*parts, axis=-1).astype(np.int32)
         return found if in_place else found.swapaxes(-1, axis)
     places: Any = _stable_positions(parts[-1])
     for part in reversed(parts[:-1]):
@@ -90,9 +96,29 @@ def argsort(keys: Sequence[Array], axis: int) -> Array:
     return places if in_place else places.swapaxes(-1, axis)
 
 
+_positions: Any = vars(np.ndarray)["argsort"]
+
+
+def direct_argsort(axis: int, *keys: Array) -> tuple[Any, tuple[Any, ...]] | None:
+    """The function of NumPy's that does it for few elements, if there is one.
+
+    Args:
+      keys: arrays, or what has their dtypes and sizes.
+    """
+    if not 0 < keys[0].size <= FEW or not _known_to_numpy(keys):
+        return None
+    if len(keys) > 1:
+        return partial(_by_keys, axis=axis), ()
+    return (_positions, (axis, "stable")) if keys[0].dtype.itemsize >= 4 else None
+
+
+def _by_keys(*keys: Array, axis: int) -> Array:
+    return np.lexsort(keys[::-1], axis)
+
+
 def _known_to_numpy(parts: Sequence[Array]) -> bool:
     """Has NumPy sorts of its own for all of these dtypes?"""
-    return all(part.dtype.kind in "biuf" for part in parts)
+    return _PLAIN.issuperset([part.dtype for part in parts])
 
 
 def _parts(x: Array) -> list[Array]:
@@ -180,17 +206,36 @@ def top_positions(x: Array, k: int, axis: int, largest: bool) -> Array:
     Of equal elements the first comes first. Here -0.0 is less than 0.0; NaN is greater
     than all numbers.
     """
-    if x.ndim > 1:
-        x = np.moveaxis(x, axis, -1)
+    in_place = axis == x.ndim - 1
+    if not in_place:
+        x = x.swapaxes(axis, -1)
+    places = _top_positions(x, k, largest)
+    return places if in_place else places.swapaxes(-1, axis)
+
+
+def _top_positions(x: Array, k: int, largest: bool) -> Array:
+    """Those along the last axis."""
+    if 0 < x.size <= FEW and x.dtype == np.float32 and not _has_special(x):
+        key = -x if largest else x
+        if x.size > _SHORT and x.ndim == 1 and 0 < k <= x.size >> 3:
+            return _least_of_row(key, k)
+        return key.argsort(-1, "stable")[..., :k].astype(np.int32)
     if x.ndim == 1 and x.size <= FEW and x.dtype.itemsize == 4:
         return _first_positions(x, k, largest)
     if x.dtype.itemsize > 4 or x.shape[-1] >= 1 << 31:
         key = float_key(x, False) if dtypes.is_float(x.dtype) else x
-        places = _wide_positions(~key if largest else key)[..., :k]
-    else:
-        key = _narrow_key(x, merge_zeros=False).astype(np.int32)
-        places = _least_positions(~key if largest else key, k)
-    return np.moveaxis(places, -1, axis)
+        return _wide_positions(~key if largest else key)[..., :k]
+    key = _narrow_key(x, merge_zeros=False).astype(np.int32)
+    return _least_positions(~key if largest else key, k)
+
+
+def _has_special(x: Array) -> bool:
+    """Is there what a stable sort of `x`, or of -x, puts elsewhere: NaN, or -0.0?"""
+    flat = x.reshape(-1)
+    squares = flat.dot(flat)
+    if squares != squares:
+        return True
+    return np.count_nonzero(x) < x.size and has_negative_zero(x)
 
 
 def _first_positions(x: Array, k: int, largest: bool) -> Array:
@@ -207,8 +252,9 @@ def _first_positions(x: Array, k: int, largest: bool) -> Array:
     return (~key if largest else key).argsort(-1, "stable")[:k].astype(np.int32)
 
 
-#: Rows of so many elements are searched for the k least before any are sorted.
-_LONG = 1 << 12
+#: Rows of more elements are searched for the k least before any are sorted: one alone,
+#: or several.
+_SHORT, _LONG = 1 << 7, 1 << 12
 
 
 def _least_positions(key: Array, k: int) -> Array:
@@ -223,7 +269,13 @@ def _least_positions(key: Array, k: int) -> Array:
     rows = key.reshape(-1, size)
     places: Any = np.zeros((*key.shape[:-1], k), np.int32)
     for row, result in zip(rows, places.reshape(-1, k), strict=True):
-        bound = np.partition(row, k - 1)[k - 1]
-        found = np.flatnonzero(row <= bound)
-        result[:] = found[np.argsort(row[found], kind="stable")[:k]]
+        result[:] = _least_of_row(row, k)
     return places
+
+
+def _least_of_row(row: Array, k: int) -> Array:
+    """The positions of the k least of one row, without NaN, in their order."""
+    ordered = row.copy()
+    ordered.partition(k - 1)
+    (found,) = (row <= ordered[k - 1]).nonzero()
+    return found[row[found].argsort(-1, "stable")[:k]].astype(np.int32)

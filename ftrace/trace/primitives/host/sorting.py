@@ -20,7 +20,12 @@ from ftrace.errors import AxisError, DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
-from ftrace.trace.primitives.host.order import argsort, sort_values, top_positions
+from ftrace.trace.primitives.host.order import (
+    argsort,
+    direct_argsort,
+    sort_values,
+    top_positions,
+)
 from ftrace.trace.primitives.indexing import gather
 from ftrace.trace.primitives.record import Array, Compound, Results
 from ftrace.trace.primitives.source import iota
@@ -119,7 +124,7 @@ def _batch_argsort(
 argsort_p = Compound(
     "argsort", "host", _infer_argsort,
     _argsort_value,
-    _batch_argsort, jvp=_no_tangents,
+    _batch_argsort, jvp=_no_tangents, direct=direct_argsort,
     doc="positions along an axis that bring keys into order, the first key counts most",
 )  # fmt: skip
 
