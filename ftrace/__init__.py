@@ -38,6 +38,9 @@ from ftrace.transforms.jacobian import hessian, jacfwd, jacrev
 from ftrace.transforms.jacobian import jacrev as jacobian
 from ftrace.transforms.jit import eval_shape, jit, make_graph
 from ftrace.transforms.jit import make_graph as make_jaxpr
+from ftrace.transforms.lacking import (
+    compile_lacking_functions as _compile_lacking_functions,
+)
 from ftrace.transforms.large import compile_large_calls as _compile_large_calls
 from ftrace.transforms.placement import (
     all_counters,
@@ -55,6 +58,7 @@ from ftrace.transforms.vmap import vmap
 from ftrace.version import VERSION
 
 _compile_large_calls()
+_compile_lacking_functions()
 
 if TYPE_CHECKING:
     from ftrace import (

@@ -269,6 +269,11 @@ HOST = HostMemory()
 _new: Callable[[type[Array]], Array] = object.__new__
 
 
+#: Bytes up to which NumPy gets a copy of what a program made: the memory is free again
+#: for the next call as soon as the Array is.
+SHORT = 512
+
+
 class Array(ArrayLike):
     """An immutable array: a buffer on a device, a shape and a dtype.
 
@@ -373,7 +378,10 @@ class Array(ArrayLike):
             if self._buffer is None:
                 raise self._deleted()
             size = self.size
-            flat = self._buffer.device.copy_out(self._buffer, self._dtype, size)
+            buffer = self._buffer
+            flat = buffer.device.copy_out(buffer, self._dtype, size)
+            if flat.nbytes <= SHORT and buffer.allocator is not None:
+                flat = flat.copy()  # sooner done than other memory is found
             host = self._host = flat.reshape(self._shape)
             return host
         return self._host

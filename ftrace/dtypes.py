@@ -141,13 +141,11 @@ def _join(points: frozenset[_Point]) -> _Point:
 def default_dtype(category: str, x64: bool | None = None) -> np.dtype[Any]:
     """The dtype of a Python scalar or of a created array, by kind."""
     wide = (settings.current().enable_x64 if x64 is None else x64) is True
-    return {
-        "b": bool_,
-        "i": int64 if wide else int32,
-        "u": uint64 if wide else uint32,
-        "f": float64 if wide else float32,
-        "c": complex128 if wide else complex64,
-    }[category]
+    return (_WIDE_DEFAULTS if wide else _DEFAULTS)[category]
+
+
+_DEFAULTS = {"b": bool_, "i": int32, "u": uint32, "f": float32, "c": complex64}
+_WIDE_DEFAULTS = {"b": bool_, "i": int64, "u": uint64, "f": float64, "c": complex128}
 
 
 def promote(*types: tuple[np.dtype[Any], bool]) -> tuple[np.dtype[Any], bool]:

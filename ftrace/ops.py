@@ -9,6 +9,7 @@ from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy.axes import as_value, full, static_int
 from ftrace.numpy.bounds import check_mode, widened
 from ftrace.numpy.selection import clip
+from ftrace.trace.eager import make_all_eager
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import scatter_p
@@ -137,3 +138,6 @@ def _segments(
     shape = (count, *values.shape[ids.ndim :])
     start = full(shape, identity(reduction, values.dtype), values.dtype)
     return bind(scatter_p, start, values, ids, arg=((0,), kind))
+
+
+make_all_eager(__name__)

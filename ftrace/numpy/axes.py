@@ -173,7 +173,7 @@ def full(shape: Shape, value: Any, dtype: np.dtype[Any], weak: bool = False) -> 
     if scope is not None:
         return scope.wrap(const(value, dtype, shape, weak))
     repeated = _repeated(constant_bits(value, dtype), dtype, shape)
-    return _constant(Array.of(repeated, weak))
+    return constant(Array.of(repeated, weak))
 
 
 @lru_cache(maxsize=256)
@@ -182,7 +182,7 @@ def _repeated(bits: bytes, dtype: np.dtype[Any], shape: Shape) -> Any:
     return np.broadcast_to(np.frombuffer(bits, dtype)[0], shape)
 
 
-def _constant(array: Array) -> Array:
+def constant(array: Array) -> Array:
     """An Array that depends on no other one."""
     if recording.tape is not None:
         recording.tape.note_constant(array)
@@ -197,7 +197,7 @@ def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Any:
     aval = ShapedArray.of(shape, dtype)
     require_room("iota", aval)
     try:
-        return _constant(Array.of(iota_p.numpy(aval, axis)))
+        return constant(Array.of(iota_p.numpy(aval, axis)))
     except MemoryError:
         raise no_memory("iota", aval) from None
 

@@ -19,6 +19,7 @@ from ftrace.numpy.axes import (
     broadcast_to,
     cast,
     check_shape,
+    constant,
     insert_axes,
     reshape,
 )
@@ -30,6 +31,7 @@ from ftrace.trace.dims import is_dynamic
 from ftrace.trace.operations import bind, do_now
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.elementwise import bitcast
+from ftrace.trace.quiet import hush, unhush
 from ftrace.trace.tracer import (
     Tracer,
     Value,
@@ -78,8 +80,8 @@ def array(
     """
     if order not in (None, "K", "C", "A"):
         raise ValueRangeError(f"array: arrays are row-major; got order={order!r}")
-    if dtype is None and not ndmin and device is None:
-        found = _quickly(object, copy)
+    if not ndmin and device is None:
+        found = _quickly(object, dtype, copy)
         if found is not None:
             return found
     result = _convert(object, dtype, copy)
@@ -100,20 +102,30 @@ def asarray(
     return array(a, dtype, bool(copy), order, device=device)
 
 
-def _quickly(value: Any, copy: bool) -> Array | None:
-    """An array of NumPy's of a dtype of ours, or nested lists of numbers; else None."""
+def _quickly(value: Any, dtype: Dtype, copy: bool) -> Array | None:
+    """An array of NumPy's of a dtype of ours, or sequences of numbers; else None."""
     if type(value) is np.ndarray:
-        if value.dtype in _AS_THEY_ARE:
+        known = value.dtype in _AS_THEY_ARE
+        if known and (dtype is None or value.dtype == dtypes.as_dtype(dtype)):
             return Array.of(np.array(value, order="C") if copy else value)
         return None
-    if type(value) not in (list, tuple):
+    if type(value) not in _SEQUENCES:
         return None
     kinds = _kinds_in(value)
-    if kinds == {float}:
-        return _array_of(value, dtypes.default_dtype("f"))
-    if kinds != {int}:
+    common = _common(kinds, value)
+    if common is None:
         return None
-    return _array_of(value, dtypes.default_dtype("i"))
+    target = common if dtype is None else dtypes.as_dtype(dtype)
+    if target == common:
+        return _array_of(value, common)
+    if int in kinds and target not in _WIDE_FLOATS:
+        return None  # each has to fit
+    made = _array_of(value, common)
+    return None if made is None else constant(Array.of(convert(made.numpy(), target)))
+
+
+_SEQUENCES = frozenset((list, tuple, range))
+_WIDE_FLOATS = frozenset(map(np.dtype, ("float32", "float64")))
 
 
 def _kinds_in(value: Any) -> set[type[Any]]:
@@ -127,13 +139,31 @@ def _kinds_in(value: Any) -> set[type[Any]]:
     return found
 
 
+def _common(kinds: set[type[Any]], value: Any) -> np.dtype[Any] | None:
+    """The dtype to which Python's numbers promote; None where more has to be asked."""
+    if len(kinds) == 1:
+        (kind,) = kinds
+        return dtypes.default_dtype(_KINDS[kind]) if kind in _KINDS else None
+    if kinds != {int, float} or any(
+        type(x) is not float and (type(x) is not int or abs(x) >= 1 << 31)
+        for x in value
+    ):
+        return None
+    return dtypes.default_dtype("f")
+
+
+_KINDS = {bool: "b", int: "i", float: "f"}
+
+
 def _array_of(value: Any, dtype: np.dtype[Any]) -> Array | None:
     """Numbers of nested sequences; None where the ordinary way has a message."""
+    token = hush()
     try:
-        with np.errstate(all="ignore"):
-            return Array.of(np.array(value, dtype))
+        return constant(Array.of(np.array(value, dtype)))
     except (OverflowError, ValueError, RecursionError):
         return None
+    finally:
+        unhush(token)
 
 
 #: Dtypes that are ours under any setting.
@@ -207,6 +237,8 @@ def _from_numpy(values: np.ndarray[Any, Any], dtype: Dtype, copy: bool) -> Array
 
 
 _NUMBERS = {bool, int, float, complex}
+#: What is stacked step by step, so that native code can do it again.
+_RECORDED = {Array, bool, int, float}
 
 
 def _from_sequence(value: Sequence[Any], dtype: Dtype) -> Any:
@@ -215,7 +247,8 @@ def _from_sequence(value: Sequence[Any], dtype: Dtype) -> Any:
     types = _leaf_types(leaves)
     common = dtypes.promote(*types)[0] if types else dtypes.default_dtype("f")
     target = dtype_or(dtype, common)
-    if any(isinstance(x, Tracer) for x in leaves):
+    kinds = set(map(type, leaves))
+    if Tracer in kinds or (Array in kinds and kinds <= _RECORDED):
         return reshape(stack([cast(x, target) for x in leaves]), shape)
     if all(type(x) in _NUMBERS for x in leaves):
         for limit in (min, max):

@@ -17,6 +17,7 @@ from ftrace.numpy.axes import (
     cast,
     check_shape,
     choose,
+    constant,
     full,
     reshape,
     static_int,
@@ -36,7 +37,7 @@ __all__ = [
 
 def _arrays(indices: Sequence[np.ndarray[Any, Any]]) -> tuple[Any, ...]:
     integer = dtypes.default_dtype("i")
-    return tuple(Array.of(i.astype(integer)) for i in indices)
+    return tuple(constant(Array.of(i.astype(integer))) for i in indices)
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:

@@ -42,6 +42,7 @@ from ftrace.numpy.elementwise import (
 from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.joining import concatenate, stack
 from ftrace.trace.dims import any_dynamic, is_dynamic
+from ftrace.trace.eager import Eager
 from ftrace.trace.operations import broadcast_shapes, do_now
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.room import FEW
@@ -322,17 +323,20 @@ class _Grid:
         self.sparse = sparse
 
     def __getitem__(self, key: slice | tuple[slice, ...]) -> Any:
-        if isinstance(key, slice):
-            return _slice_range(key)
-        lines = [_slice_range(part) for part in key]
-        types = [(a.dtype, a.weak_type) for a in map(aval_of, lines)]
-        dtype = dtypes.promote(*types)[0]
-        grids = meshgrid(
-            *[cast(x, dtype) for x in lines], indexing="ij", sparse=self.sparse
-        )
-        return grids if self.sparse else stack(grids)
+        return _grid(key, self.sparse)
 
 
+def _grid_of(key: slice | tuple[slice, ...], sparse: bool) -> Any:
+    if isinstance(key, slice):
+        return _slice_range(key)
+    lines = [_slice_range(part) for part in key]
+    types = [(a.dtype, a.weak_type) for a in map(aval_of, lines)]
+    dtype = dtypes.promote(*types)[0]
+    grids = meshgrid(*[cast(x, dtype) for x in lines], indexing="ij", sparse=sparse)
+    return grids if sparse else stack(grids)
+
+
+_grid = Eager(_grid_of, False, __name__)
 mgrid = _Grid(sparse=False)
 ogrid = _Grid(sparse=True)
 

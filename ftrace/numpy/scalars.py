@@ -9,13 +9,17 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import ArrayLike
 from ftrace.numpy.creation import array
-from ftrace.trace.eager import constant_classes
+from ftrace.trace.eager import Eager, constant_classes
 
 __all__ = [
     "bfloat16", "bool_", "cdouble", "complex128", "complex64", "csingle", "double",
     "float16", "float32", "float64", "int16", "int32", "int64", "int8", "single",
     "uint16", "uint32", "uint64", "uint8",
 ]  # fmt: skip
+
+
+#: `array`, whose calls can become native.
+_array = Eager(array, False, __name__)
 
 
 class ScalarType:
@@ -33,7 +37,7 @@ class ScalarType:
         self.dtype = dtype
 
     def __call__(self, x: Any = 0) -> Any:
-        return array(x, self.dtype)
+        return _array(x, self.dtype)
 
     def __eq__(self, other: Any) -> bool:
         if isinstance(other, ScalarType):

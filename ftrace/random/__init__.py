@@ -39,6 +39,7 @@ from ftrace.random.keys import (
 from ftrace.random.permutation import permutation
 from ftrace.random.uniform import bernoulli, bits, rademacher, randint, uniform
 from ftrace.trace.eager import make_all_eager as _make_all_eager
+from ftrace.trace.eager import make_eager as _make_eager
 from ftrace.trace.recall import recall_all as _recall_all
 
 __all__ = [
@@ -52,4 +53,6 @@ __all__ = [
 ]  # fmt: skip
 
 _recall_all(__name__)
+# What is folded in is another number at each call.
+_make_eager(globals(), ("fold_in",), indexed=True)
 _make_all_eager(__name__)

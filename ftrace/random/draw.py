@@ -80,6 +80,25 @@ def draw(build: Build, *operands: Any, **statics: Any) -> Any:
     return made
 
 
+def word(x: int, dtype: np.dtype[Any]) -> Any:
+    """A Python integer as an unsigned scalar.
+
+    Raises:
+      OverflowError: it is none.
+    """
+    if recording.tape is None:
+        return _word(x, dtype)[()]
+    made = Array.of(_word(x, dtype))
+    recording.tape.note(_word, [x, dtype], made)
+    return made
+
+
+def _word(x: int, dtype: np.dtype[Any]) -> Any:
+    if not 0 <= x < 1 << dtype.itemsize * 8:
+        raise OverflowError
+    return np.array(x, dtype)
+
+
 def _sampler_of(
     build: Build, avals: tuple[ShapedArray, ...], statics: dict[str, Any]
 ) -> Sampler:

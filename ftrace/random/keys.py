@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.array import Array
 from ftrace.errors import DtypeError, DtypeOverflowError, ValueRangeError
-from ftrace.random.draw import as_shape, check_key, check_keys, draw
+from ftrace.random.draw import as_shape, check_key, check_keys, draw, word
 from ftrace.random.threefry import fold_key, seed_key, split_key
-from ftrace.trace.tracer import aval_of
+from ftrace.trace.eager import Eager
+from ftrace.trace.tape import recording
+from ftrace.trace.tracer import aval_of, current_scope
 
 _IMPLEMENTATION = "threefry2x32"
 
@@ -42,6 +45,8 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
     """
     _check_implementation(impl)
     if isinstance(seed, int):
+        if current_scope() is None:
+            return _seeded(None, int(seed))
         seed = _as_integer(int(seed))
     aval = aval_of(seed)
     if not dtypes.is_integer(aval.dtype):
@@ -55,7 +60,10 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
 
 def _as_integer(seed: int) -> Any:
     """A Python integer in the first of the allowed dtypes that holds it."""
-    for dtype in (dtypes.default_dtype("i"), dtypes.int64, dtypes.uint64):
+    first = dtypes.default_dtype("i")
+    if -(1 << 31) <= seed < 1 << 31:
+        return first.type(seed)
+    for dtype in (first, dtypes.int64, dtypes.uint64):
         info = np.iinfo(dtype)
         if info.min <= seed <= info.max:
             kept = dtypes.canonicalize(dtype)
@@ -64,6 +72,25 @@ def _as_integer(seed: int) -> Any:
         f"random.key: a seed has 64 bits, got {seed}; fold larger numbers in piece by "
         "piece with random.fold_in"
     )
+
+
+def _of_seed(_: None, seed: int) -> Any:
+    """The key of a Python integer; native code does the same for all of them."""
+    made = Array.of(_halves(seed))
+    if recording.tape is not None:
+        recording.tape.note(_halves, [seed], made)
+    return made
+
+
+def _halves(seed: int) -> Any:
+    """What `seed_key` makes of an integer."""
+    number = _as_integer(seed)
+    high = int(number) >> 32 & 0xFFFFFFFF if number.dtype.itemsize == 8 else 0
+    return np.array((high, int(number) & 0xFFFFFFFF), np.uint32)
+
+
+#: An integer at the second place is one that decides nothing.
+_seeded = Eager(_of_seed, False, __name__, indexed=True)
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
@@ -97,7 +124,7 @@ def fold_in(key: Any, data: Any) -> Any:
             raise DtypeOverflowError(
                 f"random.fold_in takes an unsigned integer of 32 bits, got {data}"
             )
-        data = np.uint32(data)
+        data = word(data, dtypes.uint32)
     if aval_of(data).shape:
         raise ValueRangeError(
             f"random.fold_in takes a scalar, got {aval_of(data)!r}; use vmap for "

@@ -25,6 +25,7 @@ from ftrace.trace.dims import any_dynamic, bounds, is_dynamic
 from ftrace.trace.evaluate import Plan, settle
 from ftrace.trace.graph import Graph, Node, origin_now
 from ftrace.trace.hooks import count_operation, hooks
+from ftrace.trace.lacking import LACKING, kernel_of
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.primitives.source import const
@@ -423,7 +424,11 @@ def _elementwise_now(
                 most *= array.size
             if most >= FEW:
                 _require_room_for_all(op, aval, arrays)
-            result = op.numpy(aval, None, *arrays)
+            kernel = kernel_of(op, compute) if op in LACKING else None
+            if kernel is not None:
+                result = kernel(*arrays)
+            else:
+                result = op.numpy(aval, None, *arrays)
         except ValueError:
             broadcast_shapes(op.name, [array.shape for array in arrays])
             raise

@@ -26,6 +26,7 @@ from ftrace.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import Contraction, Plan, apply
 from ftrace.trace.graph import Node
+from ftrace.trace.lacking import kernel_of
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.conversion import converter
 from ftrace.trace.primitives.elementwise import cast_p
@@ -323,6 +324,8 @@ def call_of(
     `size` is that of the first operand; sums need it, as those of one element each are
     the elements.
     """
+    if (kernel := kernel_of(op, aval.dtype)) is not None:
+        return kernel, ()
     alone = op is reduce_sum_p and size == aval.size
     direct = None if op.direct is None or alone else op.direct(aval, arg)
     return direct or (partial(op.numpy, aval, arg), ())

@@ -20,7 +20,7 @@ import numpy as np
 
 from ftrace import settings
 from ftrace.array import Array
-from ftrace.devices.base import get_device
+from ftrace.devices.base import Executable, get_device
 from ftrace.devices.calls import Bound, Signature
 from ftrace.settings import Config
 from ftrace.trace.graph import Graph
@@ -66,6 +66,11 @@ class Prepared:
         self._left: dict[tuple[type[Any], ...], int] = {}
         self._bound: list[Bound] = []
         self._lock = threading.Lock()
+
+    @property
+    def executable(self) -> Executable:
+        """What the device made of it."""
+        return self._compiled.executable
 
     def is_for(self, config: Config) -> bool:
         """Has it been compiled for this configuration?"""

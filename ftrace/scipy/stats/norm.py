@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ftrace.scipy.special import log_ndtr, ndtr, ndtri
+from ftrace.trace.eager import make_eager
 from ftrace.trace.operations import elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracer import Value
@@ -65,3 +66,6 @@ def ppf(q: Value, loc: Value = 0, scale: Value = 1) -> Any:
 def isf(q: Value, loc: Value = 0, scale: Value = 1) -> Any:
     """The value whose `sf` is q."""
     return _placed(elementwise(p.neg, ndtri(q)), loc, scale)
+
+
+make_eager(globals(), __all__, numbers=True)

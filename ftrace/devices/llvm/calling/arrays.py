@@ -14,7 +14,8 @@ from ftrace.devices.llvm.runner.function import Function
 #: Dead Arrays that are kept.
 KEPT = 4096
 
-_SLOTS = ("aval", "buffer", "dtype", "host", "shape", "weak_type")
+#: What is looked at goes before the buffer, which then finds itself unseen.
+_SLOTS = ("host", "aval", "buffer", "dtype", "shape", "weak_type")
 
 
 def arrays_ir(offsets: Offsets, immortal: bool) -> str:

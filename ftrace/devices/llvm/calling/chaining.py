@@ -17,6 +17,7 @@ from ftrace.devices.llvm.calling.elements import loop_name
 from ftrace.devices.llvm.calling.links import Links, Unlinked
 from ftrace.devices.llvm.calling.looping import Call, Place
 from ftrace.trace.evaluate import settle
+from ftrace.trace.lacking import address_of
 
 #: Operations that leave every element what it is, at its place in row-major order.
 _SAME = frozenset(("reshape", "bitcast", "copy", "stop_gradient"))
@@ -247,7 +248,9 @@ def is_linkable(call: Call) -> bool:
     if name in _SAME or name in ("expand", "shrink"):
         return type(call.operands[0]) is Place
     kinds = [dtype for dtype, _ in meaning.operands]
-    return loop_name(name, kinds, meaning.dtype) is not None
+    if loop_name(name, kinds, meaning.dtype) is not None:
+        return True
+    return address_of(call.function) != 0
 
 
 def _is_alias(call: Call) -> bool:

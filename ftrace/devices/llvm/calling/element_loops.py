@@ -11,7 +11,7 @@ What each does to an element is said in `elements.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ftrace.devices.llvm.calling.elements import CODES, Code
 from ftrace.devices.llvm.calling.lanes import LANES, WIDTHS, Lanes
@@ -36,6 +36,10 @@ class ElementLoops:
         if name not in self._addresses:
             self.load((name,))
         return self._addresses[name]
+
+    def take(self, loops: Mapping[str, int]) -> None:
+        """Others, that somebody else keeps."""
+        self._addresses.update(loops)
 
     def load(self, names: Iterable[str]) -> None:
         """Compiles those that are missing, as one module."""

@@ -102,7 +102,7 @@ class Record:
             if source is None:
                 same = beyond + arguments.number_of(result)
                 return self._block.add(*GivenPart(GIVEN, same))
-            if id(result) in steps.open:
+            if id(result) in steps.open or type(result) is not Array:
                 return self._block.add(*GivenPart(GIVEN, source))
             aval = aval_of(result)
             return self._block.add(*array_part(HOSTED, source, aval, self._refer))

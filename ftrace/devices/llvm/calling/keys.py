@@ -3,8 +3,12 @@
 of an Array in the host's memory   its type as traces know it
 of a float                         its class, or where it decides its bits
 of a complex number                its class and its bits
+of an integer                      what it is; of a very large one the object
 of a slice, a tuple, a list        its class, and the words of what is in it
 of anything else that is constant  the very object
+
+Equal integers are one word, whichever object they are: numbers that are computed are
+new objects, and their addresses come again with others.
 
 note_all    all arguments, and the names of the last ones
 note        one argument -> 1, or 0 for what no record is kept of, or AGAIN
@@ -45,6 +49,9 @@ _MOST_AXES = 8
 AGAIN = 2
 #: Of floats: the number.
 FLOAT = 16
+#: An integer as a word: shifted, and marked so that it is neither an object, whose
+#: address is even, nor a count. Its distance from 0 is less than 2^55.
+_MARK, _SHIFT = 0xA5, 8
 #: Of slices: start, stop and step.
 _BOUNDS = (16, 24, 32)
 
@@ -71,8 +78,8 @@ _KIT = ("ptr %thing", "ptr %kit")
 def keys_ir(offsets: Offsets) -> str:
     """All functions of keys."""
     functions = [
-        _push(), _note_ndarray(), _note_index(), _note_array(offsets), _note_slice(),
-        _note_items(), _note(), _note_all(),
+        _push(), _integer_word(), _note_ndarray(), _note_index(), _note_array(offsets),
+        _note_slice(), _note_items(), _note(), _note_all(),
     ]  # fmt: skip
     return "".join(f.text for f in functions)
 
@@ -84,6 +91,23 @@ def _push() -> Function:
     f.set_slot(kit.pointer("words"), used, "%word")
     kit.set("used", f.let(f"add i64 {used}, 1"))
     f.give()
+    return f
+
+
+def _integer_word() -> Function:
+    """The word of an integer: others of its value are the same argument."""
+    f = ObjectFunction("integer_word", "ptr", "ptr %thing")
+    beyond = f.variable("i32", 0)
+    pair = f"ptr %thing, ptr {beyond}"
+    value = f.let(f"call i64 @PyLong_AsLongLongAndOverflow({pair})")
+    with f.when(f.differ("i32", f.load("i32", beyond), 0)):
+        f.give("%thing")
+    shifted = f.let(f"shl i64 {value}, {_SHIFT}")
+    back = f.let(f"ashr i64 {shifted}, {_SHIFT}")
+    with f.when(f.differ("i64", back, value)):
+        f.give("%thing")
+    marked = f.let(f"or i64 {shifted}, {_MARK}")
+    f.give(f.let(f"inttoptr i64 {marked} to ptr"))
     return f
 
 
@@ -151,7 +175,10 @@ def _note_slice() -> Function:
         no_int = f.differ("ptr", f.type_of(bound), state.pointer("int"))
         some = f.differ("ptr", bound, state.pointer("none"))
         refuse_if(f, f.let(f"and i1 {no_int}, {some}"))
-        f.do(f"call void @push(ptr {bound}, ptr %kit)")
+        word = f.variable("ptr", bound)
+        with f.when(some):
+            f.store("ptr", f.let(f"call ptr @integer_word(ptr {bound})"), word)
+        f.do(f"call void @push(ptr {f.load('ptr', word)}, ptr %kit)")
     f.give(1)
     return f
 
@@ -193,7 +220,9 @@ def _note() -> Function:
         f.do(f"call void @push(ptr {kind}, ptr %kit)")
         f.do(f"call void @push(ptr {f.at('%thing', FLOAT)}, ptr %kit)")
         _note_word(f, f.at("%thing", FLOAT + 8))
-    for constant in ("int", "none_type", "bool", "text", "ellipsis_type", "type"):
+    with f.when(f.equal("ptr", kind, state.pointer("int"))):
+        _note_word(f, f.let("call ptr @integer_word(ptr %thing)"))
+    for constant in ("none_type", "bool", "text", "ellipsis_type", "type"):
         with f.when(f.equal("ptr", kind, state.pointer(constant))):
             _note_word(f, "%thing")
     with f.when(f.equal("ptr", kind, state.pointer("tuple"))):

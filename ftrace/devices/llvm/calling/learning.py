@@ -86,6 +86,17 @@ def _called(function: Any, args: Sequence[Any], names: tuple[str, ...] | None) -
     return function(*args[:count], **dict(zip(names, args[count:], strict=True)))
 
 
+def _is_fixed(x: Any, arguments: Arguments) -> bool:
+    """Is a result that is no array the same at each call of its kind?"""
+    if isinstance(x, np.dtype):
+        return True  # no value decides a dtype
+    return type(x) in _PLAIN and not arguments.given
+
+
+#: Results that are what they are: no two of them are told apart.
+_PLAIN = frozenset((bool, int, float, str))
+
+
 class Fronts:
     """All records of eager calls.
 
@@ -169,7 +180,11 @@ class Fronts:
         """
         leaves, treedef = tree.flatten(result)
         layout = layout_of(treedef)
-        if tape.refused or layout is None or {type(x) for x in leaves} != {Array}:
+        if tape.refused or layout is None or not leaves:
+            raise Unlearnable
+        if not arguments.given:  # what decides is in the key
+            tape.constants += [x for x in leaves if type(x) is Array and x.memory.host]
+        if not all(type(x) is Array or _is_fixed(x, arguments) for x in leaves):
             raise Unlearnable
         steps = Steps(tape, arguments, leaves)
         if self.chaining is not None and len(steps.calls) > 0:

@@ -60,6 +60,7 @@ class Linking:
         if self._method is None:
             self._load()
         named = (*links.once, *links.several, *links.last)
+        self._loops.take(links.own)
         self._loops.load([done.loop for done in named])
         block, keeps = Block(), [fallback]
         place = block.add(*self._chain(links, block, keeps, id(fallback)))

@@ -16,6 +16,7 @@ from ftrace.devices.llvm.calling.chains import BLOCK
 from ftrace.devices.llvm.calling.elements import loop_name
 from ftrace.devices.llvm.calling.lanes import LANES
 from ftrace.devices.llvm.calling.looping import Call, Place
+from ftrace.trace.lacking import address_of
 
 #: Rooms for blocks and for numbers at the most.
 BLOCKS, NUMBERS = 64, 512
@@ -69,6 +70,7 @@ class Links:
       bases, strides: where places begin, and how far they move in a block.
       once, several, last: on numbers, on blocks, on one element at the end.
       made: of each output its place, dtype and shape.
+      own: loops that are not of `elements.py`: the addresses, by their names here.
     """
 
     def __init__(self, elements: int) -> None:
@@ -82,6 +84,7 @@ class Links:
         self.several: list[Done] = []
         self.last: list[Done] = []
         self.made: list[tuple[int, np.dtype[Any], tuple[int, ...]]] = []
+        self.own: dict[str, int] = {}
         self._spots: dict[int, Spot] = {}
         self._constants: dict[Any, Spot] = {}
         self._numbers = 0
@@ -102,7 +105,11 @@ class Links:
         ]
         kinds = [dtype for dtype, _ in meaning.operands]
         loop = loop_name(name, kinds, meaning.dtype)
-        assert loop is not None, "such a step is not linkable"
+        if loop is None:
+            address = address_of(call.function)
+            assert address, "such a step is not linkable"
+            loop = f"own_{address}"
+            self.own[loop] = address
         if self.elements > 1 and math.prod(meaning.shape) == 1:
             out = self._place(self._number_room())
             self.once.append(Done(loop, out, operands))

@@ -27,6 +27,7 @@ from ftrace.devices.llvm.calling.loops import (
 )
 from ftrace.devices.llvm.calling.operations import loop_of
 from ftrace.devices.llvm.runner.records import Block
+from ftrace.trace.lacking import address_of
 
 #: `PyArray_NewFromDescr` and the version in the table of NumPy's C functions, and the
 #: versions of which that is known.
@@ -185,11 +186,12 @@ class Looping:
             return 0, ()
         kinds = [_dtype_of(x, known) for x in step.operands]
         name = loop_of(step.function, kinds, np.dtype(step.dtype))
-        if name is None:
+        own = address_of(step.function) if name is None else 0
+        if name is None and not own:
             return 0, ()
+        arity = 1 if name is None else len(CODES[name].operands)
         rows: list[Operand] = []
         keeps: list[Any] = [np.dtype(step.dtype)]
-        arity = len(CODES[name].operands)
         for x, dtype in zip(step.operands[:arity], kinds, strict=False):
             row = _operand(x, known, dtype, shape, block, keeps)
             if row is None:
@@ -200,7 +202,8 @@ class Looping:
         places = [block.add(*row) for row in rows]
         places += places[-1:] * (ARITY - len(places))
         sizes = block.add(*shape or (0,))
-        address, count = self._address(name), math.prod(shape)
+        address = own if name is None else self._address(name)
+        count = math.prod(shape)
         found = Loop(address, count, id(keeps[0]), len(shape), sizes, *places)
         return block.add(*found), keeps
 

@@ -29,7 +29,7 @@ class Steps:
     """The steps of a tape that lead to some results, numbered as values.
 
     Args:
-      results: Arrays; some may be arguments.
+      results: Arrays, of which some may be arguments, and what is always the same.
 
     Attributes:
       calls: the steps.
@@ -41,7 +41,7 @@ class Steps:
     """
 
     def __init__(
-        self, tape: Tape, arguments: Arguments, results: Sequence[Array]
+        self, tape: Tape, arguments: Arguments, results: Sequence[Any]
     ) -> None:
         if tape.refused:
             raise Unlearnable
@@ -95,7 +95,9 @@ class Steps:
         if not read.issuperset(arguments.places):
             raise Unlearnable
 
-    def _source(self, result: Array) -> int:
+    def _source(self, result: Any) -> int:
+        if type(result) is not Array:
+            return self._append(Call(getitem, [(result,), 0], None))
         number = self._numbers.get(id(result))
         if number is None and id(result) in self._constants:
             return self._repeat_constant(self._constants[id(result)])
