@@ -19,6 +19,7 @@ from ftrace import lax, random
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm.calling import fronts
 from ftrace.errors import DtypeOverflowError
+from ftrace.scipy.stats import norm
 from ftrace.trace.eager import Eager
 from ftrace.trace.lacking import kernel_of
 from ftrace.trace.primitives import elementwise as p
@@ -190,3 +191,147 @@ def test_memory_of_results_that_were_read_is_used_again(
         use()
     assert not obtained
     assert all((view == 2 * x).all() and not view.flags.writeable for view in kept)
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.0, np.inf, -np.inf, np.nan, 1e-42, 3e38, 0.3]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(), (11,), (1, 11), (4, 11)], ids=str)
+def test_half_powers_are_powers_whatever_exponent_comes_next(
+    dtype: Any, shape: tuple[int, ...]
+) -> None:
+    with ft.config(enable_x64=True):
+        x = fnp.asarray(np.resize(np.array(SPECIAL, dtype), shape))
+        exponents = [0.5] * CALLS + [2.5, 0.5, -0.5, -0.0, np.nan, 0.5]
+        for exponent in exponents:
+            found = np.asarray(x**exponent)
+            with ft.config(native_calls=False):
+                expected = np.asarray(x**exponent)
+            np.testing.assert_array_equal(found, expected)
+            np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+            with np.errstate(all="ignore"):
+                # Of one exponent, 1/2, NumPy takes the root.
+                both = np.asarray(x), np.full(shape, exponent, dtype)
+                exact = np.array([*map(math_power, *(v.ravel() for v in both))])
+                exact = exact.reshape(shape).astype(dtype)
+            np.testing.assert_allclose(found, exact, 1e-6)
+
+
+def math_power(x: Any, y: Any) -> float:
+    try:
+        return math.pow(x, y)
+    except OverflowError:
+        return math.inf
+    except ValueError:  # of 0 to less than 0, or of less than 0 to no integer
+        return math.inf if x == 0 else math.nan
+
+
+CALLED_WITHOUT_ARRAYS = [
+    lambda: fnp.array([1.0, 2.5, -0.0]),
+    lambda: fnp.asarray([[1, 2], [3, 4]]),
+    lambda: fnp.array([1, 2.5, 3]),
+    lambda: fnp.array([True, False]),
+    lambda: fnp.array([1, 2], dtype="float32"),
+    lambda: fnp.array([1.5, -2.5], dtype=int),
+    lambda: fnp.asarray([]),
+    lambda: fnp.asarray(range(7)),
+    lambda: fnp.float32(3),
+    lambda: fnp.int8(3),
+    lambda: fnp.arange(0.0, 1.0, 0.125),
+    lambda: fnp.tril_indices(4, 1),
+    lambda: fnp.diag_indices(3),
+    lambda: fnp.mgrid[0:3, 1:5],
+    lambda: fnp.ogrid[0:3, 1:5:2],
+]
+
+
+@pytest.mark.parametrize("number", range(len(CALLED_WITHOUT_ARRAYS)))
+def test_calls_without_arrays_make_new_arrays_each_time(number: int) -> None:
+    function = CALLED_WITHOUT_ARRAYS[number]
+    with ft.config(native_calls=False):
+        expected = ft.tree.leaves(function())
+    memory: set[int] = set()
+    results = [ft.tree.leaves(function()) for _ in range(CALLS)]
+    for found in results:
+        for x, y in zip(found, expected, strict=True):
+            assert (x.dtype, x.shape, x.weak_type) == (y.dtype, y.shape, y.weak_type)
+            assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
+            if x.size > 1:
+                memory.add(np.asarray(x).ctypes.data)
+    if expected[0].size > 1:
+        assert len(memory) == CALLS * len(expected)
+
+
+def test_lists_that_change_are_read_each_time() -> None:
+    numbers = [1.0, 2.0]
+    for k in range(3 * CALLS):
+        numbers[k % 2] = float(k // CALLS)
+        np.testing.assert_array_equal(fnp.asarray(numbers), np.float32(numbers))
+    for wrong in ([300, "a"], [[1.0], 2.0]):
+        with pytest.raises((TypeError, ValueError)):
+            fnp.array(wrong)
+    for large in ([1 << 40, 1.0], [1 << 40]):
+        np.testing.assert_array_equal(fnp.array(large), large)
+        with ft.config(enable_x64=False), pytest.raises(DtypeOverflowError):
+            fnp.array(large)
+    with pytest.raises(DtypeOverflowError):
+        fnp.array([300], dtype="uint8")
+
+
+def test_lists_of_arrays_are_stacked() -> None:
+    x, y = fnp.arange(3.0), fnp.asarray(np.float32([4, 5, 6]))
+    weak = fnp.asarray(2.0)
+    for _ in range(CALLS):
+        found = fnp.array([x, y])
+        np.testing.assert_array_equal(found, [[0, 1, 2], [4, 5, 6]])
+        scalars = fnp.asarray([weak, 1, x[2]])
+        np.testing.assert_array_equal(scalars, [2, 1, 2])
+        assert (scalars.dtype, scalars.weak_type) == (np.float32, False)
+        nested = fnp.array([[weak, x[1]], [1, 2.5]], dtype="int32")
+        np.testing.assert_array_equal(nested, [[2, 1], [1, 2]])
+        assert nested.dtype == np.int32
+
+
+def test_answers_without_arrays_are_those_of_the_function() -> None:
+    x = fnp.arange(4)
+    for _ in range(CALLS):
+        assert fnp.can_cast("int32", "float64") is True
+        assert fnp.can_cast("float64", "int32") is False
+        assert fnp.promote_types("int32", "float16") == np.float16
+        assert fnp.result_type("float32", x) == np.float32
+        assert fnp.broadcast_shapes((8, 1), (1, 4)) == (8, 4)
+        assert fnp.issubdtype("int32", fnp.integer) is True
+    with ft.config(enable_x64=True):
+        assert fnp.result_type(1.0, 2) == np.float64
+
+
+def test_values_that_a_function_reads_are_no_answer_to_keep() -> None:
+    first = Eager(lambda x: int(x[0]), False, __name__)
+    shape = Eager(lambda x: x.shape, False, __name__)
+    for k in range(CALLS):
+        x = fnp.full((k + 1,), k)
+        assert first(x) == k
+        assert shape(x) == (k + 1,)
+
+
+def test_distributions_and_segments_repeat_themselves() -> None:
+    x = np.linspace(-3, 3, 30, dtype=np.float32)
+    ids = fnp.asarray(np.arange(30) % 4)
+    for k in range(CALLS):
+        given = fnp.asarray(x + k)
+        for function in (norm.pdf, norm.cdf, norm.logpdf, norm.ppf):
+            expected = ft.jit(function)(given, 0.5, 2.0)
+            np.testing.assert_allclose(function(given, 0.5, 2.0), expected, 1e-5, 1e-6)
+        found = ft.ops.segment_sum(given, ids, num_segments=5)
+        sums = [np.asarray(given)[np.asarray(ids) == n].sum() for n in range(5)]
+        np.testing.assert_allclose(found, sums, 1e-4)
+
+
+def test_known_functions_are_recognised_once() -> None:
+    x = fnp.asarray(np.float32([[1, 5], [7, 3]]))
+    for _ in range(3):
+        assert float(lax.reduce(x, 0.0, lax.add, (0, 1))) == 16
+        assert float(lax.reduce(x, -np.inf, lax.max, (0, 1))) == 7
+        truths = lax.reduce(x > 2, False, lax.max, (0,))
+        np.testing.assert_array_equal(truths, [True, True])

@@ -7,6 +7,7 @@ traced on two scalars, and one operation on both of them is a reduction we have.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import FtraceError
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.eager import Eager
 from ftrace.trace.graph import Op
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -42,6 +44,12 @@ _OF_BOOLS: dict[Op, Monoid] = {p.bit_and: MINIMUM, p.bit_or: MAXIMUM}
 
 def recognise(computation: Callable[..., Any], dtype: np.dtype[Any]) -> Monoid | None:
     """The reduction of this dtype that repeats the function; None if it is another."""
+    if type(computation) is Eager:  # a public one, which is always the same
+        return _recognised(computation, dtype)
+    return _traced(computation, dtype)
+
+
+def _traced(computation: Callable[..., Any], dtype: np.dtype[Any]) -> Monoid | None:
     scalar = ShapedArray.of((), dtype)
 
     def combined(a: Any, b: Any) -> list[Any]:
@@ -57,3 +65,6 @@ def recognise(computation: Callable[..., Any], dtype: np.dtype[Any]) -> Monoid |
     if dtype == dtypes.bool_ and result.op in _OF_BOOLS:
         return _OF_BOOLS[result.op]
     return _BY_OPERATION.get(result.op)
+
+
+_recognised = lru_cache(maxsize=256)(_traced)

@@ -72,17 +72,16 @@ def square_bound(x: Any) -> Any:
 
 
 def power(x: Any, y: Any) -> Any:
-    """`np.power`, which takes the root where it sees one exponent, 1/2.
+    """`np.power`; of the one exponent 1/2 the root, with a power's values at its ends.
 
-    That root has no power's values at -0 and -infinity: 0 and infinity.
+    Powers of -0 and -infinity are 0 and infinity.
     """
-    found: Any = np.power(x, y)
-    if _is_half(y):
-        root = found + found.dtype.type(0)
-        if square_bound(x) < np.inf:
-            return root
-        return _where(x == -np.inf, -x, root)
-    return found
+    if not _is_half(y) or x.dtype.kind != "f":
+        return np.power(x, y)
+    root = np.sqrt(x) + x.dtype.type(0)
+    if square_bound(x) < np.inf:
+        return root
+    return _where(x == -np.inf, -x, root)
 
 
 def _is_half(y: Any) -> bool:

@@ -162,6 +162,24 @@ def _floats(dtype: str, kind: str) -> dict[str, Code]:
     found["max"] = Code(two, kind, _greater_float(kind, False))
     found["min"] = Code(two, kind, _greater_float(kind, True))
 
+    def half_power(e: Lanes, x: str) -> str:
+        """The root; of -0 it is 0, and of -infinity infinity."""
+        root = e.op("fadd", kind, e.call("sqrt", kind, (kind, x)), e.all(kind, "0.0"))
+        opposite = e.let(f"fneg {e.of(kind)} {x}")
+        endless = e.op("fcmp oeq", kind, opposite, e.all(kind, INFINITY))
+        return e.select(kind, endless, opposite, root)
+
+    found["half_power"] = Code(one, kind, half_power)
+
+    def mul_zero(e: Lanes, x: str, y: str) -> str:
+        """The product, and zero where either is zero."""
+        zero = e.all(kind, "0.0")
+        either = [e.op("fcmp oeq", kind, v, zero) for v in (x, y)]
+        none = e.op("or", "i1", *either)
+        return e.select(kind, none, zero, e.op("fmul", kind, x, y))
+
+    found["mul_zero"] = Code(two, kind, mul_zero)
+
     def is_finite(e: Lanes, x: str) -> str:
         size = e.call("fabs", kind, (kind, x))
         less = e.op("fcmp olt", kind, size, e.all(kind, INFINITY))

@@ -28,6 +28,7 @@ from ftrace.devices.llvm.calling.loops import (
 from ftrace.devices.llvm.calling.operations import loop_of
 from ftrace.devices.llvm.runner.records import Block
 from ftrace.trace.lacking import address_of
+from ftrace.trace.primitives import meanings
 
 #: `PyArray_NewFromDescr` and the version in the table of NumPy's C functions, and the
 #: versions of which that is known.
@@ -185,7 +186,11 @@ class Looping:
         if shape is None or step.dtype is None or math.prod(shape) > MOST:
             return 0, ()
         kinds = [_dtype_of(x, known) for x in step.operands]
-        name = loop_of(step.function, kinds, np.dtype(step.dtype))
+        exponent = _exponent(step, known, kinds)
+        if exponent:  # the loop is for one of them
+            name = f"half_power_{kinds[0].name}"
+        else:
+            name = loop_of(step.function, kinds, np.dtype(step.dtype))
         own = address_of(step.function) if name is None else 0
         if name is None and not own:
             return 0, ()
@@ -204,8 +209,24 @@ class Looping:
         sizes = block.add(*shape or (0,))
         address = own if name is None else self._address(name)
         count = math.prod(shape)
-        found = Loop(address, count, id(keeps[0]), len(shape), sizes, *places)
+        made = id(keeps[0]), len(shape), sizes
+        found = Loop(address, count, *made, *places, exponent)
         return block.add(*found), keeps
+
+
+_FLOATS = ("float32", "float64")
+
+
+def _exponent(step: Call, known: Sequence[Known], kinds: Sequence[Any]) -> int:
+    """Of a power of an array: after how many arguments its exponent comes; else 0."""
+    if step.function is not meanings.power or len(kinds) != 2:
+        return 0
+    base, exponent = step.operands
+    if type(base) is not Place or type(exponent) is not Place or kinds[0] is None:
+        return 0
+    if kinds[0].name not in _FLOATS or known[base.number].shape != step.shape:
+        return 0
+    return known[exponent.number].number + 1
 
 
 def _dtype_of(x: Any, known: Sequence[Known]) -> Any:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ftrace.devices.llvm.calling.element_loops import ARITY
 from ftrace.devices.llvm.calling.entry import MISS
 from ftrace.devices.llvm.calling.lanes import LANES
 from ftrace.devices.llvm.calling.memory import BufferObject
@@ -42,6 +41,8 @@ class Loop(NamedTuple):
       dtype: the dtype of NumPy of the result.
       ndim, sizes: the shape of the result.
       first, second, third: `Operand`s; of fewer the last one is repeated.
+      exponent: after so many arguments comes a float that has to be 1/2, or this is no
+        such loop; 0 if there is none.
     """
 
     function: Word
@@ -52,9 +53,10 @@ class Loop(NamedTuple):
     first: Word
     second: Word
     third: Word
+    exponent: Word = 0
 
 
-_OPERANDS = Loop._fields[-ARITY:]
+_OPERANDS = ("first", "second", "third")
 
 
 class Operand(NamedTuple):
@@ -160,6 +162,12 @@ def _looped_values(immortal: bool) -> Function:
     parameters = ("ptr %loop", "ptr %given")
     f = ObjectFunction("looped_values", "ptr", *parameters, immortal=immortal)
     loop, state = f.view("%loop", Loop), f.state()
+    exponent = loop.number("exponent")
+    with f.when(f.differ("i64", exponent, 0)):
+        leaf = f.slot("%given", f.let(f"sub i64 {exponent}, 1"))
+        number = f.load("double", f.beyond(leaf, _NUMBER))
+        with f.when(f.let(f"fcmp une double {number}, 0.5")):
+            f.give("null")
     places: list[str] = []
     for name in _OPERANDS:
         room = f.place("i64", LANES)
