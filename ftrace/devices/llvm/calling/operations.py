@@ -20,8 +20,9 @@ _NAMES: dict[Any, str] = {
     np.not_equal: "ne", np.less: "lt", np.less_equal: "le", np.greater: "gt",
     np.greater_equal: "ge", np.isfinite: "is_finite", np.bitwise_and: "and",
     np.bitwise_or: "or", np.bitwise_xor: "xor", np.invert: "not",
-    meanings.mul_zero: "mul_zero", meanings.divide: "div", meanings.remainder: "rem", meanings.sign: "sign",
-    meanings.shift_left: "shl", meanings.shift_right_logical: "shr",
+    meanings.mul_zero: "mul_zero", meanings.divide: "div",
+    meanings.remainder: "rem", meanings.sign: "sign", meanings.shift_left: "shl",
+    meanings.shift_right_logical: "shr",
     meanings.shift_right_arithmetic: "sar", extrema.maximum: "max",
     extrema.minimum: "min",
 }  # fmt: skip
