@@ -4,6 +4,7 @@
     triangular_solve(a, b)       ->  factor[trsm](a, b)
     lu(a)                        ->  permute(factor[getrf](permute(a))), pivots, order
     lu_solve(a, lu, order, b)    ->  factor[getrs](permute(lu), order, b)
+    tridiagonal_solve(…, b)      ->  permute(factor[gtsv](…, permute(b)))
     qr, svd, eigh, eig, det …    ->  see decompositions.py
 
 A row-major matrix is the transpose of a column-major one. Where a routine can be told
@@ -42,6 +43,7 @@ from ftrace.trace.primitives.host.triangular import (
     cholesky_p,
     triangular_solve_p,
 )
+from ftrace.trace.primitives.host.tridiagonal import tridiagonal_solve_p
 from ftrace.trace.primitives.record import item_p, items
 
 _MakeFactor = Callable[[Node], "Sequence[Node] | None"]
@@ -142,7 +144,7 @@ def _factor(
     work: int,
 ) -> list[Node]:
     """The results of a kernel."""
-    batch = prod(node.src[0].shape[:-2])
+    batch = prod(node.src[-1].shape[:-2])
     buffers = [BufferSpec(x.dtype, x.size, True) for x in results]
     buffers += [BufferSpec(x.dtype, x.size, False) for x in operands]
     kernel = Factor(
@@ -236,6 +238,19 @@ def _solve(node: Node) -> Sequence[Node] | None:
     return found[:1]
 
 
+def _tridiagonal(node: Node) -> Sequence[Node] | None:
+    dl, d, du, b = node.src
+    n, k = b.shape[-2:]
+    if n < 2 or not _has_lapack():
+        return None
+    columns = turned(b)
+    # LAPACK overwrites the diagonals: the results after the first are copies of them.
+    types = [columns.aval, dl.aval, d.aval, du.aval]
+    operands = [dl, d, du, columns]
+    found = _factor(node, "tridiagonal", operands, types, [n, k], [], 10 * n * k)
+    return (transposed(found[0]),)
+
+
 def _by_lapack(
     make: Callable[[Node, decompositions.Make], Sequence[Node]],
 ) -> Callable[[Node], Sequence[Node] | None]:
@@ -277,6 +292,7 @@ _FACTORS: dict[Any, _MakeFactor] = {
     triangular_solve_p: _triangular,
     lu_p: _lu,
     lu_solve_p: _solve,
+    tridiagonal_solve_p: _tridiagonal,
     qr_p: _by_lapack(decompositions.qr),
     eigh_p: _by_lapack(decompositions.eigh),
     svd_p: _by_lapack(decompositions.svd),

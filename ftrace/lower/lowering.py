@@ -13,6 +13,8 @@ from ftrace.lower.assemble import assemble
 from ftrace.lower.beside import DECISIONS as SUMS
 from ftrace.lower.beside import kernels_add_up, sums_in_parts
 from ftrace.lower.build import BuiltKernel, build_kernel
+from ftrace.lower.compounds import DECISIONS as COMPOUNDS
+from ftrace.lower.compounds import compounds_as_parts
 from ftrace.lower.control import Loop, bodies_of, control_to_loops
 from ftrace.lower.drafts import Schedule
 from ftrace.lower.extrema import DECISIONS as EXTREMA
@@ -228,7 +230,7 @@ def rule_names() -> frozenset[str]:
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
     decisions = (
         SCHEDULING, RANGES, LOOPS, SHARING, REGISTERS, PRODUCTS, RUNNING, SLICES,
-        FACTORING, SORTING, TRANSFORMS, RENDERING, SUMS, PARTS, EXTREMA,
+        FACTORING, SORTING, TRANSFORMS, RENDERING, SUMS, PARTS, EXTREMA, COMPOUNDS,
     )  # fmt: skip
     return frozenset(rules.union(*decisions))
 
@@ -247,7 +249,7 @@ def simplify_graph(outputs: Sequence[Node]) -> list[Node]:
     check = settings.current().check_specs
     if check:
         GRAPH_SPEC.check(outputs)
-    nodes = list(outputs)
+    nodes = compounds_as_parts(outputs)
     for name, matcher in PASSES:
         nodes = rewrite(nodes, matcher)
         if check:

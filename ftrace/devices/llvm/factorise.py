@@ -162,11 +162,30 @@ def _solve(f: Routines, unit: str) -> None:
     move_rows(f, result, scratch, order, n, count, k, gather=False)
 
 
+def _tridiagonal(f: Routines, unit: str) -> None:
+    """X is column-major; the lower diagonal begins with a number that is not read."""
+    n, k = f.kernel.sizes
+    result, *copies = (f.buffer(number, unit) for number in range(4))
+    *diagonals, b = (f.buffer(number, unit) for number in range(4, 8))
+    f.copy(result, b, n * k * f.size)
+    for to, of in zip(copies, diagonals, strict=True):
+        f.copy(to, of, n * f.size)
+    lower, middle, upper = copies
+    info = f.variable("i32", 0)
+    f.call(
+        "gtsv", f.integer(n), f.integer(k), f.beyond(lower, f.size), middle, upper,
+        result, f.integer(n), info,
+    )  # fmt: skip
+    with f.when(f.let(f"icmp ne i32 {f.load('i32', info)}, 0")):
+        f.fill_nan(result, n * k)
+
+
 _ROUTINES: dict[str, Callable[[Routines, str], None]] = {
     "cholesky": _cholesky,
     "triangular": _triangular,
     "lu": _lu,
     "solve": _solve,
+    "tridiagonal": _tridiagonal,
     **DECOMPOSITIONS,
 }
 

@@ -65,10 +65,15 @@ def _least_squares(
     return least_squares(a, b, rtol[..., None].astype(a.real.dtype))
 
 
+def is_tall(m: int, n: int) -> bool:
+    """Is a matrix of that many rows first made a small one?"""
+    return m >= _TALL * n
+
+
 def least_squares(a: Array, b: Array, limit: Array) -> tuple[Array, Array]:
     """The meaning, where `a` has elements and the limits an axis more."""
     m, n = a.shape[-2:]
-    if m < _TALL * n:
+    if not is_tall(m, n):
         return _by_vectors(a, b, limit)
     if a.real.dtype.itemsize == 4:
         return _by_squares(a, b, limit)

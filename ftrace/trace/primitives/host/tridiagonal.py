@@ -34,6 +34,9 @@ from ftrace.trace.primitives.record import Array, Results
 
 np: Any = numpy  # whose stubs leave too much unknown
 
+#: Columns that LAPACK treats together, where it has the memory.
+_MEMORY = 64
+
 # Forms.
 
 
@@ -49,7 +52,7 @@ def _hessenberg(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     (gehrd,) = linalg.get_lapack_funcs(("gehrd",), (a,))
 
     def reduced(x: Array) -> Sequence[Array]:
-        return gehrd(x)[:2]
+        return gehrd(x, lwork=_MEMORY * len(x))[:2]
 
     return lapack.each(reduced, avals, a)
 
@@ -82,7 +85,7 @@ def _tridiagonal(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
     (trd,) = linalg.get_lapack_funcs((name,), (a,))
 
     def reduced(x: Array) -> Sequence[Array]:
-        return trd(x, lower=int(lower))[:4]
+        return trd(x, lower=int(lower), lwork=_MEMORY * len(x))[:4]
 
     return lapack.each(reduced, avals, a)
 
