@@ -225,9 +225,8 @@ def _learn(f: ObjectFunction, kit: View, whole: str, count: str) -> None:
     state, names = f.state(), f.variable("ptr", "%names")
     with f.when(f.equal("ptr", "%names", "null")):
         f.store("ptr", state.pointer("none"), names)
-    operands = ["%function", given, f.load("ptr", names), key, "null"]
-    listed = ", ".join(f"ptr {x}" for x in (state.pointer("learn"), *operands))
-    found = f.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({listed})")
+    named, learn = f.load("ptr", names), state.pointer("learn")
+    found = f.ask(learn, "%function", given, named, key)
     for thing in (key, given):
         f.let_go(thing)
     f.give(found)

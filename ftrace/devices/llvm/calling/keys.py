@@ -139,8 +139,7 @@ def _note_array(offsets: Offsets) -> Function:
     state = f.state()
     aval = f.at("%thing", offsets.aval)
     with f.when(f.equal("ptr", aval, "null")):  # it knows it from now on
-        operands = f"ptr {state.pointer('aval_of')}, ptr %thing, ptr null"
-        made = f.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({operands})")
+        made = f.ask(state.pointer("aval_of"), "%thing")
         with f.when(f.equal("ptr", made, "null")):
             f.do("call void @PyErr_Clear()")
             f.give(0)

@@ -95,6 +95,11 @@ class ObjectFunction(Function):
         """One reference less."""
         self.do(f"call void @let_go(ptr {thing})")
 
+    def ask(self, function: str, *operands: str) -> str:
+        """What a function of Python's returns for some objects; or null."""
+        listed = ", ".join(f"ptr {x}" for x in (function, *operands, "null"))
+        return self.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({listed})")
+
     def add_to(self, record: View, field: str, amount: str | int) -> str:
         """Adds to a word; what it is now."""
         place = record.at(field)

@@ -7,6 +7,8 @@ hosted    an argument as NumPy has it
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ftrace.devices.llvm.calling.entry import MISS
@@ -99,9 +101,7 @@ def _hosted(offsets: Offsets, immortal: bool) -> Function:
     missing = f.equal("ptr", host, "null")
     none = f.equal("ptr", host, state.pointer("none"))
     with f.when(f.let(f"or i1 {missing}, {none}")):
-        operands = f"ptr {state.pointer('host_of')}, ptr %thing, ptr null"
-        call = f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({operands})"
-        f.give(f.let(call))
+        f.give(f.ask(state.pointer("host_of"), "%thing"))
     f.hold(host)
     f.give(host)
     return f
@@ -114,8 +114,7 @@ def _settled() -> Function:
     array = f.equal("ptr", f.type_of("%value"), state.pointer("ndarray"))
     with f.when(array), f.when(f.equal("ptr", f.at("%value", DTYPE), "%dtype")):
         f.give("%value")
-    wrap = f"ptr {state.pointer('as_ndarray')}, ptr %value, ptr null"
-    whole = f.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({wrap})")
+    whole = f.ask(state.pointer("as_ndarray"), "%value")
     with f.when(f.equal("ptr", whole, "null")):
         f.let_go("%value")
         f.give("null")
@@ -123,8 +122,7 @@ def _settled() -> Function:
         f.let_go("%value")
         f.give(whole)
     f.let_go("%value")
-    operands = f"ptr {state.pointer('settle')}, ptr {whole}, ptr %dtype, ptr null"
-    made = f.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({operands})")
+    made = f.ask(state.pointer("settle"), whole, "%dtype")
     f.let_go(whole)
     f.give(made)
     return f
@@ -134,18 +132,27 @@ def _step(immortal: bool) -> Function:
     """Does a step; 1, or 0 with an exception."""
     f = ObjectFunction("step", "i32", "ptr %step", "ptr %values", immortal=immortal)
     step = f.view("%step", Step)
-    loop = step.pointer("loop")
-    with f.when(f.differ("ptr", loop, "null")):
-        quick = f.let(f"call ptr @looped_values(ptr {loop}, ptr %values)")
-        with f.when(f.differ("ptr", quick, "null")):
-            f.set_slot("%values", step.number("value"), quick)
-            f.give(1)
-    view = step.pointer("view")
-    with f.when(f.differ("ptr", view, "null")):
-        quick = f.let(f"call ptr @viewed(ptr {view}, ptr %values)")
-        with f.when(f.differ("ptr", quick, "null")):
-            f.set_slot("%values", step.number("value"), quick)
-            f.give(1)
+    for field, function in (("loop", "looped_values"), ("view", "viewed")):
+        plan = step.pointer(field)
+        with f.when(f.differ("ptr", plan, "null")):
+            quick = f.let(f"call ptr @{function}(ptr {plan}, ptr %values)")
+            with f.when(f.differ("ptr", quick, "null")):
+                f.set_slot("%values", step.number("value"), quick)
+                f.give(1)
+    made = f.variable("ptr", _called(f, step))
+    refuse_if(f, f.equal("ptr", f.load("ptr", made), "null"))
+    dtype = step.pointer("dtype")
+    with f.when(f.differ("ptr", dtype, "null")):
+        raw = f.load("ptr", made)
+        f.store("ptr", f.let(f"call ptr @settled(ptr {raw}, ptr {dtype})"), made)
+        refuse_if(f, f.equal("ptr", f.load("ptr", made), "null"))
+    f.set_slot("%values", step.number("value"), f.load("ptr", made))
+    f.give(1)
+    return f
+
+
+def _called(f: ObjectFunction, step: View) -> str:
+    """What the function of a step returns for its operands."""
     count = step.number("arity")
     space = f.pointers(f.let(f"add i64 {count}, 1"))
     operands = f.word(space, 1)
@@ -159,72 +166,67 @@ def _step(immortal: bool) -> Function:
     given = f.let(f"or i64 {count}, {_OFFSET - (1 << 64)}")
     function = step.pointer("function")
     call = f"ptr {function}, ptr {operands}, i64 {given}, ptr null"
-    made = f.variable("ptr", f.let(f"call ptr @PyObject_VectorcallDict({call})"))
-    refuse_if(f, f.equal("ptr", f.load("ptr", made), "null"))
-    dtype = step.pointer("dtype")
-    with f.when(f.differ("ptr", dtype, "null")):
-        raw = f.load("ptr", made)
-        f.store("ptr", f.let(f"call ptr @settled(ptr {raw}, ptr {dtype})"), made)
-        refuse_if(f, f.equal("ptr", f.load("ptr", made), "null"))
-    f.set_slot("%values", step.number("value"), f.load("ptr", made))
-    f.give(1)
-    return f
+    return f.let(f"call ptr @PyObject_VectorcallDict({call})")
+
+
+class _Work:
+    """One call of a record, in the making.
+
+    Attributes:
+      record, state: the `Front`, and what all functions use.
+      kept: where the leaves are, which are held.
+      values: where the values come, and results that are leaves after them.
+      filled: where it is counted how many there are.
+      result: where the result comes; null before.
+    """
+
+    def __init__(self, f: ObjectFunction, record: View) -> None:
+        leaves = record.number("leaves")
+        count = record.number("values")
+        self.record, self.state = record, f.state()
+        self.leaves = leaves
+        self.values = f.pointers(f.let(f"add i64 {count}, {leaves}"))
+        self.owner = record.pointer("owner")
+        f.hold(self.owner)
+        self.kept = f.pointers(leaves)
+        with f.repeat(leaves) as i:
+            leaf = f.slot("%given", i)
+            f.hold(leaf)
+            f.set_slot(self.kept, i, leaf)
+        self.filled = self.result = ""
+
+    def let_go(self, f: ObjectFunction) -> None:
+        """Of the leaves and the record."""
+        operands = f"ptr {self.kept}, i64 {self.leaves}, ptr {self.owner}"
+        f.do(f"call void @release({operands})")
 
 
 def _perform(immortal: bool) -> Function:
     """The result of a record for leaves; null with an exception, or MISS."""
     f = ObjectFunction("perform", "ptr", "ptr %record", "ptr %given", immortal=immortal)
-    record, state = f.view("%record", Front), f.state()
-    leaves = record.number("leaves")
+    record = f.view("%record", Front)
     record.set("used_since", 1)
     with f.when(f.differ("i64", record.number("given"), 0)):
         same = f.slot("%given", record.number("result"))
         f.hold(same)
         f.give(same)
-    count = record.number("values")
-    values = f.pointers(f.let(f"add i64 {count}, {leaves}"))
-    owner = record.pointer("owner")
-    f.hold(owner)
-    kept = f.pointers(leaves)
-    with f.repeat(leaves) as i:
-        leaf = f.slot("%given", i)
-        f.hold(leaf)
-        f.set_slot(kept, i, leaf)
-    release = f"call void @release(ptr {kept}, i64 {leaves}, ptr {owner})"
-    loop = record.pointer("loop")
-    with f.when(f.differ("ptr", loop, "null")):
-        operands = f"ptr {loop}, ptr {kept}, ptr {record.pointer('made')}"
-        looped = f.let(f"call ptr @looped({operands})")
-        with f.when(f.differ("ptr", looped, MISS)):
-            f.do(release)
-            f.give(looped)
-    filled = f.variable("i64", 0)
-    result = f.variable("ptr", "null")
-    with f.repeat(leaves) as i:
-        host = f.let(f"call ptr @hosted(ptr {f.slot(kept, i)})")
-        f.stop_if(f.equal("ptr", host, "null"))
-        f.set_slot(values, i, host)
-        f.store("i64", f.let(f"add i64 {i}, 1"), filled)
-    token = f.variable("ptr", "null")
-    hushed = record.number("hushed")
-    variable = state.pointer("hush_variable")
-    with f.when(f.differ("i64", hushed, 0)):
-        pair = f"ptr {variable}, ptr {state.pointer('silence')}"
-        f.store("ptr", f.let(f"call ptr @PyContextVar_Set({pair})"), token)
-    with f.when(f.equal("i64", f.load("i64", filled), leaves)):
-        _all_steps(f, record, values, kept, filled, result)
-    with f.when(f.differ("ptr", f.load("ptr", token), "null")):
-        pair = f"ptr {variable}, ptr {f.load('ptr', token)}"
-        f.do(f"call i32 @PyContextVar_Reset({pair})")
-        f.let_go(f.load("ptr", token))
-    f.do(release)
-    none = state.pointer("none")
+    work = _Work(f, record)
+    _try_loop(f, work)
+    work.filled = f.variable("i64", 0)
+    work.result = f.variable("ptr", "null")
+    _take_leaves(f, work)
+    with _silence(f, work):
+        good = f.equal("i64", f.load("i64", work.filled), work.leaves)
+        with f.when(good):
+            _all_steps(f, work)
+    work.let_go(f)
+    none = work.state.pointer("none")
     f.hold(none)
-    given = f"ptr {values}, i64 {f.load('i64', filled)}, ptr {none}"
+    given = f"ptr {work.values}, i64 {f.load('i64', work.filled)}, ptr {none}"
     f.do(f"call void @release({given})")
-    with f.when(f.differ("ptr", f.load("ptr", result), "null")):
-        f.give(f.load("ptr", result))
-    ordinary = f"ptr {state.pointer('exception')}"
+    with f.when(f.differ("ptr", f.load("ptr", work.result), "null")):
+        f.give(f.load("ptr", work.result))
+    ordinary = f"ptr {work.state.pointer('exception')}"
     status = f.let(f"call i32 @PyErr_ExceptionMatches({ordinary})")
     with f.when(f.equal("i32", status, 0)):
         f.give("null")  # Ctrl-C is no reason to begin again
@@ -233,14 +235,43 @@ def _perform(immortal: bool) -> Function:
     return f
 
 
-def _all_steps(
-    f: ObjectFunction,
-    record: View,
-    values: str,
-    kept: str,
-    filled: str,
-    result: str,
-) -> None:
+def _try_loop(f: ObjectFunction, work: _Work) -> None:
+    """Gives what a loop makes, where one does all steps."""
+    loop = work.record.pointer("loop")
+    with f.when(f.differ("ptr", loop, "null")):
+        operands = f"ptr {loop}, ptr {work.kept}, ptr {work.record.pointer('made')}"
+        looped = f.let(f"call ptr @looped({operands})")
+        with f.when(f.differ("ptr", looped, MISS)):
+            work.let_go(f)
+            f.give(looped)
+
+
+def _take_leaves(f: ObjectFunction, work: _Work) -> None:
+    """The leaves as NumPy has them are the first values."""
+    with f.repeat(work.leaves) as i:
+        host = f.let(f"call ptr @hosted(ptr {f.slot(work.kept, i)})")
+        f.stop_if(f.equal("ptr", host, "null"))
+        f.set_slot(work.values, i, host)
+        f.store("i64", f.let(f"add i64 {i}, 1"), work.filled)
+
+
+@contextmanager
+def _silence(f: ObjectFunction, work: _Work) -> Generator[None]:
+    """Steps of which NumPy does not tell floating-point errors."""
+    state, token = work.state, f.variable("ptr", "null")
+    variable = state.pointer("hush_variable")
+    with f.when(f.differ("i64", work.record.number("hushed"), 0)):
+        pair = f"ptr {variable}, ptr {state.pointer('silence')}"
+        f.store("ptr", f.let(f"call ptr @PyContextVar_Set({pair})"), token)
+    yield
+    with f.when(f.differ("ptr", f.load("ptr", token), "null")):
+        pair = f"ptr {variable}, ptr {f.load('ptr', token)}"
+        f.do(f"call i32 @PyContextVar_Reset({pair})")
+        f.let_go(f.load("ptr", token))
+
+
+def _all_steps(f: ObjectFunction, work: _Work) -> None:
+    record, values, filled = work.record, work.values, work.filled
     steps, total = record.pointer("list"), record.number("steps")
     done = f.variable("i64", 0)
     with f.repeat(total) as i:
@@ -252,6 +283,6 @@ def _all_steps(
     with f.when(f.equal("i64", f.load("i64", done), total)):
         # Results that are arguments are found after the values.
         beyond = f.word(values, record.number("values"))
-        f.copy(beyond, kept, f.let(f"shl i64 {record.number('leaves')}, 3"))
+        f.copy(beyond, work.kept, f.let(f"shl i64 {record.number('leaves')}, 3"))
         operands = f"ptr {record.pointer('made')}, ptr {values}"
-        f.store("ptr", f.let(f"call ptr @build({operands})"), result)
+        f.store("ptr", f.let(f"call ptr @build({operands})"), work.result)

@@ -139,8 +139,7 @@ def _build_namedtuple() -> Function:
     with f.when(f.equal("ptr", items, "null")):
         f.give("null")
     new, kind = f.state().pointer("tuple_new"), part.pointer("type")
-    call = f"ptr {new}, ptr {kind}, ptr {items}, ptr null"
-    made = f.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({call})")
+    made = f.ask(new, kind, items)
     f.let_go(items)
     f.give(made)
     return f
