@@ -7,7 +7,6 @@ primitive     any operation: by other operations, or by NumPy on the host
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +17,7 @@ from ftrace.errors import ArgumentError, DtypeError, PrimitiveError, ShapeError
 from ftrace.lower.math import DECOMPOSITIONS
 from ftrace.lower.math.term import Term, eq, fma, ne, number, select
 from ftrace.lower.users import OF_USERS
+from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import apply_body
 from ftrace.trace.calls.rules import Rule

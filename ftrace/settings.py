@@ -16,10 +16,11 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from ftrace.errors import ArgumentError, ValueRangeError
+from ftrace.records import dataclass
 
 #: Bytes that the disk cache may hold, if nothing else is set.
 CACHE_SIZE = 256 << 20

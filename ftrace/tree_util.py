@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import optree
 
 from ftrace.errors import ArgumentError, TreeError
+from ftrace.records import dataclass
 from ftrace.trace import tree as _tree
 from ftrace.trace.keypath import (
     DictKey,

@@ -19,7 +19,8 @@ PACKAGE = Path(__file__).parent.parent / "ftrace"
 #: Floor -> the files and folders of ftrace/ that stand on it.
 FLOORS = {
     "ground": (
-        "capacity", "digest", "dtypes", "errors", "locks", "origin", "settings",
+        "capacity", "digest", "dtypes", "errors", "locks", "origin", "records",
+        "settings",
         "version",
     ),
     "buffer": ("buffer",),

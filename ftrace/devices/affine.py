@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from ftrace.lower.kernel import INDEX, axis_of, range_p
+from ftrace.records import dataclass
 from ftrace.trace.dims import bounds
 from ftrace.trace.graph import Node, constant_value, toposort
 from ftrace.trace.primitives.source import dim_p

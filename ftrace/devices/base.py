@@ -10,7 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ftrace import settings
 from ftrace.buffer import Allocator, Buffer
 from ftrace.devices.calls import Bound, Signature
 from ftrace.errors import DeviceError
+from ftrace.records import dataclass
 from ftrace.trace.sizes import Sizes
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ device that can do such calls by itself gives a `Bound` for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from ftrace.array import Array
+from ftrace.records import dataclass
 from ftrace.settings import Config
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.layout import Part

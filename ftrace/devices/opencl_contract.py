@@ -14,7 +14,6 @@ y that runs along memory with n is a vector load.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from ftrace import dtypes
@@ -24,6 +23,7 @@ from ftrace.devices.opencl_types import C_TYPES, literal
 from ftrace.devices.opencl_writer import Sizes, Writer
 from ftrace.lower.kernel import Kernel, axis_of, free_ranges, load_p
 from ftrace.lower.place import Loop, ReduceLoop, Statement
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node, toposort
 
 #: Fewer terms than this are not worth a block.

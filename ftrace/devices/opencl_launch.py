@@ -13,12 +13,12 @@ together and then share the axes inside; short rows are one item each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from ftrace.devices.affine import Affine
 from ftrace.lower.kernel import Kernel, axis_of, load_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node
 from ftrace.trace.sizes import sample
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ftrace import dtypes
@@ -16,6 +15,7 @@ from ftrace.devices.opencl_types import C_TYPES
 from ftrace.devices.opencl_writer import Writer
 from ftrace.errors import DeviceError
 from ftrace.lower.kernel import Kernel
+from ftrace.records import dataclass
 
 
 @dataclass(frozen=True)

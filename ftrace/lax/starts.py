@@ -8,7 +8,6 @@ The axes along which a window is the whole axis, wherever it starts, need no ind
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ftrace import dtypes
@@ -23,6 +22,7 @@ from ftrace.numpy.elementwise import (
     less_equal,
 )
 from ftrace.numpy.selection import maximum, minimum
+from ftrace.records import dataclass
 from ftrace.trace.avals import Shape
 from ftrace.trace.sizes import surely_less
 from ftrace.trace.tracer import Value, aval_of

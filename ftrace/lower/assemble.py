@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import Any
 
@@ -25,6 +25,7 @@ from ftrace.lower.program import (
 )
 from ftrace.lower.step import BuiltStep
 from ftrace.lower.values import root_of
+from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.graph import Graph, Node

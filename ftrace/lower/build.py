@@ -8,7 +8,7 @@ arithmetic on indices, with a mask where a place has no element.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ftrace import settings
@@ -41,6 +41,7 @@ from ftrace.lower.ranges import chosen_view
 from ftrace.lower.values import reduced_axes, weight
 from ftrace.lower.view import View
 from ftrace.origin import Origin
+from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, inherited_origin, make_node
 from ftrace.trace.primitives.elementwise import bit_and, cast, ge, lt, select

@@ -10,11 +10,12 @@ the body, and the first one in the graph around it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ftrace.errors import GraphError
 from ftrace.lower.each_lane import loop_of_lane
+from ftrace.records import dataclass
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import apply_body
 from ftrace.trace.calls import bodies

@@ -8,10 +8,10 @@ are small, or the axis is left whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from ftrace.lower.region import Region
+from ftrace.records import dataclass
 from ftrace.trace.primitives.source import iota_p
 
 #: Rows of a block, at least: fewer keep the product of matrices from its pace.

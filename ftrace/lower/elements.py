@@ -19,7 +19,6 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
@@ -44,6 +43,7 @@ from ftrace.lower.kernel import (
 )
 from ftrace.lower.recurrence import FIRST_REGISTER, Statement, register_spec
 from ftrace.lower.scalars import folded
+from ftrace.records import dataclass
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
 from ftrace.trace.graph import Node, make_node
 from ftrace.trace.primitives.elementwise import (

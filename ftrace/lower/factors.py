@@ -17,7 +17,6 @@ longer than their arithmetic.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -28,6 +27,7 @@ from ftrace.lower import decompositions
 from ftrace.lower.decompositions import turned
 from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
 from ftrace.lower.recurrence import Step, register_loop_p
+from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange

@@ -12,9 +12,10 @@ length; they are left alone where that is much more than the scan has anyway.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ftrace.lower.values import is_contraction
+from ftrace.records import dataclass
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import close, depends_on
 from ftrace.trace.control.scanned import Scan

@@ -14,10 +14,9 @@ numbers, and "pairs" is the way back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
 from ftrace.lower.recurrence import Step, register_loop_p
+from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.record import items

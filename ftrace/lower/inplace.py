@@ -13,7 +13,7 @@ is a hazard, and a copy is made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 
 from ftrace.lower.build import BuiltKernel
@@ -28,6 +28,7 @@ from ftrace.lower.kernel import (
 )
 from ftrace.lower.step import BuiltStep
 from ftrace.lower.values import root_of
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node, constant_value, is_constant, toposort
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.indexing import axes_and_kind

@@ -22,7 +22,6 @@ that `div` and `rem` are the floor division and its remainder.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -30,6 +29,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.origin import Origin
+from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.graph import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from ftrace import settings
@@ -50,6 +49,7 @@ from ftrace.lower.slices import in_slices
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.lower.step import BuiltStep
 from ftrace.lower.values import root_of
+from ftrace.records import dataclass
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
 from ftrace.trace.collection import without_collection
 from ftrace.trace.graph import Body, Graph, Node, toposort

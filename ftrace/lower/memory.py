@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 
 import numpy as np
+
+from ftrace.records import dataclass
 
 ALIGNMENT = 128
 #: Values from which on it pays to compare them all at once.

@@ -24,7 +24,6 @@ run ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import log2, prod
 from typing import Any
 
@@ -33,6 +32,7 @@ import numpy as np
 from ftrace import dtypes, settings
 from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
 from ftrace.lower.recurrence import Step, register_loop_p
+from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange

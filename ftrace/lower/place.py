@@ -14,7 +14,7 @@ one loop.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ftrace.errors import GraphError
 from ftrace.lower.kernel import (
@@ -26,6 +26,7 @@ from ftrace.lower.kernel import (
     range_p,
     reduce_p,
 )
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node
 
 

@@ -16,7 +16,7 @@ for the sizes of a call.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from math import prod
 from typing import Any
 
@@ -24,6 +24,7 @@ import numpy as np
 
 from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
 from ftrace.lower.memory import ALIGNMENT, Lifetime, plan_memory
+from ftrace.records import dataclass
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.graph import Node, with_origin

@@ -16,7 +16,7 @@ the iterations of a loop without a carry, or the rows of a carry that never meet
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -36,6 +36,7 @@ from ftrace.lower.kernel import (
 )
 from ftrace.lower.legalize import legalize
 from ftrace.lower.values import weight
+from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.record import Compound, items

@@ -8,9 +8,10 @@ no two axes of one value.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ftrace.lower.alignment import axes_in_step
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand_p
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ftrace import dtypes
@@ -30,6 +29,7 @@ from ftrace.lower.index import (
 from ftrace.lower.kernel import INDEX, Store
 from ftrace.lower.recurrence import Assign, Repeat
 from ftrace.lower.scalars import folded
+from ftrace.records import dataclass
 from ftrace.trace.avals import TOKEN, Shape
 from ftrace.trace.body import apply_body
 from ftrace.trace.control.branch import Branches, cond_p

@@ -14,7 +14,7 @@ on the number of threads.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from ftrace import dtypes, settings
@@ -23,6 +23,7 @@ from ftrace.lower.control import Loop, loop_p
 from ftrace.lower.cuts import FEW_ITERATIONS, Cut, Plan, plan_cuts
 from ftrace.lower.region import Classes, Input, Region
 from ftrace.lower.regions import find_regions
+from ftrace.records import dataclass
 from ftrace.trace.avals import Shape
 from ftrace.trace.body import close
 from ftrace.trace.graph import (

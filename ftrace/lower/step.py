@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ftrace.lower.control import Loop
 from ftrace.lower.program import Program
 from ftrace.lower.values import root_of
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.record import items
 

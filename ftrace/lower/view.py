@@ -7,7 +7,7 @@ kernel needs is asked for in *contexts*: at an index, and where that is valid.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 from typing import Any
 
@@ -33,6 +33,7 @@ from ftrace.lower.index import (
 )
 from ftrace.lower.positions import Reading, never_meeting, targets_of
 from ftrace.lower.values import reduced_axes
+from ftrace.records import dataclass
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from ftrace.errors import (
 from ftrace.numpy.axes import as_value, cast, choose
 from ftrace.numpy.elementwise import add, bitwise_and, greater_equal, less
 from ftrace.numpy.selection import maximum, minimum
+from ftrace.records import dataclass
 from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node

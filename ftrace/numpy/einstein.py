@@ -9,7 +9,6 @@ where it is not installed).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from ftrace.numpy.axes import as_value, no_out, permute, shape_of
 from ftrace.numpy.contraction import contract, finished, promoted
 from ftrace.numpy.linear import diagonal_of
 from ftrace.numpy.reductions import reduced
+from ftrace.records import dataclass
 from ftrace.trace.operations import run_fused
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.reduction import reduce_max_p

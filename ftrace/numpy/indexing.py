@@ -8,7 +8,6 @@ An index is parsed once into an `Index`; reading uses it here, `at.py` for updat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import getitem as read_place
 from typing import Any
@@ -35,6 +34,7 @@ from ftrace.numpy.bounds import (
 from ftrace.numpy.creation import array
 from ftrace.numpy.elementwise import bitwise_and
 from ftrace.numpy.types import is_sequence
+from ftrace.records import dataclass
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import Dim, is_dynamic
 from ftrace.trace.eager import is_by_place

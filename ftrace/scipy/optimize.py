@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
+from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.tracer import Tracer, Value, asarray
 from ftrace.transforms.derivatives import value_and_grad

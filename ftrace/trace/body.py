@@ -8,11 +8,11 @@ linearize    body -> what it must remember, and its derivative as a linear graph
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from ftrace import dtypes, settings
 from ftrace.errors import GraphError
+from ftrace.records import dataclass
 from ftrace.trace.autodiff import jvp_nodes, split_known
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.effects import check_repeatable, rehearsal

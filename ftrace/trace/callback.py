@@ -9,7 +9,7 @@ that is traced again gives the same graph.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import product
 from types import MethodType
@@ -27,6 +27,7 @@ from ftrace.errors import (
     UnexpectedTracerError,
 )
 from ftrace.origin import Origin
+from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import is_dynamic

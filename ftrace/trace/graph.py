@@ -15,7 +15,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from struct import Struct
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ import numpy as np
 from ftrace.errors import GraphError
 from ftrace.locks import free_after_fork
 from ftrace.origin import Origin, user_origin
+from ftrace.records import dataclass
 from ftrace.trace.avals import Shape, ShapedArray
 
 Aval = ShapedArray

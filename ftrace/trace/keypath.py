@@ -8,10 +8,11 @@ The classes are those of JAX.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any
 
 import optree
+
+from ftrace.records import dataclass
 
 KeyEntry = Any  # one of the classes below, or what a user's container names
 KeyPath = tuple[KeyEntry, ...]

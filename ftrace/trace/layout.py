@@ -12,9 +12,10 @@ None. Trees with other containers have none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
+from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.tree import TreeDef
 

@@ -15,12 +15,12 @@ steps, and once more if one of them changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 from ftrace import settings
 from ftrace.errors import DynamicDimensionError, GraphError
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node, inherited_origin, nodes_of, rebuild, toposort
 
 Captures = dict[str, Node]

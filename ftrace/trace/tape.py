@@ -13,7 +13,6 @@ made by something that notes nothing; then there are no steps to repeat.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import getitem
 from threading import get_ident
@@ -23,6 +22,7 @@ from typing import cast as cast_to
 import numpy as np
 
 from ftrace.array import Array
+from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import Contraction, Plan, apply
 from ftrace.trace.graph import Node

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, TreeError
+from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import Draft, trace_body

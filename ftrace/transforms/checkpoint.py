@@ -8,13 +8,13 @@ again, when it gets there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, StaticArgumentError
+from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.autodiff import jvp_nodes, split_known, tangent_variable
 from ftrace.trace.calls.checkpoint import Checkpoint, checkpoint_p

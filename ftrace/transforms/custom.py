@@ -7,7 +7,6 @@ becomes a call that remembers its rules; these are traced when a derivative is t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.errors import ArgumentError, TreeError
+from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.custom import CustomJvp, CustomVjp, custom_jvp_p, custom_vjp_p

@@ -9,12 +9,12 @@ zero_from_primal  the symbolic zero of a value
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, TreeError
+from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import Draft, close

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any
 
 from ftrace.errors import ArgumentError, TreeError
+from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.closures import closed_over

@@ -12,7 +12,7 @@ Whatever is not found here takes the long way, which has all the messages.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from ftrace.array import Array
 from ftrace.devices.base import Device
 from ftrace.devices.calls import Bound, Expected, Fixed, Signature
+from ftrace.records import dataclass
 from ftrace.settings import Config
 from ftrace.trace import tree
 from ftrace.trace.graph import Graph

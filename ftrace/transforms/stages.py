@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from ftrace.devices.base import Device
+from ftrace.records import dataclass
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.graph import Graph
 from ftrace.transforms.arguments import Output

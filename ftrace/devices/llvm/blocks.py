@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from ftrace.devices.llvm.nest import Span, lowest
@@ -13,6 +12,7 @@ from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.tiles import Steps
 from ftrace.devices.llvm.writer import OpenLoop
 from ftrace.lower.kernel import INDEX, axis_of
+from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import mul, sub

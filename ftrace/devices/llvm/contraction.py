@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from ftrace.devices.llvm.facts import Facts, index_of
@@ -22,6 +21,7 @@ from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import size_of
 from ftrace.lower.kernel import INDEX, Kernel, axis_of, load_p, range_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
+from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, toposort
 

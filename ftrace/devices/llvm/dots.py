@@ -12,7 +12,6 @@ expressions of the sums are computed for all rows of a unit, which is less code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from ftrace.devices.llvm.blocks import Block, Cut, Once
@@ -25,6 +24,7 @@ from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import Steps, size_of
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, reduce
+from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import mul

@@ -6,8 +6,6 @@ which any expression is evaluated.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ftrace.devices.llvm.blocks import Block, Cut
 from ftrace.devices.llvm.contraction import is_plain
 from ftrace.devices.llvm.facts import Affine, Facts, index_of
@@ -15,6 +13,7 @@ from ftrace.devices.llvm.filling import fill_panel
 from ftrace.devices.llvm.microkernel import Place
 from ftrace.devices.llvm.staging import Panel, Stage
 from ftrace.lower.kernel import axis_of, load_p, range_p
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node
 
 #: Rows of an operand so far apart (in bytes) are put together.

@@ -10,12 +10,12 @@ three are computed once per node, sources first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
 
 from ftrace import dtypes
 from ftrace.lower.kernel import INDEX, axis_of, free_ranges, range_p
 from ftrace.lower.math.term import RARE
+from ftrace.records import dataclass
 from ftrace.trace.dims import bounds
 from ftrace.trace.graph import Node, constant_value, toposort
 from ftrace.trace.primitives.source import const_p, dim_p

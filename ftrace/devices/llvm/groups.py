@@ -20,7 +20,7 @@ int16      in pairs; also what fits in it. Sums wrap, as those of int32 do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ from ftrace.lower.kernel import (
     reduce,
     word_pairs_p,
 )
+from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import (

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from ftrace.devices.llvm.compile import Code, cache_key, link, object_cache
+from ftrace.records import dataclass
 
 #: Numbers of a kernel as data: see `numbers.py`.
 Numbers = np.ndarray[Any, Any]

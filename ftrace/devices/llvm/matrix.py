@@ -15,7 +15,6 @@ are is decided in `sharing.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 
@@ -38,6 +37,7 @@ from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.strips import RowBlock, StripBlock
 from ftrace.devices.llvm.tiles import Steps, size_of
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, reduce
+from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import mul, sub

@@ -10,13 +10,13 @@ a nest of loops, in which both walk evenly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ftrace.devices.llvm.access import Access, Term
 from ftrace.devices.llvm.scalar import Operations
 from ftrace.devices.llvm.tiles import Tiles
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.writer import OpenLoop, Writer
+from ftrace.records import dataclass
 
 #: Products that are written one after the other at most.
 _UNROLLED = 48

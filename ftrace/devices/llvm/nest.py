@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -34,6 +33,7 @@ from ftrace.lower.kernel import (
     word_pairs_p,
 )
 from ftrace.lower.place import Loop, ReduceLoop, Statement
+from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, Op
 from ftrace.trace.sizes import lower_bound, upper_bound

@@ -10,13 +10,13 @@ number is negative. NaN is one key, greater than that of infinity.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.devices.llvm.symbols import SORT
+from ftrace.records import dataclass
 
 #: Elements that a loop treats at once.
 LANES = 16

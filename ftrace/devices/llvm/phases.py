@@ -17,7 +17,6 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from math import gcd, prod
 
 from ftrace import dtypes
@@ -34,6 +33,7 @@ from ftrace.lower.kernel import (
     reduce,
     reduce_p,
 )
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node, constant_value, rebuild
 from ftrace.trace.primitives.elementwise import add, bit_and, ge, lt, mul
 from ftrace.trace.primitives.source import const, const_p

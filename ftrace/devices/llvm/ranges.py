@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ftrace.devices.llvm.access import Access, Term
@@ -22,6 +21,7 @@ from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.types import Type, index_type
 from ftrace.devices.llvm.writer import Level, Writer
 from ftrace.lower.kernel import INDEX, BufferSpec
+from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.tiles import cut_evenly
 from ftrace.lower.kernel import load_p
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node, toposort
 
 #: Rows of a tile at most.

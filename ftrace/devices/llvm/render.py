@@ -10,7 +10,6 @@ how the domain is split.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any
@@ -82,6 +81,7 @@ from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.place import Statement, place
 from ftrace.lower.recurrence import Recurrence, Repeat
+from ftrace.records import dataclass
 from ftrace.trace.sizes import sample
 
 #: Operations of elements that pay for waking another thread.

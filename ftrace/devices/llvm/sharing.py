@@ -7,7 +7,6 @@ cycles for each way to cut, and takes the least.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from ftrace.devices.llvm.pool import PIECES_PER_THREAD
@@ -18,6 +17,7 @@ from ftrace.devices.llvm.register_tiles import (
     register_tiles,
 )
 from ftrace.devices.llvm.target import Target
+from ftrace.records import dataclass
 
 #: How much of L2 panels may take: of right operands, of sums that are worked on later,
 #: of sums that more is added to, and of left operands. The last two are read from one

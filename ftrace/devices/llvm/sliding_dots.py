@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any
@@ -40,6 +39,7 @@ from ftrace.devices.llvm.tiles import Steps, size_of
 from ftrace.devices.llvm.windows import Window, find_windows
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, reduce
 from ftrace.lower.place import ReduceLoop, Statement
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.source import const

@@ -14,7 +14,6 @@ This file finds them, and lays two axes side by side into one; `sliding_rows.py`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any
@@ -30,6 +29,7 @@ from ftrace.devices.llvm.tiles import Steps, size_of
 from ftrace.devices.llvm.types import Type
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, range_p
 from ftrace.lower.place import Statement
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.source import const

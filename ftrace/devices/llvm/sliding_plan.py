@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from math import prod
 
 from ftrace import dtypes
@@ -15,6 +14,7 @@ from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import size_of
 from ftrace.devices.llvm.windows import Window, find_windows
 from ftrace.lower.kernel import INDEX, Kernel, load_p
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node, toposort
 
 #: Terms of a sum that are added up before they are put aside (of 4-byte elements).

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -44,6 +44,7 @@ from ftrace.devices.llvm.tiles import Steps, cut
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.writer import OpenLoop
 from ftrace.lower.kernel import INDEX, Store, axis_of
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import add, mul, sub
 from ftrace.trace.primitives.source import const

@@ -8,7 +8,7 @@ the left operand meets several rows of the right one. What is found here is emit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from ftrace.devices.llvm.contraction import Contraction
@@ -22,6 +22,7 @@ from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import size_of
 from ftrace.devices.llvm.windows import Window, find_windows
 from ftrace.lower.kernel import Kernel, axis_of
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node
 
 #: Vectors of a block of channels side by side that do not mix, from the best on.

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from ftrace.devices.llvm.blocks import Block, Cut, each_block
@@ -47,6 +47,7 @@ from ftrace.devices.llvm.tiles import Steps, Tiles, cut, size_of
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.windows import Window, find_windows
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load, load_p
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import add, bit_and, lt, mul
 from ftrace.trace.primitives.source import const

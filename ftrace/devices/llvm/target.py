@@ -8,12 +8,12 @@ generated and looked at here.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 
 from ftrace import settings
 from ftrace.devices.llvm.machine import machine
 from ftrace.errors import DeviceError
+from ftrace.records import dataclass
 
 #: Caches of a core that Linux numbers, at most.
 _MOST_CACHES = 8

@@ -7,11 +7,12 @@ holds the steps of every range of one kernel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ftrace.lower.kernel import axis_of
 from ftrace.lower.place import Loop, ReduceLoop
+from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
 from ftrace.trace.sizes import sample

@@ -15,7 +15,7 @@ import ctypes
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.identity import kernel_identity
 from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
 from ftrace.lower.recurrence import Recurrence
+from ftrace.records import dataclass
 
 RenderFor = Callable[[Kernel, Target], Rendered]
 Allocate = Callable[[int], Buffer]

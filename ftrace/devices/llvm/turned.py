@@ -10,8 +10,6 @@ along i, and stored along j out of the square of registers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ftrace.devices.llvm.blocks import Block, Cut
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
@@ -20,6 +18,7 @@ from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import Steps
 from ftrace.lower.kernel import Kernel, axis_of, load_p, reduce_p
 from ftrace.lower.recurrence import cost
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node, toposort
 
 #: Vectors along each side of a block: 64 KB of floats where a vector has 64 bytes.

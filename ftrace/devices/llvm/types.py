@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ stride·step. What is evaluated once for each line of each class serves all pair
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import gcd
 
 from ftrace.devices.llvm.facts import Affine, Facts, index_of
 from ftrace.lower.kernel import INDEX, axis_of, load_p, range_p
+from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import sub

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ftrace.lower.program import (
     CallHost,
@@ -13,6 +12,7 @@ from ftrace.lower.program import (
     RunLoop,
     Step,
 )
+from ftrace.records import dataclass
 
 #: A program of less work than this holds the GIL: it is done in about a microsecond.
 BRIEF_BYTES = 16 << 10

@@ -10,7 +10,9 @@ that loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ftrace.records import dataclass
 
 #: Of every kernel's function.
 ARGUMENTS = "ptr %buffers, i64 %begin, i64 %end"

@@ -10,9 +10,10 @@ exist, and never merged with the first time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from ftrace.records import dataclass
 from ftrace.trace.autodiff import split_known, transpose_nodes
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes

@@ -12,11 +12,12 @@ which nobody can compute: all it has is a transpose, the user's backward functio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
+from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import apply_body, close, or_zeros, plan_of
 from ftrace.trace.calls.rules import Rule, widen

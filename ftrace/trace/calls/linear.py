@@ -6,11 +6,12 @@ linear_call_p(*closed, *residuals, *operands, arg=LinearCall) -> *results
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import GraphError
+from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import apply_body, close, linearize, plan_of
 from ftrace.trace.calls.custom import Lanes

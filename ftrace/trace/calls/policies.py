@@ -13,10 +13,10 @@ the `dimension_numbers`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ftrace.errors import ArgumentError
+from ftrace.records import dataclass
 from ftrace.trace.avals import TOKEN, Stack
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p

@@ -8,12 +8,13 @@ widen        a body for one example -> for a batch
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from ftrace.errors import UnexpectedTracerError
+from ftrace.records import dataclass
 from ftrace.trace.avals import REHEARSAL, TOKEN, ShapedArray
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import Draft, close

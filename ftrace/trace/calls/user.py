@@ -8,11 +8,12 @@ graphs take the place of nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import DerivativeError, DtypeError, PrimitiveError, ShapeError
+from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import apply_body
 from ftrace.trace.calls.rules import Rule

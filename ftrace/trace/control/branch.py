@@ -9,11 +9,11 @@ and return results of the same types. Only the chosen one runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import GraphError
+from ftrace.records import dataclass
 from ftrace.trace.autodiff import transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.batching import batch_nodes

@@ -11,11 +11,12 @@ whose length nobody knows: its derivative is a scan over them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import GraphError
+from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import close, plan_of, varying_carry

@@ -10,9 +10,10 @@ time; an effect that happens twice is wrong.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from ftrace.records import dataclass
 from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.control.loop import While, while_p
 from ftrace.trace.control.scan import scan_p

@@ -11,12 +11,13 @@ all of `xs` and `ys` are stacks, and their number is known at run time only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ftrace.errors import GraphError
+from ftrace.records import dataclass
 from ftrace.trace.autodiff import sums_of_kinds
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.batching import batch_nodes

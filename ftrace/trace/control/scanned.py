@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ftrace.errors import GraphError
+from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Body
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -79,17 +80,9 @@ def _elementwise(
     No derivatives at all make it constant almost everywhere: its tangent is zero.
     """
     arity = {"unary": 1, "compare": 2, "binary": 2}[family]
-    known: dict[tuple[ShapedArray, ...], ShapedArray] = {}
 
+    @lru_cache(maxsize=_TYPES_KEPT)
     def infer(arg: Any, *avals: ShapedArray) -> ShapedArray:
-        found = known.get(avals)
-        if found is None:
-            if len(known) >= _TYPES_KEPT:
-                known.clear()
-            found = known[avals] = infer_anew(avals)
-        return found
-
-    def infer_anew(avals: tuple[ShapedArray, ...]) -> ShapedArray:
         if len(avals) != arity:
             raise ShapeError(f"{name} takes {arity} operands, got {len(avals)}")
         _check(name, kinds, avals)

@@ -18,10 +18,11 @@ program by themselves, have a record of their own kind: `Compound`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypedDict
 
 from ftrace.errors import PrimitiveError
+from ftrace.records import dataclass
 from ftrace.trace.avals import Bundle, ShapedArray
 from ftrace.trace.graph import Node, Op, make_node
 

@@ -1,0 +1,158 @@
+"""`records.dataclass` makes what the standard library's makes."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from dataclasses import FrozenInstanceError, field
+from typing import Any
+
+import pytest
+
+from ftrace import records
+
+
+class Base:
+    """Not a dataclass."""
+
+    def __repr__(self) -> str:
+        return "base"
+
+
+def classes(make: Any) -> dict[str, Any]:
+    """The same classes, made by one of the two."""
+
+    @make(frozen=True)
+    class Point:
+        x: int
+        y: int = 3
+        names: list[str] = field(default_factory=list[str], compare=False)
+
+    @make(frozen=True)
+    class Longer(Point):
+        """With a base, and its own constructor's end."""
+
+        z: float = 0.5
+        both: int = field(init=False, default=0)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "both", self.x + self.y)
+
+    @make
+    class Open:
+        count: int
+        seen: set[int] = field(default_factory=set[int], init=False, repr=False)
+
+    @make(frozen=True, eq=False)
+    class Single:
+        value: Any
+
+    @make(frozen=True, repr=False)
+    class Own(Base):
+        a: int
+
+        def __eq__(self, other: object) -> bool:
+            return self is other
+
+        def __hash__(self) -> int:
+            return 7
+
+    @make(frozen=True)
+    class Hashed:
+        a: int
+        b: int = field(hash=False, default=1)
+
+    @make(order=True)
+    class Ordered:
+        a: int
+
+    @make(frozen=True)
+    class Empty:
+        pass
+
+    return {name: kind for name, kind in locals().items() if isinstance(kind, type)}
+
+
+OURS, THEIRS = classes(records.dataclass), classes(dataclasses.dataclass)
+
+
+def facts(kinds: dict[str, Any]) -> list[Any]:
+    point, longer, single = kinds["Point"], kinds["Longer"], kinds["Single"]
+    a, b, c = point(1), point(1, 3, ["n"]), point(1, y=4)
+    far = longer(1, 2, z=1.5)
+    opened, own = kinds["Open"](2), kinds["Own"](1)
+    opened.count = 5
+    return [
+        repr(a).rsplit(".", 1)[-1], repr(far).rsplit(".", 1)[-1],
+        repr(opened).rsplit(".", 1)[-1], repr(own),
+        repr(kinds["Empty"]()).rsplit(".", 1)[-1],
+        a == b, a == c, hash(a) == hash(b), hash(a) == hash(c), a == far, far.both,
+        a != b, a.__eq__(3), point(1).names is point(1).names,
+        opened == kinds["Open"](5), kinds["Open"].__hash__ is None, opened.seen,
+        single(1) == single(1), hash(single(1)) == hash(single(1)),
+        own == kinds["Own"](1), hash(own),
+        hash(kinds["Hashed"](1, 2)) == hash(kinds["Hashed"](1, 3)),
+        kinds["Hashed"](1, 2) == kinds["Hashed"](1, 3),
+        kinds["Ordered"](1) < kinds["Ordered"](2),
+        kinds["Empty"]() == kinds["Empty"](),
+        [f.name for f in dataclasses.fields(far)], dataclasses.is_dataclass(far),
+        dataclasses.replace(a, y=9).y, dataclasses.asdict(a), point.__match_args__,
+        copy.deepcopy(far) == far, copy.copy(a) == a,
+    ]  # fmt: skip
+
+
+def test_values_behave_as_those_of_the_standard_library() -> None:
+    assert facts(OURS) == facts(THEIRS)
+
+
+@pytest.mark.parametrize("kinds", [OURS, THEIRS], ids=["ours", "theirs"])
+def test_frozen_values_refuse_to_change(kinds: dict[str, Any]) -> None:
+    value = kinds["Longer"](1)
+    for name in ("x", "z", "other"):
+        with pytest.raises(FrozenInstanceError, match=f"assign to field '{name}'"):
+            setattr(value, name, 2)
+        with pytest.raises(FrozenInstanceError, match=f"delete field '{name}'"):
+            delattr(value, name)
+
+    class Further(kinds["Longer"]):
+        """No dataclass: what it adds may change."""
+
+    further: Any = Further(1)
+    further.more = 3
+    assert further.more == 3
+    with pytest.raises(FrozenInstanceError):
+        further.x = 2
+
+
+@pytest.mark.parametrize("kinds", [OURS, THEIRS], ids=["ours", "theirs"])
+def test_wrong_arguments_are_refused(kinds: dict[str, Any]) -> None:
+    for arguments in ((), (1, 2, ["n"], 4)):
+        with pytest.raises(TypeError):
+            kinds["Point"](*arguments)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'w'"):
+        kinds["Point"](1, w=2)
+
+
+def test_a_mutable_default_is_refused() -> None:
+    class Wrong:
+        a: list[int] = []  # noqa: RUF012
+
+    with pytest.raises(ValueError, match="mutable default"):
+        records.dataclass(Wrong)
+
+
+@records.dataclass(frozen=True)
+class Kept:
+    """At the top of a module, where pickle finds it."""
+
+    a: int
+    b: tuple[int, ...] = ()
+
+
+def test_values_are_pickled() -> None:
+    value = Kept(1, (2, 3))
+    assert pickle.loads(pickle.dumps(value)) == value
+    match value:
+        case Kept(a, b):
+            assert (a, b) == (1, (2, 3))
