@@ -277,14 +277,16 @@ def _interpolated(x: Any, xp: Any, fp: Any) -> Any:
     return do_now(_interpolated_now, x, xp, fp, dtype=dtype, weak=weak)
 
 
+_interp: Any = np.interp  # its stub knows nothing of Any
+
+
 def _interpolated_now(x: Any, xp: Any, fp: Any) -> Any:
     """Refused at infinities and NaN, and where the last points have one coordinate."""
     if not -math.inf < xp.item(0) <= xp.item(-2) < xp.item(-1) < math.inf:
         raise ValueError
     if not are_finite(fp):
         raise ValueError
-    found: Any = np.interp(x, xp, fp)
-    return found
+    return _interp(x, xp, fp)
 
 
 def _extrapolates(value: Any) -> bool:

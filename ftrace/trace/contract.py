@@ -25,6 +25,8 @@ Array = Any  # numpy.ndarray
 
 #: Integers up to this size, and sums of them, are exact in float64.
 _EXACT = 1 << 53
+#: So few products of integers NumPy adds up itself.
+_FEW = 1 << 12
 #: A window that slides over an operand is copied in parts of about so many bytes.
 _PART = 1 << 23
 #: Strides of operands for which one product is prepared.
@@ -123,16 +125,12 @@ class PreparedProduct:
         x_repeats, y_repeats = _repeats(x, shape, axes), _repeats(y, shape, axes)
         recipe = _recipe(shape, x_repeats, y_repeats, axes)
         half = out.dtype.itemsize == 2
-        if (
-            recipe is None
-            or half
-            or dtypes.is_integer(out.dtype)
-            or x.nbytes > _PART
-            or recipe.kept != out.shape
-        ):
+        if recipe is None or half or x.nbytes > _PART or recipe.kept != out.shape:
             return None
         left, right = Views.of(x, recipe.left), Views.of(y, recipe.right)
         rows, columns = left(x).shape[-2], right(y).shape[-1]
+        if dtypes.is_integer(out.dtype) and x.size * columns > _FEW:
+            return None
         made = (*left(x).shape[:-2], rows, columns)
         in_order = recipe.order == tuple(range(len(recipe.order)))
         last = Views(
@@ -286,7 +284,7 @@ def _integer_product(left: Array, right: Array, recipe: _Recipe) -> Array:
     """Through BLAS in float64 wherever that is exact: NumPy's own loop is slow."""
     dtype = left.dtype
     a, b = left.reshape(recipe.left.shape), right.reshape(recipe.right.shape)
-    if a.size * b.shape[-1] > 4096:
+    if a.size * b.shape[-1] > _FEW:
         reach = _magnitude(a) * _magnitude(b) * a.shape[-1]
         if reach < _EXACT:
             exact = np.matmul(a.astype(np.float64), b.astype(np.float64))

@@ -299,14 +299,10 @@ class Contraction:
             result = self.multiplied(*factors)
         return settle(result, node.aval.dtype)
 
-    @property
-    def product_shape(self) -> tuple[int, ...]:
-        """The shape of the product that is added up."""
-        return self.product.shape
-
-    def is_no_matrix_product(self, x: Any, y: Any) -> bool:
-        """Are operands of these strides multiplied, and then added up?"""
-        return self._product(x, y) is None
+    def least_work(self, x: Any, y: Any) -> Any:
+        """What a call does for operands of these shapes and strides."""
+        whole = x.shape == y.shape == self.product.shape and not self._half
+        return self.multiplied if whole and self._product(x, y) is None else self
 
     def multiplied(self, x: Any, y: Any) -> Any:
         """The sum of the product of operands of its shape, made in two steps."""

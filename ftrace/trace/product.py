@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,58 +58,82 @@ class PlannedProduct:
     def _whole(self, x: Any, y: Any) -> Any:
         return self._plan.told([x, y])[0]
 
-    def _multiplied(self, x: Any, y: Any, contraction: Any, given: Any) -> _Way:
-        """Multiply and add up, where nothing else happens, else the whole plan."""
-        left, right = given
-        whole: Any = left.shape == right.shape == contraction.product_shape
-        if not whole or not contraction.is_no_matrix_product(left, right):
-            return self._whole
-        views = _view_of(x, left), _view_of(y, right)
-        result = self._whole(x, y)
-        if None in views or result.size * left.size == 0:
-            return self._whole
-        found = partial(_sum_of_views, *views, contraction, result.shape)
-        again: Any = found(x, y)
-        same = again.dtype == result.dtype and again.tobytes() == result.tobytes()
-        return found if same else self._whole
-
     def _way(self, x: Any, y: Any) -> _Way:
-        """The product alone where nothing else happens, else the whole plan."""
-        values: dict[int, Any] = {0: x, 1: y}
-        operands: list[Any] = []
-        product: Any = None
+        """The product alone where nothing else happens, else what is around it, too."""
+        seen = {0: _Seen(0, x, ()), 1: _Seen(1, y, ())}
+        factors: list[_Seen] = []
+        multiply: Any = None
+        multiplied: Any = None
         for node, contraction, sources, slot in self._plan.steps():
-            given = [values[i] for i in sources]
+            given = [seen[i] for i in sources]
             if contraction is None:
-                values[slot] = apply(node, given)
+                seen[slot] = given[0].followed(*_movement(node))
                 continue
-            views = contraction.views(*given)
-            if views is None:
-                return self._multiplied(x, y, contraction, given)
-            left, right, last = views
-            operands = [left(given[0]), right(given[1])]
-            product = np.matmul(*operands)
-            values[slot] = last(product)
-        result = values[self._plan.output]
-        if not _is_seen_as(_as(product, result.shape), result):
-            return self._whole
-        for swapped in (False, True):
-            first, second = (y, x) if swapped else (x, y)
-            left, right = operands
-            views = _view_of(first, left), _view_of(second, right)
-            if None in views:
-                continue
-            shapes = left.shape, right.shape, result.shape
-            if not swapped and shapes == _shapes_of_matmul(x.shape, y.shape):
+            if {one.root for one in given} != {0, 1}:
+                return self._whole
+            operands = [one.value for one in given]
+            multiply, last = contraction.least_work(*operands), _same
+            views = contraction.views(*operands)
+            if views is not None:
+                multiply, last = np.matmul, views[2]
+                pairs = zip(given, views[:2], strict=True)
+                given = [one.followed(view) for one, view in pairs]
+            product = _Seen(2, multiply(*[one.value for one in given]), ())
+            seen[slot] = product.followed(last)
+            factors, multiplied = given, product.value
+        result = seen[self._plan.output]
+        swapped = factors[0].root == 1
+        first, second = (y, x) if swapped else (x, y)
+        ways: Any = factors[0].way_from(first), factors[1].way_from(second)
+        last = result.way_from(multiplied)
+        if multiply is np.matmul and not swapped:
+            only_shaped = all(_is_shaping(way) for way in (*ways, last))
+            shapes = *[one.value.shape for one in factors], result.value.shape
+            if only_shaped and shapes == _shapes_of_matmul(x.shape, y.shape):
                 return np.matmul
-            return partial(_product_of_views, *views, result.shape, swapped)
-        return self._whole
+        return partial(_product_of_views, *ways, multiply, last, swapped)
 
 
-def _sum_of_views(
-    left: _View, right: _View, contraction: Any, shape: Shape, x: Any, y: Any
-) -> Any:
-    return _as(contraction.multiplied(left(x), right(y)), shape)
+class _Seen(NamedTuple):
+    """A value on the way to a product, or from one.
+
+    Attributes:
+      root: of which operand it is made.
+      value: the array.
+      steps: the functions that make it, and what they take besides.
+    """
+
+    root: int
+    value: Any
+    steps: tuple[tuple[Any, tuple[Any, ...]], ...]
+
+    def followed(self, function: Any, more: tuple[Any, ...] = ()) -> _Seen:
+        """After one more step, if that changes anything."""
+        made = function(self.value, *more)
+        if _is_seen_as(self.value, made):
+            return self
+        return _Seen(self.root, made, (*self.steps, (function, more)))
+
+    def way_from(self, x: Any) -> _View:
+        """What makes it of such an array."""
+        return _view_of(x, self.value) or partial(_along, self.steps)
+
+
+def _along(steps: Any, x: Any) -> Any:
+    for function, more in steps:
+        x = function(x, *more)
+    return x
+
+
+def _movement(node: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A movement of elements as a function of NumPy's."""
+    op = node.op
+    direct = None if op.direct is None else op.direct(node.aval, node.arg)
+    return direct or (partial(_applied, node), ())
+
+
+def _applied(node: Any, x: Any) -> Any:
+    return apply(node, (x,))
 
 
 def _shapes_of_matmul(x: Shape, y: Shape) -> tuple[Shape, Shape, Shape] | None:
@@ -129,9 +153,16 @@ def _view_of(x: Any, target: Any) -> _View | None:
     """What makes of an array its view `target`."""
     if _is_seen_as(x, target):
         return _same
+    if x.size != target.size:
+        return None
     if _is_seen_as(_as(x, target.shape), target):
         return partial(_as, shape=target.shape)
     return np.transpose if _is_seen_as(x.T, target) else None
+
+
+def _is_shaping(view: Any) -> bool:
+    """Does it leave all elements in their order?"""
+    return view is _same or (type(view) is partial and view.func is _as)
 
 
 def _same(x: Any) -> Any:
@@ -139,10 +170,10 @@ def _same(x: Any) -> Any:
 
 
 def _product_of_views(
-    left: _View, right: _View, result: Shape, swapped: bool, x: Any, y: Any
+    left: _View, right: _View, multiply: Any, last: _View, swapped: bool, x: Any, y: Any
 ) -> Any:
     first, second = (y, x) if swapped else (x, y)
-    return _as(np.matmul(left(first), right(second)), result)
+    return last(multiply(left(first), right(second)))
 
 
 def _is_seen_as(x: Any, y: Any) -> bool:

@@ -105,11 +105,12 @@ def direct_argsort(axis: int, *keys: Array) -> tuple[Any, tuple[Any, ...]] | Non
     Args:
       keys: arrays, or what has their dtypes and sizes.
     """
-    if not 0 < keys[0].size <= FEW or not _known_to_numpy(keys):
+    first, *others = keys
+    if not 0 < first.size <= FEW or not _known_to_numpy(keys):
         return None
-    if len(keys) > 1:
+    if others:
         return partial(_by_keys, axis=axis), ()
-    return (_positions, (axis, "stable")) if keys[0].dtype.itemsize >= 4 else None
+    return _positions, (axis, "stable")
 
 
 def _by_keys(*keys: Array, axis: int) -> Array:
