@@ -71,7 +71,7 @@ param_p = KernelOp("param")
 range_p = KernelOp("range")
 load_p = KernelOp("load")
 reduce_p = KernelOp("reduce")
-#: a·b + c, rounded once; made by `lower/math.py` for devices that have it.
+#: a·b + c, rounded once; made by `lower/math/term.py` for devices that have it.
 fma_p = KernelOp("fma")
 #: Two products of bfloat16, whose factors are the halves of two float32; in a sum only.
 pairs_p = KernelOp("pairs")
