@@ -23,7 +23,7 @@ import ftrace.numpy as fnp
 from ftrace.array import Array
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm.calling import fronts, learning, probe
-from ftrace.trace import operations
+from ftrace.trace import fused, operations
 from ftrace.trace.eager import Eager
 from ftrace.trace.hooks import hooks
 from ftrace.trace.primitives import elementwise
@@ -565,7 +565,7 @@ def test_products_bring_native_calls_like_other_operations(
     monkeypatch.setattr(hooks, "make_native", lambda: made.append(True))
     x = fnp.ones((2, 2))
     for count in range(5):
-        operations.run_fused(_sum_of_product, [x, x])
+        fused.run_fused(_sum_of_product, [x, x])
         assert made == [True] * (count >= 2)
 
 

@@ -10,7 +10,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ShapeError
-from ftrace.trace import operations
+from ftrace.trace import fused
 from ftrace.trace.replay import is_replayable
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -30,12 +30,12 @@ def composed(x: Any, scale: float = 2.0) -> Any:
 
 
 def run(x: Any, **static: Any) -> Any:
-    return operations.run_fused(composed, [x], **static)
+    return fused.run_fused(composed, [x], **static)
 
 
 @pytest.fixture(autouse=True)
 def forgotten() -> None:
-    operations._fused.clear()
+    fused._fused.clear()
     SEEN.clear()
 
 
@@ -95,7 +95,7 @@ def test_weak_types_stay() -> None:
     for x in (2.0, np.float32(2.0)):
         expected = ft.make_graph(total)(x).outputs[0]
         for _ in range(2):
-            found = ft.make_graph(lambda x: operations.run_fused(total, [x]))(x)
+            found = ft.make_graph(lambda x: fused.run_fused(total, [x]))(x)
             assert found.outputs[0] is expected
 
 

@@ -24,7 +24,7 @@ from ftrace.lax.windows import Padding, check_counts, check_padding, padtype_to_
 from ftrace.numpy.axes import as_value, flip, permute, reshape
 from ftrace.numpy.contraction import contract, finished, promoted
 from ftrace.numpy.windows import Window, slide_all
-from ftrace.trace.operations import run_fused
+from ftrace.trace.fused import run_fused
 from ftrace.trace.tracer import Value
 
 __all__ = [

@@ -26,7 +26,8 @@ from ftrace.numpy.cumulative import scan_fused, scan_logsumexp
 from ftrace.numpy.positions import position_of
 from ftrace.numpy.reductions import reduced
 from ftrace.trace import tree
-from ftrace.trace.operations import elementwise, run_fused
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p

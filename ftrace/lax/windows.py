@@ -13,7 +13,8 @@ from ftrace.lax.monoids import Monoid, recognise
 from ftrace.lax.reductions import is_identity
 from ftrace.numpy.axes import as_value, check_shape, drop_axes, static_int
 from ftrace.numpy.windows import Window, slide_all
-from ftrace.trace.operations import bind, elementwise, run_fused
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives.reduction import identity
 from ftrace.trace.tracer import Value, aval_of
 

@@ -11,7 +11,8 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ShapeError
 from ftrace.numpy.axes import as_value, canonical_axis, cast, shrink_axis
-from ftrace.trace.operations import bind, elementwise, run_fused
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracer import Value
 

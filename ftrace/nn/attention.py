@@ -20,7 +20,8 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.contraction import contract
 from ftrace.numpy.softmax import log_sum_exp, softmax
-from ftrace.trace.operations import bind, elementwise, run_fused
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracer import Value
 

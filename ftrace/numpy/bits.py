@@ -24,7 +24,8 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.elementwise import bitwise_and, right_shift, truth
 from ftrace.numpy.shape import ravel
-from ftrace.trace.operations import do_now, elementwise, run_fused
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import do_now, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracer import Value
 

@@ -15,7 +15,8 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ShapeError
 from ftrace.numpy.axes import as_value, cast, drop_axes, expand, insert_axes, permute
-from ftrace.trace.operations import bind, run_fused
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import bind
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import mul
 from ftrace.trace.tracer import Value, aval_of

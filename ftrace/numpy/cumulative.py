@@ -36,7 +36,8 @@ from ftrace.numpy.reductions import chosen_dtype, summed_dtype
 from ftrace.numpy.softmax import log_sum_exp
 from ftrace.numpy.windows import Window, slide_all
 from ftrace.trace.dims import is_dynamic
-from ftrace.trace.operations import bind, bind_compound, elementwise, run_fused
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import bind, bind_compound, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.host.cumulative import (

@@ -20,7 +20,7 @@ from ftrace.numpy.contraction import contract, finished, promoted
 from ftrace.numpy.linear import diagonal_of
 from ftrace.numpy.reductions import reduced
 from ftrace.records import dataclass
-from ftrace.trace.operations import run_fused
+from ftrace.trace.fused import run_fused
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.reduction import reduce_max_p
 

@@ -32,7 +32,8 @@ from ftrace.numpy.elementwise import (
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.shape import atleast_1d, ravel
 from ftrace.numpy.windows import Window, slide
-from ftrace.trace.operations import broadcast_shapes, do_now, run_fused
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import broadcast_shapes, do_now
 from ftrace.trace.tracer import Value
 
 __all__ = [

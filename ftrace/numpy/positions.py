@@ -20,7 +20,8 @@ from ftrace.numpy.axes import (
     reshape,
 )
 from ftrace.numpy.reductions import reduced
-from ftrace.trace.operations import bind, do_now, run_fused
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import bind, do_now
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p

@@ -24,7 +24,8 @@ from ftrace.numpy.axes import (
     full,
 )
 from ftrace.numpy.reductions import check_where, reduced
-from ftrace.trace.operations import bind, elementwise, run_fused
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.reduction import reduce_max_p

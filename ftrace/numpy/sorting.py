@@ -25,13 +25,8 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.types import is_sequence
-from ftrace.trace.operations import (
-    bind,
-    bind_compound,
-    do_now,
-    elementwise,
-    run_fused,
-)
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import bind, bind_compound, do_now, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.host.partition import (
     Partition,

@@ -37,7 +37,8 @@ from ftrace.numpy.reductions import (
     widened,
 )
 from ftrace.trace.dims import is_dynamic
-from ftrace.trace.operations import bind, elementwise, run_fused
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.tracer import Value, aval_of

@@ -31,6 +31,7 @@ from ftrace.numpy.linear import matmul
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.statistics import squared_magnitude
+from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import (
     bind,
     bind_compound,
@@ -38,7 +39,6 @@ from ftrace.trace.operations import (
     do_now,
     do_several_now,
     elementwise,
-    run_fused,
 )
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p

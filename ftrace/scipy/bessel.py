@@ -7,7 +7,8 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace.numpy.axes import choose
 from ftrace.numpy.floats import scaled_i0
-from ftrace.trace.operations import elementwise, run_fused
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracer import Value
 

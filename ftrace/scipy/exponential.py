@@ -22,7 +22,8 @@ from ftrace.lax.control import while_loop
 from ftrace.numpy.axes import cast, static_int
 from ftrace.numpy.factorizations import square
 from ftrace.numpy.systems import together
-from ftrace.trace.operations import do_now, run_fused
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import do_now
 from ftrace.trace.tracer import Value
 from ftrace.transforms.derivatives import jvp
 

@@ -20,7 +20,8 @@ from ftrace.numpy.softmax import logsumexp
 from ftrace.numpy.softmax import softmax as _softmax
 from ftrace.scipy.bessel import i0, i0e, i1, i1e
 from ftrace.trace.eager import make_all_eager
-from ftrace.trace.operations import bind, elementwise, run_fused
+from ftrace.trace.fused import run_fused
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.recall import recall_all
 from ftrace.trace.tracer import Value, aval_of

@@ -51,7 +51,7 @@ from ftrace.trace.sizes import upper_bound
 
 Value = Any  # Array | Tracer | numpy.ndarray | Python scalar
 #: What NumPy's values are instances of.
-_NUMPY: tuple[type[Any], ...] = (np.ndarray, np.generic)
+NUMPY: tuple[type[Any], ...] = (np.ndarray, np.generic)
 Binding = Any  # Array | Tracer | None
 
 
@@ -202,7 +202,7 @@ class Scope:
         if isinstance(value, np.generic):
             array = asarray(value)
             return const(array.numpy(), array.dtype)
-        if isinstance(value, _NUMPY):
+        if isinstance(value, NUMPY):
             return self.capture(value)
         aval = aval_of(value)
         return const(value, aval.dtype, (), aval.weak_type)
@@ -500,7 +500,7 @@ def aval_of(value: Value) -> ShapedArray:
             found = ShapedArray.of(value._shape, value._dtype, value.weak_type)
             value._aval = found
             return found
-    if isinstance(value, _NUMPY):
+    if isinstance(value, NUMPY):
         if type(value) is not np.ndarray:
             check_unmasked(value)
         dtype = dtypes.canonicalize(value.dtype)
@@ -555,7 +555,7 @@ def asarray(value: Value) -> Array:
     if isinstance(value, Array):
         return value
     aval = aval_of(value)
-    if isinstance(value, _NUMPY):
+    if isinstance(value, NUMPY):
         array: Any = np.asarray(value)
         if array.dtype != aval.dtype:
             array = convert(array, aval.dtype)
