@@ -20,8 +20,7 @@ PACKAGE = Path(__file__).parent.parent / "ftrace"
 FLOORS = {
     "ground": (
         "capacity", "digest", "dtypes", "errors", "locks", "origin", "records",
-        "settings",
-        "version",
+        "settings", "version",
     ),
     "buffer": ("buffer",),
     "array": ("array",),

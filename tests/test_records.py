@@ -1,4 +1,4 @@
-"""`records.dataclass` makes what the standard library's makes."""
+"""`records` makes what the standard library's makes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import pickle
 from dataclasses import FrozenInstanceError, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -150,9 +150,54 @@ class Kept:
     b: tuple[int, ...] = ()
 
 
+class Pair(records.NamedTuple):
+    """At the top of a module as well."""
+
+    first: int
+    second: float = 0.5
+
+    @property
+    def total(self) -> float:
+        return self.first + self.second
+
+    @staticmethod
+    def of(text: str) -> Pair:
+        return Pair(int(text))
+
+
+class TypingPair(NamedTuple):
+    """The standard library's."""
+
+    first: int
+    second: float = 0.5
+
+
+def test_named_tuples_are_those_of_the_standard_library() -> None:
+    for kind in (Pair, TypingPair):
+        one: Any = kind(1)
+        assert one == (1, 0.5) == kind(second=0.5, first=1)
+        assert one._fields == ("first", "second")
+        assert kind._field_defaults == {"second": 0.5}
+        assert one._replace(first=3)._asdict() == {"first": 3, "second": 0.5}
+        assert repr(one) == f"{kind.__name__}(first=1, second=0.5)"
+        assert hash(one) == hash((1, 0.5))
+        assert kind.__module__ == __name__
+        assert kind.__bases__ == (tuple,)
+        with pytest.raises(AttributeError):
+            one.third = 1
+        with pytest.raises(TypeError, match="first"):
+            kind()  # pyright: ignore[reportCallIssue]
+    assert set(Pair.__annotations__) == set(TypingPair.__annotations__)
+    assert Pair.of("2").total == 2.5
+    assert Pair.__doc__ == "At the top of a module as well."
+    first, second = Pair(4)
+    assert (first, second) == (4, 0.5)
+
+
 def test_values_are_pickled() -> None:
     value = Kept(1, (2, 3))
     assert pickle.loads(pickle.dumps(value)) == value
+    assert pickle.loads(pickle.dumps(Pair(2))) == Pair(2)
     match value:
         case Kept(a, b):
             assert (a, b) == (1, (2, 3))

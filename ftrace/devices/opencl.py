@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from ftrace.lower.kernel import Kernel
 from ftrace.lower.legalize import legalize
 from ftrace.lower.memory import ALIGNMENT
 from ftrace.lower.program import Program, RunKernel
+from ftrace.records import NamedTuple
 from ftrace.trace.sizes import Sizes, evaluate_shape
 
 Array = Any  # of NumPy, whose stubs leave too much unknown

@@ -7,7 +7,7 @@ y     = where(window in bounds, found, fill)   axes moved to their places
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
@@ -35,6 +35,7 @@ from ftrace.numpy.axes import (
     reshape,
 )
 from ftrace.numpy.bounds import default_fill, widened
+from ftrace.records import NamedTuple
 from ftrace.trace.avals import Shape
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.indexing import gather_p

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import FtraceError
+from ftrace.records import NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager import Eager
 from ftrace.trace.graph import Op

@@ -7,7 +7,7 @@ y       = scatter_p(operand, updates, indices);  windows out of bounds get index
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError
@@ -28,6 +28,7 @@ from ftrace.lax.starts import (
 from ftrace.numpy import axes as moves
 from ftrace.numpy.axes import as_value, cast, check_shape, reshape
 from ftrace.numpy.elementwise import negative
+from ftrace.records import NamedTuple
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.tracer import Value

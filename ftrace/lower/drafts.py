@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from ftrace.lower.index import (
     ZERO,
@@ -31,7 +31,7 @@ from ftrace.lower.index import (
 )
 from ftrace.lower.positions import NumberOf, Reading, position_of
 from ftrace.lower.values import is_contraction, reduced_axes, squeeze
-from ftrace.records import dataclass
+from ftrace.records import NamedTuple, dataclass
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p

@@ -12,10 +12,10 @@ memory in each iteration, nor at the start.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from ftrace.lower.alignment import ELEMENTWISE
 from ftrace.lower.values import weight
+from ftrace.records import NamedTuple
 from ftrace.trace.body import BODY_DEPTH, apply_body, close
 from ftrace.trace.control.loop import While
 from ftrace.trace.dims import any_dynamic

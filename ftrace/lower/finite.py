@@ -16,10 +16,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from ftrace import dtypes
 from ftrace.lower.kernel import Kernel, load_p, reduce_p
+from ftrace.records import NamedTuple
 from ftrace.trace.graph import Node, constant_value, inherited_origin, make_node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const_p, zeros_like

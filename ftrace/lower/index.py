@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from ftrace.errors import GraphError
 from ftrace.lower.kernel import INDEX, make_range
+from ftrace.records import NamedTuple
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.graph import Node

@@ -23,13 +23,13 @@ that `div` and `rem` are the floor division and its remainder.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.origin import Origin
-from ftrace.records import dataclass
+from ftrace.records import NamedTuple, dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.graph import (

@@ -12,7 +12,7 @@ negative, and sums must be known to fit their dtype; `values_of` says what is kn
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ftrace import dtypes
 from ftrace.lower.index import (
@@ -27,6 +27,7 @@ from ftrace.lower.index import (
     source_index,
     value_index,
 )
+from ftrace.records import NamedTuple
 from ftrace.trace.dims import bounds as bounds_of_size
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives.broadcast import expand_p

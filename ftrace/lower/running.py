@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import log2, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from ftrace.lower.kernel import (
 )
 from ftrace.lower.legalize import legalize
 from ftrace.lower.recurrence import FIRST_REGISTER, Step, cost, register_loop_p
-from ftrace.records import dataclass
+from ftrace.records import NamedTuple, dataclass
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange

@@ -7,7 +7,7 @@ NaN, gives NaN; nothing raises for values.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
@@ -15,6 +15,7 @@ from ftrace.numpy.axes import as_value, cast, flip, insert_axes, shrink
 from ftrace.numpy.linear import conjugated, matrix_transpose
 from ftrace.numpy.sorting import argsort
 from ftrace.numpy.take import take_along_axis
+from ftrace.records import NamedTuple
 from ftrace.trace.operations import (
     bind,
     bind_compound,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from ftrace.numpy.elementwise import (
     subtract,
 )
 from ftrace.numpy.selection import maximum, minimum
+from ftrace.records import NamedTuple
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.tracer import Value

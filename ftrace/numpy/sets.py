@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from ftrace.numpy.joining import concatenate
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.searching import nonzero, searchsorted
 from ftrace.numpy.sorting import positions_along, sort_along
+from ftrace.records import NamedTuple
 from ftrace.trace.operations import bind, do_now, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from ftrace.numpy.linear import matmul
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.statistics import squared_magnitude
+from ftrace.records import NamedTuple
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import (
     bind,

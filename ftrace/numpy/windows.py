@@ -8,7 +8,7 @@ The window is a new leading axis. It is a view (`shear`), until a kernel reads i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError
@@ -22,6 +22,7 @@ from ftrace.numpy.axes import (
     shrink,
     stride,
 )
+from ftrace.records import NamedTuple
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.movement import Shear, shear_p
 

@@ -11,12 +11,13 @@ The interface is that of optax: transformations of gradients that chain.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.errors import ArgumentError, TreeError
+from ftrace.records import NamedTuple
 from ftrace.trace import tree
 
 Tree = Any  # of arrays: parameters, gradients, updates, states

@@ -5,7 +5,7 @@ Each is one formula; the optimizers are chains of them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError
@@ -23,6 +23,7 @@ from ftrace.optim.base import (
     stateless,
     zero_count,
 )
+from ftrace.records import NamedTuple
 
 
 class CountState(NamedTuple):

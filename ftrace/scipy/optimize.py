@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
-from ftrace.records import dataclass
+from ftrace.records import NamedTuple, dataclass
 from ftrace.trace import tree
 from ftrace.trace.tracer import Tracer, Value, asarray
 from ftrace.transforms.derivatives import value_and_grad

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.records import NamedTuple
 
 Array = Any  # numpy.ndarray
 

@@ -7,7 +7,9 @@ atom     = Symbol, a named size | Quotient, the floor of a division
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
+
+from ftrace.records import NamedTuple
 
 
 class Symbol(NamedTuple):

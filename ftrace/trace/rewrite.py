@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from ftrace import settings
 from ftrace.errors import DynamicDimensionError, GraphError
-from ftrace.records import dataclass
+from ftrace.records import NamedTuple, dataclass
 from ftrace.trace.graph import Node, inherited_origin, nodes_of, rebuild, toposort
 
 Captures = dict[str, Node]

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ftrace.errors import ArgumentError, AxisError, ShapeError, ValueRangeError
+from ftrace.records import NamedTuple
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import Dim, symbol_of

@@ -12,9 +12,10 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ftrace.errors import StaticArgumentError
+from ftrace.records import NamedTuple
 from ftrace.trace import tree
 from ftrace.transforms.arguments import name_of
 

@@ -12,13 +12,12 @@ is helped too.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ftrace.devices.llvm.facts import Affine, Facts, index_of
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import Tiling, size_of
 from ftrace.lower.kernel import Kernel, Store, axis_of, load_p
 from ftrace.lower.place import Let, Loop, ReduceLoop
+from ftrace.records import NamedTuple
 from ftrace.trace.graph import Node
 
 #: Rows of one unit: the next row of the last one may be another thread's.

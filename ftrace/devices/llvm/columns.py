@@ -16,8 +16,6 @@ the length, as errors do then. Neither depends on how columns are shared by thre
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ftrace import dtypes
 from ftrace.devices.llvm.nest import Lines, Nest, Span, Sum, lowest
 from ftrace.devices.llvm.ranges import Opened
@@ -25,6 +23,7 @@ from ftrace.devices.llvm.tiles import Steps, Tiles, cut
 from ftrace.devices.llvm.types import Type
 from ftrace.lower.kernel import axis_of
 from ftrace.lower.place import Loop, ReduceLoop
+from ftrace.records import NamedTuple
 from ftrace.trace.graph import Node
 
 #: Blocks of rows that are added up before their sum is put aside, at least.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -44,6 +44,7 @@ from ftrace.locks import free_after_fork
 from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
 from ftrace.lower.rendering import DECISIONS
+from ftrace.records import NamedTuple
 from ftrace.trace.collection import without_collection
 from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
 

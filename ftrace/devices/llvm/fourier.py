@@ -14,8 +14,6 @@ begin earlier, and are computed twice.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ftrace.devices.llvm.fourier_real import pairs_from, real_from
 from ftrace.devices.llvm.fourier_sides import (
     Buffer,
@@ -36,6 +34,7 @@ from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.work import WORTH_A_THREAD
 from ftrace.lower.fourier_kernel import Transform
 from ftrace.lower.fourier_lengths import stages_of
+from ftrace.records import NamedTuple
 
 
 def _through(

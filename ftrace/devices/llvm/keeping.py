@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.target import Target
@@ -28,6 +27,7 @@ from ftrace.lower.kernel import (
     range_p,
     reduce_p,
 )
+from ftrace.records import NamedTuple
 from ftrace.trace.graph import Node, make_node
 
 #: Operations that cost more than a store and a load.

@@ -17,10 +17,12 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from weakref import finalize
 
 import numpy as np
+
+from ftrace.records import NamedTuple
 
 # Names and numbers of the System V ABI (ELF-64, and its supplement for AMD64).
 _MAGIC: Final = b"\x7fELF\x02\x01\x01"  # 64 bits, little-endian

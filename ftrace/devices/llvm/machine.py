@@ -14,12 +14,13 @@ import os
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 from ftrace import settings
 from ftrace.devices.llvm.cache import ObjectCache
 from ftrace.digest import sha256
 from ftrace.locks import Once
+from ftrace.records import NamedTuple
 from ftrace.version import VERSION
 
 #: What decides of which kernels a program is made, and how they are written.

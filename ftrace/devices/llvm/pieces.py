@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
 
 from ftrace import dtypes
 from ftrace.devices.llvm.facts import Facts, Interval
@@ -34,6 +33,7 @@ from ftrace.lower.kernel import (
 )
 from ftrace.lower.place import Let, Loop, Statement, place
 from ftrace.lower.scalars import scalar
+from ftrace.records import NamedTuple
 from ftrace.trace.graph import Node, constant_value, make_node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const, const_p

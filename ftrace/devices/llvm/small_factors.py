@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import numpy as np
 
 from ftrace.devices.llvm.routines import Routines
 from ftrace.devices.llvm.runner.function import Function
+from ftrace.records import NamedTuple
 
 #: Matrices of no more rows are unrolled: their elements are in registers.
 _UNROLLED = 6

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from ftrace.lower.kernel import (
     param,
 )
 from ftrace.lower.place import ReduceLoop, place
-from ftrace.records import dataclass
+from ftrace.records import NamedTuple, dataclass
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import add

@@ -8,11 +8,11 @@ has both kinds of code.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.writer import ARGUMENTS, Writer
 from ftrace.lower.kernel import Kernel, load_p
+from ftrace.records import NamedTuple
 
 #: The share of the last cache that a result takes at least.
 _SHARE = 8

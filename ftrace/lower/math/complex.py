@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from ftrace.lower.math.floats import INFINITY, copy_sign, format_of
 from ftrace.lower.math.term import (
@@ -21,6 +21,7 @@ from ftrace.lower.math.term import (
     select,
     sqrt,
 )
+from ftrace.records import NamedTuple
 from ftrace.trace.primitives import elementwise as ew
 
 

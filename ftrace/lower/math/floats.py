@@ -6,7 +6,7 @@ In float32 and float64 (IEEE 754): a sign bit, the exponent with a bias, the fra
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ftrace.lower.math.term import (
     mul_add,
     select,
 )
+from ftrace.records import NamedTuple
 
 INFINITY: Final = float("inf")
 NAN: Final = float("nan")

@@ -17,7 +17,7 @@ rounded one after the other, lowest power first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from ftrace.lower.kernel import KernelOp
 from ftrace.lower.math.error import erf, erfc
@@ -31,6 +31,7 @@ from ftrace.lower.math.floats import (
     two_product,
 )
 from ftrace.lower.math.term import Term, fma, ldexp, lookup, mul_add, select
+from ftrace.records import NamedTuple
 
 #: Bits of a float below those that name its piece; pieces, and those of a power of two.
 _BELOW: Final = 21

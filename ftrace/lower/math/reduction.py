@@ -14,7 +14,7 @@ own, so that a device may have the code once, out of line; others decompose them
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from ftrace import dtypes
 from ftrace.lower.kernel import KernelOp
@@ -30,6 +30,7 @@ from ftrace.lower.math.floats import (
     two_product,
 )
 from ftrace.lower.math.term import RARE, Term, bitcast, cast, fma, ne, number_of, select
+from ftrace.records import NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import make_node
 

@@ -11,8 +11,8 @@ the carry, it is computed first, by a scan of its own that keeps it for each ste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from ftrace.records import NamedTuple
 from ftrace.trace.autodiff import split_known, transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.body import close, depends_on, or_zeros, strong_zeros

@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 from operator import getitem
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ftrace.errors import AxisError, ShapeError
+from ftrace.records import NamedTuple
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.record import Array, Direct, Primitive

@@ -8,8 +8,6 @@ borrowed references stay good.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ftrace.devices.llvm.calling.memory import BufferObject
 from ftrace.devices.llvm.calling.objects import ObjectFunction
 from ftrace.devices.llvm.calling.probe import (
@@ -43,6 +41,7 @@ from ftrace.devices.llvm.calling.records import (
 )
 from ftrace.devices.llvm.runner.function import Function, View
 from ftrace.devices.llvm.runner.records import Word
+from ftrace.records import NamedTuple
 
 _PARAMETERS = ("ptr %part", "ptr %thing", "ptr %places")
 _OPERANDS = "ptr %part, ptr %thing, ptr %places"

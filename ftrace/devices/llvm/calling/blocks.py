@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
 
 from ftrace.devices.llvm.calling.lanes import WIDTHS
 from ftrace.devices.llvm.compile import Code, emit_object, link
 from ftrace.devices.llvm.made import CompiledKernel
 from ftrace.devices.llvm.runner.function import Function
 from ftrace.lower.program import Program, RunKernel
+from ftrace.records import NamedTuple
 
 _KINDS = {"float32": "float", "float64": "double"}
 _NAME = "block_loop"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from operator import getitem
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ftrace.devices.llvm.calling.elements import loop_name
 from ftrace.devices.llvm.calling.links import Links, Unlinked
 from ftrace.devices.llvm.calling.looping import Call, Place
+from ftrace.records import NamedTuple
 from ftrace.trace.evaluate import settle
 from ftrace.trace.lacking import address_of
 

@@ -14,13 +14,12 @@ not as expected leaves the call to Python's code.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ftrace.devices.llvm.calling.lanes import LANES
 from ftrace.devices.llvm.calling.objects import ObjectFunction, objects_ir
 from ftrace.devices.llvm.calling.probe import DATA, DTYPE, FLAGS, ITEMS, ORDERLY
 from ftrace.devices.llvm.runner.function import Function, View
 from ftrace.devices.llvm.runner.records import Word
+from ftrace.records import NamedTuple
 
 #: Elements that go through all operations at a time.
 BLOCK = 256

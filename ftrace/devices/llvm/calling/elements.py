@@ -11,9 +11,10 @@ NaN comes out of several is left open.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ftrace.devices.llvm.calling.lanes import INFINITY, WIDTHS, Lanes
+from ftrace.records import NamedTuple
 
 _FLOATS = {"float32": "float", "float64": "double"}
 _SIGNED = {"int32": "i32", "int64": "i64"}

@@ -16,8 +16,6 @@ note        one argument -> 1, or 0 for what no record is kept of, or AGAIN
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ftrace.devices.llvm.calling.objects import ObjectFunction
 from ftrace.devices.llvm.calling.probe import (
     DTYPE,
@@ -29,6 +27,7 @@ from ftrace.devices.llvm.calling.probe import (
 )
 from ftrace.devices.llvm.runner.function import Function, View
 from ftrace.devices.llvm.runner.records import Word
+from ftrace.records import NamedTuple
 
 #: Modes: numbers are operands; they may decide anything; the second argument is an
 #: index, in which integers are places; the third is one, and before it numbers are

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ftrace.devices.llvm.calling.chains import BLOCK
 from ftrace.devices.llvm.calling.elements import loop_name
 from ftrace.devices.llvm.calling.lanes import LANES
 from ftrace.devices.llvm.calling.looping import Call, Place
+from ftrace.records import NamedTuple
 from ftrace.trace.lacking import address_of
 
 #: Rooms for blocks and for numbers at the most.

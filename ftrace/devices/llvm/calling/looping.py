@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ftrace.devices.llvm.calling.loops import (
 )
 from ftrace.devices.llvm.calling.operations import loop_of
 from ftrace.devices.llvm.runner.records import Block
+from ftrace.records import NamedTuple
 from ftrace.trace.lacking import address_of
 from ftrace.trace.primitives import meanings
 

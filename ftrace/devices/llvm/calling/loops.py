@@ -11,8 +11,6 @@ the operation (`element_loops.py`), and leaves the rest to `fronts.py`:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ftrace.devices.llvm.calling.entry import MISS
 from ftrace.devices.llvm.calling.lanes import LANES
 from ftrace.devices.llvm.calling.memory import BufferObject
@@ -20,6 +18,7 @@ from ftrace.devices.llvm.calling.objects import ObjectFunction
 from ftrace.devices.llvm.calling.probe import DATA, DTYPE, FLAGS, ORDERLY, Offsets
 from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.runner.records import Word
+from ftrace.records import NamedTuple
 
 #: Elements at the most; above, the calls hardly count.
 MOST = 1 << 14

@@ -7,12 +7,11 @@ an array of NumPy that a user still holds refers to `raw`, the owner of the byte
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ftrace.devices.llvm.calling.objects import ObjectFunction
 from ftrace.devices.llvm.calling.records import CLASSES, Class, State
 from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.runner.records import Word
+from ftrace.records import NamedTuple
 
 
 class BufferObject(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from ftrace.devices.llvm.calling.entry import MISS
 from ftrace.devices.llvm.calling.keys import refuse_if
@@ -17,6 +16,7 @@ from ftrace.devices.llvm.calling.objects import ObjectFunction
 from ftrace.devices.llvm.calling.probe import DTYPE, Offsets
 from ftrace.devices.llvm.runner.function import Function, View
 from ftrace.devices.llvm.runner.records import Word
+from ftrace.records import NamedTuple
 
 #: A vectorcall may use the place before its arguments.
 _OFFSET = 1 << 63

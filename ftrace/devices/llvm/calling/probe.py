@@ -11,12 +11,13 @@ import sys
 import sysconfig
 import weakref
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ftrace.array import HOST, Array
 from ftrace.buffer import Buffer
+from ftrace.records import NamedTuple
 
 #: Versions of CPython whose objects and functions were tried.
 VERSIONS = ((3, 10), (3, 11), (3, 12), (3, 13))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ftrace.devices.llvm.runner.records import Word
+from ftrace.records import NamedTuple
 
 #: Size classes of buffers; those of the largest sizes that can be addressed fit.
 CLASSES = 512

@@ -14,7 +14,7 @@ import ctypes
 import operator
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ftrace.devices.llvm.calling.looping import NEW, Call, Known, Place, numpy_f
 from ftrace.devices.llvm.calling.objects import ObjectFunction
 from ftrace.devices.llvm.calling.probe import FLAGS
 from ftrace.devices.llvm.runner.records import Block, Word
+from ftrace.records import NamedTuple
 from ftrace.trace.eager import is_by_place
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.movement import (

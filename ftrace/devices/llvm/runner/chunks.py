@@ -11,10 +11,9 @@ the table is full, or holds too much, all of it goes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.runner.records import Word
+from ftrace.records import NamedTuple
 
 #: Smaller ones are kept warm by malloc itself.
 LEAST_KEPT = 1 << 16

@@ -14,12 +14,13 @@ one with the factors exp(y[i-1] - y[i]) ≤ 1. The derivative of a recurrence is
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError
+from ftrace.records import NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading

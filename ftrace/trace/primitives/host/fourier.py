@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
+from ftrace.records import NamedTuple
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import bit_or, conj, eq, mul, real, select

@@ -11,12 +11,13 @@ permutation_p(pivots, arg=size) -> permutation
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError
+from ftrace.records import NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, mul, select, stop_gradient, sub

@@ -15,10 +15,12 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 from typing import cast as cast_to
 
 import numpy
+
+from ftrace.records import NamedTuple
 
 np: Any = numpy  # whose stubs leave too much unknown
 

@@ -11,12 +11,13 @@ between devices. A sorted row is a partition of itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError
+from ftrace.records import NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.host.order import (

@@ -11,12 +11,13 @@ derivative; so only the values of a plain sort need a rule of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError
+from ftrace.records import NamedTuple
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading

@@ -7,11 +7,12 @@ triangular_solve_p(a, b, arg=Triangular(…)) -> X     op(a) X = b or X op(a) = 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 
 from ftrace.errors import ShapeError
+from ftrace.records import NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, mul
