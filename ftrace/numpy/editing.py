@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.array import Array
 from ftrace.errors import ArgumentError, IndexBoundsError, ShapeError, ValueRangeError
 from ftrace.numpy import axes
 from ftrace.numpy.at import update
@@ -45,6 +46,7 @@ from ftrace.trace.operations import bind, do_now
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.room import FEW
 from ftrace.trace.tracer import Tracer, Value, unbound_variable
+from ftrace.trace.wholes import whole
 
 __all__ = ["append", "delete", "insert", "repeat", "resize", "trim_zeros"]
 
@@ -93,11 +95,15 @@ def repeat(
     size = a.shape[axis]
     if isinstance(repeats, Tracer) and unbound_variable(repeats.node) is not None:
         return _repeat_traced(a, repeats, axis, total_repeat_length)
+    if type(repeats) is Array and total_repeat_length is None:
+        integers = dtypes.kind(repeats.dtype) in "biu"
+        if integers and repeats.shape == (size,) and repeats.dtype != dtypes.uint64:
+            now = whole(_repeated, a, repeats, weak=a.weak_type, more=(axis,))
+            if now is not None:
+                return now
     counts = _host.asarray(repeats)
     if counts.dtype.kind not in "biu" or counts.min(initial=0) < 0:
-        raise ValueRangeError(
-            f"repeat: repeats must be integers from 0, got {repeats!r}"
-        )
+        raise _no_counts(repeats)
     if counts.size == 1 and total_repeat_length is None:
         return _repeat_evenly(a, int(counts.reshape(())), axis)
     if counts.shape not in ((), (1,), (size,)):
@@ -115,7 +121,27 @@ def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
     spread = insert_axes(a, (axis + 1,))
     shape = (*a.shape[: axis + 1], count, *a.shape[axis + 1 :])
     merged = (*a.shape[:axis], a.shape[axis] * count, *a.shape[axis + 1 :])
+    if a.size * count >= _MANY:
+        more = count, axis
+        now = do_now(_host.repeat, a, dtype=a.dtype, weak=a.weak_type, more=more)
+        if now is not None:
+            return now
     return reshape(axes.expand(spread, shape), merged)
+
+
+#: Elements from which on NumPy's own function is quicker than a copy of a view.
+_MANY = 1 << 11
+
+
+def _repeated(values: Any, counts: Any, axis: int) -> Any:
+    """By NumPy, as often as an array says."""
+    if counts.min(initial=0) < 0:
+        raise _no_counts(counts)
+    return _host.repeat(values, counts, axis)
+
+
+def _no_counts(repeats: Any) -> ValueRangeError:
+    return ValueRangeError(f"repeat: repeats must be integers from 0, got {repeats!r}")
 
 
 def _repeat_traced(a: Any, repeats: Tracer, axis: int, total: int | None) -> Any:

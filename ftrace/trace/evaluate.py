@@ -267,21 +267,22 @@ class Contraction:
         dtype = self.product.dtype
         self._half = dtype.itemsize == 2 and dtypes.is_float(dtype)
         self._multiply = primitive_of(self.product).numpy
+        self._is_long = _is_long(self.product) and self._is_of_all
+
+    @property
+    def _is_of_all(self) -> bool:
+        product, axes = self.product, self.node.arg
+        rest = [n for axis, n in enumerate(product.shape) if axis not in axes]
+        repeats = any(s.op is expand_p for s in product.src)
+        return set(rest) <= {1} and not repeats
 
     @property
     def adds_all(self) -> bool:
-        """Is it one sum of all products, of operands whose elements do not repeat?
+        """Is it one sum of a few products, of operands whose elements do not repeat?
 
         Then it is no matrix product, however the operands lie in memory.
         """
-        product, axes = self.product, self.node.arg
-        rest = [n for axis, n in enumerate(product.shape) if axis not in axes]
-        half = product.dtype.itemsize == 2
-        return (
-            not half
-            and set(rest) <= {1}
-            and not any(s.op is expand_p for s in product.src)
-        )
+        return self._is_of_all and not self._half and not self._is_long
 
     def views(self, x: Any, y: Any) -> Any:
         """See `PreparedProduct.views`."""
@@ -305,11 +306,37 @@ class Contraction:
         return self.multiplied if whole and self._product(x, y) is None else self
 
     def multiplied(self, x: Any, y: Any) -> Any:
-        """The sum of the product of operands of its shape, made in two steps."""
+        """The sum of the product of operands of its shape, made in two steps.
+
+        Long ones are multiplied and added up in blocks, and the blocks as sums are.
+        """
+        if self._is_long and x.flags.c_contiguous and y.flags.c_contiguous:
+            return _dot_by_blocks(x.reshape(-1), y.reshape(-1)).reshape(self.node.shape)
         if self._half:
             x, y = x.astype(np.float32), y.astype(np.float32)  # exact before the sum
         values = self._multiply(self.product.aval, self.product.arg, x, y)
         return reduce_sum_p.numpy(self.node.aval, self.node.arg, values)
+
+
+#: Products that are not stored, but added up by BLAS: from so many on, in blocks of
+#: such a size. The whole is added up as exactly as a sum of NumPy's.
+_LONG, _BLOCK = 1 << 14, 1 << 11
+
+
+def _is_long(product: Node) -> bool:
+    """Is a product of so many floats that it is added up in blocks?"""
+    return product.size >= _LONG and product.dtype in (dtypes.float32, dtypes.float64)
+
+
+def _dot_by_blocks(x: Any, y: Any) -> Any:
+    """x·y of vectors."""
+    many = x.size // _BLOCK
+    end = many * _BLOCK
+    blocks: Any = np.matmul(
+        x[:end].reshape(many, 1, _BLOCK), y[:end].reshape(many, _BLOCK, 1)
+    )
+    total: Any = np.add.reduce(blocks.reshape(-1))
+    return total if end == x.size else total + np.dot(x[end:], y[end:])
 
 
 def _window_view(node: Node, z: Any) -> Any:
