@@ -154,8 +154,8 @@ class ArrayLike:
         return surface["getitem"](self, index)
 
     def __round__(self, ndigits: int | None = None) -> Any:
-        rounded = surface["round"](self, ndigits or 0)
-        return rounded if ndigits is not None else surface["astype"](rounded, int)
+        rounded = self.round(ndigits or 0)
+        return rounded if ndigits is not None else rounded.astype(int)
 
     @property
     def ndim(self) -> int:

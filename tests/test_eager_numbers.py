@@ -18,7 +18,7 @@ import ftrace.numpy as fnp
 from ftrace import lax, random
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm.calling import fronts
-from ftrace.errors import DtypeOverflowError
+from ftrace.errors import DtypeOverflowError, ValueRangeError
 from ftrace.scipy.stats import norm
 from ftrace.trace.eager import Eager
 from ftrace.trace.lacking import kernel_of
@@ -335,3 +335,108 @@ def test_known_functions_are_recognised_once() -> None:
         assert float(lax.reduce(x, -np.inf, lax.max, (0, 1))) == 7
         truths = lax.reduce(x > 2, False, lax.max, (0,))
         np.testing.assert_array_equal(truths, [True, True])
+
+
+def test_public_functions_are_constants_and_those_of_users_are_called() -> None:
+    x = fnp.asarray(np.float32([[1, 5, 2, 8], [7, 3, 4, 6]]))
+    called: list[int] = []
+
+    def own(a: Any, b: Any) -> Any:
+        called.append(1)
+        return a + b
+
+    for k in range(CALLS):
+        assert float(lax.reduce(x, 0.0, lax.add, (0, 1))) == 36
+        windows = lax.reduce_window(x, -np.inf, lax.max, (1, 2), (1, 2), "VALID")
+        np.testing.assert_array_equal(windows, [[5, 8], [7, 6]])
+        before = len(called)
+        assert float(lax.reduce(x, 0.0, own, (0, 1))) == 36
+        assert len(called) > before
+        parts = fnp.piecewise(x, [x < 3, x > 6], [0.0, k + 0.5])
+        np.testing.assert_array_equal(parts[0], [0, 0, 0, k + 0.5])
+        twice = fnp.piecewise(x, [x > 6], [lambda v, k=k: v * k, 1.0])
+        np.testing.assert_array_equal(twice[1], [7 * k, 1, 1, 1])
+        over = fnp.apply_over_axes(fnp.sum, x, [0, 1])
+        assert (over.shape, float(over[0, 0])) == ((1, 1), 36)
+
+
+def test_exponents_that_are_integers_of_arrays_may_change() -> None:
+    x = fnp.asarray(np.float32([2, 3]))
+    for k in [2] * CALLS + [3, 2, 0, -1] * 3:
+        expected = np.float32([2, 3]) ** np.float32(k)
+        np.testing.assert_allclose(x ** fnp.asarray(np.int32(k)), expected, 1e-6)
+        np.testing.assert_allclose(x ** np.int64(k), expected, 1e-6)
+
+
+def test_slices_start_where_arrays_say() -> None:
+    x = fnp.arange(40).reshape(5, 8)
+    host = np.asarray(x)
+    starts = [(0, 0), (2, 3), (-1, -2), (9, 9), (-9, 1)]
+    sliced = ft.jit(lax.dynamic_slice, static_argnums=2)
+    for k in range(4 * CALLS):
+        i, j = starts[k % len(starts)]
+        at = fnp.asarray(np.int32(i)), fnp.asarray(np.int32(j))
+        expected = sliced(x, at, (2, 3))
+        vector = fnp.asarray(np.int32((i, j)))
+        for given in (at, (i, at[1]), [at[0], j], vector, (i, j)):
+            found = lax.dynamic_slice(x, given, (2, 3))
+            np.testing.assert_array_equal(found, expected)
+        part = fnp.asarray(np.full((2, 3), k, np.int32))
+        updated = lax.dynamic_update_slice(x, part, at)
+        place = np.clip(
+            [n + m * (n < 0) for n, m in zip((i, j), (5, 8), strict=True)], 0, (3, 5)
+        )
+        whole = host.copy()
+        whole[place[0] : place[0] + 2, place[1] : place[1] + 3] = k
+        np.testing.assert_array_equal(updated, whole)
+        row = lax.dynamic_index_in_dim(x, at[0], keepdims=False)
+        np.testing.assert_array_equal(row, host[np.clip(i + 5 * (i < 0), 0, 4)])
+
+
+@pytest.mark.parametrize("size", [3, 1000, 3000])
+def test_repeats_are_those_of_numpy(size: int) -> None:
+    x = np.arange(size * 2, dtype=np.float32).reshape(2, size)
+    counts = np.arange(size) % 4
+    a, c = fnp.asarray(x), fnp.asarray(counts)
+    for k in range(CALLS):
+        np.testing.assert_array_equal(fnp.repeat(a, 3), np.repeat(x, 3))
+        np.testing.assert_array_equal(fnp.repeat(a, 2, axis=0), np.repeat(x, 2, 0))
+        np.testing.assert_array_equal(a.repeat(0, axis=1), np.repeat(x, 0, 1))
+        found = fnp.repeat(a, (c + k) % 4, axis=1)
+        np.testing.assert_array_equal(found, np.repeat(x, (counts + k) % 4, 1))
+    with pytest.raises(ValueRangeError, match="from 0"):
+        fnp.repeat(a, c - 1, axis=1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1 << 14, (1 << 14) + 1, 50_000])
+def test_long_dot_products_are_as_exact_as_sums(size: int, dtype: Any) -> None:
+    draw = np.random.default_rng(0)
+    x, y = draw.random(size).astype(dtype), draw.random(size).astype(dtype)
+    with ft.config(enable_x64=True):
+        a, b = fnp.asarray(x), fnp.asarray(y)
+        exact = math.fsum(x.astype(float) * y)
+        first = np.asarray(a @ b)
+        for function in (fnp.dot, fnp.vdot, fnp.inner, lambda a, b: a @ b):
+            for _ in range(CALLS):
+                found = np.asarray(function(a, b))
+                assert found.tobytes() == first.tobytes()
+        assert abs(float(first) - exact) <= exact * np.finfo(dtype).eps * 4
+        strided = np.asarray(fnp.dot(a[::2], b[::-2]))
+        assert strided.dtype == dtype
+        np.testing.assert_allclose(strided, x[::2].astype(float) @ y[::-2], 1e-5)
+
+
+@pytest.mark.parametrize("shape", [(40_000,), (300, 200), (4, 100, 100)])
+@pytest.mark.parametrize("widths", [1, (2, 0), (0, 3), 0])
+def test_large_paddings_are_those_of_numpy(shape: Any, widths: Any) -> None:
+    x = np.random.default_rng(0).random(shape, np.float32)
+    np.testing.assert_array_equal(fnp.pad(fnp.asarray(x), widths), np.pad(x, widths))
+
+
+def test_numbers_are_rounded_as_by_the_function() -> None:
+    for k in range(CALLS):
+        x = fnp.asarray(np.float32(k + 0.625))
+        assert float(round(x, 1)) == float(fnp.round(x, 1))
+        whole = round(x)
+        assert (int(whole), whole.dtype) == (round(k + 0.625), np.int32)

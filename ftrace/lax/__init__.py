@@ -44,5 +44,7 @@ _written = (
     "dynamic_update_slice_in_dim",
 )  # fmt: skip
 _make_eager(globals(), _written, numbers=True, indexed=True)
+# A function of the user's is told apart from public ones: such calls are left alone.
+_make_eager(globals(), ("reduce", "reduce_window"))
 _make_all_eager(__name__)
 _make_all_eager(linalg.__name__)

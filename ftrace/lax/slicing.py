@@ -17,7 +17,7 @@ from ftrace.array import Array
 from ftrace.errors import DtypeError, IndexBoundsError, ShapeError
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.lax.slices_now import (
-    is_place,
+    is_start,
     replaced,
     replaced_along,
     slice_now,
@@ -250,7 +250,7 @@ def dynamic_slice_in_dim(
     """A slice of known size at a computed position of one axis; else whole."""
     x = as_value(operand)
     place = canonical_axis(axis, x.ndim, "lax.dynamic_slice_in_dim")
-    if is_place(start_index) and type(slice_size) is int:
+    if is_start(start_index) and type(slice_size) is int:
         sizes = (*x.shape[:place], slice_size, *x.shape[place + 1 :])
         _checked_sizes("lax.dynamic_slice_in_dim", x, sizes)
         function = partial(sliced_along, place)
@@ -332,7 +332,7 @@ def dynamic_update_slice_in_dim(
     """`dynamic_update_slice` at a computed position of one axis."""
     x, part = as_value(operand), as_value(update)
     place = canonical_axis(axis, x.ndim, "lax.dynamic_update_slice_in_dim")
-    if is_place(start_index) and part.ndim == x.ndim and part.dtype == x.dtype:
+    if is_start(start_index) and part.ndim == x.ndim and part.dtype == x.dtype:
         sizes = _checked_sizes("lax.dynamic_update_slice: update", x, part.shape)
         function = partial(replaced_along, place)
         found = slice_now(

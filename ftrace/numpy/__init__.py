@@ -119,7 +119,8 @@ _surface.update(
 # What these do depends on the types of arrays alone: their calls can become native.
 _plain = dict(globals())
 _make_eager(globals(), _of_numbers, numbers=True)
-_make_eager(globals(), ("pad",))  # unless it is given a function
+# Unless they are given a function of the user's:
+_make_eager(globals(), ("pad", "piecewise", "apply_over_axes"))
 for _module in (__name__, fft.__name__, linalg.__name__):
     _make_all_eager(_module)
 _surface.update(unstack=globals()["unstack"])  # iteration is native, too

@@ -54,6 +54,7 @@ from ftrace.trace.primitives.reduction import reduce, reduce_max_p
 from ftrace.trace.primitives.source import const_like, variable
 from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Tracer, Value, asarray, aval_of
+from ftrace.trace.wholes import decided
 
 __all__ = [
     "around", "ceil", "divmod", "fix", "float_power", "floor", "floor_divide",
@@ -239,9 +240,12 @@ def _known_integer(x: Value) -> int | None:
         return x
     if not isinstance(x, (np.generic, Array)) or x.shape or kind_of(x) not in "iu":
         return None
-    if watch.tell is not None:
-        watch.tell()  # the value decides what is done
-    return int(asarray(x).numpy())
+    found = decided(int, x)  # what is done
+    if found is None:
+        if watch.tell is not None:
+            watch.tell()
+        found = int(asarray(x).numpy())
+    return found
 
 
 def integer_power(x: Any, exponent: int) -> Any:

@@ -80,6 +80,10 @@ class Eager:
         return _found, (self._place, self.behind.__name__)
 
 
+# Given to a function that takes functions, it is always the same one.
+constant_classes.append(Eager)
+
+
 def _found(place: str, name: str) -> Any:
     return getattr(import_module(place), name)
 

@@ -6,6 +6,7 @@ notes the steps, which can be done together.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -24,15 +25,14 @@ _FLOATS = (dtypes.float32, dtypes.float64)
 
 def is_unfolded(op: Primitive, dtype: np.dtype[np.generic]) -> bool:
     """Is there a composition for it?"""
-    return op is p.erf_inv and dtype in _FLOATS
+    return op in _COMPOSITIONS and dtype in _FLOATS
 
 
 @lru_cache(maxsize=256)
 def unfolded(op: Primitive, aval: ShapedArray) -> Plan:
     """The composition, of one operand of a type."""
-    assert op is p.erf_inv, "no other primitive is unfolded"
     x = variable(ShapedArray.of(aval.shape, aval.dtype), 0, 0)
-    return Plan([_erf_inv(x)], [x])
+    return Plan([_COMPOSITIONS[op](x)], [x])
 
 
 def _erf_inv(x: Node) -> Node:
@@ -67,3 +67,19 @@ def _polynomial(coefficients: tuple[float, ...], x: Node) -> Node:
     for coefficient in coefficients[1:]:
         value = p.add(p.mul(value, x), const_like(x, coefficient))
     return value
+
+
+def _logistic(x: Node) -> Node:
+    one = const_like(x, 1)
+    return p.div(one, p.add(one, p.exp(p.neg(x))))
+
+
+def _rsqrt(x: Node) -> Node:
+    return p.div(const_like(x, 1), p.sqrt(x))
+
+
+_COMPOSITIONS: dict[Primitive, Callable[[Node], Node]] = {
+    p.erf_inv: _erf_inv,
+    p.logistic: _logistic,
+    p.rsqrt: _rsqrt,
+}

@@ -15,6 +15,8 @@ from operator import getitem
 from typing import Any
 from typing import cast as cast_to
 
+import numpy as np
+
 from ftrace.array import Array
 from ftrace.trace.quiet import hush, unhush
 from ftrace.trace.room import FEW
@@ -22,9 +24,15 @@ from ftrace.trace.tape import Otherwise, Value, recording
 
 
 def hosts(operands: Sequence[Any]) -> list[Any] | None:
-    """The operands in NumPy, where all are Arrays of the host, and not large."""
+    """The operands in NumPy, where all are Arrays of the host, and not large.
+
+    Numbers of NumPy's are what they are.
+    """
     values: list[Any] = []
     for x in operands:
+        if isinstance(x, np.generic):
+            values.append(x)
+            continue
         if type(x) is not Array or not x.memory.host or x.size >= FEW:
             return None
         values.append(x.numpy())
