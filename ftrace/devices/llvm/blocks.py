@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from ftrace.devices.llvm.nest import Span, lowest
+from ftrace.devices.llvm.nest import Span
 from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.staging import Stage
 from ftrace.devices.llvm.tiles import Steps
-from ftrace.devices.llvm.writer import OpenLoop
+from ftrace.devices.llvm.writer import OpenLoop, lowest
 from ftrace.lower.kernel import INDEX, axis_of
 from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic

@@ -17,10 +17,12 @@ the length, as errors do then. Neither depends on how columns are shared by thre
 from __future__ import annotations
 
 from ftrace import dtypes
-from ftrace.devices.llvm.nest import Lines, Nest, Span, Sum, lowest
+from ftrace.devices.llvm.accumulators import Lines, Sum
+from ftrace.devices.llvm.nest import Nest, Span
 from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.tiles import Steps, Tiles, cut
 from ftrace.devices.llvm.types import Type
+from ftrace.devices.llvm.writer import lowest
 from ftrace.lower.kernel import axis_of
 from ftrace.lower.place import Loop, ReduceLoop
 from ftrace.records import NamedTuple

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from functools import partial
 from math import prod
 
+from ftrace.devices.llvm.accumulators import identity
 from ftrace.devices.llvm.blocks import Block, Once, cut_ranges, each_block
 from ftrace.devices.llvm.contraction import (
     Contraction,
@@ -28,7 +29,7 @@ from ftrace.devices.llvm.contraction import (
 )
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
-from ftrace.devices.llvm.nest import Span, identity
+from ftrace.devices.llvm.nest import Span
 from ftrace.devices.llvm.next_rows import NextRowsNest
 from ftrace.devices.llvm.product import LooseRows, merged, walk
 from ftrace.devices.llvm.register_tiles import rows_together

@@ -7,9 +7,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from ftrace import dtypes
+from ftrace.devices.llvm.accumulators import BLOCK, Lines, Sum, products_of
 from ftrace.devices.llvm.ahead import Fetch
 from ftrace.devices.llvm.avx512 import (
     Row,
@@ -18,60 +16,27 @@ from ftrace.devices.llvm.avx512 import (
     add_word_pairs,
 )
 from ftrace.devices.llvm.ranges import At, Opened
-from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import Steps, Tiles, Tiling, cut, equal_tiles, size_of
 from ftrace.devices.llvm.types import Type, first_lanes, index_type
 from ftrace.devices.llvm.values import Values
-from ftrace.devices.llvm.writer import Writer
+from ftrace.devices.llvm.writer import digits, highest, lowest
 from ftrace.lower.kernel import (
-    Kernel,
     Store,
     axis_of,
     byte_quads_p,
     pairs_p,
-    reduce_p,
     word_pairs_p,
 )
 from ftrace.lower.place import Loop, ReduceLoop, Statement
 from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, Op
-from ftrace.trace.sizes import lower_bound, upper_bound
-
-#: Iterations whose floats are added one after the other; longer sums are made of
-#: such blocks, so that their error grows like the square root of the length.
-BLOCK = 64
-#: The same where many sums run beside each other and their number bounds the speed.
-LONG_BLOCK = 512
-
+from ftrace.trace.sizes import lower_bound
 
 #: What adds the products of a group to a sum.
 _GROUPS: dict[Op, Row] = {
     pairs_p: add_pairs, word_pairs_p: add_word_pairs, byte_quads_p: add_byte_quads,
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Sum:
-    """One accumulator: a reduce, for one choice of the copies around it."""
-
-    node: Node
-    at: At
-    type: Type
-
-    @property
-    def identity(self) -> str:
-        return self.type.constant(identity(str(self.node.arg), self.node.dtype))
-
-    @property
-    def rounds(self) -> bool:
-        return self.node.arg == "add" and self.type.kind == "f"
-
-
-def identity(op: str, dtype: np.dtype[Any]) -> Any:
-    """What a reduce of nothing gives."""
-    low, high = dtypes.limits(dtype)
-    return {"add": 0, "mul": 1, "max": low, "min": high}[op]
 
 
 @dataclass(frozen=True)
@@ -382,7 +347,7 @@ class Nest:
                 opened = self.open(node, base, steps, tiles)
                 if others and lines.rounds and inner >= BLOCK // 4:
                     fresh = self._over(loop, others, lines, lines.identities())
-                    found = lines.merge(self, carried, fresh)
+                    found = lines.merge(self.combine, carried, fresh)
                 else:
                     found = self._inside(loop, others, lines, carried, opened)
                 self.values.close(opened)
@@ -435,7 +400,7 @@ class Nest:
         fresh = lines.identities()
         fresh = self._plain_loop(lines, tiles, outer.index, end, fresh, body)
         carried = [name for _, _, name in outer.carried]
-        return writer.close_loop(outer, lines.merge(self, carried, fresh))
+        return writer.close_loop(outer, lines.merge(self.combine, carried, fresh))
 
     def _plain_loop(
         self,
@@ -503,94 +468,6 @@ class Nest:
         return new if mask is None else values.ops.select(mask, t, new, old)
 
 
-class Lines:
-    """The accumulators of one reduce loop: its sums, several times where unrolled."""
-
-    def __init__(self, sums: list[Sum], steps: Steps) -> None:
-        self.sums = sums
-        self.copies = steps.copies if steps.lanes else 1
-        self.rounds = any(total.rounds for total in sums)
-
-    def identities(self) -> list[str]:
-        return [total.identity for total in self.sums] * self.copies
-
-    def carried(self, state: list[str]) -> list[tuple[str, str]]:
-        kinds = [total.type.text for total in self.sums] * self.copies
-        return list(zip(kinds, state, strict=True))
-
-    def merge(self, nest: Nest, old: list[str], new: list[str]) -> list[str]:
-        totals = self.sums * self.copies
-        return [
-            nest.combine(total, a, b)
-            for total, a, b in zip(totals, old, new, strict=True)
-        ]
-
-    def block(self, count: Any) -> int:
-        """How many of `count` iterations to add up before the sum is put aside."""
-        many = len(self.sums) * self.copies >= 8
-        block = LONG_BLOCK if many else BLOCK
-        if is_dynamic(count):
-            return LONG_BLOCK if self.rounds and upper_bound(count) > block else 0
-        if not self.rounds or count <= 2 * block:
-            return 0
-        while block * block < count:
-            block *= 2
-        return block
-
-
 def may_be_empty(tiles: Tiles) -> bool:
     """Is it known at calls only whether there is a tile?"""
     return is_dynamic(tiles.count) and lower_bound(tiles.count) < 1
-
-
-def lowest(writer: Writer, a: str, b: int | str) -> str:
-    """The lesser of two indices."""
-    return _extremum(writer, "smin", a, b)
-
-
-def highest(writer: Writer, a: str, b: int | str) -> str:
-    """The greater of two indices."""
-    return _extremum(writer, "smax", a, b)
-
-
-def _extremum(writer: Writer, name: str, a: str, b: int | str) -> str:
-    writer.declare(f"declare i64 @llvm.{name}.i64(i64, i64)")
-    return writer.pure(f"call i64 @llvm.{name}.i64(i64 {a}, i64 {b})", a, str(b))
-
-
-def digits(writer: Writer, number: str, sizes: Sequence[int | str]) -> list[str]:
-    """A number in mixed radix, its highest digit first."""
-    found: list[str] = []
-    for size in reversed(sizes[1:]):
-        if size == 1:
-            found.append("0")
-            continue
-        found.append(writer.pure(f"urem i64 {number}, {size}", number))
-        number = writer.pure(f"udiv i64 {number}, {size}", number)
-    return [number, *reversed(found)] if sizes else []
-
-
-def products_of(value: Node) -> list[tuple[bool, Node]]:
-    """a·b, or a·b ± c·d, as products and whether they are subtracted; else nothing."""
-    if value.op.name == "mul":
-        return [(False, value)]
-    if value.op.name not in ("add", "sub"):
-        return []
-    if any(s.op.name != "mul" for s in value.src):
-        return []
-    a, b = value.src
-    return [(False, a), (value.op.name == "sub", b)]
-
-
-def fused_products(kernel: Kernel, target: Target) -> frozenset[Node]:
-    """Terms of sums that are made of products which the sum need not round."""
-    if not target.fma or not target.decides("unrounded_products"):
-        return frozenset()
-    return frozenset(
-        node.src[0]
-        for node in kernel.nodes
-        if node.op is reduce_p
-        and node.arg == "add"
-        and dtypes.kind(node.dtype) == "f"
-        and products_of(node.src[0])
-    )

@@ -20,11 +20,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
+from ftrace.devices.llvm.accumulators import identity
 from ftrace.devices.llvm.blocks import Block, Cut, Opening, cut_ranges, each_block
 from ftrace.devices.llvm.contraction import Contraction
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.filling import fill_panel
-from ftrace.devices.llvm.nest import Span, identity, lowest
+from ftrace.devices.llvm.nest import Span
 from ftrace.devices.llvm.register_tiles import (
     RegisterTile,
     register_tile,
@@ -32,6 +33,7 @@ from ftrace.devices.llvm.register_tiles import (
 )
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.tiles import Steps, cut, size_of
+from ftrace.devices.llvm.writer import lowest
 from ftrace.lower.kernel import INDEX, Store, axis_of, load, load_p, reduce
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, substitute, toposort

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ftrace.devices.llvm.lane_memory import LaneMemory, stores_of
-from ftrace.devices.llvm.nest import lowest
 from ftrace.devices.llvm.polling import LONG, lasting, may_be_long, poll
 from ftrace.devices.llvm.scalar import and_masks
 from ftrace.devices.llvm.target import Target
@@ -30,6 +29,7 @@ from ftrace.devices.llvm.variation import (
     target_of,
 )
 from ftrace.devices.llvm.while_writer import LoopWriter
+from ftrace.devices.llvm.writer import lowest
 from ftrace.lower.kernel import axis_of, load_p, range_p
 from ftrace.lower.math.term import RARE, RELAXED
 from ftrace.lower.recurrence import (

@@ -14,6 +14,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from ftrace.devices.llvm.accumulators import fused_products
 from ftrace.devices.llvm.ahead import fetches
 from ftrace.devices.llvm.backwards import find_turned_backwards
 from ftrace.devices.llvm.columns import Columns
@@ -33,7 +34,6 @@ from ftrace.devices.llvm.matrix import (
     as_matrices,
     without_panels,
 )
-from ftrace.devices.llvm.nest import fused_products
 from ftrace.devices.llvm.phases import phases
 from ftrace.devices.llvm.pieces import boxes, facts_of, segments
 from ftrace.devices.llvm.polling import writer_for

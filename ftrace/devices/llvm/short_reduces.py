@@ -24,8 +24,8 @@ from itertools import product
 from math import prod
 
 from ftrace import dtypes
+from ftrace.devices.llvm.accumulators import identity
 from ftrace.devices.llvm.facts import Facts, index_of
-from ftrace.devices.llvm.nest import identity
 from ftrace.devices.llvm.short_axes import (
     LEAST,
     longest,

@@ -27,10 +27,11 @@ from math import prod
 from typing import Any
 
 from ftrace import dtypes
+from ftrace.devices.llvm.accumulators import Lines
 from ftrace.devices.llvm.blocks import Block, cut_ranges, each_block
 from ftrace.devices.llvm.contraction import reduce_loop
 from ftrace.devices.llvm.facts import Facts, index_of
-from ftrace.devices.llvm.nest import Lines, Nest
+from ftrace.devices.llvm.nest import Nest
 from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.sliding_plan import fill_cost
 from ftrace.devices.llvm.staging import Stage, replaced_stores, sum_of

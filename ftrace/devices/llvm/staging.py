@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from ftrace.devices.llvm.accumulators import Lines, fused_products
 from ftrace.devices.llvm.facts import Facts
-from ftrace.devices.llvm.nest import Lines, Nest, Span, digits, fused_products
+from ftrace.devices.llvm.nest import Nest, Span
 from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.scratch import GIVE, TAKE
 from ftrace.devices.llvm.squares import TurningNest
@@ -26,7 +27,7 @@ from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import Steps, Tiles, Tiling
 from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.values import Values
-from ftrace.devices.llvm.writer import Writer
+from ftrace.devices.llvm.writer import Writer, digits
 from ftrace.lower.kernel import (
     INDEX,
     Kernel,

@@ -312,3 +312,33 @@ class Writer:
                 "",
             ]
         )
+
+
+# Indices.
+
+
+def lowest(writer: Writer, a: str, b: int | str) -> str:
+    """The lesser of two indices."""
+    return _extremum(writer, "smin", a, b)
+
+
+def highest(writer: Writer, a: str, b: int | str) -> str:
+    """The greater of two indices."""
+    return _extremum(writer, "smax", a, b)
+
+
+def _extremum(writer: Writer, name: str, a: str, b: int | str) -> str:
+    writer.declare(f"declare i64 @llvm.{name}.i64(i64, i64)")
+    return writer.pure(f"call i64 @llvm.{name}.i64(i64 {a}, i64 {b})", a, str(b))
+
+
+def digits(writer: Writer, number: str, sizes: Sequence[int | str]) -> list[str]:
+    """A number in mixed radix, its highest digit first."""
+    found: list[str] = []
+    for size in reversed(sizes[1:]):
+        if size == 1:
+            found.append("0")
+            continue
+        found.append(writer.pure(f"urem i64 {number}, {size}", number))
+        number = writer.pure(f"udiv i64 {number}, {size}", number)
+    return [number, *reversed(found)] if sizes else []
