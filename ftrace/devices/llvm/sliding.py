@@ -17,17 +17,30 @@ line, and no column is computed that does not exist.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges, each_block
 from ftrace.devices.llvm.factors import Factor
 from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
 from ftrace.devices.llvm.nest import Span
-from ftrace.devices.llvm.register_tiles import register_tile, rows_together
+from ftrace.devices.llvm.padding import (
+    Seen,
+    can_look_through,
+    find_seen,
+    is_finite,
+    worth_asking,
+)
+from ftrace.devices.llvm.register_tiles import (
+    RegisterTile,
+    register_tile,
+    rows_together,
+)
 from ftrace.devices.llvm.sliding_plan import DEPTH, Sliding
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.tiles import Steps, cut
 from ftrace.devices.llvm.types import Type
+from ftrace.devices.llvm.windows import find_windows
 from ftrace.lower.kernel import INDEX, Store, axis_of
 from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import add, mul, sub
@@ -109,6 +122,39 @@ class SlidingProduct:
             self.panels.append(panel)
             self._clear(panel)
         self.sums = stage.new_panel(self.total.dtype, self.height, self.pitch)
+        self.seen, self.around = self._find_seen()
+
+    def _find_seen(self) -> tuple[Seen | None, dict[Node, tuple[Node, Seen]]]:
+        """Which taps see padding alone, where leaving them out pays.
+
+        Returns:
+          Of the window; of ranges that slide along axes around the blocks, with these.
+        """
+        s, stage = self.sliding, self.stage
+        blocks = (Block(stage, cut_, "0") for cut_ in (self.depth, self.rows))
+        if not stage.target.decides("skip_padding"):
+            return None, {}
+        if not can_look_through(self.left, *blocks):
+            return None, {}
+        lines = -(-self._tiling().vectors * self.lanes // self.width) + 1
+        together = s.blocks.lines * self.width
+        found: dict[Node, tuple[Node, Seen]] = {}
+        whole = self.depth.inner
+        for window in (
+            s.window, *find_windows(s.right, s.outer, whole, stage.facts, saving=False)
+        ):  # fmt: skip
+            seen = find_seen(s.right, window, stage.facts)
+            columns = lines if window is s.window else 1
+            if seen is not None and worth_asking(seen, columns, together):
+                found[window.tap] = window.column, seen
+        own = found.pop(s.window.tap, None)
+        return None if own is None else own[1], found
+
+    def _tiling(self) -> RegisterTile:
+        s, stage = self.sliding, self.stage
+        row = s.row if self.left.panel is None else None
+        most = rows_together([s.left], row, stage.facts)
+        return register_tile(self.height, self.vectors, stage.target.registers, most)
 
     def _clear(self, panel: Panel) -> None:
         """Tiles read beyond the block: what stands there must not slow them down."""
@@ -132,13 +178,15 @@ class SlidingProduct:
         lanes, t = self.lanes, Type.of(self.total.dtype, self.lanes)
         pitch, left = self.left.pitch, self.left.place(depth, self.row)
         begin, tap = s.window.steps(self.left.steps().get(s.window.tap, 0))
+        finite = ""
+        if self.seen is not None or self.around:
+            finite = is_finite(self.left, depth, self.row)
         strips = [
-            (panel, begin + group[0] * tap, self._walks(panel, group, depth))
+            (panel, group, begin + group[0] * tap)
+            + self._walks(panel, group, depth, finite)
             for panel, group in zip(self.panels, s.window.groups, strict=True)
         ]
-        row = s.row if self.left.panel is None else None
-        most = rows_together([s.left], row, stage.facts)
-        tiling = register_tile(self.height, self.vectors, stage.target.registers, most)
+        tiling = self._tiling()
         sums = Place(stage.values.buffer(self.sums.number))
         for columns in cut(self.vectors, Steps(0, tiling.vectors)):
             across = open_tiles(writer, columns)
@@ -147,10 +195,19 @@ class SlidingProduct:
                 tile = Tile(t, rows.copies, columns.copies, pitch)
                 state = [t.zero] * (tile.rows * tile.vectors)
                 a = left.plus((pitch, down.index))
-                for panel, first, walks in strips:
+                for panel, group, first, walks, later in strips:
                     b = Place(stage.values.buffer(panel.number))
                     b = b.plus((lanes, across.index))
-                    from_first = a.plus(constant=first)
+                    from_first, begun = a.plus(constant=first), list(later)
+                    if self.seen is not None:
+                        where = across.index, columns.copies
+                        walk, start = self._part(walks[-1], group, finite, *where)
+                        begun.append((walk, start))
+                        # Not innermost: a loop of a known length is written out.
+                        walks = [*walks[:-2], walk, *walks[-2:-1]]
+                    for walk, start in begun:
+                        from_first = from_first.plus((walk.left, start))
+                        b = b.plus((walk.right, start))
                     state = self.micro.sums(tile, walks, from_first, b, state)
                 out = sums.plus((self.pitch, down.index), (lanes, across.index))
                 self.micro.keep(tile, state, out, self.pitch, self.several)
@@ -158,18 +215,25 @@ class SlidingProduct:
             writer.close_loop(across)
 
     def _walks(
-        self, panel: Panel, group: tuple[int, int, int], depth: Block
-    ) -> list[Walk]:
-        """The loops over what is summed over in the block."""
+        self, panel: Panel, group: tuple[int, int, int], depth: Block, finite: str
+    ) -> tuple[list[Walk], list[tuple[Walk, str]]]:
+        """The loops over what is summed over; and those that begin later, and where."""
         s, left = self.sliding, self.left.steps()
         _, classes, steps = group
         walks: list[Walk] = []
+        later: list[tuple[Walk, str]] = []
         weight = panel.pitch
         free = self.stage.facts.free[s.right]
         cut_ = depth.cut
         for r, size in zip(cut_.within[::-1], cut_.extents[::-1], strict=True):
             held = r in free
             walk = Walk(depth.extent(r), left.get(r, 0), weight if held else 0)
+            if r in self.around:
+                column, seen = self.around[r]
+                place = next(o.base for o in self.stage.opened if o.node is column)
+                start, count = seen.range(self.stage.writer, place, finite)
+                walk = replace(walk, count=count)
+                later.append((walk, start))
             walks.insert(0, walk)
             weight *= size if held else 1
         _, tap = s.window.steps(left.get(s.window.tap, 0))
@@ -177,7 +241,24 @@ class SlidingProduct:
             walks.append(Walk(str(classes), tap, self._lines(steps) * self.width))
         step = s.window.dilation * self.width
         walks.append(Walk(str(steps), tap * s.window.stride, step))
-        return walks
+        return walks, later
+
+    def _part(
+        self, walk: Walk, group: tuple[int, int, int], finite: str, at: str, count: int
+    ) -> tuple[Walk, str]:
+        """The steps of a window that some vectors need, and the first of them."""
+        assert self.seen is not None
+        stage, writer = self.stage, self.stage.writer
+        ends: list[str] = []
+        for plus in (0, count * self.lanes - 1):
+            place = stage.scaled(at, self.lanes, plus)
+            line = writer.pure(f"udiv i64 {place}, {self.width}", place)
+            if self.columns.split is self.sliding.window.column:
+                begin = stage.scaled(self.block.number, self.columns.size)
+                line = writer.pure(f"add i64 {line}, {begin}", line, begin)
+            ends.append(line)
+        start, steps = self.seen.steps(writer, ends[0], ends[1], group, finite)
+        return Walk(steps, walk.left, walk.right), start
 
     # Panels.
 

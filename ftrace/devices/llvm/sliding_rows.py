@@ -27,6 +27,13 @@ from math import prod
 from ftrace.devices.llvm.blocks import Block, Cut, cut_ranges, each_block
 from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
 from ftrace.devices.llvm.nest import Span
+from ftrace.devices.llvm.padding import (
+    Seen,
+    can_look_through,
+    find_seen,
+    is_finite,
+    worth_asking,
+)
 from ftrace.devices.llvm.ranges import Opened
 from ftrace.devices.llvm.register_tiles import register_tile
 from ftrace.devices.llvm.sliding_groups import (
@@ -42,6 +49,7 @@ from ftrace.devices.llvm.sliding_rows_plan import SlidingRows
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.tiles import Steps, cut
 from ftrace.devices.llvm.types import Type
+from ftrace.devices.llvm.windows import Window
 from ftrace.devices.llvm.writer import OpenLoop
 from ftrace.lower.kernel import INDEX, Store, axis_of
 from ftrace.records import dataclass
@@ -55,6 +63,24 @@ _VECTORS = 12
 _Group = tuple[int, int, int]
 
 
+@dataclass(frozen=True, eq=False)
+class Taps:
+    """A loop over the taps of a window, in the panel of an image.
+
+    Attributes:
+      group: of classes; None where the loop is over these themselves.
+      count: how many steps it has.
+      left: elements in the panel from one to the next.
+      each: how many taps a step is.
+    """
+
+    window: Window
+    group: _Group | None
+    count: int
+    left: int
+    each: int
+
+
 @dataclass(eq=False)
 class Image:
     """A panel of the left operand: the lines of one group of classes of each window.
@@ -62,14 +88,13 @@ class Image:
     Attributes:
       groups: of each window.
       step: elements from one pixel to the next along each axis of the rows.
-      taps: the loops over the taps: of the range, how often, elements in the panel,
-        and how many taps a step is.
+      taps: the loops over the taps.
     """
 
     panel: Panel
     groups: tuple[_Group, ...]
     step: dict[Node, int]
-    taps: list[tuple[Node, int, int, int]]
+    taps: list[Taps]
 
 
 class SlidingRowsProduct:
@@ -101,6 +126,7 @@ class SlidingRowsProduct:
         self.several = self.depth.blocks > 1 or bool(self.depth.outer)
         self.kept = self.several  # the sums of all lines, not of one
         self.micro = MicroKernel(stage.writer, stage.values.ops, stage.values.access)
+        self.at: dict[Node, str] = {}  # of the open line
 
     def _cut_columns(self) -> Cut:
         """Blocks of columns: whole vectors, where they are not all in one."""
@@ -148,13 +174,30 @@ class SlidingRowsProduct:
             stage.fill(self.right.panel, 0, self.columns.length)
         lines = self.rows.length // self.width if self.kept else 1
         self.sums = stage.new_panel(self.total.dtype, lines * self.width, self.pitch)
+        self.seen = self._find_seen()
+
+    def _find_seen(self) -> dict[Window, Seen]:
+        """Windows with taps that see padding alone, where leaving them out pays."""
+        s, stage = self.sliding, self.stage
+        found: dict[Window, Seen] = {}
+        if s.groups or not stage.target.decides("skip_padding"):
+            return found
+        blocks = Block(stage, self.depth, "0"), Block(stage, self.columns, "0")
+        for window in s.windows:
+            seen = find_seen(s.left, window, stage.facts)
+            pixels = self.tile.rows if window.column is s.pixel else 1
+            if window.column is self.rows.split is s.pixel:
+                continue
+            if seen is not None and worth_asking(seen, pixels, self.rows.length):
+                found[window] = seen
+        return found if found and can_look_through(self.right, *blocks) else {}
 
     def _image(self, groups: tuple[_Group, ...], inside: int) -> Image:
         """The panel for some groups of classes: its axes, from the innermost on."""
         s, stage = self.sliding, self.stage
         windows = {w.column: (w, g) for w, g in zip(s.windows, groups, strict=True)}
         step: dict[Node, int] = {}
-        taps: list[tuple[Node, int, int, int]] = []
+        taps: list[Taps] = []
         weight = inside
         rows = zip(self.rows.within[::-1], self.rows.extents[::-1], strict=True)
         for axis, size in rows:
@@ -162,13 +205,14 @@ class SlidingRowsProduct:
             if axis not in windows:
                 weight *= size
                 continue
-            window, (_, classes, count) = windows[axis]
+            window, group = windows[axis]
+            _, classes, count = group
             sign = -1 if window.turned else 1
-            jump = sign * window.stride
-            taps.append((window.tap, count, weight * window.dilation, jump))
+            left, jump = weight * window.dilation, sign * window.stride
+            taps.append(Taps(window, group, count, left, jump))
             weight *= size + window.halo(count)
             if classes > 1:
-                taps.append((window.tap, classes, weight, sign))
+                taps.append(Taps(window, None, classes, weight, sign))
             weight *= classes
         panel = stage.new_panel(s.left.dtype, weight // inside, inside)
         return Image(panel, groups, step, taps[::-1])
@@ -244,6 +288,9 @@ class SlidingRowsProduct:
         for image in self.images:
             self._fill_image(image, depth)
         self.right.fill(depth, self.flat.of_right(self.block), self.lanes)
+        self.finite = ""
+        if self.seen:
+            self.finite = is_finite(self.right, depth, self.block)
         self._each_line(partial(self._line, depth))
 
     def _each_line(self, run: Callable[[], None]) -> None:
@@ -257,6 +304,7 @@ class SlidingRowsProduct:
                 begin = stage.scaled(self.row.number, self.rows.size)
                 place = stage.values.access.sum_terms([(1, begin), (1, loop.index)])
             opened.append((loop, stage.open(axis, place)))
+            self.at[axis] = place
         places = [loop.index for loop, _ in opened]
         self.places = dict(zip(s.lines, places, strict=True))
         run()
@@ -268,7 +316,6 @@ class SlidingRowsProduct:
         """The tiles of a line, and what becomes of its sums if they are complete."""
         s, stage, writer = self.sliding, self.stage, self.stage.writer
         t, buffer = Type.of(self.total.dtype, self.lanes), stage.values.buffer
-        walks = [self._walks(image, depth) for image in self.images]
         right = self.right.place(depth, self.flat.of_right(self.block))
         sums = Place(buffer(self.sums.number), tuple(self._sum_terms()))
         for columns in cut(self.vectors, Steps(0, self.tile.vectors)):
@@ -277,7 +324,9 @@ class SlidingRowsProduct:
                 down = open_tiles(writer, rows)
                 tile = Tile(t, rows.copies, columns.copies, 0, (), s.groups)
                 state = [t.zero] * (rows.copies * columns.copies)
-                for image, (walk, first) in zip(self.images, walks, strict=True):
+                for image in self.images:
+                    pixels = down.index, rows.copies
+                    walks, first, skipped = self._walks(image, depth, *pixels)
                     step = image.step[s.pixel]
                     tile = replace(tile, pitch=step)
                     terms = [(image.step[a], i) for a, i in self.places.items()]
@@ -286,7 +335,9 @@ class SlidingRowsProduct:
                     if s.groups:
                         a = a.plus((self.lanes, across.index))
                     b = right.plus((self.lanes, across.index), constant=first)
-                    state = self.micro.sums(tile, walk, a, b, state)
+                    for walk, start in skipped:
+                        a, b = a.plus((walk.left, start)), b.plus((walk.right, start))
+                    state = self.micro.sums(tile, walks, a, b, state)
                 out = sums.plus((self.pitch, down.index), (self.lanes, across.index))
                 self.micro.keep(tile, state, out, self.pitch, self.several)
                 writer.close_loop(down)
@@ -294,8 +345,17 @@ class SlidingRowsProduct:
         if not self.kept:
             self._finish()
 
-    def _walks(self, image: Image, depth: Block) -> tuple[list[Walk], int]:
-        """The loops over what is summed over, and where the first right row is."""
+    def _walks(
+        self, image: Image, depth: Block, pixel: str, count: int
+    ) -> tuple[list[Walk], int, list[tuple[Walk, str]]]:
+        """The loops over what is summed over, and where the first right row is.
+
+        Args:
+          pixel, count: those of the tile.
+
+        Returns:
+          The loops; the place of the first row; loops that begin later, and where.
+        """
         s, free = self.sliding, self.stage.facts.free
         right = self.right.steps()
         walks: list[Walk] = []
@@ -306,15 +366,34 @@ class SlidingRowsProduct:
             walk = Walk(depth.extent(r), weight if held else 0, right.get(r, 0))
             walks.insert(0, walk)
             weight *= size if held else 1
-        for tap, count, left, each in image.taps:
-            walks.append(Walk(str(count), left, right.get(tap, 0) * each))
+        skipped: list[tuple[Walk, str]] = []
+        for taps in image.taps:
+            window = taps.window
+            walk = Walk(
+                str(taps.count), taps.left, right.get(window.tap, 0) * taps.each
+            )
+            if taps.group is not None and window in self.seen:
+                walk, start = self._part(walk, taps, pixel, count)
+                skipped.append((walk, start))
+            walks.append(walk)
         if self.right.panel is None:  # it is walked through evenly
             walks.sort(key=lambda w: -abs(w.right))
         begin = 0
         for window, (first, _, _) in zip(s.windows, image.groups, strict=True):
             start, size = window.steps(right.get(window.tap, 0))
             begin += start + first * size
-        return walks, begin
+        return walks, begin, skipped
+
+    def _part(self, walk: Walk, taps: Taps, pixel: str, count: int) -> tuple[Walk, str]:
+        """The steps of a window that a tile needs, and the first of them."""
+        assert taps.group is not None
+        window, writer = taps.window, self.stage.writer
+        first = last = self.at.get(window.column, pixel)
+        if window.column is self.sliding.pixel:
+            last = self.stage.scaled(pixel, 1, count - 1)
+        seen = self.seen[window]
+        start, steps = seen.steps(writer, first, last, taps.group, self.finite)
+        return Walk(steps, walk.left, walk.right), start
 
     # What becomes of the sums.
 
