@@ -7,14 +7,13 @@ a result has depends on the values: where these are traced, `size=` says it.
 from __future__ import annotations
 
 from functools import partial
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.array import Array
-from ftrace.errors import ConcretizationTypeError, ValueRangeError
+from ftrace.errors import ValueRangeError
 from ftrace.numpy import set_values
 from ftrace.numpy.axes import (
     as_value,
@@ -24,25 +23,22 @@ from ftrace.numpy.axes import (
     drop_axes,
     full,
     insert_axes,
-    iota,
     move_axis,
     reshape,
-    shrink_axis,
     static_int,
 )
-from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.elementwise import promote_together
+from ftrace.numpy.groups import Groups, chosen, count_of, groups_of, numbers_of
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.reductions import reduced
-from ftrace.numpy.searching import nonzero, searchsorted
-from ftrace.numpy.sorting import positions_along, sort_along
+from ftrace.numpy.searching import searchsorted
+from ftrace.numpy.sorting import sort_along
 from ftrace.records import NamedTuple
 from ftrace.trace.operations import bind, do_now, elementwise
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.reduction import reduce_max_p
-from ftrace.trace.tracer import Tracer, Value, unbound_variable
+from ftrace.trace.tracer import Value
 from ftrace.trace.wholes import whole
 
 __all__ = [
@@ -80,103 +76,6 @@ class UniqueInverse(NamedTuple):
 
     values: Any
     inverse_indices: Any
-
-
-# Groups.
-
-
-class Groups(NamedTuple):
-    """The elements along the leading axis in order, equal ones side by side.
-
-    Attributes:
-      ordered: the elements.
-      places: where each of them was.
-      begins: whether it is the first of its group.
-    """
-
-    ordered: Any
-    places: Any
-    begins: Any
-
-
-def _groups(x: Any, equal_nan: bool = True, placed: bool = True) -> Groups:
-    """The groups of the elements, or slices, along the leading axis.
-
-    Elements whose places nobody asks for (`placed`) are sorted by themselves, which is
-    several times as fast as to sort their places.
-    """
-    size, width = x.shape[0], prod(x.shape[1:])
-    table = reshape(x, (size, width))
-    if width == 0 or not (placed or x.ndim > 1):
-        places = iota(dtypes.int32, (size,), 0)
-        ordered = sort_along(table, 0)
-    else:
-        columns = [shrink_axis(table, 1, i, i + 1) for i in range(width)]
-        places = positions_along([reshape(c, (size,)) for c in columns], 0)
-        ordered = bind(gather_p, table, places, arg=(0,))
-    before = shrink_axis(ordered, 0, 0, size - 1)
-    behind = shrink_axis(ordered, 0, 1, size)
-    differs = elementwise(p.ne, behind, before)
-    if equal_nan and dtypes.is_inexact(x.dtype):
-        both = elementwise(p.bit_and, _missing(before), _missing(behind))
-        differs = elementwise(p.bit_and, differs, bind(p.bit_not, both))
-    if width:
-        later = drop_axes(reduced(reduce_max_p, differs, (1,), True), (1,))
-    else:
-        later = full((size - 1,), False, dtypes.bool_)
-    begins = concatenate([full((1,), True, dtypes.bool_), later])
-    return Groups(reshape(ordered, x.shape), places, begins)
-
-
-def _numbers(begins: Any) -> Any:
-    """For each sorted element the number of its group."""
-    counted = scan_with(cast(begins, dtypes.int32), reduce_sum_p, 0, False)
-    return elementwise(p.sub, counted, 1)
-
-
-def _missing(x: Any) -> Any:
-    return bind(p.ne, x, x)
-
-
-def _count(name: str, flags: Any, size: Any) -> int:
-    """How many flags are set, or the number that the user gave instead.
-
-    Raises:
-      ConcretizationTypeError: it depends on values that are not known.
-    """
-    if size is not None:
-        return static_int(size, f"{name}: size")
-    total = reduced(reduce_sum_p, cast(flags, dtypes.int32), (0,), False)
-    if isinstance(total, Tracer) and unbound_variable(total.node) is not None:
-        raise ConcretizationTypeError(
-            f"{name}: how many elements the result has depends on the values of a "
-            f"traced array; give size=n"
-        )
-    return int(total)
-
-
-def _chosen(values: Any, flags: Any, count: int, fill_value: Any) -> Any:
-    """Where the flags are set, the values; behind them the first one, or `fill_value`.
-
-    Along the leading axis; zero where there is none.
-    """
-    found = _total(flags)
-    (places,) = nonzero(flags, size=count)
-    result = bind(gather_p, values, places, arg=(0,))
-    if count == 0:
-        return result
-    if fill_value is None:
-        first, nothing = shrink_axis(result, 0, 0, 1), full((), 0, values.dtype)
-        fill = choose(elementwise(p.gt, found, 0), first, nothing)
-    else:
-        fill = cast(fill_value, values.dtype)
-    there = elementwise(p.lt, iota(dtypes.int32, (count,), 0), found)
-    there = insert_axes(there, range(1, values.ndim))
-    return choose(there, result, fill)
-
-
-def _total(flags: Any) -> Any:
-    return reduced(reduce_sum_p, cast(flags, dtypes.int32), (0,), False)
 
 
 # unique
@@ -263,14 +162,14 @@ def _unique(
     length = x.shape[0]
     if length == 0:
         return _unique_of_none(x, size, fill_value)
-    groups = _groups(x, equal_nan, return_index or return_inverse)
-    count = _count("unique", groups.begins, size)
-    values = _chosen(groups.ordered, groups.begins, count, fill_value)
+    groups = groups_of(x, equal_nan, return_index or return_inverse)
+    count = count_of("unique", groups.begins, size)
+    values = chosen(groups.ordered, groups.begins, count, fill_value)
     index = inverse = counts = None
     if return_index:
-        index = cast(_chosen(groups.places, groups.begins, count, None), integer)
+        index = cast(chosen(groups.places, groups.begins, count, None), integer)
     if return_counts or return_inverse:
-        number = _numbers(groups.begins)
+        number = numbers_of(groups.begins)
         ones, zeros = full((length,), 1, integer), full((count,), 0, integer)
         if return_counts:
             counts = bind(scatter_p, zeros, ones, number, arg=((0,), "add"))
@@ -358,8 +257,8 @@ def _pair(ar1: Value, ar2: Value) -> _Pair:
     first, second = promote_together(ar1, ar2)
     split, total = first.size, first.size + second.size
     parts = [reshape(first, (split,)), reshape(second, (second.size,))]
-    groups = _groups(concatenate(parts))
-    number = _numbers(groups.begins)
+    groups = groups_of(concatenate(parts))
+    number = numbers_of(groups.begins)
     from_first = elementwise(p.lt, groups.places, split)
 
     def of_group(values: Any, start: int, kind: str) -> Any:
@@ -387,8 +286,8 @@ def _select(
 ) -> tuple[Any, Any, int]:
     """The values of the groups whose first elements have the flag."""
     flags = elementwise(p.bit_and, flags, pair.groups.begins)
-    count = _count(name, flags, size)
-    return _chosen(pair.groups.ordered, flags, count, fill_value), flags, count
+    count = count_of(name, flags, size)
+    return chosen(pair.groups.ordered, flags, count, fill_value), flags, count
 
 
 def _is_empty(ar1: Value, ar2: Value) -> bool:
@@ -461,7 +360,7 @@ def intersect1d(
         return values
     ends = pair.split, pair.groups.ordered.shape[0] - pair.split
     places = [
-        cast(_chosen(part, flags, count, full((), end, part.dtype)), integer)
+        cast(chosen(part, flags, count, full((), end, part.dtype)), integer)
         for part, end in zip((pair.groups.places, pair.second), ends, strict=True)
     ]
     return (values, *places)
@@ -493,7 +392,7 @@ def setdiff1d(
     if assume_unique:
         vector = reshape(own, (own.size,))
         flags = isin(vector, ar2, invert=True)
-        return _chosen(vector, flags, _count("setdiff1d", flags, size), fill)
+        return chosen(vector, flags, count_of("setdiff1d", flags, size), fill)
     if size is None:
         now = _of_two_now(own, ar2, "first")
         if now is not None:
