@@ -16,9 +16,10 @@ import ftrace.numpy as fnp
 from ftrace import dtypes, tree_util
 from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.ordering import ON_STACK
+from ftrace.devices.llvm.ordering_networks import comparisons
 from ftrace.devices.llvm.target import Target
 from ftrace.lower import ordering
-from ftrace.lower.ordering import LONG, Ordering
+from ftrace.lower.ordering import LONG, SEVERAL, SHORT, Ordering
 from ftrace.lower.program import CallHost, RunKernel
 from ftrace.lower.stored import program_of, program_text
 from ftrace.trace.hooks import hooks
@@ -32,8 +33,12 @@ DTYPES = [
     dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64, dtypes.float16,
     dtypes.bfloat16, dtypes.float32, dtypes.float64,
 ]  # fmt: skip
-#: Rows of one vector and less, on the stack, in memory, and in runs.
-SHAPES = [(1, 1), (3, 7), (2, 5, 33), (1, ON_STACK + 3)]
+#: Rows of one vector and less, on the stack, in memory, and in runs; several side by
+#: side, of which the last vector has all, some or one.
+SHAPES = [
+    (1, 1), (3, 7), (2, 5, 33), (1, ON_STACK + 3), (2, 16, 4), (33, 16), (39, 17),
+    (SEVERAL, SHORT),
+]  # fmt: skip
 _SPECIAL = (np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0)
 
 
@@ -144,11 +149,11 @@ def test_runs_of_one_value_are_merged(value: float) -> None:
         assert_as_on_host(lambda x: (fnp.sort(x), fnp.argsort(x)), x)
 
 
-@given(st.integers(0, 50), st.integers(1, 60))
-def test_zeros_of_both_signs_keep_their_order(seed: int, size: int) -> None:
+@given(st.integers(0, 50), st.integers(1, 60), st.sampled_from([3, 20]))
+def test_zeros_of_both_signs_keep_their_order(seed: int, size: int, rows: int) -> None:
     rng = np.random.default_rng(seed)
     values = np.array([0.0, -0.0, 1.0, -1.0, np.nan], np.float32)
-    x = values[rng.integers(0, 5, (3, size))]
+    x = values[rng.integers(0, 5, (rows, size))]
     found = ft.jit(fnp.sort)(x).numpy()
     order = np.argsort(x, -1, kind="stable")
     wanted = np.take_along_axis(x, order, -1)
@@ -157,6 +162,17 @@ def test_zeros_of_both_signs_keep_their_order(seed: int, size: int) -> None:
     np.testing.assert_array_equal(
         np.signbit(found)[numeric], np.signbit(wanted)[numeric]
     )
+
+
+@pytest.mark.parametrize("size", range(1, 70))
+def test_a_network_brings_all_in_order(size: int) -> None:
+    """By the 0-1 principle: of zeros and ones, here all steps and random ones."""
+    rng = np.random.default_rng(size)
+    x = np.concatenate([np.tri(size, dtype=np.int8), rng.integers(0, 2, (300, size))])
+    for i, j in comparisons(size):
+        assert i < j
+        x[:, i], x[:, j] = np.minimum(x[:, i], x[:, j]), np.maximum(x[:, i], x[:, j])
+    assert (np.diff(x, axis=1) >= 0).all()
 
 
 def test_several_keys_refine_each_other() -> None:
@@ -186,6 +202,14 @@ def test_each_rule_can_be_switched_off() -> None:
     assert [k.routine for k in kernels_of(fnp.sort, x)] == ["runs", "merged"]
     with ft.config(disabled_rules={"sort_in_runs"}):
         assert [k.routine for k in kernels_of(fnp.sort, x)] == ["sort"]
+    short = np.zeros((SEVERAL, SHORT), np.float32)
+    few = short[1:]
+    assert [k.routine for k in kernels_of(fnp.sort, short)] == ["short"]
+    assert [k.routine for k in kernels_of(fnp.argsort, short)] == ["short_positions"]
+    assert [k.routine for k in kernels_of(fnp.sort, few)] == ["sort"]
+    with ft.config(disabled_rules={"sort_side_by_side"}):
+        assert [k.routine for k in kernels_of(fnp.sort, short)] == ["sort"]
+        assert [k.routine for k in kernels_of(fnp.argsort, short)] == ["positions"]
     with ft.config(disabled_rules={"sort_natively"}):
         (step,) = program_of_sort(fnp.sort, x).steps
         assert isinstance(step, CallHost)
@@ -255,13 +279,14 @@ def test_code_for_other_processors_is_accepted(
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=target.features, opt=1
     )
-    x = np.zeros((2, LONG), dtype)
+    x, short = np.zeros((2, LONG), dtype), np.zeros((9, 18), dtype)
 
-    def f(x: Any) -> Any:
-        return fnp.sort(x), fnp.argsort(x), lax.top_k(x, 3)
+    def f(x: Any, short: Any) -> Any:
+        rows = fnp.sort(short), fnp.argsort(short)
+        return fnp.sort(x), fnp.argsort(x), lax.top_k(x, 3), rows
 
     with ft.config(enable_x64=True):
-        kernels = kernels_of(f, x)
+        kernels = kernels_of(f, x, short)
     assert len(kernels) > 3
     for kernel in kernels:
         text = render_kernel(kernel, target).text

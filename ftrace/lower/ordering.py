@@ -1,8 +1,10 @@
 """Sorting as kernels, without Python: NumPy's vector code under an order of our own.
 
     sort(x)            ->  order[sort](x)
+    sort(short x)      ->  order[short](x)
     sort(long x)       ->  order[merged](order[runs](x), x)
     argsort(a, b)      ->  order[positions](a, order[positions](b))
+    argsort(short a)   ->  order[short_positions](a)
     argsort(long a)    ->  order[merged_positions](order[position_runs](a))
     top_k(x)           ->  order[top](x)
     partition(x)       ->  number(partition(key(x))), by the host; of several rows, or
@@ -15,7 +17,8 @@ these stand below the keys, in one integer of 64 bits,
 
 so that all differ, and any sort of them is stable. Keys of 64 bits count as two.
 
-Rows are the units that threads share. A long row is cut in runs, whose number its
+Rows are the units that threads share; short ones are sorted side by side, a row in
+each lane of a vector. A long row is cut in runs, whose number its
 length tells; pairs of them are merged until one is left, each piece of the result by
 itself. After every run stands the greatest key, so that a merge need not ask where the
 run ends.
@@ -63,12 +66,15 @@ from ftrace.trace.primitives.source import const_like, iota
 DECISIONS = {
     "sort_natively": "a sort is a kernel, without Python",
     "partition_keys": "a partition of a long row is one of integers, not a sort",
+    "sort_side_by_side": "short rows are sorted together, one in each lane",
     "sort_in_runs": "a long row is sorted in runs, which are merged",
 }
 
 MOST_RUNS = 16
 #: A row of so many elements has two runs; of eight times as many, twice as many.
 LONG = 1 << 17
+#: Elements of a row at the most that is sorted in a lane, and rows at the least.
+SHORT, SEVERAL = 32, 8
 #: So many positions `top` finds at the most: it collects them on the stack.
 _MOST_WANTED = 1 << 10
 _NARROW = 1 << 31  # positions have 31 bits
@@ -161,6 +167,12 @@ def runs_of(rows: int, size: int) -> int:
     return runs
 
 
+def are_short(rows: int, size: int) -> bool:
+    """Are rows sorted side by side?"""
+    off = "sort_side_by_side" in settings.current().disabled_rules
+    return not off and 1 < size <= SHORT and rows >= SEVERAL
+
+
 class _Rows:
     """The sorting of rows, which are the last axis of the operands."""
 
@@ -219,6 +231,8 @@ class _Rows:
         """The positions that bring a key into order, of those at `places`."""
         operands = [key] if places is None else [key, places]
         result = ShapedArray.of(self.shape, dtypes.int32)
+        if places is None and are_short(self.rows, self.size):
+            return self.kernel("short_positions", operands, [result], **facts)
         if runs_of(self.rows, self.size) == 1:
             return self.kernel("positions", operands, [result], **facts)
         packed, runs, run = self.runs("position_runs", operands, dtypes.int64, **facts)
@@ -243,6 +257,8 @@ def _sort(node: Node) -> Node:
     last = x.ndim - 1
     x = move_axis(x, node.arg, last)
     rows, integer = _Rows(node, x.shape), key_dtype(x.dtype)
+    if are_short(rows.rows, rows.size):
+        return move_axis(rows.kernel("short", [x], [x.aval]), last, node.arg)
     # Short integers take less time than the merge of their runs.
     if integer.itemsize <= 2 or runs_of(rows.rows, rows.size) == 1:
         return move_axis(rows.kernel("sort", [x], [x.aval]), last, node.arg)

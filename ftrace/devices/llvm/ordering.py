@@ -20,6 +20,7 @@ from ftrace.devices.llvm.ordering_keys import (
     sort_symbol,
     unpack,
 )
+from ftrace.devices.llvm.ordering_networks import NETWORKS, lanes_of
 from ftrace.devices.llvm.ordering_text import counting_sort, merge, top, zeros
 from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.runner.function import Function
@@ -48,9 +49,10 @@ class Sorting(Function):
       parts: its own ones.
     """
 
-    def __init__(self, kernel: Ordering, name: str) -> None:
+    def __init__(self, kernel: Ordering, target: Target, name: str) -> None:
         super().__init__(name, "void", *ARGUMENTS.split(", "), visible=True)
         self.kernel = kernel
+        self.target = target
         self.declared = [_COPY]
         self.parts: list[str] = []
         written = sum(spec.written for spec in kernel.buffers)
@@ -129,22 +131,49 @@ def _use_entering(f: Sorting) -> None:
 
 
 def _sort(f: Sorting) -> int:
-    n = f.kernel.size
+    _use_sort_of_a_row(f)
+    with f.repeat("%end", "%begin") as row:
+        _sort_row(f, f.row(0, row), f.row(1, row))
+    return f.kernel.rows
+
+
+def _use_sort_of_a_row(f: Sorting) -> None:
     _use_entering(f)
     if f.keys.is_float:
         f.use(leave(f.keys) + zeros(f.keys.bits))
-    with f.repeat("%end", "%begin") as row:
-        to, of = f.row(0, row), f.row(1, row)
-        _enter(f, to, of, n)
-        if f.keys.is_float:
-            first, last, needed = _signed_zeros(f, [(to, str(n))])
-            f.do(f"call void @leave(ptr {to}, i64 {n})")
-            with f.when(needed):
-                f.do(
-                    f"call void @zeros(ptr {of}, ptr {to}, i64 {first}, i64 0, "
-                    f"i64 {last})"
-                )
-    return f.kernel.rows
+
+
+def _sort_row(f: Sorting, to: str, of: str) -> None:
+    n = f.kernel.size
+    _enter(f, to, of, n)
+    if not f.keys.is_float:
+        return
+    first, last, needed = _signed_zeros(f, [(to, str(n))])
+    f.do(f"call void @leave(ptr {to}, i64 {n})")
+    with f.when(needed):
+        f.do(f"call void @zeros(ptr {of}, ptr {to}, i64 {first}, i64 0, i64 {last})")
+
+
+def _short(f: Sorting) -> int:
+    """Units are as many rows as a vector has lanes."""
+    kernel, values = f.kernel, f.kernel.routine == "short"
+    itemsize = f.operand.dtype.itemsize if values else 8
+    lanes = lanes_of(f.target.vector_bytes, itemsize)
+    again = values and f.keys.is_float  # rows with zeros of both signs
+    if again:
+        _use_sort_of_a_row(f)
+    f.use(NETWORKS[kernel.routine](f.keys, kernel.size, lanes))
+    with f.repeat("%end", "%begin") as unit:
+        first = f.let(f"mul i64 {unit}, {lanes}")
+        count = f.least(f.let(f"sub i64 {kernel.rows}, {first}"), str(lanes))
+        to, of = f.row(0, first), f.row(1, first)
+        call = f"call i1 @network(ptr {to}, ptr {of}, i64 {count})"
+        mixed = f.let(call)
+        if again:
+            with f.when(mixed), f.repeat(count) as row:
+                number = f.sum(first, row)
+                _sort_row(f, f.row(0, number), f.row(1, number))
+    return -(-kernel.rows // lanes)
 
 
 def _signed_zeros(f: Sorting, runs: Sequence[tuple[str, str]]) -> tuple[str, str, str]:
@@ -331,6 +360,8 @@ def _top(f: Sorting) -> int:
 
 _ROUTINES: dict[str, Callable[[Sorting], int]] = {
     "sort": _sort,
+    "short": _short,
+    "short_positions": _short,
     "runs": _runs,
     "merge": _merge,
     "merged": _merge,
@@ -343,7 +374,7 @@ _ROUTINES: dict[str, Callable[[Sorting], int]] = {
 
 def render_ordering(kernel: Ordering, target: Target, name: str) -> Rendered:
     """The code of a kernel that sorts, as function `name`."""
-    f = Sorting(kernel, name)
+    f = Sorting(kernel, target, name)
     units = _ROUTINES[kernel.routine](f)
     f.give()
     triple = f'target triple = "{target.triple}"'
