@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from ftrace.devices.llvm.calling import probe
-from ftrace.devices.llvm.calling.learning import method_names, operator_names
+from ftrace.devices.llvm.calling.surface import method_names, operator_names
 from ftrace.devices.llvm.calling.whole import native_ir
 from tests.call_samples import PROGRAM, ROOT, run
 

@@ -22,7 +22,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.array import Array
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling import fronts, learning, probe
+from ftrace.devices.llvm.calling import fronts, probe, surface
 from ftrace.trace import fused, operations
 from ftrace.trace.eager import Eager
 from ftrace.trace.hooks import hooks
@@ -428,8 +428,8 @@ def test_threads_do_not_disturb_each_other() -> None:
 
 
 def test_names_of_methods_are_methods() -> None:
-    for name in learning.method_names():
-        assert callable(learning.method_of(name))
+    for name in surface.method_names():
+        assert callable(surface.method_of(name))
 
 
 # What NumPy does in one call, and the composition that it stands for.

@@ -72,7 +72,7 @@ LOADED_LATER = {
         "ftrace.trace.primitives.host",
     ),
     "ftrace.devices.llvm.runtime": ("ftrace.devices.llvm.runner.whole",),
-    "ftrace.devices.llvm.calling.native": ("ftrace.devices.llvm.calling.whole",),
+    "ftrace.devices.llvm.calling.native": ("ftrace.devices.llvm.calling",),
     # Logging, queues and more come with it.
     "ftrace.devices.llvm.cache": ("tempfile",),
     "ftrace.devices.llvm.compile": ("concurrent.futures",),

@@ -8,7 +8,8 @@ import numpy as np
 
 from ftrace.array import Array
 from ftrace.devices.llvm.calling.keys import BY_PLACE, BY_VALUE, OPERANDS, UPDATES
-from ftrace.trace.eager import integer_classes, is_by_place
+from ftrace.devices.llvm.calling.surface import SCALARS
+from ftrace.trace.eager import is_by_place
 
 
 class Arguments:
@@ -77,12 +78,6 @@ class Arguments:
         self.given.append(given)
         self.fresh.append(fresh)
         return fresh
-
-
-#: Numbers of NumPy that are operands, as floats are.
-SCALARS: list[type[Any]] = [
-    np.float32, np.float64, np.float16, np.complex64, np.complex128, *integer_classes,
-]  # fmt: skip
 
 
 def mode_at(mode: int, number: int) -> int:

@@ -17,8 +17,6 @@ What it has no record for goes to the function; the eighth time it is learned
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ftrace.devices.llvm.calling.entry import MISS
 from ftrace.devices.llvm.calling.keys import (
     AGAIN,
@@ -36,10 +34,9 @@ from ftrace.devices.llvm.calling.keys import (
 from ftrace.devices.llvm.calling.objects import ObjectFunction
 from ftrace.devices.llvm.calling.performing import Front, performing_ir
 from ftrace.devices.llvm.calling.probe import ITEMS, SIZE, Offsets
+from ftrace.devices.llvm.calling.surface import PLACES, TRIED
 from ftrace.devices.llvm.runner.function import Function, View
 
-#: Records are found by a part of the hash of the key, then one after the other.
-PLACES, TRIED = 4096, 4
 #: So many calls of one kind are left to Python; then it is learned.
 CALLS_BEFORE = 8
 #: The low bits of a mark are a count.
@@ -59,11 +56,6 @@ def fronts_ir(
     functions += [_stub(number) for number in range(methods)]
     own = "".join(f.text for f in functions)
     return keys_ir(offsets) + performing_ir(offsets, immortal) + own
-
-
-def stubs(methods: int) -> Sequence[str]:
-    """The names of the functions that are methods."""
-    return [f"method_{number}" for number in range(methods)]
 
 
 def _is_same() -> Function:

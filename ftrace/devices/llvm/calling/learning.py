@@ -13,25 +13,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ftrace import settings
-from ftrace.array import Array, ArrayLike, watch
+from ftrace.array import Array, watch
 from ftrace.devices.llvm.calling.apart import Arguments
 from ftrace.devices.llvm.calling.chaining import Chaining
 from ftrace.devices.llvm.calling.front_record import Record
-from ftrace.devices.llvm.calling.fronts import PLACES, TRIED
 from ftrace.devices.llvm.calling.keys import MODES
 from ftrace.devices.llvm.calling.looping import Looping
 from ftrace.devices.llvm.calling.outcome import NotNative
 from ftrace.devices.llvm.calling.steps import Steps, Unlearnable
+from ftrace.devices.llvm.calling.surface import PLACES, TRIED
 from ftrace.trace import tree
 from ftrace.trace.layout import Leaf, layout_of
 from ftrace.trace.tape import Tape, recording
-from ftrace.trace.tracer import aval_of
 
 if TYPE_CHECKING:
     from ftrace.devices.llvm.calling.native import Native
@@ -41,42 +39,6 @@ if TYPE_CHECKING:
 KEPT = PLACES // 2
 #: After so many calls that are learned, all are counted anew.
 LEARNED_AT_ONCE = 256
-
-#: Methods of arrays that are no operators.
-_NAMED = (
-    "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "clip",
-    "conj", "conjugate", "copy", "cumprod", "cumsum", "diagonal", "dot", "flatten",
-    "max", "mean", "min", "nonzero", "partition", "prod", "ptp", "ravel", "repeat",
-    "reshape", "round", "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes",
-    "take", "trace", "transpose", "var", "view",
-)  # fmt: skip
-_NO_OPERATORS = ("__setitem__", "__delitem__", "__len__", "__iter__", "__round__")
-
-
-def operator_names() -> list[str]:
-    """The operators of arrays: floats are operands of them."""
-    return [
-        name
-        for name, value in vars(ArrayLike).items()
-        if name.startswith("__")
-        and name not in _NO_OPERATORS
-        and type(value) is FunctionType
-    ]
-
-
-#: Properties of arrays that are arrays.
-PROPERTIES = ("T", "mT", "real", "imag")
-
-
-def method_names() -> list[str]:
-    """The methods and properties whose calls may be native, operators first."""
-    return [*operator_names(), *_NAMED, *PROPERTIES]
-
-
-def method_of(name: str) -> Any:
-    """What Python's code does for it."""
-    value = vars(ArrayLike)[name]
-    return value.fget if isinstance(value, property) else value
 
 
 def _called(function: Any, args: Sequence[Any], names: tuple[str, ...] | None) -> Any:
@@ -102,6 +64,8 @@ class Fronts:
 
     Args:
       native: the native code that looks them up.
+      table: the addresses of the records, by the hashes of their keys.
+      marks: counts calls of which there is no record, by the same.
 
     Attributes:
       looping: makes loops of steps, where it can be done.
@@ -111,15 +75,13 @@ class Fronts:
     looping: Looping | None = None
     chaining: Chaining | None = None
 
-    def __init__(self, native: Native) -> None:
+    def __init__(self, native: Native, table: Any, marks: Any) -> None:
         self._native = native
-        self._table = np.zeros(PLACES, np.int64)
-        self._marks = np.zeros(PLACES, np.int64)
+        self._table = table
+        self._marks = marks
         self._records: list[Record | None] = [None] * PLACES
         self._count = self._learned = 0
         self._lock = threading.Lock()
-        native.put("fronts", self._table.ctypes.data)
-        native.put("marks", self._marks.ctypes.data)
 
     def __len__(self) -> int:
         return self._count
@@ -220,12 +182,3 @@ class Fronts:
         used = [record for record in known if record.was_used()]
         for record in used[: KEPT // 2]:  # where all were, some have to go
             self._place(record)
-
-
-#: What native code calls.
-HELPERS = {
-    "aval_of": aval_of,
-    "host_of": Array.numpy,
-    "settle": vars(np.ndarray)["astype"],
-    "as_ndarray": np.asarray,
-}

@@ -11,26 +11,14 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from ftrace import settings
 from ftrace.array import HOST, Array, ArrayLike
 from ftrace.buffer import Buffer
-from ftrace.devices.llvm.calling.apart import SCALARS
-from ftrace.devices.llvm.calling.chaining import Chaining
-from ftrace.devices.llvm.calling.element_loops import ElementLoops
-from ftrace.devices.llvm.calling.fronts import stubs
-from ftrace.devices.llvm.calling.learning import (
-    HELPERS,
-    Fronts,
-    method_names,
-    method_of,
-    operator_names,
-)
-from ftrace.devices.llvm.calling.linking import Linking
-from ftrace.devices.llvm.calling.looping import Looping, new_ndarray
 from ftrace.devices.llvm.calling.memory import BufferObject
 from ftrace.devices.llvm.calling.methods import FASTCALL, KEYWORDS, Method, builtin
 from ftrace.devices.llvm.calling.probe import (
@@ -41,7 +29,15 @@ from ftrace.devices.llvm.calling.probe import (
     offsets,
 )
 from ftrace.devices.llvm.calling.records import CLASSES, Class, State
-from ftrace.devices.llvm.calling.views import set_base
+from ftrace.devices.llvm.calling.surface import (
+    HELPERS,
+    PLACES,
+    SCALARS,
+    method_names,
+    method_of,
+    operator_names,
+    stubs,
+)
 from ftrace.devices.llvm.compile import emit_own, link
 from ftrace.devices.llvm.runtime import runtime
 from ftrace.devices.shortage import no_working_memory
@@ -50,6 +46,9 @@ from ftrace.locks import free_after_fork
 from ftrace.trace.eager import Eager, constant_classes, integer_classes
 from ftrace.trace.quiet import silence
 from ftrace.trace.tracer import open_in_all_threads
+
+if TYPE_CHECKING:
+    from ftrace.devices.llvm.calling.learning import Fronts
 
 _EXPORTED = (
     "set_state", "call", "give_out", "admit", "trim", "buffer_dies", "array_dies",
@@ -97,6 +96,11 @@ def _code(places: Offsets, immortal: bool) -> bytes:
     return emit_own("calls", facts, text)
 
 
+def _is_immortal() -> bool:
+    """Have some objects a count that must stay as it is?"""
+    return sys.version_info >= IMMORTAL_SINCE
+
+
 def _plain_call() -> int:
     """The address of what calls a function of Python's; versions name it differently.
 
@@ -124,18 +128,17 @@ class Native:
       words: the state and the size classes.
       device: as given.
       buffer: the class of its buffers.
-      records: those of eager calls.
       take: `take(number of the size class, bytes)`: a free buffer, or None.
     """
 
     def __init__(self, places: Offsets, device: Any) -> None:
-        immortal = sys.version_info >= IMMORTAL_SINCE
-        imports = {
+        immortal = _is_immortal()
+        self._imports = {
             "run_pointers": runtime().run_pointers,
             "plain_call": _plain_call(),
         }
         names = [*_EXPORTED, *stubs(len(method_names()))]
-        self._code = link(_code(places, immortal), names, imports)
+        self._code = link(_code(places, immortal), names, self._imports)
         self.device = device
         self.words = np.zeros(
             len(State._fields) + CLASSES * len(Class._fields), np.int64
@@ -149,16 +152,8 @@ class Native:
         none, one = ctypes.PYFUNCTYPE(None), ctypes.PYFUNCTYPE(None, ctypes.py_object)
         self._admit = one(self._code.address("admit"))
         self.trim: Callable[[], None] = none(self._code.address("trim"))
-        self.records = Fronts(self)
-        if address := new_ndarray():
-            self.put("new_ndarray", address)
-            loops = ElementLoops()
-            self.records.looping = Looping(loops.address)
-            if base := set_base():
-                self.put("set_base", base)
-                self.records.looping.views = True
-            linking = Linking(self.words.ctypes.data, immortal, imports, loops)
-            self.records.chaining = Chaining(linking.function)
+        self._table = np.zeros(PLACES, np.int64)
+        self._marks = np.zeros(PLACES, np.int64)
         self._set_state()
         self._take_over_arrays()
         self._stand_before_functions()
@@ -196,6 +191,37 @@ class Native:
         self._kept.append(thing)
         return id(thing)
 
+    @cached_property
+    def records(self) -> Fronts:
+        """Those of eager calls; what makes them is loaded now."""
+        from ftrace.devices.llvm.calling.chaining import Chaining
+        from ftrace.devices.llvm.calling.element_loops import ElementLoops
+        from ftrace.devices.llvm.calling.learning import Fronts
+        from ftrace.devices.llvm.calling.linking import Linking
+        from ftrace.devices.llvm.calling.looping import Looping, new_ndarray
+        from ftrace.devices.llvm.calling.views import set_base
+
+        records = Fronts(self, self._table, self._marks)
+        if address := new_ndarray():
+            self.put("new_ndarray", address)
+            loops = ElementLoops()
+            records.looping = Looping(loops.address)
+            if base := set_base():
+                self.put("set_base", base)
+                records.looping.views = True
+            state, immortal = self.words.ctypes.data, _is_immortal()
+            linking = Linking(state, immortal, self._imports, loops)
+            records.chaining = Chaining(linking.function)
+        return records
+
+    def _learn(
+        self, function: Any, args: tuple[Any, ...], names: Any, key: bytes
+    ) -> Any:
+        """An eager call of which there have been some: see `Fronts.learn`."""
+        with _lock:
+            records = self.records
+        return records.learn(function, args, names, key)
+
     def put(self, field: str, value: int) -> None:
         """Sets a word of the state."""
         self.words[State._fields.index(field)] = value
@@ -215,11 +241,13 @@ class Native:
             "slice": slice, "exception": Exception, "dtypes": type(np.dtype),
             "constants": constant_classes, "scalars": SCALARS,
             "integers": integer_classes,
-            "learn": self.records.learn, "traces": open_in_all_threads, **HELPERS,
+            "learn": self._learn, "traces": open_in_all_threads, **HELPERS,
         }  # fmt: skip
         for field, value in objects.items():
             self.put(field, self.refer(value))
         self.put("limit", self.device.memory.limit)
+        self.put("fronts", self._table.ctypes.data)
+        self.put("marks", self._marks.ctypes.data)
         set_state = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
         set_state(self._code.address("set_state"))(self.words.ctypes.data)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import sysconfig
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -93,7 +92,7 @@ def _is_known() -> bool:
         and ctypes.sizeof(ctypes.c_void_p) == 8
         and not hasattr(sys, "gettotalrefcount")  # a debug build
         and not hasattr(sys, "getobjects")
-        and not sysconfig.get_config_var("Py_GIL_DISABLED")
+        and "free-threading" not in sys.version
     )
 
 
