@@ -440,3 +440,23 @@ def test_numbers_are_rounded_as_by_the_function() -> None:
         assert float(round(x, 1)) == float(fnp.round(x, 1))
         whole = round(x)
         assert (int(whole), whole.dtype) == (round(k + 0.625), np.int32)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int16", "int32", "float16", "float64", "complex128"]
+)
+def test_elements_are_copies_that_keep_no_array(dtype: str) -> None:
+    with ft.config(enable_x64=True):
+        for k in range(CALLS):
+            x = np.arange(k, k + 20).reshape(4, 5).astype(dtype)
+            a = fnp.asarray(x)
+            for row, expected in zip(list(a), x, strict=True):
+                np.testing.assert_array_equal(np.asarray(row), expected)
+            elements = [*a[1], *fnp.unstack(a[:, 2]), a[3, 4], a[0][1]]
+            numbers = [*x[1], *x[:, 2], x[3, 4], x[0, 1]]
+            for element, number in zip(elements, numbers, strict=True):
+                host = np.asarray(element)
+                assert (element.dtype, element.shape) == (x.dtype, ())
+                assert host.tobytes() == number.tobytes()
+                assert not np.shares_memory(host, x)
+                assert not host.flags.writeable

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
-from typing import cast as cast_to
 
 import numpy as np
 
@@ -34,9 +33,9 @@ def slice_now(
     if not all(type(v) is Array and v.memory.host for v in arrays):
         return None
     parts: list[Any] = []
-    known = starts
+    known: Any = starts
     if type(starts) in (tuple, list):
-        parts = [*cast_to(Any, starts)]
+        parts = [*starts]
         if not all(type(part) is int for part in parts):
             if not all(map(is_start, parts)):
                 return None

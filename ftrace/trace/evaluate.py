@@ -328,6 +328,9 @@ def _is_long(product: Node) -> bool:
     return product.size >= _LONG and product.dtype in (dtypes.float32, dtypes.float64)
 
 
+_add: Any = np.add  # the stubs know nothing of Any
+
+
 def _dot_by_blocks(x: Any, y: Any) -> Any:
     """x·y of vectors."""
     many = x.size // _BLOCK
@@ -335,7 +338,7 @@ def _dot_by_blocks(x: Any, y: Any) -> Any:
     blocks: Any = np.matmul(
         x[:end].reshape(many, 1, _BLOCK), y[:end].reshape(many, _BLOCK, 1)
     )
-    total: Any = np.add.reduce(blocks.reshape(-1))
+    total: Any = _add.reduce(blocks.reshape(-1))
     return total if end == x.size else total + np.dot(x[end:], y[end:])
 
 

@@ -18,6 +18,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.lacking import Kernel, kernels
 from ftrace.trace.operations import bind, hooks
 from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.tracer import Tracer
 from ftrace.trace.tracing import trace
 from ftrace.transforms.memo import Memo
 
@@ -39,9 +40,12 @@ class _Blocks:
         found = self._programs.get(size)
         if found is None and hooks.prepare is not None:
             aval = ShapedArray.of((size,), self._dtype)
-            graph = trace("eager", lambda x: [bind(self._op, x)], (aval,))
+            graph = trace("eager", self._applied, (aval,))
             found = self._programs[size] = hooks.prepare(graph, self._config)
         return found
+
+    def _applied(self, x: Tracer) -> list[Any]:
+        return [bind(self._op, x)]
 
     def address(self) -> int:
         return self.program(SHORT).executable.element_loop()
@@ -57,7 +61,8 @@ class _Blocks:
             return self._done(block, size)[:count].reshape(x.shape)
         flat = x.reshape(-1)
         parts = [self(flat[start : start + LONG]) for start in range(0, count, LONG)]
-        return np.concatenate(parts).reshape(x.shape)
+        whole: Any = np.concatenate(parts)
+        return whole.reshape(x.shape)
 
     def _done(self, block: Any, size: int) -> Any:
         return self.program(size)(block)[0].numpy()

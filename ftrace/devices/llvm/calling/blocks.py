@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from ftrace.devices.llvm.calling.lanes import WIDTHS
 from ftrace.devices.llvm.compile import Code, emit_object, link
@@ -71,7 +72,8 @@ def _block_of(program: Program, kernels: Sequence[CompiledKernel]) -> Block | No
         return None
     (source,), (target,) = program.inputs, program.outputs
     given, made = program.slots[source], program.slots[target]
-    name = made.dtype.name
+    dtype: Any = made.dtype
+    name: str = dtype.name
     if given.dtype != made.dtype or given.shape != made.shape or name not in _KINDS:
         return None
     order = tuple(step.slots)

@@ -211,7 +211,7 @@ class Looping:
         address = own if name is None else self._address(name)
         count = math.prod(shape)
         made = id(keeps[0]), len(shape), sizes
-        found = Loop(address, count, *made, *places, exponent)
+        found = Loop(address, count, *made, *places, exponent=exponent)
         return block.add(*found), keeps
 
 

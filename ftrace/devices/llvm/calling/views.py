@@ -15,12 +15,13 @@ import operator
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
+from typing import cast as cast_to
 
 import numpy as np
 
 from ftrace.devices.llvm.calling.looping import NEW, Call, Known, Place, numpy_function
 from ftrace.devices.llvm.calling.objects import ObjectFunction
-from ftrace.devices.llvm.calling.probe import FLAGS
+from ftrace.devices.llvm.calling.probe import DATA, FLAGS
 from ftrace.devices.llvm.runner.records import Block, Word
 from ftrace.records import NamedTuple
 from ftrace.trace.eager import is_by_place
@@ -51,6 +52,8 @@ class View(NamedTuple):
       offset: bytes from its first element.
       ndim, sizes, strides: of the view; strides in bytes.
       flags: whether it may be written to.
+      copied: bytes of an element that is no view of its array but a copy, as NumPy's
+        numbers are: it keeps no other one in memory; else 0.
     """
 
     number: Word
@@ -60,6 +63,7 @@ class View(NamedTuple):
     sizes: Word
     strides: Word
     flags: Word
+    copied: Word = 0
 
 
 def set_base() -> int:
@@ -96,6 +100,11 @@ def view_of(step: Call, known: Sequence[Known], block: Block) -> tuple[Any, Any]
     if not 0 < template.size < FEW:
         return 0, ()
     view: Any = step.function(template, *step.operands[1:])
+    copied = isinstance(view, np.generic)
+    if copied:  # an element
+        (index,) = step.operands[1:]
+        parts = cast_to(Any, index) if type(index) is tuple else (index,)
+        view = template[(*parts, ...)]
     if type(view) is not np.ndarray or view.dtype != template.dtype or not view.size:
         return 0, ()
     if not np.may_share_memory(view, template):
@@ -104,6 +113,7 @@ def view_of(step: Call, known: Sequence[Known], block: Block) -> tuple[Any, Any]
     row = View(
         found, id(source.dtype), view.ctypes.data - template.ctypes.data, view.ndim,
         sizes, strides, _WRITEABLE if view.flags.writeable else 0,
+        view.itemsize if copied else 0,
     )  # fmt: skip
     return block.add(*row), [source.dtype]
 
@@ -145,8 +155,25 @@ def viewed_ir(immortal: bool) -> str:
     allowed = f.let(f"trunc i64 {view.number('flags')} to i32")
     writeable = f.let(f"and i32 {flags}, {allowed}")
     f.hold(dtype)  # the array takes it over
-    ndim = f.let(f"trunc i64 {view.number('ndim')} to i32")
     begin = f.beyond(data, view.number("offset"))
+    copied = view.number("copied")
+    with f.when(f.differ("i64", copied, 0)):
+        operands = (
+            f"ptr {state.pointer('ndarray')}, ptr {dtype}, i32 0, ptr null, ptr null, "
+            "ptr null, i32 0, ptr null"
+        )
+        made = f.let(f"call ptr {state.pointer('new_ndarray')}({operands})")
+        with f.when(f.equal("ptr", made, "null")):
+            f.do("call void @PyErr_Clear()")
+            f.give("null")
+        target = f.at(made, DATA)
+        for size, kind in ((1, "i8"), (4, "i32"), (8, "i64")):
+            with f.when(f.equal("i64", copied, size)):
+                f.store(kind, f.load(kind, begin), target)
+                f.give(made)
+        f.copy(target, begin, copied)
+        f.give(made)
+    ndim = f.let(f"trunc i64 {view.number('ndim')} to i32")
     operands = (
         f"ptr {state.pointer('ndarray')}, ptr {dtype}, i32 {ndim}, "
         f"ptr {view.pointer('sizes')}, ptr {view.pointer('strides')}, ptr {begin}, "
