@@ -139,13 +139,13 @@ def _solve(f: Routines, unit: str) -> None:
     factors, order = buffers[2:4]
     result, scratch, b = (f.element(buffers[i], (first, 1)) for i in (0, 1, 4))
     if not transpose:
-        move_rows(f, result, b, order, n, count, k, gather=True)
+        move_rows(f, result, b, order, (n, count, k), gather=True)
         f.solve_triangular(factors, result, n, count, ("R", "L", "T", "U"), k)
         f.solve_triangular(factors, result, n, count, ("R", "U", "T", "N"), k)
         if f.is_complex:
             return
         with f.when(_is_not_finite(f, result, 0, count, (k, 1))):
-            move_rows(f, result, b, order, n, count, k, gather=True)
+            move_rows(f, result, b, order, (n, count, k), gather=True)
             for lower in (True, False):  # of column-major factors: the transposes
                 of = Triangle(not lower, True, lower)
                 substitute(f, of, factors, result, (n, count), (k, 1))
@@ -159,7 +159,7 @@ def _solve(f: Routines, unit: str) -> None:
             for lower in (True, False):
                 of = Triangle(lower, False, not lower)
                 substitute(f, of, factors, scratch, (n, count), (k, 1))
-    move_rows(f, result, scratch, order, n, count, k, gather=False)
+    move_rows(f, result, scratch, order, (n, count, k), gather=False)
 
 
 def _tridiagonal(f: Routines, unit: str) -> None:

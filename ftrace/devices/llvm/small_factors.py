@@ -33,17 +33,17 @@ def move_rows(
     target: str,
     source: str,
     order: str,
-    n: int,
-    count: int,
-    step: int,
+    sizes: tuple[int, int, int],
     *,
     gather: bool,
 ) -> None:
     """target[i] = source[order[i]], or target[order[i]] = source[i].
 
-    Of each row so many elements; rows are `step` elements apart.
+    Args:
+      sizes: how many rows, elements of each, and from one to the next.
     """
-    with f.repeat(n) as i:
+    rows, count, step = sizes
+    with f.repeat(rows) as i:
         at = f.let(f"getelementptr i32, ptr {order}, i64 {i}")
         other = f.let(f"sext i32 {f.load('i32', at)} to i64")
         to, of = (i, other) if gather else (other, i)
@@ -278,14 +278,14 @@ def _solve(f: Routines, unit: str) -> None:
         substitute(f, Triangle(lower, transpose, lower), factors, x, (n, k), (k, 1))
 
     if not transpose:
-        move_rows(f, result, b, order, n, k, k, gather=True)
+        move_rows(f, result, b, order, (n, k, k), gather=True)
         solve(result, True)
         solve(result, False)
         return
     f.copy(scratch, b, n * k * f.size)
     solve(scratch, False)
     solve(scratch, True)
-    move_rows(f, result, scratch, order, n, k, k, gather=False)
+    move_rows(f, result, scratch, order, (n, k, k), gather=False)
 
 
 SMALL_ROUTINES: dict[str, Callable[[Routines, str], None]] = {

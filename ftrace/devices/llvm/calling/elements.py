@@ -137,16 +137,72 @@ def _divide(kind: str, signed: bool, rest: bool) -> Two:
     return make
 
 
+def _half_power(kind: str) -> One:
+    """The root; of -0 it is 0, and of -infinity infinity."""
+
+    def make(e: Lanes, x: str) -> str:
+        root = e.op("fadd", kind, e.call("sqrt", kind, (kind, x)), e.all(kind, "0.0"))
+        opposite = e.let(f"fneg {e.of(kind)} {x}")
+        endless = e.op("fcmp oeq", kind, opposite, e.all(kind, INFINITY))
+        return e.select(kind, endless, opposite, root)
+
+    return make
+
+
+def _mul_zero(kind: str) -> Two:
+    """The product, and zero where either is zero."""
+
+    def make(e: Lanes, x: str, y: str) -> str:
+        zero = e.all(kind, "0.0")
+        either = [e.op("fcmp oeq", kind, v, zero) for v in (x, y)]
+        none = e.op("or", "i1", *either)
+        return e.select(kind, none, zero, e.op("fmul", kind, x, y))
+
+    return make
+
+
+def _is_finite(kind: str) -> One:
+    def make(e: Lanes, x: str) -> str:
+        size = e.call("fabs", kind, (kind, x))
+        less = e.op("fcmp olt", kind, size, e.all(kind, INFINITY))
+        return e.cast("zext", "i1", "i8", less)
+
+    return make
+
+
+def _sign(kind: str) -> One:
+    def make(e: Lanes, x: str) -> str:
+        unit = e.call("copysign", kind, (kind, e.all(kind, "1.0")), (kind, x))
+        none = e.op("fcmp ueq", kind, x, e.all(kind, "0.0"))
+        return e.select(kind, none, x, unit)
+
+    return make
+
+
+def _absolute(kind: str) -> One:
+    def make(e: Lanes, x: str) -> str:
+        low = e.op("icmp slt", kind, x, e.all(kind, 0))
+        less = e.op("sub", kind, e.all(kind, 0), x)
+        return e.select(kind, low, less, x)
+
+    return make
+
+
+def _sign_of_integers(kind: str) -> One:
+    def make(e: Lanes, x: str) -> str:
+        none = e.all(kind, 0)
+        above = e.cast("zext", "i1", kind, e.op("icmp sgt", kind, x, none))
+        below = e.cast("zext", "i1", kind, e.op("icmp slt", kind, x, none))
+        return e.op("sub", kind, above, below)
+
+    return make
+
+
 def _floats(dtype: str, kind: str) -> dict[str, Code]:
     one, two = (kind,), (kind, kind)
     found = {
-        name: Code(two, kind, _two(f"f{code}", kind))
-        for name, code in (
-            ("add", "add"),
-            ("sub", "sub"),
-            ("mul", "mul"),
-            ("div", "div"),
-        )
+        name: Code(two, kind, _two(f"f{name}", kind))
+        for name in ("add", "sub", "mul", "div")
     }
     found |= {
         name: Code(two, "i8", _compare(f"fcmp {code}", kind))
@@ -162,38 +218,10 @@ def _floats(dtype: str, kind: str) -> dict[str, Code]:
     found["neg"] = Code(one, kind, _negative(kind))
     found["max"] = Code(two, kind, _greater_float(kind, False))
     found["min"] = Code(two, kind, _greater_float(kind, True))
-
-    def half_power(e: Lanes, x: str) -> str:
-        """The root; of -0 it is 0, and of -infinity infinity."""
-        root = e.op("fadd", kind, e.call("sqrt", kind, (kind, x)), e.all(kind, "0.0"))
-        opposite = e.let(f"fneg {e.of(kind)} {x}")
-        endless = e.op("fcmp oeq", kind, opposite, e.all(kind, INFINITY))
-        return e.select(kind, endless, opposite, root)
-
-    found["half_power"] = Code(one, kind, half_power)
-
-    def mul_zero(e: Lanes, x: str, y: str) -> str:
-        """The product, and zero where either is zero."""
-        zero = e.all(kind, "0.0")
-        either = [e.op("fcmp oeq", kind, v, zero) for v in (x, y)]
-        none = e.op("or", "i1", *either)
-        return e.select(kind, none, zero, e.op("fmul", kind, x, y))
-
-    found["mul_zero"] = Code(two, kind, mul_zero)
-
-    def is_finite(e: Lanes, x: str) -> str:
-        size = e.call("fabs", kind, (kind, x))
-        less = e.op("fcmp olt", kind, size, e.all(kind, INFINITY))
-        return e.cast("zext", "i1", "i8", less)
-
-    found["is_finite"] = Code(one, "i8", is_finite)
-
-    def sign(e: Lanes, x: str) -> str:
-        unit = e.call("copysign", kind, (kind, e.all(kind, "1.0")), (kind, x))
-        none = e.op("fcmp ueq", kind, x, e.all(kind, "0.0"))
-        return e.select(kind, none, x, unit)
-
-    found["sign"] = Code(one, kind, sign)
+    found["half_power"] = Code(one, kind, _half_power(kind))
+    found["mul_zero"] = Code(two, kind, _mul_zero(kind))
+    found["is_finite"] = Code(one, "i8", _is_finite(kind))
+    found["sign"] = Code(one, kind, _sign(kind))
     return {f"{name}_{dtype}": code for name, code in found.items()}
 
 
@@ -220,20 +248,8 @@ def _integers(dtype: str, kind: str, signed: bool) -> dict[str, Code]:
     for name in ("div", "rem"):
         found[name] = Code(two, kind, _divide(kind, signed, name == "rem"), False)
     if signed:
-
-        def absolute(e: Lanes, x: str) -> str:
-            low = e.op("icmp slt", kind, x, e.all(kind, 0))
-            less = e.op("sub", kind, e.all(kind, 0), x)
-            return e.select(kind, low, less, x)
-
-        def sign(e: Lanes, x: str) -> str:
-            none = e.all(kind, 0)
-            above = e.cast("zext", "i1", kind, e.op("icmp sgt", kind, x, none))
-            below = e.cast("zext", "i1", kind, e.op("icmp slt", kind, x, none))
-            return e.op("sub", kind, above, below)
-
-        found["abs"] = Code(one, kind, absolute)
-        found["sign"] = Code(one, kind, sign)
+        found["abs"] = Code(one, kind, _absolute(kind))
+        found["sign"] = Code(one, kind, _sign_of_integers(kind))
     return {f"{name}_{dtype}": code for name, code in found.items()}
 
 
