@@ -342,3 +342,51 @@ def test_partitions_stand_as_a_sort_with_its_end_turned_round(dtype):
             same(found, ft.jit(lambda v, k=place, a=axis: fnp.partition(v, k, a))(x))
             at = fnp.argpartition(x, place, axis)
             same(at, ft.jit(lambda v, k=place, a=axis: fnp.argpartition(v, k, a))(x))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint8", "float64"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_different_slices_are_those_of_the_composition(axis, dtype):
+    x = np.random.default_rng(0).integers(0, 2, (6, 2, 3)).astype(dtype)
+    x[4:] = x[:2]
+    if x.dtype.kind == "f":
+        x[0, 0, 0] = x[4, 0, 0] = np.nan
+        x[1, 1, 1], x[5, 1, 1] = 0.0, -0.0
+    for equal_nan in (True, False):
+        options: Any = {"axis": axis, "equal_nan": equal_nan}
+        now = fnp.unique(x, True, True, True, **options)
+        size = now[0].shape[axis]
+
+        def composed(v: Any, size: int = size, options: Any = options) -> Any:
+            return fnp.unique(v, True, True, True, size=size, **options)
+
+        for one, other in zip(now, ft.jit(composed)(x), strict=True):
+            same(one, other)
+        same(fnp.unique(x, **options), now[0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint8"])
+def test_common_elements_and_their_places_are_those_of_numpy(dtype):
+    for seed in range(20):
+        draw = np.random.default_rng(seed)
+        x, y = draw.integers(0, 9, (2, 3)).astype(dtype), draw.integers(3, 14, 12)
+        y = y.astype(dtype)
+        if seed == 0 and dtype == "float32":
+            x[0, :2], y[3:5] = [np.nan, -0.0], [np.nan, 0.0]
+        found = fnp.intersect1d(x, y, return_indices=True)
+        for one, other in zip(
+            found, np.intersect1d(x, y, return_indices=True), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+        assert {found[1].dtype, found[2].dtype} == {fnp.asarray(1).dtype}
+    nothing = fnp.intersect1d(x, x + 50, return_indices=True)
+    assert [part.shape for part in nothing] == [(0,)] * 3
+
+
+def test_interp_gives_the_values_outside():
+    xp, fp = np.array([0, 1, 2], np.float32), np.array([3, 5, 4], np.float32)
+    x = np.array([-1, 0, 0.5, 2, 2.5, np.nan], np.float32)
+    for left, right in ((0.0, None), (None, -1), (7, 0.1), (0.0, "extrapolate")):
+        found = fnp.interp(x, xp, fp, left, right)
+        traced = ft.jit(lambda v, o=(left, right): fnp.interp(v, xp, fp, *o))(x)
+        same(found, traced)

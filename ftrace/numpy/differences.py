@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -244,8 +245,8 @@ def interp(
     size = xp.shape[0]
     if size == 0:
         raise ShapeError("interp: xp must not be empty")
-    if left is None and right is None and size > 1:
-        now = _interpolated(x, xp, fp)
+    if size > 1 and {type(left), type(right)} <= {float, int, NoneType}:
+        now = _interpolated(x, xp, fp, (left, right))
         if now is not None:
             return now
     behind = clip(searchsorted(xp, x, side="right"), 1, max(size - 1, 1))
@@ -266,7 +267,7 @@ def interp(
     return result
 
 
-def _interpolated(x: Any, xp: Any, fp: Any) -> Any:
+def _interpolated(x: Any, xp: Any, fp: Any, outer: tuple[Any, Any]) -> Any:
     """NumPy's `interp`, in 64 bits; None where not all is at hand."""
     dtype, weak = fp.dtype, x.weak_type and xp.weak_type and fp.weak_type
     if not x.dtype == xp.dtype == dtype or dtype not in (
@@ -274,19 +275,19 @@ def _interpolated(x: Any, xp: Any, fp: Any) -> Any:
         dtypes.float64,
     ):
         return None
-    return do_now(_interpolated_now, x, xp, fp, dtype=dtype, weak=weak)
+    return do_now(_interpolated_now, x, xp, fp, dtype=dtype, weak=weak, more=outer)
 
 
 _interp: Any = np.interp  # its stub knows nothing of Any
 
 
-def _interpolated_now(x: Any, xp: Any, fp: Any) -> Any:
+def _interpolated_now(x: Any, xp: Any, fp: Any, left: Any, right: Any) -> Any:
     """Refused at infinities and NaN, and where the last points have one coordinate."""
     if not -math.inf < xp.item(0) <= xp.item(-2) < xp.item(-1) < math.inf:
         raise ValueError
     if not are_finite(fp):
         raise ValueError
-    return _interp(x, xp, fp)
+    return _interp(x, xp, fp, left, right)
 
 
 def _extrapolates(value: Any) -> bool:

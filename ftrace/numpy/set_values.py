@@ -42,27 +42,63 @@ def unique(
     places = argsort([flat], 0)
     ordered = flat[places]
     begins = _begins(ordered, equal_nan)
-    found = [ordered[begins]]
+    found = _described(begins, places, wanted, integer)
+    if wanted[1]:
+        found[wanted[0]] = found[wanted[0]].reshape(x.shape)
+    return (ordered[begins], *found)
+
+
+def unique_along(
+    x: Array,
+    axis: int,
+    equal_nan: bool,
+    wanted: tuple[bool, bool, bool],
+    integer: Any,
+) -> Any:
+    """The different slices along an axis, likewise; they have elements."""
+    slices = np.moveaxis(x, axis, 0)
+    table = slices.reshape(len(slices), -1)
+    places = argsort(list(table.T), 0)
+    ordered = table[places]
+    differs = ordered[1:] != ordered[:-1]
+    if equal_nan and ordered.dtype.kind == "f":
+        missing = np.isnan(ordered)
+        differs &= ~(missing[1:] & missing[:-1])
+    begins = np.ones(len(ordered), np.bool_)
+    differs.any(1, out=begins[1:])
+    values = ordered[begins].reshape(-1, *slices.shape[1:])
+    found = _described(begins, places, wanted, integer)
+    values = np.ascontiguousarray(np.moveaxis(values, 0, axis))
+    return (values, *found) if found else values
+
+
+def _described(
+    begins: Array, places: Array, wanted: tuple[bool, bool, bool], integer: Any
+) -> list[Array]:
+    """Where wanted: the first place of each, which of them each is, how often it is."""
+    found: list[Array] = []
     if wanted[0]:
         found.append(places[begins].astype(integer))
     if wanted[1]:
-        numbers = np.empty(flat.shape, integer)
+        numbers = np.empty(places.shape, integer)
         numbers[places] = begins.cumsum() - 1
-        found.append(numbers.reshape(x.shape))
+        found.append(numbers)
     if wanted[2]:
         (firsts,) = begins.nonzero()
         counts = np.empty(firsts.size, integer)
-        counts[-1] = flat.size - firsts[-1]
+        counts[-1] = places.size - firsts[-1]
         np.subtract(firsts[1:], firsts[:-1], out=counts[:-1], casting="unsafe")
         found.append(counts)
-    return tuple(found)
+    return found
 
 
-def of_two(x: Array, y: Array, kind: str) -> Array:
+def of_two(x: Array, y: Array, kind: str, integer: Any) -> Any:
     """The different elements that both have, that x alone has, or that one alone has.
 
     Args:
-      kind: "both", "first" or "one". A NaN of x and one of y are not equal.
+      kind: "both", "first" or "one"; "places" of both also says where each is first. A
+        NaN of x and one of y are not equal.
+      integer: the dtype of places.
     """
     joined = np.concatenate((x.reshape(-1), y.reshape(-1)))
     places = argsort([joined], 0)
@@ -76,4 +112,10 @@ def of_two(x: Array, y: Array, kind: str) -> Array:
     if kind == "one":
         return values[in_x != in_y]
     number = values == values
+    if kind == "places":
+        chosen = in_x & in_y & number
+        of_x = np.add.reduceat(from_x, firsts, dtype=np.intp)
+        in_second = places[(firsts + of_x)[chosen]] - x.size
+        at = places[firsts[chosen]], in_second
+        return values[chosen], *[part.astype(integer) for part in at]
     return values[in_x & in_y & number if kind == "both" else in_x & ~(in_y & number)]

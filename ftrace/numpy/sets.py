@@ -123,6 +123,11 @@ def unique(
         if now is not None:
             return now
     place = 0 if axis is None else canonical_axis(axis, x.ndim, "unique")
+    if axis is not None and size is None and _is_plain(x):
+        more = (place, equal_nan, wanted, dtypes.default_dtype("i"))
+        now = whole(set_values.unique_along, x, weak=x.weak_type, more=more)
+        if now is not None:
+            return now
     rows = reshape(x, (x.size,)) if axis is None else move_axis(x, place, 0)
     found = _unique(rows, size, fill_value, equal_nan, wanted)
     values, inverse = found.values, found.inverse_indices
@@ -146,7 +151,8 @@ def _of_two_now(ar1: Value, ar2: Value, kind: str) -> Any:
     if not (_is_plain(first) and _is_plain(second)):
         return None
     weak = first.weak_type
-    return whole(set_values.of_two, first, second, weak=weak, more=(kind,))
+    more = (kind, dtypes.default_dtype("i"))
+    return whole(set_values.of_two, first, second, weak=weak, more=more)
 
 
 def _unique(
@@ -348,8 +354,8 @@ def intersect1d(
         nothing = _nothing(ar1, ar2, size, fill_value)
         none = full(nothing.shape, 0, integer)
         return (nothing, none, none) if return_indices else nothing
-    if size is None and not return_indices:
-        now = _of_two_now(ar1, ar2, "both")
+    if size is None:
+        now = _of_two_now(ar1, ar2, "places" if return_indices else "both")
         if now is not None:
             return now
     pair = _pair(ar1, ar2)

@@ -27,14 +27,22 @@ Array = Any  # numpy.ndarray
 #: So many elements are looked through faster than a part of them is found.
 FEW = 1 << 10
 _GREATEST = np.iinfo(np.int32).max
-_PLAIN = frozenset(np.dtype(char) for char in "?bBhHiIlLqQefd")
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+#: Integers with the bits of floats of a width, and the bits of -0.0 as one of them.
+_LEAST = {width: (of, -1 << (8 * width - 1)) for width, of in _SIGNED.items()}
+_PLAIN = frozenset(np.dtype(char) for char in "?bBhHiIlLqQefd")
 
 
 def sort_values(x: Array, axis: int) -> Array:
     """`x` in ascending order along `axis`; equal elements keep their order."""
+    if x.size <= FEW and x.dtype.char in "fd":
+        result = x.copy()
+        result.sort(axis)
+        if not has_negative_zero(x):
+            return result
     if dtypes.is_complex(x.dtype):
-        return np.take_along_axis(x, argsort([x], axis), axis)
+        places = argsort([x], axis)
+        return x[places] if x.ndim == 1 else np.take_along_axis(x, places, axis)
     if not dtypes.is_float(x.dtype):
         return np.sort(x, axis, kind="stable" if x.dtype.itemsize <= 2 else None)
     half = x.dtype.itemsize == 2
@@ -59,10 +67,11 @@ def has_negative_zero(x: Array) -> bool:
     """Is one of these floats -0.0, whose bits are the least integer?"""
     if not x.size:
         return False
-    bits = x.view(_SIGNED[x.dtype.itemsize])
+    integer, least = _LEAST[x.dtype.itemsize]
+    bits = x.view(integer)
     if x.size > FEW:
-        return bool(bits.min() == np.iinfo(bits.dtype).min)
-    return bits.item(bits.argmin()) == -1 << (8 * x.dtype.itemsize - 1)
+        return bool(bits.min() == least)
+    return bits.item(bits.argmin()) == least
 
 
 def argsort(keys: Sequence[Array], axis: int) -> Array:

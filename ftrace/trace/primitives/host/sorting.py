@@ -87,10 +87,15 @@ def _batch_sort(
     return sort_p.results(*src, arg=node.arg + 1), [True]
 
 
+def _direct_sort(axis: int, x: Array) -> tuple[Any, tuple[Any, ...]]:
+    return sort_values, (axis,)
+
+
 sort_p = Compound(
     "sort", "host", _infer_sort,
     _sort_value,
-    _batch_sort, jvp=_sort_tangent, doc="ascending order along an axis",
+    _batch_sort, jvp=_sort_tangent, direct=_direct_sort,
+    doc="ascending order along an axis",
 )  # fmt: skip
 
 
