@@ -82,6 +82,34 @@ class Seen:
             begin = writer.pure(f"sub i64 {taps}, {end}", end)
         return begin, count
 
+    def columns(self, first: int, last: int) -> tuple[int, int]:
+        """The columns that the taps from `first` to `last` see, and one beyond."""
+        begin, end = 0, self.window.pixels
+        for b in self.bounds:
+            if b.low is not None:
+                begin = max(begin, -((b.tap * last - b.low) // b.line))
+            if b.high is not None:
+                end = min(end, -((b.tap * first - b.high) // b.line))
+        return begin, max(end, begin)
+
+    def part(
+        self, writer: Writer, taps: Sequence[int], start: str, count: str, finite: str
+    ) -> tuple[str, str]:
+        """The columns of a block that some taps see: the first, and how many.
+
+        Args:
+          start, count: where the block begins, and how long it is.
+          finite: whether any may be left out.
+        """
+        bounds = self.columns(min(taps), max(taps))
+        begin, end = (writer.pure(f"sub i64 {b}, {start}", start) for b in bounds)
+        more = writer.pure(f"sub i64 {count}, 1", count)
+        begin = lowest(writer, highest(writer, begin, 0), more)  # a loop runs once
+        begin = _chosen(writer, finite, begin, "0")
+        end = _chosen(writer, finite, lowest(writer, end, count), count)
+        found = writer.pure(f"sub i64 {end}, {begin}", end, begin)
+        return begin, highest(writer, found, 1)
+
     def saves(self, columns: int) -> float:
         """The part of the taps that tiles of so many columns leave out."""
         pixels, taps = self.window.pixels, self.window.taps

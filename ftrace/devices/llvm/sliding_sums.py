@@ -29,6 +29,13 @@ from ftrace.devices.llvm.contraction import Contraction
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.microkernel import MicroKernel, Place, Tile, Walk, open_tiles
 from ftrace.devices.llvm.nest import Span
+from ftrace.devices.llvm.padding import (
+    Seen,
+    can_look_through,
+    find_seen,
+    is_finite,
+    worth_asking,
+)
 from ftrace.devices.llvm.register_tiles import step_cycles
 from ftrace.devices.llvm.sliding_groups import (
     FlatColumns,
@@ -185,6 +192,7 @@ class SlidingSumProduct:
         self.flat = FlatColumns(stage, s.columns, self.columns)
         self.count = prod(s.taps)
         self.channels = self._cut_channels()
+        self.seen, self.finite = self._find_seen(), ""
         self.depth = self._cut_pixels()
         self.micro = MicroKernel(stage.writer, stage.values.ops, stage.values.access)
 
@@ -238,6 +246,25 @@ class SlidingSumProduct:
         if size == whole:
             return Cut((), None, 1, (s.channel,))
         return Cut((), s.channel, size, ())
+
+    def _find_seen(self) -> dict[int, Seen]:
+        """Windows, by number, of which some taps see padding alone for a while.
+
+        A tile has taps side by side of all windows but the first, where it has more
+        than one.
+        """
+        s, stage = self.sliding, self.stage
+        found: dict[int, Seen] = {}
+        if s.groups or not stage.target.decides("skip_padding"):
+            return found
+        rows = max(self.channels.length, 1) * self.count
+        for number, window in enumerate(
+            s.windows if s.channels_last else s.windows[:1]
+        ):
+            seen = find_seen(s.left, window, stage.facts)
+            if seen is not None and worth_asking(seen, 1, rows):
+                found[number] = seen
+        return found
 
     def _cut_pixels(self) -> Cut:
         """Blocks of lines: what a tile reads of the right panel stays near it."""
@@ -293,6 +320,9 @@ class SlidingSumProduct:
             stage.fill(self.right.panel, 0, self.columns.length)
         rows = count * self.count
         self.sums = stage.new_panel(self.total.dtype, rows, self.pitch)
+        blocks = Block(stage, self.depth, "0"), Block(stage, self.columns, "0")
+        if not can_look_through(self.right, *blocks):
+            self.seen = {}
 
     # Panels.
 
@@ -367,6 +397,8 @@ class SlidingSumProduct:
         self.right.fill(depth, right, self.lanes)
         buffer, walks = stage.values.buffer, self._walks(depth)
         image = Place(buffer(self.image.number))
+        if self.seen:
+            self.finite = is_finite(self.right, depth, right)
         right = self.right.place(depth, right)
         sums = Place(buffer(self.sums.number))
         for columns, channels, first, last in self._tiles():
@@ -382,15 +414,35 @@ class SlidingSumProduct:
             if self.sliding.groups:
                 a = a.plus((self.lanes, across.index))
             b = right.plus((self.lanes, across.index))
-            state = self.micro.sums(tile, walks, a, b, state)
+            taken = list(walks)
+            for n, seen in self.seen.items():
+                start, count = self._part(n, seen, walks[n], depth, first, last)
+                taken[n] = walk = replace(walks[n], count=count)
+                a, b = a.plus((walk.left, start)), b.plus((walk.right, start))
+            state = self.micro.sums(tile, taken, a, b, state)
             out = sums.plus(
                 (self.pitch * self.count, down.index), (self.lanes, across.index),
                 constant=first * self.pitch,
             )  # fmt: skip
-            apart = self.count if channels.copies > 1 and last == first + 1 else 1
-            self.micro.keep(tile, state, out, self.pitch * apart, True)
+            each = last - first
+            of_channel = replace(tile, rows=each, offsets=tuple(offsets[:each]))
+            for n in range(channels.copies):
+                part = state[n * each * tile.vectors : (n + 1) * each * tile.vectors]
+                here = out.plus(constant=n * self.pitch * self.count)
+                self.micro.keep(of_channel, part, here, self.pitch, True)
             writer.close_loop(down)
             writer.close_loop(across)
+
+    def _part(
+        self, number: int, seen: Seen, walk: Walk, depth: Block, first: int, last: int
+    ) -> tuple[str, str]:
+        """The pixels along a window that some taps see: the first, and how many."""
+        taps = list(itertools.product(*map(range, self.sliding.taps)))[first:last]
+        start, writer = "0", self.stage.writer
+        if seen.window.column is depth.cut.split:
+            start = self.stage.scaled(depth.number, depth.cut.size)
+        of_window = [tap[number] for tap in taps]
+        return seen.part(writer, of_window, start, walk.count, self.finite)
 
     def _tiles(self) -> Iterator[tuple[Tiles, Tiles, int, int]]:
         """Tiles of vectors, of channels, and their taps: the first, and one beyond."""
@@ -412,8 +464,10 @@ class SlidingSumProduct:
                 # numbers side by side
                 channels, parts = min(room, total), self.count
             else:
-                channels = min(max(room // self.count, 1), total)
-                parts = -(-self.count // room)
+                whole = self.sliding.taps[0] if self.seen else 1
+                each = self.count // whole
+                channels = min(max(room // each, 1), total)
+                parts = -(-each // room) * whole
             rows = -(-self.count // parts) * channels
             whole, rest = divmod(self.vectors, vectors)
             cycles = whole * step_cycles(rows, vectors)
