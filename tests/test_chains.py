@@ -17,7 +17,7 @@ from ftrace.devices.base import get_device
 from ftrace.devices.llvm.calling import fronts
 from ftrace.devices.llvm.calling.chaining import Chaining
 from ftrace.devices.llvm.calling.chains import BLOCK
-from ftrace.devices.llvm.calling.elements import CODES
+from ftrace.devices.llvm.calling.elements import CODES, KINDS
 from ftrace.devices.llvm.calling.links import Links
 from ftrace.devices.llvm.calling.looping import Call, Meaning, Place
 from ftrace.trace.avals import ShapedArray
@@ -103,10 +103,10 @@ def rows() -> list[tuple[str, list[str], str]]:
     """For each loop the primitive, the dtypes of its operands and of its result."""
     found: list[tuple[str, list[str], str]] = []
     for loop, code in CODES.items():
-        name, *kinds = loop.split("_")
-        if loop.startswith("is_finite"):
-            name, kinds = "is_finite", kinds[1:]
-        if name in ("copy",):
+        words = loop.split("_")
+        kinds = [word for word in words if word in KINDS]
+        name = "_".join(words[: len(words) - len(kinds)])
+        if name in ("copy", "half_power"):  # which are steps of no primitive's
             continue
         if name == "cast":
             found.append((name, [kinds[0]], kinds[1]))

@@ -232,7 +232,7 @@ FUNCTIONS = [
     np.isfinite, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.where,
     meanings.divide, meanings.remainder, meanings.sign, meanings.shift_left,
     meanings.shift_right_logical, meanings.shift_right_arithmetic, extrema.maximum,
-    extrema.minimum,
+    extrema.minimum, meanings.mul_zero,
 ]  # fmt: skip
 
 
