@@ -15,47 +15,50 @@ Names, arguments and meanings are JAX's.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ftrace import errors, numpy
-from ftrace.array import Array
-from ftrace.dtypes import float0
-from ftrace.settings import Config, config, set_threads
-from ftrace.trace.dims import Dim
-from ftrace.transforms.callbacks import effects_barrier, io_callback, pure_callback
-from ftrace.transforms.checkpoint import checkpoint, checkpoint_policies
-from ftrace.transforms.checkpoint import checkpoint as remat
-from ftrace.transforms.custom import custom_jvp, custom_vjp
-from ftrace.transforms.custom_linear import closure_convert, custom_gradient
-from ftrace.transforms.derivatives import (
-    grad,
-    jvp,
-    linear_transpose,
-    linearize,
-    value_and_grad,
-    vjp,
-)
-from ftrace.transforms.execute import cache_clear, clear_caches
-from ftrace.transforms.jacobian import hessian, jacfwd, jacrev
-from ftrace.transforms.jacobian import jacrev as jacobian
-from ftrace.transforms.jit import eval_shape, jit, make_graph
-from ftrace.transforms.jit import make_graph as make_jaxpr
-from ftrace.transforms.lacking import (
-    compile_lacking_functions as _compile_lacking_functions,
-)
-from ftrace.transforms.large import compile_large_calls as _compile_large_calls
-from ftrace.transforms.placement import (
-    all_counters,
-    block_until_ready,
-    counters,
-    default_device,
-    device_count,
-    device_get,
-    device_put,
-    devices,
-)
-from ftrace.transforms.scoping import disable_jit, named_call, named_scope
-from ftrace.transforms.stages import ShapeDtypeStruct
-from ftrace.transforms.vmap import vmap
-from ftrace.version import VERSION
+from ftrace.trace.collection import importing as _importing
+
+with _importing():
+    from ftrace import errors, numpy
+    from ftrace.array import Array
+    from ftrace.dtypes import float0
+    from ftrace.settings import Config, config, set_threads
+    from ftrace.trace.dims import Dim
+    from ftrace.transforms.callbacks import effects_barrier, io_callback, pure_callback
+    from ftrace.transforms.checkpoint import checkpoint, checkpoint_policies
+    from ftrace.transforms.checkpoint import checkpoint as remat
+    from ftrace.transforms.custom import custom_jvp, custom_vjp
+    from ftrace.transforms.custom_linear import closure_convert, custom_gradient
+    from ftrace.transforms.derivatives import (
+        grad,
+        jvp,
+        linear_transpose,
+        linearize,
+        value_and_grad,
+        vjp,
+    )
+    from ftrace.transforms.execute import cache_clear, clear_caches
+    from ftrace.transforms.jacobian import hessian, jacfwd, jacrev
+    from ftrace.transforms.jacobian import jacrev as jacobian
+    from ftrace.transforms.jit import eval_shape, jit, make_graph
+    from ftrace.transforms.jit import make_graph as make_jaxpr
+    from ftrace.transforms.lacking import (
+        compile_lacking_functions as _compile_lacking_functions,
+    )
+    from ftrace.transforms.large import compile_large_calls as _compile_large_calls
+    from ftrace.transforms.placement import (
+        all_counters,
+        block_until_ready,
+        counters,
+        default_device,
+        device_count,
+        device_get,
+        device_put,
+        devices,
+    )
+    from ftrace.transforms.scoping import disable_jit, named_call, named_scope
+    from ftrace.transforms.stages import ShapeDtypeStruct
+    from ftrace.transforms.vmap import vmap
+    from ftrace.version import VERSION
 
 _compile_large_calls()
 _compile_lacking_functions()
@@ -157,7 +160,8 @@ _HOMES = {"load": "storage", "save": "storage"}
 
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
-        return import_module(f"ftrace.{name}")
+        with _importing():
+            return import_module(f"ftrace.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'ftrace' has no attribute {name!r}")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ftrace.devices.base import Device, register_device
-from ftrace.trace.collection import paused_collection
+from ftrace.trace.collection import importing
 
 if TYPE_CHECKING:
     from ftrace.lower import Lowered
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _cpu() -> Device:
-    with paused_collection():
+    with importing():
         from ftrace.devices.llvm.device import CPU
 
     return CPU()
@@ -38,9 +38,11 @@ def _opencl() -> Device:
 
 def lowering() -> Callable[..., Lowered]:
     """`ftrace.lower.lower`: what makes programs of graphs."""
-    with paused_collection():
+    if not has_lowered():
+        with importing():
+            from ftrace.lower.lowering import lower
+    else:
         from ftrace.lower.lowering import lower
-
     return lower
 
 

@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
 from ftrace.lower.rendering import DECISIONS
 from ftrace.records import NamedTuple
-from ftrace.trace.collection import without_collection
+from ftrace.trace.collection import importing, without_collection
 from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
 
 if TYPE_CHECKING:
@@ -56,11 +56,17 @@ if TYPE_CHECKING:
 KERNELS_KEPT = 4096
 
 
+@cache
+def _renderer() -> Callable[[Kernel, Target], Rendered]:
+    with importing():
+        from ftrace.devices.llvm.rendering import rendered
+
+    return rendered
+
+
 def render_kernel(kernel: Kernel, target: Target | None = None) -> Rendered:
     """The code of a kernel in operations that a processor has: by default this one."""
-    from ftrace.devices.llvm.rendering import rendered
-
-    return rendered(kernel, target or host_target())
+    return _renderer()(kernel, target or host_target())
 
 
 def _render_for(target: Target, kernel: Kernel) -> Rendered:
