@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-import ftrace.numpy as fnp
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.scalar import operations_of
@@ -17,6 +16,7 @@ from ftrace.devices.llvm.sliding_groups import find_groups
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.legalize import legalize
 from ftrace.lower.place import place
+from tests.convolutions import FORMS, check_form, form, normal, strided
 
 Array = np.ndarray[Any, Any]
 
@@ -41,34 +41,8 @@ _CASES: list[tuple[Any, ...]] = [
 ]
 
 
-def normal(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Array:
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
-
-
 def convolution(case: Any) -> Any:
-    _, _, strides, pads, dilation, groups = case
-    space = "HWD"[: len(strides)]
-
-    def run(x: Any, w: Any) -> Any:
-        return ft.lax.conv_general_dilated(
-            x, w, strides, pads, rhs_dilation=dilation, feature_group_count=groups,
-            dimension_numbers=(f"N{space}C", f"{space}IO", f"N{space}C"),
-        )  # fmt: skip
-
-    return run
-
-
-def program_of(case: Any, name: str) -> Any:
-    function = convolution(case)
-
-    def run(x: Any, w: Any, y: Any) -> Any:
-        if name == "forward":
-            return function(x, w)
-        if name == "fused":
-            return fnp.maximum(function(x, w) + y[0, ..., :1], 0) * y
-        return ft.vjp(function, x, w)[1](y)[name == "by the filters"]
-
-    return run
+    return strided(case, last=True)
 
 
 @pytest.mark.parametrize(
@@ -76,19 +50,10 @@ def program_of(case: Any, name: str) -> Any:
     [(c, np.float32) for c in _CASES] + [(c, np.float64) for c in _CASES[:7:3]],
     ids=str,
 )
-@pytest.mark.parametrize("name", ["forward", "fused", "by the image", "by the filters"])
+@pytest.mark.parametrize("name", FORMS)
 def test_results_are_those_of_the_interpreter(case: Any, name: str, dtype: Any) -> None:
-    x, w = normal(*case[0], dtype=dtype), normal(*case[1], seed=1, dtype=dtype)
-    shape = ft.eval_shape(convolution(case), x, w).shape
-    y = normal(*shape, seed=2, dtype=dtype)
-    program = program_of(case, name)
-    found = np.asarray(ft.jit(program)(x, w, y))
-    with ft.config(device="interpreter"):
-        wanted = np.asarray(ft.jit(program)(*(v.astype(np.float64) for v in (x, w, y))))
-    bound = float(np.finfo(dtype).eps) * 100 * float(np.abs(wanted).max())
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=bound)
-    with ft.set_threads(5):
-        np.testing.assert_array_equal(ft.jit(program)(x, w, y), found)
+    function = convolution(case)
+    check_form(case, function, form(function, name), dtype)
 
 
 def test_a_channel_that_is_not_a_number_stays_in_its_group() -> None:
@@ -115,7 +80,7 @@ def test_depthwise_gradients_have_a_unit_for_each_core(cores: int, units: int) -
     case = ((2, 21, 23, 96), (3, 3, 1, 96), (2, 2), ((1, 1), (1, 1)), (1, 1), 96)
     x, w = normal(*case[0], dtype=np.float32), normal(*case[1], dtype=np.float32)
     y = normal(2, 11, 12, 96, dtype=np.float32)
-    (kernel,) = ft.jit(program_of(case, "by the filters")).lower(x, w, y).kernels
+    (kernel,) = ft.jit(form(convolution(case), "by the filters")).lower(x, w, y).kernels
     legal = legalize(kernel, operations_of(WIDE))
     target = replace(WIDE, cores=cores)
     assert render(legal, target, "kernel").parallel == units

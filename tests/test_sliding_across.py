@@ -15,6 +15,7 @@ from ftrace.devices.llvm.sliding_across import find_across, find_channels
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.legalize import legalize
 from ftrace.lower.place import place
+from tests.convolutions import FORMS, check_form, form, normal, strided
 
 Array = np.ndarray[Any, Any]
 
@@ -35,39 +36,19 @@ _CASES: list[tuple[Any, ...]] = [
 ]
 
 
-def normal(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Array:
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+def row_of(case: Any) -> Any:
+    shape, taps, *rest = case
+    return (shape, (shape[1], 1, *taps), *rest, shape[1])
 
 
 def convolution(case: Any) -> Any:
-    shape, _, strides, pads, dilation = case
-
-    def run(x: Any, w: Any) -> Any:
-        return ft.lax.conv_general_dilated(
-            x, w, strides, pads, rhs_dilation=dilation, feature_group_count=shape[1]
-        )
-
-    return run
+    return strided(row_of(case))
 
 
-def operands(case: Any, dtype: Any) -> tuple[Array, Array, Array]:
-    shape, taps, *_ = case
-    x, w = normal(*shape, dtype=dtype), normal(shape[1], 1, *taps, seed=1, dtype=dtype)
-    out = ft.eval_shape(convolution(case), x, w).shape
-    return x, w, normal(*out, seed=2, dtype=dtype)
-
-
-def program_of(case: Any, name: str) -> Any:
-    function = convolution(case)
-
-    def run(x: Any, w: Any, y: Any) -> Any:
-        if name == "forward":
-            return function(x, w)
-        if name == "fused":
-            return fnp.maximum(function(fnp.tanh(x), w) + y[0, ..., :1], 0) * y
-        return ft.vjp(function, x, w)[1](y)[name == "by the filters"]
-
-    return run
+def operands(case: Any) -> tuple[Array, Array]:
+    images, filters, *_ = row_of(case)
+    x = normal(*images, dtype=np.float32)
+    return x, normal(*filters, seed=1, dtype=np.float32)
 
 
 @pytest.mark.parametrize(
@@ -75,22 +56,15 @@ def program_of(case: Any, name: str) -> Any:
     [(c, np.float32) for c in _CASES] + [(c, np.float64) for c in _CASES[:7:3]],
     ids=str,
 )
-@pytest.mark.parametrize("name", ["forward", "fused", "by the image", "by the filters"])
+@pytest.mark.parametrize("name", FORMS)
 def test_results_are_those_of_the_interpreter(case: Any, name: str, dtype: Any) -> None:
-    arrays = operands(case, dtype)
-    program = program_of(case, name)
-    found = np.asarray(ft.jit(program)(*arrays))
-    with ft.config(device="interpreter"):
-        wanted = np.asarray(ft.jit(program)(*(v.astype(np.float64) for v in arrays)))
-    bound = float(np.finfo(dtype).eps) * 100 * float(np.abs(wanted).max())
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=bound)
-    with ft.set_threads(5):
-        np.testing.assert_array_equal(ft.jit(program)(*arrays), found)
+    function = convolution(case)
+    check_form(row_of(case), function, form(function, name, fnp.tanh), dtype)
 
 
 def test_what_is_not_a_number_stays_in_its_channel() -> None:
     case = _CASES[0]
-    x, w, _ = operands(case, np.float32)
+    x, w = operands(case)
     x[1, 4, 5, 5] = np.nan
     wrong = np.isnan(np.asarray(ft.jit(convolution(case))(x, w)))
     assert wrong[1, 4, 4:7, 4:7].all()
@@ -99,7 +73,7 @@ def test_what_is_not_a_number_stays_in_its_channel() -> None:
 
 def test_sums_of_zeros_are_zero_without_a_sign() -> None:
     case = _CASES[0]
-    x, w, _ = operands(case, np.float32)
+    x, w = operands(case)
     found = np.asarray(ft.jit(convolution(case))(x * -0.0, np.abs(w)))
     assert not np.signbit(found[:, :, 0, 0]).any()  # padding is +0
 
@@ -115,7 +89,7 @@ def across_of(function: Any, *arrays: Array) -> Any:
 
 @pytest.mark.parametrize("case", _CASES[:4], ids=str)
 def test_depthwise_convolutions_are_found(case: Any) -> None:
-    x, w, _ = operands(case, np.float32)
+    x, w = operands(case)
     found = across_of(convolution(case), x, w)
     assert [r.arg.size for r in found.plan.columns] == [case[0][1]]
     assert len(found.windows) == 2
@@ -131,7 +105,7 @@ def test_depthwise_convolutions_are_found(case: Any) -> None:
     ids=str,
 )
 def test_others_are_not(case: Any) -> None:
-    x, w, _ = operands(case, np.float32)
+    x, w = operands(case)
     assert across_of(convolution(case), x, w) is None
 
 
@@ -149,7 +123,7 @@ def test_channels_that_mix_are_not_found() -> None:
 
 def test_the_form_can_be_switched_off() -> None:
     case = _CASES[0]
-    x, w, _ = operands(case, np.float32)
+    x, w = operands(case)
     found = np.asarray(ft.jit(convolution(case))(x, w))
     with ft.config(disabled_rules={"channels_across"}):
         other = np.asarray(ft.jit(convolution(case))(x, w))
