@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.array import Array
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.lax.options import RoundingMethod
 from ftrace.numpy.arithmetic import integer_power
@@ -32,6 +33,7 @@ from ftrace.trace.operations import elementwise as apply_elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
@@ -344,6 +346,8 @@ def stop_gradient(x: Any) -> Any:
     """The same values, constant to derivatives; x is an array or a tree of arrays."""
 
     def stop(leaf: Any) -> Any:
+        if type(leaf) is Array and recording.tape is None:
+            return leaf  # nothing is differentiated
         inexact = dtypes.is_inexact(aval_of(leaf).dtype)
         return bind(p.stop_gradient, as_value(leaf)) if inexact else leaf
 

@@ -114,15 +114,23 @@ def replaced(sizes: Any, wraps: Any, x: Any, part: Any, starts: Any) -> Any:
     return result
 
 
-def _along(axis: int, ndim: int, start: int) -> tuple[int, ...]:
-    return (0,) * axis + (start,) + (0,) * (ndim - axis - 1)
+_ALL = slice(None)
+
+
+def _line(axis: int, sizes: Any, wraps: Any, x: Any, start: int) -> Any:
+    part = _bounds(start, x.shape[axis], sizes[axis], wraps[axis])
+    return (_ALL,) * axis + (part,) if axis else part
 
 
 def sliced_along(axis: int, sizes: Any, wraps: Any, x: Any, start: int) -> Any:
-    return sliced(sizes, wraps, x, _along(axis, x.ndim, start))
+    return x[_line(axis, sizes, wraps, x, start)]
 
 
 def replaced_along(
     axis: int, sizes: Any, wraps: Any, x: Any, part: Any, start: int
 ) -> Any:
-    return replaced(sizes, wraps, x, part, _along(axis, x.ndim, start))
+    result: Any = np.array(x)
+    index = [slice(0, n) for n in sizes]
+    index[axis] = _bounds(start, x.shape[axis], sizes[axis], wraps[axis])
+    result[tuple(index)] = part
+    return result

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import optree
 
+from ftrace.array import Array
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.trace.keypath import GetAttrKey, KeyPath, NamedEntry, key_of, keystr
 
@@ -74,9 +75,15 @@ def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDe
     Raises:
       TreeError: the keys of a dictionary cannot be sorted.
     """
+    if tree.__class__ is Array and is_leaf is None:
+        return [tree], _LEAF
     found, treedef = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
     _check_order(treedef)
     return found, treedef
+
+
+#: The structure of an array.
+_LEAF = optree.tree_structure(0, namespace=NAMESPACE)
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
@@ -125,6 +132,8 @@ def map(f: Leafwise, tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> An
     Raises:
       TreeError: a tree of `rest` does not have the structure of `tree`.
     """
+    if tree.__class__ is Array and is_leaf is None:
+        return f(tree, *rest)
     return _mapped(f, *flatten(tree, is_leaf), rest)
 
 
