@@ -460,3 +460,23 @@ def test_elements_are_copies_that_keep_no_array(dtype: str) -> None:
                 assert host.tobytes() == number.tobytes()
                 assert not np.shares_memory(host, x)
                 assert not host.flags.writeable
+
+
+@pytest.mark.parametrize("x64", [False, None, True])
+def test_numbers_are_arrays_of_their_types(x64: Any) -> None:
+    with ft.config(enable_x64=x64):
+        for value in (True, 3, -(1 << 31), 2.5, -0.0, 1e300, math.nan, 1 + 2j):
+            for dtype in (None, "float32", np.float64, "int32", bool):
+                if isinstance(value, (float, complex)) and dtype in ("int32", bool):
+                    continue
+                if isinstance(value, complex) and dtype is not None:
+                    continue
+                traced = ft.jit(lambda: fnp.asarray(value, dtype))()  # noqa: B023
+                found = fnp.asarray(value, dtype)
+                assert (found.dtype, found.weak_type) == (
+                    traced.dtype,
+                    traced.weak_type,
+                )
+                assert np.asarray(found).tobytes() == np.asarray(traced).tobytes()
+    with ft.config(enable_x64=False), pytest.raises(DtypeOverflowError):
+        fnp.asarray(1 << 31)

@@ -179,7 +179,7 @@ def full(shape: Shape, value: Any, dtype: np.dtype[Any], weak: bool = False) -> 
 @lru_cache(maxsize=256)
 def _repeated(bits: bytes, dtype: np.dtype[Any], shape: Shape) -> Any:
     """One element at every position; nobody can write to it."""
-    return np.broadcast_to(np.frombuffer(bits, dtype)[0], shape)
+    return np.ndarray(shape, dtype, bits, 0, (0,) * len(shape))
 
 
 def constant(array: Array) -> Array:

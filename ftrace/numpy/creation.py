@@ -38,6 +38,7 @@ from ftrace.trace.tracer import (
     aval_of,
     check_fits,
     check_unmasked,
+    current_scope,
     is_value,
 )
 
@@ -103,7 +104,9 @@ def asarray(
 
 
 def _quickly(value: Any, dtype: Dtype, copy: bool) -> Array | None:
-    """An array of NumPy's of a dtype of ours, or sequences of numbers; else None."""
+    """A number, numbers in sequences, an array of a dtype of ours; else None."""
+    if type(value) in _KINDS:
+        return _of_number(value, dtype)
     if type(value) is np.ndarray:
         known = value.dtype in _AS_THEY_ARE
         if known and (dtype is None or value.dtype == dtypes.as_dtype(dtype)):
@@ -124,6 +127,26 @@ def _quickly(value: Any, dtype: Dtype, copy: bool) -> Array | None:
     return None if made is None else constant(Array.of(convert(made.numpy(), target)))
 
 
+def _of_number(value: Any, dtype: Dtype) -> Array | None:
+    """A number outside of traces, where it surely fits."""
+    kind = _KINDS[type(value)]
+    if current_scope() is not None or (kind == "i" and not -_LARGE <= value < _LARGE):
+        return None
+    if dtype is None:
+        target, weak = dtypes.default_dtype(kind), kind != "b"
+    else:
+        target, weak = dtypes.as_dtype(dtype), False
+        if target not in _WIDE_FLOATS:
+            return None
+    token = hush()
+    try:
+        return constant(Array.of(np.array(value, target), weak))
+    finally:
+        unhush(token)
+
+
+#: Integers from -_LARGE on and below it fit any default.
+_LARGE = 1 << 31
 _SEQUENCES = frozenset((list, tuple, range))
 _WIDE_FLOATS = frozenset(map(np.dtype, ("float32", "float64")))
 
@@ -145,8 +168,7 @@ def _common(kinds: set[type[Any]], value: Any) -> np.dtype[Any] | None:
         (kind,) = kinds
         return dtypes.default_dtype(_KINDS[kind]) if kind in _KINDS else None
     if kinds != {int, float} or any(
-        type(x) is not float and (type(x) is not int or abs(x) >= 1 << 31)
-        for x in value
+        type(x) is not float and not -_LARGE <= x < _LARGE for x in value
     ):
         return None
     return dtypes.default_dtype("f")
