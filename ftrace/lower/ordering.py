@@ -7,6 +7,8 @@
     argsort(short a)   ->  order[short_positions](a)
     argsort(long a)    ->  order[merged_positions](order[position_runs](a))
     top_k(x)           ->  order[top](x)
+    places(mask)       ->  order[places](mask); of long rows
+                           order[places](order[counts](mask), mask)
     partition(x)       ->  number(partition(key(x))), by the host; of several rows, or
                            where there is a faster sort, as sort(x)
 
@@ -56,6 +58,7 @@ from ftrace.trace.primitives.host.partition import (
     argpartition_p,
     partition_p,
 )
+from ftrace.trace.primitives.host.places import places_p
 from ftrace.trace.primitives.host.sorters import has_sorters
 from ftrace.trace.primitives.host.sorting import TopK, argsort_p, sort_p, top_k_p
 from ftrace.trace.primitives.movement import move_axis, shrink_axis
@@ -65,6 +68,7 @@ from ftrace.trace.primitives.source import const_like, iota
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
     "sort_natively": "a sort is a kernel, without Python",
+    "places_natively": "positions of what is true are found by a kernel",
     "partition_keys": "a partition of a long row is one of integers, not a sort",
     "sort_side_by_side": "short rows are sorted together, one in each lane",
     "sort_in_runs": "a long row is sorted in runs, which are merged",
@@ -93,7 +97,7 @@ class Ordering(Kernel):
       merge_zeros: -0.0 and 0.0 are equal.
       descending: the greatest key comes first; of equal ones the first.
       half: which half of keys of 64 bits: 1 the upper, 2 the lower one; else 0.
-      k: of `top`, how many positions of a row are wanted.
+      k: of `top` and `places`, how many positions of a row are wanted.
     """
 
     routine: str = "sort"
@@ -109,8 +113,8 @@ class Ordering(Kernel):
     @property
     def work(self) -> int:
         """Operations for all rows, about."""
-        merges = self.routine.startswith("merge")
-        each = 2 if merges else max(1, round(log2(max(self.run, 2)) / 2))
+        passes = self.routine.startswith(("merge", "counts", "places"))
+        each = 2 if passes else max(1, round(log2(max(self.run, 2)) / 2))
         return self.rows * self.size * each
 
     @property
@@ -144,9 +148,16 @@ def _allowed() -> bool:
 
 def _is_plain(node: Node) -> bool:
     """Real numbers of known shapes, with something to sort."""
-    plain = node.op in (sort_p, argsort_p)
-    axis = int(node.arg if plain else node.arg.axis)
-    wanted: Any = node.arg.k if node.op is top_k_p else 1
+    wanted: Any = 1
+    if node.op is places_p:
+        if "places_natively" in settings.current().disabled_rules:
+            return False
+        axis, wanted = node.src[0].ndim - 1, node.arg
+    elif node.op in (sort_p, argsort_p):
+        axis = int(node.arg)
+    else:
+        axis = int(node.arg.axis)
+        wanted = node.arg.k if node.op is top_k_p else 1
     return all(
         not any_dynamic(s.shape)
         and prod(s.shape) > 0
@@ -298,6 +309,28 @@ def _top_k(node: Node) -> Node:
     return move_axis(found, last, arg.axis)
 
 
+# Positions of what is true.
+
+#: Elements of a run of a mask at the least, and runs at the most; a run is whole words.
+_LEAST_RUN, _MOST_MASKS, _WORD = 1 << 15, 64, 64
+
+
+def _places(node: Node) -> Node:
+    (mask,) = node.src
+    rows = _Rows(node, mask.shape)
+    runs = 1 if rows.rows >= MOST_RUNS else rows.size // _LEAST_RUN
+    runs = max(1, min(runs, _MOST_MASKS))
+    run = -(-rows.size // (runs * _WORD)) * _WORD
+    runs = -(-rows.size // run)
+    facts = {"run": run, "runs": runs}
+    operands = [mask]
+    if runs > 1:
+        counts = ShapedArray.of((rows.rows, runs), dtypes.int32)
+        operands.insert(0, rows.kernel("counts", [mask], [counts], **facts))
+    result = items(node)[0].aval
+    return rows.kernel("places", operands, [result], k=node.arg, **facts)
+
+
 # Partitions.
 
 #: So many rows, which the host takes one by one, are not sorted by as many threads.
@@ -361,4 +394,5 @@ _SORTS: dict[Any, Callable[[Node], Node]] = {
     top_k_p: _top_k,
     partition_p: _partition,
     argpartition_p: _argpartition,
+    places_p: _places,
 }

@@ -36,8 +36,10 @@ from ftrace.numpy.elementwise import (
 )
 from ftrace.numpy.joining import stack
 from ftrace.numpy.types import is_sequence
-from ftrace.trace.operations import bind, do_now, elementwise
+from ftrace.trace.dims import any_dynamic
+from ftrace.trace.operations import bind, bind_compound, do_now, elementwise
 from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives.host.places import places_p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.sizes import upper_bound
 from ftrace.trace.tracer import Tracer, Value, concrete, unbound_variable
@@ -112,6 +114,26 @@ def _fills(fill_value: Any, ndim: int) -> list[int]:
 
 
 def _traced_nonzero(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
+    if any_dynamic((size, a.size)):
+        return _by_ranks(a, size, fills)
+    integer = dtypes.default_dtype("i")
+    if size == 0 or a.size == 0:
+        return tuple(full((size,), fill, integer) for fill in fills)
+    flat = reshape(truth(a), (a.size,))
+    (places,) = bind_compound(places_p, flat, arg=size)
+    there = less(places, a.size)
+    places = cast(places, np.dtype(f"u{places.dtype.itemsize}"))  # quick to divide
+    results: list[Any] = []
+    inside = a.size
+    for length, fill in zip(a.shape, fills, strict=True):
+        before, inside = inside, inside // length
+        place = elementwise(ops.rem, places, before) if before < a.size else places
+        place = elementwise(ops.div, place, inside) if inside > 1 else place
+        results.append(choose(there, cast(place, integer), full((), fill, integer)))
+    return tuple(results)
+
+
+def _by_ranks(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
     """Each element that is not zero writes its indices at its rank among them."""
     flat = reshape(truth(a), (a.size,))
     rank = subtract(cumsum(cast(flat, dtypes.int32)), 1)

@@ -37,7 +37,7 @@ def _check_axis(name: str, axis: int, x: ShapedArray) -> None:
         raise AxisError(f"{name}: axis {axis} does not fit {x!r}")
 
 
-def _position_dtype(size: int) -> np.dtype[Any]:
+def position_dtype(size: int) -> np.dtype[Any]:
     return dtypes.int32 if size < 1 << 31 else dtypes.int64
 
 
@@ -107,14 +107,14 @@ def _infer_argsort(axis: int, *keys: ShapedArray) -> tuple[ShapedArray, ...]:
     _check_axis("argsort", axis, first)
     if any(key.shape != first.shape for key in keys):
         raise ShapeError(f"argsort: the keys differ in shape: {keys}")
-    return (ShapedArray.of(first.shape, _position_dtype(first.shape[axis])),)
+    return (ShapedArray.of(first.shape, position_dtype(first.shape[axis])),)
 
 
 def _argsort_value(avals: Any, axis: int, *keys: Array) -> list[Array]:
     return [argsort(keys, axis)]
 
 
-def _no_tangents(node: Node, tangents: Results) -> Results:
+def no_tangents(node: Node, tangents: Results) -> Results:
     return [None] * len(node.aval.items)
 
 
@@ -130,7 +130,7 @@ def _batch_argsort(
 argsort_p = Compound(
     "argsort", "host", _infer_argsort,
     _argsort_value,
-    _batch_argsort, jvp=_no_tangents, direct=direct_argsort,
+    _batch_argsort, jvp=no_tangents, direct=direct_argsort,
     doc="positions along an axis that bring keys into order, the first key counts most",
 )  # fmt: skip
 
@@ -153,7 +153,7 @@ def _infer_top_k(arg: TopK, x: ShapedArray) -> tuple[ShapedArray, ...]:
     if dtypes.is_complex(x.dtype):
         raise DtypeError(f"top_k: complex numbers have no greatest one, got {x!r}")
     shape: Shape = (*x.shape[: arg.axis], arg.k, *x.shape[arg.axis + 1 :])
-    return (ShapedArray.of(shape, _position_dtype(x.shape[arg.axis])),)
+    return (ShapedArray.of(shape, position_dtype(x.shape[arg.axis])),)
 
 
 def _top_k_value(avals: Any, arg: TopK, x: Array) -> list[Array]:
@@ -172,6 +172,6 @@ def _batch_top_k(
 top_k_p = Compound(
     "top_k", "host", _infer_top_k,
     _top_k_value,
-    _batch_top_k, jvp=_no_tangents, dtypes="biuf",
+    _batch_top_k, jvp=no_tangents, dtypes="biuf",
     doc="positions of the k greatest or least along an axis, in their order",
 )  # fmt: skip
