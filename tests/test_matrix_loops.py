@@ -14,6 +14,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
+import ftrace.scipy.linalg as scipy_linalg
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm.calling.fronts import CALLS_BEFORE
 from ftrace.trace.primitives.host import matrix_loops
@@ -168,6 +169,10 @@ NATIVE: dict[str, Any] = {
     "svd": lambda x: fnp.linalg.svd(x),
     "lstsq": lambda x: fnp.linalg.lstsq(x[0], x[1, :, 0]),
     "lstsq of a matrix": lambda x: fnp.linalg.lstsq(x[0, :, :2], x[1]),
+    "cho_solve": lambda x: scipy_linalg.cho_solve((x[0], True), x[1, 0]),
+    "triangular": lambda x: scipy_linalg.solve_triangular(x[0], x[1, 0]),
+    "lu": lambda x: scipy_linalg.lu(x[0]),
+    "toeplitz": lambda x: scipy_linalg.toeplitz(x[0, 0]),
     "dot": lambda x: fnp.dot(x[0, 0], x[1, 1]),
     "vdot": lambda x: fnp.vdot(x, x + 1),
     "norm": lambda x: fnp.linalg.norm(x),

@@ -94,11 +94,15 @@ def nonzero(
 
 
 def _places_now(x: Any, integer: np.dtype[Any]) -> tuple[Any, ...]:
-    return tuple([part.astype(integer) for part in np.nonzero(x)])
+    return tuple([part.astype(integer) for part in x.nonzero()])
 
 
 def _rows_now(x: Any, integer: np.dtype[Any]) -> Any:
-    return np.stack(_places_now(x, integer), axis=1)
+    found = x.nonzero()
+    rows = np.empty((found[0].size, x.ndim), integer)
+    for axis, part in enumerate(found):
+        rows[:, axis] = part
+    return rows
 
 
 def _descends_now(x: Any) -> bool:

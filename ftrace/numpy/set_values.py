@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from ftrace.trace.primitives.host.order import argsort, sort_values
+from ftrace.trace.primitives.host.order import argsort, places_in_order, sort_values
 
 np: Any = numpy  # whose stubs leave too much unknown
 
@@ -39,7 +39,7 @@ def unique(
     if not any(wanted):
         ordered = sort_values(flat, 0)
         return ordered[_begins(ordered, equal_nan)]
-    places = argsort([flat], 0)
+    places = places_in_order(flat)
     ordered = flat[places]
     begins = _begins(ordered, equal_nan)
     found = _described(begins, places, wanted, integer)
@@ -101,7 +101,7 @@ def of_two(x: Array, y: Array, kind: str, integer: Any) -> Any:
       integer: the dtype of places.
     """
     joined = np.concatenate((x.reshape(-1), y.reshape(-1)))
-    places = argsort([joined], 0)
+    places = places_in_order(joined)
     ordered = joined[places]
     begins = _begins(ordered, True)
     (firsts,) = begins.nonzero()

@@ -27,6 +27,7 @@ from ftrace.numpy.axes import (
     static_int,
 )
 from ftrace.numpy.factorizations import inexact
+from ftrace.trace.eager import make_all_eager
 from ftrace.trace.tracer import Value
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
@@ -189,3 +190,6 @@ def _third(x: Any, n: int, norm: Any, inverse: bool) -> Any:
         scales[0] /= 2
     values = x * scales.astype(x.dtype) * _turns(x, n, 1)
     return shrink_axis(fnp.real(fnp.fft.ifft(values, 2 * n)), x.ndim - 1, 0, n)
+
+
+make_all_eager(__name__)

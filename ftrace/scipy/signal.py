@@ -10,6 +10,7 @@ from ftrace.lax.convolution import conv_general_dilated
 from ftrace.numpy.axes import as_value, cast, drop_axes, flip, insert_axes
 from ftrace.numpy.contraction import promoted
 from ftrace.numpy.linear import conjugated
+from ftrace.trace.eager import make_all_eager
 from ftrace.trace.tracer import Value
 
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d"]
@@ -128,3 +129,6 @@ def _convolve(name: str, in1: Value, in2: Value, mode: str) -> Any:
     x = insert_axes(x, (0, 1))
     k = insert_axes(flip(k, range(k.ndim)), (0, 1))
     return drop_axes(conv_general_dilated(x, k, (1,) * len(pads), pads), (0, 1))
+
+
+make_all_eager(__name__)

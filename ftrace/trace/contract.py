@@ -115,6 +115,8 @@ class PreparedProduct:
                 return _stored
             return lambda x, y: sum_of_product(x, y, shape, axes, out)
         left, right, last = found
+        if left.are_none and right.are_none:
+            return np.matmul if last.are_none else lambda x, y: last(np.matmul(x, y))
         return lambda x, y: last(np.matmul(left(x), right(y)))
 
     def views(self, x: Array, y: Array) -> tuple[Views, Views, Views] | None:
@@ -167,6 +169,11 @@ class Views(NamedTuple):
             blas_ready(shaped) is not shaped,
         )
 
+    @property
+    def are_none(self) -> bool:
+        """Is an array looked at as it is?"""
+        return self == _NO_VIEWS
+
     def __call__(self, x: Array) -> Array:
         take, split, order, shape, copies = self
         if take is not None:
@@ -178,6 +185,9 @@ class Views(NamedTuple):
         if shape is not None:
             x = x.reshape(shape)
         return np.ascontiguousarray(x) if copies else x
+
+
+_NO_VIEWS = Views(None, None, None, None, False)
 
 
 def _repeats(

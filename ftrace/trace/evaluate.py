@@ -8,6 +8,7 @@ operands would add up is never made (`contract.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -302,8 +303,14 @@ class Contraction:
 
     def least_work(self, x: Any, y: Any) -> Any:
         """What a call does for operands of these shapes and strides."""
-        whole = x.shape == y.shape == self.product.shape and not self._half
-        return self.multiplied if whole and self._product(x, y) is None else self
+        product, node = self.product, self.node
+        if self._half or not x.shape == y.shape == product.shape != node.shape:
+            return self
+        if self._product(x, y) is not None:
+            return self
+        adds = reduce_sum_p.direct
+        assert adds is not None
+        return partial(_multiplied, *adds(node.aval, node.arg))
 
     def multiplied(self, x: Any, y: Any) -> Any:
         """The sum of the product of operands of its shape, made in two steps.
@@ -340,6 +347,10 @@ def _dot_by_blocks(x: Any, y: Any) -> Any:
     )
     total: Any = _add.reduce(blocks.reshape(-1))
     return total if end == x.size else total + np.dot(x[end:], y[end:])
+
+
+def _multiplied(add: Any, how: tuple[Any, ...], x: Any, y: Any) -> Any:
+    return add(np.multiply(x, y), *how)
 
 
 def _window_view(node: Node, z: Any) -> Any:

@@ -91,6 +91,8 @@ class PlannedProduct:
             shapes = *[one.value.shape for one in factors], result.value.shape
             if only_shaped and shapes == _shapes_of_matmul(x.shape, y.shape):
                 return np.matmul
+        if ways == (_same, _same) and not swapped:
+            return multiply if last is _same else partial(_product, multiply, last)
         return partial(_product_of_views, *ways, multiply, last, swapped)
 
 
@@ -156,17 +158,25 @@ def _view_of(x: Any, target: Any) -> _View | None:
     if x.size != target.size:
         return None
     if _is_seen_as(_as(x, target.shape), target):
-        return partial(_as, shape=target.shape)
+        return partial(_reshaped, target.shape)
     return np.transpose if _is_seen_as(x.T, target) else None
 
 
 def _is_shaping(view: Any) -> bool:
     """Does it leave all elements in their order?"""
-    return view is _same or (type(view) is partial and view.func is _as)
+    return view is _same or (type(view) is partial and view.func is _reshaped)
+
+
+def _reshaped(shape: Shape, x: Any) -> Any:
+    return x.reshape(shape)
 
 
 def _same(x: Any) -> Any:
     return x
+
+
+def _product(multiply: Any, last: _View, x: Any, y: Any) -> Any:
+    return last(multiply(x, y))
 
 
 def _product_of_views(

@@ -122,6 +122,12 @@ def direct_argsort(axis: int, *keys: Array) -> tuple[Any, tuple[Any, ...]] | Non
     return _positions, (axis, "stable")
 
 
+def places_in_order(x: Array) -> Array:
+    """`argsort` of one vector, in integers of any width."""
+    direct = direct_argsort(0, x)
+    return argsort([x], 0) if direct is None else direct[0](x, *direct[1])
+
+
 def _by_keys(*keys: Array, axis: int) -> Array:
     return np.lexsort(keys[::-1], axis)
 
