@@ -45,7 +45,7 @@ from ftrace.devices.llvm.sliding_groups import (
 from ftrace.devices.llvm.sliding_plan import (
     DEPTH,
 )
-from ftrace.devices.llvm.sliding_rows_plan import SlidingRows
+from ftrace.devices.llvm.sliding_rows_plan import SlidingRows, column_blocks
 from ftrace.devices.llvm.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.tiles import Steps, cut
 from ftrace.devices.llvm.types import Type
@@ -57,8 +57,6 @@ from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import add, mul, sub
 from ftrace.trace.primitives.source import const
 
-#: Vectors in a row of a block of columns.
-_VECTORS = 12
 #: The first class of a window, how many, and the taps of each.
 _Group = tuple[int, int, int]
 
@@ -134,7 +132,7 @@ class SlidingRowsProduct:
         if self.sliding.groups:
             return cut_groups(axes, self.sliding.vectors * self.lanes)
         vectors = -(-axis_of(axes[0]).size // self.lanes)
-        blocks = -(-vectors // _VECTORS)
+        blocks = column_blocks(vectors)
         if blocks > 1:
             return Cut((), axes[0], -(-vectors // blocks) * self.lanes, ())
         return Cut((), None, 1, axes)

@@ -29,6 +29,10 @@ from ftrace.trace.graph import Node
 _ABREAST = (3, 2)
 #: Pixels of a block at least, where there are more than cores need.
 _FEW_PIXELS = 64
+#: Images of fewer pixels share the weights of a block.
+_MANY_PIXELS = 128
+#: Vectors in a row of a block of columns; where such blocks are not alike.
+_VECTORS, _EVEN_VECTORS = 12, 16
 #: Times that each pixel is read at least, where vectors need no spreading.
 _LEAST_TAPS = 4.0
 
@@ -73,12 +77,20 @@ def find_sliding_rows(
     if not is_sum_of_products(kernel, plan):
         return None
     (right,), (column,) = plan.right, plan.columns
-    found = as_rows(plan, facts, target)
+    vectors = -(-size_of(column) * right.dtype.itemsize // target.vector_bytes)
+    found = as_rows(plan, facts, target, column_blocks(vectors), _MANY_PIXELS)
     if found is None or not found.others or size_of(found.pixel) < 4:
         return None
     if fill_cost(found.left, found.others[-1], facts, 16) is None:
         return None
     return None if size_of(column) * right.dtype.itemsize < 32 else found
+
+
+def column_blocks(vectors: int) -> int:
+    """In how many blocks columns are: of blocks that are alike no panel is needed."""
+    blocks = -(-vectors // _VECTORS)
+    fewer = -(-vectors // _EVEN_VECTORS)
+    return fewer if vectors % blocks and vectors % fewer == 0 else blocks
 
 
 def find_grouped_rows(
@@ -147,9 +159,17 @@ def _lines(window: Window, size: int) -> int:
 
 
 def as_rows(
-    plan: Contraction, facts: Facts, target: Target, columns: int = 1
+    plan: Contraction,
+    facts: Facts,
+    target: Target,
+    columns: int = 1,
+    enough: int = 0,
 ) -> SlidingRows | None:
-    """The contraction with windows among its rows, and so many blocks of columns."""
+    """The contraction with windows among its rows, and so many blocks of columns.
+
+    Args:
+      enough: an image of fewer pixels is not a block for itself.
+    """
     (left,), (right,) = plan.left, plan.right
     windows = _of_different_taps(find_windows(left, plan.rows, plan.ranges, facts))
     if not windows:
@@ -159,6 +179,8 @@ def as_rows(
     walk = step_sizes(left, others, facts)
     others.sort(key=lambda r: -walk[r])
     at = min(plan.rows.index(w.column) for w in windows)
+    if at and prod(map(size_of, plan.rows[at:])) < enough:
+        at -= 1
     *lines, pixel = plan.rows[at:]
     first = (*lines, pixel)[0]
     outer = (*plan.outer, *plan.rows[:at])
