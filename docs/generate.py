@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ftrace import lower, trace
 from ftrace.lower.beside import DECISIONS as SUMS
+from ftrace.lower.compounds import DECISIONS as OTHERS
 from ftrace.lower.extrema import DECISIONS as EXTREMA
 from ftrace.lower.factors import DECISIONS as FACTORING
 from ftrace.lower.finite import DECISIONS as PRODUCTS
@@ -282,7 +283,7 @@ def with_decisions(page: str) -> str:
     """The page with the tables of decisions between their markers."""
     lists = {
         "loops": LOOPS | REGISTERS,
-        "host": RUNNING | EXTREMA | FACTORING | SORTING | TRANSFORMS,
+        "host": RUNNING | EXTREMA | OTHERS | FACTORING | SORTING | TRANSFORMS,
         "slices": SLICES,
         "schedule": SCHEDULING | SUMS | PARTS | RANGES | PRODUCTS,
         "rendering": RENDERING,
