@@ -8,7 +8,8 @@ import sys
 import threading
 from collections.abc import Callable
 
-from ftrace.devices.llvm.scratch import GIVE, PAGE, PLACES, TAKE, scratch
+from ftrace.devices.llvm.scratch import PAGE, PLACES, scratch
+from ftrace.devices.llvm.symbols import GIVE, TAKE
 
 
 def functions() -> tuple[Callable[[int], int], Callable[[int], None]]:

@@ -23,7 +23,7 @@ from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic, bounds, is_dynamic
 from ftrace.trace.evaluate import settle
 from ftrace.trace.fused import run_fused
-from ftrace.trace.graph import Node, origin_now
+from ftrace.trace.graph import Node, origin_now, provenance
 from ftrace.trace.hooks import count_operation, hooks
 from ftrace.trace.lacking import LACKING, kernel_of
 from ftrace.trace.primitives.conversion import convert
@@ -328,7 +328,7 @@ def _elementwise_traced(
             check_fits(x, aval.dtype)
             nodes.append(const(x, aval.dtype, aval.shape, aval.weak_type))
     node = op(*nodes)
-    return Tracer(node, scope, origin_now(node))
+    return Tracer(node, scope, provenance.caller or origin_now(node))
 
 
 @lru_cache(maxsize=4096)

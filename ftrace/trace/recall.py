@@ -111,8 +111,12 @@ def recalling(
         scope = scopes[-1]
         if internal is not False:
             return run_at(function, args, kwargs, user_origin())
-        if not scope.recalls:
-            return run_at(function, args, kwargs, Origin(code, frame.f_lasti))
+        if not scope.recalls:  # as `run_at`: this is the path of jit
+            provenance.origin = provenance.caller = Origin(code, frame.f_lasti)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                provenance.origin = provenance.caller = None
         lifts = always or (beside_traced and Tracer in map(type, args))
         key: list[Any] = [function, settings.current().enable_x64]
         for x in args:

@@ -22,8 +22,16 @@ import numpy as np
 
 from ftrace.devices.llvm.compile import Code, cache_key, generate, kept, link
 from ftrace.devices.llvm.runtime import runtime
-from ftrace.devices.llvm.scratch import SYMBOLS, scratch
-from ftrace.devices.llvm.symbols import POLL, PREFIX, ROOTS, ROUTINE, SORT, STOP
+from ftrace.devices.llvm.symbols import (
+    GIVE,
+    POLL,
+    PREFIX,
+    ROOTS,
+    ROUTINE,
+    SORT,
+    STOP,
+    TAKE,
+)
 from ftrace.devices.llvm.target import host_target
 
 _lock = threading.RLock()  # none is made twice; one may call another
@@ -65,7 +73,9 @@ def _sort_address(symbol: str) -> int:
 
 
 def _code_of(symbol: str) -> Code:
-    if symbol in SYMBOLS:
+    if symbol in (TAKE, GIVE):
+        from ftrace.devices.llvm.scratch import scratch
+
         return scratch()
     return runtime().code if symbol in (POLL, STOP) else _loaded(symbol)
 
@@ -73,7 +83,7 @@ def _code_of(symbol: str) -> Code:
 def prepare(symbol: str) -> None:
     """Makes a function if it is a formula, beside the kernels that call it."""
     theirs = symbol.startswith((ROUTINE, SORT, ROOTS))
-    if symbol not in (*SYMBOLS, POLL, STOP) and not theirs:
+    if symbol not in (TAKE, GIVE, POLL, STOP) and not theirs:
         _loaded(symbol)
 
 

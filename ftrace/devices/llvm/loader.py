@@ -1,6 +1,6 @@
 """Object code into memory, without LLVM: for x86-64 on Linux.
 
-    one mapping = code and constants | what is written
+    one mapping = code, constants | what is written
     relocation  = 64 bits at a place: the address of a symbol + a number
 
 Our code is in LLVM's large model: it names what it uses by whole addresses and needs no
@@ -28,7 +28,7 @@ from ftrace.records import NamedTuple
 _MAGIC: Final = b"\x7fELF\x02\x01\x01"  # 64 bits, little-endian
 _RELOCATABLE: Final = b"\x01\x00\x3e\x00"  # for x86-64
 _PROGBITS, _SYMTAB, _RELA, _NOBITS, _UNWIND = 1, 2, 4, 8, 0x70000001
-_WRITE, _ALLOC, _THREAD_LOCAL = 1, 2, 0x400
+_WRITE, _ALLOC, _EXECUTE, _THREAD_LOCAL = 1, 2, 4, 0x400
 _UNDEFINED, _ABSOLUTE, _LOCAL = 0, 0xFFF1, 0
 _ADDRESS_64: Final = 1
 _SECTION: Final = np.dtype(
@@ -44,6 +44,7 @@ _RELOCATION: Final = np.dtype(
     [("place", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<u8")]
 )
 _PAGE: Final = mmap.PAGESIZE
+_LINE: Final = 64  # of the caches
 _EIGHT: Final = np.arange(8, dtype=np.uint64)
 _NO_MEMORY: Final = ctypes.c_void_p(-1).value
 
@@ -127,23 +128,22 @@ def _laid_out(code: bytes) -> _Layout | None:
     sections: list[Any] = np.frombuffer(code, _SECTION, count, start).tolist()
     places: list[int] = [-1] * count
     parts: list[tuple[int, int, int]] = []
-    position, ends = 0, list[int]()
-    for written in (0, _WRITE):
-        for number, (_, kind, flags, _, offset, size, *_, align, _) in enumerate(
-            sections
-        ):
-            loaded = flags & _ALLOC and kind != _UNWIND
-            if not loaded or flags & _WRITE != written:
-                continue
-            if kind not in (_PROGBITS, _NOBITS) or flags & _THREAD_LOCAL:
-                return None
-            position += -position % max(align, 1)
-            places[number] = position
-            if kind == _PROGBITS:
-                parts.append((offset, size, position))
-            position += size
-        position += -position % _PAGE
-        ends.append(position)
+    wanted = [n for n, s in enumerate(sections) if s[2] & _ALLOC and s[1] != _UNWIND]
+    # Code first, which LLVM has aligned as if it began a page.
+    wanted.sort(key=lambda n: (sections[n][2] & _WRITE, -(sections[n][2] & _EXECUTE)))
+    position, fixed = 0, None
+    for number in wanted:
+        _, kind, flags, _, offset, size, _, _, align, _ = sections[number]
+        if kind not in (_PROGBITS, _NOBITS) or flags & _THREAD_LOCAL:
+            return None
+        if flags & _WRITE and fixed is None:
+            fixed = position = position + -position % _PAGE
+        position += -position % max(align, _LINE)
+        places[number] = position
+        if kind == _PROGBITS:
+            parts.append((offset, size, position))
+        position += size
+    whole = position + -position % _PAGE
     symbols, names = None, 0
     relocations: list[tuple[int, Any]] = []
     for _, kind, _, _, offset, size, link, info, _, each in sections:
@@ -155,10 +155,10 @@ def _laid_out(code: bytes) -> _Layout | None:
             if (found["type"] != _ADDRESS_64).any():
                 return None
             relocations.append((places[int(info)], found))
-    fixed, size = ends
-    if symbols is None or size == 0:
+    if symbols is None or whole == 0:
         return None
-    return _Layout(code, places, parts, fixed, size, symbols, names, relocations)
+    fixed = whole if fixed is None else fixed
+    return _Layout(code, places, parts, fixed, whole, symbols, names, relocations)
 
 
 def _addresses_elsewhere(

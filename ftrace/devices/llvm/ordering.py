@@ -24,9 +24,8 @@ from ftrace.devices.llvm.ordering_networks import NETWORKS, lanes_of
 from ftrace.devices.llvm.ordering_places import PLACES
 from ftrace.devices.llvm.ordering_text import counting_sort, merge, top, zeros
 from ftrace.devices.llvm.render import Rendered
-from ftrace.devices.llvm.scratch import GIVE, TAKE
 from ftrace.devices.llvm.sorting import Sorting
-from ftrace.devices.llvm.symbols import STOP
+from ftrace.devices.llvm.symbols import GIVE, STOP, TAKE
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.work import WORTH_A_THREAD
 from ftrace.lower.ordering import Ordering, key_dtype

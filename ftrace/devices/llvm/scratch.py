@@ -16,12 +16,7 @@ from functools import lru_cache
 from string import Template
 
 from ftrace.devices.llvm.compile import Code, emit_object, link
-from ftrace.devices.llvm.symbols import PREFIX
-
-TAKE = f"{PREFIX}take_scratch"
-GIVE = f"{PREFIX}give_scratch"
-#: What kernels call; known here instead of in the library of functions of elements.
-SYMBOLS = (TAKE, GIVE)
+from ftrace.devices.llvm.symbols import GIVE, TAKE
 
 #: Blocks that are kept: about as many as threads run kernels at the same time.
 PLACES = 64
@@ -129,4 +124,4 @@ def scratch_ir() -> str:
 @lru_cache(maxsize=1)
 def scratch() -> Code:
     """The functions, compiled at the first kernel that needs them."""
-    return link(emit_object(scratch_ir()), SYMBOLS)
+    return link(emit_object(scratch_ir()), (TAKE, GIVE))

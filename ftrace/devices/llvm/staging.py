@@ -20,9 +20,8 @@ from ftrace.devices.llvm.accumulators import Lines, fused_products
 from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.nest import Nest, Span
 from ftrace.devices.llvm.ranges import Opened
-from ftrace.devices.llvm.scratch import GIVE, TAKE
 from ftrace.devices.llvm.squares import TurningNest
-from ftrace.devices.llvm.symbols import STOP
+from ftrace.devices.llvm.symbols import GIVE, STOP, TAKE
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import Steps, Tiles, Tiling
 from ftrace.devices.llvm.types import Type
