@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -239,3 +240,44 @@ def test_a_rule_of_the_user_runs_at_each_call() -> None:
         np.testing.assert_array_equal(pull(X)[0], 3 * X)
         np.testing.assert_array_equal(ft.grad(lambda x: fnp.sum(double(x)))(X), 3)
         assert len(runs) >= 2 * (n + 1)
+
+
+_CLOSURES: list[Callable[[Any, Any], Any]] = [
+    lambda w, b: w * b,
+    lambda w, b: w @ b,
+    lambda w, b: fnp.einsum("ij,ij->", w, b),
+    lambda w, b: fnp.ravel(b) * w.ravel(),
+    lambda w, b: w * fnp.asarray(b),
+    lambda w, b: w + fnp.roll(b, 0),
+]
+
+
+def _derivative(transform: str, function: Any, w: Any) -> Any:
+    """What gives the derivative, now and later."""
+    if transform == "jit":
+        slope = ft.jit(ft.grad(function))
+        return lambda: slope(w)
+    if transform == "vjp":
+        pull = ft.vjp(function, w)[1]
+        return lambda: pull(np.float32(1))[0]
+    if transform == "linearize":
+        push = ft.linearize(function, w)[1]
+        return lambda: push(w)
+    found = ft.grad(function)(w)
+    return lambda: found
+
+
+@pytest.mark.parametrize("function", _CLOSURES)
+@pytest.mark.parametrize("transform", ["jit", "vjp", "linearize", "grad"])
+def test_what_a_function_closed_over_may_change(function: Any, transform: str) -> None:
+    """A loop may read each batch into the same memory."""
+    for n in range(CALLS):
+        b = np.full((3, 3), 1 + n, np.float32)
+
+        def closed(w: Any, b: Any = b) -> Any:
+            return fnp.sum(function(w, b))
+
+        later = _derivative(transform, closed, fnp.ones((3, 3)))
+        before = np.array(later())
+        b[:] = 77
+        np.testing.assert_array_equal(later(), before)

@@ -41,6 +41,7 @@ from ftrace.trace.tracer import (
     current_scope,
     is_value,
 )
+from ftrace.trace.tracer import asarray as shared
 
 __all__ = [
     "array", "asarray", "astype", "copy", "empty", "empty_like", "from_dlpack",
@@ -110,7 +111,7 @@ def _quickly(value: Any, dtype: Dtype, copy: bool) -> Array | None:
     if type(value) is np.ndarray:
         known = value.dtype in _AS_THEY_ARE
         if known and (dtype is None or value.dtype == dtypes.as_dtype(dtype)):
-            return Array.of(np.array(value, order="C") if copy else value)
+            return Array.of(np.array(value, order="C")) if copy else shared(value)
         return None
     if type(value) not in _SEQUENCES:
         return None

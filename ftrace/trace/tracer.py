@@ -90,6 +90,8 @@ class Scope:
       inputs: its variables: the arguments, then one per captured array.
       bindings: for each input its value, or None where it has none.
       captured: the concrete arrays that the function used without being given them.
+      copies: of what outlives its trace, by their ids, the arrays of NumPy's that it
+        took a copy of, and the copies.
       isolated: what the function uses of scopes around it becomes an input as well:
         of the bodies of loops and branches, which run at times of their own.
       imported: of an isolated scope, the values of the inputs after the arguments.
@@ -118,6 +120,7 @@ class Scope:
         self.closed = False
         self.recalls = False
         self.origin: Origin | None = None
+        self.copies: dict[int, tuple[Any, Array]] = {}
         self._captured_nodes: dict[Any, tuple[Node, Any]] = {}
         self.values: dict[Node, Any] = {}
 
@@ -147,10 +150,7 @@ class Scope:
         return Tracer(node, self, origin)
 
     def capture(self, value: Array | np.ndarray[Any, Any]) -> Node:
-        """The variable of a concrete array: the same one for the same array.
-
-        What outlives its trace takes a copy of what NumPy may change.
-        """
+        """The variable of a concrete array: the same one for the same array."""
         known = self._captured_nodes.get(id(value))
         if known is None and self.isolated:
             node = self.input(aval_of(value)).node
@@ -158,10 +158,6 @@ class Scope:
             known = self._captured_nodes[id(value)] = (node, value)
         if known is None:
             array = asarray(value)
-            if isinstance(value, np.ndarray) and any(
-                scope.transform in _OUTLIVING for scope in stack.scopes
-            ):
-                array = owned(value)
             node = self.input(aval_of(array), array).node
             self.captured.append(array)
             # Holding the value keeps its id from being given to another one.
@@ -551,7 +547,10 @@ def check_fits(value: complex, dtype: np.dtype[Any]) -> None:
 
 
 def asarray(value: Value) -> Array:
-    """An Array that shares memory with a concrete value where it can."""
+    """An Array that shares memory with a concrete value where it can.
+
+    Where a trace is open whose results outlive it, it is a copy of an array of NumPy's.
+    """
     if isinstance(value, Array):
         return value
     aval = aval_of(value)
@@ -559,10 +558,24 @@ def asarray(value: Value) -> Array:
         array: Any = np.asarray(value)
         if array.dtype != aval.dtype:
             array = convert(array, aval.dtype)
-        return Array.of(array)
+        made = Array.of(array)
+        is_foreign = stack.scopes and array is value
+        return _lasting(value, made) if is_foreign else made
     if hasattr(value, "__ftrace_array__"):
         return asarray(value.__ftrace_array__())
     return Array.of(np.asarray(value, aval.dtype), aval.weak_type)
+
+
+def _lasting(value: np.ndarray[Any, Any], array: Array) -> Array:
+    """`array`, in the memory of `value`; a copy in what outlives its trace."""
+    scope = next((s for s in stack.scopes if s.transform in _OUTLIVING), None)
+    if scope is None:
+        return array
+    known = scope.copies.get(id(value))
+    if known is None:
+        # Holding the value keeps its id from being given to another one.
+        known = scope.copies[id(value)] = (value, array.__deepcopy__({}))
+    return known[1]
 
 
 def owned(value: Value) -> Any:

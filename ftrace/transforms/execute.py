@@ -32,7 +32,7 @@ from ftrace.trace.graph import Graph, Node
 from ftrace.trace.hooks import CALLS_BEFORE_NATIVE, hooks
 from ftrace.trace.recall import inline_again
 from ftrace.trace.sizes import Sizes, evaluate_shape
-from ftrace.trace.tracer import Value, asarray, owned, scope_of
+from ftrace.trace.tracer import Value, asarray, scope_of
 from ftrace.trace.tracing import has_free_variables, outer_scope
 from ftrace.transforms.memo import Memo, forget_all
 
@@ -368,18 +368,29 @@ def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
     if scope is not None:
         return list(inline_again(graph, operands, scope))
     arrays = [asarray(x) for x in operands]
-    if any(isinstance(x, np.ndarray) for x in operands) and (
-        settings.current().disable_jit or _shares_inputs(graph, arrays)
-    ):
-        arrays = [asarray(owned(x)) for x in operands]
-    return list(run_graph(graph, arrays))
+    given = [
+        array
+        for value, array in zip(operands, arrays, strict=True)
+        if isinstance(value, np.ndarray)
+    ]
+    return apart(run_graph(graph, arrays), [*given, *graph.captured])
 
 
-def _shares_inputs(graph: Graph, arrays: Sequence[Array]) -> bool:
-    """Is a result the memory of an input, which NumPy may change?"""
-    graph = _ready(graph)
-    device = device_for([*arrays, *graph.captured])
-    return compile_graph(graph, device).shares_inputs
+def apart(results: Sequence[Array], others: Sequence[Array]) -> list[Array]:
+    """The results, copied where they are memory of NumPy's that one of `others` shares.
+
+    What a function closes over may share it, as `asarray` and `reshape` do; NumPy may
+    change it later.
+    """
+    foreign = [x._host for x in others if x._host is not None]
+    if not foreign:
+        return list(results)
+    return [
+        x.__deepcopy__({})
+        if any(np.may_share_memory(x.numpy(), host) for host in foreign)
+        else x
+        for x in results
+    ]
 
 
 def compile_for_host(graph: Graph) -> CompiledGraph | None:

@@ -107,6 +107,11 @@ class Numbered:
         """Has it been compiled for this configuration?"""
         return self._program.is_for(config)
 
+    @property
+    def shares_inputs(self) -> bool:
+        """Is an output the memory of an input?"""
+        return self._program.shares_inputs
+
     def __call__(self, *values: Value) -> list[Any]:
         return self._program(*values, *self._numbers)
 

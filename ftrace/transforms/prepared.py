@@ -29,6 +29,7 @@ from ftrace.trace.layout import Container, Leaf, Part
 from ftrace.trace.tracer import Value, asarray, aval_of, current_scope, owned
 from ftrace.transforms.execute import (
     CompiledGraph,
+    apart,
     apply_graph,
     compile_for_host,
 )
@@ -66,6 +67,11 @@ class Prepared:
         self._left: dict[tuple[type[Any], ...], int] = {}
         self._bound: list[Bound] = []
         self._lock = threading.Lock()
+
+    @property
+    def shares_inputs(self) -> bool:
+        """Is an output the memory of an input?"""
+        return self._compiled.shares_inputs
 
     @property
     def executable(self) -> Executable:
@@ -154,19 +160,26 @@ def apply_derived(
     key = (kind, graph.inputs, graph.outputs)
     found = _prepared.get(key)
     if found is not None and found.is_for(config):
-        return found(*values, *graph.captured)
+        return _run(found, values, graph.captured)
     whole = derived(kind, graph, derive)
     if config.disable_jit or not is_on_host(values):
         return apply_graph(whole, values)
     numbered = like_another(whole, config, _prepare)
     if numbered is not None:
         _prepared.put(key, numbered)
-        return numbered(*values, *graph.captured)
+        return _run(numbered, values, graph.captured)
     results = apply_graph(whole, values)
     prepared = _prepare(whole, config)
     if prepared is not None:
         _prepared.put(key, prepared)
     return results
+
+
+def _run(
+    program: Prepared | Numbered, values: Sequence[Value], captured: Sequence[Array]
+) -> list[Any]:
+    results = program(*values, *captured)
+    return apart(results, captured) if captured and program.shares_inputs else results
 
 
 def _prepare(graph: Graph, config: Config) -> Prepared | None:
