@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import AxisError, FtraceError, ValueRangeError
 from tests import surface
@@ -183,3 +184,26 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
 @pytest.mark.parametrize("case", range(len(MESSAGES)))
 def test_reduction_says_what_is_wrong(case: int) -> None:
     surface.check_message(*MESSAGES[case])
+
+
+@pytest.mark.parametrize("size", [1 << 16, 70_000, 65_537, 300_000])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "uint16", "bool"])
+def test_extremum_of_a_long_vector_stands_first(size: int, dtype: str) -> None:
+    """Of ties, in one block and in several, and of NaN."""
+    rng = np.random.default_rng(size)
+    random = rng.standard_normal(size)
+    last = np.zeros(size)
+    last[-1], last[7] = 1, -1
+    rows = [random, np.round(random), last, np.zeros(size)]
+    samples = [(x > 0 if dtype == "bool" else (x * 9).astype(dtype)) for x in rows]
+    if dtype == "float32":
+        missing = np.array(random, np.float32)
+        missing[[size // 2, size - 3]] = np.nan
+        samples += [missing, np.full(size, -np.inf, np.float32)]
+    for x in samples:
+        for ours, other in ((fnp.argmax, np.argmax), (fnp.argmin, np.argmin)):
+            assert int(ft.jit(ours)(x)) == int(ours(x)) == other(x)
+    stack = np.stack(samples)
+    np.testing.assert_array_equal(
+        ft.jit(ft.vmap(fnp.argmax))(stack), np.argmax(stack, 1)
+    )

@@ -1,6 +1,9 @@
 """Where the extremum stands: argmax and argmin, as reductions of positions.
 
 m = max(x);  index = min(position where x == m or x is NaN)
+
+Of a long vector the greatest of each block are found first: only the block that has the
+greatest of these is looked through once more.
 """
 
 from __future__ import annotations
@@ -20,9 +23,11 @@ from ftrace.numpy.axes import (
     reshape,
 )
 from ftrace.numpy.reductions import reduced
+from ftrace.trace.dims import any_dynamic
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, do_now
 from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
 from ftrace.trace.sizes import upper_bound
@@ -112,6 +117,34 @@ def _least(x: Any, axis: int) -> Any:
 
 def first_position(a: Any, primitive: Primitive, axis: int) -> Any:
     """Where the extremum stands first along `axis`, which stays with size 1."""
+    length = _block_length(a.shape)
+    return (
+        _first(a, primitive, axis) if not length else _of_blocks(a, primitive, length)
+    )
+
+
+#: A vector of so many elements has blocks, and so many elements has each at the least.
+_LONG, _BLOCK = 1 << 16, 1 << 12
+
+
+def _block_length(shape: tuple[Any, ...]) -> int:
+    """Elements of a block of a long vector: a divisor; 0 if it has none."""
+    if len(shape) != 1 or any_dynamic(shape) or shape[0] < _LONG:
+        return 0
+    lengths = range(_BLOCK, 4 * _BLOCK)
+    return next((n for n in lengths if shape[0] % n == 0), 0)
+
+
+def _of_blocks(a: Any, primitive: Primitive, length: int) -> Any:
+    count = a.shape[0] // length
+    rows = reshape(a, (count, length))
+    block = _first(reshape(bind(primitive, rows, arg=(1,)), (count,)), primitive, 0)
+    row = reshape(bind(gather_p, rows, block, arg=(0,)), (length,))
+    begin = bind(p.mul, block, full((1,), length, block.dtype))
+    return bind(p.add, begin, _first(row, primitive, 0))
+
+
+def _first(a: Any, primitive: Primitive, axis: int) -> Any:
     size = a.shape[axis]
     extremum = expand(bind(primitive, a, arg=(axis,)), a.shape)
     here = bind(p.eq, a, extremum)
