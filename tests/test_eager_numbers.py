@@ -15,7 +15,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace import lax, random
+from ftrace import lax, nn, random
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm.calling import fronts
 from ftrace.errors import DtypeOverflowError, ValueRangeError
@@ -480,3 +480,25 @@ def test_numbers_are_arrays_of_their_types(x64: Any) -> None:
                 assert np.asarray(found).tobytes() == np.asarray(traced).tobytes()
     with ft.config(enable_x64=False), pytest.raises(DtypeOverflowError):
         fnp.asarray(1 << 31)
+
+
+@pytest.mark.parametrize("seen", ["transposed", "strided", "reversed", "row"])
+def test_chains_take_arrays_in_any_order(seen: str) -> None:
+    draw = np.random.default_rng(0)
+    views = {
+        "transposed": lambda x: x.T,
+        "strided": lambda x: x[:, ::2],
+        "reversed": lambda x: x[::-1, ::-1],
+        "row": lambda x: x[:, 1],
+    }
+    functions = [nn.gelu, fnp.sinc, nn.silu, lambda x: fnp.logaddexp(x, 0.5)]
+    functions += [lambda x: fnp.logaddexp(x, x[..., :1]), lambda x: fnp.fmod(x, x + 2)]
+    functions += [lambda x: nn.glu(fnp.concatenate([x, x], -1))]
+    for k in range(CALLS):
+        x = fnp.asarray(draw.normal(size=(6, 8)).astype(np.float32))
+        view = views[seen](x)
+        ordered = fnp.asarray(np.ascontiguousarray(np.asarray(view)))
+        for function in functions:
+            found, expected = function(view), function(ordered)
+            assert found.shape == expected.shape, k
+            assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()

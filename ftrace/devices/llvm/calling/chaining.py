@@ -67,7 +67,8 @@ class Chaining:
                     again.keep(number)
                 continue
             fallback = Again(links, [calls[i - leaves] for i in group.members], group)
-            again.chain(links, self._make(links, fallback))
+            fallback.chain = self._make(links, fallback)
+            again.chain(links, fallback.chain)
         return again.calls, [again.renamed(x) for x in sources]
 
     @staticmethod
@@ -88,7 +89,13 @@ class Chaining:
 
 
 class Again:
-    """The steps of a chain in NumPy, for arguments that are not as expected."""
+    """The steps of a chain in NumPy, for arguments that are not as expected.
+
+    Attributes:
+      chain: the chain, for which arguments may only have to be laid out in order.
+    """
+
+    chain: Any = None
 
     def __init__(self, links: Links, calls: Sequence[Call], group: Group) -> None:
         self._given = list(links.arguments)
@@ -96,6 +103,8 @@ class Again:
         self._calls = list(zip(group.members, calls, strict=True))
 
     def __call__(self, *values: Any) -> Any:
+        if self.chain is not None and not all(map(_is_orderly, values)):
+            return self.chain(*map(np.ascontiguousarray, values))
         known: dict[int, Any] = dict(zip(self._given, values, strict=True))
         for number, call in self._calls:
             operands = [
@@ -105,6 +114,10 @@ class Again:
             known[number] = made if call.dtype is None else settle(made, call.dtype)
         results = tuple([known[number] for number in self._outputs])
         return results[0] if len(results) == 1 else results
+
+
+def _is_orderly(x: Any) -> bool:
+    return type(x) is not np.ndarray or (x.flags.c_contiguous and x.flags.aligned)
 
 
 class _Renumbered:
@@ -157,7 +170,7 @@ class _Renumbered:
         if number < self.leaves:
             return name
         call = self._given[number - self.leaves]
-        if call.meaning is None or call.meaning.op.name != "permute":
+        if call.meaning is None or _is_in_order(call.meaning):
             return name
         ordered = Call(np.ascontiguousarray, [Place(name)], call.dtype, call.shape)
         return self._append(None, ordered)
@@ -252,6 +265,17 @@ def is_linkable(call: Call) -> bool:
     if loop_name(name, kinds, meaning.dtype) is not None:
         return True
     return address_of(call.function) != 0
+
+
+def _is_in_order(meaning: Any) -> bool:
+    """Are the elements of what a step makes of row-major ones surely row-major?"""
+    if meaning.op.name in ("permute", "stride", "flip"):
+        return False
+    if meaning.op.name != "shrink":
+        return True
+    (_, shape), *_rest = meaning.operands
+    bounds = zip(meaning.arg, shape, strict=True)
+    return all(part == (0, n) for part, n in list(bounds)[1:])
 
 
 def _is_alias(call: Call) -> bool:
