@@ -502,3 +502,30 @@ def test_chains_take_arrays_in_any_order(seen: str) -> None:
             found, expected = function(view), function(ordered)
             assert found.shape == expected.shape, k
             assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "bool"])
+def test_single_loops_take_arrays_in_any_order(dtype: str) -> None:
+    def functions(x: Any, y: Any) -> list[Any]:
+        found = [x == y, fnp.where(x == y, x, y), x != y]
+        if x.dtype.kind == "f":
+            found += [x + y, x * y, x**0.5, lax.erf(x), x < y, -x, fnp.sign(x)]
+        else:
+            found += [x | y, ~x]
+        if x.dtype.kind in "iu":
+            found += [x << y, x >> 1, fnp.maximum(x, y)]
+        return found
+
+    with ft.config(enable_x64=True):
+        draw = np.random.default_rng(0)
+        for _ in range(CALLS):
+            x = draw.integers(0, 3, (6, 8)).astype(dtype)
+            y = draw.integers(0, 3, (8, 6)).astype(dtype)
+            turned = fnp.asarray(x).T, fnp.asarray(y)
+            strided = fnp.asarray(x)[:, ::2], fnp.asarray(y.T)[:, ::-2]
+            for seen in (turned, turned[::-1], strided):
+                plain = [fnp.asarray(np.array(part, order="C")) for part in seen]
+                both = zip(functions(*seen), functions(*plain), strict=True)
+                for found, expected in both:
+                    assert found.shape == expected.shape
+                    assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()

@@ -83,7 +83,7 @@ def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDe
 
 
 #: The structure of an array.
-_LEAF = optree.tree_structure(0, namespace=NAMESPACE)
+_LEAF: TreeDef = _optree.tree_structure(0, namespace=NAMESPACE)
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:

@@ -34,6 +34,8 @@ from ftrace.trace.primitives import meanings
 #: `PyArray_NewFromDescr` and the version in the table of NumPy's C functions, and the
 #: versions of which that is known.
 NEW, _VERSION, _VERSIONS = 94, 0, (0x01000009, 0x02000000)
+#: `PyArray_NewCopy` there.
+_COPY = 85
 
 
 class Place:
@@ -86,6 +88,18 @@ class Call:
 def new_ndarray() -> int:
     """The address of what makes an array of NumPy's; 0 where it is not known."""
     return numpy_function(NEW)
+
+
+def new_copy() -> int:
+    """The address of what makes a row-major copy; 0 where it is not known, or fails."""
+    address = numpy_function(_COPY)
+    if not address:
+        return 0
+    turned = np.arange(6.0).reshape(2, 3).T
+    copy = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_int)(address)
+    made: Any = copy(turned, 0)
+    same = type(made) is np.ndarray and made.tolist() == turned.tolist()
+    return address if same and made.flags.c_contiguous else 0
 
 
 def numpy_function(number: int) -> int:

@@ -79,8 +79,8 @@ class Operand(NamedTuple):
 def loops_ir(offsets: Offsets, immortal: bool) -> str:
     """All functions of loops."""
     functions = [
-        _buffer_data(), _host_data(), _data_of(offsets), _looped_values(immortal),
-        _looped(immortal),
+        _buffer_data(), _host_data(), _data_of(offsets), _in_order(offsets),
+        _release_copies(), _looped_values(immortal), _looped(immortal),
     ]  # fmt: skip
     return "".join(f.text for f in functions)
 
@@ -119,6 +119,43 @@ def _data_of(offsets: Offsets) -> Function:
         with f.when(f.equal("i64", kind, one)):
             _give_copies(f, element, f.load(element, found))
     _give_copies(f, "i64", f.load("i64", found))
+    return f
+
+
+def _in_order(offsets: Offsets) -> Function:
+    """A row-major copy of an array that lies in another order; null if it is none."""
+    f = ObjectFunction("in_order", "ptr", "ptr %operand", "ptr %given")
+    state, operand = f.state(), f.view("%operand", Operand)
+    with f.when(f.differ("i64", operand.number("kind"), ARRAY)):
+        f.give("null")
+    with f.when(f.equal("i64", state.number("new_copy"), 0)):
+        f.give("null")
+    thing = f.variable("ptr", f.slot("%given", operand.number("leaf")))
+    kind = f.type_of(f.load("ptr", thing))
+    with f.when(f.equal("ptr", kind, state.pointer("array"))):
+        f.store("ptr", f.at(f.load("ptr", thing), offsets.host), thing)
+    host = f.load("ptr", thing)
+    with f.when(f.equal("ptr", host, "null")):
+        f.give("null")
+    with f.when(f.differ("ptr", f.type_of(host), state.pointer("ndarray"))):
+        f.give("null")
+    with f.when(f.differ("ptr", f.at(host, DTYPE), operand.pointer("dtype"))):
+        f.give("null")
+    call = f"ptr {state.pointer('new_copy')}(ptr {host}, i32 0)"
+    made = f.let(f"call {call}")
+    with f.when(f.equal("ptr", made, "null")):
+        f.do("call void @PyErr_Clear()")  # no memory: NumPy will say so
+    f.give(made)
+    return f
+
+
+def _release_copies() -> Function:
+    f = ObjectFunction("release_copies", "void", "ptr %kept")
+    with f.repeat(len(_OPERANDS)) as i:
+        copy = f.slot("%kept", i)
+        with f.when(f.differ("ptr", copy, "null")):
+            f.let_go(copy)
+    f.give()
     return f
 
 
@@ -167,13 +204,29 @@ def _looped_values(immortal: bool) -> Function:
         number = f.load("double", f.beyond(leaf, _NUMBER))
         with f.when(f.let(f"fcmp une double {number}, 0.5")):
             f.give("null")
+    kept = f.place("ptr", len(_OPERANDS))
+    for number in range(len(_OPERANDS)):
+        f.set_slot(kept, number, "null")
     places: list[str] = []
-    for name in _OPERANDS:
-        room = f.place("i64", LANES)
-        operands = f"ptr {loop.pointer(name)}, ptr %given, ptr {room}"
-        places.append(f.let(f"call ptr @data_of({operands})"))
-        with f.when(f.equal("ptr", places[-1], "null")):
-            f.give("null")
+    before = "null"
+    for number, name in enumerate(_OPERANDS):
+        row, found = loop.pointer(name), f.variable("ptr", "null")
+        if number:  # where there are fewer, the last is repeated
+            with f.when(f.equal("ptr", row, before)):
+                f.store("ptr", places[-1], found)
+        with f.when(f.equal("ptr", f.load("ptr", found), "null")):
+            room = f.place("i64", LANES)
+            operands = f"ptr {row}, ptr %given, ptr {room}"
+            f.store("ptr", f.let(f"call ptr @data_of({operands})"), found)
+        with f.when(f.equal("ptr", f.load("ptr", found), "null")):
+            copy = f.let(f"call ptr @in_order(ptr {row}, ptr %given)")
+            f.set_slot(kept, number, copy)
+            with f.when(f.equal("ptr", copy, "null")):
+                f.do(f"call void @release_copies(ptr {kept})")
+                f.give("null")
+            f.store("ptr", f.at(copy, DATA), found)
+        places.append(f.load("ptr", found))
+        before = row
     dtype = loop.pointer("dtype")
     f.hold(dtype)  # the array takes it over
     ndim = f.let(f"trunc i64 {loop.number('ndim')} to i32")
@@ -184,6 +237,7 @@ def _looped_values(immortal: bool) -> Function:
     host = f.let(f"call ptr {state.pointer('new_ndarray')}({operands})")
     with f.when(f.equal("ptr", host, "null")):
         f.do("call void @PyErr_Clear()")  # no memory: NumPy will say so
+        f.do(f"call void @release_copies(ptr {kept})")
         f.give("null")
     given = [f"ptr {f.at(host, DATA)}"]
     for name, place in zip(_OPERANDS, places, strict=True):
@@ -191,6 +245,7 @@ def _looped_values(immortal: bool) -> Function:
         given += [f"ptr {place}", f"i64 {step}"]
     given.append(f"i64 {loop.number('elements')}")
     f.do(f"call void {loop.pointer('function')}({', '.join(given)})")
+    f.do(f"call void @release_copies(ptr {kept})")
     f.give(host)
     return f
 

@@ -198,12 +198,17 @@ class Native:
         from ftrace.devices.llvm.calling.element_loops import ElementLoops
         from ftrace.devices.llvm.calling.learning import Fronts
         from ftrace.devices.llvm.calling.linking import Linking
-        from ftrace.devices.llvm.calling.looping import Looping, new_ndarray
+        from ftrace.devices.llvm.calling.looping import (
+            Looping,
+            new_copy,
+            new_ndarray,
+        )
         from ftrace.devices.llvm.calling.views import set_base
 
         records = Fronts(self, self._table, self._marks)
         if address := new_ndarray():
             self.put("new_ndarray", address)
+            self.put("new_copy", new_copy())
             loops = ElementLoops()
             records.looping = Looping(loops.address)
             if base := set_base():

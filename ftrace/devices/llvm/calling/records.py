@@ -50,6 +50,7 @@ class State(NamedTuple):
       hush_variable, silence: what silences NumPy.
       new_ndarray: makes an array of NumPy's.
       set_base: makes such an array keep another one.
+      new_copy: makes a row-major copy of such an array; 0 where that is not known.
     """
 
     array: Word
@@ -113,6 +114,7 @@ class State(NamedTuple):
     silence: Word
     new_ndarray: Word
     set_base: Word
+    new_copy: Word
 
 
 class Class(NamedTuple):
