@@ -1,34 +1,26 @@
 """How each loop of a kernel runs: one by one, unrolled, or in the lanes of a vector.
 
-The `Chooser` estimates what each choice costs. What it chooses is in `tiles.py`; how
-many sums of a product the registers hold, in `register_tiles.py`.
+What each choice of a vector costs is estimated in `vector_costs.py`. What the `Chooser`
+chooses is in `tiles.py`; how many sums of a product the registers hold, in
+`register_tiles.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from math import prod
 
-from ftrace import dtypes
 from ftrace.devices.llvm.abreast import vectors_abreast
 from ftrace.devices.llvm.facts import Facts, index_of
 from ftrace.devices.llvm.register_tiles import register_tile, rows_together
 from ftrace.devices.llvm.scalar import CALLED
-from ftrace.devices.llvm.short_axes import longest
 from ftrace.devices.llvm.target import Target
 from ftrace.devices.llvm.tiles import Steps, Tiling, cut, equal_tiles, size_of, units_of
+from ftrace.devices.llvm.vector_costs import Vector, VectorCosts, Vectors
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, reduce_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node
 
-Vector = tuple[Node, int]  # the vector range and its lanes
-Vectors = dict[Node, int]  # the lanes of each axis that is one: a row may have several
-
-#: What an operation costs beside an addition.
-_COST = {"div": 4.0, "rem": 8.0, "sqrt": 6.0, "mul_zero": 3.0, "max": 3.0, "min": 3.0}
-#: Adding up the lanes of a vector.
-_ACROSS = 8.0
 #: Operations worth a unit of the parallel domain, and units beyond which more are idle.
 _UNIT = 16_000
 _UNITS = 256
@@ -81,9 +73,7 @@ class Chooser:
         self.top = block
         self.facts = facts
         self.target = target
-        self._costs: dict[tuple[Node | Store, Vector | None], float] = {}
-        self._lanes: dict[Node, int] = {}
-        self._own: dict[tuple[ReduceLoop, float], tuple[float, Vector | None]] = {}
+        self.costs = VectorCosts(kernel, facts, target)
 
     def choose(self) -> Tiling:
         tiling = Tiling()
@@ -93,13 +83,13 @@ class Chooser:
         groups = [[a] for a in axes if a not in self.segments] + [together]
         candidates: list[Vectors] = []
         for group in groups:
-            lanes = {a: self._lanes_of(a) for a in group}
+            lanes = {a: self.costs.lanes_of(a) for a in group}
             candidates.append({a: n for a, n in lanes.items() if n > 1})
         candidates = [c for c in candidates if c] + [{}]
-        best = min(candidates, key=lambda c: self._block_cost(self.top, c, None))
+        best = min(candidates, key=lambda c: self.costs.of_block(self.top, c, None))
         tiling.steps.update({a: Steps(n) for a, n in best.items()})
         self._unroll(self.top, best, None, tiling)
-        tiling.operations = int(self._operations(self.top, 1))
+        tiling.operations = int(self.costs.operations(self.top, 1))
         self._share(tiling)
         return tiling
 
@@ -112,157 +102,6 @@ class Chooser:
         inside = self.kernel.axes[self.kernel.axes.index(axis) :]
         ordered = {axis_of(a).number for a in inside} & self.kernel.ordered
         return self._may_move(axis) and not ordered
-
-    # How many lanes.
-
-    @cached_property
-    def _has_pairs(self) -> bool:
-        """May values take two registers each?"""
-        many = self.target.registers >= 32 and self.target.vector_bytes >= 64
-        return many and not any(n.op is reduce_p for n in self.kernel.nodes)
-
-    def _lanes_of(self, node: Node) -> int:
-        """Lanes that fill a register with the widest elements that vary with it.
-
-        Where 32 bits become 64 on the way only, and there are registers enough, the 32
-        bits fill one: each of the others takes two, for as many instructions.
-        """
-        found = self._lanes.get(node)
-        if found is None:
-            widest = between = 0
-            for n, free in self.facts.free.items():
-                if node not in free or n.op is reduce_p:
-                    continue
-                if n.op is load_p:
-                    widest = max(widest, n.dtype.itemsize)
-                elif n.dtype not in (dtypes.bool_, INDEX):
-                    between = max(between, n.dtype.itemsize)
-            for store in self.kernel.stores:
-                if any(node in self.facts.free[e] for e in store.expressions):
-                    widest = max(widest, store.value.dtype.itemsize)
-            pairs = (widest, between) == (4, 8) and self._has_pairs
-            widest = widest if pairs else max(widest, between)
-            found = self.target.vector_bytes // max(widest, 1)
-            size = size_of(node)
-            while found >= 2 * size and found > 1:
-                found //= 2
-            self._lanes[node] = found
-        return found
-
-    # Costs: in vector instructions.
-
-    def _block_cost(
-        self, block: Sequence[Statement], chosen: Vectors, active: Vector | None
-    ) -> float:
-        """Of running a block once. `chosen`: vector axes; `active`: the open one."""
-        total = 0.0
-        for statement in block:
-            if isinstance(statement, Let):
-                total += self._node_cost(statement.node, active)
-            elif isinstance(statement, Store):
-                total += self._store_cost(statement, active)
-            elif isinstance(statement, Loop):
-                axis = statement.axis
-                inner, trips = active, float(size_of(axis))
-                if axis in chosen:
-                    inner, trips = (axis, chosen[axis]), -(-trips // chosen[axis])
-                total += trips * self._block_cost(statement.body, chosen, inner)
-            else:
-                total += self._reduce_cost(statement, chosen, active)
-        return total
-
-    def _reduce_cost(
-        self, loop: ReduceLoop, chosen: Vectors, active: Vector | None
-    ) -> float:
-        if active is not None:
-            body = self._block_cost(loop.body, chosen, active) + len(loop.reduces)
-            return body * prod(size_of(r) for r in loop.ranges)
-        return self._best_vector(loop)[0]
-
-    def _best_vector(self, loop: ReduceLoop) -> tuple[float, Vector | None]:
-        """The cheapest vector range of a reduce loop that is not inside a vector."""
-        found = self._own.get((loop, 0.0))
-        if found is None:
-            trips = prod(size_of(r) for r in loop.ranges)
-            cost = self._block_cost(loop.body, {}, None) + len(loop.reduces)
-            found = (cost * trips, None)
-            for r in loop.ranges:
-                lanes = self._lanes_of(r)
-                size = size_of(r)
-                if lanes < 2 or size < 2:
-                    continue
-                cost = self._block_cost(loop.body, {}, (r, lanes)) + len(loop.reduces)
-                cost *= trips // size * -(-size // lanes)
-                cost += _ACROSS * len(loop.reduces)
-                if cost < found[0]:
-                    found = (cost, (r, lanes))
-            self._own[loop, 0.0] = found
-        return found
-
-    def _node_cost(self, node: Node, active: Vector | None) -> float:
-        key = (node, active)
-        found = self._costs.get(key)
-        if found is None:
-            found = self._costs[key] = self._cost_of(node, active)
-        return found
-
-    def _cost_of(self, node: Node, active: Vector | None) -> float:
-        if node.op is load_p:
-            cost = self._access_cost(index_of(node), active)
-            valid = node.src[2:]
-            if active is not None and any(
-                active[0] in self.facts.free[v] for v in valid
-            ):
-                cost += 0.5
-            return cost
-        if node.dtype is INDEX or not node.src:
-            return 0.0
-        return _COST.get(node.op.name, 1.0)
-
-    def _access_cost(self, index: Node, active: Vector | None) -> float:
-        if active is None:
-            return 1.0
-        stride = self.facts.stride(index, *active)
-        if stride in (0, 1):
-            return 1.0
-        most = longest(self.target)
-        if stride is not None and (stride == -1 or 2 <= stride <= most):
-            return max(2.0, 1.5 * stride)
-        return 2.0 + active[1]
-
-    def _store_cost(self, store: Store, active: Vector | None) -> float:
-        if active is None or not any(
-            active[0] in self.facts.free[e] for e in store.expressions
-        ):
-            return 1.0
-        stride = self.facts.stride(store.index, *active)
-        if stride in (1, -1):
-            return 1.5
-        if stride is not None and self._in_turn(store, stride):
-            return 1.0 + 0.5 * stride
-        return 2.0 + 1.5 * active[1]
-
-    def _in_turn(self, store: Store, stride: int) -> bool:
-        """Are there so many stores that together fill what lies side by side?"""
-        group = [s for s in self.kernel.stores if s.buffer == store.buffer]
-        return 2 <= stride <= longest(self.target) and len(group) >= stride
-
-    def _operations(self, block: Sequence[Statement], trips: int) -> float:
-        """Element by element, without vectors."""
-        total = 0.0
-        for statement in block:
-            if isinstance(statement, Let):
-                total += trips * self._node_cost(statement.node, None)
-            elif isinstance(statement, Store):
-                total += trips
-            elif isinstance(statement, Loop):
-                inner = trips * size_of(statement.axis)
-                total += self._operations(statement.body, inner)
-            else:
-                inner = trips * prod(size_of(r) for r in statement.ranges)
-                total += inner * len(statement.reduces)
-                total += self._operations(statement.body, inner)
-        return total
 
     # Unrolling.
 
@@ -343,7 +182,7 @@ class Chooser:
         if not self.target.decides("short_code"):
             return _MOST_COPIES
         values = max(
-            self._operations(self.top, 1) / _OPERATIONS_OF_A_VALUE, _FEW_VALUES
+            self.costs.operations(self.top, 1) / _OPERATIONS_OF_A_VALUE, _FEW_VALUES
         )
         return max(int(values) // max(count_values(loop.body), 1), 2)
 
@@ -400,7 +239,7 @@ class Chooser:
         return best
 
     def _unroll_reduce(self, loop: ReduceLoop, tiling: Tiling) -> None:
-        _, vector = self._best_vector(loop)
+        _, vector = self.costs.best_vector(loop)
         if vector is None:
             self._unroll(loop.body, {}, None, tiling)
             return
@@ -442,7 +281,7 @@ class Chooser:
         They depend on no axis, and are brief beside the rest.
         """
         first = [s for s in self.top if isinstance(s, ReduceLoop)]
-        cost = int(self._operations(first, 1))
+        cost = int(self.costs.operations(first, 1))
         if not first or _REPEATED * cost > tiling.operations:
             return self.top
         tiling.setup = first
