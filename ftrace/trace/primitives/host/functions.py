@@ -31,6 +31,7 @@ from ftrace.trace.primitives.host.matrix import (
 )
 from ftrace.trace.primitives.record import Array, Results
 
+as_strided: Any = numpy.lib.stride_tricks.as_strided
 np: Any = numpy  # whose stubs leave too much unknown
 
 # Sylvester's equation, and the square root.
@@ -118,17 +119,26 @@ def _sqrtm(avals: Any, arg: None, a: Array) -> Sequence[Array]:
 
 
 def _triangular_root(t: Array) -> Array:
-    """Column by column, from the diagonal up.
+    """Diagonal by diagonal, from the main one up: row d of `found` is the d-th.
 
     Source: A. Bjorck and S. Hammarling, "A Schur method for the square root of a
     matrix" (1983).
     """
-    root = np.diag(np.sqrt(np.diagonal(t)))
-    for j in range(len(t)):
-        for i in reversed(range(j)):
-            rest = t[i, j] - root[i, i + 1 : j] @ root[i + 1 : j, j]
-            # Of a block of zeros any root will do, if there is one: zero.
-            root[i, j] = rest and rest / (root[i, i] + root[j, j])
+    n = len(t)
+    found = np.zeros_like(t)
+    found[0] = np.sqrt(np.diagonal(t))
+    down, across = found.strides
+    for d in range(1, n):
+        # The root of the row k to the right, times that of the column k further down.
+        left = found[1:d, : n - d]
+        right = as_strided(found[d - 1, 1:], left.shape, (across - down, across))
+        rest = np.diagonal(t, d) - np.einsum("ki,ki->i", left, right)
+        # Of a block of zeros any root will do, if there is one: zero.
+        sums = np.where(rest == 0, 1, found[0, : n - d] + found[0, d:])
+        found[d, : n - d] = rest / sums
+    rows, columns = np.triu_indices(n)
+    root = np.zeros_like(t)
+    root[rows, columns] = found[columns - rows, rows]
     return root
 
 
