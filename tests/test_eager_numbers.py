@@ -19,6 +19,7 @@ from ftrace import lax, nn, random
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm.calling import fronts
 from ftrace.errors import DtypeOverflowError, ValueRangeError
+from ftrace.scipy import special
 from ftrace.scipy.stats import norm
 from ftrace.trace.eager import Eager
 from ftrace.trace.lacking import kernel_of
@@ -529,3 +530,24 @@ def test_single_loops_take_arrays_in_any_order(dtype: str) -> None:
                 for found, expected in both:
                     assert found.shape == expected.shape
                     assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()
+
+
+def test_compositions_of_what_numpy_lacks_have_one_set_of_bits() -> None:
+    functions = [special.ndtr, special.log_ndtr, norm.cdf, special.gammaln]
+    functions += [lambda x: nn.gelu(x, approximate=False), special.digamma]
+    with ft.config(native_calls=False):
+        x = fnp.asarray(sample((50,), np.float32))
+        expected = [np.asarray(f(x)) for f in functions]
+    for _ in range(CALLS):
+        for function, want in zip(functions, expected, strict=True):
+            np.testing.assert_array_equal(function(x), want)
+
+
+def test_what_numpy_lacks_is_done_at_once_while_something_is_traced() -> None:
+    x = fnp.asarray(np.float32([0.5, 1.5]))
+    found = ft.jit(lambda y: y + lax.erf(x) * lax.lgamma(x))(x)
+    np.testing.assert_allclose(found, x + lax.erf(x) * lax.lgamma(x), 1e-6)
+    slope = ft.grad(lambda y: (y * lax.erf(x)).sum())(x)
+    np.testing.assert_array_equal(slope, lax.erf(x))
+    twice = ft.vmap(lambda y: y * lax.digamma(x))(fnp.stack([x, x]))
+    np.testing.assert_allclose(twice[1], x * lax.digamma(x), 1e-6)

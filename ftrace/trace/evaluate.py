@@ -17,6 +17,7 @@ from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.contract import PreparedProduct
 from ftrace.trace.graph import Graph, Node, toposort
+from ftrace.trace.lacking import LACKING, kernel_of
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import (
     add,
@@ -63,9 +64,12 @@ class Plan:
     Args:
       outputs: the nodes whose values a call returns.
       given: the nodes whose values a call gets; `Plan(...)(values)`.
+      with_kernels: what NumPy lacks is done by compiled code: see `lacking`.
     """
 
-    __slots__ = ("_constants", "_large", "_outputs", "_size", "_steps")
+    __slots__ = (
+        "_constants", "_large", "_outputs", "_size", "_steps", "with_kernels",
+    )  # fmt: skip
 
     @property
     def constants(self) -> Sequence[tuple[int, Any]]:
@@ -82,7 +86,13 @@ class Plan:
         """(node, the sum of a product that it is, slots of operands and value)."""
         return [step[:4] for step in self._steps]
 
-    def __init__(self, outputs: Sequence[Node], given: Sequence[Node]) -> None:
+    def __init__(
+        self,
+        outputs: Sequence[Node],
+        given: Sequence[Node],
+        with_kernels: bool = False,
+    ) -> None:
+        self.with_kernels = with_kernels
         known = set(given)
         deferred = _products_to_defer(_needed(outputs, known, set()), outputs)
         nodes = _needed(outputs, known, deferred)
@@ -124,6 +134,8 @@ class Plan:
                 _require_room(node, operands)
             if contracts is not None:
                 slots[slot] = contracts(*operands)
+            elif self.with_kernels and node.op in LACKING:
+                slots[slot] = _apply_kernel(node, operands)
             else:
                 slots[slot] = apply(node, operands)
             for last in finished:
@@ -249,6 +261,12 @@ def apply(node: Node, operands: Sequence[Any]) -> Any:
         )
     value = primitive_of(node).numpy(node.aval, node.arg, *operands)
     return settle(value, node.dtype)
+
+
+def _apply_kernel(node: Node, operands: Sequence[Any]) -> Any:
+    """The same, of a function that NumPy lacks."""
+    kernel = kernel_of(primitive_of(node), node.dtype)
+    return apply(node, operands) if kernel is None else kernel(*operands)
 
 
 def settle(value: Any, dtype: np.dtype[Any]) -> Any:

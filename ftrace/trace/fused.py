@@ -101,7 +101,7 @@ class _Fused:
 
     @cached_property
     def plan(self) -> Plan:
-        return Plan(self.graph.outputs, self.graph.inputs)
+        return Plan(self.graph.outputs, self.graph.inputs, with_kernels=True)
 
 
 #: Eager compositions by function, types, static arguments and promotion rules.

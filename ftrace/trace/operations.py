@@ -105,7 +105,11 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
         require_room_for(op, aval, values)
     token = hush()
     try:
-        result = op.numpy(aval, arg, *values)
+        kernel = kernel_of(op, aval.dtype) if op in LACKING else None
+        if kernel is not None:
+            result = kernel(*values)
+        else:
+            result = op.numpy(aval, arg, *values)
     except MemoryError:
         raise no_memory(op.name, aval) from None
     finally:

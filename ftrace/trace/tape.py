@@ -258,7 +258,8 @@ class Tape:
                 continue
             elif isinstance(node.op, Primitive) and node.op is not shear_p:
                 size = node.src[0].size if node.op is reduce_sum_p else None
-                function, more = call_of(node.op, node.aval, node.arg, size)
+                quick = plan.with_kernels
+                function, more = call_of(node.op, node.aval, node.arg, size, quick)
                 whole = [*operands, *more]
                 self.note(function, whole, slots[slot], node.op, node.arg)
                 continue
@@ -317,14 +318,20 @@ def _results(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
 
 
 def call_of(
-    op: Primitive, aval: ShapedArray, arg: Any, size: Any = None
+    op: Primitive,
+    aval: ShapedArray,
+    arg: Any,
+    size: Any = None,
+    with_kernels: bool = True,
 ) -> tuple[Function, tuple[Any, ...]]:
     """The meaning of a primitive as a function, and what it takes after the arrays.
 
-    `size` is that of the first operand; sums need it, as those of one element each are
-    the elements.
+    Args:
+      size: of the first operand; sums need it, as those of one element each are the
+        elements.
+      with_kernels: what NumPy lacks is done by compiled code.
     """
-    if (kernel := kernel_of(op, aval.dtype)) is not None:
+    if with_kernels and (kernel := kernel_of(op, aval.dtype)) is not None:
         return kernel, ()
     alone = op is reduce_sum_p and size == aval.size
     direct = None if op.direct is None or alone else op.direct(aval, arg)

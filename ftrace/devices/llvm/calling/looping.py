@@ -95,7 +95,8 @@ def new_copy() -> int:
     address = numpy_function(_COPY)
     if not address:
         return 0
-    turned = np.arange(6.0).reshape(2, 3).T
+    turned: Any = np.arange(6.0)
+    turned = turned.reshape(2, 3).T
     copy = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_int)(address)
     made: Any = copy(turned, 0)
     same = type(made) is np.ndarray and made.tolist() == turned.tolist()
