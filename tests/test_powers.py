@@ -25,7 +25,8 @@ def c_power(x: float, y: float) -> float:
         return math.inf
     except ValueError:
         if x == 0:  # to a negative power; odd ones keep the sign
-            return math.copysign(math.inf, x) if y % 2 == 1 else math.inf
+            is_odd = math.isfinite(y) and y % 2 == 1
+            return math.copysign(math.inf, x) if is_odd else math.inf
         return math.nan
 
 
