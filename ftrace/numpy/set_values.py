@@ -106,8 +106,11 @@ def of_two(x: Array, y: Array, kind: str, integer: Any) -> Any:
     begins = _begins(ordered, True)
     (firsts,) = begins.nonzero()
     from_x = places < x.size
-    in_x = np.logical_or.reduceat(from_x, firsts)
-    in_y = np.logical_or.reduceat(~from_x, firsts)
+    # Of equal elements those of x come first.
+    lasts = np.empty_like(firsts)
+    lasts[:-1], lasts[-1] = firsts[1:], ordered.size
+    lasts -= 1
+    in_x, in_y = from_x[firsts], ~from_x[lasts]
     values = ordered[firsts]
     if kind == "one":
         return values[in_x != in_y]

@@ -46,8 +46,8 @@ __all__ = [
     "unique_counts", "unique_inverse", "unique_values",
 ]  # fmt: skip
 
-#: Characters of dtypes of NumPy, in whose order there is nothing special.
-_PLAIN = "?bhilqBHILQfd"
+#: Dtypes of NumPy, in whose order there is nothing special. (Others share letters.)
+_PLAIN = frozenset(np.dtype(letter) for letter in "?bhilqBHILQfd")
 #: Up to so many test elements each is compared with each.
 FEW = 16
 #: From so many elements on a pass over them per test element takes less time than one
@@ -142,7 +142,7 @@ def unique(
 
 def _is_plain(x: Any) -> bool:
     """Are there elements, of a dtype that NumPy has itself?"""
-    return x.size > 0 and x.dtype.char in _PLAIN
+    return x.size > 0 and x.dtype in _PLAIN
 
 
 def _of_two_now(ar1: Value, ar2: Value, kind: str) -> Any:

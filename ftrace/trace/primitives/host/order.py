@@ -247,7 +247,7 @@ def _top_positions(x: Array, k: int, largest: bool) -> Array:
 
 def _has_special(x: Array) -> bool:
     """Is there what a stable sort of `x`, or of -x, puts elsewhere: NaN, or -0.0?"""
-    flat = x.reshape(-1)
+    flat = x if x.ndim == 1 else x.reshape(-1)
     squares = flat.dot(flat)
     if squares != squares:
         return True
