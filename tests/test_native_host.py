@@ -19,9 +19,8 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes, lax, settings
-from ftrace.devices.llvm import pool, tables
+from ftrace.devices.llvm import cores, tables
 from ftrace.devices.llvm.device import CPU
-from ftrace.devices.llvm.runner import signals
 from ftrace.devices.llvm.runtime import Runtime, runtime
 from ftrace.errors import OutOfMemoryError, ShapeError
 from ftrace.lower.program import Program
@@ -412,8 +411,7 @@ def test_host_is_not_called_by_several_threads(
 
 
 def test_runner_is_valid_code_without_posix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "has_threads", lambda: False)
-    monkeypatch.setattr(signals, "has_threads", lambda: False)
+    monkeypatch.setattr(cores, "has_threads", lambda: False)
     alone = Runtime()
     assert alone.workers() == 0
     assert alone.handlers.keys() == runtime().handlers.keys()

@@ -25,9 +25,9 @@ from ftrace.capacity import LARGE
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.calls import Bound, Signature
 from ftrace.devices.llvm.compile import cache_key, object_cache
+from ftrace.devices.llvm.cores import available_cores
 from ftrace.devices.llvm.made import CompiledKernel
 from ftrace.devices.llvm.memory import WarmAllocator
-from ftrace.devices.llvm.pool import available_cores
 from ftrace.devices.llvm.runner.records import NO_MEMORY
 from ftrace.devices.llvm.runtime import prepare_runtime, runtime
 from ftrace.devices.llvm.tables import Table

@@ -21,14 +21,13 @@ never freed: workers may sleep in it while the interpreter goes away.
 
 from __future__ import annotations
 
-import math
-import os
 import platform
 import sys
 from string import Template
 
+from ftrace.devices.llvm import cores
 from ftrace.devices.llvm.runner.records import GO_ON, Context
-from ftrace.settings import MAX_THREADS
+from ftrace.devices.llvm.seats import NO_SEATS, SEATS
 
 #: Pieces per thread: more balance better on a busy machine, fewer cost less.
 PIECES_PER_THREAD = 4
@@ -44,34 +43,10 @@ SPINS_BEFORE_YIELD = 2_000
 STACK_BYTES = 8 << 20
 
 
-def has_threads() -> bool:
-    """Workers need POSIX threads; elsewhere every job runs on its caller's thread."""
-    return os.name == "posix"
-
-
-def available_cores() -> int:
-    """The cores that this process may use, by affinity and by its share of time."""
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
-    return max(1, min(cores, _share_of_time(), MAX_THREADS))
-
-
-def _share_of_time() -> int:
-    """What a container's quota allows (cgroup v2: "quota period", or "max")."""
-    try:
-        with open("/sys/fs/cgroup/cpu.max", "rb", buffering=0) as file:
-            quota, period = file.read().split()
-        return max(1, math.ceil(int(quota) / int(period)))
-    except (OSError, ValueError):
-        return MAX_THREADS
-
-
 def pool_ir() -> str:
     """The text of `parallel` and `pool_reset`, for this machine."""
     alone = Template(_ALONE).substitute(go_on=GO_ON)
-    if not has_threads():
+    if not cores.has_threads():
         return alone + _NO_POOL
     machine = platform.machine().lower()
     if machine in ("x86_64", "amd64", "i386", "i686"):
@@ -90,7 +65,7 @@ def pool_ir() -> str:
         stopped=Context._fields.index("stopped"),
         spins=SPINS_BEFORE_SLEEP,
         glance=SPINS_BEFORE_GLANCE,
-        seats=_SEATS if sys.platform.startswith("linux") else _NO_SEATS,
+        seats=SEATS if sys.platform.startswith("linux") else NO_SEATS,
         yields=SPINS_BEFORE_YIELD,
         stack=STACK_BYTES,
         sig_block=0 if sys.platform.startswith("linux") else 1,
@@ -132,63 +107,6 @@ out:
 define void @parallel(ptr %kernel, ptr %buffers, i64 %units, i64 %grain, i64 %threads) {
   %status = call i32 @share(ptr %kernel, ptr %buffers, i64 %units, i64 %grain,
                             i64 %units, i64 %threads, ptr null)
-  ret void
-}
-"""
-
-# Two threads that spin on one core take turns of milliseconds. The system moves one of
-# them in the end; a worker that sees its caller's core under it goes at once: to any
-# other core that it may use, from where it may go on to all of them.
-_SEATS = r"""
-declare i32 @sched_getcpu()
-declare i32 @sched_getaffinity(i32, i64, ptr)
-declare i32 @sched_setaffinity(i32, i64, ptr)
-
-define internal i64 @seat() alwaysinline {
-  %cpu = call i32 @sched_getcpu()
-  %wide = sext i32 %cpu to i64
-  ret i64 %wide
-}
-
-define internal void @leave_the_caller_alone() {
-entry:
-  %all = alloca i1024, align 128
-  %others = alloca i1024, align 128
-  %mine = call i64 @seat()
-  %noted = getelementptr i8, ptr @job, i64 40
-  %callers = load atomic i64, ptr %noted monotonic, align 8
-  %same = icmp eq i64 %mine, %callers
-  %listed = icmp ult i64 %mine, 1024
-  %crowded = and i1 %same, %listed
-  br i1 %crowded, label %ask, label %out
-ask:
-  store i1024 0, ptr %all
-  %known = call i32 @sched_getaffinity(i32 0, i64 128, ptr %all)
-  %fine = icmp eq i32 %known, 0
-  br i1 %fine, label %leave, label %out
-leave:
-  %place = zext i64 %mine to i1024
-  %bit = shl i1024 1, %place
-  %keep = xor i1024 %bit, -1
-  %may = load i1024, ptr %all
-  %rest = and i1024 %may, %keep
-  %nowhere = icmp eq i1024 %rest, 0
-  br i1 %nowhere, label %out, label %go
-go:
-  store i1024 %rest, ptr %others
-  %there = call i32 @sched_setaffinity(i32 0, i64 128, ptr %others)
-  %free = call i32 @sched_setaffinity(i32 0, i64 128, ptr %all)
-  br label %out
-out:
-  ret void
-}
-"""
-
-_NO_SEATS = """
-define internal i64 @seat() alwaysinline {
-  ret i64 -1
-}
-define internal void @leave_the_caller_alone() alwaysinline {
   ret void
 }
 """

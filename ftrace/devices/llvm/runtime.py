@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import capacity
-from ftrace.devices.llvm import pool
+from ftrace.devices.llvm import cores
 from ftrace.devices.llvm.compile import emit_own, link
 from ftrace.devices.llvm.symbols import POLL, STOP
 from ftrace.locks import Once
@@ -58,7 +58,7 @@ class Runtime:
         data = id(probe) + object.__basicsize__
         assert ctypes.c_size_t.from_address(data).value == probe.ctypes.data
         kept = capacity.machine_memory() // KEPT_SHARE
-        facts = kept, pool.has_threads(), sys.platform, platform.machine()
+        facts = kept, cores.has_threads(), sys.platform, platform.machine()
         code = emit_own("runner", facts, partial(_text, kept))
         self.code = link(code, _EXPORTED)
         address = self.code.address
@@ -104,5 +104,5 @@ runtime = Once(Runtime)
 
 def prepare_runtime() -> None:
     """Begins to make the runner, beside what the caller does next."""
-    if pool.has_threads():
+    if cores.has_threads():
         runtime.begin()

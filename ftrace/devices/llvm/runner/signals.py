@@ -14,7 +14,7 @@ is itself long at its next poll.
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.pool import has_threads
+from ftrace.devices.llvm import cores
 from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.runner.records import GO_ON, NO_MEMORY, RAISED, Context
 from ftrace.devices.llvm.symbols import POLL, STOP
@@ -35,7 +35,7 @@ declare i64 @pthread_self()
 
 def signals_ir() -> str:
     """The text of all of them."""
-    system = _POSIX if has_threads() else ""
+    system = _POSIX if cores.has_threads() else ""
     functions = (_look(), _breathe(), _poll(), _stop())
     return _DECLARATIONS + system + "\n".join(f.text for f in functions)
 
@@ -48,7 +48,9 @@ def new_context(f: Function, threads: str, state: str) -> str:
     context.set("budget", BUDGET)
     context.set("checked", 0)
     context.set("stopped", 0)
-    context.set("thread", f.let("call i64 @pthread_self()") if has_threads() else 0)
+    context.set(
+        "thread", f.let("call i64 @pthread_self()") if cores.has_threads() else 0
+    )
     context.set("call", context.address, "ptr")
     return context.address
 
@@ -69,7 +71,7 @@ def _look() -> Function:
     stopped = f.let(f"load atomic i64, ptr {mark} monotonic, align 8")
     with f.when(f.let(f"icmp ne i64 {stopped}, 0")):
         f.give(f.let(f"trunc i64 {stopped} to i32"))
-    if not has_threads():
+    if not cores.has_threads():
         f.give(GO_ON)
         return f
     state = call.pointer("state")
