@@ -123,6 +123,8 @@ class SlidingProduct:
             self._clear(panel)
         self.sums = stage.new_panel(self.total.dtype, self.height, self.pitch)
         self.seen, self.around = self._find_seen()
+        if self.left.panel is not None and (self.seen is not None or self.around):
+            stage.fill(self.left.panel, 0)  # what is between rows is looked at, too
 
     def _find_seen(self) -> tuple[Seen | None, dict[Node, tuple[Node, Seen]]]:
         """Which taps see padding alone, where leaving them out pays.
