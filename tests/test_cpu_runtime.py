@@ -26,7 +26,7 @@ from ftrace.devices.llvm import device as device_module
 from ftrace.devices.llvm.cache import ObjectCache
 from ftrace.devices.llvm.compile import Code, emit_object, link, object_cache
 from ftrace.devices.llvm.device import CPU, CPUExecutable
-from ftrace.devices.llvm.machine import machine
+from ftrace.devices.llvm.machine import machine, sources
 from ftrace.devices.llvm.memory import HUGE_PAGE
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.runner.signals import signals_ir
@@ -137,8 +137,9 @@ def with_cores(count: int) -> CPU:
 
 @pytest.fixture(scope="module", autouse=True)
 def facts() -> None:
-    """What is known of the machine, so that no test finds a file of it."""
+    """What is known of the machine and our sources: no test finds a file of it."""
     machine()
+    sources()
 
 
 @pytest.fixture
@@ -655,8 +656,8 @@ def test_cache_serves_the_next_process(tmp_path: Path) -> None:
         ).stdout  # fmt: skip
 
     assert run() == "0 2"  # the runner and the kernel
-    # The kernel's code has a file of its own, and so has the machine.
-    assert len(files_in(tmp_path / "a" / "b")) == 4
+    # The kernel's code has a file of its own; so have the machine and our sources.
+    assert len(files_in(tmp_path / "a" / "b")) == 5
     assert run() == "3 0"
 
 

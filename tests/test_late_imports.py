@@ -14,7 +14,7 @@ import pytest
 from ftrace import settings
 from ftrace.devices.llvm import runtime as runtime_module
 from ftrace.devices.llvm.compile import emit_own, generate
-from ftrace.devices.llvm.machine import machine
+from ftrace.devices.llvm.machine import sources
 from ftrace.locks import Once
 
 PROGRAM = """
@@ -145,11 +145,10 @@ def test_a_text_of_ours_is_not_made_where_its_code_is_on_disk(
         assert emit(2, 20) != first  # other facts
         assert made == [1, 2]
         # Other sources, as after an edit.
-        here = machine()
-        monkeypatch.setattr(machine, "found", here._replace(sources="other"))
+        monkeypatch.setattr(sources, "found", "other")
         assert emit(3, 10) == generate(text_of(3))
         # Without sources, as in an archive, the text itself is the key.
-        monkeypatch.setattr(machine, "found", here._replace(sources=""))
+        monkeypatch.setattr(sources, "found", "")
         assert emit(4, 10) == generate(text_of(4))
         assert emit(4, 10) == generate(text_of(4))
         assert made == [1, 2, 3, 4, 4]

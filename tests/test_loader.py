@@ -228,15 +228,27 @@ def test_an_edit_changes_the_digest(
     for name in ("array", "buffer", "dtypes", "origin", "settings"):
         (tmp_path / f"{name}.py").write_text("x = 1")
     monkeypatch.setattr(machine_module, "_PACKAGE", str(tmp_path))
-    digest, stamp = machine_module.digest_of_sources, machine_module._stamp  # pyright: ignore[reportPrivateUsage]
-    first = digest(), stamp()
-    assert (digest(), stamp()) == first
-    (tmp_path / "devices/llvm/inner/b.py").write_text("x = 22")
-    second = digest(), stamp()
-    assert second[0] != first[0]
-    if sys.platform == "linux":
-        assert second[1] != first[1]
-    (tmp_path / "array.py").unlink()
+    read: list[int] = []
+    digest = machine_module.digest_of_sources
+
+    def counted() -> str:
+        read.append(1)
+        return digest()
+
+    def found() -> str:
+        monkeypatch.setattr(machine_module.sources, "found", None)
+        return machine_module.sources()
+
+    monkeypatch.setattr(machine_module, "digest_of_sources", counted)
+    with settings.config(cache_dir=str(tmp_path / "cache")):
+        first = found()
+        assert first == digest() == found()
+        assert len(read) == 1  # the sizes and times of the files are what they were
+        (tmp_path / "devices/llvm/inner/b.py").write_text("x = 22")
+        assert found() == digest() != first
+        assert len(read) == 2
+        (tmp_path / "array.py").unlink()
+        assert found() == ""
     assert digest() == ""
 
 

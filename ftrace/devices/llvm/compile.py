@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from ftrace.devices.llvm.cache import ObjectCache
 from ftrace.devices.llvm.loader import load
-from ftrace.devices.llvm.machine import machine
+from ftrace.devices.llvm.machine import machine, sources
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.errors import DeviceError
 from ftrace.locks import Once
@@ -167,8 +167,7 @@ def cache_key(text: str, target: Target | None = None) -> tuple[str, ...]:
     """What object code is kept under: what it is made of and all that makes it."""
     if not object_cache.limit:  # nothing is kept, and to read our sources takes time
         return (text,)
-    made_by = machine()
-    parts = VERSION, made_by.llvm, made_by.sources, CODEGEN_LEVEL, LEAN_OPTIONS
+    parts = VERSION, machine().llvm, sources(), CODEGEN_LEVEL, LEAN_OPTIONS
     return text, repr(target or host_target()), " ".join(map(str, parts))
 
 
@@ -187,7 +186,7 @@ def emit_own(name: str, facts: Iterable[Any], text: Callable[[], str]) -> bytes:
     """
     if not object_cache.limit:
         return generate(text())
-    if not machine().sources:  # nobody knows whether they are the same
+    if not sources():  # nobody knows whether they are the same
         return emit_object(text())
     key = cache_key(" ".join((name, *map(repr, facts))))
     return kept(("own", *key), lambda: generate(text()))

@@ -4,7 +4,8 @@
 
 LLVM says what the processor is called and what it has, and to load LLVM takes as long
 as all else at the start of a process. So what it said is kept: as long as the files of
-llvmlite, our own, and the processor look the same, it would say the same again.
+llvmlite and the processor look the same, it would say the same again. In the same way
+the digest of our sources is kept by their sizes and times.
 """
 
 from __future__ import annotations
@@ -40,12 +41,10 @@ class Machine(NamedTuple):
 
     Attributes:
       llvm: the versions of llvmlite and of LLVM.
-      sources: a digest of the files that decide the code; empty if there are none.
       triple, cpu, features: what LLVM calls this processor.
     """
 
     llvm: str
-    sources: str
     triple: str
     cpu: str
     features: str
@@ -57,7 +56,7 @@ _cache.told = True
 
 
 def _machine() -> Machine:
-    stamp = _stamp() if settings.current().cache_size else None
+    stamp = _stamp_of_machine() if settings.current().cache_size else None
     if stamp is None:
         return _asked()
     key = "machine", VERSION, stamp
@@ -85,14 +84,13 @@ def _unpacked(whole: bytes | None) -> Machine | None:
 
 
 def _asked() -> Machine:
-    """The facts as LLVM and our sources tell them."""
+    """The facts as LLVM tells them."""
     llvmlite: Any = import_module("llvmlite")
     llvm: Any = import_module("llvmlite.binding")
     version = ".".join(map(str, llvm.llvm_version_info))
     features: dict[str, bool] = dict(llvm.get_host_cpu_features())
     return Machine(
         f"{llvmlite.__version__} {version}",
-        digest_of_sources(),
         llvm.get_process_triple(),
         llvm.get_host_cpu_name(),
         ",".join(f"{'+' if on else '-'}{f}" for f, on in sorted(features.items())),
@@ -114,20 +112,35 @@ def digest_of_sources() -> str:
     return sha256(*contents).hex()
 
 
-def _stamp() -> str | None:
+def _sources() -> str:
+    try:
+        stamps = [_stamp_of(path, facts) for path, facts in _own_files()]
+    except OSError:
+        return ""
+    key = "sources", VERSION, "\n".join(stamps)
+    found = _cache.load(*key)
+    if found is None:
+        found = digest_of_sources().encode()
+        _cache.store(found, *key)
+    return found.decode("ascii", "replace")
+
+
+#: The digest of our sources in this process.
+sources = Once(_sources)
+
+
+def _stamp_of_machine() -> str | None:
     """What the facts depend on, seen from outside; None if that cannot be seen."""
     llvmlite = find_spec("llvmlite")
     processor = _processor()
     if llvmlite is None or llvmlite.origin is None or processor is None:
         return None
     home = os.path.dirname(llvmlite.origin)
-    folders = home, os.path.join(home, "binding")
     parts: list[str] = [processor]
     try:
-        for folder in folders:
+        for folder in (home, os.path.join(home, "binding")):
             with os.scandir(folder) as entries:
                 parts += sorted(_stamp_of(e.path, e.stat()) for e in entries)
-        parts += [_stamp_of(path, facts) for path, facts in _own_files()]
     except OSError:
         return None
     return "\n".join(parts)
