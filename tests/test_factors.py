@@ -242,6 +242,25 @@ def test_spectra_of_general_matrices_are_those_of_the_host(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(1, 1), (6, 4), (3, 4, 7), (2, 1, 20, 20)])
+@pytest.mark.parametrize("full", [True, False])
+def test_pivoted_columns_are_those_of_the_host(
+    shape: tuple[int, ...], full: bool, dtype: str
+) -> None:
+    a = sample(*shape, dtype=dtype)
+
+    def f(x: Any) -> Any:
+        return lax.linalg.qr(x, pivoting=True, full_matrices=full)
+
+    assert_as_on_host(f, a)
+    with ft.config(enable_x64=True):
+        q, r, order = map(np.asarray, ft.jit(f)(a))
+    assert order.dtype == np.int32
+    moved = np.take_along_axis(a, order[..., None, :], -1)
+    assert_near(q @ r, moved)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_spectra_of_matrices_that_are_not_finite_are_nan(dtype: str) -> None:
     a = sample(3, 8, 8, dtype=dtype)
     a[1, 3, 3], a[2, 7, 7] = np.nan, np.inf

@@ -1,6 +1,6 @@
 """QR, eigenvalues, singular values and determinants by LAPACK, as parts of a graph.
 
-    qr(a)        ->  permute(factor[geqrf, orgqr](permute(a))), …
+    qr(a)        ->  permute(factor[geqrf, orgqr](permute(a))), …; geqp3 with pivots
     eigh(a)      ->  permute(factor[syevd](permute(a))), values; these alone if no
                      vector is needed, which takes a third of the time
     svd(a)       ->  permute(factor[gesdd](permute(a))), values, …
@@ -37,6 +37,7 @@ from ftrace.trace.primitives.elementwise import (
     ne,
     neg,
     select,
+    sub,
 )
 from ftrace.trace.primitives.host.matrix import along_rows, block, diagonal, transposed
 from ftrace.trace.primitives.movement import pad, permute_p, reshape
@@ -69,15 +70,23 @@ def _memory(a: Node, dtype: np.dtype[Any], size: int) -> ShapedArray:
 
 
 def qr(node: Node, make: Make) -> Sequence[Node]:
+    """With pivots the third result is the order of the columns."""
     (a,) = node.src
     m, n = a.shape[-2:]
-    q, r = (_turned_type(item.aval) for item in items(node))
+    first, second, *order = (item.aval for item in items(node))
+    q, r = _turned_type(first), _turned_type(second)
     columns = q.shape[-2]
-    length = _BLOCK * max(n, columns)
+    length = _BLOCK * (max(n, columns) + 1) + 2 * n
     results = [q, r, _memory(a, a.dtype, min(m, n)), _memory(a, a.dtype, length)]
-    work = 4 * m * n * min(m, n)
-    found = make(node, "qr", [turned(a)], results, [m, n, columns, length], [], work)
-    return transposed(found[0]), transposed(found[1])
+    results += order
+    if order and dtypes.is_complex(a.dtype):
+        results.append(_memory(a, dtypes.real_dtype(a.dtype), 2 * n))
+    sizes, work = [m, n, columns, length], 4 * m * n * min(m, n)
+    found = make(node, "qr", [turned(a)], results, sizes, [bool(order)], work)
+    factors = transposed(found[0]), transposed(found[1])
+    if not order:
+        return factors
+    return *factors, sub(found[4], const_like(found[4], 1))
 
 
 def eigh(node: Node, make: Make, with_vectors: bool = True) -> Sequence[Node]:

@@ -35,7 +35,7 @@ from ftrace.trace.graph import Node, nodes_of, rebuild
 from ftrace.trace.primitives.host import lapack
 from ftrace.trace.primitives.host.lu import Op, det_p, lu_p, lu_solve_p, slogdet_p
 from ftrace.trace.primitives.host.matrix import transposed
-from ftrace.trace.primitives.host.orthogonal import qr_p
+from ftrace.trace.primitives.host.orthogonal import qr_p, qr_pivoted_p
 from ftrace.trace.primitives.host.singular import svd_p
 from ftrace.trace.primitives.host.spectral import eig_p, eigh_p, eigvals_p
 from ftrace.trace.primitives.host.triangular import (
@@ -294,6 +294,7 @@ _FACTORS: dict[Any, _MakeFactor] = {
     lu_solve_p: _solve,
     tridiagonal_solve_p: _tridiagonal,
     qr_p: _by_lapack(decompositions.qr),
+    qr_pivoted_p: _by_lapack(decompositions.qr),
     eigh_p: _by_lapack(decompositions.eigh),
     svd_p: _by_lapack(decompositions.svd),
     eig_p: _eig((True, True)),

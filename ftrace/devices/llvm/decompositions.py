@@ -12,16 +12,27 @@ from ftrace.devices.llvm.routines import Routines
 
 
 def _qr(f: Routines, unit: str) -> None:
-    """Q (m, kq) and R (kr, n): first the reflections, in the one that holds them."""
+    """Q (m, kq) and R (kr, n): first the reflections, in the one that holds them.
+
+    With pivots also the numbers of the columns, from 1 on.
+    """
     m, n, columns, length = f.kernel.sizes
-    q, r, tau, work, a = (f.buffer(number, unit) for number in range(5))
+    (pivoted,) = f.kernel.flags
+    parts = [f.buffer(number, unit) for number in range(len(f.kernel.buffers))]
+    q, r, tau, work, *pivots, a = parts
     k = min(m, n)
     in_r = columns == m  # R has as many rows as the matrix
     factor = r if in_r else q
     f.copy(factor, a, m * n * f.size)
     info = f.variable("i32", 0)
     memory = tau, work, f.integer(length), info
-    f.call("geqrf", f.integer(m), f.integer(n), factor, f.integer(m), *memory)
+    sizes = f.integer(m), f.integer(n), factor, f.integer(m)
+    if pivoted:
+        order, *reals = pivots
+        f.clear(order, 4 * n)  # no column has its place yet
+        f.call("geqp3", *sizes, order, *memory[:-1], *reals, info)
+    else:
+        f.call("geqrf", *sizes, *memory)
     rows = m if in_r else k
     if in_r:
         f.copy(q, r, m * k * f.size)
