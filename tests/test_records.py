@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import re
 from dataclasses import FrozenInstanceError, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -201,3 +203,16 @@ def test_values_are_pickled() -> None:
     match value:
         case Kept(a, b):
             assert (a, b) == (1, (2, 3))
+
+
+def test_the_package_makes_its_classes_here() -> None:
+    package = Path(records.__file__).parent
+    late = re.compile(
+        r"^from (dataclasses|typing) import .*\b(dataclass|NamedTuple)\b", re.MULTILINE
+    )
+    found = [
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if path.name != "records.py" and late.search(path.read_text())
+    ]
+    assert found == [], "write: from ftrace.records import NamedTuple, dataclass"

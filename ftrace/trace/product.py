@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from ftrace.records import NamedTuple
 from ftrace.trace.evaluate import Plan, apply
 
 Shape = tuple[int, ...]

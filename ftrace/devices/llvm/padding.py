@@ -12,7 +12,7 @@ block, and where it has such a number, nothing is left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ftrace.devices.llvm.blocks import Block
 from ftrace.devices.llvm.factors import Factor
@@ -24,6 +24,7 @@ from ftrace.devices.llvm.types import Type
 from ftrace.devices.llvm.windows import Window
 from ftrace.devices.llvm.writer import OpenLoop, Writer
 from ftrace.lower.kernel import axis_of, load_p
+from ftrace.records import dataclass
 from ftrace.trace.graph import Node
 
 #: The part of the taps that is left out at least, as asking is not free; and columns
