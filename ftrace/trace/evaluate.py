@@ -322,7 +322,11 @@ class Contraction:
     def least_work(self, x: Any, y: Any) -> Any:
         """What a call does for operands of these shapes and strides."""
         product, node = self.product, self.node
-        if self._half or not x.shape == y.shape == product.shape != node.shape:
+        if (
+            self._half
+            or self._is_long
+            or not (x.shape == y.shape == product.shape != node.shape)
+        ):
             return self
         if self._product(x, y) is not None:
             return self
