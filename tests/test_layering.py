@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,6 +78,12 @@ LOADED_LATER = {
     "ftrace.devices.llvm.cache": ("tempfile",),
     "ftrace.devices.llvm.compile": ("concurrent.futures",),
 }
+
+#: Packages whose docstring is a map: it says what each of their files is for.
+MAPS = (
+    "devices/llvm", "devices/llvm/calling", "devices/llvm/runner", "lower",
+    "lower/math",
+)  # fmt: skip
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {
@@ -213,3 +220,14 @@ def test_every_floor_names_only_floors_below() -> None:
     order = list(FLOORS)
     for floor, below in BELOW.items():
         assert all(order.index(b) < order.index(floor) for b in below.split())
+
+
+@pytest.mark.parametrize("package", MAPS)
+def test_the_docstring_of_a_package_names_its_files(package: str) -> None:
+    text = ast.get_docstring(ast.parse((PACKAGE / package / "__init__.py").read_text()))
+    named = set(re.findall(r"\w+", text or ""))
+    files = {path.stem for path in (PACKAGE / package).glob("*.py")} - {"__init__"}
+    assert files <= named, (
+        f"ftrace/{package}/__init__.py: say in the docstring what these are for: "
+        f"{sorted(files - named)}"
+    )

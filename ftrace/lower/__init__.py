@@ -1,20 +1,38 @@
 """Lowering: from a graph to a program, stage by stage.
 
-    0 calls      functions take the place of calls          trace/calls/inline.py
-      control    loops as a whole; as programs run them     loops.py, control.py
-    1 simplify   rewrites that make the graph smaller       simplify.py
-    2 movement   movement merges, and moves to the loads    movement.py
-      slices     large values between small ones in blocks  regions.py, slices.py
-    registers  small loops become one kernel              registers.py
-      sums       sums of rows beside work on the rows       beside.py
-    3 schedule   what is stored, and by which kernel        schedule.py, hosts.py
-    4 index      movement becomes index arithmetic          index.py, build.py
-    5 loops      expressions take their place in loops      place.py
-    6 memory     values share an arena                      memory.py
-    7 program    steps in order                             assemble.py
+    0 calls      functions take the place of calls        trace/calls/inline.py
+      control    loops as a whole; as programs run them   loops, control; fission,
+                                                          each_lane
+    1 simplify   rewrites that make the graph smaller     simplify; algebra, constants,
+                                                          logic, reduces, onehot,
+                                                          scatters, finite, compounds
+    2 movement   movement merges, and moves to the loads  movement; chains, pushes,
+                                                          exchanges, windows, choices
+      slices     large values between small ones, a       slices; regions, region,
+                 block at a time                          alignment, cuts
+      registers  small loops become one kernel            registers, recurrence,
+                                                          scalarize, elements
+      kernels    instead of calls of the host             running, extrema, ordering,
+                                                          factors, decompositions,
+                                                          fourier, fourier_kernel,
+                                                          fourier_lengths
+      sums       beside work on their rows; in parts      beside, across, parted
+    3 schedule   what is stored, and by which kernel      schedule; plan, inlining,
+                                                          hosts, precedence, drafts
+    4 index      movement becomes index arithmetic        index, build; view,
+                                                          positions, expressions,
+                                                          scalars, boards, ranges
+    5 loops      expressions take their place in loops    place
+    6 memory     values share an arena                    memory; inplace, order
+    7 program    steps in order                           assemble; kernel, step,
+                                                          program
+
+What stages ask of a value is in `values.py`; formulas of users in `users.py`. Devices
+make kernels legal (`legalize`, `math`, `rendering`, `sizes`); programs are kept on disk
+as text (`stored`, `identity`).
 
 `PASSES` is the list of the first two; each leaves a graph that `spec.py` describes.
-The stages are put together in lowering.py, which is loaded when somebody asks for it:
+The stages are put together in `lowering.py`, which is loaded when somebody asks for it:
 a process that finds its programs on disk lowers none.
 """
 

@@ -8,6 +8,7 @@ logarithm.py       log, log2, log1p, asinh, acosh, atanh
 power.py           pow, cbrt
 tables.py          log2 by tables, for pow
 reduction.py       the remainder modulo π/2
+pieces.py          functions in 32 pieces, by tables in registers
 trigonometry.py    sin, cos, tan
 inverse.py         asin, acos, atan, atan2
 error.py           erf, erfc, erf_inv

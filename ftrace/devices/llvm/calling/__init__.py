@@ -1,20 +1,31 @@
-"""Calls of jitted functions in native code, where the interpreter's layout is known.
+"""Calls in native code, where the interpreter's layout is known.
 
-    probe     does this interpreter lay its objects out as the code here expects?
-    records   what the native code walks over: a call, its arguments, its result
-    objects   reference counts, and functions of the interpreter
-    memory    buffers that are given out and taken back
-    arrays    Arrays that are made and die
-    arguments the leaves of arguments are found and checked
-    results   the result's containers are built
-    entry     a call from its beginning to its end
-    fronts    eager operations that a record is kept of
-    loops     those of their steps that need no NumPy
-    chains    several such steps as one; elements, element_loops: what each step does
-    views     those of their steps that only look at an array in another way
-    native    all of it compiled, and put in place
-    binding   a compiled program and a signature become a record
+What all calls need:
 
-The native code does what `transforms.jit` does for calls like an earlier one. Whatever
-it does not expect, it leaves to the Python code, which has all the messages.
+    probe       does this interpreter lay its objects out as the code here expects?
+    records     what the native code walks over: a call, its arguments, its result
+    objects     reference counts, and functions of the interpreter; methods: new ones
+    memory      buffers that are given out and taken back; counting: the allocator
+    arrays      Arrays that are made and die
+    native      all of it compiled and put in place; whole: its text
+
+Calls of jitted functions:
+
+    binding     a compiled program and a signature become a record; outcome, results:
+                what it gives back
+    arguments   the leaves of arguments are found and checked
+    entry       a call from its beginning to its end
+
+Eager operations:
+
+    fronts      calls that a record is kept of, by keys; surface: what they stand before
+    learning    a call becomes a record: apart, steps, front_record
+    performing  the steps of a record, one by one
+    loops       those that need no NumPy; looping, operations: which these are
+    chains      several of them as one; chaining, links, linking: which, and where
+    elements    what each does to elements, in lanes; element_loops, blocks: over memory
+    views       those that only look at an array in another way
+
+The native code does what Python's code does for calls like an earlier one. Whatever it
+does not expect, it leaves to that, which has all the messages.
 """
