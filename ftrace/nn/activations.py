@@ -198,7 +198,11 @@ def soft_sign(x: Any) -> Any:
 @_activation
 def squareplus(x: Any, b: Any = 4) -> Any:
     """(x + √(x² + b)) / 2."""
-    return (x + fnp.sqrt(fnp.square(x) + b)) / 2
+    root = fnp.sqrt(fnp.square(x) + b)
+    # The sum of both is b/4 times the reciprocal of their difference.
+    below = x < 0
+    far = fnp.where(below, root - x, 1)
+    return fnp.where(below, b / 2 / far, (x + root) / 2)
 
 
 @_activation

@@ -19,6 +19,7 @@ from ftrace.numpy import fft as fft
 from ftrace.numpy import linalg as linalg
 from ftrace.numpy.arithmetic import *
 from ftrace.numpy.at import *
+from ftrace.numpy.bessel import *
 from ftrace.numpy.bits import *
 from ftrace.numpy.comparison import *
 from ftrace.numpy.creation import *
@@ -88,9 +89,9 @@ _of_numbers = (
 )  # fmt: skip
 # The modules of functions that compute, and do not only choose or move.
 _computing = (
-    "arithmetic", "bits", "comparison", "cumulative", "differences", "einstein",
-    "elementwise", "floats", "linear", "nanreductions", "norms", "reductions",
-    "selection", "softmax", "statistics",
+    "arithmetic", "bessel", "bits", "comparison", "cumulative", "differences",
+    "einstein", "elementwise", "floats", "linear", "nanreductions", "norms",
+    "reductions", "selection", "softmax", "statistics",
 )  # fmt: skip
 _computing = tuple(f"{__name__}.{module}" for module in _computing)
 

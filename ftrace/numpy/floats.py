@@ -28,6 +28,7 @@ from ftrace.numpy.elementwise import (
     not_equal,
     promote_inexact,
     right_shift,
+    round_values,
     sin,
     sqrt,
     subtract,
@@ -39,7 +40,7 @@ from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.tracer import Value
 
 __all__ = [
-    "frexp", "hypot", "i0", "ldexp", "logaddexp", "logaddexp2", "nextafter", "sinc",
+    "frexp", "hypot", "ldexp", "logaddexp", "logaddexp2", "nextafter", "sinc",
     "spacing",
 ]  # fmt: skip
 
@@ -106,7 +107,8 @@ _SINC_SERIES = [(-1) ** k / math.factorial(2 * k + 1) for k in range(8)]
 
 def sinc(x: Value, /) -> Any:
     """sin(πx)/(πx), and 1 at 0; derivatives of all low orders are right there."""
-    z = multiply(promote_inexact(x)[0], math.pi)
+    (x,) = promote_inexact(x)
+    z = multiply(x, math.pi)
     square = multiply(z, z)
     # Below 1/2 eight terms of the series are exact to rounding in float64.
     size = absolute(z)
@@ -115,67 +117,16 @@ def sinc(x: Value, /) -> Any:
     for coefficient in reversed(_SINC_SERIES[:-1]):
         series = add(multiply(series, square), coefficient)
     far = choose(near, 1.0, z)
-    return choose(near, series, divide(sin(far), far))
+    wave = sin(far) if kind_of(x) == "c" else _sine_of_turns(choose(near, 0.5, x))
+    return choose(near, series, divide(wave, far))
 
 
-# Bessel's I₀: Chebyshev series of exp(-x)·I₀(x) in x/4 - 1 on [0, 8], and of
-# sqrt(x)·exp(-x)·I₀(x) in 16/x - 1 beyond. Computed with 40 digits by Chebyshev
-# interpolation at 200 nodes; the terms left out are below 1e-18.
-_I0_NEAR = (
-    0.33839763720473804, -0.3046826723431984, 0.17162090152220878,
-    -0.094901097048047644, 0.049305284239670708, -0.023737414805899469,
-    0.010546460394594998, -0.0043243099950505759, 0.0016394756169413358,
-    -0.00057637557453858237, 0.00018850288509584166, -5.7541950100821037e-5,
-    1.6448448070728897e-5, -4.4167383584587506e-6, 1.1173875391201037e-6,
-    -2.6707938539406117e-7, 6.0469950225419189e-8, -1.300025009986248e-8,
-    2.6598237246823867e-9, -5.1897956016352629e-10, 9.6758090353732369e-11,
-    -1.7268262914415557e-11, 2.9550526631296398e-12, -4.8564467831119295e-13,
-    7.6761854986049356e-14, -1.1685332877993452e-14, 1.715391285555133e-15,
-    -2.4312798465479547e-16, 3.3307945188222381e-17, -4.4153416464793394e-18,
-)  # fmt: skip
-_I0_FAR = (
-    0.40224520550705442, 0.0033691164782556941, 6.889758346916824e-5,
-    2.8913705208347565e-6, 2.0489185894690637e-7, 2.2666689904981781e-8,
-    3.3962320257083863e-9, 4.9406023882249696e-10, 1.1889147107846438e-11,
-    -3.1499165279632414e-11, -1.3215811840447713e-11, -1.7941785315068061e-12,
-    7.1801244513836662e-13, 3.8527783827421427e-13, 1.5400862175214098e-14,
-    -4.1505693472872221e-14, -9.5548466988283076e-15, 3.8116806693526224e-15,
-    1.7725601330565264e-15, -3.4254856196772191e-16, -2.8276239805165835e-16,
-    3.4612228676974611e-17, 4.46562142029676e-17, -4.8305044859441821e-18,
-    -7.233180487874754e-18,
-)  # fmt: skip
-
-
-def _chebyshev(coefficients: tuple[float, ...], y: Any) -> Any:
-    """Clenshaw's recurrence for Σ c_k T_k(y)."""
-    newer: Any = 0.0
-    older: Any = 0.0
-    double = multiply(y, 2.0)
-    for c in coefficients[:0:-1]:
-        newer, older = add(subtract(multiply(double, newer), older), c), newer
-    return add(subtract(multiply(y, newer), older), coefficients[0])
-
-
-def scaled_i0(x: Value) -> Any:
-    """exp(-|x|)·I₀(x).
-
-    Raises:
-      DtypeError: x is complex.
-    """
-    if kind_of(x) == "c":
-        raise DtypeError("i0 is not defined for complex numbers")
-    size = absolute(promote_inexact(x)[0])
-    small = less(size, 8.0)
-    near = _chebyshev(_I0_NEAR, subtract(divide(choose(small, size, 8.0), 4.0), 1.0))
-    big = choose(small, 8.0, size)
-    far = _chebyshev(_I0_FAR, subtract(divide(16.0, big), 1.0))
-    return choose(small, near, divide(far, sqrt(big)))
-
-
-def i0(x: Value, /) -> Any:
-    """The modified Bessel function of the first kind, of order 0."""
-    scaled = scaled_i0(x)
-    return multiply(exp(absolute(x)), scaled)
+def _sine_of_turns(x: Any) -> Any:
+    """sin(πx), exact also near its zeros: of x less the nearest whole number."""
+    whole = round_values(x)
+    sine = sin(multiply(subtract(x, whole), math.pi))
+    half = multiply(whole, 0.5)
+    return choose(equal(half, round_values(half)), sine, multiply(sine, -1))
 
 
 # Parts of a float.

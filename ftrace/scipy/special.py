@@ -15,10 +15,13 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.numpy.axes import cast, choose, static_int
+from ftrace.numpy.bessel import horner
+from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.softmax import log_softmax as _log_softmax
 from ftrace.numpy.softmax import logsumexp
 from ftrace.numpy.softmax import softmax as _softmax
 from ftrace.scipy.bessel import i0, i0e, i1, i1e
+from ftrace.scipy.normal import log_ndtr, ndtr, ndtri
 from ftrace.trace.eager import make_all_eager
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, elementwise
@@ -33,14 +36,6 @@ __all__ = [
     "multigammaln", "ndtr", "ndtri", "poch", "polygamma", "rel_entr", "softmax",
     "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
-
-
-def _inexact(*operands: Value) -> list[Any]:
-    """The operands as floats of one dtype."""
-    avals = [aval_of(x) for x in operands]
-    dtype, weak = dtypes.promote(*[(a.dtype, a.weak_type) for a in avals])
-    dtype = dtypes.to_inexact(dtype)
-    return [cast(x, dtype, weak) for x in operands]
 
 
 def softmax(x: Value, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
@@ -91,8 +86,23 @@ def expit(x: Value) -> Any:
 
 def logit(x: Value) -> Any:
     """log(x / (1 - x)), the inverse of expit."""
-    (x,) = _inexact(x)
-    return fnp.log(x / (1 - x))
+    return run_fused(_logit, promote_inexact(x))
+
+
+def _logit(x: Any) -> Any:
+    """Near 1/2, its zero, by the distance from there, which is exact."""
+    near = fnp.abs(x - 0.5) < 0.25
+    middle = choose(near, x, 0.5)
+    double = 2 * middle
+    below = middle < 0.5
+    ratio = choose(below, (1 - double) / middle, (double - 1) / (1 - middle))
+    logarithm = fnp.log1p(ratio)
+    far = choose(near, 0.25, x)
+    return choose(
+        near,
+        choose(below, -logarithm, logarithm),
+        fnp.log(far / (1 - far)),
+    )
 
 
 # x·log(y), where 0·log(0) is 0.
@@ -105,19 +115,19 @@ def _annihilating(x: Any, y: Any) -> Any:
 
 def xlogy(x: Value, y: Value) -> Any:
     """x·log(y), and 0 for x = 0."""
-    x, y = fnp.broadcast_arrays(*_inexact(x, y))
+    x, y = fnp.broadcast_arrays(*promote_inexact(x, y))
     return _annihilating(x, fnp.log(y))
 
 
 def xlog1py(x: Value, y: Value) -> Any:
     """x·log(1 + y), and 0 for x = 0."""
-    x, y = fnp.broadcast_arrays(*_inexact(x, y))
+    x, y = fnp.broadcast_arrays(*promote_inexact(x, y))
     return _annihilating(x, fnp.log1p(y))
 
 
 def entr(x: Value) -> Any:
     """-x·log(x); 0 for x = 0, -inf for negative x."""
-    (x,) = _inexact(x)
+    (x,) = promote_inexact(x)
     below = x < 0
     safe = choose(below, 1.0, x)
     return choose(below, -np.inf, -xlogy(safe, safe))
@@ -125,18 +135,60 @@ def entr(x: Value) -> Any:
 
 def rel_entr(p: Value, q: Value) -> Any:
     """p·log(p/q); 0 for p = 0, inf where it is not defined."""
-    x, y = fnp.broadcast_arrays(*_inexact(p, q))
+    return run_fused(_rel_entr, fnp.broadcast_arrays(*promote_inexact(p, q)))
+
+
+def _rel_entr(x: Any, y: Any) -> Any:
     positive = fnp.logical_and(x > 0, y > 0)
     safe_x, safe_y = choose(positive, x, 1.0), choose(positive, y, 1.0)
-    value = safe_x * (fnp.log(safe_x) - fnp.log(safe_y))
     zero = fnp.logical_and(x == 0, y >= 0)
+    value = safe_x * _log_ratio(safe_x, safe_y)
     return choose(positive, value, choose(zero, 0.0, np.inf))
+
+
+def _log_ratio(x: Any, y: Any) -> Any:
+    """log(x/y) of positive numbers."""
+    near = _are_near(x, y, 2.0)
+    # The difference of near numbers is exact.
+    ratio = choose(near, (x - y) / y, 0.0)
+    quotient = x / y
+    limit = 2.0**900 if x.dtype == dtypes.float64 else 2.0**100
+    if x.dtype == dtypes.float16:
+        limit = 2.0**10
+    usual = fnp.logical_and(quotient < limit, quotient > 1 / limit)
+    apart = fnp.log(choose(usual, quotient, x)) - fnp.log(choose(usual, 1.0, y))
+    return choose(near, fnp.log1p(ratio), apart)
+
+
+def _are_near(x: Any, y: Any, times: float) -> Any:
+    """Is neither of two positive numbers more than so many times the other?"""
+    return fnp.logical_and(x <= times * y, y <= times * x)
 
 
 def kl_div(p: Value, q: Value) -> Any:
     """p·log(p/q) - p + q."""
-    x, y = _inexact(p, q)
-    return rel_entr(x, y) - x + y
+    return run_fused(_divergence, fnp.broadcast_arrays(*promote_inexact(p, q)))
+
+
+def _divergence(x: Any, y: Any) -> Any:
+    """Near to one another, where it is a small difference, by its series.
+
+    With s = (x - y)/(x + y) it is (x - y)·s·(1 + (s + s²)·Σ s^2k/(2k + 3)), from
+    log(x/y) = 2·artanh(s).
+    """
+    positive = fnp.logical_and(x > 0, y > 0)
+    near = fnp.logical_and(positive, _are_near(x, y, 3.0))
+    a, b = choose(near, x, 1.0), choose(near, y, 1.0)
+    difference = a - b
+    s = difference / (a + b)
+    # s² is at most 1/4: what is left out is below 2^-28, 2^-58.
+    terms = 26 if x.dtype == dtypes.float64 else 12
+    series = horner([1 / (2 * k + 3) for k in reversed(range(terms))], s * s)
+    close = difference * s * (1 + (s + s * s) * series)
+    safe_x, safe_y = choose(positive, x, 1.0), choose(positive, y, 1.0)
+    apart = safe_x * (_log_ratio(safe_x, safe_y) - 1) + safe_y
+    outside = choose(fnp.logical_and(x == 0, y >= 0), y, np.inf)
+    return choose(near, close, choose(positive, apart, outside))
 
 
 # The gamma function and its kin.
@@ -144,7 +196,7 @@ def kl_div(p: Value, q: Value) -> Any:
 
 def gammasgn(x: Value) -> Any:
     """The sign of Γ(x): 1 or -1, NaN at the negative integers."""
-    (x,) = _inexact(x)
+    (x,) = promote_inexact(x)
     whole = fnp.floor(x)
     odd = fnp.remainder(whole, 2) != 0
     negative = choose(x == whole, np.nan, choose(odd, -1.0, 1.0))
@@ -155,7 +207,7 @@ def gammasgn(x: Value) -> Any:
 
 def gamma(x: Value) -> Any:
     """Γ(x), as the exponential of its logarithm."""
-    (x,) = _inexact(x)
+    (x,) = promote_inexact(x)
     return gammasgn(x) * fnp.exp(gammaln(x))
 
 
@@ -169,20 +221,20 @@ def factorial(n: Value, exact: bool = False) -> Any:
         raise ValueRangeError(
             "factorial: exact=True is not supported; use math.factorial"
         )
-    (x,) = _inexact(n)
+    (x,) = promote_inexact(n)
     below = x < 0
     return choose(below, 0.0, fnp.exp(gammaln(choose(below, 0.0, x) + 1)))
 
 
 def betaln(a: Value, b: Value) -> Any:
     """log |B(a, b)|."""
-    a, b = _inexact(a, b)
+    a, b = promote_inexact(a, b)
     return gammaln(a) + gammaln(b) - gammaln(a + b)
 
 
 def beta(a: Value, b: Value) -> Any:
     """B(a, b) = Γ(a)·Γ(b)/Γ(a + b)."""
-    a, b = _inexact(a, b)
+    a, b = promote_inexact(a, b)
     sign = gammasgn(a) * gammasgn(b) * gammasgn(a + b)
     return sign * fnp.exp(betaln(a, b))
 
@@ -190,7 +242,7 @@ def beta(a: Value, b: Value) -> Any:
 def multigammaln(a: Value, d: int) -> Any:
     """The logarithm of the gamma function of matrices of d rows."""
     count = static_int(d, "multigammaln: d")
-    (a,) = _inexact(a)
+    (a,) = promote_inexact(a)
     result = 0.25 * count * (count - 1) * math.log(math.pi)
     for j in range(count):
         result = gammaln(a - j / 2) + result
@@ -199,20 +251,20 @@ def multigammaln(a: Value, d: int) -> Any:
 
 def poch(z: Value, m: Value) -> Any:
     """Γ(z + m)/Γ(z), the rising factorial."""
-    z, m = _inexact(z, m)
+    z, m = promote_inexact(z, m)
     sign = gammasgn(z) * gammasgn(z + m)
     return choose(m == 0, 1.0, sign * fnp.exp(gammaln(z + m) - gammaln(z)))
 
 
 def boxcox(x: Value, lmbda: Value) -> Any:
     """(x^λ - 1)/λ, and log(x) for λ = 0."""
-    x, power = _inexact(x, lmbda)
+    x, power = promote_inexact(x, lmbda)
     return _box_cox(fnp.log(x), power)
 
 
 def boxcox1p(x: Value, lmbda: Value) -> Any:
     """((1 + x)^λ - 1)/λ, and log(1 + x) for λ = 0."""
-    x, power = _inexact(x, lmbda)
+    x, power = promote_inexact(x, lmbda)
     return _box_cox(fnp.log1p(x), power)
 
 
@@ -235,22 +287,26 @@ def zeta(x: Value, q: Value | None = None) -> Any:
 
     Euler–Maclaurin's formula after ten terms (NIST Handbook, 25.11.5).
     """
-    s, a = _inexact(x, 1.0 if q is None else q)
+    s, a = promote_inexact(x, 1.0 if q is None else q)
     return run_fused(_hurwitz, fnp.broadcast_arrays(s, a))
 
 
 def _hurwitz(s: Any, a: Any) -> Any:
-    total = fnp.power(a, -s)
-    for k in range(1, _ZETA_TERMS):
-        total = total + fnp.power(a + k, -s)
-    edge = a + _ZETA_TERMS
-    tail = fnp.power(edge, -s)
-    total = total + tail * (edge / (s - 1) + 0.5)
-    rising, tail = s, tail / edge
+    """Summed from the smallest terms up; large a take the formula without terms."""
+    is_far = a > 3 * s + _ZETA_TERMS
+    edge = choose(is_far, a, a + _ZETA_TERMS)
+    power = fnp.power(edge, -s)
+    rising, tail = s, power / edge
+    total: Any = 0.0
     for k, coefficient in enumerate(_BERNOULLI):
         total = total + coefficient * rising * tail
         rising = rising * (s + (2 * k + 1)) * (s + (2 * k + 2))
         tail = tail / (edge * edge)
+    total = total + power * (edge / (s - 1) + 0.5)
+    near = total
+    for k in reversed(range(1, _ZETA_TERMS)):
+        near = near + fnp.power(a + k, -s)
+    total = choose(is_far, total, near + fnp.power(a, -s))
     return choose(s == 1, np.inf, choose(fnp.logical_or(s < 1, a <= 0), np.nan, total))
 
 
@@ -262,94 +318,22 @@ def polygamma(n: Value, x: Value) -> Any:
     """
     if not dtypes.is_integer(aval_of(n).dtype):
         raise DtypeError("polygamma: n must be an integer; write polygamma(1, x)")
-    order, x = fnp.broadcast_arrays(*_inexact(n, x))
+    order, x = fnp.broadcast_arrays(*promote_inexact(n, x))
     sign = choose(fnp.remainder(order, 2) == 0, -1.0, 1.0)
     above = choose(order == 0, 1.0, order)
-    value = sign * fnp.exp(gammaln(above + 1)) * zeta(above + 1, x)
+    value = sign * _factorial(n, above) * zeta(above + 1, x)
     return choose(order == 0, digamma(x), value)
 
 
-# The normal distribution.
+def _factorial(n: Value, x: Any) -> Any:
+    """x!, where x is n as a float: exact of a number that is known."""
+    if isinstance(n, int) and n <= _MOST_FACTORIAL[x.dtype.itemsize]:
+        return float(math.factorial(max(n, 0)))
+    return fnp.exp(gammaln(x + 1))
 
 
-def ndtr(x: Value) -> Any:
-    """The probability that a standard normal value is at most x."""
-    (x,) = _inexact(x)
-    return 0.5 * bind(p.erfc, x * -math.sqrt(0.5))
-
-
-def log_ndtr(x: Value, series_order: int = 3) -> Any:
-    """log(ndtr(x)), exact also where ndtr underflows: by a series far below 0.
-
-    Args:
-      x: the array.
-      series_order: of the asymptotic series (Abramowitz & Stegun 26.2.12).
-    """
-    order = static_int(series_order, "log_ndtr: series_order")
-    if order < 0:
-        raise ValueRangeError(f"log_ndtr: series_order must not be negative: {order}")
-    return run_fused(_log_ndtr, _inexact(x), order=order)
-
-
-def _log_ndtr(x: Any, order: int) -> Any:
-    low, high = (-20.0, 8.0) if x.dtype == dtypes.float64 else (-10.0, 5.0)
-    far_above, far_below = x > high, x < low
-    above = -ndtr(-choose(far_above, x, high))
-    middle = choose(fnp.logical_or(far_above, far_below), 0.0, x)
-    below = choose(far_below, x, low)
-    square = below * below
-    series: Any = 1.0
-    term: Any = 1.0
-    for k in range(1, order + 1):
-        term = term * (-(2 * k - 1)) / square
-        series = series + term
-    tail = -0.5 * square - fnp.log(-below) - 0.5 * math.log(2 * math.pi)
-    tail = tail + fnp.log(series) if order else tail
-    near = choose(far_below, tail, fnp.log(ndtr(middle)))
-    return choose(far_above, above, near)
-
-
-# The quantile near 0: a rational function of √(-2 log p) (P. J. Acklam, 2003), of
-# relative error 1.15e-9, and two steps of Halley's method.
-_TAIL = 0.02425
-_QUANTILE_TOP = (
-    -7.784894002430293e-03, -3.223964580411365e-01, -2.400758277161838e00,
-    -2.549732539343734e00, 4.374664141464968e00, 2.938163982698783e00,
-)  # fmt: skip
-_QUANTILE_BOTTOM = (
-    7.784695709041462e-03, 3.224671290700398e-01, 2.445134137142996e00,
-    3.754408661907416e00, 1.0,
-)  # fmt: skip
-
-
-def ndtri(p: Value) -> Any:
-    """The value of which ndtr is p; its inverse."""
-    return run_fused(_quantile, _inexact(p))
-
-
-def _quantile(q: Any) -> Any:
-    upper = q > 0.5
-    mirrored = choose(upper, 1 - q, q)
-    in_tail = mirrored < _TAIL
-    centre = math.sqrt(2) * bind(p.erf_inv, 2 * choose(in_tail, 0.5, mirrored) - 1)
-    ends = mirrored <= 0
-    small = choose(fnp.logical_and(in_tail, fnp.logical_not(ends)), mirrored, _TAIL)
-    root = fnp.sqrt(-2 * fnp.log(small))
-    tail = _horner(_QUANTILE_TOP, root) / _horner(_QUANTILE_BOTTOM, root)
-    for _ in range(2 if q.dtype == dtypes.float64 else 0):
-        error = ndtr(tail) - small
-        step = error * math.sqrt(2 * math.pi) * fnp.exp(0.5 * tail * tail)
-        tail = tail - step / (1 + 0.5 * tail * step)
-    value = choose(in_tail, tail, centre)
-    value = choose(ends, choose(mirrored == 0, -np.inf, np.nan), value)
-    return choose(upper, -value, value)
-
-
-def _horner(coefficients: tuple[float, ...], x: Any) -> Any:
-    value: Any = coefficients[0]
-    for coefficient in coefficients[1:]:
-        value = value * x + coefficient
-    return value
+#: The greatest number whose factorial a float of so many bytes holds.
+_MOST_FACTORIAL = {2: 8, 4: 34, 8: 170}
 
 
 recall_all(__name__)
