@@ -20,6 +20,7 @@ from ftrace.lax.sorting import *
 from ftrace.lax.windows import *
 from ftrace.trace.eager import make_all_eager as _make_all_eager
 from ftrace.trace.eager import make_eager as _make_eager
+from ftrace.trace.ownership import make_owning as _make_owning
 from ftrace.trace.recall import Lifting as _Lifting
 from ftrace.trace.recall import recall_all as _recall_all
 
@@ -27,6 +28,13 @@ _computing = ("convolution", "dot", "elementwise", "reductions", "windows")
 _recall_all(
     __name__,
     tuple(f"{__name__}.{module}" for module in _computing),
+    (),
+    (  # of an operand's elements they are another view: see `ftrace.numpy`
+        "bitcast_convert_type", "broadcast", "broadcast_in_dim", "broadcast_to_rank",
+        "collapse", "conj", "convert_element_type", "expand_dims", "imag",
+        "index_in_dim", "real", "reshape", "rev", "slice", "slice_in_dim", "split",
+        "squeeze", "stop_gradient", "transpose", "unstack",
+    ),
     **dict.fromkeys(
         (
             "add", "atan2", "batch_matmul", "conv", "conv_general_dilated", "div",
@@ -37,6 +45,8 @@ _recall_all(
     ),
 )  # fmt: skip
 _recall_all(linalg.__name__)
+# Those that take functions of the user's do not recognise their calls.
+_make_owning(globals(), ("associative_scan", "reduce", "reduce_window"))
 _read = ("dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim")
 _make_eager(globals(), _read, indexed=True)
 _written = (

@@ -54,6 +54,7 @@ from ftrace.numpy.take import *
 from ftrace.numpy.types import *
 from ftrace.trace.eager import make_all_eager as _make_all_eager
 from ftrace.trace.eager import make_eager as _make_eager
+from ftrace.trace.ownership import make_owning as _make_owning
 from ftrace.trace.recall import Lifting as _Lifting
 from ftrace.trace.recall import recall_all as _recall_all
 
@@ -95,10 +96,22 @@ _computing = (
 )  # fmt: skip
 _computing = tuple(f"{__name__}.{module}" for module in _computing)
 
+# These show their operand, and share the memory of an array of NumPy's. What others
+# return is memory of its own, whatever the sizes and the values are.
+_shows = (
+    "array", "array_split", "asarray", "astype", "atleast_1d", "atleast_2d",
+    "atleast_3d", "broadcast_arrays", "broadcast_to", "conj", "conjugate", "diag",
+    "diagonal", "dsplit", "expand_dims", "flip", "fliplr", "flipud", "from_dlpack",
+    "frombuffer", "getitem", "hsplit", "imag", "matrix_transpose", "moveaxis",
+    "permute_dims", "positive", "ravel", "real", "reshape", "rollaxis", "rot90",
+    "split", "squeeze", "swapaxes", "transpose", "unstack", "view", "vsplit",
+)  # fmt: skip
+
 _recall_all(
     __name__,
     (*_computing, "astype"),
     set(_of_numbers) - {"pow", "power", "float_power"},
+    _shows,
     **dict.fromkeys(
         (
             "add", "arctan2", "atan2", "divide", "dot", "equal", "greater",
@@ -110,7 +123,9 @@ _recall_all(
     ),
 )  # fmt: skip
 for _module in (fft, linalg):
-    _recall_all(_module.__name__, _computing)
+    _recall_all(_module.__name__, _computing, (), ("diagonal", "matrix_transpose"))
+# Those that take functions of the user's do not recognise their calls.
+_make_owning(globals(), ("apply_along_axis", "apply_over_axes", "pad", "piecewise"))
 
 # What the operators and methods of arrays, and NumPy's functions of tracers, call.
 _surface.update(

@@ -20,6 +20,7 @@ from ftrace.numpy.types import is_sequence
 from ftrace.trace import tree
 from ftrace.trace.avals import Shape
 from ftrace.trace.operations import broadcast_shapes
+from ftrace.trace.ownership import owning
 from ftrace.trace.tracer import Value
 
 __all__ = ["apply_along_axis", "apply_over_axes", "vectorize"]
@@ -118,7 +119,7 @@ def vectorize(
         operands += [as_value(kwargs[name]) for name in names]
         return _map_cores(call, operands, cores)
 
-    return mapped
+    return owning(mapped)
 
 
 def _map_cores(function: Callable[..., Any], operands: list[Any], cores: Any) -> Any:

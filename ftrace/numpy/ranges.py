@@ -44,6 +44,7 @@ from ftrace.numpy.joining import concatenate, stack
 from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.eager import Eager
 from ftrace.trace.operations import broadcast_shapes, do_now
+from ftrace.trace.ownership import own
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.room import FEW
 from ftrace.trace.tracer import Value, aval_of, is_value
@@ -348,6 +349,9 @@ class _Joined:
         self.columns = columns
 
     def __getitem__(self, key: Any) -> Any:
+        return own(self._join(key), (key,), {})
+
+    def _join(self, key: Any) -> Any:
         parts = [
             _slice_range(part) if type(part) is slice else array(part, copy=False)
             for part in index_parts(key)

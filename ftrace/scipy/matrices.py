@@ -23,6 +23,7 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.factorizations import inexact
 from ftrace.trace.operations import broadcast_shapes
+from ftrace.trace.ownership import owning
 from ftrace.trace.tracer import Value
 
 np: Any = numpy  # whose stubs leave too much unknown
@@ -34,6 +35,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@owning
 def block_diag(*arrs: Value) -> Any:
     """The matrices one after the other along the diagonal, zeros elsewhere.
 

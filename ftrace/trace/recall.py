@@ -29,6 +29,7 @@ from ftrace.array import Array
 from ftrace.origin import Origin, is_internal, is_internal_file, user_origin
 from ftrace.trace.graph import Graph, Node, provenance
 from ftrace.trace.hooks import hooks
+from ftrace.trace.ownership import UNCHANGING, own
 from ftrace.trace.primitives.source import is_variable
 from ftrace.trace.tracer import Scope, Tracer, Value, stack
 from ftrace.trace.tracing import inline
@@ -61,10 +62,11 @@ LARGE = 1 << 10
 
 
 def _has_large(args: Sequence[Any]) -> bool:
-    return any(
-        (x.__class__ is Array or x.__class__ is np.ndarray) and x.size >= LARGE
-        for x in args
-    )
+    for x in args:
+        kind = x.__class__
+        if (kind is Array or kind is np.ndarray) and x.size >= LARGE:
+            return True
+    return False
 
 
 def recalling(
@@ -72,6 +74,7 @@ def recalling(
     lifting: Lifting = Lifting.NEVER,
     computes: bool = False,
     numbers: bool = False,
+    shares: bool = False,
 ) -> Callable[..., Any]:
     """`function`, which recognises what it has recorded before.
 
@@ -81,6 +84,8 @@ def recalling(
       computes: it does more than to move elements, and no integer among its arguments
         is an index that changes from call to call.
       numbers: Python's numbers are operands of it.
+      shares: it shows its operand, and may share its memory; the results of others own
+        their elements: see `ownership.py`.
     """
     always = lifting is Lifting.ALWAYS
     beside_traced = lifting is Lifting.BESIDE_TRACED
@@ -94,7 +99,15 @@ def recalling(
                 result = run(function, numbers, args, kwargs)
                 if result is not None:
                     return result
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            if not shares:
+                for x in args:
+                    if x.__class__ not in UNCHANGING:
+                        return own(result, args, kwargs)
+                for x in kwargs.values():
+                    if x.__class__ not in UNCHANGING:
+                        return own(result, args, kwargs)
+            return result
         frame = _getframe(1)
         code = frame.f_code
         internal = known(code.co_filename)
@@ -110,13 +123,16 @@ def recalling(
             internal = known(code.co_filename)
         scope = scopes[-1]
         if internal is not False:
-            return run_at(function, args, kwargs, user_origin())
+            return run_at(function, args, kwargs, user_origin(), shares)
         if not scope.recalls:  # as `run_at`: this is the path of jit
             provenance.origin = provenance.caller = Origin(code, frame.f_lasti)
             try:
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
             finally:
                 provenance.origin = provenance.caller = None
+            if shares or result.__class__ is Tracer:
+                return result
+            return own(result, args, kwargs)
         lifts = always or (beside_traced and Tracer in map(type, args))
         key: list[Any] = [function, settings.current().enable_x64]
         for x in args:
@@ -127,22 +143,26 @@ def recalling(
                 key.append(kind)
                 key.append(x)
             elif not describe(key, x, scope, lifts):
-                return run_at(function, args, kwargs, Origin(code, frame.f_lasti))
+                return run_at(
+                    function, args, kwargs, Origin(code, frame.f_lasti), shares
+                )
         if kwargs:
             for name, x in kwargs.items():
                 key.append(name)
                 if not describe(key, x, scope, lifts):
-                    return run_at(function, args, kwargs, Origin(code, frame.f_lasti))
+                    return run_at(
+                        function, args, kwargs, Origin(code, frame.f_lasti), shares
+                    )
         identity = tuple(key)
         found = _calls.get(identity)
         if found is None:
             origin = Origin(code, frame.f_lasti)
-            return _record(function, args, kwargs, identity, scope, lifts, origin)
+            return _record(function, args, kwargs, identity, lifts, origin, shares)
         reference, origin = found
         node = reference()
         if node is None:
             origin = Origin(code, frame.f_lasti)
-            return _record(function, args, kwargs, identity, scope, lifts, origin)
+            return _record(function, args, kwargs, identity, lifts, origin, shares)
         if (
             node.origin is not origin
             or origin.offset != frame.f_lasti
@@ -157,14 +177,21 @@ def recalling(
 
 
 def run_at(
-    function: Callable[..., Any], args: Any, kwargs: Any, origin: Origin | None
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    origin: Origin | None,
+    shares: bool = True,
 ) -> Any:
     """The call; all nodes that it makes are of one line of the user's."""
     provenance.origin = provenance.caller = origin
     try:
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
     finally:
         provenance.origin = provenance.caller = None
+    if shares or result.__class__ is Tracer:
+        return result
+    return own(result, args, kwargs)
 
 
 def _record(
@@ -172,16 +199,17 @@ def _record(
     args: Any,
     kwargs: Any,
     identity: tuple[Any, ...],
-    scope: Scope,
     lifts: bool,
     origin: Origin,
+    shares: bool,
 ) -> Any:
     """The call, entered into the table if it depends on its arguments alone."""
+    scope = stack.scopes[-1]
     if lifts:
         args = [_lifted(x, scope) for x in args]
         kwargs = {name: _lifted(x, scope) for name, x in kwargs.items()}
     before = len(scope.inputs), scope.tokens, stack.asked
-    result = run_at(function, args, kwargs, origin)
+    result = run_at(function, args, kwargs, origin, shares)
     if (
         type(result) is Tracer
         and result.scope is scope
@@ -321,8 +349,9 @@ def forget_calls() -> None:
 
 # Namespaces.
 
-#: What stands behind a function that recognises its calls, and how it lifts.
-_behind: weakref.WeakKeyDictionary[Any, tuple[FunctionType, Lifting]]
+#: What stands behind a function that recognises its calls, how it lifts, and whether
+#: it shares memory.
+_behind: weakref.WeakKeyDictionary[Any, tuple[FunctionType, Lifting, bool]]
 _behind = weakref.WeakKeyDictionary()
 
 
@@ -330,6 +359,7 @@ def recall_all(
     module: str,
     computing: Collection[str] = (),
     numbers: Collection[str] = (),
+    shows: Collection[str] = (),
     **lifting: Lifting,
 ) -> None:
     """Lets the public functions of a module recognise their calls.
@@ -342,6 +372,7 @@ def recall_all(
       computing: the modules whose functions compute: see `recalling`. They may be
         names of functions, too.
       numbers: functions of which Python's numbers are operands.
+      shows: functions that show an operand, whose memory they may share.
       lifting: by name, what functions do with concrete operands.
     """
     namespace = vars(sys.modules[module])
@@ -357,7 +388,7 @@ def recall_all(
         if function not in made:
             computes = function.__module__ in computing or name in computing
             made[function] = _of_module(
-                function, module, kind, computes, name in numbers
+                function, module, kind, computes, name in numbers, name in shows
             )
         namespace[name] = made[function]
 
@@ -368,12 +399,13 @@ def _of_module(
     lifting: Lifting,
     computes: bool,
     numbers: bool,
+    shares: bool,
 ) -> Any:
     """A function that recognises its calls, as one of this module."""
-    plain, lifting = _behind.get(function, (function, lifting))
-    made = update_wrapper(recalling(plain, lifting, computes, numbers), plain)
+    plain, lifting, shares = _behind.get(function, (function, lifting, shares))
+    made = update_wrapper(recalling(plain, lifting, computes, numbers, shares), plain)
     made.__module__ = module  # so that it is pickled by its public name
-    _behind[made] = plain, lifting
+    _behind[made] = plain, lifting, shares
     return made
 
 
