@@ -166,6 +166,7 @@ NATIVE: dict[str, Any] = {
     "eigh": lambda x: fnp.linalg.eigh(x),
     "inv of a batch": lambda x: fnp.linalg.inv(x),
     "slogdet": lambda x: fnp.linalg.slogdet(x),
+    "qr": lambda x: (fnp.linalg.qr(x), fnp.linalg.qr(x, "r")),
     "svd": lambda x: fnp.linalg.svd(x),
     "lstsq": lambda x: fnp.linalg.lstsq(x[0], x[1, :, 0]),
     "lstsq of a matrix": lambda x: fnp.linalg.lstsq(x[0, :, :2], x[1]),
@@ -207,3 +208,11 @@ def test_least_squares_are_those_of_the_composition():
             for one, other in zip(now, traced, strict=True):
                 assert (one.dtype, one.weak_type) == (other.dtype, other.weak_type)
                 np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_triangle_alone_is_that_of_qr(dtype):
+    for shape in ((5, 3), (3, 5), (2, 4, 4)):
+        x = matrices((*shape[:-2], 5, 5), dtype)[..., : shape[-2], : shape[-1]]
+        both = fnp.linalg.qr(x)
+        check_same((fnp.linalg.qr(x, "r"),), (np.asarray(both.R),))

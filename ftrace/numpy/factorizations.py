@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.numpy.axes import as_value, cast, flip, insert_axes, shrink
@@ -41,6 +43,9 @@ __all__ = [
     "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "qr", "svd", "svdvals",
     "EigResult", "EighResult", "QRResult", "SVDResult",
 ]  # fmt: skip
+
+
+_numpy_qr: Any = np.linalg.qr
 
 
 class EigResult(NamedTuple):
@@ -166,8 +171,16 @@ def qr(a: Value, mode: str = "reduced") -> Any:
         raise ValueRangeError(
             f"qr: mode must be 'reduced', 'complete', 'r' or 'raw', got {mode!r}"
         )
+    if mode == "r" and x.size and x.dtype in SUPPORTED:
+        now = do_now(_triangle_now, x, dtype=x.dtype, weak=x.weak_type)
+        if now is not None:
+            return now
     q, r = bind_compound(qr_p, x, arg=mode in ("complete", "full"))
     return r if mode == "r" else QRResult(q, r)
+
+
+def _triangle_now(x: Any) -> Any:
+    return _numpy_qr(x, "r")
 
 
 def svd(

@@ -231,8 +231,10 @@ def top_positions(x: Array, k: int, axis: int, largest: bool) -> Array:
 
 def _top_positions(x: Array, k: int, largest: bool) -> Array:
     """Those along the last axis."""
-    if 0 < x.size <= FEW and x.dtype == np.float32 and not _has_special(x):
-        key = -x if largest else x
+    is_float = x.dtype.kind == "f"
+    is_known = x.dtype in _PLAIN and x.dtype != np.float16
+    if 0 < x.size <= FEW and is_known and not (is_float and _has_special(x)):
+        key = x if not largest else -x if is_float else ~x
         if x.size > _SHORT and x.ndim == 1 and 0 < k <= x.size >> 3:
             return _least_of_row(key, k)
         return key.argsort(-1, "stable")[..., :k].astype(np.int32)
