@@ -113,7 +113,11 @@ def _sqrtm(avals: Any, arg: None, a: Array) -> Sequence[Array]:
         if x.size == 0 or not np.isfinite(x).all():
             return (np.full(x.shape, np.nan, x.dtype),)
         triangle, turn = linalg.schur(x, output="complex")
-        return (turn @ _triangular_root(triangle) @ turn.conj().T,)
+        # NumPy's products are of another library: its threads would wait for those of
+        # SciPy's, which spin for a while.
+        (product,) = linalg.get_blas_funcs(("gemm",), (turn,))
+        left = product(1, turn, _triangular_root(triangle))
+        return (product(1, left, turn, trans_b=2),)
 
     return lapack.each(root, avals, a)
 
