@@ -191,14 +191,7 @@ def _arrays(f: ObjectFunction, chain: View, places: str, made: str) -> str:
     state, filled = f.state(), f.variable("i64", 0)
     with f.repeat(chain.number("outputs")) as i:
         row = f.view(chain.pointer("made"), Output, i)
-        dtype = row.pointer("dtype")
-        f.hold(dtype)  # the array takes it over
-        ndim = f.let(f"trunc i64 {row.number('ndim')} to i32")
-        operands = (
-            f"ptr {state.pointer('ndarray')}, ptr {dtype}, i32 {ndim}, "
-            f"ptr {row.pointer('sizes')}, ptr null, ptr null, i32 0, ptr null"
-        )
-        array = f.let(f"call ptr {state.pointer('new_ndarray')}({operands})")
+        array = f.new_ndarray(state, row)
         f.stop_if(f.equal("ptr", array, "null"))
         f.set_slot(made, i, array)
         f.set_slot(places, row.number("place"), f.at(array, DATA))

@@ -1,8 +1,9 @@
 """Loops of our own: steps on small arrays, without a call of NumPy.
 
 A step whose result is fixed to the bit needs no particular code to make it. For arrays
-of one shape, row-major, the code here makes the array of the result, runs the loop of
-the operation (`element_loops.py`), and leaves the rest to `fronts.py`:
+of one shape the code here makes the array of the result, runs the loop of the operation
+(`element_loops.py`), and leaves the rest to `fronts.py`. What is not row-major is
+copied before:
 
     looped         the result of a `Loop` for the arguments of a call
     looped_values  the same as an array of NumPy, for the values of a record
@@ -16,7 +17,7 @@ from ftrace.devices.llvm.calling.lanes import LANES
 from ftrace.devices.llvm.calling.memory import BufferObject
 from ftrace.devices.llvm.calling.objects import ObjectFunction
 from ftrace.devices.llvm.calling.probe import DATA, DTYPE, FLAGS, ORDERLY, Offsets
-from ftrace.devices.llvm.runner.function import Function
+from ftrace.devices.llvm.runner.function import Function, View
 from ftrace.devices.llvm.runner.records import Word
 from ftrace.records import NamedTuple
 
@@ -207,6 +208,25 @@ def _looped_values(immortal: bool) -> Function:
     kept = f.place("ptr", len(_OPERANDS))
     for number in range(len(_OPERANDS)):
         f.set_slot(kept, number, "null")
+    places = _places(f, loop, kept)
+    host = f.new_ndarray(state, loop)
+    with f.when(f.equal("ptr", host, "null")):
+        f.do("call void @PyErr_Clear()")  # no memory: NumPy will say so
+        f.do(f"call void @release_copies(ptr {kept})")
+        f.give("null")
+    given = [f"ptr {f.at(host, DATA)}"]
+    for name, place in zip(_OPERANDS, places, strict=True):
+        step = f.view(loop.pointer(name), Operand).number("step")
+        given += [f"ptr {place}", f"i64 {step}"]
+    given.append(f"i64 {loop.number('elements')}")
+    f.do(f"call void {loop.pointer('function')}({', '.join(given)})")
+    f.do(f"call void @release_copies(ptr {kept})")
+    f.give(host)
+    return f
+
+
+def _places(f: ObjectFunction, loop: View, kept: str) -> list[str]:
+    """Where the operands are, in order: of others copies are kept, or null is given."""
     places: list[str] = []
     before = "null"
     for number, name in enumerate(_OPERANDS):
@@ -227,27 +247,7 @@ def _looped_values(immortal: bool) -> Function:
             f.store("ptr", f.at(copy, DATA), found)
         places.append(f.load("ptr", found))
         before = row
-    dtype = loop.pointer("dtype")
-    f.hold(dtype)  # the array takes it over
-    ndim = f.let(f"trunc i64 {loop.number('ndim')} to i32")
-    operands = (
-        f"ptr {state.pointer('ndarray')}, ptr {dtype}, i32 {ndim}, "
-        f"ptr {loop.pointer('sizes')}, ptr null, ptr null, i32 0, ptr null"
-    )
-    host = f.let(f"call ptr {state.pointer('new_ndarray')}({operands})")
-    with f.when(f.equal("ptr", host, "null")):
-        f.do("call void @PyErr_Clear()")  # no memory: NumPy will say so
-        f.do(f"call void @release_copies(ptr {kept})")
-        f.give("null")
-    given = [f"ptr {f.at(host, DATA)}"]
-    for name, place in zip(_OPERANDS, places, strict=True):
-        step = f.view(loop.pointer(name), Operand).number("step")
-        given += [f"ptr {place}", f"i64 {step}"]
-    given.append(f"i64 {loop.number('elements')}")
-    f.do(f"call void {loop.pointer('function')}({', '.join(given)})")
-    f.do(f"call void @release_copies(ptr {kept})")
-    f.give(host)
-    return f
+    return places
 
 
 def _looped(immortal: bool) -> Function:

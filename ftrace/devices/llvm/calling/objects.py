@@ -100,6 +100,17 @@ class ObjectFunction(Function):
         listed = ", ".join(f"ptr {x}" for x in (function, *operands, "null"))
         return self.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({listed})")
 
+    def new_ndarray(self, state: View, plan: View) -> str:
+        """An array of NumPy's of a plan's dtype and sizes; null without memory."""
+        dtype = plan.pointer("dtype")
+        self.hold(dtype)  # the array takes it over
+        ndim = self.let(f"trunc i64 {plan.number('ndim')} to i32")
+        operands = (
+            f"ptr {state.pointer('ndarray')}, ptr {dtype}, i32 {ndim}, "
+            f"ptr {plan.pointer('sizes')}, ptr null, ptr null, i32 0, ptr null"
+        )
+        return self.let(f"call ptr {state.pointer('new_ndarray')}({operands})")
+
     def add_to(self, record: View, field: str, amount: str | int) -> str:
         """Adds to a word; what it is now."""
         place = record.at(field)
