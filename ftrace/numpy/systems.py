@@ -346,21 +346,24 @@ def _least_squares(x: Any, columns: Any, limit: float) -> Sequence[Any]:
 
 def _least_squares_now(x: Any, columns: Any, limit: float) -> Any:
     least = x.real.dtype.type(limit)
-    result, values, rank = _least_and_rank(x, columns, least)
-    rest = columns - x.dot(result)
-    squares = rest * rest
-    if squares.dtype.kind == "c":
-        squares = rest.real * rest.real + rest.imag * rest.imag
-    return result, _add.reduce(squares, 0), rank, values
-
-
-def _least_and_rank(x: Any, columns: Any, limit: Any) -> tuple[Any, Any, Any]:
     if x.size <= _SMALL and columns.size:
-        result, _, rank, values = matrix_loops.lstsq(x, columns, limit)
-        if are_finite(result):
-            return result, values, rank
-    result, values = least_squares(x, columns, limit)
-    return result, values, np.count_nonzero(values > values[:1] * limit)
+        result, _, rank, values = matrix_loops.lstsq(x, columns, least)
+        residuals = _squared_lengths(columns - x.dot(result))
+        if are_finite(residuals):  # then the result is, too
+            return result, residuals, rank, values
+    result, values = least_squares(x, columns, least)
+    residuals = _squared_lengths(columns - x.dot(result))
+    return result, residuals, np.count_nonzero(values > values[:1] * least), values
+
+
+def _squared_lengths(columns: Any) -> Any:
+    """Of the columns of a matrix."""
+    if columns.dtype.kind == "c":
+        parts = columns.real, columns.imag
+        return _add.reduce(parts[0] * parts[0] + parts[1] * parts[1], 0)
+    if columns.shape[1] == 1:
+        return columns.T.dot(columns).reshape(1)
+    return _add.reduce(columns * columns, 0)
 
 
 def _rank(values: Any, limit: float) -> Any:
