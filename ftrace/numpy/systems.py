@@ -118,14 +118,10 @@ def solve_matrices(a: Any, b: Any) -> Any:
 def _solved(a: Any, b: Any) -> Any:
     if a.dtype == b.dtype and a.dtype in SUPPORTED:
         weak = a.weak_type and b.weak_type
-        if a.ndim > 2 or a.size + b.size <= _SMALL:
-            found = do_now(_solved_now, a, b, dtype=a.dtype, weak=weak)
-            if found is not None:
-                return found
-        if a.ndim == 2:
-            found = do_now(solve_one, a, b, dtype=a.dtype, weak=weak)
-            if found is not None:
-                return found
+        function = solve_one if a.ndim == 2 else _solved_now
+        found = do_now(function, a, b, dtype=a.dtype, weak=weak)
+        if found is not None:
+            return found
     factors, _, order = bind_compound(lu_p, bind(p.stop_gradient, a))
     return bind_compound(lu_solve_p, a, factors, order, b, arg=Op())[0]
 
