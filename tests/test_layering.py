@@ -72,6 +72,7 @@ LOADED_LATER = {
         "ftrace.devices.llvm",
         "ftrace.trace.primitives.host",
     ),
+    "ftrace.devices.llvm.scratch": ("ftrace.devices.llvm.scratch_text",),
     "ftrace.devices.llvm.runtime": ("ftrace.devices.llvm.runner.whole",),
     "ftrace.devices.llvm.calling.native": ("ftrace.devices.llvm.calling",),
     # Logging, queues and more come with it.

@@ -8,7 +8,8 @@ import sys
 import threading
 from collections.abc import Callable
 
-from ftrace.devices.llvm.scratch import PAGE, PLACES, scratch
+from ftrace.devices.llvm.scratch import scratch
+from ftrace.devices.llvm.scratch_text import PAGE, PLACES
 from ftrace.devices.llvm.symbols import GIVE, TAKE
 
 
@@ -70,8 +71,12 @@ _WITHOUT_MEMORY = """
 import numpy as np
 import ftrace as ft
 from ftrace.devices.llvm import scratch
-text = scratch.scratch_ir()
-scratch.scratch_ir = lambda: text.replace("@malloc(i64 %room)", "@malloc(i64 -4096)")
+from ftrace.devices.llvm.compile import generate
+
+def without_memory(name, facts, text):
+    return generate(text().replace("@malloc(i64 %room)", "@malloc(i64 -4096)"))
+
+scratch.emit_own = without_memory
 a = np.ones((700, 900), np.float32)
 product = ft.jit(lambda a, b: a @ b)
 for threads in (1, 2):

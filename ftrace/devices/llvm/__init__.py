@@ -15,7 +15,8 @@ A kernel as LLVM IR:
                  pieces, polling
     values       expressions in registers; access, elements, expressions: what they read
     library      functions that are called: formulas, symbols, held_tables
-    memory on the way: ahead, streaming, staging, scratch, filling, keeping
+    memory on the way: ahead, streaming, staging, scratch, scratch_text, filling,
+        keeping
 
 Loops of some forms:
 
