@@ -68,6 +68,8 @@ ROUNDED: dict[str, Any] = {
     "transposed": lambda x, y: x.T * 2.0 + y.T,
     "masked": lambda x, y: fnp.sum(x[1:], where=fnp.asarray(P)[1:]),
     "numpy": lambda x, y: fnp.hypot(X[1:], y[1:]),
+    "convolve": lambda x, y: fnp.convolve(fnp.ravel(x[1:]), y[2]),
+    "correlate": lambda x, y: fnp.correlate(fnp.ravel(x[1:]), y[2], "same"),
 }
 
 
@@ -84,6 +86,7 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large, "PAYS", 1)
     monkeypatch.setattr(large, "PAYS_FOR_SHAPE", 1)
     monkeypatch.setattr(large, "PAYS_LATER", 1)
+    monkeypatch.setattr(large, "PAYS_ANY_SIZE", 1)
     monkeypatch.setattr(large, "SPENT", 12)
     monkeypatch.setattr(large, "SPENT_FOR_SHAPE", 12)
     monkeypatch.setattr(large, "CALLS_OF_SHAPE", 16)
@@ -116,6 +119,29 @@ def same_bits(got: Any, want: Any) -> bool:
         == np.where(np.isnan(w), 0, w).tobytes()
         for g, w in zip(leaves(got), leaves(want), strict=True)
     )
+
+
+@pytest.mark.usefixtures("any_size")
+@pytest.mark.parametrize("least", [1, 1000])
+def test_cheap_calls_wait_for_a_kernel_of_their_own(
+    least: int, prepared: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large, "PAYS_ANY_SIZE", least)
+    made: list[Any] = []
+    make = large._any_size  # pyright: ignore[reportPrivateUsage]
+
+    def noted(call: Any) -> Any:
+        made.append(call)
+        return make(call)
+
+    monkeypatch.setattr(large, "_any_size", noted)
+    x, y = fnp.asarray(X), fnp.asarray(Y)
+    positive = fnp.asarray(P)
+    want = fnp.where(positive, x, y)
+    for _ in range(large.CALLS_OF_SHAPE * 40):
+        assert same_bits(fnp.where(positive, x, y), want)
+    assert bool(made) == (least == 1)
+    assert prepared
 
 
 @pytest.mark.usefixtures("any_size")

@@ -20,6 +20,7 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
+from ftrace.numpy import indexing
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.tracer import aval_of
 from ftrace.trace.tracing import trace
@@ -239,6 +240,20 @@ def test_masks_that_are_traced_update_by_where() -> None:
 def test_masks_work_in_gradients_that_are_not_jitted() -> None:
     slope = ft.grad(lambda v: (v[v > 1] ** 2).sum())(fnp.arange(4.0))
     np.testing.assert_array_equal(slope, [0, 0, 4, 6])
+
+
+def test_large_masks_are_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their positions are not counted first to see whether there is room."""
+    x = np.arange(1 << 21, dtype=np.float32).reshape(1 << 10, -1) % 7
+    wanted = x[x > 3], x[x[:, 0] > 3]
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("taken apart")
+
+    monkeypatch.setattr(indexing, "parse_and_check", refuse)
+    given = fnp.asarray(x)
+    np.testing.assert_array_equal(given[given > 3], wanted[0])
+    np.testing.assert_array_equal(given[given[:, 0] > 3], wanted[1])
 
 
 def test_derivatives_of_reading_and_updating() -> None:

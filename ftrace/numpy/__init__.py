@@ -109,7 +109,7 @@ _shows = (
 
 _recall_all(
     __name__,
-    (*_computing, "astype"),
+    (*_computing, "astype", "convolve", "correlate"),
     set(_of_numbers) - {"pow", "power", "float_power"},
     _shows,
     **dict.fromkeys(

@@ -53,6 +53,9 @@ from ftrace.transforms.memo import Memo
 PAYS, PAYS_FOR_SHAPE = 32, 1000
 #: µs from which on a call that does not round is compiled, after so many in all.
 PAYS_LATER, SPENT, SPENT_FOR_SHAPE = 8, 128, 2000
+#: µs from which on such a call takes the kernel for all sizes: to reach it costs as
+#: much. Cheaper ones wait for a kernel of their own.
+PAYS_ANY_SIZE = 100
 #: Operations with several results: compiled from so many elements on, after so many
 #: calls with operands of the same types. Transforms are at once, for they round.
 OPERATIONS = {
@@ -213,6 +216,8 @@ def _call_of_function(
         any_size = None
     if exact_part(traced.graph)[1]:
         least, wait = PAYS_LATER, SPENT if any_size is not None else SPENT_FOR_SHAPE
+        if any_size is not None and price < PAYS_ANY_SIZE:
+            any_size, wait = None, price * CALLS_OF_SHAPE
     else:
         least, wait = PAYS if any_size is not None else PAYS_FOR_SHAPE, 0
     if not price or price < least:
