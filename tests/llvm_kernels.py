@@ -102,6 +102,15 @@ def run(
         function(pointers, units * n // pieces, units * (n + 1) // pieces)
 
 
+def check(
+    kernel: Kernel, arrays: Sequence[Array], wanted: Array, target: Target, pieces: int
+) -> None:
+    """A kernel that writes all of its last array, which held something else."""
+    arrays[-1][...] = 77
+    run(kernel, arrays, pieces, target)
+    np.testing.assert_array_equal(arrays[-1], wanted)
+
+
 def guarded(array: Array) -> Array:
     """A copy between bytes that must not change: see `assert_guarded`."""
     size = array.nbytes

@@ -27,7 +27,7 @@ from ftrace.lower.kernel import (
 )
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const
-from tests.llvm_kernels import at, run
+from tests.llvm_kernels import at, buffer, check, make_kernel, run
 
 Array = np.ndarray[Any, Any]
 _render = import_module("ftrace.devices.llvm.render")
@@ -65,10 +65,8 @@ def _product(
     r = make_range(10, k, True)
     inside_a = [(r, m), (i, 1)] if "a" in turned else [(i, k), (r, 1)]
     inside_b = [(j, k), (r, 1)] if "b" in turned else [(r, w), (j, 1)]
-    left = load(param(0, x.dtype, x.size), at((g, m * k * ("a" in batched)), *inside_a))
-    right = load(
-        param(1, y.dtype, y.size), at((g, k * w * ("b" in batched)), *inside_b)
-    )
+    left = load(buffer(0, x), at((g, m * k * ("a" in batched)), *inside_a))
+    right = load(buffer(1, y), at((g, k * w * ("b" in batched)), *inside_b))
     if fused:
         left, right = ew.add(left, const(1, left.dtype)), ew.mul(right, right)
         a, b = a + 1, b * b
@@ -80,10 +78,7 @@ def _product(
             total = ew.maximum(ew.add(total, total), const(number, total.dtype))
             wanted = np.maximum(wanted + wanted, number)
     store = Store(2, at((g, m * w), (i, w), (j, 1)), total)
-    specs = [
-        BufferSpec(z.dtype, z.size, number == 2) for number, z in enumerate(arrays)
-    ]
-    return Kernel((g, i, j), (store,), tuple(specs)), arrays, wanted
+    return make_kernel((g, i, j), (store,), arrays), arrays, wanted
 
 
 def _targets() -> list[Target]:
@@ -107,9 +102,7 @@ _SIZES = [
 def test_products_are_numpys(sizes: tuple[int, int, int, int], turned: str) -> None:
     kernel, arrays, wanted = _product(sizes, turned)
     for target in _targets():
-        arrays[-1][...] = 77
-        run(kernel, arrays, 3, target)
-        np.testing.assert_array_equal(arrays[-1], wanted)
+        check(kernel, arrays, wanted, target, 3)
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -123,9 +116,7 @@ def test_what_is_before_and_after_a_product_is_part_of_it(
             (3, 30, 50, 40), turned, batched, fused, heavy
         )
         for target in _targets()[:2]:
-            arrays[-1][...] = 77
-            run(kernel, arrays, 4, target)
-            np.testing.assert_array_equal(arrays[-1], wanted)
+            check(kernel, arrays, wanted, target, 4)
 
 
 @pytest.fixture
@@ -147,9 +138,7 @@ def test_products_need_no_panels_of_operands(
 ) -> None:
     kernel, arrays, wanted = _product(sizes, turned, heavy=heavy)
     for target in _targets():
-        arrays[-1][...] = 77
-        run(kernel, arrays, 3, target)
-        np.testing.assert_array_equal(arrays[-1], wanted)
+        check(kernel, arrays, wanted, target, 3)
 
 
 def test_few_rows_need_no_panels_of_operands() -> None:
@@ -172,9 +161,7 @@ def test_rows_that_push_each_other_out_stay_in_panels_unless_they_are_few() -> N
 def _asks_ahead(kernel: Any, arrays: Any, wanted: Any, enough: int) -> None:
     """Memory is asked for ahead, but not where this much of L2 holds it."""
     small = replace(host_target(), l1=32 << 10, l2=256 << 10)
-    arrays[-1][...] = 77
-    run(kernel, arrays, 3, small)
-    np.testing.assert_array_equal(arrays[-1], wanted)
+    check(kernel, arrays, wanted, small, 3)
     assert "llvm.prefetch" in render(kernel, small, "kernel").text
     for target in (
         replace(small, l2=enough),
@@ -198,9 +185,7 @@ def test_long_expressions_of_small_products_need_no_panels_of_operands(
     kernel, arrays, wanted = _product(sizes, heavy=True)
     light = _product(sizes)[0]
     for target in _targets():
-        arrays[-1][...] = 77
-        run(kernel, arrays, 3, target)
-        np.testing.assert_array_equal(arrays[-1], wanted)
+        check(kernel, arrays, wanted, target, 3)
         long, short = (render(k, target, "kernel").text for k in (kernel, light))
         assert len(long) < 3 * len(short)  # not once for each register of a tile
 

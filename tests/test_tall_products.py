@@ -11,17 +11,15 @@ import pytest
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel import (
-    BufferSpec,
     Kernel,
     Store,
     load,
     make_range,
-    param,
     reduce,
 )
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const
-from tests.llvm_kernels import at, run
+from tests.llvm_kernels import at, buffer, check, make_kernel
 
 Array = np.ndarray[Any, Any]
 
@@ -34,14 +32,13 @@ def _product(
     a: Array = rng.integers(-4, 5, (m, k + apart)).astype(dtype)
     b: Array = rng.integers(-4, 5, (k, n)).astype(dtype)
     i, j, r = make_range(0, m, False), make_range(1, n, False), make_range(10, k, True)
-    left = load(param(0, a.dtype, a.size), at((i, k + apart), (r, 1)))
-    right = load(param(1, b.dtype, b.size), at((r, n), (j, 1)))
+    left = load(buffer(0, a), at((i, k + apart), (r, 1)))
+    right = load(buffer(1, b), at((r, n), (j, 1)))
     total = reduce("add", ew.mul(left, right), (r,))
     value = ew.maximum(total, const(0, total.dtype))
     store = Store(2, at((i, n), (j, 1)), value)
     arrays = [a, b, _aligned(m * n, a.dtype)]
-    specs = [BufferSpec(x.dtype, x.size, x is arrays[2]) for x in arrays]
-    found = Kernel((i, j), (store,), tuple(specs))
+    found = make_kernel((i, j), (store,), arrays)
     wanted = a[:, :k].astype("f8") @ b.astype("f8")
     return found, arrays, np.maximum(wanted, 0).ravel()
 
@@ -53,12 +50,6 @@ def _aligned(size: int, dtype: Any) -> Array:
     start = -whole.ctypes.data % 64
     found: Any = whole[start : start + size * item]
     return found.view(dtype)
-
-
-def _check(kernel: Kernel, arrays: list[Array], wanted: Array, target: Target) -> None:
-    arrays[-1][...] = 77
-    run(kernel, arrays, 3, target)
-    np.testing.assert_array_equal(arrays[-1], wanted)
 
 
 def _small() -> Target:
@@ -81,7 +72,7 @@ def test_tall_products_are_numpys(
 ) -> None:
     kernel, arrays, wanted = _product(*sizes, apart=apart, dtype=dtype)
     for without in ((), ("tall",), ("fetch_ahead",), ("past_caches",)):
-        _check(kernel, arrays, wanted, replace(_small(), without=without))
+        check(kernel, arrays, wanted, replace(_small(), without=without), 3)
 
 
 def test_tall_products_run_on_every_processor() -> None:
@@ -92,7 +83,7 @@ def test_tall_products_run_on_every_processor() -> None:
     for cpu in ("x86-64", "x86-64-v3"):
         target = replace(Target.of(here.triple, cpu), l2=16 << 10, l3=64 << 10)
         if target.fma <= here.fma:
-            _check(kernel, arrays, wanted, target)
+            check(kernel, arrays, wanted, target, 3)
 
 
 def test_tiles_ask_for_the_rows_of_the_next_one() -> None:
@@ -130,7 +121,7 @@ def test_large_results_of_products_go_past_the_caches(columns: int) -> None:
     if not host_target().triple.startswith("x86_64"):
         pytest.skip("only there are such stores")
     kernel, arrays, wanted = _product(300, 50, columns)
-    _check(kernel, arrays, wanted, _small())
+    check(kernel, arrays, wanted, _small(), 3)
     text = render(kernel, _small(), "kernel").text
     assert ("!nontemporal" in text) is (columns == 64)
     kept = replace(_small(), without=("past_caches",))
