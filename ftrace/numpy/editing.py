@@ -121,7 +121,7 @@ def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
     spread = insert_axes(a, (axis + 1,))
     shape = (*a.shape[: axis + 1], count, *a.shape[axis + 1 :])
     merged = (*a.shape[:axis], a.shape[axis] * count, *a.shape[axis + 1 :])
-    if a.size * count >= _MANY:
+    if type(a) is Array and a.size * count >= _MANY:  # traced sizes may be unknown
         more = count, axis
         now = do_now(_host.repeat, a, dtype=a.dtype, weak=a.weak_type, more=more)
         if now is not None:
