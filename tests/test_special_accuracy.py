@@ -62,7 +62,9 @@ def test_composition_keeps_its_bounds(name: str, compiled: bool) -> None:
         assert error <= double, where
 
 
-@pytest.mark.parametrize("name", ["i0", "i0e", "i1", "i1e", "ndtr", "log_ndtr"])
+@pytest.mark.parametrize(
+    "name", ["i0", "i0e", "i1", "i1e", "ndtr", "log_ndtr", "gamma"]
+)
 def test_16_bit_floats_are_rounded_once(name: str) -> None:
     x = np.linspace(-8, 8, 200).astype(np.float16)
     function = function_of(name)
@@ -84,6 +86,12 @@ SLOPES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "log_ndtr": (
         lambda x: np.exp(-x * x / 2 - special.log_ndtr(x)) / np.sqrt(2 * np.pi),
         np.linspace(-30, 30, 101),
+    ),
+    "gamma": (
+        lambda x: special.gamma(x) * special.digamma(x), np.linspace(0.05, 150, 101)
+    ),
+    "factorial": (
+        lambda x: special.gamma(x + 1) * special.digamma(x + 1), np.arange(0, 150, 1.5)
     ),
     "logit": (lambda x: 1 / (x * (1 - x)), np.linspace(0.001, 0.999, 101)),
     "squareplus": (
@@ -113,6 +121,8 @@ def test_values_at_the_edges(of: Any) -> None:
             "i0": [inf, inf, 1, 1, inf, inf, nan],
             "i1": [-inf, -inf, -0.0, 0, inf, inf, nan],
             "ndtr": [0, 0, 0.5, 0.5, 1, 1, nan],
+            "gamma": [nan, nan, -inf, inf, inf, inf, nan],
+            "factorial": [0, 0, 1, 1, inf, inf, nan],
         }
         for name, values in wanted.items():
             for function in (function_of(name), ft.jit(function_of(name))):

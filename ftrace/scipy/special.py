@@ -22,6 +22,7 @@ from ftrace.numpy.softmax import logsumexp
 from ftrace.numpy.softmax import softmax as _softmax
 from ftrace.scipy.bessel import i0, i0e, i1, i1e
 from ftrace.scipy.normal import log_ndtr, ndtr, ndtri
+from ftrace.scipy.stirling import positive_gamma
 from ftrace.trace.eager import make_all_eager
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, elementwise
@@ -206,9 +207,17 @@ def gammasgn(x: Value) -> Any:
 
 
 def gamma(x: Value) -> Any:
-    """Γ(x), as the exponential of its logarithm."""
-    (x,) = promote_inexact(x)
-    return gammasgn(x) * fnp.exp(gammaln(x))
+    """Γ(x). That of negative numbers is the exponential of its logarithm."""
+    return run_fused(_gamma, promote_inexact(x))
+
+
+def _gamma(given: Any) -> Any:
+    x = given if given.dtype.itemsize >= 4 else cast(given, dtypes.float32)
+    below = x <= 0
+    mirrored = choose(below, x, -0.5)
+    low = gammasgn(mirrored) * fnp.exp(gammaln(mirrored))
+    value = choose(below, low, positive_gamma(choose(below, 1.0, x)))
+    return cast(value, given.dtype, given.weak_type)
 
 
 def factorial(n: Value, exact: bool = False) -> Any:
@@ -221,9 +230,19 @@ def factorial(n: Value, exact: bool = False) -> Any:
         raise ValueRangeError(
             "factorial: exact=True is not supported; use math.factorial"
         )
-    (x,) = promote_inexact(n)
+    return run_fused(_factorial_of, promote_inexact(n))
+
+
+def _factorial_of(given: Any) -> Any:
+    x = given if given.dtype.itemsize >= 4 else cast(given, dtypes.float32)
     below = x < 0
-    return choose(below, 0.0, fnp.exp(gammaln(choose(below, 0.0, x) + 1)))
+    n = choose(below, 0.0, x)
+    y = n + 1
+    rest = choose(n == np.inf, 0.0, n - (y - 1))  # what rounding took from y
+    slope = fnp.log(choose(n == np.inf, 1.0, y)) - 0.5 / y  # of the logarithm
+    value = positive_gamma(y) * (1 + rest * slope)
+    value = choose(below, 0.0, value)
+    return cast(value, given.dtype, given.weak_type)
 
 
 def betaln(a: Value, b: Value) -> Any:
