@@ -244,13 +244,14 @@ def accuracy_page() -> str:
         "## Functions composed of them",
         paragraph(
             "Against 45 digits, compiled; NumPy, which computes small arrays outside "
-            "of `jit`, may add 1.5. `beta`, `betaln` and `poch` are differences or "
-            "exponentials of `lgamma`, whose error grows with its size, and so are "
-            "`gamma` and `factorial` of negative numbers and beyond 26 (float64: "
-            "140): there 120 were seen. The terms of `zeta(x, q)` are powers of sums "
-            "that are rounded. `gelu` far below 0 has the error of exp(-x²/2), whose "
-            "argument is rounded: at -12 about 130, both ways. `ndtri` of float64 is "
-            "less exact where the probability is subnormal."
+            "of `jit`, may add 1.5. `betaln` of two numbers below 10, `beta` and "
+            "`poch` are differences or exponentials of `lgamma`, whose error grows "
+            "with its size, and so are `gamma` and `factorial` of negative numbers "
+            "and beyond 26 (float64: 140): there 120 were seen, of that `betaln` 14 "
+            "where it is not near its zeros. The terms of `zeta(x, q)` are powers of "
+            "sums that are rounded. `gelu` far below 0 has the error of exp(-x²/2), "
+            "whose argument is rounded: at -12 about 130, both ways. `ndtri` of "
+            "float64 is less exact where the probability is subnormal."
         ),
         table(
             ("function", "where", "float32", "float64"),

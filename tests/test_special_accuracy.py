@@ -135,3 +135,19 @@ def test_values_at_the_edges(of: Any) -> None:
         assert np.isnan(np.asarray(special.logit(p)[3:])).all()
         same = special.kl_div(np.array([0, 2, 3], of), np.array([2, 2, 3], of))
         np.testing.assert_array_equal(same, [2, 0, 0])
+
+
+def test_log_beta_is_symmetric_and_continuous_where_its_formula_changes() -> None:
+    x = np.array([0.01, 1.0, 3.0, 9.99, 10.0, 10.01, 200.0])
+    with ft.config(enable_x64=True):
+        got: Any = np.asarray(special.betaln(x[:, None], x))
+        np.testing.assert_array_equal(got, got.T)
+        # B(a, b) = B(a + 1, b) + B(a, b + 1)
+        parts = [special.betaln(x[:, None] + 1, x), special.betaln(x[:, None], x + 1)]
+        sums = np.logaddexp(*map(np.asarray, parts))
+        np.testing.assert_allclose(got, sums, rtol=1e-13, atol=2e-14)
+        slope = ft.vmap(ft.grad(special.betaln))(x, x)
+        wanted = special.digamma(x) - special.digamma(2 * x)
+        np.testing.assert_allclose(slope, wanted, rtol=1e-12)
+        assert np.isnan(special.betaln(np.nan, 20.0))
+        np.testing.assert_allclose(special.betaln(-0.5, 30.0), 2.953470169, rtol=1e-9)

@@ -21,6 +21,7 @@ ACCURACY: Final[dict[str, tuple[str, float, float]]] = {
     "zeta": ("x > 1", 4.0, 3.0), "zeta(x, q)": ("1 < x < 20, q < 50", 9.9, 9.9),
     "polygamma(1)": ("x > 0", 3.6, 3.6), "polygamma(4)": ("x > 0", 6.0, 6.0),
     "gamma": ("0 < x < 26", 3.9, 3.9), "factorial": ("0 < x < 25", 4.0, 4.0),
+    "betaln": ("x > 1, y > 10", 3.5, 3.5),
     "softplus": ("everywhere", 1.5, 1.3), "log_sigmoid": ("everywhere", 1.5, 1.3),
     "silu": ("everywhere", 3.1, 2.8), "mish": ("everywhere", 2.5, 2.5),
     "elu": ("everywhere", 1.4, 1.5), "log1mexp": ("everywhere", 1.9, 1.9),

@@ -22,7 +22,7 @@ from ftrace.numpy.softmax import logsumexp
 from ftrace.numpy.softmax import softmax as _softmax
 from ftrace.scipy.bessel import i0, i0e, i1, i1e
 from ftrace.scipy.normal import log_ndtr, ndtr, ndtri
-from ftrace.scipy.stirling import positive_gamma
+from ftrace.scipy.stirling import log_beta, positive_gamma
 from ftrace.trace.eager import make_all_eager
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, elementwise
@@ -247,8 +247,7 @@ def _factorial_of(given: Any) -> Any:
 
 def betaln(a: Value, b: Value) -> Any:
     """log |B(a, b)|."""
-    a, b = promote_inexact(a, b)
-    return gammaln(a) + gammaln(b) - gammaln(a + b)
+    return run_fused(log_beta, fnp.broadcast_arrays(*promote_inexact(a, b)))
 
 
 def beta(a: Value, b: Value) -> Any:

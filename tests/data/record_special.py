@@ -102,6 +102,9 @@ TWO: dict[str, tuple[Callable[[Any, Any], Any], Any, Any]] = {
         lambda x, y: max(x, y) + mp.log1p(mp.exp(-abs(x - y))), even(1, 60), even(1, 60)
     ),
     "hypot": (mp.hypot, log_power(1e-5, 1e5), log_power(1e-5, 1e5)),
+    "betaln": (
+        lambda x, y: mp.log(mp.beta(x, y)), log_power(1, 1e4), log_power(10, 1e4)
+    ),
     "zeta(x, q)": (hurwitz, even(1.2, 20), log_power(1e-2, 50)),
 }  # fmt: skip
 
