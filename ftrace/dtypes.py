@@ -282,9 +282,11 @@ def _fitting(value: int, default: np.dtype[Any]) -> np.dtype[Any]:
         info = np.iinfo(dtype)
         if info.min <= value <= info.max:
             return dtype
+    advice = "write it as a float"
+    if allowed == (int32,) and -(2**63) <= value < 2**63:
+        advice += ", or enable 64 bits with ft.config.update('jax_enable_x64', True)"
     raise DtypeOverflowError(
-        f"Python int {_digits(value)} is too large for {allowed[-1]}; write it as a "
-        "float, or enable 64 bits with ft.config.update('jax_enable_x64', True)"
+        f"Python int {_digits(value)} is too large for {allowed[-1]}; {advice}"
     )
 
 

@@ -113,3 +113,24 @@ def _generated_origin() -> Origin | None:
             return Origin(frame.f_code, frame.f_lasti)
         frame = frame.f_back
     return None
+
+
+#: Where public functions stand behind others, which have them in a variable.
+_AROUND = tuple(
+    os.path.join(_OURS, "trace", name) for name in ("recall.py", "ownership.py")
+)
+
+
+def called_function() -> str:
+    """The name of the public function that the user's line has called, if it is known.
+
+    Empty if it is not. For messages: it looks at all frames up to the user's.
+    """
+    name = ""
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and is_internal(frame):
+        code = frame.f_code
+        if code.co_name == "call" and code.co_filename in _AROUND:
+            name = getattr(frame.f_locals.get("function"), "__name__", "")
+        frame = frame.f_back
+    return name

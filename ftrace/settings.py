@@ -88,7 +88,9 @@ class Config:
         object.__setattr__(self, "disabled_rules", frozenset(self.disabled_rules))
 
 
-def _threads(value: Any, name: str) -> int | None:
+def _threads(
+    value: Any, name: str, otherwise: str = "None takes all cores"
+) -> int | None:
     """A number of threads; None is all cores."""
     if value is None:
         return None
@@ -104,12 +106,12 @@ def _threads(value: Any, name: str) -> int | None:
     if not 1 <= count <= MACHINE_THREADS:
         raise ValueRangeError(
             f"{name} must be from 1 to {MACHINE_THREADS}, which is what this machine "
-            f"has; got {count}; None takes all cores"
+            f"has; got {count}; {otherwise}"
         )
     return count
 
 
-def _bytes(value: Any) -> int:
+def _bytes(value: Any, name: str = "cache_size") -> int:
     try:
         size = operator.index(value)
     except TypeError:
@@ -119,14 +121,14 @@ def _bytes(value: Any) -> int:
         ) from None
     if size < 0:
         raise ValueRangeError(
-            f"cache_size must be 0 or more, got {size}; 0 is no disk cache"
+            f"{name} must be 0 or more, got {size}; 0 is no disk cache"
         )
     return size
 
 
 def _folder(value: Any) -> str:
     try:
-        return os.fsdecode(value)
+        return os.path.expanduser(os.fsdecode(value))
     except TypeError:
         kind = type(value).__name__
         raise ArgumentError(
@@ -141,14 +143,18 @@ def _from_environment() -> Config:
 
     def number(name: str, default: int = 0) -> int:
         text = os.environ.get(name) or str(default)
-        if not (text.isascii() and text.isdecimal()):
+        if not (text.isascii() and text.removeprefix("-").isdecimal()):
             raise ArgumentError(
-                f"the environment variable {name} must be a number, got {text!r}"
+                f"the environment variable {name} must be a whole number, written in "
+                f"digits, got {text!r}"
             )
         return int(text)
 
     threads = number("FTRACE_THREADS") if os.environ.get("FTRACE_THREADS") else None
-    _threads(threads, "the environment variable FTRACE_THREADS")
+    variable = "the environment variable"
+    _threads(threads, f"{variable} FTRACE_THREADS", "not set it is all cores")
+    cache_size = number("FTRACE_CACHE_SIZE", CACHE_SIZE)
+    _bytes(cache_size, f"{variable} FTRACE_CACHE_SIZE")
     if (cpu := os.environ.get("FTRACE_CPU", "")) not in ("", *CPUS):
         raise ValueRangeError(
             f"the environment variable FTRACE_CPU must be one of {', '.join(CPUS)}, "
@@ -163,7 +169,7 @@ def _from_environment() -> Config:
         threads=threads,
         native_calls=flag("FTRACE_NATIVE_CALLS") is not False,
         cache_dir=os.environ.get("FTRACE_CACHE_DIR", ""),
-        cache_size=number("FTRACE_CACHE_SIZE", CACHE_SIZE),
+        cache_size=cache_size,
         tune=bool(flag("FTRACE_TUNE")),
         cpu=cpu,
     )

@@ -400,4 +400,6 @@ def test_an_environment_variable_that_is_no_number_is_named(name: str) -> None:
         env={**os.environ, name: "many"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert f"{name} must be a number, got 'many'" in done.stderr
+    assert (
+        f"{name} must be a whole number, written in digits, got 'many'" in done.stderr
+    )

@@ -13,6 +13,7 @@ import ftrace.ops as ops
 import ftrace.scipy.signal as signal
 import ftrace.scipy.special as special
 import ftrace.scipy.stats.norm as norm
+from ftrace import jit
 from ftrace.errors import (
     ConcretizationTypeError,
     DtypeError,
@@ -140,3 +141,40 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
 @pytest.mark.parametrize("case", range(len(MESSAGES)))
 def test_scipy_says_what_is_wrong(case: int) -> None:
     surface.check_message(*MESSAGES[case])
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("kinds", ["ff", "fc", "cc", "ii"])
+def test_fftconvolve_agrees_with_the_sum(mode: str, kinds: str) -> None:
+    shapes: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+        ((1,), (1,)), ((7,), (3,)), ((3,), (8,)), ((5, 6), (2, 3)), ((4, 1), (4, 1)),
+    ]  # fmt: skip
+    for first, second in shapes:
+        x, k = (
+            RNG.standard_normal(shape) + (1j * RNG.random(shape) if kind == "c" else 0)
+            if kind != "i"
+            else RNG.integers(-3, 4, shape)
+            for shape, kind in zip((first, second), kinds, strict=True)
+        )
+        jitted = jit(signal.fftconvolve, static_argnums=2)
+        for call in (signal.fftconvolve, jitted):
+            found = call(x, k, mode)
+            want = signal.convolve(x, k, mode)
+            assert found.shape == want.shape
+            assert found.dtype == want.dtype
+            tolerance = 1e-5 if kinds == "ii" else 1e-12
+            np.testing.assert_allclose(found, want, rtol=tolerance, atol=tolerance)
+
+
+def test_fftconvolve_along_some_axes_broadcasts_the_others() -> None:
+    x, k = RNG.standard_normal((3, 7)), RNG.standard_normal((1, 4))
+    want = [np.convolve(row, k[0]) for row in x]
+    np.testing.assert_allclose(signal.fftconvolve(x, k, axes=1), want, atol=1e-12)
+    with pytest.raises(ShapeError, match="as many axes"):
+        signal.fftconvolve(x, k[0])
+    with pytest.raises(ShapeError, match="at least as large"):
+        signal.fftconvolve(np.ones((2, 5)), np.ones((3, 3)), "valid")
+    with pytest.raises(ValueRangeError, match="mode must be"):
+        signal.fftconvolve(x, k, "half")
+    larger = signal.fftconvolve(np.ones((2, 5)), np.ones((3, 3)))
+    assert larger.shape == (4, 7)

@@ -162,13 +162,15 @@ def test_any_number_of_threads_gives_the_same_bits(
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("FTRACE_THREADS", "many", "FTRACE_THREADS must be a number, got 'many'"),
-        ("FTRACE_THREADS", "-1", "FTRACE_THREADS must be a number, got '-1'"),
-        ("FTRACE_THREADS", "1.5", "FTRACE_THREADS must be a number, got '1.5'"),
-        ("FTRACE_THREADS", "²", "FTRACE_THREADS must be a number, got '²'"),
+        ("FTRACE_THREADS", "many", "written in digits, got 'many'"),
+        ("FTRACE_THREADS", "-1", "variable FTRACE_THREADS must be from 1 to"),
+        ("FTRACE_THREADS", "1.5", "written in digits, got '1.5'"),
+        ("FTRACE_THREADS", "²", "must be a whole number, written in digits, got '²'"),
         ("FTRACE_THREADS", "0", "variable FTRACE_THREADS must be from 1 to"),
-        ("FTRACE_THREADS", "4095", "is what this machine has; got 4095; None takes"),
-        ("FTRACE_DEBUG", "yes", "FTRACE_DEBUG must be a number, got 'yes'"),
+        ("FTRACE_THREADS", "4095", "is what this machine has; got 4095; not set it"),
+        ("FTRACE_DEBUG", "yes", "FTRACE_DEBUG must be a whole number, written"),
+        ("FTRACE_CACHE_SIZE", "-1", "variable FTRACE_CACHE_SIZE must be 0 or more"),
+        ("FTRACE_CACHE_SIZE", "1e9", "FTRACE_CACHE_SIZE must be a whole number, wri"),
         ("FTRACE_CPU", "i486", "FTRACE_CPU must be one of generic, x86-64"),
     ],
 )

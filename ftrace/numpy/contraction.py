@@ -73,9 +73,14 @@ def contract(
             if sizes.setdefault(label, size) != size:
                 fits = (repeats or label in out) and 1 in (size, sizes[label])
                 if not fits:
+                    axis = (
+                        f"axis {label!r}"
+                        if repeats and str(label).isascii()
+                        else "axis"
+                    )
                     raise ShapeError(
                         f"{name}: the shapes {x.shape} and {y.shape} do not fit: sizes "
-                        f"{sizes[label]} and {size} of the axis that they share "
+                        f"{sizes[label]} and {size} of the {axis} that they share "
                         "differ; transpose or reshape one of them"
                     )
                 sizes[label] = max(size, sizes[label])

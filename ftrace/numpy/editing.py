@@ -148,7 +148,8 @@ def _repeat_traced(a: Any, repeats: Tracer, axis: int, total: int | None) -> Any
     if total is None:
         raise ArgumentError(
             "repeat: the size of the result depends on traced repeats; give "
-            "total_repeat_length=n"
+            "total_repeat_length=n, or mark them in static_argnums of jit if they are "
+            "Python values"
         )
     if repeats.dtype.itemsize < 4:  # their sum may not fit
         repeats = cast(repeats, dtypes.int32)

@@ -153,7 +153,8 @@ def parse(text: str, shapes: Sequence[tuple[int, ...]]) -> Subscripts:
             raise ValueRangeError(
                 f"einsum: {term!r} in {text!r} must consist of letters and one '...'"
             )
-    free = (c for i in range(1 << 16) if (c := _letter(i)) not in text)
+    # Messages name letters of the user's: those for "..." are others.
+    free = (c for i in range(52, 1 << 16) if (c := _letter(i)) not in text)
     depth = max(
         (len(s) - len(t) + 3 for t, s in zip(terms, shapes, strict=True) if "..." in t),
         default=0,

@@ -47,7 +47,7 @@ from ftrace.trace.operations import broadcast_shapes, do_now
 from ftrace.trace.ownership import own
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.room import FEW
-from ftrace.trace.tracer import Value, aval_of, is_value
+from ftrace.trace.tracer import Tracer, Value, aval_of, is_value
 
 __all__ = [
     "arange", "c_", "fromfunction", "geomspace", "indices", "linspace", "logspace",
@@ -133,7 +133,12 @@ def _known(x: Any) -> tuple[Any, tuple[np.dtype[Any], bool]]:
     if not is_value(x) or aval_of(x).shape != ():
         raise ArgumentError(f"arange takes numbers, got {x!r:.60}")
     aval = aval_of(x)
-    number = np.asarray(x).item() if not isinstance(x, (int, float, complex)) else x
+    if isinstance(x, (int, float, complex)):
+        number = x
+    elif isinstance(x, Tracer):
+        number = int(x) if dtypes.is_integer(x.dtype) else float(x)
+    else:
+        number = np.asarray(x).item()
     return number, (aval.dtype, aval.weak_type)
 
 

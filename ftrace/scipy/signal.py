@@ -1,4 +1,4 @@
-"""Convolution and correlation of arrays, computed directly."""
+"""Convolution and correlation of arrays: directly, and by Fourier transforms."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.lax.convolution import conv_general_dilated
-from ftrace.numpy.axes import as_value, cast, drop_axes, flip, insert_axes
+from ftrace.numpy import fft
+from ftrace.numpy.axes import (
+    as_value,
+    canonical_axes,
+    cast,
+    drop_axes,
+    flip,
+    insert_axes,
+)
 from ftrace.numpy.contraction import promoted
 from ftrace.numpy.linear import conjugated
 from ftrace.trace.eager import make_all_eager
 from ftrace.trace.tracer import Value
 
-__all__ = ["convolve", "convolve2d", "correlate", "correlate2d"]
+__all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve"]
 
 
 def convolve(
@@ -76,6 +84,55 @@ def correlate2d(
     return _convolve("correlate2d", in1, _mirrored(in2), mode)
 
 
+def fftconvolve(in1: Value, in2: Value, mode: str = "full", axes: Any = None) -> Any:
+    """`convolve` by Fourier transforms: sooner done where both operands are long.
+
+    Args:
+      in1, in2: as many axes each.
+      mode: as in `convolve`; one must be at least as large as the other along each axis
+        for "valid" alone.
+      axes: along which axes, by default all; the others broadcast.
+
+    Raises:
+      ShapeError: the shapes do not fit.
+      ValueRangeError: the mode is unknown.
+      AxisError: there is no such axis.
+    """
+    x, k = _operands("fftconvolve", in1, in2, mode)
+    along = canonical_axes(axes, x.ndim, "fftconvolve")
+    pairs = [(x.shape[a], k.shape[a]) for a in along]
+    if mode == "valid" and not (
+        all(n >= m for n, m in pairs) or all(n <= m for n, m in pairs)
+    ):
+        raise _unordered("fftconvolve", x.shape, k.shape)
+    sizes = [_smooth(n + m - 1) for n, m in pairs]
+    if dtypes.is_complex(x.dtype):
+        product = fft.fftn(x, sizes, along) * fft.fftn(k, sizes, along)
+        result = fft.ifftn(product, sizes, along)
+    else:
+        product = fft.rfftn(x, sizes, along) * fft.rfftn(k, sizes, along)
+        result = fft.irfftn(product, sizes, along)
+    kept = [slice(None)] * x.ndim
+    for a, (n, m) in zip(along, pairs, strict=True):
+        whole = n + m - 1
+        size = {"full": whole, "same": n, "valid": abs(n - m) + 1}[mode]
+        start = (whole - size) // 2
+        kept[a] = slice(start, start + size)
+    return result[tuple(kept)].astype(x.dtype)
+
+
+def _smooth(size: int) -> int:
+    """The least number from `size` on that has no factor above 5."""
+    while True:
+        rest = size
+        for factor in (2, 3, 5):
+            while rest % factor == 0:
+                rest //= factor
+        if rest == 1:
+            return size
+        size += 1
+
+
 def _mirrored(x: Value) -> Any:
     x = conjugated(x)
     return flip(x, range(x.ndim))
@@ -96,7 +153,8 @@ def _check_matrices(
         )
 
 
-def _convolve(name: str, in1: Value, in2: Value, mode: str) -> Any:
+def _operands(name: str, in1: Value, in2: Value, mode: str) -> tuple[Any, Any]:
+    """The operands in one inexact dtype."""
     if mode not in ("full", "same", "valid"):
         raise ValueRangeError(
             f"{name}: mode must be 'full', 'same' or 'valid', got {mode!r}"
@@ -110,14 +168,23 @@ def _convolve(name: str, in1: Value, in2: Value, mode: str) -> Any:
             f"{name}: two arrays with as many axes and without empty ones are "
             f"required, got the shapes {x.shape} and {k.shape}"
         )
+    return x, k
+
+
+def _unordered(name: str, first: Any, second: Any) -> ShapeError:
+    return ShapeError(
+        f"{name}: one operand must be at least as large as the other along each axis, "
+        f"got the shapes {first} and {second}"
+    )
+
+
+def _convolve(name: str, in1: Value, in2: Value, mode: str) -> Any:
+    x, k = _operands(name, in1, in2, mode)
     wanted = x.shape
     if all(n <= m for n, m in zip(x.shape, k.shape, strict=True)):
         x, k = k, x
     elif any(n < m for n, m in zip(x.shape, k.shape, strict=True)):
-        raise ShapeError(
-            f"{name}: one operand must be at least as large as the other along each "
-            f"axis, got the shapes {x.shape} and {k.shape}"
-        )
+        raise _unordered(name, x.shape, k.shape)
     pads: list[tuple[int, int]] = []
     for n, m, out in zip(x.shape, k.shape, wanted, strict=True):
         before = after = 0 if mode == "valid" else m - 1

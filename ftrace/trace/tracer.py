@@ -33,7 +33,7 @@ from ftrace.errors import (
     TracerIntegerConversionError,
     UnexpectedTracerError,
 )
-from ftrace.origin import Origin, user_origin
+from ftrace.origin import Origin, called_function, user_origin
 from ftrace.trace.avals import REHEARSAL, TOKEN, Shape, ShapedArray
 from ftrace.trace.dims import Dim, hooks, is_dynamic
 from ftrace.trace.evaluate import evaluate
@@ -428,6 +428,15 @@ def unbound_variable(node: Node) -> tuple[Scope, Node] | None:
     return None
 
 
+_STATIC = "Use static_argnums or static_argnames of jit if it is a Python value"
+
+
+def _in_call() -> str:
+    """What messages begin with: the function of ours that the user has called."""
+    name = called_function()
+    return f"{name}: " if name else ""
+
+
 def _require_concrete(
     tracer: Tracer, what: str, error: type[ConcretizationTypeError]
 ) -> None:
@@ -439,17 +448,17 @@ def _require_concrete(
     advice = {
         "bool": "Use ftrace.numpy.where, or mark the argument in static_argnums if it "
         "is a Python value",
-        "int": "Use static_argnums if it is a Python value",
-        "index": "Use static_argnums if it is a Python value",
+        "int": _STATIC,
+        "index": _STATIC,
         "numpy.asarray": "Call the function of ftrace.numpy instead of NumPy's",
     }.get(what, "Compute with it through ftrace.numpy, or return it")
     made = tracer.origin
     chain = f"\n  the value was computed at {made.describe()}" if made else ""
     why = "is batched" if scope.transform == "vmap" else "is not known while tracing"
     raise error(
-        f"{what}() needs the value of an array of type {tracer.aval!r}, which {why}: "
-        f"it depends on an argument of type {leaf.aval!r} of a function under "
-        f"{scope.transform}. {advice}.{chain}"
+        f"{_in_call()}{what}() needs the value of an array of type {tracer.aval!r}, "
+        f"which {why}: it depends on an argument of type {leaf.aval!r} of a function "
+        f"under {scope.transform}. {advice}.{chain}"
     )
 
 
@@ -510,9 +519,14 @@ def aval_of(value: Value) -> ShapedArray:
         return ShapedArray.of((), *dtypes.scalar_type(0))
     if hasattr(value, "__ftrace_array__"):
         return aval_of(value.__ftrace_array__())
-    raise ArgumentError(
-        f"an array or a number is required, got {type(value).__name__}: {value!r:.60}; "
+    advice = (
         "convert it with ftrace.numpy.asarray"
+        if type(value) in (list, tuple)
+        else "pass an array of numbers"
+    )
+    raise ArgumentError(
+        f"{_in_call()}an array or a number is required, got {type(value).__name__}: "
+        f"{value!r:.60}; {advice}"
     )
 
 

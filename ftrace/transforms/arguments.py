@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ftrace.errors import ArgumentError
@@ -37,11 +38,56 @@ def flatten_values(value: Any, what: str) -> tuple[list[Value], TreeDef]:
             for path, found in tree.flatten_with_path(value):
                 if found is leaf:
                     place = f"{what}{tree.path_string(path)}".rstrip()
-                    raise ArgumentError(
-                        f"{place} must be an array or a number, got "
-                        f"{type(leaf).__name__}: {leaf!r:.60}"
-                    )
+                    raise ArgumentError(f"{place} {_wrong(leaf)}")
     return leaves, treedef
+
+
+def _wrong(leaf: Any) -> str:
+    return f"must be an array or a number, got {type(leaf).__name__}: {leaf!r:.60}"
+
+
+def check_arguments(
+    fun: Any, args: Sequence[Any], kwargs: dict[str, Any], static: Collection[Any]
+) -> None:
+    """Raises if an argument of a jitted function holds no array and no number.
+
+    Args:
+      static: positions and names of those that are static.
+
+    Raises:
+      ArgumentError: names the parameter, and says how it can be static.
+    """
+    names = _parameters_at(fun, len(args))
+    given = [*zip(range(len(args)), args, strict=True), *kwargs.items()]
+    for place, value in given:
+        if place in static:
+            continue
+        for path, leaf in tree.flatten_with_path(value):
+            if is_value(leaf):
+                continue
+            name = place if isinstance(place, str) else names[place]
+            argnums = f"static_argnums={place}, or " if isinstance(place, int) else ""
+            argument = f"{name!r}{tree.path_string(path)}" if name else f"{place}"
+            argnames = f"static_argnames={name!r}" if name else ""
+            advice = (argnums + argnames).removesuffix(", or ")
+            raise ArgumentError(
+                f"jit: the argument {argument} of {name_of(fun)} {_wrong(leaf)}; for a "
+                f"Python value write jit(…, {advice})"
+            )
+
+
+def _parameters_at(fun: Any, count: int) -> list[str]:
+    """The names of so many parameters by position; empty where one has none."""
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        parameters = ()
+    names = [
+        p.name
+        for p in parameters
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    return [*names, *[""] * count][:count]
 
 
 def normalize_argnums(argnums: Any, args: Sequence[Any], transform: str) -> list[int]:

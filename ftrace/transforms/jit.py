@@ -21,7 +21,7 @@ from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tracer import Tracer, Value, asarray, aval_of
 from ftrace.trace.tracing import has_free_variables, trace
-from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
+from ftrace.transforms.arguments import Output, check_arguments, check_callable, name_of
 from ftrace.transforms.derivatives import type_of
 from ftrace.transforms.dynamic import Dynamic, Resolved
 from ftrace.transforms.execute import apply_graph, device_for
@@ -210,7 +210,7 @@ class Jitted:
     ) -> Any:
         """A call with arguments that may be of any kind."""
         values, treedef = tree.flatten(given)
-        types, sizes = self._types(values, given), None
+        types, sizes = self._types(values, args, kwargs), None
         traced_call = any(type(x) is Tracer for x in values)
         if self._dynamic is not None and not traced_call:
             types, sizes = self._resolve(args, kwargs, treedef, given, types)
@@ -282,11 +282,14 @@ class Jitted:
     def _apply(self, traced: Traced, values: Sequence[Value]) -> Any:
         return traced.output.build(apply_graph(traced.graph, values))
 
-    def _types(self, values: Sequence[Value], given: Any) -> tuple[ShapedArray, ...]:
+    def _types(
+        self, values: Sequence[Value], args: Any, kwargs: Any
+    ) -> tuple[ShapedArray, ...]:
         try:
             return tuple(aval_of(x) for x in values)
         except ArgumentError:
-            flatten_values(given, f"jit: the argument of {name_of(self._fun)} ")
+            static = {*self._static.numbers, *self._static.names}
+            check_arguments(self._fun, args, kwargs, static)
             raise
 
     def _trace(self, signature: Any, values: Sequence[Value]) -> Traced:

@@ -17,10 +17,12 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
+from threading import current_thread, main_thread
 
 from ftrace import settings
 from ftrace.digest import sha256
 from ftrace.errors import CacheWarning
+from ftrace.origin import user_origin
 
 #: The folder is measured at the first write of a process and after this many more.
 WRITES_BETWEEN_SWEEPS = 200
@@ -71,6 +73,7 @@ class ObjectCache:
         self.misses = 0
         self._writes = 0
         self.told = False
+        self._untold: Exception | None = None
 
     @property
     def limit(self) -> int:
@@ -84,6 +87,7 @@ class ObjectCache:
 
     def load(self, *key: str) -> bytes | None:
         """The object code stored under the parts of this key, or None."""
+        self.tell()
         found = self._read(_digest(key))
         if found is None:
             self.misses += 1
@@ -112,18 +116,29 @@ class ObjectCache:
             with suppress(OSError):
                 os.unlink(path)
 
+    def tell(self) -> None:
+        """Warns of what went wrong in a thread that knows no line of the user's."""
+        if self._untold is not None:
+            self._tell(self._untold)
+
     def _tell(self, error: Exception) -> None:
         if self.told:
             return
-        self.told = True
+        place = user_origin()
+        if place is None and current_thread() is not main_thread():
+            self._untold = error  # one of ours: where the user's line is known it is
+            return
+        self.told, self._untold = True, None
+        message = (
+            f"compiled code cannot be kept on disk ({error}), so that every process "
+            "compiles anew: set FTRACE_CACHE_DIR to a folder that can be written, or "
+            "FTRACE_CACHE_SIZE to 0 for no disk cache"
+        )
         with suppress(CacheWarning):  # where warnings are errors: nothing here raises
-            warnings.warn(
-                f"compiled code cannot be kept on disk ({error}), so that every "
-                "process compiles anew: set FTRACE_CACHE_DIR to a folder that can be "
-                "written, or FTRACE_CACHE_SIZE to 0 for no disk cache",
-                CacheWarning,
-                stacklevel=3,
-            )
+            if place is None:
+                warnings.warn(message, CacheWarning, stacklevel=2)
+            else:
+                warnings.warn_explicit(message, CacheWarning, place.file, place.line)
 
     def sweep(self) -> None:
         """Removes the files read longest ago until the rest fits the limit."""

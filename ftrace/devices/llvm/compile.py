@@ -210,10 +210,12 @@ def run_all(jobs: Iterable[Callable[[], T]], threads: int) -> list[T]:
     with shared_compiler().lean(), ThreadPoolExecutor(threads) as pool:
         try:
             running = [pool.submit(copy_context().run, job) for job in jobs]
-            return [job.result() for job in running]
+            done = [job.result() for job in running]
         except BaseException:  # also Ctrl-C: what has not begun is not done
             pool.shutdown(cancel_futures=True)
             raise
+    object_cache.tell()
+    return done
 
 
 def link(

@@ -131,6 +131,11 @@ def _infer_scatter(
     axes, kind = arg
     if kind not in KINDS:
         raise ShapeError(f"scatter: the kinds are {KINDS}, got {kind!r}")
+    if kind in ("max", "min") and dtypes.kind(x.dtype) == "c":
+        raise DtypeError(
+            f"scatter: complex numbers have no {kind}imum at the places of an array of "
+            "indices; compare their sizes: scatter abs(x), or real and imag apart"
+        )
     batch = _check_indices("scatter", axes, x, indices)
     wanted = batch + _rest(x.shape, axes)
     if updates.shape != wanted or updates.dtype != x.dtype:
