@@ -17,10 +17,10 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from benchmarks.inputs import normal, weights
 from benchmarks.timing import FULL, Effort, median
-from ftrace.devices.llvm.compile import generate
+from ftrace.devices.llvm.compiling.compile import generate
+from ftrace.devices.llvm.compiling.modules import grouped, in_one_module
 from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.modules import grouped, in_one_module
-from ftrace.devices.llvm.numbers import without_numbers
+from ftrace.devices.llvm.ir.numbers import without_numbers
 from ftrace.lower import simplify_graph
 from ftrace.lower.assemble import assemble
 from ftrace.lower.build import build_kernel

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.devices.llvm.compile import emit_object, link
-from ftrace.devices.llvm.library import addresses, symbols_in
+from ftrace.devices.llvm.compiling.compile import emit_object, link
+from ftrace.devices.llvm.ir.library import addresses, symbols_in
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel import (

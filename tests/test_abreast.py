@@ -12,10 +12,10 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes, lax
-from ftrace.devices.llvm.abreast import cycles, usual, vectors_abreast
-from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.ir.scalar import operations_of
+from ftrace.devices.llvm.loops.abreast import cycles, usual, vectors_abreast
+from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.render import render
-from ftrace.devices.llvm.scalar import operations_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import BufferSpec, Kernel, Store, load, make_range, param
 from ftrace.lower.legalize import legalize

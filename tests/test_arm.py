@@ -16,8 +16,8 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.formulas import function_text
-from ftrace.devices.llvm.library import symbols_in
+from ftrace.devices.llvm.ir.formulas import function_text
+from ftrace.devices.llvm.ir.library import symbols_in
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import Kernel
 

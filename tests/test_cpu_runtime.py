@@ -21,16 +21,16 @@ import pytest
 import ftrace.devices  # noqa: F401  (registers the devices)
 from ftrace import dtypes, settings
 from ftrace.devices.base import device_names, get_device
-from ftrace.devices.llvm import cores, pool
 from ftrace.devices.llvm import device as device_module
-from ftrace.devices.llvm.cache import ObjectCache
-from ftrace.devices.llvm.compile import Code, emit_object, link, object_cache
+from ftrace.devices.llvm.compiling.cache import ObjectCache
+from ftrace.devices.llvm.compiling.compile import Code, emit_object, link, object_cache
+from ftrace.devices.llvm.compiling.machine import machine, sources
 from ftrace.devices.llvm.device import CPU, CPUExecutable
-from ftrace.devices.llvm.machine import machine, sources
-from ftrace.devices.llvm.memory import HUGE_PAGE
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.runner.signals import signals_ir
-from ftrace.devices.llvm.runtime import Runtime, runtime
+from ftrace.devices.llvm.runtime import cores, pool
+from ftrace.devices.llvm.runtime.compiled import Runtime, runtime
+from ftrace.devices.llvm.runtime.memory import HUGE_PAGE
 from ftrace.devices.llvm.target import host_target
 from ftrace.errors import CacheWarning, DeviceError
 from ftrace.lower import lower

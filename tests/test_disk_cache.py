@@ -20,11 +20,11 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors
-from ftrace.devices.llvm import cache as cache_module
 from ftrace.devices.llvm import device as device_module
-from ftrace.devices.llvm import kernels as kernels_module
-from ftrace.devices.llvm.cache import ObjectCache
-from ftrace.devices.llvm.compile import object_cache
+from ftrace.devices.llvm.compiling import cache as cache_module
+from ftrace.devices.llvm.compiling import kernels as kernels_module
+from ftrace.devices.llvm.compiling.cache import ObjectCache
+from ftrace.devices.llvm.compiling.compile import object_cache
 from ftrace.devices.llvm.device import CPU
 from ftrace.errors import CacheWarning
 
@@ -183,7 +183,7 @@ def test_code_of_another_processor_is_not_found(folder: Path) -> None:
     program = """
         import numpy as np
         import ftrace as ft
-        from ftrace.devices.llvm.compile import object_cache
+        from ftrace.devices.llvm.compiling.compile import object_cache
         x = np.ones(9, np.float32)
         assert (np.asarray(ft.jit(lambda x: x * 3)(x)) == 3).all()
         print(object_cache.hits, object_cache.misses)

@@ -24,7 +24,7 @@ from ftrace.devices.llvm.calling.element_loops import ElementLoops, loops_text
 from ftrace.devices.llvm.calling.elements import CODES, KINDS
 from ftrace.devices.llvm.calling.looping import Looping
 from ftrace.devices.llvm.calling.operations import loop_of
-from ftrace.devices.llvm.compile import generate
+from ftrace.devices.llvm.compiling.compile import generate
 from ftrace.devices.llvm.target import host_target
 from ftrace.trace.primitives import extrema, meanings
 from ftrace.trace.primitives.conversion import converter

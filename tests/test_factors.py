@@ -17,8 +17,8 @@ import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace import tree_util
-from ftrace.devices.llvm import blas
-from ftrace.devices.llvm.factorise import render_factor
+from ftrace.devices.llvm.lapack import blas
+from ftrace.devices.llvm.lapack.factorise import render_factor
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.factors import SMALL, Factor
 from ftrace.lower.program import CallHost, RunKernel
@@ -408,7 +408,7 @@ def test_routines_are_found_without_the_packages_around_them() -> None:
         import sys
         import numpy as np
         import ftrace as ft, ftrace.numpy as fnp
-        from ftrace.devices.llvm import blas
+        from ftrace.devices.llvm.lapack import blas
         found = ft.jit(fnp.linalg.cholesky)(np.eye(40, dtype=np.float32) * 4)
         assert (np.asarray(found) == 2 * np.eye(40)).all()
         print("scipy.linalg" in sys.modules)

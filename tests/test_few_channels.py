@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.contraction import find_contraction
-from ftrace.devices.llvm.dots import Dots, find_dots
-from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.loops.facts import Facts
+from ftrace.devices.llvm.products.contraction import find_contraction
+from ftrace.devices.llvm.products.dots import Dots, find_dots
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.place import place
 from tests.convolutions import gradient, spread, strided

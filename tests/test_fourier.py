@@ -13,7 +13,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.fourier_tables import stage_offsets
+from ftrace.devices.llvm.fourier.tables import stage_offsets
 from ftrace.devices.llvm.target import Target
 from ftrace.lower import fourier
 from ftrace.lower.fourier import COLUMN, ROW

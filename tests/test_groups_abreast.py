@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.ir.scalar import operations_of
+from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.render import render
-from ftrace.devices.llvm.scalar import operations_of
-from ftrace.devices.llvm.sliding_groups import find_groups
+from ftrace.devices.llvm.sliding.groups import find_groups
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.legalize import legalize
 from ftrace.lower.place import place

@@ -240,7 +240,8 @@ def test_after_an_interrupted_compilation_everything_works() -> None:
 def test_polls_change_no_result() -> None:
     program = """
     import hashlib, tempfile
-    from ftrace.devices.llvm import polling, render
+    from ftrace.devices.llvm import render
+    from ftrace.devices.llvm.loops import polling
     rng = np.random.default_rng(0)
     x = rng.normal(size=(70, 300)).astype(np.float32)
     v = rng.normal(size=5000).astype(np.float32)

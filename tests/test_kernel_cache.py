@@ -17,15 +17,15 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes, lax, settings
-from ftrace.devices.llvm import compile as compile_module
 from ftrace.devices.llvm import device as device_module
-from ftrace.devices.llvm import formulas, library
-from ftrace.devices.llvm import kernels as kernels_module
-from ftrace.devices.llvm.compile import object_cache
+from ftrace.devices.llvm.compiling import compile as compile_module
+from ftrace.devices.llvm.compiling import kernels as kernels_module
+from ftrace.devices.llvm.compiling.compile import object_cache
+from ftrace.devices.llvm.compiling.kernels import compile_kernels
+from ftrace.devices.llvm.compiling.machine import digest_of_sources
 from ftrace.devices.llvm.device import CPU, render_kernel
-from ftrace.devices.llvm.kernels import compile_kernels
-from ftrace.devices.llvm.machine import digest_of_sources
-from ftrace.devices.llvm.scalar import CALLED
+from ftrace.devices.llvm.ir import formulas, library
+from ftrace.devices.llvm.ir.scalar import CALLED
 from ftrace.devices.llvm.target import Target
 from ftrace.errors import GraphError
 from ftrace.lower.identity import kernel_identity
@@ -137,7 +137,7 @@ def test_dynamic_sizes_have_no_identity_and_are_kept_by_text(tmp_path: Path) -> 
         import sys
         import numpy as np
         import ftrace as ft, ftrace.numpy as fnp
-        from ftrace.devices.llvm.compile import object_cache
+        from ftrace.devices.llvm.compiling.compile import object_cache
         from ftrace.lower.identity import kernel_identity
         f = ft.jit(lambda x: fnp.cos(x) * 2, dynamic={"x": {0: ft.Dim("n", min=2)}})
         for size in (5, 17):
@@ -208,7 +208,7 @@ def test_next_process_finds_kernels_and_what_they_call(tmp_path: Path) -> None:
         import numpy as np
         import ftrace as ft, ftrace.numpy as fnp
         from ftrace.devices.llvm import device
-        from ftrace.devices.llvm.compile import object_cache
+        from ftrace.devices.llvm.compiling.compile import object_cache
         if {warm}:
             device.render_kernel = None
         x = np.array([1e9, 2.0, np.inf] * 7, np.float32)

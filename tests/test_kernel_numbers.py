@@ -12,7 +12,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.devices.llvm import device as device_module
 from ftrace.devices.llvm.device import CPU, render_kernel
-from ftrace.devices.llvm.numbers import MOST, without_numbers
+from ftrace.devices.llvm.ir.numbers import MOST, without_numbers
 from ftrace.lower import lower
 from ftrace.lower.kernel import Kernel
 from ftrace.trace.primitives.source import const_p

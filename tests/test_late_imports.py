@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from ftrace import settings
-from ftrace.devices.llvm import runtime as runtime_module
-from ftrace.devices.llvm.compile import emit_own, generate
-from ftrace.devices.llvm.machine import sources
+from ftrace.devices.llvm.compiling.compile import emit_own, generate
+from ftrace.devices.llvm.compiling.machine import sources
+from ftrace.devices.llvm.runtime import compiled as runtime_module
 from ftrace.locks import Once
 
 PROGRAM = """
@@ -63,8 +63,9 @@ def loaded(folder: Path, program: str = PROGRAM) -> set[str]:
 def test_programs_from_disk_need_nothing_that_makes_them(tmp_path: Path) -> None:
     cold = loaded(tmp_path)
     makers = {
-        "ftrace.lower.lowering", "ftrace.lower.factors", "ftrace.devices.llvm.kernels",
-        "ftrace.devices.llvm.render", "ftrace.devices.llvm.runner.whole",
+        "ftrace.lower.lowering", "ftrace.lower.factors",
+        "ftrace.devices.llvm.compiling.kernels", "ftrace.devices.llvm.render",
+        "ftrace.devices.llvm.runner.whole",
     }  # fmt: skip
     assert makers <= cold
     warm = loaded(tmp_path)
@@ -104,7 +105,7 @@ def test_what_a_process_lowered_first_is_on_disk_for_the_next(tmp_path: Path) ->
 import sys
 import numpy as np
 import ftrace as ft
-from ftrace.devices.llvm.compile import object_cache
+from ftrace.devices.llvm.compiling.compile import object_cache
 from ftrace.transforms import execute
 
 execute.FIRST = 3

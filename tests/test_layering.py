@@ -66,25 +66,40 @@ LOADED_LATER = {
     "ftrace.devices": ("ftrace.devices", "ftrace.lower"),
     # What makes code of kernels, and what makes calls native.
     "ftrace.devices.llvm.device": ("ftrace.devices.llvm",),
-    "ftrace.devices.llvm.made": ("ftrace.devices.llvm.library",),
+    "ftrace.devices.llvm.compiling.made": ("ftrace.devices.llvm.ir.library",),
     # Every kind of function by itself.
-    "ftrace.devices.llvm.library": (
+    "ftrace.devices.llvm.ir.library": (
         "ftrace.devices.llvm",
         "ftrace.trace.primitives.host",
     ),
-    "ftrace.devices.llvm.scratch": ("ftrace.devices.llvm.scratch_text",),
-    "ftrace.devices.llvm.runtime": ("ftrace.devices.llvm.runner.whole",),
+    "ftrace.devices.llvm.runtime.scratch": (
+        "ftrace.devices.llvm.runtime.scratch_text",
+    ),
+    "ftrace.devices.llvm.runtime.compiled": ("ftrace.devices.llvm.runner.whole",),
     "ftrace.devices.llvm.calling.native": ("ftrace.devices.llvm.calling",),
     # Logging, queues and more come with it.
-    "ftrace.devices.llvm.cache": ("tempfile",),
-    "ftrace.devices.llvm.compile": ("concurrent.futures",),
+    "ftrace.devices.llvm.compiling.cache": ("tempfile",),
+    "ftrace.devices.llvm.compiling.compile": ("concurrent.futures",),
 }
 
 #: Packages whose docstring is a map: it says what each of their files is for.
 MAPS = (
-    "devices/llvm", "devices/llvm/calling", "devices/llvm/runner", "lower",
+    "devices/llvm",
+    "devices/llvm/calling",
+    "devices/llvm/compiling",
+    "devices/llvm/fourier",
+    "devices/llvm/ir",
+    "devices/llvm/lapack",
+    "devices/llvm/loops",
+    "devices/llvm/ordering",
+    "devices/llvm/products",
+    "devices/llvm/recurrences",
+    "devices/llvm/runner",
+    "devices/llvm/runtime",
+    "devices/llvm/sliding",
+    "lower",
     "lower/math",
-)  # fmt: skip
+)
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {

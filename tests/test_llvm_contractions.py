@@ -11,12 +11,12 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes
-from ftrace.devices.llvm.contraction import (
+from ftrace.devices.llvm.loops.facts import Facts
+from ftrace.devices.llvm.products.contraction import (
     find_contraction,
     is_worthwhile,
     reads_in_place,
 )
-from ftrace.devices.llvm.facts import Facts
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import INDEX, Kernel, Store, load, reduce
 from ftrace.lower.place import place as placed
@@ -38,7 +38,7 @@ from tests.llvm_kernels import (
 Array = np.ndarray[Any, Any]
 
 _render = import_module("ftrace.devices.llvm.render")
-_product_code = import_module("ftrace.devices.llvm.product")
+_product_code = import_module("ftrace.devices.llvm.products.product")
 
 pytestmark = pytest.mark.usefixtures("private_cache")
 

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.contraction import Contraction, find_contraction
-from ftrace.devices.llvm.facts import Facts
+from ftrace.devices.llvm.ir.scalar import operations_of
+from ftrace.devices.llvm.loops.facts import Facts
+from ftrace.devices.llvm.loops.short_axes import without_short_axes
+from ftrace.devices.llvm.products.contraction import Contraction, find_contraction
+from ftrace.devices.llvm.products.windows import Window, find_windows
 from ftrace.devices.llvm.render import render
-from ftrace.devices.llvm.scalar import operations_of
-from ftrace.devices.llvm.short_axes import without_short_axes
-from ftrace.devices.llvm.sliding_plan import Sliding, find_sliding
-from ftrace.devices.llvm.sliding_rows_plan import SlidingRows, find_sliding_rows
+from ftrace.devices.llvm.sliding.plan import Sliding, find_sliding
+from ftrace.devices.llvm.sliding.rows_plan import SlidingRows, find_sliding_rows
 from ftrace.devices.llvm.target import Target, host_target
-from ftrace.devices.llvm.windows import Window, find_windows
 from ftrace.lower.kernel import (
     INDEX,
     BufferSpec,
@@ -36,9 +36,9 @@ from ftrace.trace.primitives.source import const
 from tests.llvm_kernels import linked
 
 Array = np.ndarray[Any, Any]
-_sliding = import_module("ftrace.devices.llvm.sliding")
-_sliding_rows = import_module("ftrace.devices.llvm.sliding_rows")
-_sliding_plan = import_module("ftrace.devices.llvm.sliding_plan")
+_sliding = import_module("ftrace.devices.llvm.sliding.columns")
+_sliding_rows = import_module("ftrace.devices.llvm.sliding.rows")
+_sliding_plan = import_module("ftrace.devices.llvm.sliding.plan")
 
 
 pytestmark = pytest.mark.usefixtures("private_cache")

@@ -7,13 +7,13 @@ import re
 import numpy as np
 import pytest
 
-from ftrace.devices.llvm.compile import generate
-from ftrace.devices.llvm.scalar import Operations
-from ftrace.devices.llvm.squares import transpose
-from ftrace.devices.llvm.streaming import Code, joined
+from ftrace.devices.llvm.compiling.compile import generate
+from ftrace.devices.llvm.ir.scalar import Operations
+from ftrace.devices.llvm.ir.squares import transpose
+from ftrace.devices.llvm.ir.types import Type
+from ftrace.devices.llvm.ir.writer import Writer
+from ftrace.devices.llvm.loops.streaming import Code, joined
 from ftrace.devices.llvm.target import host_target
-from ftrace.devices.llvm.types import Type
-from ftrace.devices.llvm.writer import Writer
 
 
 def lanes_of(lines: list[str], rows: dict[str, list[int]]) -> dict[str, list[int]]:

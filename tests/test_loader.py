@@ -17,10 +17,10 @@ import pytest
 
 import ftrace as ft
 from ftrace import settings
-from ftrace.devices.llvm import compile as compile_module
-from ftrace.devices.llvm import machine as machine_module
-from ftrace.devices.llvm.compile import generate, link
-from ftrace.devices.llvm.loader import load
+from ftrace.devices.llvm.compiling import compile as compile_module
+from ftrace.devices.llvm.compiling import machine as machine_module
+from ftrace.devices.llvm.compiling.compile import generate, link
+from ftrace.devices.llvm.compiling.loader import load
 from ftrace.devices.llvm.target import Target, host_target
 
 HERE = sys.platform == "linux" and platform.machine() == "x86_64"

@@ -12,9 +12,9 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes, settings
-from ftrace.devices.llvm.register_tiles import register_tile
+from ftrace.devices.llvm.products.register_tiles import register_tile
+from ftrace.devices.llvm.products.sharing import Load, choose_blocks, shared
 from ftrace.devices.llvm.render import render
-from ftrace.devices.llvm.sharing import Load, choose_blocks, shared
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel import (
     BufferSpec,
@@ -31,7 +31,7 @@ from tests.llvm_kernels import at, buffer, check, make_kernel, run
 
 Array = np.ndarray[Any, Any]
 _render = import_module("ftrace.devices.llvm.render")
-_sharing = import_module("ftrace.devices.llvm.sharing")
+_sharing = import_module("ftrace.devices.llvm.products.sharing")
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from ftrace.capacity import free_memory, machine_memory
 from ftrace.devices import shortage
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm import device as cpu_device
-from ftrace.devices.llvm import memory as cpu_memory
+from ftrace.devices.llvm.runtime import memory as cpu_memory
 from ftrace.numpy import axes, indexing, ranges
 from ftrace.trace import evaluate, operations, room
 

@@ -11,13 +11,19 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import settings
-from ftrace.devices.llvm import library, modules
-from ftrace.devices.llvm.compile import generate, object_cache
+from ftrace.devices.llvm.compiling import modules
+from ftrace.devices.llvm.compiling.compile import generate, object_cache
+from ftrace.devices.llvm.compiling.kernels import Made, compile_kernels
+from ftrace.devices.llvm.compiling.modules import (
+    FUNCTION,
+    LENGTH,
+    grouped,
+    in_one_module,
+)
 from ftrace.devices.llvm.device import CPU, render_kernel
-from ftrace.devices.llvm.kernels import Made, compile_kernels
-from ftrace.devices.llvm.modules import FUNCTION, LENGTH, grouped, in_one_module
+from ftrace.devices.llvm.ir import library
+from ftrace.devices.llvm.ir.symbols import POLL
 from ftrace.devices.llvm.render import Rendered
-from ftrace.devices.llvm.symbols import POLL
 
 X: Any = np.outer(np.arange(1, 7), np.linspace(-1, 1, 6)).astype(np.float32)
 

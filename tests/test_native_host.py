@@ -19,9 +19,9 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes, lax, settings
-from ftrace.devices.llvm import cores, tables
 from ftrace.devices.llvm.device import CPU
-from ftrace.devices.llvm.runtime import Runtime, runtime
+from ftrace.devices.llvm.runtime import cores, tables
+from ftrace.devices.llvm.runtime.compiled import Runtime, runtime
 from ftrace.errors import OutOfMemoryError, ShapeError
 from ftrace.lower.program import Program
 from ftrace.trace.primitives.elementwise import add, lt

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from ftrace import dtypes, settings
-from ftrace.devices.llvm import tables
 from ftrace.devices.llvm.device import CPU
+from ftrace.devices.llvm.runtime import tables
 from ftrace.lower.program import CopySlot, Program
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node

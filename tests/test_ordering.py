@@ -15,8 +15,8 @@ import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace import dtypes, tree_util
 from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.ordering import ON_STACK
-from ftrace.devices.llvm.ordering_networks import comparisons
+from ftrace.devices.llvm.ordering.kernel import ON_STACK
+from ftrace.devices.llvm.ordering.networks import comparisons
 from ftrace.devices.llvm.target import Target
 from ftrace.lower import ordering
 from ftrace.lower.ordering import LONG, SEVERAL, SHORT, Ordering

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.padding import Bounds, Seen
-from ftrace.devices.llvm.windows import Window
+from ftrace.devices.llvm.products.windows import Window
+from ftrace.devices.llvm.sliding.padding import Bounds, Seen
 from ftrace.lower.kernel import make_range
 
 Array = np.ndarray[Any, Any]

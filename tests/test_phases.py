@@ -10,9 +10,9 @@ import pytest
 
 import ftrace as ft
 from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.facts import Facts
-from ftrace.devices.llvm.phases import phases
-from ftrace.devices.llvm.scalar import operations_of
+from ftrace.devices.llvm.ir.scalar import operations_of
+from ftrace.devices.llvm.loops.facts import Facts
+from ftrace.devices.llvm.sliding.phases import phases
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel import Kernel, axis_of, range_p
 from ftrace.lower.legalize import legalize

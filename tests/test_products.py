@@ -11,10 +11,10 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import settings
-from ftrace.devices.llvm.contraction import find_contraction
-from ftrace.devices.llvm.dots import find_dots
-from ftrace.devices.llvm.facts import Facts
-from ftrace.devices.llvm.scalar import operations_of
+from ftrace.devices.llvm.ir.scalar import operations_of
+from ftrace.devices.llvm.loops.facts import Facts
+from ftrace.devices.llvm.products.contraction import find_contraction
+from ftrace.devices.llvm.products.dots import find_dots
 from ftrace.devices.llvm.target import host_target
 from ftrace.lower.legalize import legalize
 from ftrace.lower.place import place

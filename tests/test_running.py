@@ -12,9 +12,9 @@ import pytest
 import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.compile import emit_object, link
-from ftrace.devices.llvm.running import render_running
-from ftrace.devices.llvm.scalar import operations_of
+from ftrace.devices.llvm.compiling.compile import emit_object, link
+from ftrace.devices.llvm.ir.scalar import operations_of
+from ftrace.devices.llvm.recurrences.running import render_running
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.program import CallHost, RunKernel
 from ftrace.lower.running import Running, legalize_running

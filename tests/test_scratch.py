@@ -8,9 +8,9 @@ import sys
 import threading
 from collections.abc import Callable
 
-from ftrace.devices.llvm.scratch import scratch
-from ftrace.devices.llvm.scratch_text import PAGE, PLACES
-from ftrace.devices.llvm.symbols import GIVE, TAKE
+from ftrace.devices.llvm.ir.symbols import GIVE, TAKE
+from ftrace.devices.llvm.runtime.scratch import scratch
+from ftrace.devices.llvm.runtime.scratch_text import PAGE, PLACES
 
 
 def functions() -> tuple[Callable[[int], int], Callable[[int], None]]:
@@ -70,8 +70,8 @@ def test_threads_do_not_get_the_same_block() -> None:
 _WITHOUT_MEMORY = """
 import numpy as np
 import ftrace as ft
-from ftrace.devices.llvm import scratch
-from ftrace.devices.llvm.compile import generate
+from ftrace.devices.llvm.runtime import scratch
+from ftrace.devices.llvm.compiling.compile import generate
 
 def without_memory(name, facts, text):
     return generate(text().replace("@malloc(i64 %room)", "@malloc(i64 -4096)"))

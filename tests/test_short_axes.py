@@ -11,13 +11,13 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.devices.llvm.facts import Facts
-from ftrace.devices.llvm.scalar import Operations
-from ftrace.devices.llvm.short_axes import longest, without_short_axes
-from ftrace.devices.llvm.short_reduces import without_short_reduces
+from ftrace.devices.llvm.ir.scalar import Operations
+from ftrace.devices.llvm.ir.types import Type
+from ftrace.devices.llvm.ir.writer import Writer
+from ftrace.devices.llvm.loops.facts import Facts
+from ftrace.devices.llvm.loops.short_axes import longest, without_short_axes
+from ftrace.devices.llvm.loops.short_reduces import without_short_reduces
 from ftrace.devices.llvm.target import host_target
-from ftrace.devices.llvm.types import Type
-from ftrace.devices.llvm.writer import Writer
 from ftrace.lower.kernel import (
     INDEX,
     BufferSpec,

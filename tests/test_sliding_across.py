@@ -9,9 +9,9 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.facts import Facts
-from ftrace.devices.llvm.scalar import operations_of
-from ftrace.devices.llvm.sliding_across import find_across, find_channels
+from ftrace.devices.llvm.ir.scalar import operations_of
+from ftrace.devices.llvm.loops.facts import Facts
+from ftrace.devices.llvm.sliding.across import find_across, find_channels
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.legalize import legalize
 from ftrace.lower.place import place

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.facts import Facts
-from ftrace.devices.llvm.sliding_dots import SlidingDots, find_sliding_dots
+from ftrace.devices.llvm.loops.facts import Facts
+from ftrace.devices.llvm.sliding.pixels import SlidingDots, find_sliding_dots
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.place import place

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.sliding_sums import SlidingSum, find_sliding_sum
+from ftrace.devices.llvm.sliding.sums import SlidingSum, find_sliding_sum
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel import Kernel
 from tests.convolutions import gradient, strided

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.sliding_rows_plan import column_blocks
+from ftrace.devices.llvm.sliding.rows_plan import column_blocks
 from tests.convolutions import gradient, strided
 from tests.test_llvm_windows import expected, kernel_of, sliding_rows_of
 

@@ -13,9 +13,9 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax
-from ftrace.devices.llvm.compile import object_cache
+from ftrace.devices.llvm.compiling.compile import object_cache
+from ftrace.devices.llvm.compiling.wholes import packed, unpacked
 from ftrace.devices.llvm.device import CPU, CPUExecutable
-from ftrace.devices.llvm.wholes import packed, unpacked
 from ftrace.lower import lower, stored
 from ftrace.lower.identity import graph_identity, size_of_graph
 from ftrace.lower.program import Program, RunKernel, describe, programs_of

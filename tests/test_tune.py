@@ -10,7 +10,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm import progress, tune
+from ftrace.devices.llvm.compiling import progress, tune
 from ftrace.errors import ArgumentError
 
 RNG = np.random.default_rng(0)

@@ -12,9 +12,9 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.devices.llvm.backwards import find_turned_backwards
-from ftrace.devices.llvm.compile import emit_object, link
-from ftrace.devices.llvm.pieces import facts_of
+from ftrace.devices.llvm.compiling.compile import emit_object, link
+from ftrace.devices.llvm.loops.backwards import find_turned_backwards
+from ftrace.devices.llvm.loops.pieces import facts_of
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.target import host_target
 from ftrace.lower.kernel import (

@@ -68,7 +68,7 @@ class Factor(Kernel):
 
     Attributes:
       axes, stores: none.
-      routine: what it does; `devices/llvm/factorise.py` has one function for each.
+      routine: what it does; `devices/llvm/lapack/factorise.py` has a function for each.
       batch: how many matrices there are.
       sizes, flags: of each, as the routine wants them.
       work: operations for each of them, about.

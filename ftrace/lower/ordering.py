@@ -90,7 +90,7 @@ class Ordering(Kernel):
 
     Attributes:
       axes, stores: none.
-      routine: what it does; `devices/llvm/ordering.py` has one function for each.
+      routine: what it does; `devices/llvm/ordering/kernel.py` has a function for each.
       rows, size: how many rows, of how many elements.
       run, runs: of how many elements the runs of a row are, and how many it has; of a
         merge those before it.

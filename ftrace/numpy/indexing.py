@@ -291,8 +291,9 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
     if type(found) is tuple:
         most, parts = x.size, cast_to(tuple[Any, ...], found)
         for part in parts:
-            if isinstance(part, np.ndarray) and part.dtype != np.bool_:
-                most *= part.size  # a mask takes no more than there are
+            array: Any = part if isinstance(part, np.ndarray) else None
+            if array is not None and array.dtype != np.bool_:
+                most *= array.size  # a mask takes no more than there are
         if most >= FEW and most > x.size:
             shape = parse_and_check(x.shape, index).result_shape
             require_room("indexing", aval_of(x).with_shape(shape))

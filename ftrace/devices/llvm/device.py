@@ -24,15 +24,15 @@ from ftrace.buffer import Buffer
 from ftrace.capacity import LARGE
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.calls import Bound, Signature
-from ftrace.devices.llvm.compile import cache_key, object_cache
-from ftrace.devices.llvm.cores import available_cores
-from ftrace.devices.llvm.made import CompiledKernel
-from ftrace.devices.llvm.memory import WarmAllocator
+from ftrace.devices.llvm.compiling.compile import cache_key, object_cache
+from ftrace.devices.llvm.compiling.made import CompiledKernel
+from ftrace.devices.llvm.compiling.wholes import packed, unpacked
 from ftrace.devices.llvm.runner.records import NO_MEMORY
-from ftrace.devices.llvm.runtime import prepare_runtime, runtime
-from ftrace.devices.llvm.tables import Table
+from ftrace.devices.llvm.runtime.compiled import prepare_runtime, runtime
+from ftrace.devices.llvm.runtime.cores import available_cores
+from ftrace.devices.llvm.runtime.memory import WarmAllocator
+from ftrace.devices.llvm.runtime.tables import Table
 from ftrace.devices.llvm.target import Target, host_caches, host_target
-from ftrace.devices.llvm.wholes import packed, unpacked
 from ftrace.devices.shortage import (
     needed,
     no_working_memory,
@@ -209,7 +209,7 @@ class CPU(Device):
     ) -> dict[Kernel, CompiledKernel]:
         start = time.perf_counter()
         if way.tune and not way.without:
-            from ftrace.devices.llvm.tune import compile_tuned
+            from ftrace.devices.llvm.compiling.tune import compile_tuned
 
             codes = compile_tuned(missing, render_kernel, self.threads, self.allocate)
         else:
@@ -246,8 +246,8 @@ class CPU(Device):
         self, kernels: Iterable[Kernel], way: Way
     ) -> list[CompiledKernel]:
         """The code of kernels; those that differ in numbers alone share it."""
-        from ftrace.devices.llvm.kernels import compile_kernels
-        from ftrace.devices.llvm.numbers import without_numbers
+        from ftrace.devices.llvm.compiling.kernels import compile_kernels
+        from ftrace.devices.llvm.ir.numbers import without_numbers
 
         pairs = [without_numbers(kernel) for kernel in kernels]
         general = dict.fromkeys(k for k, _ in pairs)
@@ -450,7 +450,7 @@ def _source_of(step: RunKernel) -> Callable[[], str]:
     target = Way.chosen().target()
 
     def source() -> str:
-        from ftrace.devices.llvm.numbers import without_numbers
+        from ftrace.devices.llvm.ir.numbers import without_numbers
 
         return render_kernel(without_numbers(step.kernel)[0], target).text
 

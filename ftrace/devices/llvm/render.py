@@ -14,51 +14,19 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from ftrace.devices.llvm.accumulators import fused_products
-from ftrace.devices.llvm.ahead import fetches
-from ftrace.devices.llvm.backwards import find_turned_backwards
-from ftrace.devices.llvm.columns import Columns
-from ftrace.devices.llvm.contraction import (
-    Contraction,
-    find_contraction,
-    is_worthwhile,
-    reads_in_place,
-)
-from ftrace.devices.llvm.dots import DotProducts, find_dots
-from ftrace.devices.llvm.facts import Facts
-from ftrace.devices.llvm.groups import Groups, chosen_groups, in_groups
-from ftrace.devices.llvm.keeping import keep_values
-from ftrace.devices.llvm.matrix import (
-    FEW_ROWS,
-    MatrixProduct,
-    as_matrices,
-    without_panels,
-)
-from ftrace.devices.llvm.phases import phases
-from ftrace.devices.llvm.pieces import boxes, facts_of, segments
-from ftrace.devices.llvm.polling import writer_for
-from ftrace.devices.llvm.product import Product
-from ftrace.devices.llvm.recurrence import write_recurrence
-from ftrace.devices.llvm.short_axes import without_short_axes
-from ftrace.devices.llvm.short_reduces import without_short_reduces
-from ftrace.devices.llvm.sliding import SlidingProduct
-from ftrace.devices.llvm.sliding_across import (
-    AcrossProduct,
-    find_across,
-    find_channels,
-)
-from ftrace.devices.llvm.sliding_dots import SlidingDotsProduct, find_sliding_dots
-from ftrace.devices.llvm.sliding_groups import find_groups
-from ftrace.devices.llvm.sliding_plan import find_sliding
-from ftrace.devices.llvm.sliding_rows import SlidingRowsProduct
-from ftrace.devices.llvm.sliding_rows_plan import find_grouped_rows, find_sliding_rows
-from ftrace.devices.llvm.sliding_sums import (
-    SlidingSumProduct,
-    find_grouped_sum,
-    find_sliding_sum,
-)
-from ftrace.devices.llvm.staging import Stage
-from ftrace.devices.llvm.streaming import (
+from ftrace.devices.llvm.ir.writer import Writer
+from ftrace.devices.llvm.loops.accumulators import fused_products
+from ftrace.devices.llvm.loops.ahead import fetches
+from ftrace.devices.llvm.loops.backwards import find_turned_backwards
+from ftrace.devices.llvm.loops.columns import Columns
+from ftrace.devices.llvm.loops.facts import Facts
+from ftrace.devices.llvm.loops.keeping import keep_values
+from ftrace.devices.llvm.loops.pieces import boxes, facts_of, segments
+from ftrace.devices.llvm.loops.polling import writer_for
+from ftrace.devices.llvm.loops.short_axes import without_short_axes
+from ftrace.devices.llvm.loops.short_reduces import without_short_reduces
+from ftrace.devices.llvm.loops.staging import Stage
+from ftrace.devices.llvm.loops.streaming import (
     Code,
     function,
     in_turn,
@@ -66,18 +34,50 @@ from ftrace.devices.llvm.streaming import (
     module,
     streamed_buffers,
 )
-from ftrace.devices.llvm.target import Target
-from ftrace.devices.llvm.tiles import size_of
-from ftrace.devices.llvm.tiling import Chooser
-from ftrace.devices.llvm.turned import (
+from ftrace.devices.llvm.loops.tiles import size_of
+from ftrace.devices.llvm.loops.tiling import Chooser
+from ftrace.devices.llvm.loops.turned import (
     Turned,
     find_turned,
     render_turned,
     turns_result,
 )
-from ftrace.devices.llvm.values import Values
-from ftrace.devices.llvm.work import LASTING
-from ftrace.devices.llvm.writer import Writer
+from ftrace.devices.llvm.loops.values import Values
+from ftrace.devices.llvm.products.contraction import (
+    Contraction,
+    find_contraction,
+    is_worthwhile,
+    reads_in_place,
+)
+from ftrace.devices.llvm.products.dots import DotProducts, find_dots
+from ftrace.devices.llvm.products.groups import Groups, chosen_groups, in_groups
+from ftrace.devices.llvm.products.matrix import (
+    FEW_ROWS,
+    MatrixProduct,
+    as_matrices,
+    without_panels,
+)
+from ftrace.devices.llvm.products.product import Product
+from ftrace.devices.llvm.recurrences.recurrence import write_recurrence
+from ftrace.devices.llvm.runtime.work import LASTING
+from ftrace.devices.llvm.sliding.across import (
+    AcrossProduct,
+    find_across,
+    find_channels,
+)
+from ftrace.devices.llvm.sliding.columns import SlidingProduct
+from ftrace.devices.llvm.sliding.groups import find_groups
+from ftrace.devices.llvm.sliding.phases import phases
+from ftrace.devices.llvm.sliding.pixels import SlidingDotsProduct, find_sliding_dots
+from ftrace.devices.llvm.sliding.plan import find_sliding
+from ftrace.devices.llvm.sliding.rows import SlidingRowsProduct
+from ftrace.devices.llvm.sliding.rows_plan import find_grouped_rows, find_sliding_rows
+from ftrace.devices.llvm.sliding.sums import (
+    SlidingSumProduct,
+    find_grouped_sum,
+    find_sliding_sum,
+)
+from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.place import Statement, place
 from ftrace.lower.recurrence import Recurrence, Repeat

@@ -5,14 +5,14 @@ It needs all renderers, so that it is loaded with the first kernel that is not o
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.factorise import render_factor
-from ftrace.devices.llvm.formulas import called_in
-from ftrace.devices.llvm.fourier import render_transform
-from ftrace.devices.llvm.modules import FUNCTION
-from ftrace.devices.llvm.ordering import render_ordering
+from ftrace.devices.llvm.compiling.modules import FUNCTION
+from ftrace.devices.llvm.fourier.kernel import render_transform
+from ftrace.devices.llvm.ir.formulas import called_in
+from ftrace.devices.llvm.ir.scalar import operations_of
+from ftrace.devices.llvm.lapack.factorise import render_factor
+from ftrace.devices.llvm.ordering.kernel import render_ordering
+from ftrace.devices.llvm.recurrences.running import render_running
 from ftrace.devices.llvm.render import Rendered, render, render_recurrence
-from ftrace.devices.llvm.running import render_running
-from ftrace.devices.llvm.scalar import operations_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.factors import Factor
 from ftrace.lower.fourier_kernel import Transform

@@ -11,7 +11,7 @@ import os
 from functools import lru_cache
 
 from ftrace import settings
-from ftrace.devices.llvm.machine import machine
+from ftrace.devices.llvm.compiling.machine import machine
 from ftrace.errors import DeviceError
 from ftrace.records import dataclass
 

@@ -14,8 +14,8 @@ from math import prod
 from typing import Any
 
 from ftrace.devices.llvm.calling.lanes import WIDTHS
-from ftrace.devices.llvm.compile import Code, emit_object, link
-from ftrace.devices.llvm.made import CompiledKernel
+from ftrace.devices.llvm.compiling.compile import Code, emit_object, link
+from ftrace.devices.llvm.compiling.made import CompiledKernel
 from ftrace.devices.llvm.runner.function import Function
 from ftrace.lower.program import Program, RunKernel
 from ftrace.records import NamedTuple

@@ -13,7 +13,7 @@ from ftrace.buffer import Buffer
 from ftrace.devices.base import Counters
 from ftrace.devices.llvm.calling.native import Native
 from ftrace.devices.llvm.calling.records import State
-from ftrace.devices.llvm.memory import WarmAllocator
+from ftrace.devices.llvm.runtime.memory import WarmAllocator
 
 
 def _sum_of(name: str, word: str, unit: float = 1) -> Any:

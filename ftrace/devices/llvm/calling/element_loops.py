@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ftrace.devices.llvm.calling.elements import CODES, Code
 from ftrace.devices.llvm.calling.lanes import LANES, WIDTHS, Lanes
-from ftrace.devices.llvm.compile import Code as Linked
-from ftrace.devices.llvm.compile import emit_object, link
+from ftrace.devices.llvm.compiling.compile import Code as Linked
+from ftrace.devices.llvm.compiling.compile import emit_object, link
 from ftrace.devices.llvm.runner.function import Function
 
 _SIDES = ("left", "right", "third")

@@ -24,7 +24,7 @@ from ftrace.devices.llvm.calling.element_loops import ElementLoops
 from ftrace.devices.llvm.calling.lanes import LANES
 from ftrace.devices.llvm.calling.links import BLOCKS, NUMBERS, Base, Done, Links
 from ftrace.devices.llvm.calling.methods import FASTCALL, Method, builtin
-from ftrace.devices.llvm.compile import emit_object, link
+from ftrace.devices.llvm.compiling.compile import emit_object, link
 from ftrace.devices.llvm.runner.records import Block, Place
 
 #: Bytes of the widest element.

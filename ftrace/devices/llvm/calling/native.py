@@ -38,8 +38,8 @@ from ftrace.devices.llvm.calling.surface import (
     operator_names,
     stubs,
 )
-from ftrace.devices.llvm.compile import emit_own, link
-from ftrace.devices.llvm.runtime import runtime
+from ftrace.devices.llvm.compiling.compile import emit_own, link
+from ftrace.devices.llvm.runtime.compiled import runtime
 from ftrace.devices.shortage import no_working_memory
 from ftrace.errors import DeviceError, NativeCallsWarning
 from ftrace.locks import free_after_fork

@@ -14,10 +14,10 @@ is itself long at its next poll.
 
 from __future__ import annotations
 
-from ftrace.devices.llvm import cores
+from ftrace.devices.llvm.ir.symbols import POLL, STOP
 from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.runner.records import GO_ON, NO_MEMORY, RAISED, Context
-from ftrace.devices.llvm.symbols import POLL, STOP
+from ftrace.devices.llvm.runtime import cores
 
 #: Nanoseconds between two looks.
 BREATH = 50_000_000

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.pool import pool_ir
 from ftrace.devices.llvm.runner.chunks import chunks_ir
 from ftrace.devices.llvm.runner.loops import loops_ir
 from ftrace.devices.llvm.runner.signals import signals_ir
 from ftrace.devices.llvm.runner.stacks import stacks_ir
 from ftrace.devices.llvm.runner.steps import steps_ir
+from ftrace.devices.llvm.runtime.pool import pool_ir
 
 
 def runner_ir(kept: int) -> str:

@@ -1,0 +1,8 @@
+"""From the text of kernels to machine code, by way of the disk cache.
+
+kernels         machine code of kernels; modules: several in one module
+compile         IR to object code to addresses; loader: object code without LLVM
+cache           the files; made: kernels on disk; wholes: whole programs
+machine         what decides the code besides its text
+tune            schedules tried on the machine itself; progress: the bar it shows
+"""

@@ -1,0 +1,156 @@
+"""Kernels whose machine code is there: what is kept of them on disk, and in memory.
+
+This is what a program from disk needs of its kernels. What makes code is `kernels.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from ftrace.devices.llvm.compiling.compile import Code, cache_key, link, object_cache
+from ftrace.records import dataclass
+
+#: Numbers of a kernel as data: see `numbers.py`.
+Numbers = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What is kept on disk of a kernel: its function, and where that is.
+
+    Attributes:
+      units: what the function can be split into.
+      grain: the least number of units worth a thread's while.
+      function: its name.
+      module: what its module's object code is kept under; a module may hold the
+        functions of several kernels.
+      calls: functions of the library that the module calls.
+      dims: sizes that are known at calls only; the function takes them as a buffer
+        of int64 behind the kernel's own. Then `units` may be one of them, and the
+        kernel is kept by its text alone.
+    """
+
+    units: int
+    grain: int
+    function: str
+    module: str
+    calls: tuple[str, ...]
+    dims: tuple[Any, ...] = ()
+
+    def pack(self) -> bytes:
+        parts = self.units, self.grain, self.function, self.module, *self.calls
+        return json.dumps(parts).encode()
+
+    @staticmethod
+    def unpack(whole: bytes) -> Made | None:
+        """None for what `pack` has not made."""
+        try:
+            units, grain, function, module, *calls = json.loads(whole)
+        except (ValueError, TypeError):
+            return None
+        names = (function, module, *calls)
+        if not (isinstance(units, int) and isinstance(grain, int)):
+            return None
+        if not all(isinstance(name, str) for name in names):
+            return None
+        return Made(units, grain, function, module, tuple(calls))
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A kernel as machine code.
+
+    Attributes:
+      made: its function.
+      code: keeps the machine code in memory.
+      address: of the function.
+      source: gives the LLVM IR.
+      numbers: a buffer behind the kernel's own, if the function takes one; see
+        `numbers.py`.
+    """
+
+    made: Made
+    code: Code
+    address: int
+    source: Callable[[], str]
+    numbers: Numbers | None = None
+
+    @property
+    def units(self) -> int:
+        return self.made.units
+
+    @property
+    def grain(self) -> int:
+        return self.made.grain
+
+    @property
+    def dims(self) -> tuple[Any, ...]:
+        return self.made.dims
+
+    @property
+    def text(self) -> str:
+        """The LLVM IR; rendered when asked for."""
+        return self.source()
+
+
+class Modules:
+    """The object code of modules: what was read or made, by the names it is kept under.
+
+    One is for one use: it would keep all that was ever compiled.
+    """
+
+    def __init__(self) -> None:
+        self._codes: dict[str, bytes | None] = {}
+
+    def add(self, name: str, code: bytes) -> None:
+        """A module that was made now."""
+        self._codes[name] = code
+
+    def has(self, name: str) -> bool:
+        """Is it there, or on disk?"""
+        if name not in self._codes:
+            self._codes[name] = object_cache.load("module", *cache_key(name))
+        return self._codes[name] is not None
+
+    def code(self, name: str) -> bytes:
+        """The object code of one that is there."""
+        code = self._codes[name]
+        assert code is not None
+        return code
+
+
+def linked(
+    made: Sequence[Made],
+    modules: Modules,
+    sources: Sequence[Callable[[], str]],
+    numbers: Iterable[Numbers | None] = repeat(None),
+) -> list[CompiledKernel]:
+    """Loads the code of kernels, each module once."""
+    functions: dict[str, dict[str, None]] = {}
+    calls: dict[str, tuple[str, ...]] = {}
+    for one in made:
+        functions.setdefault(one.module, {})[one.function] = None
+        calls[one.module] = one.calls
+    codes = {
+        module: link(modules.code(module), list(names), _addresses(calls[module]))
+        for module, names in functions.items()
+    }
+    return [
+        CompiledKernel(one, code, code.address(one.function), source, own)
+        for one, source, own in zip(made, sources, numbers, strict=False)
+        for code in (codes[one.module],)
+    ]
+
+
+def _addresses(calls: Sequence[str]) -> dict[str, int]:
+    """Where functions of the library are, which few kernels call."""
+    if not calls:
+        return {}
+    from ftrace.devices.llvm.ir.library import addresses
+
+    return addresses(calls)

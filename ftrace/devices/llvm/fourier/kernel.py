@@ -1,0 +1,223 @@
+"""Fourier transforms as LLVM IR: the kernels of `lower/fourier_kernel.py`.
+
+A unit is a row, a strip of columns, or as many rows as a vector has lanes: these are
+transposed on their way to the stack, and are columns there. Strips that fill no vector
+begin earlier, and are computed twice.
+
+    waves    vectors of complex numbers
+    sides    where numbers come from and go to, and by what they are multiplied
+    steps    the transform itself
+    turns    rows to the stack and back
+    real     real rows
+    tables   roots of unity
+"""
+
+from __future__ import annotations
+
+from ftrace.devices.llvm.fourier.real import pairs_from, real_from
+from ftrace.devices.llvm.fourier.sides import (
+    Buffer,
+    Chirped,
+    Convolved,
+    Exchanged,
+    Numbers,
+    Place,
+    Scaled,
+    Side,
+    Twisted,
+)
+from ftrace.devices.llvm.fourier.steps import transform
+from ftrace.devices.llvm.fourier.turns import turn
+from ftrace.devices.llvm.fourier.waves import ACROSS, Waves
+from ftrace.devices.llvm.render import Rendered
+from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
+from ftrace.devices.llvm.target import Target
+from ftrace.lower.fourier_kernel import Transform
+from ftrace.lower.fourier_lengths import stages_of
+from ftrace.records import NamedTuple
+
+
+def _through(
+    f: Waves, source: Side, target: Side, buffers: list[Buffer], numbers: Numbers
+) -> None:
+    """The transform, or the convolution; `source` may be the second buffer."""
+    form = f.form
+    if not form.convolved:
+        transform(f, source, target, buffers)
+        return
+    last = (len(stages_of(form.size)) - 1) % 2
+    transform(f, source, buffers[last], buffers)
+    rows = 1 if form.padded else form.inner
+    sizes = form.length, rows, form.size
+    back = Convolved(f, buffers[last], sizes, numbers)
+    transform(f, back, target, [buffers[1 - last], buffers[last]])
+
+
+def _ends(f: Waves, source: Side, target: Side, numbers: Numbers) -> tuple[Side, Side]:
+    """The sides with what happens to numbers when they are read and written."""
+    form = f.form
+    if form.swaps[0]:
+        source = Exchanged(source)
+    if form.swaps[1]:
+        target = Exchanged(target)
+    if form.scale != 1:
+        target = Scaled(f, target, form.scale)
+    if form.padded:
+        source = Chirped(f, source, numbers)
+    if form.cut:
+        target = Chirped(f, target, numbers)
+    return source, target
+
+
+# Rows.
+
+
+def _rows(f: Waves) -> int:
+    form = f.form
+    buffers = [Buffer(f), Buffer(f)]
+    with f.repeat("%end", "%begin") as unit:
+        to, of = _row_bases(f, unit)
+        row = f.let(f"urem i64 {unit}, {form.inner}")
+        start = f.let(f"mul i64 {row}, {0 if form.padded else form.size}")
+        numbers = Numbers(f, lambda at: f.let(f"add i64 {at}, {start}"), alike=False)
+        source, target = _ends(f, Place(f, of), Place(f, to), numbers)
+        if form.twisted:
+            sizes = form.inner, form.size
+            target = Twisted(
+                f, target, sizes, lambda at: (row, f.let(f"udiv i64 {at}, {f.lanes}"))
+            )
+        _through(f, source, target, buffers, numbers)
+    return form.outer * form.inner
+
+
+def _row_bases(f: Waves, row: str) -> list[str]:
+    """Where a row of the result and of the operand begins."""
+    rows = f.form.outer * f.form.inner
+    bases: list[str] = []
+    for number, nbytes in enumerate(f.nbytes):
+        offset = f.let(f"mul i64 {row}, {nbytes // rows}")
+        bases.append(f.beyond(f.slot("%buffers", number), offset))
+    return bases
+
+
+def _real_rows(f: Waves) -> int:
+    """Rows of real numbers, from first to last."""
+    form = f.form
+    half = f.roots("half", form.size)
+    buffers = [Buffer(f), Buffer(f)]
+    with f.repeat("%end", "%begin") as unit:
+        to, of = _row_bases(f, unit)
+        if form.kind == "irfft":
+            pairs_from(f, of, buffers[1], half)
+            target = Scaled(f, Exchanged(Place(f, to)), form.scale)
+            transform(f, Exchanged(buffers[1]), target, buffers)
+        else:
+            last = buffers[(len(stages_of(form.size)) - 1) % 2]
+            transform(f, Place(f, of), last, buffers)
+            real_from(f, last, to, half)
+    return form.outer
+
+
+def _half_rows(f: Waves) -> int:
+    """Rows of the transforms of real rows from those of their pairs, or back."""
+    half = f.roots("half", f.form.size)
+    with f.repeat("%end", "%begin") as unit:
+        to, of = _row_bases(f, unit)
+        if f.form.kind == "half":
+            real_from(f, Place(f, of), to, half)
+        else:
+            pairs_from(f, of, Place(f, to), half)
+    return f.form.outer
+
+
+# Columns, and rows abreast.
+
+
+def _strips(f: Waves) -> int:
+    """Columns of a matrix, or rows abreast."""
+    form = f.form
+    write = _columns if form.kind == "columns" else _abreast
+    count = -(-form.inner // f.lanes)
+    buffers = [Buffer(f), Buffer(f)]
+    with f.repeat("%end", "%begin") as unit:
+        matrix = f.let(f"udiv i64 {unit}, {count}")
+        strip = f.let(f"urem i64 {unit}, {count}")
+        first = f.no_later(f.let(f"mul i64 {strip}, {f.lanes}"), form.inner - f.lanes)
+        bases = [
+            f.beyond(f.slot("%buffers", number), f.let(f"mul i64 {matrix}, {nbytes}"))
+            for number, nbytes in enumerate([n // form.outer for n in f.nbytes])
+        ]
+        write(f, buffers, bases, Strip(strip, first))
+    return form.outer * count
+
+
+class Strip(NamedTuple):
+    """Some columns or rows of a matrix: which strip it is, and where it begins."""
+
+    number: str
+    first: str
+
+
+def _columns(f: Waves, buffers: list[Buffer], bases: list[str], strip: Strip) -> None:
+    form = f.form
+    starts = [f.at(base, f.let(f"shl i64 {strip.first}, 1")) for base in bases]
+    to, of = (Place(f, start, form.inner) for start in starts)
+
+    def row(at: str) -> str:
+        return f.let(f"udiv i64 {at}, {f.lanes}")
+
+    def number(at: str) -> str:
+        start = f.let(f"mul i64 {row(at)}, {form.inner}")
+        return f.let(f"add i64 {start}, {strip.first}")
+
+    # The numbers of a long row are all those of a matrix.
+    numbers = Numbers(f, row if form.convolved else number, alike=form.convolved)
+    source, target = _ends(f, of, to, numbers)
+    if form.twisted:
+        sizes = form.size, form.inner
+        target = Twisted(f, target, sizes, lambda at: (row(at), strip.number))
+    _through(f, source, target, buffers, numbers)
+
+
+def _abreast(f: Waves, buffers: list[Buffer], bases: list[str], strip: Strip) -> None:
+    """Rows side by side, in the lanes of vectors."""
+    form = f.form
+    given = form.length if form.padded else form.size
+    wanted = form.length if form.cut else form.size
+    to, of = bases
+    numbers = Numbers(f, lambda at: f.let(f"udiv i64 {at}, {f.lanes}"), alike=True)
+    turn(f, _row_of(f, of, strip, given), buffers[1], given, into=True)
+    if form.kind == "turned":
+        start = f.at(to, f.let(f"shl i64 {strip.first}, 1"))
+        place = Place(f, start, form.inner)
+        _through(f, *_ends(f, buffers[1], place, numbers), buffers, numbers)
+        return
+    steps = len(stages_of(form.size)) * (1 + form.convolved)
+    last = buffers[(steps - 1) % 2]
+    _through(f, *_ends(f, buffers[1], last, numbers), buffers, numbers)
+    turn(f, _row_of(f, to, strip, wanted), last, wanted, into=False)
+
+
+def _row_of(f: Waves, base: str, strip: Strip, size: int) -> str:
+    """Where the first row of a strip begins."""
+    return f.at(base, f.let(f"mul i64 {strip.first}, {2 * size}"))
+
+
+_WRITERS = {
+    "rows": _rows,
+    "rfft": _real_rows,
+    "irfft": _real_rows,
+    "half": _half_rows,
+    "pairs": _half_rows,
+}
+
+
+def render_transform(kernel: Transform, target: Target, name: str) -> Rendered:
+    """The code of a Fourier transform, as function `name`."""
+    f = Waves(kernel, target, name)
+    units = _WRITERS.get(kernel.form.kind, _strips)(f)
+    f.give()
+    text = "\n".join([f'target triple = "{target.triple}"', *f.declared, f.text])
+    together = f.lanes if kernel.form.kind in ACROSS else 1
+    each = kernel.form.work * together // 2
+    return Rendered(text, units, -(-WORTH_A_THREAD // max(each, 1)))

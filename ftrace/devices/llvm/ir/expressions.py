@@ -1,0 +1,104 @@
+"""Expressions of scalars as straight code, each once, given what their loads read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from ftrace.devices.llvm.ir.scalar import Operations
+from ftrace.devices.llvm.ir.types import Type
+from ftrace.lower.kernel import load_p
+from ftrace.lower.math.term import RARE, RELAXED
+from ftrace.trace.graph import Node, constant_value, toposort
+from ftrace.trace.primitives.source import const_p
+
+
+class Expressions:
+    """Emits expressions, as vectors of so many lanes, where the writer stands.
+
+    Args:
+      ops: of the writer.
+      roots: all that will be asked for.
+      lanes: 0 for scalars.
+      read: the value of a load.
+      known: what has a value already.
+    """
+
+    def __init__(
+        self,
+        ops: Operations,
+        roots: Sequence[Node],
+        lanes: int,
+        read: Callable[[Node], str],
+        known: Mapping[Node, str] = MappingProxyType({}),
+    ) -> None:
+        self._ops = ops
+        self._lanes = lanes
+        self._read = read
+        self._known = dict(known)
+        self._rare: dict[Node, list[Node]] = {}
+        for node in toposort(roots):
+            if node.arg == RARE:
+                self._rare.setdefault(node.src[0], []).append(node)
+
+    def value(self, node: Node) -> str:
+        pending, known = [node], self._known
+        while pending:
+            n = pending[-1]
+            missing = [s for s in self._needs(n) if s not in known]
+            if n not in known and missing:
+                pending.extend(missing)
+                continue
+            if n not in known:
+                known[n] = self._emit(n)
+            pending.pop()
+        return known[node]
+
+    def _needs(self, node: Node) -> Iterator[Node]:
+        if node.op is load_p:
+            return
+        if node.arg == RARE:
+            yield node.src[0]
+            yield from (n.src[2] for n in self._rare[node.src[0]])
+        else:
+            yield from node.src
+
+    def _emit(self, node: Node) -> str:
+        ops, known, lanes = self._ops, self._known, self._lanes
+        own = Type.of(node.dtype, lanes)
+        if node.op is const_p:
+            return own.constant(constant_value(node))
+        if node.op is load_p:
+            return self._read(node)
+        if node.arg == RARE:
+            return self._branch(node)
+        texts = [known[s] for s in node.src]
+        t, name = Type.of(node.src[-1].dtype, lanes), node.op.name
+        if name in ("cast", "bitcast"):
+            convert = ops.cast if name == "cast" else ops.bitcast
+            return convert(texts[0], Type.of(node.src[0].dtype, lanes), own)
+        if name == "select":
+            return ops.select(texts[0], t, texts[1], texts[2])
+        if node.arg == RELAXED and not ops.target.fma:
+            product = ops.apply("mul", t, texts[0], texts[1])
+            return ops.apply("add", t, product, texts[2])
+        return ops.apply(name, t, *texts)
+
+    def _branch(self, node: Node) -> str:
+        """Computes what is rare where some lane takes it."""
+        writer, condition, lanes = self._ops.writer, node.src[0], self._lanes
+        taken = on = self._known[condition]
+        if lanes:
+            bits = writer.pure(f"bitcast <{lanes} x i1> {on} to i{lanes}", on)
+            taken = writer.pure(f"icmp ne i{lanes} {bits}, 0", bits)
+        outside, self._known = self._known, dict(self._known)
+        branch = writer.open_branch()
+        results: list[tuple[str, str, str]] = []
+        for n in self._rare[condition]:
+            t, usual = Type.of(n.dtype, lanes), outside[n.src[2]]
+            value = self._ops.select(on, t, self.value(n.src[1]), usual)
+            results.append((t.text, value, usual))
+        self._known = outside
+        found = writer.close_branch(branch, taken, results)
+        outside.update(zip(self._rare[condition], found, strict=True))
+        return outside[node]

@@ -1,0 +1,105 @@
+"""Functions of elements that kernels call, where they do not stand in the kernel.
+
+    declare { <16 x i32>, … } @ftrace_far_angle_v16f32(<16 x float>)
+
+`far_angle` is long and seldom needed. The others are those that a kernel uses many
+times: its code would not fit into the processor's caches, and takes long to make.
+
+A name tells the formula and the type of its operands, so that from the name alone the
+function is made: once per process at the most, when a kernel that calls it is linked,
+and mostly from the disk cache.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from ftrace.devices.llvm.compiling.compile import Code, cache_key, generate, kept, link
+from ftrace.devices.llvm.ir.symbols import (
+    GIVE,
+    POLL,
+    PREFIX,
+    ROOTS,
+    ROUTINE,
+    SORT,
+    STOP,
+    TAKE,
+)
+from ftrace.devices.llvm.runtime.compiled import runtime
+from ftrace.devices.llvm.target import host_target
+
+_lock = threading.RLock()  # none is made twice; one may call another
+_DECLARED: Final = rf"^declare .* @({PREFIX}\w+)\("
+
+
+def symbols_in(text: str) -> tuple[str, ...]:
+    """The functions of the library that a module calls."""
+    head = text.partition("\ndefine ")[0]
+    return tuple(re.findall(_DECLARED, head, re.MULTILINE)) if PREFIX in head else ()
+
+
+def addresses(symbols: Iterable[str]) -> dict[str, int]:
+    """Where these functions are; they stay as long as the process."""
+    return {symbol: _address(symbol) for symbol in symbols}
+
+
+def _address(symbol: str) -> int:
+    if symbol.startswith(ROUTINE):
+        from ftrace.devices.llvm.lapack.blas import routine_address
+
+        return routine_address(symbol)
+    if symbol.startswith(ROOTS):
+        from ftrace.devices.llvm.fourier.tables import roots_address
+
+        return roots_address(symbol)
+    if symbol.startswith(SORT):
+        return _sort_address(symbol)
+    return _code_of(symbol).address(symbol)
+
+
+def _sort_address(symbol: str) -> int:
+    from ftrace.trace.primitives.host.sorters import sorter
+
+    kind, size = symbol[len(SORT)], int(symbol[len(SORT) + 1 :]) // 8
+    address = sorter(np.dtype(f"{kind}{size}"))
+    assert address is not None  # lowering has asked for it
+    return address
+
+
+def _code_of(symbol: str) -> Code:
+    if symbol in (TAKE, GIVE):
+        from ftrace.devices.llvm.runtime.scratch import scratch
+
+        return scratch()
+    return runtime().code if symbol in (POLL, STOP) else _loaded(symbol)
+
+
+def prepare(symbol: str) -> None:
+    """Makes a function if it is a formula, beside the kernels that call it."""
+    theirs = symbol.startswith((ROUTINE, SORT, ROOTS))
+    if symbol not in (TAKE, GIVE, POLL, STOP) and not theirs:
+        _loaded(symbol)
+
+
+def _loaded(symbol: str) -> Code:
+    with _lock:
+        return _load(symbol)
+
+
+@cache
+def _load(symbol: str) -> Code:
+    def make() -> bytes:
+        from ftrace.devices.llvm.ir.formulas import function_text
+
+        text = function_text(symbol, host_target())
+        return " ".join(symbols_in(text)).encode() + b"\n" + generate(text)
+
+    whole = kept(("library", *cache_key(symbol)), make)
+    calls, _, code = whole.partition(b"\n")
+    return link(code, (symbol,), addresses(calls.decode().split()))

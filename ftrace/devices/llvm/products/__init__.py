@@ -1,0 +1,9 @@
+"""Products: contractions in blocks that fit in the caches, by tiles of sums.
+
+contraction     which reduces are products; windows, factors: of their operands
+matrix          products of rows and columns; product: all in blocks
+sharing         how large blocks are; register_tiles: how large a tile is
+strips          panels of strips; filling: an expression over a panel
+microkernel     the innermost loops; next_rows: what they ask for early
+dots            few columns: vectors along the sum; groups: short numbers
+"""
