@@ -105,6 +105,8 @@ def _is_plain(context: Context) -> bool:
 
 def _overlap(node: Node, context: Context) -> int:
     """How many windows see each element; 0 where none slide over it."""
+    if all(len(ranges_of_all([index])) < 2 for index in context.indices):
+        return 0  # each place is asked for by one: others are outside
     seen = prod(sample(a.size) for a in ranges_of_all(context.indices))
     found = seen // max(sample(node.size), 1)
     return found if found > 1 else 0

@@ -287,13 +287,17 @@ def numpy_index(index: Any) -> Any:
     return None if any(isinstance(part, Tracer) for part in parts) else tuple(parts)
 
 
+def _most_of(places: Any) -> int:
+    """So many times as many elements an index may take; a mask takes no more."""
+    return 1 if places.dtype == np.bool_ else places.size
+
+
 def _read_now(x: Array, found: Any, index: Any) -> Array:
     if type(found) is tuple:
         most, parts = x.size, cast_to(tuple[Any, ...], found)
         for part in parts:
-            array: Any = part if isinstance(part, np.ndarray) else None
-            if array is not None and array.dtype != np.bool_:
-                most *= array.size  # a mask takes no more than there are
+            if isinstance(part, np.ndarray):
+                most *= _most_of(part)
         if most >= FEW and most > x.size:
             shape = parse_and_check(x.shape, index).result_shape
             require_room("indexing", aval_of(x).with_shape(shape))
