@@ -75,3 +75,4 @@ def test_a_child_finds_a_lock_free_that_a_thread_held() -> None:
     assert os.waitpid(child, 0)[1] == 0
     thread.join()
     assert lock.acquire(timeout=5)
+    lock.release()  # every later fork of this process waits for it
