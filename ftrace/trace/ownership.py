@@ -45,9 +45,9 @@ def own(result: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if not given:
         return result
     if type(result) is Array:
-        return _own(result, given)
+        return own_array(result, given)
     leaves, treedef = tree.flatten(result)
-    owned = [_own(x, given) if type(x) is Array else x for x in leaves]
+    owned = [own_array(x, given) if type(x) is Array else x for x in leaves]
     if all(x is y for x, y in zip(leaves, owned, strict=True)):
         return result
     return tree.unflatten(treedef, owned)
@@ -67,7 +67,8 @@ def _arrays_of_numpy(pending: list[Any]) -> list[np.ndarray[Any, Any]]:
     return found
 
 
-def _own(array: Array, given: Sequence[np.ndarray[Any, Any]]) -> Array:
+def own_array(array: Array, given: Sequence[np.ndarray[Any, Any]]) -> Array:
+    """The array; a copy where it is in the memory of one of those given."""
     memory = array._host
     if memory is None:
         buffer = array._buffer

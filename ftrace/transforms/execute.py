@@ -30,6 +30,7 @@ from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.hooks import CALLS_BEFORE_NATIVE, hooks
+from ftrace.trace.ownership import own_array
 from ftrace.trace.recall import inline_again
 from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tracer import Value, asarray, scope_of
@@ -383,14 +384,7 @@ def apart(results: Sequence[Array], others: Sequence[Array]) -> list[Array]:
     change it later.
     """
     foreign = [x._host for x in others if x._host is not None]
-    if not foreign:
-        return list(results)
-    return [
-        x.__deepcopy__({})
-        if any(np.may_share_memory(x.numpy(), host) for host in foreign)
-        else x
-        for x in results
-    ]
+    return [own_array(x, foreign) for x in results] if foreign else list(results)
 
 
 def compile_for_host(graph: Graph) -> CompiledGraph | None:

@@ -53,9 +53,7 @@ from ftrace.devices.llvm.sliding.padding import (
     is_finite,
     worth_asking,
 )
-from ftrace.devices.llvm.sliding.plan import (
-    DEPTH,
-)
+from ftrace.devices.llvm.sliding.plan import DEPTH
 from ftrace.devices.llvm.sliding.rows_plan import SlidingRows, column_blocks
 from ftrace.lower.kernel import INDEX, Store, axis_of
 from ftrace.records import dataclass
