@@ -4,9 +4,10 @@
     file = magic, sha256 of its name's digest and the object code, object code
 
 Files appear whole (written beside, then renamed), so several processes at once do no
-harm. Whatever is wrong with a file or the folder is a miss: nothing here raises; the
-first file that cannot be written is told of, once. The files read longest ago go when
-the folder grows too large.
+harm. Whatever is wrong with a file or the folder is a miss: nothing here raises. The
+first thing that is wrong and that a person can mend is told of, once: a file cannot be
+written, or others may have written it (`trusted.py`). The files read longest ago go
+when the folder grows too large.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ from contextlib import suppress
 from threading import current_thread, main_thread
 
 from ftrace import settings
+from ftrace.devices.llvm.compiling.trusted import (
+    UntrustedError,
+    check_folder,
+    make_folder,
+    read_trusted,
+)
 from ftrace.digest import sha256
 from ftrace.errors import CacheWarning
 from ftrace.origin import user_origin
@@ -61,7 +68,7 @@ class ObjectCache:
 
     Attributes:
       hits, misses: how often `load` found something, and how often not.
-      told: has it been said that files cannot be written?
+      told: has it been said what is wrong with the folder?
     """
 
     def __init__(
@@ -73,7 +80,7 @@ class ObjectCache:
         self.misses = 0
         self._writes = 0
         self.told = False
-        self._untold: Exception | None = None
+        self._untold: str | None = None
 
     @property
     def limit(self) -> int:
@@ -101,10 +108,18 @@ class ObjectCache:
             return
         try:
             folder = self.folder
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            make_folder(folder)
+            check_folder(folder)
             self._write(folder, _digest(key), code)
+        except UntrustedError as error:
+            self._tell(_of_others(error))
+            return
         except (OSError, ValueError, RuntimeError) as error:  # no home: RuntimeError
-            self._tell(error)
+            self._tell(
+                f"compiled code cannot be kept on disk ({error}), so that every process "
+                "compiles anew: set FTRACE_CACHE_DIR to a folder that can be written, "
+                "or FTRACE_CACHE_SIZE to 0 for no disk cache"
+            )
             return
         if self._writes % WRITES_BETWEEN_SWEEPS == 0:
             self.sweep()
@@ -121,19 +136,14 @@ class ObjectCache:
         if self._untold is not None:
             self._tell(self._untold)
 
-    def _tell(self, error: Exception) -> None:
+    def _tell(self, message: str) -> None:
         if self.told:
             return
         place = user_origin()
         if place is None and current_thread() is not main_thread():
-            self._untold = error  # one of ours: where the user's line is known it is
+            self._untold = message  # one of ours: where the user's line is known it is
             return
         self.told, self._untold = True, None
-        message = (
-            f"compiled code cannot be kept on disk ({error}), so that every process "
-            "compiles anew: set FTRACE_CACHE_DIR to a folder that can be written, or "
-            "FTRACE_CACHE_SIZE to 0 for no disk cache"
-        )
         with suppress(CacheWarning):  # where warnings are errors: nothing here raises
             if place is None:
                 warnings.warn(message, CacheWarning, stacklevel=2)
@@ -160,7 +170,7 @@ class ObjectCache:
         with suppress(OSError, ValueError, RuntimeError), os.scandir(self.folder) as it:
             for entry in it:
                 with suppress(OSError):
-                    facts = entry.stat()
+                    facts = entry.stat(follow_symlinks=False)
                     if entry.name.endswith(_SUFFIX):
                         yield facts.st_mtime, facts.st_size, entry.path
                     elif entry.name.startswith(_UNFINISHED) and (
@@ -172,13 +182,17 @@ class ObjectCache:
         if not self.limit:
             return None
         try:
-            path = os.path.join(self.folder, name + _SUFFIX)
-            with open(path, "rb", buffering=0) as file:
-                whole = file.read()
+            folder = self.folder
+            path = os.path.join(folder, name + _SUFFIX)
+            check_folder(folder)
+            whole = read_trusted(path, self.limit)
+        except UntrustedError as error:
+            self._tell(_of_others(error))
+            return None
         except (OSError, ValueError, RuntimeError):
             return None
-        code = whole[_HEADER_BYTES:]
-        if whole[:_HEADER_BYTES] != _header(name, code):
+        code = whole[_HEADER_BYTES:] if whole is not None else b""
+        if whole is None or whole[:_HEADER_BYTES] != _header(name, code):
             return None  # damaged, or another file's
         with suppress(OSError):
             os.utime(path)  # "read just now", for the sweep
@@ -197,6 +211,13 @@ class ObjectCache:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
+
+
+def _of_others(error: UntrustedError) -> str:
+    return (
+        "compiled code is not read from where others may have put it: "
+        f"{error}    (what the disk cache trusts: docs/configuration.md)"
+    )
 
 
 def _header(name: str, code: bytes) -> bytes:

@@ -1,0 +1,102 @@
+"""Files whose content may be run: nobody but the user, or root, can have written them.
+
+What is read from the disk cache is machine code. So a folder and a file in it are only
+taken where both are owned by the user of this process or by root, and nobody else may
+write them; the file is a regular one and no link. Elsewhere than on POSIX there are no
+such facts, and everything is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from contextlib import suppress
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+#: A link is refused, and a pipe with no writer is no reason to wait.
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+
+class UntrustedError(Exception):
+    """Others may have written it; the message says what to do."""
+
+
+def make_folder(path: str) -> None:
+    """Makes a folder, and those above it that are missing, for this user alone."""
+    missing: list[str] = []
+    while path and not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        with suppress(FileExistsError):  # another process was first
+            os.mkdir(folder, 0o700)
+
+
+def check_folder(folder: str) -> None:
+    """Refuses a folder in which others can put files.
+
+    Raises:
+      UntrustedError: that is so.
+      OSError: there is no such folder.
+    """
+    facts = os.stat(folder)
+    if not hasattr(os, "geteuid"):
+        return
+    writable = facts.st_mode & _OTHERS_WRITE
+    if _is_owned(facts) and not writable:
+        return
+    if not _is_owned(facts):
+        reason = f"belongs to user {facts.st_uid}"
+    else:
+        reason = "can be written by other users"
+    if facts.st_uid == os.geteuid() and not facts.st_mode & stat.S_ISVTX:
+        mend = f"chmod go-w {shlex.quote(os.path.abspath(folder))}"
+    else:  # a folder for all, as /tmp
+        own = os.path.join(os.path.abspath(folder), f"ftrace-{os.geteuid()}")
+        mend = f"export FTRACE_CACHE_DIR={shlex.quote(own)}"
+    raise UntrustedError(f"the folder {folder} {reason}: {mend}")
+
+
+def read_trusted(path: str, limit: int) -> bytes | None:
+    """The content of a file; None if it has more bytes than the limit.
+
+    Raises:
+      UntrustedError: others can have written it.
+      OSError: it cannot be read.
+    """
+    try:
+        handle = os.open(path, _FLAGS)
+    except OSError:
+        if os.path.islink(path):
+            raise _untrusted(path, "is a link") from None
+        raise
+    try:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode):
+            raise _untrusted(path, "is no regular file")
+        if hasattr(os, "geteuid"):
+            if not _is_owned(facts):
+                raise _untrusted(path, f"belongs to user {facts.st_uid}")
+            if facts.st_mode & _OTHERS_WRITE:
+                raise _untrusted(path, "can be written by other users")
+        if facts.st_size > limit:
+            return None
+        return os.read(handle, facts.st_size)
+    finally:
+        os.close(handle)
+
+
+def _is_owned(facts: os.stat_result) -> bool:
+    return facts.st_uid in (os.geteuid(), 0)
+
+
+def _untrusted(path: str, reason: str) -> UntrustedError:
+    where = shlex.quote(os.path.abspath(path))
+    return UntrustedError(f"{path} {reason}: rm -r {where}")
