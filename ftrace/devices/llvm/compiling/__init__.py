@@ -2,7 +2,8 @@
 
 kernels         machine code of kernels; modules: several in one module
 compile         IR to object code to addresses; loader: object code without LLVM
-cache           the files; made: kernels on disk; wholes: whole programs
+cache           the files; trusted: whose are taken
+made            kernels on disk; wholes: whole programs
 machine         what decides the code besides its text
 tune            schedules tried on the machine itself; progress: the bar it shows
 """

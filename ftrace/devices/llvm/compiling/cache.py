@@ -116,9 +116,9 @@ class ObjectCache:
             return
         except (OSError, ValueError, RuntimeError) as error:  # no home: RuntimeError
             self._tell(
-                f"compiled code cannot be kept on disk ({error}), so that every process "
-                "compiles anew: set FTRACE_CACHE_DIR to a folder that can be written, "
-                "or FTRACE_CACHE_SIZE to 0 for no disk cache"
+                f"compiled code cannot be kept on disk ({error}), so that every "
+                "process compiles anew: set FTRACE_CACHE_DIR to a folder that can be "
+                "written, or FTRACE_CACHE_SIZE to 0 for no disk cache"
             )
             return
         if self._writes % WRITES_BETWEEN_SWEEPS == 0:
