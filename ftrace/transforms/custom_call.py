@@ -18,6 +18,7 @@ from ftrace.trace.calls.closures import closed_over
 from ftrace.trace.calls.rules import Called, called, later_values
 from ftrace.trace.tracer import Scope, aval_of, open_scopes
 from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
+from ftrace.transforms.travel import Travels
 
 Function = Callable[..., Any]
 T = TypeVar("T")
@@ -158,7 +159,7 @@ def fixed_positions(
     return tuple(found)
 
 
-class WithRules:
+class WithRules(Travels):
     """A function with rules; `fun` is the function itself."""
 
     kind = ""
@@ -178,6 +179,9 @@ class WithRules:
         self.nondiff_argnums = fixed_positions(
             fun, self.kind, nondiff_argnums, nondiff_argnames
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_rules": None}
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Methods: the instance is the first argument."""

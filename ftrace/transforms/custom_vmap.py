@@ -29,9 +29,10 @@ from ftrace.transforms.custom_call import (
     signature_of,
 )
 from ftrace.transforms.custom_check import Promise, pair_of, place_of, readable
+from ftrace.transforms.travel import Travels
 
 
-class custom_vmap:
+class custom_vmap(Travels):
     """A function with a rule for `vmap`.
 
         @custom_vmap

@@ -53,12 +53,16 @@ class Dynamic:
       fun: the function that is compiled.
       given: the value.
 
+    Attributes:
+      given: the same.
+
     Raises:
       ArgumentError: it is malformed, or names what is no argument.
       ValueRangeError: a name is given two ranges.
     """
 
     def __init__(self, fun: Callable[..., Any], given: Any) -> None:
+        self.given = given
         self._fun = fun
         self._symbols: dict[str, Symbol] = {}
         self._resolved: dict[Any, Resolved] = {}

@@ -30,6 +30,7 @@ from ftrace.transforms.known import (
     CALLS_BEFORE,
     STRUCTURES_KEPT,
     Known,
+    Linked,
     Ready,
     bind,
     is_on_host,
@@ -44,6 +45,7 @@ from ftrace.transforms.static import (
     leaves_of,
     split,
 )
+from ftrace.transforms.travel import Travels
 
 
 def jit(
@@ -105,15 +107,18 @@ def _owned(value: Value, array: Array) -> Array:
 _NO_ARGUMENTS = Chosen()
 
 
-class Jitted:
+class Jitted(Linked, Travels):
     """A function under jit. Call it; `lower(*args)` shows what becomes of it.
 
     Attributes:
       trace_count: how often the function was traced.
     """
 
-    # Native calls find their records through a slot, which has a fixed place.
-    __slots__ = ("__dict__", "__weakref__", "_links")
+    # Not in its dict, which `functools.wraps` copies to what stands around it.
+    __slots__ = (
+        "_bound", "_device", "_donated", "_dynamic", "_fun", "_has_static", "_known",
+        "_lock", "_ready", "_static", "_traced", "trace_count",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -351,8 +356,20 @@ class Jitted:
         self._links = None
         self._bound = []
 
+    def reduced(self, protocol: Any) -> Any:
+        dynamic = None if self._dynamic is None else self._dynamic.given
+        parts = self._fun, self._static, self._donated, self._device, dynamic
+        return _made_of, parts
+
     def __repr__(self) -> str:
         return f"<jit of {name_of(self._fun)}>"
+
+
+def _made_of(
+    fun: Callable[..., Any], static: Chosen, donated: Chosen, device: Any, dynamic: Any
+) -> Jitted:
+    spec = None if dynamic is None else Dynamic(fun, dynamic)
+    return Jitted(fun, static, donated, device, spec)
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

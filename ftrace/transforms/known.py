@@ -42,6 +42,15 @@ CALLS_BEFORE = 4
 _PLAIN = frozenset((np.ndarray, float, int, bool, complex))
 
 
+class Linked:
+    """What is called natively: native code finds the records of calls through a slot.
+
+    It is the first one, in the same place of all such classes.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_links")
+
+
 @dataclass(frozen=True, eq=False)
 class Ready:
     """What runs for certain types of the leaves.

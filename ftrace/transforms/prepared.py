@@ -33,7 +33,7 @@ from ftrace.transforms.execute import (
     apply_graph,
     compile_for_host,
 )
-from ftrace.transforms.known import CALLS_BEFORE, is_on_host
+from ftrace.transforms.known import CALLS_BEFORE, Linked, is_on_host
 from ftrace.transforms.memo import Memo, derived
 from ftrace.transforms.numbers import Numbered, like_another
 
@@ -41,7 +41,7 @@ from ftrace.transforms.numbers import Numbered, like_another
 _BOUND_KEPT = 4
 
 
-class Prepared:
+class Prepared(Linked):
     """A graph without effects that uses no tracer, compiled for the host.
 
     Call it on a value per input of the graph, captured arrays included; it returns a
@@ -52,10 +52,6 @@ class Prepared:
       compiled: the same, compiled.
       config: the configuration under which it is.
     """
-
-    # Native calls find their records through a slot, which has a fixed place: that
-    # of jitted functions.
-    __slots__ = ("__dict__", "__weakref__", "_links")
 
     def __init__(self, graph: Graph, compiled: CompiledGraph, config: Config) -> None:
         self.graph = Graph(graph.inputs, graph.outputs)

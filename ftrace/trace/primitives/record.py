@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from importlib import import_module
+from pkgutil import walk_packages
 from typing import Any, TypedDict
 
 from ftrace.errors import PrimitiveError
@@ -90,7 +92,7 @@ class Primitive(Op):
         return f"{self.name}[{self.show(node.arg)}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PRIMITIVES.__getitem__, (self.name,)
+        return _of_name, (self.name,)
 
 
 Results = Sequence[Node | None]
@@ -169,7 +171,7 @@ class Compound(Op):
         return f"{self.name}[{self.show(node.arg)}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return COMPOUNDS.__getitem__, (self.name,)
+        return _of_name, (self.name,)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -188,6 +190,24 @@ item_p = _Item("item", "item")
 def items(bundle: Node) -> list[Node]:
     """The results of a compound's node."""
     return [item_p(bundle, arg=i) for i in range(len(bundle.aval.items))]
+
+
+def _of_name(name: str) -> Op:
+    """The record of a name, for pickle: its file may not be loaded yet."""
+    for load in (lambda: None, _load_all):
+        load()
+        found = PRIMITIVES.get(name) or COMPOUNDS.get(name)
+        if found is not None:
+            return found
+    raise PrimitiveError(
+        f"there is no primitive named {name!r}; import the module that makes it"
+    )
+
+
+def _load_all() -> None:
+    package = __name__.split(".primitives")[0]
+    for module in walk_packages(import_module(package).__path__, f"{package}."):
+        import_module(module.name)
 
 
 def compound_of(node: Node) -> Compound | None:

@@ -1,0 +1,188 @@
+"""Functions and values travel: pickled, copied, sent to other processes."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import errors
+from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES
+
+
+@ft.jit
+def doubled(x: Any) -> Any:
+    return x * 2
+
+
+def _power(x: Any, n: int = 2) -> Any:
+    return x**n
+
+
+power = ft.jit(_power, static_argnames="n")
+along = ft.jit(_power, dynamic={"x": {0: "n"}})
+
+
+@ft.custom_jvp
+def tripled(x: Any) -> Any:
+    return x * 3
+
+
+def _rule(primals: Any, tangents: Any) -> Any:
+    return primals[0], tangents[0] * 4
+
+
+tripled.defjvp(_rule)
+
+
+class Model:
+    """An object that holds jitted functions."""
+
+    def __init__(self) -> None:
+        self.weights = fnp.arange(3.0)
+        self.step = ft.jit(_power, static_argnums=1)
+        self.act = power
+
+    @ft.jit
+    def apply(self: Any, x: Any) -> Any:
+        return x + 1
+
+
+def sent(x: Any) -> Any:
+    return pickle.loads(pickle.dumps(x))
+
+
+WAYS: tuple[Callable[[Any], Any], ...] = (sent, copy.copy, copy.deepcopy)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_jitted_function_travels_as_what_it_is(way: Callable[[Any], Any]) -> None:
+    assert way(doubled) is doubled  # by its name
+    assert way(Model.apply) is Model.apply
+    for function, args, want in (
+        (power, (3.0,), 9),
+        (power, (3.0, 3), 27),
+        (along, (np.full(5, 3.0),), [9] * 5),
+    ):
+        for _ in range(8):  # also when calls are native
+            function(*args)
+        np.testing.assert_array_equal(way(function)(*args), want)
+    own = ft.jit(_power, donate_argnums=0)
+    x = fnp.ones(4)
+    way(own)(x)
+    assert x.is_deleted()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_holds_a_jitted_function_travels(way: Callable[[Any], Any]) -> None:
+    model = Model()
+    for _ in range(8):
+        model.step(model.weights, 3)
+    made = way(model)
+    np.testing.assert_array_equal(made.step(made.weights, 3), [0, 1, 8])
+    assert way({"a": [doubled]})["a"][0] is doubled
+    part = way(functools.partial(power, n=3))
+    assert part(2.0) == 8
+
+
+VALUES = (
+    lambda: fnp.arange(3.0),
+    lambda: fnp.asarray(1.0),
+    lambda: ft.random.key(3),
+    lambda: ft.ShapeDtypeStruct((2,), fnp.float32),
+    lambda: ft.tree.structure({"a": [1, (2, None)]}),
+    lambda: fnp.float32,
+    lambda: fnp.sin,
+    lambda: ft.nn.softmax,
+)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_values_travel(way: Callable[[Any], Any]) -> None:
+    for make in VALUES:
+        value = make()
+        assert repr(way(value)) == repr(value)
+    assert way(ft.tree_util.Partial(_power, 3.0))(3) == 27
+    assert way(tripled) is tripled
+    own = ft.custom_jvp(_power)
+    own.defjvp(_rule)
+    assert ft.grad(own)(1.0) == 4  # the rule is traced, and known then
+    assert ft.grad(way(own))(1.0) == 4
+    weak = way(fnp.asarray(1.0))
+    assert (weak + np.float32(1)).dtype == np.float32
+
+
+def test_what_wraps_a_jitted_function_has_nothing_of_its_inside() -> None:
+    for wrapper in (ft.grad(doubled), functools.wraps(doubled)(lambda: None)):
+        assert not [name for name in vars(wrapper) if not name.startswith("__")]
+
+
+def test_a_primitive_is_found_by_its_name() -> None:
+    for op in (*PRIMITIVES.values(), *COMPOUNDS.values()):
+        assert sent(op) is op
+    whole = pickle.dumps(PRIMITIVES["reshape"]).replace(b"reshape", b"reshapo")
+    with pytest.raises(errors.PrimitiveError, match=r"'reshapo'.*import the module"):
+        pickle.loads(whole)
+
+
+def test_jitted_functions_go_to_spawned_processes() -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        got = pool.submit(doubled, 4.0), pool.submit(power, 4.0, n=3)
+        assert [float(one.result()) for one in got] == [8, 64]
+
+
+CHILD = """
+import pickle, sys
+cases = pickle.load(sys.stdin.buffer)
+print({name: str(f(2.0)) for name, f in cases.items()})
+"""
+
+
+def _by_value() -> dict[str, Any]:
+    """Functions as in a notebook, where no other process finds them."""
+    space: dict[str, Any] = {"__name__": "__main__"}
+    text = """
+import ftrace as ft
+
+@ft.jit
+def decorated(x): return x * 7
+
+def plain(x): return x * 5
+
+class Model:
+    def __init__(self): self.f = ft.jit(lambda x: x * 3)
+    def __call__(self, x): return self.f(x)
+
+cases = {
+    "decorated": decorated, "jit": ft.jit(plain), "grad": ft.grad(plain),
+    "of jit": ft.grad(decorated), "jit of grad": ft.jit(ft.value_and_grad(plain)),
+    "vmap": lambda x: ft.vmap(plain)(ft.numpy.full(2, x)), "model": Model(),
+    "checkpoint": ft.checkpoint(plain), "linear": ft.linearize(plain, 1.0)[1],
+    "static": ft.jit(lambda x, n=2: x * n, static_argnames="n"),
+}
+for f in cases.values(): f(2.0)
+"""
+    exec(text, space)
+    return space
+
+
+def test_functions_of_a_notebook_travel_by_value() -> None:
+    cloudpickle = pytest.importorskip("cloudpickle")
+    cases = _by_value()["cases"]
+    whole = cloudpickle.dumps(cases)
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], input=whole, capture_output=True, check=True
+    )
+    want = {name: str(function(2.0)) for name, function in cases.items()}
+    assert done.stdout.decode().strip() == str(want)
