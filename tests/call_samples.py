@@ -49,6 +49,31 @@ class Checked(NamedTuple("Checked", [("value", Any)])):
 SEEN: list[str] = []
 
 
+class Shifted(NamedTuple("Shifted", [("left", Any), ("right", Any)])):
+    def __new__(cls, left: Any, right: Any) -> Shifted:
+        return super().__new__(cls, left, right + 1)
+
+
+class Swapped(NamedTuple("Swapped", [("left", Any), ("right", Any)])):
+    def __new__(cls, left: Any, right: Any) -> Swapped:
+        return super().__new__(cls, right, left)
+
+
+class Strict(NamedTuple("Strict", [("left", Any), ("right", Any)])):
+    def __init__(self, *values: Any) -> None:
+        assert all(hasattr(x, "shape") for x in values)
+
+
+class Renamed(NamedTuple("Other", [("left", Any), ("right", Any)])):
+    @property
+    def sum(self) -> Any:
+        return self.left + self.right
+
+
+#: Namedtuples with code of their own.
+WITH_CODE = (Shifted, Swapped, Strict, Renamed)
+
+
 def run(program: str, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", program],

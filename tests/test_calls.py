@@ -21,6 +21,7 @@ from ftrace.devices.llvm.calling import probe
 from tests.call_samples import (
     CALLS,
     SEEN,
+    WITH_CODE,
     Checked,
     Pair,
     array,
@@ -342,6 +343,18 @@ def test_registered_containers_and_namedtuples_with_code() -> None:
         before = len(SEEN)
         assert made(array(1)).value.tolist() == [2]
         assert "Array" in SEEN[before:]
+
+
+@pytest.mark.parametrize("kind", WITH_CODE)
+def test_code_in_a_container_sees_values_only(kind: Any) -> None:
+    given = kind(array(1), array(2))
+    parts, doubled = ft.jit(lambda t: tuple(t)), ft.jit(lambda x: kind(x, x * 2))
+    found = [[x.tolist() for x in parts(given)] for _ in range(CALLS)]
+    assert found == found[:1] * CALLS
+    made = [doubled(array(1)) for _ in range(CALLS)]
+    assert {type(x) for x in made} == {kind}
+    assert [[x.tolist() for x in t] for t in made] == [list(map(list, made[0]))] * CALLS
+    assert type(ft.vmap(lambda t: t)(given)) is kind
 
 
 def test_deep_trees() -> None:

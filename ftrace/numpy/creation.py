@@ -13,7 +13,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.array import Array, ArrayLike, surface
-from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.errors import ArgumentError, DtypeOverflowError, ShapeError, ValueRangeError
 from ftrace.numpy.axes import (
     as_value,
     broadcast_to,
@@ -24,7 +24,7 @@ from ftrace.numpy.axes import (
     reshape,
 )
 from ftrace.numpy.axes import full as filled
-from ftrace.numpy.joining import stack
+from ftrace.numpy.joining import concatenate, stack
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import is_dynamic
@@ -116,7 +116,7 @@ def _quickly(value: Any, dtype: Dtype, copy: bool) -> Array | None:
     if type(value) not in _SEQUENCES:
         return None
     kinds = _kinds_in(value)
-    common = _common(kinds, value)
+    common = _common(kinds)
     if common is None:
         return None
     target = common if dtype is None else dtypes.as_dtype(dtype)
@@ -163,16 +163,11 @@ def _kinds_in(value: Any) -> set[type[Any]]:
     return found
 
 
-def _common(kinds: set[type[Any]], value: Any) -> np.dtype[Any] | None:
+def _common(kinds: set[type[Any]]) -> np.dtype[Any] | None:
     """The dtype to which Python's numbers promote; None where more has to be asked."""
-    if len(kinds) == 1:
-        (kind,) = kinds
-        return dtypes.default_dtype(_KINDS[kind]) if kind in _KINDS else None
-    if kinds != {int, float} or any(
-        type(x) is not float and not -_LARGE <= x < _LARGE for x in value
-    ):
+    if not kinds or not kinds <= _KINDS.keys():
         return None
-    return dtypes.default_dtype("f")
+    return dtypes.default_dtype(max((_KINDS[kind] for kind in kinds), key="bif".index))
 
 
 _KINDS = {bool: "b", int: "i", float: "f"}
@@ -239,8 +234,30 @@ def _from_number(value: complex, dtype: Dtype) -> Any:
         aval = aval_of(value)
         return filled((), value, aval.dtype, aval.weak_type)
     target = dtypes.as_dtype(dtype)
+    return filled((), _number_for(value, target), target)
+
+
+def _number_for(value: complex, target: np.dtype[Any]) -> complex:
+    """A Python number in a form that surely becomes one of this dtype.
+
+    Raises:
+      DtypeOverflowError: it is an int that does not fit.
+      ArgumentError: it is complex, and the dtype is real.
+    """
+    if isinstance(value, complex) and dtypes.kind(target) not in "cb":
+        raise ArgumentError(
+            f"array: {value} is complex, and {target} holds real numbers; write "
+            "its .real, or take a complex dtype"
+        )
     check_fits(value, target)
-    return filled((), value, target)
+    if not isinstance(value, int) or dtypes.is_integer(target):
+        return value
+    try:
+        return bool(value) if target == dtypes.bool_ else float(value)
+    except OverflowError:
+        raise DtypeOverflowError(
+            f"array: a Python int of {value.bit_length()} bits is beyond {target}"
+        ) from None
 
 
 def _from_numpy(values: np.ndarray[Any, Any], dtype: Dtype, copy: bool) -> Array:
@@ -260,6 +277,8 @@ def _from_numpy(values: np.ndarray[Any, Any], dtype: Dtype, copy: bool) -> Array
 
 
 _NUMBERS = {bool, int, float, complex}
+#: Of which not every value is one of every dtype.
+_ASKED = {int, complex}
 #: What is stacked step by step, so that native code can do it again.
 _RECORDED = {Array, bool, int, float}
 
@@ -267,30 +286,43 @@ _RECORDED = {Array, bool, int, float}
 def _from_sequence(value: Sequence[Any], dtype: Dtype) -> Any:
     leaves: list[Any] = []
     shape = _rectangle(value, leaves)
-    types = _leaf_types(leaves)
+    target = None if dtype is None else dtypes.as_dtype(dtype)
+    types = _leaf_types(leaves, target)
     common = dtypes.promote(*types)[0] if types else dtypes.default_dtype("f")
-    target = dtype_or(dtype, common)
+    if target is None:
+        target = common
+    elif dtypes.is_inexact(target):
+        common = target
+    leaves = [_number_for(x, target) if type(x) in _ASKED else x for x in leaves]
     kinds = set(map(type, leaves))
-    if Tracer in kinds or (Array in kinds and kinds <= _RECORDED):
-        return reshape(stack([cast(x, target) for x in leaves]), shape)
-    if all(type(x) in _NUMBERS for x in leaves):
-        for limit in (min, max):
-            integers = [x for x in leaves if type(x) is int]
-            if integers:
-                check_fits(limit(integers), target)
+    if kinds <= _NUMBERS:
         return reshape(Array.of(convert(np.asarray(leaves, common), target)), shape)
-    rows = [convert(np.asarray(x), target) for x in leaves]
-    return reshape(Array.of(np.stack(rows)), shape)
+    if Tracer in kinds or (Array in kinds and kinds <= _RECORDED):
+        parts = [cast(x, target) for x in leaves]
+        if any(x.shape != parts[0].shape for x in parts):
+            return reshape(concatenate([reshape(x, (x.size,)) for x in parts]), shape)
+        return reshape(stack(parts), shape)
+    rows = [convert(np.ravel(x), target) for x in leaves]
+    return reshape(Array.of(np.concatenate(rows)), shape)
 
 
-def _leaf_types(leaves: Sequence[Any]) -> list[tuple[np.dtype[Any], bool]]:
-    """The distinct (dtype, weak_type) of the leaves; of ints the extremes count."""
+def _leaf_types(
+    leaves: Sequence[Any], target: np.dtype[Any] | None
+) -> list[tuple[np.dtype[Any], bool]]:
+    """The distinct (dtype, weak_type) of the leaves.
+
+    Of ints the extremes count, but where they become floats: any size is good there.
+    """
     integers = [x for x in leaves if type(x) is int]
     types = set(map(type, leaves))
-    others = [x for x in leaves if type(x) not in _NUMBERS]
-    chosen = others + [kind(0) for kind in (bool, float, complex) if kind in types]
-    chosen += [limit(integers) for limit in (min, max) if integers]
-    return list({(a.dtype, a.weak_type): None for a in map(aval_of, chosen)})
+    chosen = [x for x in leaves if type(x) not in _NUMBERS]
+    chosen += [kind(0) for kind in (bool, float, complex) if kind in types]
+    avals = [aval_of(x) for x in chosen]
+    others = [a.dtype for a in avals] if target is None else [target]
+    if any(dtypes.kind(t) in "bfc" for t in others):
+        integers = integers and [0]
+    avals += [aval_of(limit(integers)) for limit in (min, max) if integers]
+    return list({(a.dtype, a.weak_type): None for a in avals})
 
 
 def _rectangle(value: Sequence[Any], leaves: list[Any]) -> Shape:
@@ -298,7 +330,7 @@ def _rectangle(value: Sequence[Any], leaves: list[Any]) -> Shape:
     # The depth is that of the brackets in the user's text.
     first: Shape | None = None
     for item in value:
-        if is_sequence(item):
+        if is_sequence(item) or type(item) is range:
             shape = _rectangle(item, leaves)
         elif type(item) in _NUMBERS:
             leaves.append(item)
@@ -385,11 +417,11 @@ def full(
     if not isinstance(fill_value, (bool, int, float, complex)):
         value = array(fill_value, dtype, copy=False)
         return placed(broadcast_to(value, target, "full"), device)
-    aval = aval_of(fill_value)
-    weak = aval.weak_type and dtype is None
-    chosen = dtype_or(dtype, aval.dtype)
-    check_fits(fill_value, chosen)
-    return placed(filled(target, fill_value, chosen, weak), device)
+    if dtype is None:
+        aval = aval_of(fill_value)
+        return placed(filled(target, fill_value, aval.dtype, aval.weak_type), device)
+    chosen = dtypes.as_dtype(dtype)
+    return placed(filled(target, _number_for(fill_value, chosen), chosen), device)
 
 
 def _like(name: str, a: Any, value: Any, dtype: Dtype, shape: Any) -> Any:

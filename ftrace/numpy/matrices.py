@@ -82,13 +82,18 @@ def _below(rows: int, columns: int, k: Value) -> Any:
 def tril(m: Value, k: int = 0) -> Any:
     """Matrices with zeros above the diagonal k columns to the right."""
     m = _matrices("tril", m)
-    return choose(_below(m.shape[-2], m.shape[-1], k), m, 0)
+    return choose(_below(m.shape[-2], m.shape[-1], k), m, _zero(m))
 
 
 def triu(m: Value, k: int = 0) -> Any:
     """Matrices with zeros below the diagonal k columns to the right."""
     m = _matrices("triu", m)
-    return choose(_below(m.shape[-2], m.shape[-1], k - 1), 0, m)
+    return choose(_below(m.shape[-2], m.shape[-1], k - 1), _zero(m), m)
+
+
+def _zero(x: Any) -> Any:
+    """0 of the type of `x`: beside bools a number would give integers."""
+    return full((), 0, x.dtype, x.weak_type)
 
 
 def _matrices(name: str, m: Value) -> Any:
@@ -130,7 +135,7 @@ def diag(v: Value, k: int = 0) -> Any:
         raise ShapeError(f"diag takes a vector or a matrix, got shape {v.shape}")
     n = v.shape[0]
     row, column = _grid(n, n)
-    square = choose(equal(row, column), reshape(v, (n, 1)), 0)
+    square = choose(equal(row, column), reshape(v, (n, 1)), _zero(v))
     right, down = max(k, 0), max(-k, 0)
     return pad(square, ((down, right, 0), (right, down, 0)))
 

@@ -7,7 +7,8 @@ are found, and results are built, with a few steps per container.
     root = Container(dict, ("b", "w"), (Leaf(0), Leaf(1)))
 
 A layout holds dicts (with keys that are texts and ints), lists, tuples, namedtuples and
-None. Trees with other containers have none.
+None. Trees with other containers have none, nor have those with namedtuples that have a
+constructor of their own.
 """
 
 from __future__ import annotations
@@ -72,6 +73,12 @@ Part: TypeAlias = Leaf | Nothing | Container
 
 def layout_of(treedef: TreeDef) -> Part | None:
     """The layout of the trees of a structure; None if they have none."""
+    pending = [treedef]
+    while pending:  # first: what a user's container makes of numbers is anything
+        node = pending.pop()
+        if node.type not in _OTHERS and not _is_known(node.type):
+            return None
+        pending.extend(node.children())
     return _part(tree.unflatten(treedef, range(treedef.num_leaves)), 0)
 
 
@@ -81,7 +88,7 @@ def _part(value: Any, depth: int) -> Part | None:
         return Leaf(value)
     if value is None:
         return Nothing()
-    if depth >= DEEPEST or not _is_known(kind):
+    if depth >= DEEPEST:
         return None
     keys = list(value) if kind is dict else None
     if keys is not None and not all(type(key) in (str, int) for key in keys):
@@ -95,10 +102,20 @@ def _part(value: Any, depth: int) -> Part | None:
     return Container(kind, keys, tuple(children))
 
 
+#: The types of the structures of a leaf and of None.
+_OTHERS = (None, type(None))
+
+
 def _is_known(kind: type[Any]) -> bool:
     if kind in (dict, list, tuple):
         return True
-    return tree.is_namedtuple(kind)
+    return tree.is_namedtuple(kind) and is_generated(kind)
+
+
+def is_generated(kind: type[Any]) -> bool:
+    """Is the constructor of a namedtuple the one that Python wrote?"""
+    module = str(getattr(kind.__new__, "__globals__", {}).get("__name__"))
+    return module.startswith("namedtuple_") and kind.__init__ is object.__init__
 
 
 class Finder:

@@ -82,9 +82,10 @@ def vmap(
         ]
         graph = trace("vmap", output, single)
         count = output.count
-        places = tree.broadcast_prefix(
-            out_axes, output.build([0] * count), "vmap: out_axes"
-        )
+        places = [out_axes] * count
+        if out_axes is not None and type(out_axes) is not int:
+            whole = output.build([0] * count)
+            places = tree.broadcast_prefix(out_axes, whole, "vmap: out_axes")
 
         def batched() -> Graph:
             return _batched(graph, avals, axes, size, places, fun)

@@ -60,9 +60,6 @@ class Outcome:
 
         Args:
           leaf: the part of a leaf, by its number.
-
-        Raises:
-          NotNative: it holds a container of another class.
         """
         if isinstance(part, Nothing):
             return self._block.add(NONE)
@@ -79,18 +76,9 @@ class Outcome:
         elif part.kind in (list, tuple):
             name = LIST if part.kind is list else TUPLE
             built = BuiltPart(name, kind, count, parts)
-        elif _is_generated(part.kind):
-            built = BuiltPart(NAMEDTUPLE, kind, count, parts)
         else:
-            raise NotNative
+            built = BuiltPart(NAMEDTUPLE, kind, count, parts)
         return self._block.add(*built)
 
     def _list(self, words: Sequence[Any]) -> Place:
         return self._block.add(*words) if words else self._block.add(0)
-
-
-def _is_generated(kind: type[Any]) -> bool:
-    """Is the `__new__` of a namedtuple the one that Python wrote?"""
-    names = getattr(kind.__new__, "__globals__", {})
-    generated = names.get("__name__") == f"namedtuple_{kind.__name__}"
-    return generated and kind.__init__ is object.__init__
