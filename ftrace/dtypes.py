@@ -211,6 +211,11 @@ def canonicalize(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype
 
 
+def narrow(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """`dtype` as JAX has it: 64 bits are 32 unless `enable_x64` is on."""
+    return dtype if settings.current().enable_x64 else _NARROW.get(dtype, dtype)
+
+
 _NARROW: Final = {
     int64: int32, uint64: uint32, float64: float32, complex128: complex64,
 }  # fmt: skip

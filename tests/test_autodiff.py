@@ -262,7 +262,7 @@ def test_bad_arguments_say_what_to_do() -> None:
         ft.grad(lambda x: x, argnums=1)(1.0)
     with pytest.raises(TreeError, match="differ in structure"):
         ft.jvp(lambda x: x, (1.0,), (1.0, 2.0))
-    with pytest.raises(ShapeError, match="differ in shape"):
+    with pytest.raises(ShapeError, match=r"f64\[3\] is required, got f64\[4\]"):
         ft.jvp(lambda x: x, (np.ones(3),), (np.ones(4),))
     with pytest.raises(DtypeError, match="float0"):
         ft.jvp(lambda x: x, (3,), (1.0,))
@@ -283,3 +283,178 @@ def test_an_error_names_the_line_of_the_user() -> None:
         ShapeError, match=r"fnp\.sum\(x \+ fnp\.ones\(5\)\)  # the line"
     ):
         ft.grad(broken)(np.ones(3))
+
+
+# What is given as a tangent or cotangent is a value like any other, not its bytes.
+
+#: Each in a form that calls it with one (co)tangent of x, of x's shape and dtype.
+LINEAR_MAPS: dict[str, Any] = {
+    "jvp": lambda f, x, t: ft.jvp(f, (x,), (t,))[1],
+    "linearize": lambda f, x, t: ft.linearize(f, x)[1](t),
+    "vjp": lambda f, x, t: ft.vjp(f, x)[1](t)[0],
+    "linear_transpose": lambda f, x, t: ft.linear_transpose(f, x)(t)[0],
+    "jvp of a jit": lambda f, x, t: ft.jvp(ft.jit(f), (x,), (t,))[1],
+    "vjp in a jit": lambda f, x, t: ft.jit(lambda y, u: ft.vjp(f, y)[1](u)[0])(x, t),
+}
+PRIMALS: list[Any] = [
+    2.0, 2j, np.float32(2), np.float64(2), np.float16(2), np.array(2.0), np.ones(3),
+    np.ones(3, "f4"), np.ones(3, "f2"), fnp.ones(3, "bfloat16"), np.ones(3, "c8"),
+    fnp.asarray(2.0), np.ones(3, "c16"),
+]  # fmt: skip
+TANGENTS: list[Any] = [
+    1.0, 1, True, 1j, np.float32(1), np.float64(1), np.float16(1), np.int32(1),
+    np.array(1.0), np.array(1.0, "f4"), fnp.asarray(1.0), fnp.asarray(1),
+    np.full(3, 0.5), np.full(3, 0.5, "f4"), np.full(3, 0.5, "f2"), np.ones(3, "i4"),
+    fnp.full(3, 0.5), fnp.full(3, 0.5, "bfloat16"), np.full(3, 0.5j, "c8"),
+    np.full(3, 0.5j), np.full((3, 1), 0.5, "f4"),
+]  # fmt: skip
+
+
+def _narrowed(x: Any) -> Any:
+    """Shape and dtype, 64 bits as 32."""
+    x = fnp.asarray(x)
+    narrow = {"float64": "float32", "complex128": "complex64", "int64": "int32"}
+    return x.shape, narrow.get(str(x.dtype), str(x.dtype))
+
+
+@pytest.mark.parametrize("name", LINEAR_MAPS)
+def test_a_tangent_is_converted_or_refused(name: str) -> None:
+    for x in PRIMALS:
+        dtype = fnp.asarray(x).dtype
+        for t in TANGENTS:
+            call = LINEAR_MAPS[name]
+            if _narrowed(x) != _narrowed(t):
+                with pytest.raises((ShapeError, DtypeError), match="is required, got"):
+                    call(lambda y: y * 2, x, t)
+                continue
+            for _ in range(7):  # native in the end
+                got = call(lambda y: y * 2, x, t)
+                assert got.dtype == dtype
+                np.testing.assert_array_equal(got, np.asarray(t) * 2)
+
+
+def test_a_large_tangent_of_another_width_reads_no_foreign_memory() -> None:
+    size = 1 << 16
+    _, pull = ft.vjp(lambda x: x * 3, np.ones(size))
+    for _ in range(8):
+        np.testing.assert_array_equal(pull(fnp.full(size, 1.0))[0], np.full(size, 3.0))
+
+
+def test_a_derivative_is_weak_where_value_and_tangent_are() -> None:
+    strong = np.float32(1)
+    assert ft.jvp(lambda x: x * 2, (3.0,), (strong,))[1].weak_type
+    for name in ("linearize", "vjp", "linear_transpose"):
+        call = LINEAR_MAPS[name]
+        assert call(lambda x: x * 2, 3.0, 1.0).weak_type
+        assert not call(lambda x: x * 2, 3.0, strong).weak_type
+        assert not call(lambda x: x * 2, strong, 1.0).weak_type
+    for name in ("grad", "jacfwd", "jacrev", "hessian"):
+        assert getattr(ft, name)(lambda x: x * x)(3.0).weak_type
+        assert getattr(ft, name)(lambda x: x * 0 + 1.0)(3.0).weak_type
+    assert ft.grad(lambda x: 1.0)(3.0).weak_type
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, ft.jit])
+def test_derivatives_of_integers_hold_nothing(wrap: Any) -> None:
+    nothing = np.zeros(3, ft.float0)
+    whole = np.ones(3, "i4")
+
+    def is_nothing(x: Any) -> bool:
+        return x.dtype == ft.float0 and x.shape == (3,)
+
+    def f(n: Any) -> Any:
+        return n * 2
+
+    assert is_nothing(wrap(lambda n: ft.jvp(f, (n,), (nothing,))[1])(whole))
+    assert is_nothing(wrap(lambda n: ft.linearize(f, n)[1](nothing))(whole))
+    assert is_nothing(wrap(lambda n: ft.vjp(f, n)[1](nothing)[0])(whole))
+    assert is_nothing(wrap(lambda n: ft.vjp(f, n)[1](np.ones(3))[0])(whole))
+    mixed = wrap(lambda x: ft.jvp(lambda a: (a, a > 0), (x,), (x,))[1])(np.ones(3, "f"))
+    assert not is_nothing(mixed[0])
+    assert is_nothing(mixed[1])
+    lanes = ft.vmap(ft.grad(lambda n: fnp.sum(n * 1.0), allow_int=True))
+    assert is_nothing(wrap(lanes)(whole))
+    assert ft.vmap(lambda n: nothing, out_axes=-1)(whole).shape == (3, 3)
+    for given in (1.0, whole, np.zeros(2, ft.float0)):
+        with pytest.raises((ShapeError, DtypeError), match=r"float0\[3\] is required"):
+            ft.jvp(f, (whole,), (given,))
+        with pytest.raises((ShapeError, DtypeError), match=r"float0\[3\] is required"):
+            ft.linearize(f, whole)[1](given)
+
+
+def test_linear_transpose_of_integers_is_of_integers() -> None:
+    for _ in range(7):
+        (got,) = ft.linear_transpose(lambda n: n * 3, np.ones(2, "i4"))(np.arange(2))
+        assert got.dtype == np.int32
+        np.testing.assert_array_equal(got, [0, 3])
+    for x in (np.ones(2, bool), np.ones(2, "i4")):
+        with pytest.raises(DerivativeError, match="all integers, got"):
+            ft.linear_transpose(lambda n: n * 2.0, x)
+
+
+@pytest.mark.parametrize(
+    "argnums", [(0, 0), (0, -2), (-1, 1), (0, 1, 0), (), [], "0", 1.0, None, (0, "a")]
+)
+@pytest.mark.parametrize(
+    "transform", [ft.grad, ft.value_and_grad, ft.jacfwd, ft.jacrev, ft.hessian]
+)
+def test_argnums_name_each_argument_once(transform: Any, argnums: Any) -> None:
+    with pytest.raises(ArgumentError, match="argnums"):
+        transform(lambda x, y: x * y, argnums=argnums)(1.0, 2.0)
+
+
+@pytest.mark.parametrize("argnums", [np.int32(1), np.array(1), 1, -1])
+def test_argnums_are_what_python_takes_as_an_index(argnums: Any) -> None:
+    assert float(ft.grad(lambda x, y: x * y, argnums=argnums)(3.0, 2.0)) == 3.0
+    many = range(2), [0, 1], np.arange(2), (i for i in (0, 1))
+    for several in many:
+        got = ft.jacrev(lambda x, y: x * y, argnums=several)(3.0, 2.0)
+        assert [float(x) for x in got] == [2.0, 3.0]
+
+
+@pytest.mark.parametrize("pack", [lambda x: (x,), lambda x: [x], lambda x: {"a": x}])
+@pytest.mark.parametrize("wrap", [lambda f: f, ft.jit])
+def test_a_gradient_is_that_of_a_scalar_and_of_no_tree(pack: Any, wrap: Any) -> None:
+    for transform in (ft.grad, ft.value_and_grad):
+        with pytest.raises(ArgumentError, match="must return one scalar"):
+            wrap(transform(pack))(1.0)
+        with pytest.raises(ArgumentError, match="must return one scalar"):
+            wrap(transform(lambda x: (pack(x), x), has_aux=True))(1.0)
+
+
+def test_tangents_have_the_structure_of_what_they_belong_to() -> None:
+    for primals, tangents in (
+        ([1.0], (1.0,)),
+        ((1.0,), [1.0]),
+        (((1.0,),), ([1.0],)),
+        (({"a": 1.0},), ({"b": 1.0},)),
+        ((1.0, None), (1.0, 1.0)),
+    ):
+        with pytest.raises(TreeError, match="differ in structure"):
+            ft.jvp(lambda *a: ft.tree.leaves(a)[0], primals, tangents)
+    for pull in (ft.vjp(lambda x: (x, x), 1.0)[1],
+                 ft.linear_transpose(lambda x: (x, x), 1.0)):  # fmt: skip
+        with pytest.raises(ArgumentError, match="takes one argument"):
+            pull(1.0, 1.0)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, ft.jit])
+def test_a_jacobian_is_that_of_real_floats(wrap: Any) -> None:
+    for output in (lambda x: x > 0, lambda x: (x, x > 0), lambda x: True):
+        for transform in (ft.jacfwd, ft.jacrev, ft.hessian):
+            with pytest.raises(DerivativeError, match="needs results of a real float"):
+                wrap(transform(output))(1.0)
+    for output in (lambda x: 1, fnp.argmax, lambda x: (x, 1), lambda x: x * 1j):
+        with pytest.raises(DerivativeError, match="needs results of a real float"):
+            wrap(ft.jacrev(output))(1.0)
+    for transform in (ft.jacfwd, ft.jacrev, ft.hessian):
+        for x in (1, True, np.ones(2, "i4")):
+            with pytest.raises(DerivativeError, match="of a float dtype"):
+                wrap(transform(lambda x: x * 1.0))(x)
+    with pytest.raises(DerivativeError, match="needs real inputs"):
+        wrap(ft.jacfwd(fnp.abs))(1j)
+    got = wrap(ft.jacfwd(lambda x: x.astype("i4")))(np.ones(3, "f4"))
+    assert got.dtype == np.int32
+    np.testing.assert_array_equal(got, np.zeros((3, 3)))
+    got = wrap(ft.jacrev(lambda n: fnp.sum(n * 1.0), allow_int=True))(np.ones(3, "i4"))
+    assert got.dtype == np.int32

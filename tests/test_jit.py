@@ -261,3 +261,26 @@ def test_long_programs_are_compiled_in_linear_time() -> None:
     for i in range(1700):
         want = np.sin(want) * np.float32(1.01) + want[::-1] / np.float32(i + 2)
     np.testing.assert_allclose(np.asarray(f(x)), want, rtol=2e-2, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"static_argnums": 0, "donate_argnums": 0},
+        {"static_argnums": (0, 1), "donate_argnums": 1},
+        {"static_argnums": -1, "donate_argnums": 1},
+        {"static_argnums": 0, "donate_argnames": "x"},
+        {"static_argnames": "y", "donate_argnums": 1},
+        {"static_argnames": ("x", "y"), "donate_argnames": "y"},
+    ],
+)
+def test_an_argument_is_static_or_donated(chosen: Any) -> None:
+    with pytest.raises(StaticArgumentError, match="as static and as donated"):
+        ft.jit(lambda x, y: x * y, **chosen)
+
+
+@pytest.mark.parametrize("given", ["0", 1.0, (0, None), ((0,),), slice(0, 1)])
+@pytest.mark.parametrize("name", ["static_argnums", "donate_argnums"])
+def test_argnums_of_jit_are_ints(name: str, given: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"{name} must be an int"):
+        ft.jit(lambda x, y: x * y, **{name: given})

@@ -215,9 +215,8 @@ def gradient_nodes(
 
 
 def _settle(cotangent: Node | None, leaf: Node) -> Node:
-    if cotangent is None:
-        return zeros_like(leaf)
-    return cast(cotangent, leaf.dtype, leaf.aval.weak_type)
+    found = zeros_like(leaf) if cotangent is None else cotangent
+    return cast(found, leaf.dtype, leaf.aval.weak_type)
 
 
 def split_known(outputs: Sequence[Node], unknown: Sequence[Node]) -> list[Node]:

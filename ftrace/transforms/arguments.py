@@ -90,43 +90,94 @@ def _parameters_at(fun: Any, count: int) -> list[str]:
     return [*names, *[""] * count][:count]
 
 
-def normalize_argnums(argnums: Any, args: Sequence[Any], transform: str) -> list[int]:
-    """Positions of arguments, none of them negative.
+def read_argnums(transform: str, name: str, value: Any) -> tuple[int, ...]:
+    """Positions of arguments as users write them: an int, or several.
+
+    Args:
+      transform, name: for messages: "jit", "static_argnums".
 
     Raises:
-      ArgumentError: no ints, or there are not so many arguments.
+      ArgumentError: there is something else.
     """
-    listed = argnums if isinstance(argnums, _SEQUENCE) else (argnums,)
-    result: list[int] = []
-    for number in listed:
-        try:
-            position = operator.index(number)
-        except TypeError:
+    try:
+        listed: Any = (value,) if is_int(value) else value
+        return tuple([operator.index(i) for i in listed])
+    except TypeError:
+        raise ArgumentError(
+            f"{transform}: {name} must be an int or a tuple of ints, got {value!r:.60}"
+        ) from None
+
+
+def is_int(value: Any) -> bool:
+    """Does Python take it as an index?"""
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return True
+
+
+class Argnums:
+    """The arguments that a derivative is taken for.
+
+    Attributes:
+      numbers: their positions; negative ones count from the last argument.
+      single: one was given as an int: the derivative is no tuple.
+
+    Raises:
+      ArgumentError: there are none, or no ints, or one of them twice.
+    """
+
+    def __init__(self, transform: str, argnums: Any) -> None:
+        self.transform = transform
+        self.numbers = read_argnums(transform, "argnums", argnums)
+        self.single = is_int(argnums)
+        if not self.numbers:
             raise ArgumentError(
-                f"{transform}: argnums must be an int or a tuple of ints, "
-                f"got {argnums!r}"
-            ) from None
-        if not -len(args) <= position < len(args):
-            raise ArgumentError(
-                f"{transform}: argnums={argnums} needs at least "
-                f"{position + 1 if position >= 0 else -position} positional arguments, "
-                f"got {len(args)}"
+                f"{transform}: argnums must name an argument to differentiate, got "
+                f"{argnums!r:.60}"
             )
-        result.append(position % len(args))
-    return result
+        self._check_unequal(self.numbers)
+
+    def positions(self, args: Sequence[Any]) -> list[int]:
+        """The same for these arguments, none of them negative.
+
+        Raises:
+          ArgumentError: there are not so many, or one is named twice.
+        """
+        for number in self.numbers:
+            if not -len(args) <= number < len(args):
+                raise ArgumentError(
+                    f"{self.transform}: argnums={self} needs at least "
+                    f"{number + 1 if number >= 0 else -number} positional arguments, "
+                    f"got {len(args)}"
+                )
+        positions = [number % len(args) for number in self.numbers]
+        self._check_unequal(positions)
+        return positions
+
+    def _check_unequal(self, numbers: Sequence[int]) -> None:
+        if len({*numbers}) < len(numbers):
+            raise ArgumentError(
+                f"{self.transform}: argnums={self} names an argument twice; name each "
+                "once, and take its part of the result as often as needed"
+            )
+
+    def __repr__(self) -> str:
+        return repr(self.numbers[0] if self.single else self.numbers)
 
 
 def of_arguments(
     fun: Callable[..., Any],
-    argnums: Any,
+    argnums: Argnums,
     args: Sequence[Any],
     kwargs: Any,
-    transform: str,
 ) -> tuple[list[Value], TreeDef, Callable[..., Any]]:
     """The chosen arguments as flat values, and `fun` as a function of these."""
-    positions = normalize_argnums(argnums, args, transform)
+    positions = argnums.positions(args)
     chosen = tuple(args[i] for i in positions)
-    values, treedef = flatten_values(chosen, f"{transform}: the argument ")
+    what = f"{argnums.transform}: the argument "
+    values, treedef = flatten_values(chosen, what)
 
     def call(*flat: Value) -> Any:
         full = list(args)

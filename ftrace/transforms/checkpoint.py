@@ -36,7 +36,7 @@ from ftrace.transforms.arguments import (
     check_callable,
     flatten_values,
     name_of,
-    normalize_argnums,
+    read_argnums,
 )
 
 
@@ -75,6 +75,7 @@ def checkpoint(
         )
     check_callable(fun, "checkpoint")
     chosen = policy_of(policy)
+    numbers = read_argnums("checkpoint", "static_argnums", static_argnums)
     barrier = prevent_cse if isinstance(prevent_cse, bool) else any(prevent_cse)
     names = (
         {static_argnames} if isinstance(static_argnames, str) else {*static_argnames}
@@ -82,7 +83,7 @@ def checkpoint(
 
     @wraps(fun)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        fixed = _static_positions(static_argnums, args, name_of(fun))
+        fixed = _static_positions(numbers, args, name_of(fun))
         dynamic = [x for i, x in enumerate(args) if i not in fixed]
         static = {k: v for k, v in kwargs.items() if k in names}
         named = {k: v for k, v in kwargs.items() if k not in names}
@@ -107,14 +108,16 @@ def checkpoint(
     return checkpointed
 
 
-def _static_positions(numbers: Any, args: Sequence[Any], name: str) -> set[int]:
-    try:
-        return set(normalize_argnums(numbers, args, "checkpoint"))
-    except ArgumentError:
+def _static_positions(
+    numbers: Sequence[int], args: Sequence[Any], name: str
+) -> set[int]:
+    count = len(args)
+    if not all(-count <= i < count for i in numbers):
         raise StaticArgumentError(
-            f"checkpoint: static_argnums={numbers!r} does not fit the {len(args)} "
+            f"checkpoint: static_argnums={numbers!r} does not fit the {count} "
             f"positional arguments that {name} was called with"
-        ) from None
+        )
+    return {i % count for i in numbers}
 
 
 def checkpoint_name(x: Any, name: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import operator
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, update_wrapper
@@ -15,9 +14,16 @@ from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.callback import Same, Static
 from ftrace.trace.calls.closures import closed_over
+from ftrace.trace.calls.custom import no_rule
 from ftrace.trace.calls.rules import Called, called, later_values
 from ftrace.trace.tracer import Scope, aval_of, open_scopes
-from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
+from ftrace.transforms.arguments import (
+    Output,
+    check_callable,
+    flatten_values,
+    name_of,
+    read_argnums,
+)
 from ftrace.transforms.travel import Travels
 
 Function = Callable[..., Any]
@@ -140,14 +146,7 @@ def fixed_positions(
     fun: Function, kind: str, numbers: Any, names: str | Iterable[str]
 ) -> tuple[int, ...]:
     """Positions of the arguments that take no part in derivatives."""
-    listed: Sequence[Any] = numbers if isinstance(numbers, _SEQUENCE) else (numbers,)
-    try:
-        found = [operator.index(i) for i in listed]
-    except TypeError:
-        raise StaticArgumentError(
-            f"{kind}: nondiff_argnums must be an integer or several, got "
-            f"{numbers!r:.60}"
-        ) from None
+    found = [*read_argnums(kind, "nondiff_argnums", numbers)]
     for name in [names] if isinstance(names, str) else names:
         parameters = list(inspect.signature(fun).parameters)
         if name not in parameters:
@@ -157,6 +156,10 @@ def fixed_positions(
             )
         found.append(parameters.index(name))
     return tuple(found)
+
+
+#: Transforms under which a function with rules needs them.
+_DIFFERENTIATING = ("grad", "jvp", "vjp", "linearize")
 
 
 class WithRules(Travels):
@@ -193,8 +196,13 @@ class WithRules(Travels):
     ) -> tuple[Invocation, Called | None]:
         full = resolved(self.fun, self._signature, self.kind, args, kwargs)
         call = Invocation(self.fun, self.kind, full, self.nondiff_argnums)
-        if not open_scopes():
+        scopes = open_scopes()
+        if not scopes:
             return call, None
+        if any(rule is None for rule in rules) and any(
+            s.transform in _DIFFERENTIATING for s in scopes
+        ):
+            raise no_rule(call.name, self.kind)
         others = closed_over([*rules, *call.constants])
         return call, called(self.kind, call.output, call.values, others)
 

@@ -17,7 +17,6 @@ from ftrace.array import Array
 from ftrace.errors import (
     ArgumentError,
     DerivativeError,
-    DtypeError,
     ShapeError,
     TreeError,
 )
@@ -41,14 +40,23 @@ from ftrace.trace.primitives.source import const_like, variable
 from ftrace.trace.tracer import Value, aval_of, owned
 from ftrace.trace.tracing import trace
 from ftrace.transforms.arguments import (
+    Argnums,
     Output,
     check_callable,
     flatten_values,
     name_of,
     of_arguments,
 )
+from ftrace.transforms.custom_check import readable
 from ftrace.transforms.memo import Memo, derived, is_plain
 from ftrace.transforms.prepared import apply_again, apply_derived
+from ftrace.transforms.tangents import (
+    Linear,
+    holds_numbers,
+    tangent_type,
+    tangents_of,
+    with_float0,
+)
 
 Function = Callable[..., Any]
 
@@ -78,27 +86,29 @@ def value_and_grad(
       ShapeError: the result is not a scalar.
     """
     check_callable(fun, "value_and_grad")
+    chosen = Argnums("grad", argnums)
 
     @wraps(fun)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
-        values, treedef, call = of_arguments(fun, argnums, args, kwargs, "grad")
+        values, treedef, call = of_arguments(fun, chosen, args, kwargs)
         avals = [aval_of(x) for x in values]
-        check_inputs(avals, holomorphic, allow_int)
+        check_inputs("grad", avals, holomorphic, allow_int)
         output = Output(call, "grad", has_aux)
         graph = trace("grad", output, avals, values)
-        head = _check_scalar(graph.outputs[: output.count], name_of(fun), holomorphic)
+        head = _check_scalar(graph, output, name_of(fun), holomorphic)
         leaves = graph.inputs[: len(avals)]
+        varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
 
         def differentiated() -> Graph:
-            gradient = gradient_nodes([head], leaves, [const_like(head, 1)])
+            gradient = gradient_nodes([head], varying, [const_like(head, 1)])
             return _followed(graph, (*graph.outputs, *gradient), leaves)
 
         kind = ("grad", len(leaves))
         results = apply_derived(kind, graph, differentiated, values)
         size = len(graph.outputs)
-        grads = [_float0(g, a) for g, a in zip(results[size:], avals, strict=True)]
+        grads = with_float0(results[size:], [tangent_type(a) for a in avals])
         answer = tree.unflatten(treedef, grads)
-        if not isinstance(argnums, (tuple, list)):
+        if chosen.single:
             (answer,) = answer
         value = output.build(results[:1])
         if has_aux:
@@ -132,30 +142,48 @@ def grad(
 
 
 def check_inputs(
-    avals: Sequence[ShapedArray], holomorphic: bool, allow_int: bool
-) -> None:
+    transform: str, avals: Sequence[ShapedArray], holomorphic: bool, allow_int: bool,
+    complex_too: bool = True,
+) -> None:  # fmt: skip
+    """Raises for arguments that cannot be differentiated.
+
+    Args:
+      complex_too: complex ones can also where the function is not holomorphic.
+    """
     for aval in avals:
         if holomorphic:
             if not dtypes.is_complex(aval.dtype):
                 raise DerivativeError(
-                    f"grad with holomorphic=True needs complex inputs, got {aval!r}"
+                    f"{transform} with holomorphic=True needs complex inputs, got "
+                    f"{aval!r}"
                 )
         elif dtypes.is_complex(aval.dtype):
-            continue
+            if not complex_too:
+                raise DerivativeError(
+                    f"{transform} needs real inputs, got {aval!r}; pass "
+                    "holomorphic=True if the function is, or use jvp or jacrev"
+                )
         elif not dtypes.is_float(aval.dtype) and not allow_int:
+            ways = ["convert with .astype", "choose other argnums"]
+            ways += ["pass allow_int=True"] if complex_too else []
             raise DerivativeError(
-                f"grad needs inputs of a float dtype, got {aval!r}; convert with "
-                f".astype, choose other argnums, or pass allow_int=True"
+                f"{transform} needs inputs of a float dtype, got {aval!r}; "
+                f"{', '.join(ways[:-1])}, or {ways[-1]}"
             )
 
 
-def _check_scalar(outputs: Sequence[Node], name: str, holomorphic: bool) -> Node:
-    if len(outputs) != 1:
+_SCALAR = tree.structure(0)
+
+
+def _check_scalar(graph: Graph, output: Output, name: str, holomorphic: bool) -> Node:
+    if output.treedef != _SCALAR:
+        assert output.treedef is not None
         raise ArgumentError(
-            f"grad: {name} must return one scalar, got {len(outputs)} values; return "
-            f"the others as aux with has_aux=True"
+            f"grad: {name} must return one scalar, got {output.count} values in the "
+            f"structure {readable(output.treedef)}; return the scalar itself, and the "
+            "others as aux with has_aux=True"
         )
-    (head,) = outputs
+    head = graph.outputs[0]
     if head.shape != ():
         raise ShapeError(
             f"grad: {name} must return a scalar, got {head.aval!r}; sum it, or use "
@@ -170,13 +198,6 @@ def _check_scalar(outputs: Sequence[Node], name: str, holomorphic: bool) -> Node
             head.origin,
         )
     return head
-
-
-def _float0(gradient: Value, aval: ShapedArray) -> Value:
-    """Gradients of integers hold no bits, as in JAX."""
-    if dtypes.is_inexact(aval.dtype):
-        return gradient
-    return np.zeros(aval.shape, dtypes.float0)
 
 
 def jvp(
@@ -209,14 +230,15 @@ def jvp(
             f"{tangent_def}"
         )
     avals = [aval_of(x) for x in values]
-    varying = _check_tangents(avals, directions)
+    moved = [tangent_type(a) for a in avals]
+    kept = tangents_of("jvp: the tangent", directions, moved)
+    varying = [i for i, t in enumerate(moved) if holds_numbers(t)]
 
     def call(*tracers: Value) -> Any:
         return fun(*tree.unflatten(treedef, tracers[: len(avals)]))
 
     output = Output(call, "jvp", has_aux)
     output.function.__name__ = name_of(fun)
-    kept = [directions[i] for i in varying]
     types = avals + [avals[i].strong() for i in varying]
     graph = trace("jvp", output, types, [*values, *kept])
     moving = graph.inputs[len(avals) :]
@@ -224,18 +246,23 @@ def jvp(
     primal_out = graph.outputs[: output.count]
 
     def differentiated() -> Graph:
-        tangents = jvp_nodes(primal_out, leaves)
-        out = [
-            _tangent_or_zero(t, node)
-            for t, node in zip(tangents, primal_out, strict=True)
-        ]
-        return _followed(graph, (*graph.outputs, *out), leaves)
+        return _followed(graph, _with_tangents(graph, primal_out, leaves), leaves)
 
     kind = ("jvp", len(avals), tuple(varying), output.count)
     results = apply_derived(kind, graph, differentiated, [*values, *kept])
     size, total = output.count, len(graph.outputs)
-    answer = (output.build(results[:size]), output.build(results[total:]))
+    tangent = with_float0(results[total:], [tangent_type(n.aval) for n in primal_out])
+    answer = (output.build(results[:size]), output.build(tangent))
     return (*answer, output.build_aux(results[size:total])) if has_aux else answer
+
+
+def _with_tangents(
+    graph: Graph, heads: Sequence[Node], leaves: dict[Node, Node]
+) -> tuple[Node, ...]:
+    """The outputs of a graph, and the tangents of those heads that have any."""
+    heads = [n for n in heads if dtypes.is_inexact(n.dtype)]
+    pairs = zip(jvp_nodes(heads, leaves), heads, strict=True)
+    return (*graph.outputs, *[_tangent_or_zero(t, n) for t, n in pairs])
 
 
 def _tuple_values(what: str, args: Sequence[Any]) -> tuple[list[Value], tree.TreeDef]:
@@ -243,79 +270,12 @@ def _tuple_values(what: str, args: Sequence[Any]) -> tuple[list[Value], tree.Tre
         raise ArgumentError(
             f"{what} must be a tuple of arguments, got {type(args).__name__}"
         )
-    leaves, treedef = tree.flatten(tuple(args))
-    kept = [x for x in leaves if getattr(x, "dtype", None) != dtypes.float0]
-    flatten_values(kept, what)
-    return leaves, treedef
-
-
-def _check_tangents(
-    avals: Sequence[ShapedArray], tangents: Sequence[Value]
-) -> list[int]:
-    """The positions that vary."""
-    varying: list[int] = []
-    for i, (aval, tangent) in enumerate(zip(avals, tangents, strict=True)):
-        if not dtypes.is_inexact(aval.dtype):
-            if getattr(tangent, "dtype", None) != dtypes.float0:
-                raise DtypeError(
-                    f"jvp: the tangent of {aval!r} must have dtype float0, got "
-                    f"{aval_of(tangent)!r}"
-                )
-            continue
-        given = aval_of(tangent)
-        pair = f"jvp: primal {aval!r} and tangent {given!r}"
-        if given.shape != aval.shape:
-            raise ShapeError(f"{pair} differ in shape")
-        if given.dtype != aval.dtype and not given.weak_type and not aval.weak_type:
-            raise DtypeError(f"{pair} differ in dtype")
-        varying.append(i)
-    return varying
+    return flatten_values(args, what)
 
 
 def _tangent_or_zero(tangent: Node | None, primal: Node) -> Node:
-    return cast(tangent, primal.dtype) if tangent is not None else const_like(primal, 0)
-
-
-class _Linear:
-    """A function that is linear in its arguments, with what it needs already computed.
-
-    Attributes:
-      graph: of residuals and arguments.
-      residuals: their values.
-    """
-
-    def __init__(
-        self, name: str, graph: Graph, residuals: Sequence[Value],
-        avals: Sequence[ShapedArray], in_tree: tree.TreeDef, out_tree: tree.TreeDef,
-        one_argument: bool,
-    ) -> None:  # fmt: skip
-        self.name = name
-        self.graph = graph
-        self.residuals = residuals
-        self.avals = avals
-        self.in_tree = in_tree
-        self.out_tree = out_tree
-        self.one_argument = one_argument
-
-    def __call__(self, *args: Any) -> Any:
-        given = args[0] if self.one_argument and len(args) == 1 else args
-        leaves, treedef = tree.flatten(given)
-        if treedef != self.in_tree:
-            raise TreeError(
-                f"{self.name}: the structure must be {self.in_tree}, got {treedef}"
-            )
-        kept: list[Value] = []
-        for leaf, aval in zip(leaves, self.avals, strict=True):
-            if not dtypes.is_inexact(aval.dtype):
-                continue
-            got = aval_of(leaf)
-            if got.shape != aval.shape or (
-                got.dtype != aval.dtype and not got.weak_type
-            ):
-                raise ShapeError(f"{self.name}: {aval!r} is required, got {got!r}")
-            kept.append(leaf)
-        results = apply_again(self.graph, [*self.residuals, *kept])
-        return tree.unflatten(self.out_tree, results)
+    found = const_like(primal, 0) if tangent is None else tangent
+    return cast(found, primal.dtype, primal.aval.weak_type)
 
 
 def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
@@ -334,38 +294,28 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     values, treedef, graph, output = _trace_primals("vjp", fun, primals, has_aux)
     avals = [aval_of(x) for x in values]
     heads = graph.outputs[: output.count]
-    out_avals = [n.aval.strong() for n in heads]
-    cts = [
-        tangent_variable(a, 10_000 + i)
-        for i, a in enumerate(out_avals)
-        if dtypes.is_inexact(a.dtype)
+    types = [tangent_type(n.aval) for n in heads]
+    cotangents = [
+        tangent_variable(t, 10_000 + i) if holds_numbers(t) else None
+        for i, t in enumerate(types)
     ]
-    rest = iter(cts)
-    aligned = [next(rest) if dtypes.is_inexact(a.dtype) else None for a in out_avals]
     leaves = graph.inputs[: len(avals)]
+    varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
 
     def differentiated() -> Graph:
-        grads = gradient_nodes(heads, leaves, aligned)
+        grads = gradient_nodes(heads, varying, cotangents)
         return _followed(graph, (*graph.outputs, *grads), leaves)
 
     whole = derived(("vjp", len(avals), output.count), graph, differentiated)
-    results, backward, residuals = _forward(whole, len(leaves), cts, values)
+    unknown = [ct for ct in cotangents if ct is not None]
+    results, backward, residuals = _forward(whole, len(varying), unknown, values)
     assert output.treedef is not None
-    pull = _Linear("vjp", backward, residuals, out_avals, output.treedef, treedef, True)
-    answer = (output.build(results[: output.count]), _with_float0(pull, avals))
+    pull = Linear(
+        "vjp", backward, residuals, types, output.treedef,
+        [tangent_type(a) for a in avals], treedef, single=True,
+    )  # fmt: skip
+    answer = (output.build(results[: output.count]), pull)
     return (*answer, output.build_aux(results[output.count :])) if has_aux else answer
-
-
-def _with_float0(pull: _Linear, avals: Sequence[ShapedArray]) -> Function:
-    if all(dtypes.is_inexact(a.dtype) for a in avals):
-        return pull
-
-    def pull_back(*args: Any) -> Any:
-        leaves, treedef = tree.flatten(pull(*args))
-        pairs = zip(leaves, avals, strict=True)
-        return tree.unflatten(treedef, [_float0(g, a) for g, a in pairs])
-
-    return pull_back
 
 
 def _trace_primals(
@@ -458,16 +408,19 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     heads = graph.outputs[: output.count]
 
     def differentiated() -> Graph:
-        tangents = zip(jvp_nodes(heads, leaves), heads, strict=True)
-        out = [_tangent_or_zero(t, n) for t, n in tangents]
-        return _followed(graph, (*graph.outputs, *out), leaves)
+        return _followed(graph, _with_tangents(graph, heads, leaves), leaves)
 
     unknown = list(leaves.values())
     kind = ("linearize", len(avals), output.count)
     whole = derived(kind, graph, differentiated)
-    results, ahead, residuals = _forward(whole, len(heads), unknown, values)
+    types = [tangent_type(n.aval) for n in heads]
+    count = sum(map(holds_numbers, types))
+    results, ahead, residuals = _forward(whole, count, unknown, values)
     assert output.treedef is not None
-    push = _Linear("linearize", ahead, residuals, avals, treedef, output.treedef, False)
+    push = Linear(
+        "linearize", ahead, residuals, [tangent_type(a) for a in avals], treedef,
+        types, output.treedef, single=False,
+    )  # fmt: skip
     answer = (output.build(results[: output.count]), push)
     return (*answer, output.build_aux(results[output.count :])) if has_aux else answer
 
@@ -495,6 +448,7 @@ def linear_transpose(fun: Function, *primals: Any) -> Function:
     output = Output(call, "linear_transpose", False)
     output.function.__name__ = name_of(fun)
     graph = trace("linear_transpose", output, avals)
+    _check_kinds([*avals, *[n.aval for n in graph.outputs]])
     cts = [tangent_variable(n.aval, i) for i, n in enumerate(graph.outputs)]
     inputs = graph.inputs[: len(avals)]
     found = transpose_nodes(graph.outputs, inputs, cts)
@@ -505,8 +459,20 @@ def linear_transpose(fun: Function, *primals: Any) -> Function:
     whole = Graph((*captured, *cts), tuple(results))
     assert output.treedef is not None
     types = [n.aval for n in graph.outputs]
-    return _Linear(
-        "linear_transpose", whole, graph.captured, types, output.treedef, treedef, True
+    return Linear(
+        "linear_transpose", whole, graph.captured, types, output.treedef,
+        avals, treedef, single=True,
+    )  # fmt: skip
+
+
+def _check_kinds(avals: Sequence[ShapedArray]) -> None:
+    """Raises unless all are inexact, or all integers: others are linear in nothing."""
+    for fits in (dtypes.is_inexact, dtypes.is_integer):
+        if all(fits(a.dtype) for a in avals):
+            return
+    raise DerivativeError(
+        "linear_transpose: the arguments and results of the function must all be of "
+        f"inexact dtypes, or all integers, got {', '.join(map(repr, avals))}"
     )
 
 

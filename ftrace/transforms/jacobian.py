@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
 import numpy as np
 
+from ftrace import dtypes
 from ftrace.array import Array
+from ftrace.errors import DerivativeError
 from ftrace.trace import tree
 from ftrace.trace.tracer import Value, aval_of
-from ftrace.transforms.arguments import check_callable, of_arguments
+from ftrace.transforms.arguments import Argnums, check_callable, of_arguments
 from ftrace.transforms.derivatives import Function, check_inputs, linearize, vjp
+from ftrace.transforms.tangents import holds_numbers
 from ftrace.transforms.vmap import vmap
 
 
@@ -29,21 +32,24 @@ def jacfwd(
       shape output.shape + argument.shape; and aux with `has_aux`.
     """
     check_callable(fun, "jacfwd")
+    chosen = Argnums("jacfwd", argnums)
 
     @wraps(fun)
     def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
-        values, treedef, call = of_arguments(fun, argnums, args, kwargs, "jacfwd")
-        check_inputs([aval_of(x) for x in values], holomorphic, False)
-        sizes = [aval_of(x).size for x in values]
-        _, push, *aux = linearize(call, *values, has_aux=has_aux)
+        values, treedef, call = of_arguments(fun, chosen, args, kwargs)
+        avals = [aval_of(x) for x in values]
+        check_inputs("jacfwd", avals, holomorphic, False, complex_too=False)
+        sizes = [a.size for a in avals]
+        output, push, *aux = linearize(call, *values, has_aux=has_aux)
+        _check_outputs("jacfwd", tree.leaves(output), holomorphic)
         basis = _basis(values)
         columns = vmap(push, out_axes=-1)(*basis)
         outs, out_def = tree.flatten(columns)
-        shapes = [aval_of(x).shape for x in values]
+        shapes = [a.shape for a in avals]
         rows: list[Any] = []
-        for out in outs:
-            parts = _split_last(out, sizes, shapes)
-            rows.append(_as_argument(treedef, parts, argnums))
+        for out, value in zip(outs, tree.leaves(output), strict=True):
+            parts = _split_last(_full(out, value), sizes, shapes)
+            rows.append(_as_argument(treedef, parts, chosen))
         answer = tree.unflatten(out_def, rows)
         return (answer, *aux) if has_aux else answer
 
@@ -59,21 +65,24 @@ def jacrev(
 ) -> Function:
     """The Jacobian of `fun`, row by row in reverse mode; see `jacfwd`."""
     check_callable(fun, "jacrev")
+    chosen = Argnums("jacrev", argnums)
 
     @wraps(fun)
     def jacrev_f(*args: Any, **kwargs: Any) -> Any:
-        values, treedef, call = of_arguments(fun, argnums, args, kwargs, "jacrev")
-        check_inputs([aval_of(x) for x in values], holomorphic, allow_int)
+        values, treedef, call = of_arguments(fun, chosen, args, kwargs)
+        check_inputs("jacrev", [aval_of(x) for x in values], holomorphic, allow_int)
         output, pull, *aux = vjp(call, *values, has_aux=has_aux)
         outs, out_def = tree.flatten(output)
+        _check_outputs("jacrev", outs, holomorphic)
         basis = _basis(outs)
         cotangents = tree.unflatten(out_def, basis)
         grads = vmap(pull)(cotangents)
         shapes = [aval_of(x).shape for x in outs]
         sizes = [aval_of(x).size for x in outs]
-        per_argument = [_split_first(g, sizes, shapes) for g in grads]
+        pairs = zip(grads, values, strict=True)
+        per_argument = [_split_first(_full(g, x), sizes, shapes) for g, x in pairs]
         rows = [
-            _as_argument(treedef, [parts[i] for parts in per_argument], argnums)
+            _as_argument(treedef, [parts[i] for parts in per_argument], chosen)
             for i in range(len(outs))
         ]
         answer = tree.unflatten(out_def, rows)
@@ -94,9 +103,40 @@ def hessian(
     )
 
 
-def _as_argument(treedef: tree.TreeDef, parts: Sequence[Value], argnums: Any) -> Any:
+def _check_outputs(transform: str, outputs: Sequence[Value], holomorphic: bool) -> None:
+    """Raises for results without a Jacobian.
+
+    That of integers is zero in forward mode, as in JAX.
+    """
+    fits = dtypes.is_complex if holomorphic else _FITTING[transform]
+    for value in outputs:
+        aval = aval_of(value)
+        if not fits(aval.dtype):
+            wanted = "complex" if holomorphic else "real float"
+            raise DerivativeError(
+                f"{transform} needs results of a {wanted} dtype, got {aval!r}; return "
+                "what has no derivative as aux with has_aux=True, or convert it with "
+                ".astype"
+            )
+
+
+_FITTING: dict[str, Callable[[Any], bool]] = {
+    "jacfwd": lambda dtype: dtype not in (dtypes.bool_, dtypes.float0),
+    "jacrev": dtypes.is_float,
+}
+
+
+def _as_argument(treedef: tree.TreeDef, parts: Sequence[Value], chosen: Argnums) -> Any:
     answer = tree.unflatten(treedef, parts)
-    return answer if isinstance(argnums, (tuple, list)) else answer[0]
+    return answer[0] if chosen.single else answer
+
+
+def _full(derivative: Value, like: Value) -> Value:
+    """A derivative; zeros of the dtype of `like` where it is float0."""
+    if holds_numbers(aval_of(derivative)):
+        return derivative
+    aval = aval_of(like)
+    return Array.of(np.zeros(derivative.shape, aval.dtype), aval.weak_type)
 
 
 def _basis(values: Sequence[Value]) -> list[Array]:
@@ -108,7 +148,7 @@ def _basis(values: Sequence[Value]) -> list[Array]:
     for aval in avals:
         part: Any = np.zeros((total, aval.size), aval.dtype)
         np.fill_diagonal(part[start : start + aval.size], 1)
-        parts.append(Array.of(part.reshape((total, *aval.shape))))
+        parts.append(Array.of(part.reshape((total, *aval.shape)), aval.weak_type))
         start += aval.size
     return parts
 

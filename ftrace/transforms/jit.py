@@ -21,7 +21,13 @@ from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tracer import Tracer, Value, asarray, aval_of
 from ftrace.trace.tracing import has_free_variables, trace
-from ftrace.transforms.arguments import Output, check_arguments, check_callable, name_of
+from ftrace.transforms.arguments import (
+    Output,
+    check_arguments,
+    check_callable,
+    name_of,
+    read_argnums,
+)
 from ftrace.transforms.derivatives import type_of
 from ftrace.transforms.dynamic import Dynamic, Resolved
 from ftrace.transforms.execute import apply_graph, device_for
@@ -39,7 +45,7 @@ from ftrace.transforms.known import (
 from ftrace.transforms.stages import ShapeDtypeStruct, Stages, Traced
 from ftrace.transforms.static import (
     Chosen,
-    as_ints,
+    check_disjoint,
     chosen_arguments,
     join,
     leaves_of,
@@ -94,6 +100,7 @@ def jit(
     check_callable(fun, "jit")
     static = chosen_arguments(fun, "static", static_argnums, static_argnames)
     donated = chosen_arguments(fun, "donate", donate_argnums, donate_argnames)
+    check_disjoint(fun, static, donated)
     spec = None if dynamic is None else Dynamic(fun, dynamic)
     return Jitted(fun, static, donated, device, spec)
 
@@ -390,7 +397,8 @@ def make_graph(
       return_shape: also return the shapes and dtypes of the result.
     """
     check_callable(fun, "make_graph")
-    jitted = Jitted(fun, Chosen(as_ints(static_argnums)))
+    numbers = read_argnums("make_graph", "static_argnums", static_argnums)
+    jitted = Jitted(fun, Chosen(numbers))
 
     def graph_of(*args: Any, **kwargs: Any) -> Any:
         traced = jitted.trace(*args, **kwargs)

@@ -10,14 +10,13 @@ of those that are static.
 from __future__ import annotations
 
 import inspect
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 from ftrace.errors import StaticArgumentError
 from ftrace.records import NamedTuple
 from ftrace.trace import tree
-from ftrace.transforms.arguments import name_of
+from ftrace.transforms.arguments import name_of, read_argnums
 
 
 class Chosen(NamedTuple):
@@ -25,14 +24,6 @@ class Chosen(NamedTuple):
 
     numbers: tuple[int, ...] = ()
     names: frozenset[str] = frozenset()
-
-
-def as_ints(value: Any) -> tuple[int, ...]:
-    """An int, or several; None is none."""
-    if value is None:
-        return ()
-    listed: list[Any] = [*value] if isinstance(value, (tuple, list)) else [value]
-    return tuple(operator.index(v) for v in listed)
 
 
 def chosen_arguments(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
@@ -46,7 +37,8 @@ def chosen_arguments(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen
     Raises:
       StaticArgumentError: the function has no such argument.
     """
-    numbers = list(as_ints(argnums))
+    argnums = () if argnums is None else argnums
+    numbers = list(read_argnums("jit", f"{kind}_argnums", argnums))
     names = [argnames] if isinstance(argnames, str) else list(argnames or ())
     try:
         parameters = list(inspect.signature(fun).parameters.values())
@@ -78,6 +70,16 @@ def chosen_arguments(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen
     return Chosen(
         tuple(sorted({*numbers, *from_names})), frozenset([*names, *from_numbers])
     )
+
+
+def check_disjoint(fun: Any, static: Chosen, donated: Chosen) -> None:
+    """Raises if an argument is static and donated: it is no array to be given up."""
+    both = [*{*static.numbers} & {*donated.numbers}, *static.names & donated.names]
+    if both:
+        raise StaticArgumentError(
+            f"jit: the argument {both[-1]!r} of {name_of(fun)} is named as static and "
+            "as donated; only an array can be donated, so drop one of the two"
+        )
 
 
 def split(

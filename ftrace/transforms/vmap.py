@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from ftrace.array import surface
@@ -20,6 +20,7 @@ from ftrace.trace.tracing import trace
 from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
 from ftrace.transforms.execute import apply_graph
 from ftrace.transforms.prepared import apply_derived
+from ftrace.transforms.tangents import holds_numbers, with_float0
 
 
 def vmap(
@@ -92,8 +93,11 @@ def vmap(
 
         kind = ("vmap", size, tuple(axes), tuple(places))
         if all(place is None or type(place) is int for place in places):
-            return output.build(apply_derived(kind, graph, batched, values))
-        return output.build(apply_graph(batched(), values))
+            results = apply_derived(kind, graph, batched, values)
+        else:
+            results = apply_graph(batched(), values)
+        types = map(partial(_mapped_type, size), graph.outputs, places)
+        return output.build(with_float0(results, [*types]))
 
     return vmap_f
 
@@ -130,9 +134,20 @@ def _batched(
     results = [
         _put_axis(node, has, place, size, fun)
         for (node, has), place in zip(batched, places, strict=True)
+        if holds_numbers(node.aval)
     ]
     captured = graph.inputs[len(avals) :]
     return Graph((*inputs, *captured), tuple(results), graph.captured, effects)
+
+
+def _mapped_type(size: int, node: Node, place: Any) -> ShapedArray:
+    """The type of a batch of results, as far as float0 needs it."""
+    aval = node.aval
+    if place is None or holds_numbers(aval):
+        return aval
+    shape = list(aval.shape)
+    shape.insert(place % (aval.ndim + 1), size)
+    return aval.with_shape(tuple(shape))
 
 
 def _normal_axis(axis: Any, value: Value) -> int | None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
+from ftrace.origin import Origin
 from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import apply_body, close, or_zeros, plan_of
@@ -139,12 +140,16 @@ def _results(arg: CustomJvp | CustomVjp) -> list[ShapedArray]:
     return [n.aval for n in outputs]
 
 
-def _no_rule(kind: str, how: str, node: Node) -> DerivativeError:
-    name: str = node.arg.name
+#: How a function is given its rule.
+_HOW = {"custom_jvp": "defjvp", "custom_vjp": "defvjp(fwd, bwd)"}
+
+
+def no_rule(name: str, kind: str, origin: Origin | None = None) -> DerivativeError:
+    """The exception for a function under `kind` that is differentiated."""
     return DerivativeError(
         f"{name} is a function under {kind} without a rule for its derivative; "
-        f"give it one with {name}.{how}",
-        node.origin,
+        f"give it one with {name}.{_HOW[kind]}",
+        origin,
     )
 
 
@@ -177,7 +182,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     arg: CustomJvp = node.arg
     present, mask = _present(node, tangents)
     if arg.rule is None:
-        raise _no_rule("custom_jvp", "defjvp", node)
+        raise no_rule(arg.name, "custom_jvp", node.origin)
     results = _results(arg)
     empty: list[Node | None] = [None] * len(arg.body.outputs)
     if not present:
@@ -235,7 +240,7 @@ def _jvp_of_vjp(node: Node, tangents: Results) -> Results:
     arg: CustomVjp = node.arg
     present, mask = _present(node, tangents)
     if arg.fwd is None or arg.bwd is None:
-        raise _no_rule("custom_vjp", "defvjp(fwd, bwd)", node)
+        raise no_rule(arg.name, "custom_vjp", node.origin)
     empty: list[Node | None] = [None] * len(arg.body.outputs)
     if not present:
         return empty

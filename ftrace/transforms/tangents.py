@@ -1,0 +1,142 @@
+"""Tangents and cotangents that users give, held against the values they belong to.
+
+A tangent has the shape of its value and its dtype, weak or not; that of an integer or
+a bool has dtype float0 and holds nothing. Without `enable_x64` 64 bits stand for 32,
+as they do in JAX: what differs only in that is converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
+from ftrace.trace import tree
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Graph
+from ftrace.trace.operations import bind
+from ftrace.trace.primitives.elementwise import cast, cast_p
+from ftrace.trace.tracer import Value, aval_of
+from ftrace.transforms.arguments import flatten_values
+from ftrace.transforms.prepared import apply_again
+
+
+def tangent_type(aval: ShapedArray) -> ShapedArray:
+    """The type of a value's tangents."""
+    if dtypes.is_inexact(aval.dtype):
+        return aval
+    return ShapedArray.of(aval.shape, dtypes.float0)
+
+
+def holds_numbers(tangent: ShapedArray) -> bool:
+    """Is it not float0?"""
+    return tangent.dtype != dtypes.float0
+
+
+def with_float0(results: Sequence[Value], types: Sequence[ShapedArray]) -> list[Value]:
+    """The results that hold numbers, and between them those that hold nothing."""
+    rest = iter(results)
+    return [
+        next(rest) if holds_numbers(t) else np.zeros(t.shape, dtypes.float0)
+        for t in types
+    ]
+
+
+def tangents_of(
+    what: str,
+    given: Sequence[Value],
+    types: Sequence[ShapedArray],
+    any_for_float0: bool = False,
+) -> list[Value]:
+    """The tangents that hold numbers, in the dtypes that are required.
+
+    Args:
+      what: for messages: "jvp: the tangent".
+      given: what the user gave, flat.
+      types: what is required.
+      any_for_float0: where float0 is required any dtype will do, as JAX has it for
+        cotangents.
+
+    Raises:
+      DtypeError, ShapeError: one is of another type.
+    """
+    kept: list[Value] = []
+    for value, aval in zip(given, types, strict=True):
+        got = aval_of(value)
+        fits = dtypes.narrow(got.dtype) == dtypes.narrow(aval.dtype)
+        if not fits and (holds_numbers(aval) or not any_for_float0):
+            raise DtypeError(
+                f"{what}: {aval!r} is required, got {got!r}; {_advice(value, aval)}"
+            )
+        if got.shape != aval.shape:
+            raise ShapeError(f"{what}: {aval!r} is required, got {got!r}")
+        if holds_numbers(aval):
+            same = got.dtype == aval.dtype
+            cast_to = (aval.dtype, got.weak_type)
+            kept.append(value if same else bind(cast_p, value, arg=cast_to))
+    return kept
+
+
+def _advice(value: Value, aval: ShapedArray) -> str:
+    if not holds_numbers(aval):
+        return f"write numpy.zeros({aval.shape}, ftrace.float0) for an integer or bool"
+    if isinstance(value, (bool, int, float, complex)):
+        return f"write ftrace.numpy.{aval.dtype}({value!r})"
+    return f"convert it with .astype({str(aval.dtype)!r})"
+
+
+class Linear:
+    """A function that is linear in its arguments, with what it needs already computed.
+
+    Args:
+      name: of the transform, for messages.
+      graph: of residuals and arguments; both only where they hold numbers, as its
+        outputs.
+      residuals: their values.
+      types, in_tree: of the arguments.
+      results, out_tree: of what it returns.
+      single: it is called with one argument, of that structure; otherwise with several.
+    """
+
+    def __init__(
+        self, name: str, graph: Graph, residuals: Sequence[Value],
+        types: Sequence[ShapedArray], in_tree: tree.TreeDef,
+        results: Sequence[ShapedArray], out_tree: tree.TreeDef, single: bool,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.graph = graph
+        self.residuals = residuals
+        self.types = types
+        self.in_tree = in_tree
+        self.results = results
+        self.out_tree = out_tree
+        self.single = single
+
+    @cached_property
+    def strong(self) -> Graph:
+        """The graph, with results none of which is weak."""
+        graph = self.graph
+        outputs = tuple([cast(n, n.dtype) for n in graph.outputs])
+        return Graph(graph.inputs, outputs, graph.captured)
+
+    def __call__(self, *args: Any) -> Any:
+        if self.single and len(args) != 1:
+            raise ArgumentError(
+                f"{self.name}: its function takes one argument, of the structure "
+                f"{self.in_tree}, got {len(args)}; write f((a, b)) for a tuple"
+            )
+        given = args[0] if self.single else args
+        leaves, treedef = flatten_values(given, f"{self.name}: the argument ")
+        if treedef != self.in_tree:
+            raise TreeError(
+                f"{self.name}: the structure must be {self.in_tree}, got {treedef}"
+            )
+        kept = tangents_of(self.name, leaves, self.types, any_for_float0=self.single)
+        weak = all(aval_of(x).weak_type for x in kept)
+        graph = self.graph if weak else self.strong
+        results = apply_again(graph, [*self.residuals, *kept])
+        return tree.unflatten(self.out_tree, with_float0(results, self.results))
