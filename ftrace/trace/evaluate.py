@@ -18,7 +18,7 @@ from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.contract import PreparedProduct
 from ftrace.trace.graph import Graph, Node, toposort
 from ftrace.trace.lacking import LACKING, kernel_of
-from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
+from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p, sum_call
 from ftrace.trace.primitives.elementwise import (
     add,
     div,
@@ -330,9 +330,8 @@ class Contraction:
             return self
         if self._product(x, y) is not None:
             return self
-        adds = reduce_sum_p.direct
-        assert adds is not None
-        return partial(_multiplied, *adds(node.aval, node.arg))
+        axes: Any = node.arg
+        return partial(_multiplied, *sum_call(product.shape, node.aval, axes))
 
     def multiplied(self, x: Any, y: Any) -> Any:
         """The sum of the product of operands of its shape, made in two steps.

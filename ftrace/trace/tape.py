@@ -27,7 +27,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import Contraction, Plan, apply
 from ftrace.trace.graph import Node
 from ftrace.trace.lacking import kernel_of
-from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.broadcast import reduce_sum_p, sum_call
 from ftrace.trace.primitives.conversion import converter
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import shear_p
@@ -159,8 +159,8 @@ class Tape:
             plan = unfolded(op, aval.with_shape(tuple(operands[0].shape)))
             self.note_plan(plan, operands, result)
             return
-        size = operands[0].size if op is reduce_sum_p else None
-        function, more = call_of(op, aval, arg, size)
+        shape = operands[0].shape if op is reduce_sum_p else None
+        function, more = call_of(op, aval, arg, shape)
         self.note(function, [*operands, *more], result, op, arg)
 
     def note_elementwise(
@@ -257,9 +257,9 @@ class Tape:
                 self.note_plan(plan_of_node, operands, slots[slot])
                 continue
             elif isinstance(node.op, Primitive) and node.op is not shear_p:
-                size = node.src[0].size if node.op is reduce_sum_p else None
+                shape = node.src[0].shape if node.op is reduce_sum_p else None
                 quick = plan.with_kernels
-                function, more = call_of(node.op, node.aval, node.arg, size, quick)
+                function, more = call_of(node.op, node.aval, node.arg, shape, quick)
                 whole = [*operands, *more]
                 self.note(function, whole, slots[slot], node.op, node.arg)
                 continue
@@ -321,20 +321,20 @@ def call_of(
     op: Primitive,
     aval: ShapedArray,
     arg: Any,
-    size: Any = None,
+    shape: Any = None,
     with_kernels: bool = True,
 ) -> tuple[Function, tuple[Any, ...]]:
     """The meaning of a primitive as a function, and what it takes after the arrays.
 
     Args:
-      size: of the first operand; sums need it, as those of one element each are the
-        elements.
+      shape: of the first operand; sums need it, for it says how they are added up.
       with_kernels: what NumPy lacks is done by compiled code.
     """
     if with_kernels and (kernel := kernel_of(op, aval.dtype)) is not None:
         return kernel, ()
-    alone = op is reduce_sum_p and size == aval.size
-    direct = None if op.direct is None or alone else op.direct(aval, arg)
+    if op is reduce_sum_p and shape is not None:
+        return sum_call(shape, aval, arg)
+    direct = None if op.direct is None else op.direct(aval, arg)
     return direct or (partial(op.numpy, aval, arg), ())
 
 

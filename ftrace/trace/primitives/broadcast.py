@@ -8,6 +8,7 @@ Each is the transpose of the other:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ftrace.trace.graph import Node, make_node
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.record import Array, Primitive
 from ftrace.trace.primitives.source import const_p
+from ftrace.trace.primitives.sums import sum_along, sum_of
 
 Axes = tuple[int, ...]
 
@@ -90,9 +92,6 @@ def _infer_sum(axes: Axes, x: ShapedArray) -> ShapedArray:
     return infer_reduction("sum", "iufc", axes, x)
 
 
-_add: np.ufunc = np.add
-
-
 def _widest(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """In which dtype NumPy adds."""
     half = dtype.itemsize == 2 and dtypes.is_float(dtype)
@@ -100,16 +99,25 @@ def _widest(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _sum_value(aval: ShapedArray, axes: Axes, x: Array) -> Array:
-    if x.shape == aval.shape:  # of one element each: NumPy adds 0, and -0 becomes 0
-        return np.array(x, _widest(aval.dtype))
-    return _add.reduce(x, axis=axes, keepdims=True, dtype=_widest(aval.dtype))
+    return sum_along(x, axes, _widest(aval.dtype))
+
+
+def sum_call(
+    shape: Shape, aval: ShapedArray, axes: Axes
+) -> tuple[Callable[..., Array], tuple[Any, ...]]:
+    """The meaning of a sum as a function, and what it takes after the array.
+
+    Args:
+      shape: of the operand.
+      aval: of the result.
+    """
+    return sum_of(shape, axes, _widest(aval.dtype))
 
 
 reduce_sum_p = Primitive(
     "reduce_sum", "reduction", _infer_sum, _sum_value, batch_reduction,
     linear=True, zero_at_zero=True, dtypes="iufc",
     transpose=lambda node, ct, i: expand(ct, node.src[0].shape),
-    direct=lambda aval, axes: (_add.reduce, (axes, _widest(aval.dtype), None, True)),
     doc="the sum along axes, which stay with size 1",
 )  # fmt: skip
 

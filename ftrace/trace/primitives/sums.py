@@ -1,0 +1,178 @@
+"""Sums along axes in NumPy, whose rounding errors do not grow with the terms.
+
+NumPy adds pairs of pairs along the axis on which elements lie side by side. Along any
+other one it adds row after row to the same total, whose error grows with their number.
+Many rows are added in parts here, and then these:
+
+    x[n, c]  ->  reshape x[p, b, e, c]  ->  sum over b  ->  the same of x[p·e, c]
+
+A part has about `_TERMS` terms, and p is such that its totals stay in the cache. How
+an array is cut follows from its shape and strides alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+Array = Any  # numpy.ndarray
+Shape = tuple[int, ...]
+_Step = Callable[[Array], Array]
+
+_reduce: Any = np.add.reduce
+
+#: So many terms NumPy may add in any order; more of them where the sum takes no longer
+#: than to cut it would, as compiled code does.
+_FEW, _FEW_OF_SMALL, _SMALL = 32, 128, 1 << 14
+#: Terms of a part, about; errors of parts are evened out by the next step, so that the
+#: parts of the last one are fewer.
+_TERMS, _LAST = 64, 16
+#: Bytes of totals that are added to side by side: they stay in the nearest cache.
+_NEAR = 1 << 13
+#: From so many terms on a sum along neighbours is as good in NumPy.
+_PAIRS = 8
+#: Shapes and strides for which it is remembered how they are cut.
+_WAYS_KEPT = 1024
+
+
+def sum_along(x: Array, axes: Shape, dtype: np.dtype[Any]) -> Array:
+    """The sum along axes, which stay with size 1, added up in `dtype`."""
+    key = x.shape, axes, dtype
+    how = _known.get(key)
+    if how is None:
+        if len(_known) >= _WAYS_KEPT:
+            _known.clear()
+        how = _known[key] = sum_of(*key)
+    function, more = how
+    return function(x, *more)
+
+
+_known: dict[Any, tuple[Callable[..., Array], tuple[Any, ...]]] = {}
+
+
+def sum_of(
+    shape: Shape, axes: Shape, dtype: np.dtype[Any]
+) -> tuple[Callable[..., Array], tuple[Any, ...]]:
+    """The same for arrays of a shape: a function, and what it takes after the array."""
+    terms = prod([shape[a] for a in axes])
+    if terms == 1:
+        return np.array, (dtype,)  # NumPy adds 0, and -0 becomes 0
+    exact = dtype.kind not in "fc"
+    is_short = terms <= _FEW or (terms <= _FEW_OF_SMALL and prod(shape) <= _SMALL)
+    if exact or is_short or terms == max(shape) == prod(shape):
+        return _reduce, (axes, dtype, None, True)
+    return _Sum(axes, dtype), ()
+
+
+class _Sum:
+    """Sums of arrays of one shape, by the strides that they have."""
+
+    def __init__(self, axes: Shape, dtype: np.dtype[Any]) -> None:
+        self._axes = axes
+        self._dtype = dtype
+        self._ways: dict[Shape, _Step] = {}
+
+    def __call__(self, x: Array) -> Array:
+        if x.dtype != self._dtype:
+            x = x.astype(self._dtype)
+        way = self._ways.get(x.strides)
+        if way is None:
+            if len(self._ways) >= _WAYS_KEPT:
+                self._ways.clear()
+            steps = _way(x.shape, x.strides, x.itemsize, self._axes)
+            way = steps[0] if len(steps) == 1 else partial(_in_turn, steps)
+            self._ways[x.strides] = way
+        return way(x)
+
+
+def _in_turn(steps: list[_Step], x: Array) -> Array:
+    for step in steps:
+        x = step(x)
+    return x
+
+
+def _way(shape: Shape, strides: Shape, item: int, axes: Shape) -> list[_Step]:
+    """The steps of a sum."""
+    steps = [abs(step) for step in strides]
+    near_first = sorted(
+        (a for a, n in enumerate(shape) if n != 1), key=lambda a: (steps[a], -a)
+    )
+    neighbours: list[int] = []  # the axes on which terms lie side by side, as if one
+    reach = None
+    for a in near_first:
+        if a not in axes or reach not in (None, strides[a]):
+            break
+        neighbours.append(a)
+        reach = strides[a] * shape[a]
+    across = [a for a in near_first if a in axes and a not in neighbours]
+    if prod([shape[a] for a in across]) <= _FEW:
+        return [_whole(axes)]
+    found: list[_Step] = []
+    last = _whole(tuple(neighbours))
+    paired = prod([shape[a] for a in neighbours]) >= _PAIRS
+    if paired:
+        found.append(last)
+    sizes = list(shape)
+    for a in neighbours if paired else ():
+        sizes[a] = 1
+    for a in sorted(across, key=shape.__getitem__, reverse=True):
+        inside = prod([n for n, s in zip(sizes, steps, strict=True) if s < steps[a]])
+        found += _cuts(tuple(sizes), a, inside * item)
+        sizes[a] = 1
+    return found if paired or not neighbours else [*found, last]
+
+
+def _whole(axes: Shape) -> _Step:
+    """A sum that NumPy does alone."""
+    return lambda x: _reduce(x, axes, None, None, True)
+
+
+def _cuts(shape: Shape, axis: int, inside: int) -> list[_Step]:
+    """The steps of a sum along an axis across `inside` bytes side by side."""
+    found: list[_Step] = []
+    before, size, after = shape[:axis], shape[axis], shape[axis + 1 :]
+    whole = (slice(None),) * axis
+    while size > _FEW:
+        count, each = _parts(size, inside)
+        parts = count // each
+        terms = size // count
+        used = count * terms
+        rest = None
+        if used < size:
+            rest = (*whole, slice(0, size - used)), (*whole, slice(used, None))
+        taken = None if rest is None else (*whole, slice(0, used))
+        cut = (*before, parts, terms, each, *after)
+        merged = (*before, count, *after)
+        found.append(partial(_add_parts, taken, cut, axis + 1, merged, rest))
+        size = count
+    found.append(_whole((axis,)))
+    return found
+
+
+def _parts(size: int, inside: int) -> tuple[int, int]:
+    """How many parts so many terms are added up in, and how many of them together.
+
+    Args:
+      inside: the bytes of a term of all totals.
+    """
+    most = min(size // _LAST, max(size // _TERMS, _LAST))
+    each = min(max(_NEAR // inside, 1), most)
+    most -= most % each
+    counts = range(most, 3 * most // 4, -each)
+    return next((n for n in counts if size % n == 0), most), each
+
+
+def _add_parts(
+    taken: Any, cut: Shape, axis: int, merged: Shape, rest: Any, x: Array
+) -> Array:
+    """One more term in each of the first parts where they do not divide the axis."""
+    whole = x if taken is None else x[taken]
+    found = _reduce(whole.reshape(cut), axis).reshape(merged)
+    if rest is not None:
+        first = found[rest[0]]
+        first += x[rest[1]]
+    return found
