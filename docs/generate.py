@@ -36,6 +36,7 @@ from ftrace.lower.running import DECISIONS as RUNNING
 from ftrace.lower.schedule import DECISIONS as SCHEDULING
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
 from ftrace.lower.slices import DECISIONS as SLICES
+from ftrace.numpy.accuracy import OF_EQUAL_TERMS, OF_SUMS, ONE_BY_ONE
 from ftrace.scipy.accuracy import ACCURACY as OF_COMPOSITIONS
 from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.rewrite import PatternMatcher
@@ -259,6 +260,29 @@ def accuracy_page() -> str:
                 (f"`{name}`", where, f"{single:g}", f"{double:g}")
                 for name, (where, single, double) in OF_COMPOSITIONS.items()
             ],
+        ),
+        "## Sums",
+        paragraph(
+            "Long sums are added up in parts, compiled or not, so that their error "
+            "does not grow with the number of terms: along any axis, of any layout. "
+            "The unit is a rounding (2⁻²⁴ in float32, 2⁻⁵³ in float64) of the sum of "
+            "the magnitudes of all terms; of functions that are no sum, of the "
+            "greatest result. The table has what was seen of up to a million random "
+            "numbers, rounded up. Where all terms are alike, so are roundings: of n "
+            f"equal numbers a sum has an error of n − 1, and of {OF_EQUAL_TERMS} at "
+            "the most. Floats of 16 bits are added up in float32, and rounded once."
+        ),
+        paragraph(
+            "One term after the other is added by "
+            + ", ".join(f"`{name}`" if " " not in name else name for name in ONE_BY_ONE)
+            + ": at the worst an error of as many roundings as terms, as a rule of "
+            "about the root of that. But running sums of float32 are added up in "
+            "float64 and rounded once, and products of matrices that are few and long "
+            "are added up in parts."
+        ),
+        table(
+            ("function", "roundings"),
+            [(f"`{name}`", f"{units:g}") for name, units in OF_SUMS.items()],
         ),
     ]
     return "\n\n".join(parts) + "\n"

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.trace.contract import blas_ready
+from ftrace.trace.contract import blas_ready, product_of
+from ftrace.trace.primitives.sums import sum_along
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 Ranges = Sequence[Hashable]
@@ -65,7 +66,7 @@ def _sum_alone(
     if not axes:
         return x, ranges
     kept = [r for i, r in enumerate(ranges) if i not in axes]
-    return np.sum(x, axis=axes, dtype=dtype), kept
+    return sum_along(x, axes, dtype).squeeze(axes), kept
 
 
 def _matrices(
@@ -88,7 +89,8 @@ def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _product(a: Array, b: Array) -> Array:
-    return np.matmul(blas_ready(a), blas_ready(b))
+    a, b = blas_ready(a), blas_ready(b)
+    return product_of(a, b)(a, b)
 
 
 def _magnitude(x: Array) -> int:

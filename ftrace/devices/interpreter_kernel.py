@@ -31,6 +31,7 @@ from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import extrema
 from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.sums import sum_along
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
@@ -296,6 +297,8 @@ def _reduce(
     """`ufunc.reduce`; over a few elements one by one, where NumPy's loop is slow."""
     count = prod(array.shape[axis] for axis in axes)
     if not 1 < count <= FEW or array.size < FEW * count:
+        if ufunc is np.add:
+            return sum_along(array, axes, dtype).squeeze(axes)
         return ufunc.reduce(array, axis=axes, dtype=dtype)
     parts = np.moveaxis(array, axes, range(len(axes)))
     corners: Any = np.ndindex(*parts.shape[: len(axes)])

@@ -13,7 +13,7 @@ BLAS adds 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.records import NamedTuple
+from ftrace.trace.primitives.sums import sum_along
 
 Array = Any  # numpy.ndarray
 
@@ -30,6 +31,9 @@ _EXACT = 1 << 53
 _FEW = 1 << 12
 #: A window that slides over an operand is copied in parts of about so many bytes.
 _PART = 1 << 23
+#: From so many terms on sums of products are long, if there are so few of them: parts
+#: of so many terms are added up each by itself.
+_LONG, _FEW_SUMS, _TERMS = 1 << 12, 1 << 8, 1 << 9
 #: Strides of operands for which one product is prepared.
 _WAYS_KEPT = 16
 
@@ -115,9 +119,10 @@ class PreparedProduct:
                 return _stored
             return lambda x, y: sum_of_product(x, y, shape, axes, out)
         left, right, last = found
+        multiply = product_of(left(x), right(y))
         if left.are_none and right.are_none:
-            return np.matmul if last.are_none else lambda x, y: last(np.matmul(x, y))
-        return lambda x, y: last(np.matmul(left(x), right(y)))
+            return multiply if last.are_none else lambda x, y: last(multiply(x, y))
+        return lambda x, y: last(multiply(left(x), right(y)))
 
     def views(self, x: Array, y: Array) -> tuple[Views, Views, Views] | None:
         """How the operands of a matrix product are seen, and then the product.
@@ -254,7 +259,43 @@ def _product(left: Array, right: Array, recipe: _Recipe) -> Array:
         whole = _merges(left.shape[:rows], left.strides[:rows])
         if not (whole and _merges(left.shape[rows:], left.strides[rows:])):
             return _product_in_parts(left, right, recipe)
-    return np.matmul(blas_ready(left.reshape(recipe.left.shape)), right)
+    left = blas_ready(left.reshape(recipe.left.shape))
+    return product_of(left, right)(left, right)
+
+
+def product_of(left: Array, right: Array) -> Callable[[Array, Array], Array]:
+    """What multiplies matrices of such shapes, strides and dtypes.
+
+    BLAS adds few sums up one term after the other, but those of a vector and rows that
+    lie along it. Long ones are added up in parts here.
+    """
+    terms, columns = right.shape[-2:]
+    rows = prod(left.shape[:-1])
+    if terms < _LONG or rows * columns > _FEW_SUMS or left.dtype.kind not in "fc":
+        return np.matmul
+    along = left if columns == 1 else right.swapaxes(-1, -2) if rows == 1 else None
+    if along is not None and along.strides[-1] == along.itemsize:
+        return np.matmul
+    return partial(_added_in_parts, _part_of(terms))
+
+
+def _part_of(terms: int) -> int:
+    """So many terms are one part; if it can be, they divide all of them."""
+    sizes = range(_TERMS, 2 * _TERMS)
+    return next((n for n in sizes if terms % n == 0), _TERMS)
+
+
+def _added_in_parts(part: int, left: Array, right: Array) -> Array:
+    *rows, terms = left.shape
+    *batch, _, columns = right.shape
+    parts = terms // part
+    used = parts * part
+    x = left[..., :used].reshape(*rows, parts, part).swapaxes(-2, -3)
+    sums = np.matmul(x, right[..., :used, :].reshape(*batch, parts, part, columns))
+    total = sum_along(sums, (sums.ndim - 3,), sums.dtype).squeeze(-3)
+    if used < terms:
+        total += np.matmul(left[..., used:], right[..., used:, :])
+    return total
 
 
 def _product_in_parts(left: Array, right: Array, recipe: _Recipe) -> Array:

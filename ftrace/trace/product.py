@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.records import NamedTuple
+from ftrace.trace.contract import product_of
 from ftrace.trace.evaluate import Plan, apply
 
 Shape = tuple[int, ...]
@@ -76,9 +77,10 @@ class PlannedProduct:
             multiply, last = contraction.least_work(*operands), _same
             views = contraction.views(*operands)
             if views is not None:
-                multiply, last = np.matmul, views[2]
                 pairs = zip(given, views[:2], strict=True)
                 given = [one.followed(view) for one, view in pairs]
+                multiply = product_of(given[0].value, given[1].value)
+                last = views[2]
             product = _Seen(2, multiply(*[one.value for one in given]), ())
             seen[slot] = product.followed(last)
             factors, multiplied = given, product.value

@@ -23,7 +23,8 @@ Array = Any  # numpy.ndarray
 Shape = tuple[int, ...]
 _Step = Callable[[Array], Array]
 
-_reduce: Any = np.add.reduce
+_add: Any = np.add  # the stubs know nothing of Any
+_reduce = _add.reduce
 
 #: So many terms NumPy may add in any order; more of them where the sum takes no longer
 #: than to cut it would, as compiled code does.
