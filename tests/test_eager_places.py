@@ -245,3 +245,24 @@ def test_truth_values_and_complex_numbers_are_operands() -> None:
                     assert found.weak_type == expected.weak_type
                     equal(found, np.asarray(expected))
                     assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x, i: fnp.take(x, i, mode="fill"),
+        lambda x, i: fnp.take_along_axis(x, i, 0, mode="fill"),
+        lambda x, i: fnp.take_along_axis(x, i, 0, mode="clip"),
+        lambda x, i: x.at[i].get(mode="fill", fill_value=0),
+        lambda x, i: x.at[i].get(mode="clip"),
+        lambda x, i: x.at[i].add(1, mode="clip"),
+        lambda x, i: x[i, None],
+    ],
+)
+def test_indices_decide_at_every_call_what_is_read(read: Any) -> None:
+    x = fnp.arange(33.0)
+    rows = [np.arange(n, n + 4) for n in (0, 9, 20)]
+    wanted = [np.asarray(ft.jit(read)(x, fnp.asarray(row))) for row in rows]
+    for _ in range(CALLS):
+        for row, want in zip(rows, wanted, strict=True):
+            np.testing.assert_array_equal(read(x, fnp.asarray(row.copy())), want)

@@ -167,6 +167,7 @@ def _plain(part: Any) -> Any:
     if is_sequence(part) and any(isinstance(p, Tracer) for p in part):
         return _plain(array(part))
     if type(part) is Array and part.dtype.kind in "iu":
+        part.told()
         return part.numpy()
     values = np.asarray(part)
     if values.size == 0 and is_sequence(part):
