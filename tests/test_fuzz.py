@@ -1,0 +1,78 @@
+"""Random programs give the same values in every way of running them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.__main__ import main
+from tests.fuzz.generate import generate
+from tests.fuzz.judge import Failure, judge
+from tests.fuzz.noise import Noise, spread
+from tests.fuzz.program import Input, Program, Statement
+from tests.fuzz.shrink import shrink
+from tests.fuzz.ways import OURS
+
+
+def test_programs_agree_in_all_ways(tmp_path: Path, capsys: Any) -> None:
+    arguments = ["--programs", "30", "--seed", "7", "--state", str(tmp_path)]
+    assert main(arguments) == 0, capsys.readouterr().out
+
+
+def test_a_session_goes_on_where_it_stopped(tmp_path: Path, capsys: Any) -> None:
+    arguments = ["--programs", "1", "--seed", "7", "--state", str(tmp_path)]
+    main(arguments)
+    main(arguments)
+    assert "2 of seed 7" in capsys.readouterr().out
+
+
+def test_a_seed_gives_one_program() -> None:
+    for seed in range(20):
+        assert generate(seed) == generate(seed)
+
+
+def _program(text: str, error: float, values: Any) -> Program:
+    given = Input("x0", values.shape, values.dtype.name, values=(values,) * 3)
+    return Program((given,), (Statement("v0", text, error),), ("v0",))
+
+
+def test_noise_follows_the_condition_of_a_program() -> None:
+    values = np.array([0.1, 0.7, 1.3], np.float32)
+    eps = np.finfo(np.float32).eps
+
+    def room(text: str, error: float) -> float:
+        program = _program(text, error, values)
+        f = OURS["jnp"].asarray
+        exec(program.body(), scope := dict(OURS))
+        reference = [np.asarray(r) for r in scope["f"](f(values))]
+        noises = [Noise(seed) for seed in range(8)]
+        return float(spread(program, "plain", reference, noises)[0].max())
+
+    assert room("jnp.flip(x0)", 0) == 0
+    assert 0 < room("jnp.sin(x0)", 1) < 8 * eps
+    assert room("(x0 + 1000) - 1000", 1) < 8 * eps * 1000
+
+
+def test_a_failure_shrinks_to_the_statement_that_makes_it() -> None:
+    big = generate(5, steps=9)
+    bad = Statement("v90", f"{big.inputs[0].name} * 0 + 7", 1)
+    tail = Statement("v91", "jnp.exp(v90)", 4)
+    program = Program(big.inputs, (*big.statements, bad, tail), ("v91",), big.x64)
+
+    def fails(smaller: Program) -> bool:
+        return any("+ 7" in s.text for s in smaller.statements)
+
+    small = shrink(program, fails)
+    assert [s.text.split(" * ")[1] for s in small.statements] == ["0 + 7"]
+    assert all(np.prod(i.shape) <= 1 for i in small.inputs)
+
+
+def test_what_eager_refuses_and_jit_takes_is_a_failure() -> None:
+    program = _program("x0.no_such_attribute", 0, np.ones(2, np.float32))
+    assert judge(program) is None  # both refuse
+    program = _program("(x0 if bool(x0.all()) else -x0)", 0, np.ones(2, np.float32))
+    found = judge(program)
+    assert isinstance(found, Failure)
+    assert found.kind == "error"
