@@ -227,12 +227,18 @@ _DTYPE: Final[type[Any]] = np.dtype  # Any: of its parameter nothing is known he
 def as_dtype(dtype: Any) -> np.dtype[Any]:
     """Any way to write a dtype (`"f4"`, `np.float32`, `float`, …) as a `np.dtype`.
 
-    Python's `int`, `float` and `complex` mean the default dtype of that kind.
+    Python's `int`, `float` and `complex` mean the default dtype of that kind; 64 bits
+    are narrowed under JAX's 32-bit behaviour.
 
     Raises:
       ArgumentError: it names no dtype.
       DtypeError: it names one that ftrace does not have.
     """
+    return canonicalize(named_dtype(dtype))
+
+
+def named_dtype(dtype: Any) -> np.dtype[Any]:
+    """`as_dtype` without narrowing."""
     found: np.dtype[Any]
     if isinstance(dtype, _DTYPE):
         found = dtype
@@ -246,7 +252,7 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
         except TypeError:
             raise ArgumentError(f"{dtype!r} is not a dtype") from None
     kind(found)
-    return canonicalize(found)
+    return found
 
 
 def _read(dtype: Any) -> Any:

@@ -44,12 +44,34 @@ tree_flatten = _tree.flatten
 tree_leaves = _tree.leaves
 tree_map = _tree.map
 tree_structure = _tree.structure
-tree_unflatten = _tree.unflatten
 
 
 def tree_all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
     """Are all leaves true?"""
     return all(tree_leaves(tree, is_leaf))
+
+
+def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
+    """The tree of that structure with these leaves.
+
+    Raises:
+      ArgumentError: the first is no structure, the second nothing to iterate over.
+      TreeError: the number of leaves is not that of the structure.
+    """
+    _check_structure("tree.unflatten", treedef)
+    if not isinstance(leaves, Iterable):
+        raise ArgumentError(
+            f"tree.unflatten: the leaves must be a list, got {leaves!r}"
+        )
+    return _tree.unflatten(treedef, leaves)
+
+
+def _check_structure(name: str, treedef: Any) -> None:
+    if not isinstance(treedef, PyTreeDef):
+        raise ArgumentError(
+            f"{name}: a structure is required, as tree.structure(tree) and "
+            f"tree.flatten(tree)[1] give it; got {treedef!r:.60}"
+        )
 
 
 _NOTHING: Any = object()
@@ -111,6 +133,9 @@ def tree_transpose(
     Raises:
       TreeError: the tree is not of the outer structure composed with the inner.
     """
+    for treedef in (outer_treedef, inner_treedef):
+        if treedef is not None:
+            _check_structure("tree.transpose", treedef)
     rows = _tree.flatten_up_to(outer_treedef, pytree_to_transpose, "tree.transpose")
     inner = tree_structure(rows[0]) if inner_treedef is None and rows else inner_treedef
     if inner is None:

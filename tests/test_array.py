@@ -260,6 +260,17 @@ def test_arrays_move_between_devices(device: Any) -> None:
     same(pickle.loads(pickle.dumps(a)), VALUES)
 
 
+@pytest.mark.parametrize("value", ["a", {"x": "b"}, [object()], len])
+def test_what_is_no_array_is_put_nowhere(value: Any) -> None:
+    with pytest.raises(errors.ArgumentError, match="an array or a number is required"):
+        ft.device_put(value)
+
+
+def test_a_default_device_is_looked_for_at_once() -> None:
+    with pytest.raises(errors.DeviceError, match="there is no device 'foo'"):
+        ft.default_device("foo")
+
+
 def test_the_default_device_is_that_of_the_block() -> None:
     f = ft.jit(lambda v: v * 2)
     with ft.default_device("interpreter"):

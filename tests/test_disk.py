@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import struct
@@ -224,6 +225,38 @@ def test_load_of_a_wrong_safetensors_header_says_what_is_wrong(
     path = tmp_path / "x.safetensors"
     write_safetensors(path, {"x": entry}, b"\0" * 8)
     with pytest.raises(FileFormatError, match=message):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    "packing", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2]
+)
+@pytest.mark.parametrize("dtype", ["<f4", ">f4"])
+@pytest.mark.parametrize("claimed", [4, 10**12, 10**30])
+def test_load_takes_no_memory_for_what_a_file_cannot_hold(
+    tmp_path: Path, packing: int, dtype: str, claimed: int
+) -> None:
+    header = io.BytesIO()
+    described: Any = {"descr": dtype, "fortran_order": False, "shape": (claimed,)}
+    np.lib.format.write_array_header_1_0(header, described)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", packing) as archive:
+        archive.writestr("x.npy", header.getvalue() + bytes(12))
+    with pytest.raises(FileFormatError, match="damaged"):
+        load(tmp_path / "a.npz")
+
+
+def test_load_does_not_believe_the_sizes_of_an_archive(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    described: Any = {"descr": "<f4", "fortran_order": False, "shape": (10**9,)}
+    np.lib.format.write_array_header_1_0(header, described)
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", header.getvalue() + bytes(12))
+    data = bytearray(path.read_bytes())
+    place = data.index(b"PK\x01\x02") + 24  # of the size in the directory
+    data[place : place + 4] = struct.pack("<I", 4 * 10**9 + len(header.getvalue()))
+    path.write_bytes(data)
+    with pytest.raises(FileFormatError, match="packed bytes and says that it holds"):
         load(path)
 
 

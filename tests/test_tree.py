@@ -126,6 +126,17 @@ def test_a_wrong_number_of_leaves_is_refused() -> None:
         tree.unflatten(tree.structure([0, 0]), [1, 2, 3])
 
 
+@pytest.mark.parametrize("structure", [3, None, "a", [1]])
+def test_what_is_no_structure_is_refused(structure: Any) -> None:
+    with pytest.raises(ArgumentError, match="a structure is required"):
+        tree_util.tree_unflatten(structure, [1])
+    if structure is not None:
+        with pytest.raises(ArgumentError, match="a structure is required"):
+            tree_util.tree_transpose(structure, None, [1])
+    with pytest.raises(ArgumentError, match="must be a list"):
+        tree_util.tree_unflatten(tree_util.tree_structure([1]), 3)
+
+
 def test_reductions() -> None:
     sample = {"a": [1, 2], "b": (3, None)}
     assert tree.reduce(lambda x, y: x * 10 + y, sample) == 123

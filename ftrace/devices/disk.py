@@ -28,7 +28,14 @@ from typing import IO, Any, cast
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, FileFormatError, TreeError, ValueRangeError
+from ftrace.capacity import has_room
+from ftrace.errors import (
+    DtypeError,
+    FileFormatError,
+    OutOfMemoryError,
+    TreeError,
+    ValueRangeError,
+)
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 Dtype = np.dtype[Any]
@@ -327,7 +334,11 @@ def _read_npz(mapped: Array, path: Path) -> tuple[dict[str, Array], Any]:
             for member in archive.infolist()
             if member.filename.endswith(".npy")
         }
-        note = json.loads(archive.read(_NOTE_MEMBER)) if _NOTE_MEMBER in names else None
+        note = None
+        if _NOTE_MEMBER in names:
+            member = archive.getinfo(_NOTE_MEMBER)
+            _check_claim(member, member.file_size, mapped)
+            note = json.loads(archive.read(member))
     for name, word in note["dtypes"].items() if note is not None else ():
         arrays[name] = arrays[name].view(dtypes.as_dtype(word))
     return arrays, note
@@ -348,7 +359,14 @@ def _read_member(
         dtype: Any = found
         if dtype.newbyteorder("=") not in dtypes.ALL:
             raise ValueError(f"{member.filename} holds {dtype}, which is not supported")
+        nbytes = file.tell() + prod(shape) * dtype.itemsize
+        _check_claim(member, nbytes, mapped)
         if member.compress_type != zipfile.ZIP_STORED or not dtype.isnative:
+            if not has_room(nbytes):
+                raise OutOfMemoryError(
+                    f"load: {member.filename} takes {nbytes} bytes of memory, which "
+                    "the host does not have; save it without compression"
+                )
             file.seek(0)
             array: Array = np.lib.format.read_array(file, allow_pickle=False)
             return array.astype(dtype.newbyteorder("="), copy=False)
@@ -356,6 +374,22 @@ def _read_member(
     if fortran:
         return _view(mapped, first, dtype, shape[::-1]).transpose()
     return _view(mapped, first, dtype, shape)
+
+
+#: How much shorter deflate makes anything (zlib, "Technical Details").
+_MOST_DEFLATED = 1032
+
+
+def _check_claim(member: zipfile.ZipInfo, nbytes: int, mapped: Array) -> None:
+    """Raises where a member cannot hold what it says, before memory is asked for."""
+    packed = min(member.compress_size, mapped.size)
+    most = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: _MOST_DEFLATED}
+    factor = most.get(member.compress_type)
+    if nbytes > member.file_size or (factor and nbytes > factor * packed + 1024):
+        raise ValueError(
+            f"{member.filename} is of {packed} packed bytes and says that it holds "
+            f"{nbytes}"
+        )
 
 
 def _data_offset(member: zipfile.ZipInfo, mapped: Array) -> int:

@@ -18,6 +18,7 @@ from ftrace.numpy.axes import (
     canonical_axis,
     cast,
     check_shape,
+    check_sizes,
     choose,
     static_int,
 )
@@ -348,7 +349,7 @@ def full(
     wanted = (
         aval.dtype if dtype is None else dtypes.canonicalize(dtypes.as_dtype(dtype))
     )
-    target = check_shape(shape, "lax.full")
+    target = check_sizes(shape, "lax.full")
     if is_number(fill_value):
         value: Any = np.asarray(fill_value).item()
         if wanted != aval.dtype:
@@ -398,10 +399,11 @@ def broadcasted_iota(
 
     Raises:
       DtypeError: the dtype is bool.
+      ShapeError: a size is negative.
     """
     wanted = dtypes.canonicalize(dtypes.as_dtype(dtype))
     if wanted == dtypes.bool_:
         raise DtypeError("lax.iota: the dtype must be numeric, got bool")
-    sizes = check_shape(shape, "lax.broadcasted_iota")
+    sizes = check_sizes(shape, "lax.broadcasted_iota")
     axis = canonical_axis(dimension, len(sizes), "lax.broadcasted_iota")
     return moves.iota(wanted, sizes, axis)

@@ -16,7 +16,13 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.array import Array
-from ftrace.errors import ArgumentError, AxisError, ConcretizationTypeError, ShapeError
+from ftrace.errors import (
+    ArgumentError,
+    AxisError,
+    ConcretizationTypeError,
+    ShapeError,
+    ValueRangeError,
+)
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import constant_bits
@@ -121,6 +127,32 @@ def check_shape(shape: Any, name: str) -> Shape:
             "memory holds and no index counts"
         )
     return found
+
+
+def check_sizes(shape: Any, name: str) -> Shape:
+    """The shape of an array to be made: `check_shape`, and nothing negative.
+
+    Raises:
+      ArgumentError: it is neither an integer nor a sequence of them.
+      ShapeError: a size is negative.
+    """
+    found = check_shape(shape, name)
+    if any(n < 0 for n in found):
+        raise ShapeError(f"{name}: sizes must not be negative, got {found}")
+    return found
+
+
+def check_count(value: Any, what: str) -> Any:
+    """How many elements a result has: an integer from 0, or a dynamic dimension.
+
+    Raises:
+      ArgumentError: it is no integer.
+      ValueRangeError: it is negative.
+    """
+    count = checked_size(value, what)
+    if count < 0:
+        raise ValueRangeError(f"{what} must not be negative, got {count}")
+    return count
 
 
 def checked_size(value: Any, what: str) -> Any:

@@ -18,7 +18,7 @@ from ftrace.numpy.axes import (
     as_value,
     broadcast_to,
     cast,
-    check_shape,
+    check_sizes,
     constant,
     insert_axes,
     reshape,
@@ -385,23 +385,16 @@ def frombuffer(
 # One value everywhere.
 
 
-def _shape(name: str, shape: Any) -> Shape:
-    found = check_shape(shape, name)
-    if any(n < 0 for n in found):
-        raise ShapeError(f"{name}: sizes must not be negative, got {found}")
-    return found
-
-
 def zeros(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
     """Zeros of a shape, float32 by default."""
     target = dtype_or(dtype, dtypes.default_dtype("f"))
-    return placed(filled(_shape("zeros", shape), 0, target), device)
+    return placed(filled(check_sizes(shape, "zeros"), 0, target), device)
 
 
 def ones(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
     """Ones of a shape, float32 by default."""
     target = dtype_or(dtype, dtypes.default_dtype("f"))
-    return placed(filled(_shape("ones", shape), 1, target), device)
+    return placed(filled(check_sizes(shape, "ones"), 1, target), device)
 
 
 def empty(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
@@ -413,7 +406,7 @@ def full(
     shape: Any, fill_value: Any, dtype: Dtype = None, *, device: Any = None
 ) -> Any:
     """`fill_value`, a number or an array, broadcast to a shape."""
-    target = _shape("full", shape)
+    target = check_sizes(shape, "full")
     if not isinstance(fill_value, (bool, int, float, complex)):
         value = array(fill_value, dtype, copy=False)
         return placed(broadcast_to(value, target, "full"), device)
@@ -426,7 +419,7 @@ def full(
 
 def _like(name: str, a: Any, value: Any, dtype: Dtype, shape: Any) -> Any:
     aval = aval_of(a if is_value(a) else array(a))
-    target = aval.shape if shape is None else _shape(name, shape)
+    target = aval.shape if shape is None else check_sizes(shape, name)
     weak = aval.weak_type and dtype is None
     return filled(target, value, dtype_or(dtype, aval.dtype), weak)
 
@@ -462,6 +455,6 @@ def full_like(
 ) -> Any:
     """`fill_value` in the shape and dtype of `a`, or as given."""
     aval = aval_of(a if is_value(a) else array(a))
-    target = aval.shape if shape is None else _shape("full_like", shape)
+    target = aval.shape if shape is None else check_sizes(shape, "full_like")
     value = cast(array(fill_value, copy=False), dtype_or(dtype, aval.dtype))
     return placed(broadcast_to(value, target, "full_like"), device)

@@ -18,6 +18,7 @@ from ftrace.numpy.axes import (
     broadcast_to,
     canonical_axis,
     cast,
+    check_count,
     check_shape,
     full,
     insert_axes,
@@ -92,6 +93,8 @@ def repeat(
       ValueRangeError: repeats are no integers, or negative.
     """
     a, axis = _flattened(a, axis, "repeat")
+    if total_repeat_length is not None:
+        check_count(total_repeat_length, "repeat: total_repeat_length")
     size = a.shape[axis]
     if isinstance(repeats, Tracer) and unbound_variable(repeats.node) is not None:
         return _repeat_traced(a, repeats, axis, total_repeat_length)

@@ -15,6 +15,7 @@ from ftrace import dtypes
 from ftrace.errors import ConcretizationTypeError
 from ftrace.numpy.axes import (
     cast,
+    check_count,
     choose,
     drop_axes,
     full,
@@ -22,7 +23,6 @@ from ftrace.numpy.axes import (
     iota,
     reshape,
     shrink_axis,
-    static_int,
 )
 from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.joining import concatenate
@@ -98,7 +98,7 @@ def count_of(name: str, flags: Any, size: Any) -> int:
       ConcretizationTypeError: it depends on values that are not known.
     """
     if size is not None:
-        return static_int(size, f"{name}: size")
+        return check_count(size, f"{name}: size")
     total = reduced(reduce_sum_p, cast(flags, dtypes.int32), (0,), False)
     if isinstance(total, Tracer) and unbound_variable(total.node) is not None:
         raise ConcretizationTypeError(

@@ -19,6 +19,7 @@ from ftrace.errors import (
 from ftrace.numpy.axes import (
     as_value,
     cast,
+    check_count,
     choose,
     full,
     insert_axes,
@@ -140,7 +141,7 @@ def _weighed(x: Any, weights: Any, minlength: int) -> Any:
 
 def _bins(x: Any, minlength: int, length: int | None) -> int:
     if length is not None:
-        return static_int(length, "bincount: length")
+        return check_count(length, "bincount: length")
     if _is_unknown(x):
         raise ConcretizationTypeError(
             f"bincount: how many bins a traced array of type {aval_of(x)!r} needs is "

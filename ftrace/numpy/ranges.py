@@ -12,14 +12,14 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.array import Array
-from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.axes import (
     as_value,
     broadcast_to,
     canonical_axis,
     cast,
-    check_shape,
+    check_sizes,
     choose,
     full,
     iota,
@@ -82,7 +82,8 @@ def arange(
     Raises:
       ArgumentError: an argument is no number.
       ConcretizationTypeError: an argument is traced.
-      ValueRangeError: the step is 0.
+      DtypeError: the dtype is bool.
+      ValueRangeError: the step is 0, or an argument infinite, NaN or complex.
     """
     return placed(_numbers(start, stop, step, dtype), device)
 
@@ -91,12 +92,16 @@ def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
     if stop is None:
         start, stop = 0, start
         if type(stop) is int and step is None and stop > 0:
-            return iota(dtype_or(dtype, dtypes.scalar_type(stop)[0]), (stop,), 0)
+            target = _numeric(dtype_or(dtype, dtypes.scalar_type(stop)[0]))
+            return iota(target, (stop,), 0)
     if any_dynamic((start, stop, step)):
         return _dynamic_range(start, stop, 1 if step is None else step, dtype)
     bounds = [_known(x) for x in (start, stop, 1 if step is None else step)]
-    target = dtype_or(dtype, dtypes.promote(*[t for _, t in bounds])[0])
+    target = _numeric(dtype_or(dtype, dtypes.promote(*[t for _, t in bounds])[0]))
     first, last, gap = [value for value, _ in bounds]
+    for value in (first, last, gap):
+        if type(value) is complex or (type(value) is float and value - value != 0):
+            raise ValueRangeError(f"arange takes finite real numbers, got {value}")
     if gap == 0:
         raise ValueRangeError("arange: the step must not be 0")
     count = max(0, math.ceil((last - first) / gap))
@@ -111,6 +116,15 @@ def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
     wide = target if target.itemsize > 2 else dtypes.float32
     values: Any = np.arange(first, last, gap, dtype=wide)
     return Array.of(convert(values, target))
+
+
+def _numeric(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype == dtypes.bool_:
+        raise DtypeError(
+            "arange: the dtype must be numeric, got bool; compare a range with a "
+            "number, or cast it with .astype(bool)"
+        )
+    return dtype
 
 
 def _dynamic_range(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
@@ -291,7 +305,7 @@ def indices(
     dimensions: Sequence[int], dtype: Dtype = None, sparse: bool = False
 ) -> Any:
     """The index of every element of a shape, one array per axis."""
-    shape = check_shape(dimensions, "indices")
+    shape = check_sizes(dimensions, "indices")
     target = dtype_or(dtype, dtypes.default_dtype("i"))
     if sparse:
         ones = [
@@ -308,7 +322,7 @@ def fromfunction(
     function: Callable[..., Any], shape: Any, *, dtype: Dtype = float, **kwargs: Any
 ) -> Any:
     """`function` of the index along each axis, as arrays of the whole shape."""
-    sizes = check_shape(shape, "fromfunction")
+    sizes = check_sizes(shape, "fromfunction")
     target = dtypes.as_dtype(dtype)
     places = [iota(target, sizes, a) for a in range(len(sizes))]
     return array(function(*places, **kwargs), copy=False)

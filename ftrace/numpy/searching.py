@@ -13,6 +13,7 @@ from ftrace.errors import NonConcreteBooleanIndexError, ShapeError, ValueRangeEr
 from ftrace.numpy.axes import (
     as_value,
     cast,
+    check_count,
     choose,
     flip,
     full,
@@ -69,6 +70,8 @@ def nonzero(
         now = whole(_places_now, a, more=(dtypes.default_dtype("i"),))
         if now is not None:
             return now
+    else:
+        size = check_count(size, "nonzero: size")
     known = a
     if isinstance(a, Tracer) and unbound_variable(a.node) is None:
         known = Array.of(concrete(a))

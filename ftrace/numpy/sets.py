@@ -19,13 +19,13 @@ from ftrace.numpy.axes import (
     as_value,
     canonical_axis,
     cast,
+    check_count,
     choose,
     drop_axes,
     full,
     insert_axes,
     move_axis,
     reshape,
-    static_int,
 )
 from ftrace.numpy.elementwise import promote_together
 from ftrace.numpy.groups import Groups, chosen, count_of, groups_of, numbers_of
@@ -188,7 +188,7 @@ def _unique(
 
 
 def _unique_of_none(x: Any, size: Any, fill_value: Any) -> UniqueAll:
-    count = 0 if size is None else static_int(size, "unique: size")
+    count = 0 if size is None else check_count(size, "unique: size")
     if count and fill_value is None:
         raise ValueRangeError(
             f"unique: an array of shape {x.shape} has no element to fill up to "

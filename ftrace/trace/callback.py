@@ -274,10 +274,10 @@ def _promised_type(what: str, leaf: Any) -> ShapedArray:
             f"{type(leaf).__name__}: {leaf!r:.60}; write "
             "ftrace.ShapeDtypeStruct(shape, dtype)"
         )
-    dtype = dtypes.as_dtype(leaf.dtype)
-    if leaf.dtype not in (int, float, complex) and np.dtype(leaf.dtype) != dtype:
+    dtype, wanted = dtypes.as_dtype(leaf.dtype), dtypes.named_dtype(leaf.dtype)
+    if wanted != dtype:
         raise DtypeError(
-            f"{what}: result_shape_dtypes asks for {np.dtype(leaf.dtype)}, but 64 bits "
+            f"{what}: result_shape_dtypes asks for {wanted}, but 64 bits "
             f"are switched off; ask for {dtype}, or enable them with "
             "ft.config.update('jax_enable_x64', True)"
         )

@@ -350,7 +350,7 @@ class Jitted(Linked, Travels):
         """Shapes and dtypes of the result, without computing it."""
         traced, sizes = self._traced_at(args, kwargs)
         types = [
-            ShapeDtypeStruct(evaluate_shape(n.shape, sizes), n.dtype)
+            ShapeDtypeStruct(evaluate_shape(n.shape, sizes), n.dtype, n.aval.weak_type)
             for n in traced.graph.outputs
         ]
         return traced.output.build(types)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ftrace import settings
 from ftrace.array import Array, surface
 from ftrace.devices.base import Counters, Device, get_device, live_devices
 from ftrace.trace import tree
-from ftrace.trace.tracer import Tracer, asarray, is_value
+from ftrace.trace.tracer import Tracer, asarray
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -25,22 +25,33 @@ def device_count(backend: str | None = None) -> int:
     return len(devices(backend))
 
 
+def default_device(device: str | Device) -> AbstractContextManager[Device]:
+    """Inside the block programs run on `device`, unless their arguments say else.
+
+    Raises:
+      DeviceError: there is no such device.
+    """
+    return _within(get_device(device))
+
+
 @contextmanager
-def default_device(device: str | Device) -> Generator[Device, None, None]:
-    """Inside the block programs run on `device`, unless their arguments say else."""
-    chosen = get_device(device)
+def _within(chosen: Device) -> Generator[Device, None, None]:
     with settings.config(device=chosen.name):
         yield chosen
 
 
 def device_put(x: Any, device: str | Device | None = None, **_: Any) -> Any:
-    """The arrays of a tree on a device: shared where the memory is the same."""
+    """The arrays of a tree on a device: shared where the memory is the same.
+
+    Raises:
+      ArgumentError: the tree holds something else than arrays and numbers.
+    """
     chosen = get_device(device)
     return tree.map(lambda leaf: _put(leaf, chosen), x)
 
 
 def _put(value: Any, device: Device) -> Any:
-    if isinstance(value, Tracer) or not is_value(value):
+    if isinstance(value, Tracer):
         return value
     array = asarray(value)
     if array.memory is device:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from ftrace import dtypes
 from ftrace.devices.base import Device
+from ftrace.errors import ArgumentError, ShapeError
 from ftrace.records import dataclass
 from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Graph
 from ftrace.transforms.arguments import Output
 from ftrace.transforms.execute import compile_graph
@@ -76,10 +80,36 @@ class Stages:
 
 @dataclass(frozen=True)
 class ShapeDtypeStruct:
-    """Shape and dtype of an array that need not exist."""
+    """Shape and dtype of an array that need not exist.
+
+    Raises:
+      ArgumentError: the shape is no sequence of integers, the dtype no dtype.
+      ShapeError: a size is negative.
+    """
 
     shape: tuple[int, ...]
     dtype: Any
+    weak_type: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            shape: Any = tuple(
+                [n if is_dynamic(n) else operator.index(n) for n in self.shape]
+            )
+        except TypeError:
+            raise ArgumentError(
+                "ShapeDtypeStruct: the shape must be a sequence of integers, got "
+                f"{self.shape!r}"
+            ) from None
+        if any(n < 0 for n in shape):
+            raise ShapeError(f"ShapeDtypeStruct: {shape} has a negative size")
+        if self.dtype is None:
+            raise ArgumentError("ShapeDtypeStruct: the dtype is missing")
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "dtype", dtypes.named_dtype(self.dtype))
+
+    def __len__(self) -> int:
+        return self.shape[0]
 
     @property
     def ndim(self) -> int:
