@@ -178,7 +178,10 @@ def _promote(
     points = {_WEAK_POINT[kind(dtype)] for dtype, weak in types if weak}
     joined = _join(frozenset(points | set(strong)))
     if isinstance(joined, str):
-        return default_dtype(joined[0], x64), True
+        # A wide weak type that has given way would come back where it is met again.
+        found = default_dtype(joined[0], x64)
+        same = [dtype for dtype, weak in types if weak and kind(dtype) == joined[0]]
+        return found, all(dtype == found for dtype in same)
     return (_NARROW.get(joined, joined) if x64 is False else joined), False
 
 
@@ -277,6 +280,20 @@ def scalar_type(value: complex) -> tuple[np.dtype[Any], bool]:
     if isinstance(value, int):
         dtype = _fitting(int(value), dtype)
     return dtype, True
+
+
+#: Scalars that NumPy's arithmetic on Python's numbers gives.
+_OF_NUMBERS: Final = frozenset((np.int64, np.float64, np.complex128))
+
+
+def numpy_type(value: Any) -> tuple[np.dtype[Any], bool]:
+    """(dtype, weak_type) of a NumPy array or scalar.
+
+    A scalar of 64 bits is weak: it stands for the Python numbers that it was made of.
+    Under JAX's 64-bit or 32-bit behaviour it is not, as there.
+    """
+    weak = type(value) in _OF_NUMBERS and settings.current().enable_x64 is None
+    return canonicalize(value.dtype), weak
 
 
 def _category(value: complex) -> str:

@@ -317,7 +317,7 @@ def test_without_the_switch_dtypes_are_honoured_and_defaults_are_narrow() -> Non
         "xnp.zeros(2)": "float32",
         "xnp.arange(3)": "int32",
         "xnp.zeros(2, 'float64')": "float64",
-        "xnp.ones(2) * np.float64(2)": "float64",
+        "xnp.ones(2) * np.float64(2)": "float32",
         "xnp.array(2**40)": "int64~",
         "xnp.array(2**64)": "OverflowError",
     }

@@ -296,7 +296,7 @@ def dynamic_update_slice(
       DtypeError: the dtypes differ.
     """
     x, part = as_value(operand), as_value(update)
-    check_dtypes("dynamic_update_slice", x, part)
+    part = cast(part, check_dtypes("dynamic_update_slice", x, part))
     sizes = _checked_sizes("lax.dynamic_update_slice: update", x, part.shape)
     found = slice_now(replaced, [x, part], start_indices, sizes, allow_negative_indices)
     if found is not None:

@@ -23,7 +23,7 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
-from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import constant_bits
 from ftrace.trace.operations import bind, broadcast_shapes
@@ -251,15 +251,11 @@ def _choose_now(mask: Value, x: Value, y: Value) -> Array | None:
     """`choose` of arrays of the host and numbers, by a mask of bools; else None."""
     if type(mask) is not Array or mask.dtype != dtypes.bool_ or not mask.memory.host:
         return None
-    types: list[tuple[np.dtype[Any], bool]] = []
     for v in (x, y):
-        if type(v) is Array and v.memory.host:
-            types.append((v.dtype, v.weak_type))
-        elif type(v) is int or type(v) is float:
-            types.append(dtypes.scalar_type(v))
-        else:
+        known = type(v) is int or type(v) is float
+        if not known and not (type(v) is Array and v.memory.host):
             return None
-    dtype, weak = dtypes.promote(*types)
+    dtype, weak = dtypes.promote(*pairs_of([aval_of(x), aval_of(y)]))
     values: list[Any] = []
     for v in (x, y):
         if type(v) is Array:
@@ -292,7 +288,7 @@ def choose(mask: Value, x: Value, y: Value) -> Any:
     if found is not None:
         return found
     c, a, b = map(aval_of, operands)
-    dtype, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
+    dtype, weak = dtypes.promote(*pairs_of([a, b]))
     shape = broadcast_shapes("where", [c.shape, a.shape, b.shape])
     scope = scope_of(operands)
     if scope is not None:
@@ -300,8 +296,7 @@ def choose(mask: Value, x: Value, y: Value) -> Any:
         chosen = scope.lift_to(mask, dtypes.bool_, shape)
         return Tracer(select(chosen, *nodes), scope)
     for v in (x, y):
-        if type(v) is int:
-            check_fits(v, dtype)
+        check_fits(v, dtype)
     arrays = [asarray(v) for v in operands]
     if all(v.memory.host for v in arrays):
         require_room("where", ShapedArray.of(shape, dtype))

@@ -15,6 +15,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ShapeError
 from ftrace.numpy.axes import as_value, cast, drop_axes, expand, insert_axes, permute
+from ftrace.trace.avals import pairs_of
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -32,7 +33,7 @@ def promoted(
     A preferred dtype that holds more than the operands' is taken before multiplying.
     """
     avals = [aval_of(x) for x in operands]
-    dtype, weak = dtypes.promote(*[(a.dtype, a.weak_type) for a in avals])
+    dtype, weak = dtypes.promote(*pairs_of(avals))
     if preferred_element_type is None:
         return [cast(x, dtype, weak) for x in operands], None
     final = dtypes.canonicalize(dtypes.as_dtype(preferred_element_type))

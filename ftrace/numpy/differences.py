@@ -47,7 +47,7 @@ from ftrace.numpy.selection import clip, minimum
 from ftrace.numpy.shape import ravel
 from ftrace.trace.operations import do_now
 from ftrace.trace.primitives.host.lapack import are_finite
-from ftrace.trace.tracer import Value
+from ftrace.trace.tracer import Value, aval_of
 
 __all__ = ["diff", "ediff1d", "gradient", "interp", "trapezoid", "unwrap"]
 
@@ -301,7 +301,7 @@ def unwrap(
 ) -> Any:
     """Angles without jumps: neighbours differ by at most half a period."""
     x = as_value(p)
-    whole = dtypes.is_integer(x.dtype) and isinstance(period, int)
+    whole = all(dtypes.is_integer(aval_of(v).dtype) for v in (x, period))
     if not whole:
         (x,) = promote_inexact(x)
     if x.size == 0:

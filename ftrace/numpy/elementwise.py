@@ -13,6 +13,7 @@ from ftrace.array import ArrayLike
 from ftrace.errors import DtypeError
 from ftrace.numpy.axes import as_value, cast, full, no_out
 from ftrace.numpy.unbounded import compare
+from ftrace.trace.avals import pairs_of
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.record import Primitive
@@ -58,7 +59,7 @@ def promote_inexact(*values: Value) -> list[Any]:
 
 def common_type(*values: Value) -> tuple[np.dtype[Any], bool]:
     """(dtype, weak_type) to which the values promote."""
-    return dtypes.promote(*[(a.dtype, a.weak_type) for a in map(aval_of, values)])
+    return dtypes.promote(*pairs_of([aval_of(x) for x in values]))
 
 
 def _document(function: Any, name: str, doc: str) -> Any:

@@ -178,7 +178,7 @@ def linspace(
     num = static_int(num, "linspace: num")
     if num < 0:
         raise ValueRangeError(f"linspace: num must not be negative, got {num}")
-    start, stop = promote_inexact(array(start, copy=False), array(stop, copy=False))
+    start, stop = promote_inexact(_end(start), _end(stop))
     compute = start.dtype
     target = dtype_or(dtype, compute)
     shape = broadcast_shapes("linspace", [start.shape, stop.shape])
@@ -200,6 +200,11 @@ def linspace(
         return result
     distance = subtract(stop, start)
     return result, divide(distance, gaps) if gaps > 0 else multiply(distance, math.nan)
+
+
+def _end(x: Any) -> Any:
+    """A number, an array or nested lists of numbers."""
+    return as_value(x) if is_value(x) else array(x, copy=False)
 
 
 def _blend(start: Any, stop: Any, num: int, gaps: int) -> Any:
@@ -252,7 +257,7 @@ def geomspace(
     axis: int = 0,
 ) -> Any:
     """`num` numbers from `start` to `stop`, each the same multiple of the last."""
-    start, stop = promote_inexact(array(start, copy=False), array(stop, copy=False))
+    start, stop = promote_inexact(_end(start), _end(stop))
     target = dtype_or(dtype, start.dtype)
     # The sign is taken out, and given back to the result.
     factor = sign(start)

@@ -24,6 +24,7 @@ from ftrace.numpy.axes import (
     full,
 )
 from ftrace.numpy.reductions import check_where, reduced
+from ftrace.trace.avals import pairs_of
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
@@ -115,7 +116,7 @@ def logsumexp(
     if b is not None:
         factors = as_value(b)
         avals = [aval_of(a), aval_of(factors)]
-        dtype, _ = dtypes.promote(*[(v.dtype, v.weak_type) for v in avals])
+        dtype, _ = dtypes.promote(*pairs_of(avals))
         shape = np.broadcast_shapes(a.shape, factors.shape)
         a = broadcast_to(cast(a, dtype), shape, "logsumexp")
         factors = broadcast_to(cast(factors, dtype), shape, "logsumexp")

@@ -36,6 +36,7 @@ from ftrace.numpy.reductions import (
     reduced,
     widened,
 )
+from ftrace.trace.avals import pairs_of
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, elementwise
@@ -245,7 +246,7 @@ def average(
         return (result, total) if returned else result
     factors = as_value(weights)
     avals = [aval_of(a), aval_of(factors)]
-    dtype, _ = dtypes.promote(*[(v.dtype, v.weak_type) for v in avals])
+    dtype, _ = dtypes.promote(*pairs_of(avals))
     dtype = dtypes.to_inexact(dtype)
     if factors.shape != a.shape:
         factors = _weights_along(a.shape, factors, axes, axis is None)
@@ -307,7 +308,7 @@ def cov(
     if y is not None:
         variables.append(_variables("cov", y, rowvar))
     avals = [aval_of(x) for x in variables]
-    computed, _ = dtypes.promote(*[(v.dtype, v.weak_type) for v in avals])
+    computed, _ = dtypes.promote(*pairs_of(avals))
     computed = _inexact_argument("cov", dtype, dtypes.to_inexact(computed))
     samples = variables[0].shape[1]
     if variables[-1].shape[1] != samples:

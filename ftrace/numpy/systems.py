@@ -32,6 +32,7 @@ from ftrace.numpy.reductions import reduced
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.statistics import squared_magnitude
 from ftrace.records import NamedTuple
+from ftrace.trace.avals import pairs_of
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import (
     bind,
@@ -71,7 +72,7 @@ class SlogdetResult(NamedTuple):
 def together(*values: Value) -> list[Any]:
     """The operands in one float or complex dtype."""
     avals = [aval_of(x) for x in values]
-    dtype, weak = dtypes.promote(*[(a.dtype, a.weak_type) for a in avals])
+    dtype, weak = dtypes.promote(*pairs_of(avals))
     dtype = dtypes.to_inexact(dtype)
     return [cast(x, dtype, weak and dtypes.is_inexact(dtype)) for x in values]
 

@@ -9,6 +9,7 @@ Token         what effects pass on, so that they happen in order
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -78,6 +79,22 @@ class ShapedArray:
         dims = ",".join(map(str, self.shape))
         weak = "~" if self.weak_type else ""
         return f"{dtypes.SHORT[self.dtype]}{weak}[{dims}]"
+
+
+def pairs_of(avals: Sequence[ShapedArray]) -> tuple[tuple[np.dtype[Any], bool], ...]:
+    """(dtype, weak_type) of each, as `dtypes.promote` takes them.
+
+    Beside what has axes a weak scalar gives up its 64 bits, be that weak itself.
+    """
+    beside = any(a.shape for a in avals)
+    return tuple(
+        [
+            (dtypes.default_dtype(dtypes.kind(a.dtype)), True)
+            if beside and a.weak_type and not a.shape
+            else (a.dtype, a.weak_type)
+            for a in avals
+        ]
+    )
 
 
 def _check_not_empty(shape: Shape) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from ftrace import dtypes, settings
 from ftrace.array import Array, surface
 from ftrace.errors import DynamicDimensionError, ShapeError
-from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.dims import any_dynamic, bounds, is_dynamic
 from ftrace.trace.evaluate import settle
 from ftrace.trace.fused import run_fused
@@ -248,18 +248,20 @@ def elementwise(
         if traced is not None:
             return traced
     types: list[Any] = []
-    concrete_array = False
+    concrete_array = weak_scalar = False
     for x in operands:
         cls = x.__class__
         if cls is Array and (x._buffer is None or x._buffer.device.host):
             types.append((x._dtype, x.weak_type))
+            weak_scalar |= x.weak_type and not x._shape
             concrete_array = True
         elif cls is float or (cls is int and -(2**31) <= x < 2**31):
             types.append(cls)
         elif isinstance(x, NUMPY):
             if cls is not np.ndarray:
                 check_unmasked(x)
-            types.append((dtypes.canonicalize(x.dtype), False))
+            types.append(dtypes.numpy_type(x))
+            weak_scalar |= types[-1][1]
         elif cls is bool or (cls is complex and dtype is None):
             aval = aval_of(x)
             types.append((aval.dtype, aval.weak_type))
@@ -267,13 +269,14 @@ def elementwise(
             break
     else:
         if concrete_array:
+            if weak_scalar:
+                types = list(pairs_of([aval_of(x) for x in operands]))
             return _elementwise_now(op, operands, types, dtype, inexact)
     scope = scope_of(operands)
     if scope is None and not any(hasattr(x, "dtype") for x in operands):
         scope = current_scope()  # numbers alone: a constant of the function
     avals = [aval_of(x) for x in operands]
-    pairs = tuple((a.dtype, a.weak_type) for a in avals)
-    dtype, weak = _compute_type(pairs, dtype, inexact)
+    dtype, weak = _compute_type(pairs_of(avals), dtype, inexact)
     shape = broadcast_shapes(op.name, [a.shape for a in avals])
     if scope is not None:
         nodes = [scope.lift_to(x, dtype, shape, weak) for x in operands]
@@ -284,8 +287,7 @@ def elementwise(
             lambda *xs: elementwise(op, *xs, dtype=dtype, inexact=inexact), operands
         )
     for x in operands:
-        if type(x) is int:
-            check_fits(x, dtype)
+        check_fits(x, dtype)
     full = ShapedArray.of(shape, dtype, weak)
     aval = op.infer(None, *[full] * len(operands))
     require_room(op.name, aval)
@@ -415,6 +417,8 @@ def _elementwise_now(
                 arrays.append(compute.type(x))
                 continue
             else:
+                if integer:
+                    check_fits(x, compute)
                 array = x
             # Most arrays of one dtype share the object, and its comparison is slow.
             same = array.dtype is compute or array.dtype == compute

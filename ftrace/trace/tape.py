@@ -77,6 +77,8 @@ class Value:
 class Number:
     """A Python number, in the dtype in which it is used."""
 
+    shape = ()
+
     value: float
     dtype: np.dtype[Any]
 

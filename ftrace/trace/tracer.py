@@ -197,7 +197,7 @@ class Scope:
             return self.capture(value)
         if isinstance(value, np.generic):
             array = asarray(value)
-            return const(array.numpy(), array.dtype)
+            return const(array.numpy(), array.dtype, (), array.weak_type)
         if isinstance(value, NUMPY):
             return self.capture(value)
         aval = aval_of(value)
@@ -207,8 +207,8 @@ class Scope:
         self, value: Value, dtype: np.dtype[Any], shape: Shape, weak: bool = False
     ) -> Node:
         """The node of a value, converted to a dtype and broadcast to a shape."""
+        check_fits(value, dtype)
         if type(value) in (int, float, bool, complex, Dim):
-            check_fits(value, dtype)
             return const(value, dtype, shape, weak)
         node = cast(self.lift(value), dtype, weak)
         if node.shape != shape:
@@ -508,9 +508,9 @@ def aval_of(value: Value) -> ShapedArray:
     if isinstance(value, NUMPY):
         if type(value) is not np.ndarray:
             check_unmasked(value)
-        dtype = dtypes.canonicalize(value.dtype)
+        dtype, weak = dtypes.numpy_type(value)
         dtypes.kind(dtype)
-        return ShapedArray.of(value.shape, dtype)
+        return ShapedArray.of(value.shape, dtype, weak)
     if isinstance(value, (bool, int, float, complex)):
         return ShapedArray.of((), *dtypes.scalar_type(value))
     if is_dynamic(value):
@@ -549,14 +549,19 @@ def is_value(value: Any) -> bool:
     ) or hasattr(value, "__ftrace_array__")
 
 
+#: Integers that take the dtype of what is beside them.
+_INTEGERS: dict[type[Any], str] = {int: "Python int", np.int64: "numpy.int64"}
+
+
 def check_fits(value: complex, dtype: np.dtype[Any]) -> None:
-    """Raises if a Python int does not fit an integer dtype."""
-    if type(value) is int and dtypes.is_integer(dtype):
+    """Raises if an int, of Python's or a weak one of NumPy's, does not fit a dtype."""
+    if type(value) in _INTEGERS and dtypes.is_integer(dtype):
         low, high = dtypes.limits(dtype)
         if not low <= value <= high:
             raise DtypeOverflowError(
-                f"Python int {value} does not fit {dtype.name}, the dtype of the other "
-                f"operand; convert one of them, or write it as a float"
+                f"{_INTEGERS[type(value)]} {value} does not fit {dtype}, the "
+                "dtype of the other operand; convert one of them, or write it as a "
+                "float"
             )
 
 
@@ -572,7 +577,7 @@ def asarray(value: Value) -> Array:
         array: Any = np.asarray(value)
         if array.dtype != aval.dtype:
             array = convert(array, aval.dtype)
-        made = Array.of(array)
+        made = Array.of(array, aval.weak_type)
         is_foreign = stack.scopes and array is value
         return _lasting(value, made) if is_foreign else made
     if hasattr(value, "__ftrace_array__"):

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, TreeError
+from ftrace.origin import Origin
 from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import Draft, trace_body
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, toposort
+from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.record import Compound
 from ftrace.trace.tracer import Tracer, Value, aval_of, current_scope, scope_of
 from ftrace.trace.tracing import current_token, match_aval, trace
@@ -80,10 +84,28 @@ def next_types(
             raise DtypeError(
                 f"{what}: the carry must keep its dtype, but {name} of type {aval!r} "
                 f"became {new!r}; convert it with .astype, or begin with {new.dtype}",
-                node.origin,
+                _line_of_change(node, aval.dtype),
             )
         found.append(new)
     return found
+
+
+def _line_of_change(node: Node, before: np.dtype[Any]) -> Origin | None:
+    """The user's line where a value of that dtype got the dtype of the node."""
+    return (_conversion(node, before) or node).origin
+
+
+def _conversion(node: Node, before: np.dtype[Any]) -> Node | None:
+    """The first conversion from a dtype, of those that gave the node its own."""
+    pending, chain = [node], {node}
+    while pending:
+        of_same = [x for x in pending.pop().src if x.dtype == node.dtype]
+        pending += [x for x in of_same if x not in chain]
+        chain.update(of_same)
+    for x in toposort([node]):
+        if x in chain and x.op is cast_p and x.src[0].dtype == before:
+            return x
+    return None
 
 
 def check_structure(what: str, wanted: tree.TreeDef, got: tree.TreeDef) -> None:
@@ -135,7 +157,9 @@ def common_types(
             dtype, weak = dtypes.promote(*pair)
             kept = [d for d, is_weak in pair if not is_weak]
             if any(d != dtype for d in kept) or (not kept and new.dtype != aval.dtype):
-                raise DtypeError(f"{text}; convert one with .astype", node.origin)
+                where = _conversion(nodes[0], new.dtype)
+                origin = where.origin if where else _line_of_change(node, aval.dtype)
+                raise DtypeError(f"{text}; convert one with .astype", origin)
             aval = ShapedArray.of(aval.shape, dtype, weak)
         found.append(aval)
     return found

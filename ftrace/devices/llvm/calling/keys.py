@@ -2,7 +2,7 @@
 
 of an Array in the host's memory   its type as traces know it
 of a float                         its class, or where it decides its bits
-of a complex number                its class and its bits
+of a complex number, a np.int64    its class and its bits
 of an integer                      what it is; of a very large one the object
 of a slice, a tuple, a list        its class, and the words of what is in it
 of anything else that is constant  the very object
@@ -46,7 +46,7 @@ ARGUMENTS = 16
 _MOST_AXES = 8
 #: Code of Python's has run: what was noted is to be noted again.
 AGAIN = 2
-#: Of floats: the number.
+#: Of floats and NumPy's integers: the number.
 FLOAT = 16
 #: An integer as a word: shifted, and marked so that it is neither an object, whose
 #: address is even, nor a count. Its distance from 0 is less than 2^55.
@@ -218,6 +218,9 @@ def _note() -> Function:
         f.do(f"call void @push(ptr {kind}, ptr %kit)")
         f.do(f"call void @push(ptr {f.at('%thing', FLOAT)}, ptr %kit)")
         _note_word(f, f.at("%thing", FLOAT + 8))
+    with f.when(f.equal("ptr", kind, state.pointer("int64"))):  # it may not fit
+        f.do(f"call void @push(ptr {kind}, ptr %kit)")
+        _note_word(f, f.at("%thing", FLOAT))
     with f.when(f.equal("ptr", kind, state.pointer("int"))):
         _note_word(f, f.let("call ptr @integer_word(ptr %thing)"))
     for constant in ("none_type", "bool", "text", "ellipsis_type", "type"):

@@ -34,7 +34,7 @@ class State(NamedTuple):
       in_use, kept, peak, limit: bytes of buffers.
       clock: counts the buffers that were given back.
       kernels, operations, bytes, nanoseconds: what calls have done.
-      none, dict, float, complex, int, bool, true: objects of the interpreter.
+      none, dict, float, complex, int, int64, bool, true: objects of the interpreter.
       tuple_new: `tuple.__new__`.
       none_type, ellipsis_type, type, tuple, list, slice, exception: classes.
       dtypes: the class of the classes of dtypes.
@@ -83,6 +83,7 @@ class State(NamedTuple):
     float: Word
     complex: Word
     int: Word
+    int64: Word
     bool: Word
     true: Word
     tuple_new: Word

@@ -158,9 +158,14 @@ def _is_fixed(step: Taped, operands: Sequence[Any]) -> bool:
     return step.result.size * step.result.dtype.itemsize <= KEPT
 
 
+#: Constants of NumPy's, of which a step takes an array.
+_SCALAR: type[Any] = np.generic
+
+
 def _computed(step: Taped, operands: Sequence[Any]) -> Any:
+    values = [np.asarray(x) if isinstance(x, _SCALAR) else x for x in operands]
     with np.errstate(all="ignore"):
-        return settle(step.function(*operands), step.result.dtype)
+        return settle(step.function(*values), step.result.dtype)
 
 
 #: How many operands primitives have at the most; what follows belongs to NumPy's call.

@@ -61,9 +61,11 @@ def stubs(methods: int) -> Sequence[str]:
     return [f"method_{number}" for number in range(methods)]
 
 
-#: Numbers of NumPy that are operands, as floats are.
+#: Numbers of NumPy that are operands, as floats are. Those of int64 have to fit what
+#: is beside them: what they are decides.
 SCALARS: list[type[Any]] = [
-    np.float32, np.float64, np.float16, np.complex64, np.complex128, *integer_classes,
+    np.float32, np.float64, np.float16, np.complex64, np.complex128,
+    *[kind for kind in integer_classes if kind is not np.int64],
 ]  # fmt: skip
 
 #: What native code calls.

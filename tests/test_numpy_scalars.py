@@ -1,0 +1,203 @@
+"""NumPy's scalars of 64 bits: weak beside arrays, 64 bits alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import errors, lax, nn, optim, random
+from ftrace.scipy import special, stats
+
+#: So often that calls have gone to native code.
+CALLS = 12
+SPACE = {
+    "fnp": fnp, "ft": ft, "lax": lax, "nn": nn, "optim": optim, "stats": stats,
+    "special": special, "key": random.PRNGKey(0), "random": random,
+}  # fmt: skip
+#: Of an array x and a number s.
+EXPRESSIONS = """
+x + s; s + x; x - s; s - x; x * s; s * x; x / s; s / x; x // s; x % s; x**s; s**x
+divmod(x, s); divmod(s, x); x < s; s >= x; x == s; s != x; fnp.add(x, s)
+fnp.maximum(s, x); fnp.arctan2(x, s); fnp.hypot(s, x); fnp.power(s, x)
+fnp.where(x > 0, x, s); fnp.where(x > 0, s, x); fnp.select([x > 0, x < 0], [x, s], s)
+fnp.clip(x, s); fnp.clip(x, s, s); x.clip(s, s); fnp.full_like(x, s)
+lax.full_like(x, s); fnp.array([s, x[0]]); fnp.append(x, s); fnp.hstack([x, s])
+fnp.insert(x, 1, s); fnp.pad(x, 1, constant_values=s); fnp.linspace(s, x[0], 3)
+fnp.interp(x, x, x, left=s); fnp.dot(x, s); fnp.outer(x, s); fnp.einsum("i,->i", x, s)
+fnp.sum(x, initial=s); fnp.isclose(x, s); fnp.searchsorted(x, s)
+fnp.nan_to_num(x, nan=s); fnp.diff(x, append=s); fnp.quantile(x, s / 8)
+fnp.average(x, weights=x * s); fnp.gradient(x, s); fnp.std(x) / s
+fnp.unwrap(x, period=s); fnp.sqrt(s) * x; fnp.exp(s) * x; fnp.reshape(s, (1,)) * x
+x.at[0].set(s); x.at[:2].add(s); x.at[x > 0].set(s); x.at[0].multiply(s)
+x.at[0].max(s); lax.add(x, x.dtype.type(s))
+lax.clamp(s, x, s) if x.dtype == "f4" else x
+lax.fori_loop(0, 3, lambda i, c: c / s, x * 1.0)
+lax.fori_loop(0, 3, lambda i, c: c * s, x)
+lax.scan(lambda c, v: (c + v, c * v), s, x); lax.map(lambda v: v * s, x)
+lax.while_loop(lambda c: c < 9, lambda c: c + x[1] + 1, s)
+lax.cond(x[0] < 1, lambda v: v * s, lambda v: v * 1.0, x * 1.0)
+lax.cond(x[0] < 1, lambda: s, lambda: x[0] * 1.0) if x.dtype == "f4" else x
+lax.associative_scan(lambda a, b: a + b * s, x); ft.jit(lambda a, b: a * b)(x, s)
+ft.vmap(lambda a, b: a * b, (0, None))(x, s); ft.vmap(lambda a: a / s)(x)
+ft.jvp(lambda a: a * s, (x * 1.0,), (x * 1.0,))
+ft.grad(lambda a: (a * s).sum())(x * 1.0)
+ft.hessian(lambda a: (a**3 * s).sum())(x * 1.0)
+ft.checkpoint(lambda a, b: a * b)(x, s)
+ft.linearize(lambda a: a * s, x * 1.0)[1](x * 1.0); nn.leaky_relu(x, s); nn.elu(x, s)
+nn.softmax(x / s); nn.squareplus(x, s); nn.initializers.normal(s)(key, (3,), "f4")
+random.uniform(key, (3,), "f4", 0.0, s); special.xlogy(s, x); special.expit(s) * x
+stats.norm.pdf(x, s, s); optim.adam(s, b1=s / 9).update(x, optim.adam(s).init(x))[0]
+optim.clip(s).update(x, ())[0]
+optim.sgd(s, momentum=s / 9).update(x * 1.0, optim.sgd(s, momentum=s / 9).init(x * 1.0))
+""".replace("\n", ";")
+_ROWS = [e.strip() for e in EXPRESSIONS.split(";") if e.strip()]
+
+
+def _seen(result: Any) -> list[Any]:
+    return [(x.dtype, x.shape, np.asarray(x)) for x in ft.tree.leaves(result)]
+
+
+def _same(found: Any, wanted: Any) -> None:
+    assert [x[:2] for x in found] == [x[:2] for x in wanted]
+    for (*_, one), (*_, other) in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(
+            one.astype(np.complex128), other.astype(np.complex128), 1e-2, 1e-3
+        )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "uint8"])
+@pytest.mark.parametrize("expression", _ROWS)
+def test_beside_an_array_they_are_what_pythons_numbers_are(
+    expression: str, dtype: str
+) -> None:
+    x = fnp.array([0, 1, 2], dtype)
+    run = eval(f"lambda x, s: {expression}", SPACE)
+    for number, scalar in ((2.0, np.float64(2)), (2, np.int64(2))):
+        try:
+            wanted = _seen(run(x, number))
+        except (TypeError, ValueError, OverflowError) as error:
+            with pytest.raises(type(error)):
+                run(x, scalar)
+            continue
+        for _ in range(CALLS):
+            found = run(x, scalar)
+        _same(_seen(found), wanted)
+        _same(_seen(ft.jit(lambda v, s=scalar: run(v, s))(x)), wanted)
+
+
+@pytest.mark.parametrize("x", [fnp.ones(3), fnp.ones(3, "bfloat16"), fnp.arange(3)])
+def test_arguments_are_weak_too(x: Any) -> None:
+    f = ft.jit(lambda v, s: (v / s, s * 2, fnp.where(v > 0, v, s)))
+    for number, scalar in (
+        (2.0, np.float64(2)),
+        (2, np.int64(2)),
+        (2j, np.complex128(2j)),
+    ):
+        for _ in range(CALLS):
+            found, wanted = f(x, scalar), f(x, number)
+            assert found[0].dtype == wanted[0].dtype
+            assert found[2].dtype == wanted[2].dtype
+            assert found[1].dtype == scalar.dtype
+
+
+@pytest.mark.parametrize(
+    "scalar", [np.float64(0.7), np.int64(3), np.complex128(1 + 2j)]
+)
+def test_alone_they_keep_64_bits(scalar: Any) -> None:
+    dtype = scalar.dtype
+    for _ in range(CALLS):
+        made = fnp.asarray(scalar)
+        assert (made.dtype, made.weak_type) == (dtype, False)
+        assert (fnp.add(scalar, scalar).dtype, (made * scalar).dtype) == (dtype, dtype)
+        assert fnp.multiply(scalar, 2).dtype == dtype
+        assert ft.jit(lambda t: t * 2)(scalar).dtype == dtype
+        assert ft.jit(lambda: fnp.add(scalar, 1))().dtype == dtype
+        if dtype == np.float64:
+            assert ft.grad(lambda t: t * t * 2.0)(scalar) == 4 * scalar
+            assert ft.value_and_grad(fnp.sin)(scalar)[1].dtype == dtype
+            assert ft.jvp(fnp.sin, (scalar,), (scalar,))[1].dtype == dtype
+
+
+def test_arrays_and_scalars_of_other_widths_keep_their_dtype() -> None:
+    x = fnp.ones(3, "bfloat16")
+    for kind in (np.float32, np.float16, np.int32, np.uint8, np.uint64, np.complex64):
+        for operand in (kind(2), np.array(2, kind), fnp.array(2, kind)):
+            assert (x * operand).dtype == fnp.promote_types("bfloat16", kind)
+    for kind in (np.float64, np.int64, np.complex128):
+        for operand in (np.array(2, kind), fnp.array(2, kind), np.ones(3, kind)):
+            assert (fnp.ones(3, "int8") * operand).dtype == kind
+            assert (
+                ft.jit(lambda v, s: v * s)(fnp.ones(3, "int8"), operand).dtype == kind
+            )
+
+
+@pytest.mark.parametrize(
+    ("x64", "wide", "mixed"), [(True, "f8", "f8"), (False, "f4", "f4")]
+)
+def test_under_jaxs_rules_they_are_arrays_of_one_element(
+    x64: bool, wide: str, mixed: str
+) -> None:
+    with ft.config(jax_enable_x64=x64):
+        for _ in range(CALLS):
+            assert (fnp.ones(3, "f4") * np.float64(2)).dtype == wide
+            assert (fnp.ones(3, "bfloat16") * np.float64(2)).dtype == mixed
+            assert ft.jit(fnp.multiply)(fnp.ones(3, "f4"), np.float64(2)).dtype == wide
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32"])
+def test_an_int64_that_does_not_fit_raises(dtype: str) -> None:
+    x = fnp.ones(3, dtype)
+    for wrong in (np.int64(2**40), np.int64(-(2**40))):
+        runs = [partial(fnp.add, wrong), lambda v, w=wrong: fnp.where(v > 0, v, w)]
+        for run in runs:
+            for _ in range(CALLS):
+                assert (x + np.int64(3)).dtype == dtype
+                with pytest.raises(
+                    errors.DtypeOverflowError, match=f"{wrong} does not"
+                ):
+                    run(x)
+            with pytest.raises(errors.DtypeOverflowError, match="does not fit"):
+                ft.jit(run)(x)
+
+
+def test_attention_in_a_scan_keeps_the_dtype_of_its_carry() -> None:
+    def layer(h: Any, w: Any) -> Any:
+        scores = (h @ w) @ h.T / np.sqrt(h.shape[-1]) * np.prod(h.shape)
+        return nn.softmax(scores) @ h, None
+
+    h, weights = fnp.ones((4, 8)), fnp.ones((2, 8, 8))
+    assert lax.scan(layer, h, weights)[0].dtype == np.float32
+    assert ft.jit(lax.scan, static_argnums=0)(layer, h, weights)[0].dtype == np.float32
+
+
+# Where another dtype comes in.
+
+_DOUBLES = np.ones(3)
+
+
+def _body(c: Any) -> Any:
+    y = c + c
+    z = y * _DOUBLES  # here
+    return fnp.tanh(z)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        lambda x: lax.scan(lambda c, v: (_body(c), v), x, fnp.ones((4, 3))),
+        lambda x: lax.while_loop(lambda c: c.sum() < 9, _body, x),
+        lambda x: lax.fori_loop(0, 3, lambda i, c: _body(c), x),
+        lambda x: lax.cond(x[0] > 0, _body, lambda v: v, x),
+        lambda x: lax.switch(0, [lambda v: v, _body], x),
+    ],
+)
+def test_a_carry_of_another_dtype_names_the_line_where_it_came_in(loop: Any) -> None:
+    for run in (loop, ft.jit(loop)):
+        with pytest.raises(errors.DtypeError) as caught:
+            run(fnp.ones(3))
+        assert caught.value.origin.text == "z = y * _DOUBLES  # here"
