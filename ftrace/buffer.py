@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ftrace import capacity
+from ftrace import capacity, fence
 from ftrace.errors import OutOfMemoryError
 
 ALIGNMENT = 64
@@ -135,7 +135,7 @@ class LRUAllocator(Allocator):
 
     def __init__(self, device: Memory, limit: int = 1 << 30) -> None:
         self.device = device
-        self.limit = limit
+        self.limit = 0 if fence.ON else limit
         self._free: OrderedDict[int, list[Any]] = OrderedDict()
         self._lock = threading.RLock()
         capacity.keepers.add(self)
@@ -151,6 +151,8 @@ class LRUAllocator(Allocator):
     @staticmethod
     def size_class(nbytes: int) -> int:
         """The bytes that are really taken: at most an eighth more, few sizes."""
+        if fence.ON:
+            return nbytes
         if nbytes <= 512:
             return -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
         step = 1 << (nbytes.bit_length() - 4)
@@ -206,9 +208,11 @@ class LRUAllocator(Allocator):
 
 
 class HostAllocator(LRUAllocator):
-    """Aligned host memory, as NumPy arrays of bytes."""
+    """Aligned host memory, as NumPy arrays of bytes; or fenced memory."""
 
     def _obtain(self, nbytes: int) -> Any:
+        if fence.ON:
+            return fence.fenced(nbytes)
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
         start = -raw.ctypes.data % ALIGNMENT
         return raw[start : start + nbytes]

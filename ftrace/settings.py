@@ -31,6 +31,11 @@ MACHINE_THREADS = min(os.cpu_count() or 1, MAX_THREADS)
 #: Kinds of processors that code can be generated for, besides the machine's own.
 CPUS = ("generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 
+#: Where buffers have a fence.
+FENCES = ("", "end", "front")
+#: What only the environment sets.
+OF_PROCESS = frozenset(("cpu", "fence"))
+
 
 @dataclass(frozen=True)
 class Config:
@@ -53,7 +58,10 @@ class Config:
       cache_size: bytes that the disk cache may hold; 0 is no disk cache.
       tune: try several schedules of each kernel on this machine and keep the fastest.
       cpu: the kind of processor that code is generated for; empty for this machine.
-        It is that of the process: only the environment sets it.
+      fence: buffers lie beside memory that nobody may touch, so that an access outside
+        of one ends the process: "end", "front", or empty for none.
+
+    `cpu` and `fence` are those of the process: only the environment sets them.
     """
 
     enable_x64: bool | None = None
@@ -68,6 +76,7 @@ class Config:
     cache_size: int = CACHE_SIZE
     tune: bool = False
     cpu: str = ""
+    fence: str = ""
 
     @property
     def compilation(self) -> tuple[Any, ...]:
@@ -83,6 +92,8 @@ class Config:
         if self.cpu and self.cpu not in CPUS:
             known = ", ".join(CPUS)
             raise ValueRangeError(f"cpu must be one of {known}; got {self.cpu!r}")
+        if self.fence not in FENCES:
+            raise ValueRangeError(f"fence must be end or front; got {self.fence!r}")
         object.__setattr__(self, "cache_dir", _folder(self.cache_dir))
         object.__setattr__(self, "cache_size", _bytes(self.cache_size))
         object.__setattr__(self, "disabled_rules", frozenset(self.disabled_rules))
@@ -160,6 +171,13 @@ def _from_environment() -> Config:
             f"the environment variable FTRACE_CPU must be one of {', '.join(CPUS)}, "
             f"or not be set for the machine's own processor; got {cpu!r}"
         )
+    fence = os.environ.get("FTRACE_FENCE", "").lower()
+    fence = {"1": "end", "0": ""}.get(fence, fence)
+    if fence not in FENCES:
+        raise ValueRangeError(
+            "the environment variable FTRACE_FENCE must be 1 (or end) or front, or not "
+            f"be set for none; got {fence!r}"
+        )
     return Config(
         enable_x64=flag("FTRACE_ENABLE_X64"),
         device=os.environ.get("FTRACE_DEVICE", "cpu"),
@@ -172,6 +190,7 @@ def _from_environment() -> Config:
         cache_size=cache_size,
         tune=bool(flag("FTRACE_TUNE")),
         cpu=cpu,
+        fence=fence,
     )
 
 
@@ -205,10 +224,10 @@ def _canonical(name: str) -> str:
 def _changes(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings by their own names; those that may change while a process runs."""
     changes = {_canonical(name): value for name, value in settings.items()}
-    if "cpu" in changes:
+    for name in changes.keys() & OF_PROCESS:
         raise ArgumentError(
-            "cpu is one for the whole process and cannot be changed in it; set the "
-            "environment variable FTRACE_CPU before Python starts"
+            f"{name} is one for the whole process and cannot be changed in it; set the "
+            f"environment variable FTRACE_{name.upper()} before Python starts"
         )
     return changes
 

@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).parent.parent / "ftrace"
 #: Floor -> the files and folders of ftrace/ that stand on it.
 FLOORS = {
     "ground": (
-        "capacity", "digest", "dtypes", "errors", "locks", "origin", "records",
+        "capacity", "digest", "dtypes", "errors", "fence", "locks", "origin", "records",
         "settings", "version",
     ),
     "buffer": ("buffer",),

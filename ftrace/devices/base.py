@@ -11,11 +11,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ftrace import settings
+from ftrace import fence, settings
 from ftrace.buffer import Allocator, Buffer
 from ftrace.devices.calls import Bound, Signature
 from ftrace.errors import DeviceError
@@ -59,6 +60,18 @@ class Counters:
             setattr(self, name, value)
 
 
+#: Memory that an allocator gave.
+_BYTES = np.dtype(np.uint8)
+
+
+def _behind_fence(buffer: Buffer) -> Buffer:
+    """A buffer in fenced memory of the host: a copy if it came from NumPy."""
+    if buffer.allocator is not None or not buffer.device.host:
+        return buffer
+    device: Any = buffer.device
+    return Buffer(device, fence.fenced_copy(buffer.memory), buffer.nbytes)
+
+
 class Executable(ABC):
     """A compiled program: call it on one buffer per input.
 
@@ -69,6 +82,29 @@ class Executable(ABC):
 
     program: Program
     sources: tuple[str, ...]
+
+    @cached_property
+    def _expected(self) -> list[tuple[int, np.dtype[Any]]]:
+        slots = self.program.slots
+        return [(slots[i].nbytes, slots[i].dtype) for i in self.program.inputs]
+
+    def received(self, inputs: Sequence[Buffer]) -> Sequence[Buffer]:
+        """The inputs, which are what the program was compiled for; fenced if need be.
+
+        Raises:
+          DeviceError: one is not, and would be read as something else.
+        """
+        for buffer, (nbytes, dtype) in zip(inputs, self._expected, strict=True):
+            # A driver's handle has no dtype.
+            kind: Any = getattr(buffer.memory, "dtype", _BYTES)
+            if buffer.nbytes != nbytes or kind not in (dtype, _BYTES):
+                place = list(inputs).index(buffer)
+                raise DeviceError(
+                    f"internal error: input {place} of a program must be {nbytes} "
+                    f"bytes of {dtype}, and is {buffer.nbytes} of {kind}; "
+                    "please report it with the call that was made"
+                )
+        return list(map(_behind_fence, inputs)) if fence.ON else inputs
 
     @abstractmethod
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ftrace import fence
 from ftrace.buffer import Buffer, HostAllocator
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.drive import Driver
@@ -93,6 +94,7 @@ class InterpretedProgram(Executable):
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         program = self.program
+        inputs = self.received(inputs)
         require_memory(self.device.name, self.device.allocator, program)
         owners: dict[int, Buffer] = dict(zip(program.inputs, inputs, strict=True))
         for number in program.outputs:
@@ -137,9 +139,13 @@ class _InterpreterDriver(Driver):
         memory[: array.nbytes] = array.reshape(-1).view(np.uint8)
 
     def allocate(self, nbytes: int) -> Array:
-        return np.empty(nbytes, np.uint8)
+        return fence.fenced(nbytes) if fence.ON else np.empty(nbytes, np.uint8)
 
     def place_arena(self, program: Program) -> tuple[dict[int, Array], Any]:
+        if fence.ON:
+            slots = enumerate(program.slots)
+            temporary = {n: s.nbytes for n, s in slots if s.place == "arena"}
+            return {n: self.allocate(size) for n, size in temporary.items()}, None
         arena = self.device.allocate(program.arena)
         memory = _bytes(arena)
         return {

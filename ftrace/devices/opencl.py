@@ -349,6 +349,7 @@ class EnqueuedProgram(Executable):
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         program, device = self.program, self.device
+        inputs = self.received(inputs)
         require_memory(device.name, device.allocator, program, device.most_memory)
         owners: dict[int, Buffer] = dict(zip(program.inputs, inputs, strict=True))
         for number in program.outputs:

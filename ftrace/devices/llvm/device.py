@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ftrace import settings
+from ftrace import fence, settings
 from ftrace.buffer import Buffer
 from ftrace.capacity import LARGE
 from ftrace.devices.base import Device, Executable, timed
@@ -228,7 +228,7 @@ class CPU(Device):
 
     def native(self) -> Native | None:
         """The native code of calls, where this device has it; compiled when needed."""
-        if self._native is None:
+        if self._native is None and not fence.ON:  # it reuses memory
             self._native = self._native_calls()
         return self._native
 
@@ -329,7 +329,12 @@ class CPUExecutable(Executable):
                 made.append(program.slots[slot].nbytes)
         self._results = [number_of[slot] for slot in program.outputs]
         temporary = [i for i, slot in enumerate(program.slots) if slot.place == "arena"]
-        if temporary:
+        arena = -1  # the object of all that is in the arena
+        if fence.ON:  # each for itself, and not in an arena
+            for slot in temporary:
+                number_of[slot] = len(program.inputs) + len(made)
+                made.append(program.slots[slot].nbytes)
+        elif temporary:
             arena = len(program.inputs) + len(made)
             number_of.update(dict.fromkeys(temporary, arena))
             made.append(program.arena)
@@ -354,7 +359,7 @@ class CPUExecutable(Executable):
         native = runtime()
         self._run = native.run
         places = [
-            (number_of[i], slot.position if slot.place == "arena" else 0)
+            (number_of[i], slot.position if number_of[i] == arena else 0)
             for i, slot in enumerate(program.slots)
         ]
         self._table = Table(program, bound, places, native.handlers)
@@ -376,6 +381,7 @@ class CPUExecutable(Executable):
         """
         device = self.device
         chosen = settings.current()
+        inputs = self.received(inputs)
         if self._large:
             require_memory(device.name, device.memory, self.program)
         try:

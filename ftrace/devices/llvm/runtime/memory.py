@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ftrace import fence
 from ftrace.buffer import Buffer, HostAllocator, Memory
 from ftrace.capacity import LARGE, free_memory, machine_memory
 
@@ -100,10 +101,10 @@ class WarmAllocator(HostAllocator):
                 self._latest = 0
 
     def _obtain(self, nbytes: int) -> Any:
-        if nbytes < 2 * HUGE_PAGE:
-            return super()._obtain(nbytes)
         if nbytes >= LARGE and nbytes > free_memory():
             raise MemoryError
+        if nbytes < 2 * HUGE_PAGE or fence.ON:
+            return super()._obtain(nbytes)
         raw = np.empty(nbytes + HUGE_PAGE, np.uint8)
         start = -raw.ctypes.data % HUGE_PAGE
         return raw[start : start + nbytes]

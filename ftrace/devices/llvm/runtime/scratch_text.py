@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import sys
 from string import Template
 
@@ -99,6 +100,54 @@ out:
   ret void
 }
 """)
+
+_FENCED = Template("""
+declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
+declare i32 @munmap(ptr, i64)
+declare i32 @mprotect(ptr, i64, i32)
+
+define ptr @$take(i64 %bytes) nounwind {
+entry:
+  %up = add i64 %bytes, 127
+  %used = and i64 %up, -128
+  %over = add i64 %used, $small_less_one
+  %room = and i64 %over, -$small
+  %total = add i64 %room, ${small_twice}
+  %raw = call ptr @mmap(ptr null, i64 %total, i32 3, i32 $anonymous, i32 -1, i64 0)
+  %start = ptrtoint ptr %raw to i64
+  %failed = icmp eq i64 %start, -1
+  br i1 %failed, label %short, label %begin
+short:
+  ret ptr null
+begin:
+  store i64 %total, ptr %raw
+  %last = sub i64 %total, $small
+  %fence = getelementptr i8, ptr %raw, i64 %last
+  %done = call i32 @mprotect(ptr %fence, i64 $small, i32 0)
+  %back = sub i64 0, %used
+  %result = getelementptr i8, ptr %fence, i64 %back
+  ret ptr %result
+}
+
+define void @$give(ptr %memory) nounwind {
+  %at = ptrtoint ptr %memory to i64
+  %page = and i64 %at, -$small
+  %before = sub i64 %page, $small
+  %raw = inttoptr i64 %before to ptr
+  %total = load i64, ptr %raw
+  %done = call i32 @munmap(ptr %raw, i64 %total)
+  ret void
+}
+""")
+
+
+def fenced_scratch_ir() -> str:
+    """The same for blocks that end at a page which is not there."""
+    small = mmap.PAGESIZE
+    return _FENCED.substitute(
+        take=TAKE, give=GIVE, small=small, small_less_one=small - 1,
+        small_twice=2 * small, anonymous=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS,
+    )  # fmt: skip
 
 
 def scratch_ir() -> str:
