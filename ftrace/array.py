@@ -274,7 +274,14 @@ _new: Callable[[type[Array]], Array] = object.__new__
 SHORT = 512
 
 
-class Array(ArrayLike):
+class _ArrayType(type):
+    """`isinstance(x, Array)` is true of traced values; `type(x) is Array` is not."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return issubclass(type(instance), ArrayLike)
+
+
+class Array(ArrayLike, metaclass=_ArrayType):
     """An immutable array: a buffer on a device, a shape and a dtype.
 
     Make one with `ftrace.numpy.array` or `asarray`; NumPy reads it without a copy.

@@ -34,7 +34,7 @@ def save(path: PathLike, tree: Any) -> None:
 def _as_numpy(value: Any) -> Any:
     if isinstance(value, Tracer):
         return concrete(value)
-    return np.asarray(value) if isinstance(value, Array) else value
+    return np.asarray(value) if type(value) is Array else value
 
 
 def load(path: PathLike, device: str | Device | None = None) -> Any:

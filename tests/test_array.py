@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import gc
 import operator
 import pickle
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -399,3 +401,31 @@ def test_absurd_sizes_raise_ours(call: Any) -> None:
     with pytest.raises(errors.OutOfMemoryError, match="no memory for"):
         call(z)
     assert float(fnp.sum(fnp.ones(3))) == 3.0
+
+
+def test_traced_values_are_instances_of_array() -> None:
+    found: list[bool] = []
+
+    def f(x: Any) -> Any:
+        found.extend([isinstance(x, ft.Array), isinstance(x * 2, fnp.ndarray)])
+        found.append(isinstance(x, (int, ft.Array)) and not isinstance(x, np.ndarray))
+        return (x * x).sum()
+
+    x = fnp.arange(3.0)
+    f(x), ft.jit(f)(x), ft.grad(f)(x), ft.vmap(f)(x[None]), ft.jvp(f, (x,), (x,))
+    ft.eval_shape(f, x), ft.jit(ft.vmap(ft.grad(f)))(x[None])
+    assert len(found) == 21
+    assert all(found)
+    assert fnp.ndarray is ft.Array
+    assert issubclass(ft.Array, ft.Array)
+    for other in (np.ones(3), np.float32(1), 1.0, [x], None, ft.Array, fnp.float32):
+        assert not isinstance(other, ft.Array)
+
+
+def test_no_isinstance_of_ours_asks_for_the_class_of_arrays() -> None:
+    """It would hold for traced values, and take a call of Python's."""
+    for path in Path(ft.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+                names = {ast.unparse(x) for x in ast.walk(node.args[1])}
+                assert "Array" not in names, (path, node.lineno)

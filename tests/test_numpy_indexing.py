@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -373,3 +374,42 @@ def test_take_reads_bools_as_numbers() -> None:
     x, at = fnp.array([2.0, 3.0, 5.0]), np.array([True, False])
     for take in (fnp.take, ft.jit(fnp.take)):
         np.testing.assert_array_equal(take(x, at), np.take(np.asarray(x), at))
+
+
+@pytest.mark.parametrize("value", [2**64 - 1, 2**63, 2**63 + 2])
+def test_indices_that_int64_does_not_hold_are_out_of_bounds(value: int) -> None:
+    x = fnp.arange(5.0)
+    one = fnp.asarray(np.uint64(value))
+    several = fnp.asarray(np.array([1, value, 2], np.uint64))
+    reads = (
+        (4.0, lambda v, i: v[i]),
+        (-1.0, lambda v, i: v.at[i].get(mode="fill", fill_value=-1)),
+    )
+    for _ in range(12):
+        for index in (one, several, np.asarray(several), value, np.uint64(value)):
+            with pytest.raises(IndexBoundsError):
+                x[index]
+            with pytest.raises(IndexBoundsError):
+                x.at[index].set(9.0)
+        with pytest.raises(IndexBoundsError):
+            fnp.take_along_axis(x, several, 0)
+    for outside, read in reads:
+        for index, wanted in ((one, outside), (several, [1.0, outside, 2.0])):
+            assert ft.jit(read)(x, index).tolist() == wanted
+            assert ft.jit(partial(read, i=index))(x).tolist() == wanted
+
+
+@pytest.mark.parametrize("value", [2**64 - 1, 2**63, 2**63 + 2])
+@pytest.mark.parametrize("kind", ["set", "add", "multiply", "max"])
+def test_updates_where_int64_does_not_reach_are_dropped(kind: str, value: int) -> None:
+    def update(v: Any, i: Any) -> Any:
+        return getattr(v.at[i], kind)(9.0)
+
+    x = fnp.arange(5.0)
+    one = fnp.asarray(np.uint64(value))
+    several = fnp.asarray(np.array([1, value, 2], np.uint64))
+    wanted = update(x, fnp.array([1, 2])).tolist()
+    assert ft.jit(update)(x, several).tolist() == wanted
+    assert ft.jit(partial(update, i=several))(x).tolist() == wanted
+    assert ft.jit(update)(x, one).tolist() == x.tolist()
+    assert ft.jit(partial(update, i=one))(x).tolist() == x.tolist()

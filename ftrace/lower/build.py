@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ftrace import settings
+from ftrace import dtypes, settings
 from ftrace.lower.drafts import Context, Draft, Schedule, reduce_key
 from ftrace.lower.finite import relax_products
 from ftrace.lower.index import (
@@ -276,7 +276,7 @@ def _in_bounds(index: Node, array: Node, size: int) -> list[Node]:
     """The comparisons that it takes to see that an element of `array` is in bounds."""
     low, high = values_of(array)
     parts: list[Node] = []
-    if low < 0:
+    if low < 0 or high > dtypes.limits(INDEX)[1]:  # the upper half of uint64, too
         parts.append(ge(index, const(0, INDEX)))
     if high >= size:
         parts.append(lt(index, const(size, INDEX)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math as _math
 
-from ftrace.array import ArrayLike as _ArrayLike
+from ftrace.array import Array as _Array
 from ftrace.array import surface as _surface
 from ftrace.numpy import fft as fft
 from ftrace.numpy import linalg as linalg
@@ -59,7 +59,7 @@ from ftrace.trace.recall import Lifting as _Lifting
 from ftrace.trace.recall import recall_all as _recall_all
 
 #: What arrays and tracers are instances of.
-ndarray = _ArrayLike
+ndarray = _Array
 
 # The default dtype of each kind.
 int_, uint, float_, complex_ = int32, uint32, float32, complex64

@@ -238,7 +238,8 @@ pow = power
 def _known_integer(x: Value) -> int | None:
     if type(x) is int:
         return x
-    if not isinstance(x, (np.generic, Array)) or x.shape or kind_of(x) not in "iu":
+    known = type(x) is Array or isinstance(x, np.generic)
+    if not known or x.shape or kind_of(x) not in "iu":
         return None
     found = decided(int, x)  # what is done
     if found is None:
@@ -463,7 +464,7 @@ def gcd(x1: Value, x2: Value, /) -> Any:
     if found is not None:
         return found
     x1, x2 = _euclid_step(x1, x2)  # both have the shape of the result now
-    while isinstance(x2, Array):
+    while type(x2) is Array:
         if not np.any(np.asarray(x2)):
             return absolute(x1)
         x1, x2 = _euclid_step(x1, x2)

@@ -212,7 +212,7 @@ def update(
     if (masked := _masked(x, index, values, kind)) is not None:
         return masked
     known = not any(isinstance(part, Tracer) for part in index_parts(index))
-    eager = known and isinstance(x, Array) and isinstance(values, Array)
+    eager = known and type(x) is Array and type(values) is Array
     checked = eager and mode is None
     if checked and wrap and x.memory.host:
         found = update_now(x, index, values, kind)

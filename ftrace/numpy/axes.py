@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.array import Array, ArrayLike
 from ftrace.errors import (
     ArgumentError,
     AxisError,
@@ -179,7 +179,7 @@ def no_out(name: str, out: Any) -> None:
 
 def as_value(x: Value) -> Any:
     """`x` as an Array or a Tracer; inside a trace a scalar is a constant."""
-    if isinstance(x, (Array, Tracer)):
+    if isinstance(x, ArrayLike):
         return x
     scope = current_scope()
     if scope is None or isinstance(x, np.ndarray):

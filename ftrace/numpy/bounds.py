@@ -36,6 +36,14 @@ def is_known(values: Any) -> bool:
     return isinstance(values, np.ndarray)
 
 
+def signed(values: Any) -> Any:
+    """Indices as NumPy takes them: it reads the upper half of uint64 as negative."""
+    if values.dtype != np.uint64:
+        return values
+    inside = _host.minimum(values, np.iinfo(np.int64).max)
+    return _host.asarray(inside, np.int64)
+
+
 def slice_bounds(part: slice, size: int) -> tuple[tuple[int, int], int]:
     """((start, stop), step) of a slice; the stop is next to the last element."""
     if any_dynamic((size, part.start, part.stop, part.step)):
@@ -102,7 +110,7 @@ class Position:
         if is_dynamic(size):
             values, found = as_value(values), None
         if found is not None:
-            found = found.astype(np.int64)
+            found = signed(found).astype(np.int64)
             wrapped = _host.where(found < 0, found + size, found) if wrap else found
             known = bool(((wrapped >= 0) & (wrapped < size)).all())
             if isinstance(values, Tracer) and bool((wrapped == found).all()):

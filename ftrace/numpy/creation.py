@@ -198,7 +198,7 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
     if isinstance(value, ArrayLike):
         result = value if dtype is None else cast(value, dtypes.as_dtype(dtype))
         # Arrays are immutable, but who donates one does not give up its copies.
-        if copy and isinstance(value, Array) and result is value:
+        if copy and type(value) is Array and result is value:
             copied = do_now(np.array, value, dtype=value.dtype, weak=value.weak_type)
             return value.__deepcopy__({}) if copied is None else copied
         return result

@@ -215,7 +215,7 @@ def _edges_by_rule(x: Any, rule: str, range: Any, dtype: np.dtype[Any]) -> Any:
             f"histogram: how many bins {rule!r} gives depends on the values of a "
             "traced array; give their number"
         )
-    known = x if isinstance(x, Array) else Array.of(concrete(x))
+    known = x if type(x) is Array else Array.of(concrete(x))
     known.told()
     try:
         edges = np.histogram_bin_edges(known.numpy(), rule, range)

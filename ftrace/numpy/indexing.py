@@ -29,6 +29,7 @@ from ftrace.numpy.bounds import (
     check_mode,
     default_fill,
     is_known,
+    signed,
     slice_bounds,
 )
 from ftrace.numpy.creation import array
@@ -168,7 +169,7 @@ def _plain(part: Any) -> Any:
         return _plain(array(part))
     if type(part) is Array and part.dtype.kind in "iu":
         part.told()
-        return part.numpy()
+        return signed(part.numpy())
     values = np.asarray(part)
     if values.size == 0 and is_sequence(part):
         values = values.astype(np.int32)
@@ -177,7 +178,9 @@ def _plain(part: Any) -> Any:
             f"an index must be an integer or bool, got {part!r:.60} of dtype "
             f"{values.dtype}; convert it with .astype(int)"
         )
-    return int(values) if values.ndim == 0 and values.dtype.kind in "iu" else values
+    if values.ndim == 0 and values.dtype.kind in "iu":
+        return int(values)
+    return signed(values)
 
 
 def _plain_tracer(part: Tracer) -> Any:
@@ -267,7 +270,7 @@ def getitem(x: Value, index: Any) -> Any:
       IndexBoundsError: an index that is known is out of bounds.
       NonConcreteBooleanIndexError: a mask is traced.
     """
-    if isinstance(x, Array):
+    if type(x) is Array:
         found = numpy_index(index)
         if found is not None:
             if x.memory.host:
@@ -283,7 +286,7 @@ def numpy_index(index: Any) -> Any:
     if type(index) is Array and index.ndim and index.dtype.kind in "iub":
         if index.dtype.kind == "b":
             index.told()  # the values decide the shape
-        return (index.numpy(),)
+        return (signed(index.numpy()),)
     parts = [_plain(part) for part in index_parts(index)]
     return None if any(isinstance(part, Tracer) for part in parts) else tuple(parts)
 
@@ -304,12 +307,13 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
             require_room("indexing", aval_of(x).with_shape(shape))
     try:
         result = x.numpy()[found]
-    except (IndexError, TypeError, ValueError):
+    except (IndexError, OverflowError, TypeError, ValueError):
         parse_and_check(x.shape, index)  # says what is wrong in our words
         raise
     made = Array.of(np.asarray(result), x.weak_type)
     if (tape := recording.tape) is not None:
-        if type(index) is Array or is_by_place(index) or type(index) is slice:
+        one = type(index) is Array and index.dtype != dtypes.uint64
+        if one or is_by_place(index) or type(index) is slice:
             tape.note(read_place, [x, index], made)
         elif (places := with_gaps(index)) is not None:
             arrays = arrays_of(index)
@@ -328,7 +332,8 @@ def with_gaps(index: Any, kinds: str = "iu") -> tuple[Any, ...] | None:
     """
     found: list[Any] = []
     for part in index_parts(index):
-        if type(part) in (Array, np.ndarray) and part.dtype.kind in kinds:
+        array = type(part) in (Array, np.ndarray)
+        if array and part.dtype.kind in kinds and part.dtype != dtypes.uint64:
             found.append(_Gap)
         elif type(part) is slice or is_by_place((part,)):
             found.append(part)
@@ -462,7 +467,7 @@ def read_at(
     """
     x = as_value(x)
     known = not any(isinstance(part, Tracer) for part in index_parts(index))
-    if mode is None and isinstance(x, Array) and known:
+    if mode is None and type(x) is Array and known:
         if wrap and x.memory.host and (found := numpy_index(index)) is not None:
             return _read_now(x, found, index)
         return read(x, parse_and_check(x.shape, index, wrap), None, None, wrap)

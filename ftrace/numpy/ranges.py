@@ -186,7 +186,7 @@ def linspace(
     gaps = num - 1 if endpoint else num
     start, stop = cast(start, compute), cast(stop, compute)
     result = None
-    known = isinstance(start, Array) and isinstance(stop, Array) and gaps > 0
+    known = type(start) is Array and type(stop) is Array and gaps > 0
     if known and dtypes.is_float(compute) and LONG <= num * prod(shape) < FEW:
         function = partial(_blended_now, num, gaps)
         result = do_now(function, start, stop, dtype=compute, weak=False)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import ArrayLike
 from ftrace.numpy.creation import array
 from ftrace.trace.eager import Eager, constant_classes
 
@@ -22,71 +21,65 @@ __all__ = [
 _array = Eager(array, False, __name__)
 
 
-class ScalarType:
-    """A dtype with a name; called, it converts to an array of that dtype.
+class ScalarType(type):
+    """The class of dtypes with a name; called, one converts to an array of its dtype.
+
+    It equals the class of NumPy's scalars, and has its hash, as in JAX; it also equals
+    the dtype.
 
     Attributes:
       dtype: the NumPy dtype, which NumPy reads from here.
     """
 
-    __slots__ = ("dtype",)
-
     dtype: np.dtype[Any]
-
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self.dtype = dtype
 
     def __call__(self, x: Any = 0) -> Any:
         return _array(x, self.dtype)
 
     def __eq__(self, other: Any) -> bool:
-        if isinstance(other, ScalarType):
-            return self.dtype == other.dtype
-        try:
-            return self.dtype == np.dtype(other)
-        except TypeError:
-            return False
+        if self is other or other is self.dtype.type:
+            return True
+        return isinstance(other, _DTYPE) and self.dtype == other
 
     def __hash__(self) -> int:
-        return hash(self.dtype)
+        return hash(self.dtype.type)
 
     def __instancecheck__(self, instance: Any) -> bool:
-        if isinstance(instance, ArrayLike):
-            return instance.ndim == 0 and instance.dtype == self.dtype
         return isinstance(instance, self.dtype.type)
 
     @property
     def name(self) -> str:
         return str(self.dtype)
 
-    @property
-    def __name__(self) -> str:
-        return str(self.dtype)
-
     def __repr__(self) -> str:
         return f"ftrace.numpy.{self.dtype}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ScalarType, (self.dtype,)
+
+#: Any: of its parameter nothing is known here.
+_DTYPE: type[Any] = np.dtype
+
+
+def _named(name: str, dtype: np.dtype[Any]) -> ScalarType:
+    return ScalarType(name, (), {"dtype": dtype, "__module__": "ftrace.numpy"})
 
 
 constant_classes.append(ScalarType)
 
-bool_ = ScalarType(dtypes.bool_)
-int8 = ScalarType(dtypes.int8)
-int16 = ScalarType(dtypes.int16)
-int32 = ScalarType(dtypes.int32)
-int64 = ScalarType(dtypes.int64)
-uint8 = ScalarType(dtypes.uint8)
-uint16 = ScalarType(dtypes.uint16)
-uint32 = ScalarType(dtypes.uint32)
-uint64 = ScalarType(dtypes.uint64)
-float16 = ScalarType(dtypes.float16)
-bfloat16 = ScalarType(dtypes.bfloat16)
-float32 = ScalarType(dtypes.float32)
-float64 = ScalarType(dtypes.float64)
-complex64 = ScalarType(dtypes.complex64)
-complex128 = ScalarType(dtypes.complex128)
+bool_ = _named("bool_", dtypes.bool_)
+int8 = _named("int8", dtypes.int8)
+int16 = _named("int16", dtypes.int16)
+int32 = _named("int32", dtypes.int32)
+int64 = _named("int64", dtypes.int64)
+uint8 = _named("uint8", dtypes.uint8)
+uint16 = _named("uint16", dtypes.uint16)
+uint32 = _named("uint32", dtypes.uint32)
+uint64 = _named("uint64", dtypes.uint64)
+float16 = _named("float16", dtypes.float16)
+bfloat16 = _named("bfloat16", dtypes.bfloat16)
+float32 = _named("float32", dtypes.float32)
+float64 = _named("float64", dtypes.float64)
+complex64 = _named("complex64", dtypes.complex64)
+complex128 = _named("complex128", dtypes.complex128)
 
 single, double = float32, float64
 csingle, cdouble = complex64, complex128

@@ -479,7 +479,7 @@ def isin(
     if x.size == 0 or tests.size == 0:
         return full(x.shape, invert, dtypes.bool_)
     tests = reshape(tests, (tests.size,))
-    known = isinstance(x, Array) and isinstance(tests, Array)
+    known = type(x) is Array and type(tests) is Array
     if known and method == "auto" and tests.size <= FEW and x.size >= LONG:
         function = partial(_isin_now, invert)
         now = do_now(function, x, tests, dtype=dtypes.bool_, weak=False)

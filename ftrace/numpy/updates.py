@@ -47,7 +47,7 @@ def update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
     try:
         with np.errstate(all="ignore"):
             result = _updated(kind, x.numpy(), new, found)
-    except (IndexError, ValueError, TypeError):
+    except (IndexError, OverflowError, TypeError, ValueError):
         return None
     made = Array.of(result, x.weak_type)
     if (tape := recording.tape) is not None:

@@ -237,7 +237,7 @@ def _fits(got: ShapedArray, wanted: ShapedArray) -> bool:
 
 def _as_array(operand: Any) -> Array:
     """An operand as the callback gets it: the memory is its own."""
-    return operand if isinstance(operand, Array) else Array.of(np.array(operand))
+    return operand if type(operand) is Array else Array.of(np.array(operand))
 
 
 def _shape_of(structure: Any) -> str:

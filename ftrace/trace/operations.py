@@ -282,7 +282,7 @@ def elementwise(
         nodes = [scope.lift_to(x, dtype, shape, weak) for x in operands]
         node = op(*nodes)
         return Tracer(node, scope, origin_now(node))
-    if any(isinstance(x, Array) and not x.memory.host for x in operands):
+    if any(type(x) is Array and not x.memory.host for x in operands):
         return run_fused(
             lambda *xs: elementwise(op, *xs, dtype=dtype, inexact=inexact), operands
         )

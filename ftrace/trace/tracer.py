@@ -193,7 +193,7 @@ class Scope:
             if barrier is not None and value.scope.depth < barrier.depth:
                 return barrier.import_tracer(value)
             return value.node
-        if isinstance(value, Array):
+        if type(value) is Array:
             return self.capture(value)
         if isinstance(value, np.generic):
             array = asarray(value)
@@ -498,7 +498,7 @@ def aval_of(value: Value) -> ShapedArray:
     """
     if isinstance(value, Tracer):
         return value.node.aval
-    if isinstance(value, Array):
+    if type(value) is Array:
         try:
             return value._aval
         except AttributeError:
@@ -545,7 +545,7 @@ def is_value(value: Any) -> bool:
     """Can `aval_of` say what it is?"""
     return isinstance(
         value,
-        (Tracer, Array, np.ndarray, np.generic, bool, int, float, complex, Dim),
+        (ArrayLike, np.ndarray, np.generic, bool, int, float, complex, Dim),
     ) or hasattr(value, "__ftrace_array__")
 
 
@@ -570,7 +570,7 @@ def asarray(value: Value) -> Array:
 
     Where a trace is open whose results outlive it, it is a copy of an array of NumPy's.
     """
-    if isinstance(value, Array):
+    if type(value) is Array:
         return value
     aval = aval_of(value)
     if isinstance(value, NUMPY):

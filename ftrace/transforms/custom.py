@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.array import ArrayLike
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.custom import CustomJvp, CustomVjp, custom_jvp_p, custom_vjp_p
 from ftrace.trace.calls.rules import Called, Rule, bind_call
-from ftrace.trace.tracer import Tracer, Value, aval_of
+from ftrace.trace.tracer import Value, aval_of
 from ftrace.transforms.arguments import check_callable, name_of
 from ftrace.transforms.custom_call import (
     Invocation,
@@ -347,4 +347,4 @@ class _VjpRules:
 
 
 def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, (Tracer, Array, np.ndarray, np.generic))
+    return isinstance(leaf, (ArrayLike, np.ndarray, np.generic))

@@ -93,7 +93,7 @@ class Invocation:
 
 
 def _static(value: Any) -> Static:
-    return Static(value, (id(value),)) if isinstance(value, Array) else Static.of(value)
+    return Static(value, (id(value),)) if type(value) is Array else Static.of(value)
 
 
 def _hashable(value: Any) -> Any:

@@ -490,6 +490,8 @@ def stop_gradient(x: Any) -> Any:
 
 
 def _varies(value: Value) -> bool:
-    return not isinstance(value, (Array, np.ndarray)) and dtypes.is_inexact(
-        aval_of(value).dtype
+    return (
+        type(value) is not Array
+        and not isinstance(value, np.ndarray)
+        and dtypes.is_inexact(aval_of(value).dtype)
     )

@@ -281,7 +281,7 @@ class Jitted(Linked, Travels):
         finally:
             for i in ready.donated:
                 value = values[i]
-                if isinstance(value, Array):
+                if type(value) is Array:
                     value.delete()
         return ready.build(results)
 

@@ -179,7 +179,11 @@ def types_of(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
     except AttributeError:  # some are no arrays, or have not been asked before
         pass
     for x in leaves:
-        if type(x) not in _PLAIN and not isinstance(x, (Array, np.generic)):
+        if (
+            type(x) not in _PLAIN
+            and type(x) is not Array
+            and not isinstance(x, np.generic)
+        ):
             return None
     return tuple([aval_of(x) for x in leaves])
 

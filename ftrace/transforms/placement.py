@@ -64,13 +64,13 @@ def _put(value: Any, device: Device) -> Any:
 
 def device_get(x: Any) -> Any:
     """The arrays of a tree as NumPy arrays."""
-    return tree.map(lambda v: np.asarray(v) if isinstance(v, Array) else v, x)
+    return tree.map(lambda v: np.asarray(v) if type(v) is Array else v, x)
 
 
 def block_until_ready(x: Any) -> Any:
     """Waits until the arrays of a tree have been computed; returns the tree."""
     for leaf in tree.leaves(x):
-        if isinstance(leaf, Array) and isinstance(leaf.memory, Device):
+        if type(leaf) is Array and isinstance(leaf.memory, Device):
             leaf.memory.synchronize()
     return x
 

@@ -12,20 +12,18 @@ from collections.abc import Iterable
 from types import FunctionType, MethodType
 from typing import Any
 
-from ftrace.array import Array
+from ftrace.array import ArrayLike
 from ftrace.trace import tree
-from ftrace.trace.tracer import Tracer
 
 #: How many values are looked at; what lies deeper is not found.
 _LIMIT = 4096
-_ARRAYS = (Tracer, Array)
 _OURS = "ftrace."
 _PARTIAL: Any = functools.partial
 
 
-def closed_over(values: Iterable[Any]) -> list[Tracer | Array]:
+def closed_over(values: Iterable[Any]) -> list[ArrayLike]:
     """The arrays among these values and in what they refer to, each once."""
-    found: dict[int, Tracer | Array] = {}
+    found: dict[int, ArrayLike] = {}
     seen: set[int] = set()
     pending = list(values)
     while pending and len(seen) < _LIMIT:
@@ -33,7 +31,7 @@ def closed_over(values: Iterable[Any]) -> list[Tracer | Array]:
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, _ARRAYS):
+        if isinstance(value, ArrayLike):
             found[id(value)] = value
         elif not isinstance(value, (str, bytes, int, float, type)):
             pending.extend(_parts(value))
@@ -47,7 +45,7 @@ def _parts(value: Any) -> list[Any]:
         defaults = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
         known = value.__globals__
         named = [known.get(name) for name in value.__code__.co_names]
-        return [*cells, *defaults, *(x for x in named if isinstance(x, _ARRAYS))]
+        return [*cells, *defaults, *(x for x in named if isinstance(x, ArrayLike))]
     if isinstance(value, MethodType):
         return [value.__func__, value.__self__]
     if isinstance(value, _PARTIAL):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.array import Array
+from ftrace.array import Array, ArrayLike
 from ftrace.devices.llvm.calling.apart import Arguments
 from ftrace.devices.llvm.calling.chaining import Chaining
 from ftrace.devices.llvm.calling.looping import Call, Meaning, Place
@@ -124,7 +124,7 @@ class Steps:
             return Place(number)
         if id(x) in self._constants:
             return self._constants[id(x)]
-        if isinstance(x, (Array, Value)):
+        if type(x) in (Array, Value):
             raise Unlearnable
         return self._number(x) if isinstance(x, Number) else x
 
@@ -185,7 +185,7 @@ def _meaning_of(step: Taped) -> Meaning | None:
     return Meaning(step.op, step.arg, known, result.dtype, tuple(result.shape))
 
 
-_ARRAYS: Any = (Array, Value, np.ndarray, np.generic)
+_ARRAYS: Any = (ArrayLike, Value, np.ndarray, np.generic)
 
 
 def _type_of(x: Any) -> tuple[Any, tuple[int, ...]] | None:
