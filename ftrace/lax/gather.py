@@ -113,7 +113,7 @@ def gather(
         parts = choose(
             spread(found.inside, (*batch, *[1] * x.ndim)),
             parts,
-            cast(as_value(fill), x.dtype),
+            cast(fill, x.dtype),
         )
     dropped = tuple(len(batch) + a for a in windows.squeezed)
     return reshape(moves.permute(parts, (*order, *dropped)), result_shape)

@@ -237,7 +237,7 @@ def _scatter(
 ) -> Any:
     check_dtypes(name, operand, updates)
     x, starts = as_value(operand), check_starts(name, scatter_indices)
-    new = cast(as_value(updates), x.dtype)
+    new = cast(updates, x.dtype)
     windows, through = _checked(name, x, starts, new.shape, numbers)
     if new.size == 0 or x.size == 0:
         return x

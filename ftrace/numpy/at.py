@@ -36,7 +36,7 @@ from ftrace.numpy.updates import update_now
 from ftrace.trace.eager import Eager
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.indexing import scatter_p
-from ftrace.trace.tracer import Tracer, Value, unbound_variable
+from ftrace.trace.tracer import Tracer, Value, check_fits, unbound_variable
 
 __all__ = ["at"]
 
@@ -190,10 +190,20 @@ class Place:
         wrap_negative_indices: bool = True,
     ) -> Any:
         checked = check_mode("at", mode)
-        values = as_value(values)
         return update(
-            self.array, self.index, values, kind, checked, wrap_negative_indices
+            self.array,
+            self.index,
+            _fitting(values, self.array),
+            kind,
+            checked,
+            wrap_negative_indices,
         )
+
+
+def _fitting(values: Value, x: Any) -> Any:
+    """What is put into `x`; a number has to fit its dtype."""
+    check_fits(values, x.dtype)
+    return as_value(values)
 
 
 def update(
@@ -240,7 +250,7 @@ def _updating(kind: str) -> Eager:
     """The update of a kind, without options, as a function of its own."""
 
     def function(x: Any, values: Value, index: Any) -> Any:
-        return update(x, index, as_value(values), kind, None)
+        return update(x, index, _fitting(values, x), kind, None)
 
     function.__name__ = function.__qualname__ = f"_{kind}_at"
     return Eager(function, numbers=True, place=__name__, indexed=True)
@@ -250,7 +260,7 @@ def _of_composition(name: str, function: Callable[[Any, Any, Any], Any]) -> Eage
     """A function of an array, values and an index that is composed of others."""
 
     def composed(x: Any, values: Value, index: Any) -> Any:
-        return function(x, as_value(values), index)
+        return function(x, _fitting(values, x), index)
 
     composed.__name__ = composed.__qualname__ = name
     return Eager(composed, numbers=True, place=__name__, indexed=True)

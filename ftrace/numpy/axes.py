@@ -235,7 +235,8 @@ def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Any:
 
 
 def cast(x: Value, dtype: np.dtype[Any], weak: bool = False) -> Any:
-    """`x` in another dtype."""
+    """`x` in another dtype; a number has to fit."""
+    check_fits(x, dtype)
     aval = aval_of(x)
     if aval.dtype == dtype and aval.weak_type == weak:
         return as_value(x)

@@ -456,5 +456,6 @@ def full_like(
     """`fill_value` in the shape and dtype of `a`, or as given."""
     aval = aval_of(a if is_value(a) else array(a))
     target = aval.shape if shape is None else check_sizes(shape, "full_like")
-    value = cast(array(fill_value, copy=False), dtype_or(dtype, aval.dtype))
+    value = fill_value if is_value(fill_value) else array(fill_value, copy=False)
+    value = cast(value, dtype_or(dtype, aval.dtype))
     return placed(broadcast_to(value, target, "full_like"), device)

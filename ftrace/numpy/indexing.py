@@ -449,7 +449,7 @@ def _gathered(
     if fill_value is None:
         value = full((), default_fill(region.dtype), region.dtype)
     else:
-        value = cast(as_value(fill_value), region.dtype)
+        value = cast(fill_value, region.dtype)
     return choose(mask, found, value)
 
 

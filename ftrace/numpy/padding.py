@@ -192,7 +192,7 @@ def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any
         line = [1] * x.ndim
         line[axis] = before + size + after
         place = iota(dtypes.int32, tuple(line), axis)
-        low, high = [cast(as_value(v), x.dtype) for v in ends]
+        low, high = [cast(v, x.dtype) for v in ends]
         x = axes.pad(x, tuple(width))
         x = choose(less(place, before), low, x) if before else x
         x = choose(less(place, before + size), x, high) if after else x

@@ -78,7 +78,7 @@ def select(
             f"select takes as many conditions as choices, and at least one; got "
             f"{len(condlist)} and {len(choicelist)}"
         )
-    result = as_value(default)
+    result = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         result = choose(condition, choice, result)
     return result

@@ -168,7 +168,7 @@ def put_along_axis(
         return reshape(flat, x.shape)
     axis = canonical_axis(axis, x.ndim, "put_along_axis")
     index = _along_axis("put_along_axis", x, indices, axis)
-    values = cast(as_value(values), x.dtype)
+    values = cast(values, x.dtype)
     return update(x, index, values, "set", check_mode("put_along_axis", mode))
 
 
@@ -182,7 +182,7 @@ def put(
     """
     _not_in_place("put", inplace)
     x, indices = as_value(a), ravel(as_value(ind))
-    values = ravel(v)
+    values = ravel(cast(v, x.dtype))
     if indices.size == 0 or values.size == 0:
         return x
     values = along(values, np.arange(indices.size) % values.size, 0)
@@ -201,7 +201,8 @@ def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
       ValueRangeError: `inplace` is not False, or there are no values.
     """
     _not_in_place("place", inplace)
-    x, values = as_value(arr), ravel(vals)
+    x = as_value(arr)
+    values = ravel(cast(vals, x.dtype))
     if values.size == 0:
         raise ValueRangeError("place: there must be at least one value")
     flags = ravel(truth(mask))
@@ -328,7 +329,7 @@ def fill_diagonal(
     # One step along every axis at once.
     step = sum(prod(x.shape[i:]) for i in range(1, x.ndim + 1))
     end = x.size if wrap or x.ndim > 2 else min(x.size, x.shape[1] * x.shape[1])
-    values = ravel(cast(as_value(val), x.dtype))
+    values = ravel(cast(val, x.dtype))
     places = slice(0, end, step)
     count = len(range(end)[places])
     values = along(values, np.arange(count) % values.size, 0)

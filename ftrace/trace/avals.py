@@ -108,6 +108,29 @@ def _check_not_empty(shape: Shape) -> None:
             )
 
 
+class LargeInteger(ShapedArray):
+    """The type of an integer of Python's, or a weak one of NumPy's, beyond int32.
+
+    It is weak, but it does not fit what is narrower: an argument of this type is known
+    not to. Make them with `LargeInteger.of_dtype(dtype)`.
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def of_dtype(dtype: np.dtype[Any]) -> LargeInteger:
+        found = _interned.get(("large", dtype))
+        if found is None:
+            with _lock:
+                found = _interned.get(("large", dtype))
+                if found is None:
+                    found = _scalar_like(LargeInteger, dtype)
+                    found.weak_type = True
+                    _interned["large", dtype] = found
+        assert isinstance(found, LargeInteger)
+        return found
+
+
 class Bundle(ShapedArray):
     """The types of several results. To walks over a graph it looks like a scalar.
 

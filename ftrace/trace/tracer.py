@@ -34,7 +34,7 @@ from ftrace.errors import (
     UnexpectedTracerError,
 )
 from ftrace.origin import Origin, called_function, user_origin
-from ftrace.trace.avals import REHEARSAL, TOKEN, Shape, ShapedArray
+from ftrace.trace.avals import REHEARSAL, TOKEN, LargeInteger, Shape, ShapedArray
 from ftrace.trace.dims import Dim, hooks, is_dynamic
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node, making_nodes_of, provenance, toposort
@@ -510,9 +510,14 @@ def aval_of(value: Value) -> ShapedArray:
             check_unmasked(value)
         dtype, weak = dtypes.numpy_type(value)
         dtypes.kind(dtype)
+        if weak and dtype is dtypes.int64 and not _LEAST <= value <= _MOST:
+            return LargeInteger.of_dtype(dtype)
         return ShapedArray.of(value.shape, dtype, weak)
     if isinstance(value, (bool, int, float, complex)):
-        return ShapedArray.of((), *dtypes.scalar_type(value))
+        dtype, weak = dtypes.scalar_type(value)
+        if type(value) is int and not _LEAST <= value <= _MOST:
+            return LargeInteger.of_dtype(dtype)
+        return ShapedArray.of((), dtype, weak)
     if is_dynamic(value):
         if upper_bound(value) > dtypes.limits(dtypes.int32)[1]:
             return ShapedArray.of((), dtypes.int64, True)
@@ -549,13 +554,26 @@ def is_value(value: Any) -> bool:
     ) or hasattr(value, "__ftrace_array__")
 
 
+#: What an integer that decides nothing about its dtype is between.
+_LEAST, _MOST = dtypes.limits(dtypes.int32)
 #: Integers that take the dtype of what is beside them.
 _INTEGERS: dict[type[Any], str] = {int: "Python int", np.int64: "numpy.int64"}
 
 
 def check_fits(value: complex, dtype: np.dtype[Any]) -> None:
-    """Raises if an int, of Python's or a weak one of NumPy's, does not fit a dtype."""
-    if type(value) in _INTEGERS and dtypes.is_integer(dtype):
+    """Raises if an int, of Python's or a weak one of NumPy's, does not fit a dtype.
+
+    Of traced ones those are known that int32 does not hold.
+    """
+    if type(value) is Tracer:
+        is_large = type(value.node.aval) is LargeInteger
+        if is_large and dtypes.is_integer(dtype) and dtype.itemsize < 8:
+            raise DtypeOverflowError(
+                f"an integer argument that int32 does not hold does not fit {dtype}, "
+                "the dtype of the other operand; convert one of them, or pass a float",
+                value.origin,
+            )
+    elif type(value) in _INTEGERS and dtypes.is_integer(dtype):
         low, high = dtypes.limits(dtype)
         if not low <= value <= high:
             raise DtypeOverflowError(

@@ -1,0 +1,73 @@
+"""Integers of Python's that do not fit raise: eagerly, in traces, as arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import lax
+from ftrace.errors import DtypeOverflowError
+
+#: Of an array y of integers and a number v that does not fit them.
+EXPRESSIONS = """
+y + v; v * y; y // v; y % v; y & v; y << v; fnp.where(y > 0, y, v); fnp.maximum(y, v)
+fnp.clip(y, v); fnp.clip(y, None, v); fnp.select([y > 5], [y], v); fnp.gcd(y, v)
+y.at[0].set(v); y.at[0].add(v); y.at[0].max(v); y.at[:1].multiply(v)
+y.at[fnp.array([0, 0])].add(v); y.at[9].get(mode="fill", fill_value=v)
+fnp.full_like(y, v); fnp.full((2,), v, y.dtype); lax.full((2,), v, y.dtype)
+fnp.array(v, y.dtype); fnp.asarray(v, dtype=y.dtype); fnp.array([v, 1], y.dtype)
+fnp.pad(y, 1, constant_values=v); fnp.insert(y, 0, v); fnp.dot(y, v)
+fnp.put(y, 0, v, inplace=False); fnp.place(y, y > 0, v, inplace=False)
+fnp.fill_diagonal(fnp.outer(y, y), v, inplace=False); lax.add(y, v)
+lax.pad(y, v, [(1, 0, 0)]); lax.fori_loop(0, 2, lambda i, c: c * v, y)
+lax.cond(True, lambda a: a + v, lambda a: a, y); ft.vmap(lambda a: a * v)(y)
+""".replace("\n", ";")
+_ROWS = [e.strip() for e in EXPRESSIONS.split(";") if e.strip()]
+_OUTSIDE = {
+    "uint8": (256, -1), "int8": (128, -129), "int32": (2**31, -(2**31) - 1, 2**63),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", _OUTSIDE)
+@pytest.mark.parametrize("expression", _ROWS)
+def test_a_number_that_does_not_fit_raises(expression: str, dtype: str) -> None:
+    run = eval(f"lambda y, v: {expression}", {"fnp": fnp, "lax": lax, "ft": ft})
+    y = fnp.ones(2, dtype)
+    for number in _OUTSIDE[dtype]:
+        for _ in range(9):
+            with pytest.raises(DtypeOverflowError):
+                run(y, number)
+        with pytest.raises(DtypeOverflowError):
+            ft.jit(lambda x, v=number: run(x, v))(y)
+        if not -(2**31) <= number < 2**31:
+            jitted = ft.jit(run)
+            for _ in range(9):
+                with pytest.raises(DtypeOverflowError):
+                    jitted(y, number)
+
+
+@pytest.mark.parametrize("number", [2**31, -(2**40), np.int64(2**40)])
+def test_an_argument_that_int32_does_not_hold_keeps_its_value(number: Any) -> None:
+    f = ft.jit(lambda n: (n, n + 1, n * 1.0))
+    for _ in range(9):
+        same, more, single = f(number)
+        assert (int(same), int(more)) == (number, number + 1)
+        assert single == np.float32(number)
+        assert (
+            ft.jit(fnp.add)(np.ones(2, np.int64), number).tolist() == [number + 1] * 2
+        )
+        assert ft.jit(fnp.add)(fnp.ones(2), number)[0] == np.float32(number)
+
+
+def test_small_arguments_do_not_hide_large_ones() -> None:
+    multiply = ft.jit(lambda a, b: a * b)
+    x = fnp.ones(2, "int32")
+    for _ in range(9):
+        assert multiply(x, 3).tolist() == multiply(x, np.int64(3)).tolist() == [3, 3]
+        for large in (2**31, np.int64(2**40)):
+            with pytest.raises(DtypeOverflowError, match="int32"):
+                multiply(x, large)
