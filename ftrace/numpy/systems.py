@@ -51,6 +51,7 @@ from ftrace.trace.primitives.host.lapack import solve as solve_one
 from ftrace.trace.primitives.host.least import least_squares, least_squares_p
 from ftrace.trace.primitives.host.lu import Op, det_p, lu_p, lu_solve_p, slogdet_p
 from ftrace.trace.primitives.host.singular import pinv_p
+from ftrace.trace.primitives.sums import sum_along
 from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
@@ -239,7 +240,6 @@ def slogdet(a: Value, *, method: str | None = None) -> SlogdetResult:
 
 #: Of so many elements all is done by one call of LAPACK.
 _SMALL = 1 << 10
-_add: Any = np.add
 
 
 def epsilon(x: Any) -> float:
@@ -356,11 +356,12 @@ def _least_squares_now(x: Any, columns: Any, limit: float) -> Any:
 def _squared_lengths(columns: Any) -> Any:
     """Of the columns of a matrix."""
     if columns.dtype.kind == "c":
-        parts = columns.real, columns.imag
-        return _add.reduce(parts[0] * parts[0] + parts[1] * parts[1], 0)
-    if columns.shape[1] == 1:
+        squares = columns.real * columns.real + columns.imag * columns.imag
+    elif columns.shape[1] == 1:
         return columns.T.dot(columns).reshape(1)
-    return _add.reduce(columns * columns, 0)
+    else:
+        squares = columns * columns
+    return sum_along(squares, (0,), squares.dtype)[0]
 
 
 def _rank(values: Any, limit: float) -> Any:

@@ -32,11 +32,11 @@ class WarmAllocator(HostAllocator):
     def __init__(self, device: Memory, forget: Callable[[], object]) -> None:
         super().__init__(device, limit=max(1 << 30, machine_memory() // 4))
         self._forget = forget
-        self._latest = 0  # the size that was given back last; it has a list
+        self._latest = -1  # the size that was given back last; it has a list
 
     def trim(self) -> None:
         with self._lock:
-            self._latest = 0
+            self._latest = -1
             super().trim()
         self._forget()
 
@@ -98,7 +98,7 @@ class WarmAllocator(HostAllocator):
                 self.kept -= size
             if not memories:
                 del self._free[size]
-                self._latest = 0
+                self._latest = -1
 
     def _obtain(self, nbytes: int) -> Any:
         if nbytes >= LARGE and nbytes > free_memory():
