@@ -135,7 +135,7 @@ class LRUAllocator(Allocator):
 
     def __init__(self, device: Memory, limit: int = 1 << 30) -> None:
         self.device = device
-        self.limit = 0 if fence.ON else limit
+        self.limit = limit
         self._free: OrderedDict[int, list[Any]] = OrderedDict()
         self._lock = threading.RLock()
         capacity.keepers.add(self)
@@ -151,8 +151,6 @@ class LRUAllocator(Allocator):
     @staticmethod
     def size_class(nbytes: int) -> int:
         """The bytes that are really taken: at most an eighth more, few sizes."""
-        if fence.ON:
-            return nbytes
         if nbytes <= 512:
             return -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
         step = 1 << (nbytes.bit_length() - 4)
@@ -208,7 +206,14 @@ class LRUAllocator(Allocator):
 
 
 class HostAllocator(LRUAllocator):
-    """Aligned host memory, as NumPy arrays of bytes; or fenced memory."""
+    """Aligned host memory, as NumPy arrays of bytes; or fenced, and never reused."""
+
+    def __init__(self, device: Memory, limit: int = 1 << 30) -> None:
+        super().__init__(device, 0 if fence.ON else limit)
+
+    @staticmethod
+    def size_class(nbytes: int) -> int:
+        return nbytes if fence.ON else LRUAllocator.size_class(nbytes)
 
     def _obtain(self, nbytes: int) -> Any:
         if fence.ON:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ftrace import fence
 from ftrace.devices.llvm.compiling.compile import emit_object, link
 from ftrace.devices.llvm.ir.library import addresses, symbols_in
 from ftrace.devices.llvm.render import render
@@ -94,12 +95,25 @@ def run(
     pieces: int = 1,
     target: Target | None = None,
 ) -> None:
-    """Runs a kernel on arrays, in place, its domain cut in so many pieces."""
+    """Runs a kernel on arrays, in place, its domain cut in so many pieces.
+
+    Behind a fence it has done the same: it touches nothing else, wherever they lie.
+    """
     function, units = linked(kernel, target)
-    pointers = (ctypes.c_void_p * len(arrays))(*[a.ctypes.data for a in arrays])
-    pieces = min(pieces, units)
-    for n in range(pieces):
-        function(pointers, units * n // pieces, units * (n + 1) // pieces)
+    copies = behind_fence(arrays)
+    for places in (copies, arrays):
+        pointers = (ctypes.c_void_p * len(arrays))(*[a.ctypes.data for a in places])
+        count = min(pieces, units)
+        for n in range(count):
+            function(pointers, units * n // count, units * (n + 1) // count)
+    for copy, array in zip(copies, arrays, strict=True):
+        assert copy.tobytes() == array.tobytes()
+
+
+def behind_fence(arrays: Sequence[Array]) -> list[Array]:
+    """Copies that end where memory does; of one array there is one."""
+    copies = {id(a): fence.fenced_copy(a).reshape(a.shape) for a in arrays}
+    return [copies[id(a)] for a in arrays]
 
 
 def check(

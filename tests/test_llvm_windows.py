@@ -33,7 +33,7 @@ from ftrace.lower.legalize import legalize
 from ftrace.lower.place import place
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.source import const
-from tests.llvm_kernels import linked
+from tests.llvm_kernels import behind_fence, linked
 
 Array = np.ndarray[Any, Any]
 _sliding = import_module("ftrace.devices.llvm.sliding.columns")
@@ -114,12 +114,13 @@ def run(
     guard = 64
     whole: Array = np.full(spec.size + 2 * guard, 7, spec.dtype)
     out: Array = whole[guard:-guard]
-    pointers = (ctypes.c_void_p * (len(arrays) + 1))(
-        out.ctypes.data, *[a.ctypes.data for a in arrays]
-    )
-    pieces = min(pieces, units)
-    for n in range(pieces):
-        function(pointers, units * n // pieces, units * (n + 1) // pieces)
+    copies = behind_fence([out, *arrays])
+    for places in (copies, [out, *arrays]):
+        pointers = (ctypes.c_void_p * len(places))(*[a.ctypes.data for a in places])
+        count = min(pieces, units)
+        for n in range(count):
+            function(pointers, units * n // count, units * (n + 1) // count)
+    np.testing.assert_array_equal(copies[0], out)
     assert (whole[:guard] == 7).all()
     assert (whole[-guard:] == 7).all()
     return out
