@@ -299,17 +299,18 @@ def test_a_traced_value_that_is_not_found_is_named() -> None:
         f.defjvp(lambda p, t: (p[0], t[0] * hidden.value))
         return f(x)
 
+    assert float(ft.grad(outer)(2.0)) == 4.0  # the rule runs at once
     with pytest.raises(UnexpectedTracerError):
-        ft.grad(outer)(2.0)
+        ft.jit(ft.grad(outer))(2.0)
 
 
 # Rules that return something else.
 
 
-def jvp_returning(answer: Any) -> Any:
+def jvp_returning(answer: Any, wrap: Any = lambda f: f) -> Any:
     f = ft.custom_jvp(lambda x: {"a": fnp.sin(x), "b": x})
     f.defjvp(lambda p, t: answer(p[0], t[0]))
-    return lambda: ft.jvp(f, (fnp.ones(3),), (fnp.ones(3),))
+    return wrap(lambda: ft.jvp(f, (fnp.ones(3),), (fnp.ones(3),)))
 
 
 def test_results_of_a_jvp_rule_are_checked() -> None:
@@ -330,7 +331,7 @@ def test_results_of_a_jvp_rule_are_checked() -> None:
     with pytest.raises(DtypeError, match=r"\['a'\]: expected f32\[3\].*got i32"):
         jvp_returning(lambda x, t: ({"a": x.astype(int), "b": x}, {"a": t, "b": t}))()
     with pytest.raises(DerivativeError, match="depends on the tangents"):
-        jvp_returning(lambda x, t: ({"a": x * t, "b": x}, {"a": t, "b": t}))()
+        jvp_returning(lambda x, t: ({"a": x * t, "b": x}, {"a": t, "b": t}), ft.jit)()
     jvp_returning(lambda x, t: ({"a": x, "b": x}, {"a": t, "b": t}))()
     del x
 
@@ -593,3 +594,153 @@ def test_nothing_is_computed_twice() -> None:
     expected = ft.value_and_grad(lambda x: f.fun(x).sum())(x)
     for a, b in zip(gradient(x), expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+# In a derivative that is not jitted rules run with values, and what they store is good.
+
+
+class Notes:
+    """What rules wrote down."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def values(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if k != "log"}
+
+
+def noted_vjp(notes: Any) -> Any:
+    @ft.custom_vjp
+    def g(x: Any) -> Any:
+        return fnp.sin(x) * 2
+
+    def forward(x: Any) -> Any:
+        notes.log.append("fwd")
+        notes.x, notes.y = x, fnp.cos(x)
+        return fnp.sin(x) * 2, (x, notes.y)
+
+    def backward(residuals: Any, ct: Any) -> Any:
+        notes.log.append("bwd")
+        notes.ct, notes.r = ct, residuals[1] * ct
+        return (2 * residuals[1] * ct,)
+
+    g.defvjp(forward, backward)
+    return g
+
+
+def noted_jvp(notes: Any) -> Any:
+    @ft.custom_jvp
+    def g(x: Any) -> Any:
+        return fnp.sin(x) * 2
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        ((x,), (t,)) = primals, tangents
+        notes.log.append("jvp")
+        notes.x, notes.y = x, fnp.cos(x)
+        return fnp.sin(x) * 2, 2 * notes.y * t
+
+    g.defjvp(rule)
+    return g
+
+
+def plain(notes: Any) -> Any:
+    return lambda x: fnp.sin(x) * 2
+
+
+X = np.float32(0.5)
+V = np.array([0.1, 0.2, 0.3], np.float32)
+DERIVATIVES: dict[str, Any] = {
+    "grad": lambda g: ft.grad(lambda x: g(x * 2) * 3)(X),
+    "itself": lambda g: ft.grad(g)(X),
+    "number": lambda g: ft.grad(g)(0.5),
+    "vector": lambda g: ft.grad(lambda x: g(x * 2).sum() * 3)(V),
+    "value": lambda g: ft.value_and_grad(lambda x: g(x * 2) * x)(X),
+    "chain": lambda g: ft.grad(lambda x: g(g(g(x))) + g(x) * x)(X),
+    "branch": lambda g: ft.grad(lambda x: g(x) * (2 if g(x) > 0 else 3))(X),
+    "vjp": lambda g: ft.vjp(lambda x: g(x * 2) * 3, X)[1](np.float32(2)),
+    "jacrev": lambda g: ft.jacrev(lambda x: g(x * 2) * 3)(V),
+    "unused": lambda g: ft.grad(lambda x: (g(x), x * 2)[1])(X),
+    "stopped": lambda g: ft.grad(lambda x: g(lax.stop_gradient(x)) * x)(X),
+    "aux": lambda g: ft.grad(lambda x: (g(x), g(x) * 2), has_aux=True)(X),
+    "twice": lambda g: ft.grad(ft.grad(lambda x: g(x * x)))(X),
+    "thrice": lambda g: ft.grad(ft.grad(ft.grad(lambda x: g(x * x))))(X),
+    "around": lambda g: ft.grad(lambda y: ft.grad(lambda x: g(x * y))(1.0))(X),
+    "jacobians": lambda g: ft.jacrev(ft.jacrev(lambda x: g(x * 2).sum()))(V),
+    "lanes": lambda g: ft.vmap(ft.grad(lambda x: g(x) * x))(V),
+    "inner lanes": lambda g: ft.grad(lambda x: ft.vmap(g)(x).sum())(V),
+    "jit": lambda g: ft.jit(ft.grad(lambda x: g(x) * x))(X),
+    "inner jit": lambda g: ft.grad(lambda x: ft.jit(g)(x) * x)(X),
+    "checkpoint": lambda g: ft.grad(lambda x: ft.checkpoint(g)(g(x)))(X),
+    "scan": lambda g: ft.grad(
+        lambda x: lax.scan(lambda c, _: (g(c), None), g(x), None, length=3)[0]
+    )(X),
+}
+#: In these a rule runs with traced values, as in JAX.
+TRACED = (
+    "jacrev", "twice", "thrice", "around", "jacobians", "lanes", "inner lanes", "jit",
+          "inner jit", "checkpoint", "scan",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("made", [noted_vjp, noted_jvp])
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_rules_run_with_the_values_of_the_level_around(made: Any, name: str) -> None:
+    for _ in range(7):
+        notes = Notes()
+        got = DERIVATIVES[name](made(notes))
+        want = DERIVATIVES[name](plain(notes))
+        pairs = zip(ft.tree.leaves(got), ft.tree.leaves(want), strict=True)
+        for mine, yours in pairs:
+            np.testing.assert_allclose(mine, yours, rtol=2e-5, atol=1e-6)
+        if name not in TRACED:
+            assert all(type(v) is ft.Array for v in notes.values().values())
+            assert all(np.all(np.isfinite(v + 0)) for v in notes.values().values())
+
+
+@pytest.mark.parametrize("made", [noted_vjp, noted_jvp])
+def test_what_a_rule_stores_is_good_within_the_same_derivative(made: Any) -> None:
+    notes = Notes()
+    g = made(notes)
+    got = ft.grad(lambda x: g(x) + notes.y * x + notes.x)(X)
+    np.testing.assert_allclose(got, 3 * np.cos(X), rtol=1e-6)
+    # Within the derivative around it is a value of that.
+    got = ft.grad(lambda y: ft.grad(lambda x: g(x * y))(y) * notes.y)(X)
+    want = ft.grad(lambda y: ft.grad(lambda x: 2 * fnp.sin(x * y))(y) * fnp.cos(y * y))
+    np.testing.assert_allclose(got, want(X), rtol=1e-5)
+
+
+def test_rules_run_where_and_as_often_as_their_derivative_is_taken() -> None:
+    notes = Notes()
+    g = noted_vjp(notes)
+    _, pull = ft.vjp(lambda x: g(x) * 3, X)
+    assert notes.log == ["fwd"]
+    for k in (1.0, 2.0, 5.0):
+        (got,) = pull(np.float32(k))
+        np.testing.assert_allclose(got, 6 * k * np.cos(X), rtol=1e-6)
+        np.testing.assert_allclose(notes.ct, 3 * k)
+    assert notes.log == ["fwd", "bwd", "bwd", "bwd"]
+    notes.log.clear()
+    for _ in range(9):
+        ft.grad(g)(X)
+    assert notes.log == ["fwd", "bwd"] * 9
+
+
+def test_a_backward_rule_may_ask_for_the_cotangent() -> None:
+    f = ft.custom_vjp(lambda x: x * 2)
+    f.defvjp(lambda x: (x * 2, x), lambda x, ct: (ct * 7 if ct > x else ct,))
+    for k, want in ((1.0, 7.0), (0.1, 0.1)):
+        got = ft.grad(lambda x, k=k: f(x) * k)(X)
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, ft.jit])
+def test_rules_may_close_over_what_is_no_tree(wrap: Any) -> None:
+    holder: Any = Notes()
+    holder.table = {1: fnp.float32(2), "a": None, None: {2.5: 1, "b": 2}}
+    f = ft.custom_jvp(lambda x: x)
+    f.defjvp(lambda p, t: (p[0], t[0] * holder.table[1]))
+    g = ft.custom_vjp(lambda x: x)
+    g.defvjp(lambda x: (x, None), lambda _, ct: (ct * holder.table[1],))
+    for each in (f, g):
+        assert float(wrap(ft.grad(each))(3.0)) == 2.0
+        assert float(ft.vmap(ft.grad(each))(fnp.ones(2))[1]) == 2.0

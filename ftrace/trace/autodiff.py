@@ -9,7 +9,7 @@ an outer transform is a leaf like any other; nested derivatives are graphs of gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
@@ -45,9 +45,31 @@ def jvp_nodes(outputs: Sequence[Node], tangents: dict[Node, Node]) -> list[Node 
       tangents: for each leaf that varies the node of its tangent.
     """
     known: dict[Node, Node | None] = dict(tangents)
-    several: dict[Node, Results] = {}  # of compounds: a tangent per result
+    _push(dependents(outputs, tangents), known, {})
+    return [known.get(node) for node in outputs]
+
+
+def extend_tangents(
+    outputs: Sequence[Node],
+    known: dict[Node, Node | None],
+    several: dict[Node, Results],
+) -> None:
+    """Adds the tangents of nodes, and of all that they need, to those known before."""
+    _push(toposort(outputs, known), known, several)
+
+
+def _push(
+    nodes: Sequence[Node],
+    known: dict[Node, Node | None],
+    several: dict[Node, Results],
+) -> None:
+    """Adds the tangents of nodes, sources first, to `known`.
+
+    Args:
+      several: of compounds: a tangent per result.
+    """
     with inherited_origin() as take:
-        for node in dependents(outputs, tangents):
+        for node in nodes:
             if node in known:
                 continue
             if node.op is item_p:
@@ -61,7 +83,8 @@ def jvp_nodes(outputs: Sequence[Node], tangents: dict[Node, Node]) -> list[Node 
                 several[node] = _tangents(compound, node, given)
             elif any(t is not None for t in given):
                 known[node] = _tangent(node, given)
-    return [known.get(node) for node in outputs]
+            else:
+                known[node] = None
 
 
 def _tangents(op: Compound, node: Node, tangents: list[Node | None]) -> Results:
@@ -188,9 +211,21 @@ def tangent_variable(aval: ShapedArray, position: int) -> Node:
     return variable(aval.strong(), TANGENT_DEPTH, position)
 
 
+def tangents_of_leaves(leaves: Sequence[Node]) -> dict[Node, Node]:
+    """For each leaf of an inexact dtype the variable of its tangent."""
+    varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
+    return {leaf: tangent_variable(leaf.aval, i) for i, leaf in enumerate(varying)}
+
+
+NO_NODES: Mapping[Node, Node] = {}
+
+
 @without_collection
 def gradient_nodes(
-    outputs: Sequence[Node], leaves: Sequence[Node], cotangents: Sequence[Node | None]
+    outputs: Sequence[Node],
+    leaves: Sequence[Node],
+    cotangents: Sequence[Node | None],
+    moving: Mapping[Node, Node] = NO_NODES,
 ) -> list[Node]:
     """The cotangents of the leaves for those of the outputs: Jᵀ·ct.
 
@@ -198,10 +233,10 @@ def gradient_nodes(
       outputs: nodes in terms of the leaves.
       leaves: variables; those of no inexact dtype get zeros.
       cotangents: one per output, of its shape and dtype; None is zero.
+      moving: tangents of other variables, in terms of `tangents_of_leaves`.
     """
-    varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
-    tangents = {leaf: tangent_variable(leaf.aval, i) for i, leaf in enumerate(varying)}
-    out_tangents = jvp_nodes(outputs, tangents)
+    tangents = tangents_of_leaves(leaves)
+    out_tangents = jvp_nodes(outputs, {**tangents, **moving})
     pairs = [
         (t, ct)
         for t, ct in zip(out_tangents, cotangents, strict=True)

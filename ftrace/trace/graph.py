@@ -375,12 +375,14 @@ class Graph:
         last inputs.
       effects: the token before its effects and the token after them; empty if it has
         none. Tokens put what the world notices in order (`trace/effects.py`).
+      level: the values and tangents of rules that ran while it was traced, or None.
     """
 
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     captured: tuple[Any, ...] = ()
     effects: tuple[Node, ...] = ()
+    level: Any = None
 
     @property
     def nodes(self) -> list[Node]:

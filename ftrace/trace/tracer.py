@@ -62,12 +62,15 @@ class _Stack(threading.local):
       scopes: all of them.
       floor: those below are out of sight: a callback runs while they are open.
       asked: how often the value of a tracer was asked for.
+      running: where rules of the user's run after the function around them has returned
+        (`transforms/levels.py`).
     """
 
     def __init__(self) -> None:
         self.scopes: list[Scope] = []
         self.floor = 0
         self.asked = 0
+        self.running: list[Any] = []
 
 
 stack = _Stack()
@@ -99,6 +102,10 @@ class Scope:
         far; empty if it has had none.
       bound: its arguments have values: what happens in it may happen at once.
       closed: the function has returned.
+      arguments: how many of the inputs are arguments.
+      along: how many of these, the last ones, are tangents of the others.
+      level: until the function has returned: what is known of rules of the user's that
+        ran with values, see `transforms/levels.py`.
       recalls: the function is traced at each of its calls: operations recorded before
         are looked up (`trace/recall.py`).
       adopted: of a rule that runs after the function around it has returned: for
@@ -118,6 +125,8 @@ class Scope:
         self.captured: list[Array] = []
         self.bound = False
         self.closed = False
+        self.arguments = self.along = 0
+        self.level: Any = None
         self.recalls = False
         self.origin: Origin | None = None
         self.copies: dict[int, tuple[Any, Array]] = {}
@@ -186,9 +195,9 @@ class Scope:
 
     def lift(self, value: Value) -> Node:
         """The node of any value inside this scope."""
+        if isinstance(value, Tracer) and value.scope.closed:
+            value = adopted(value)
         if isinstance(value, Tracer):
-            if value.scope.closed:
-                value = adopted(value)
             barrier = isolation(self.depth)
             if barrier is not None and value.scope.depth < barrier.depth:
                 return barrier.import_tracer(value)
@@ -331,8 +340,11 @@ class Tracer(ArrayLike):
         return concrete(self).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        _require_concrete(self, "numpy.asarray", TracerArrayConversionError)
-        value = np.array(concrete(self))
+        found = adopted(self) if self.scope.closed else self
+        if isinstance(found, Tracer):
+            _require_concrete(found, "numpy.asarray", TracerArrayConversionError)
+            found = concrete(found)
+        value = np.array(found)
         return value if dtype is None else value.astype(dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kw: Any) -> Any:
@@ -394,8 +406,10 @@ def check_open(tracer: Tracer) -> None:
         )
 
 
-def adopted(tracer: Tracer) -> Tracer:
+def adopted(tracer: Tracer) -> Value:
     """What stands for a traced value of a function that has returned.
+
+    That is its value while a rule runs that belongs to that function.
 
     Raises:
       UnexpectedTracerError: no open scope has adopted it.
@@ -404,6 +418,9 @@ def adopted(tracer: Tracer) -> Tracer:
         node = scope.adopted.get((tracer.scope, tracer.node))
         if node is not None:
             return scope.wrap(node)
+    for level in reversed(stack.running):
+        if level.scope is tracer.scope:
+            return level.around([tracer])[0]
     check_open(tracer)
     return tracer
 
@@ -590,6 +607,12 @@ def asarray(value: Value) -> Array:
     """
     if type(value) is Array:
         return value
+    if isinstance(value, Tracer) and value.scope.closed:
+        return asarray(adopted(value))
+    return _as_array(value)
+
+
+def _as_array(value: Value) -> Array:
     aval = aval_of(value)
     if isinstance(value, NUMPY):
         array: Any = np.asarray(value)
@@ -644,7 +667,10 @@ def scope_of(values: Sequence[Value]) -> Scope | None:
         if isinstance(value, Tracer) or is_dynamic(value):
             scope = value.scope if isinstance(value, Tracer) else stack.scopes[-1]
             if scope.closed:
-                scope = adopted(value).scope
+                settled = adopted(value)
+                if not isinstance(settled, Tracer):
+                    continue
+                scope = settled.scope
             if found is None or scope.depth > found.depth:
                 found = scope
             elif scope.depth == found.depth and scope is not found:

@@ -33,6 +33,7 @@ def trace(
     function: Callable[..., Sequence[Value]],
     avals: Sequence[ShapedArray],
     bindings: Sequence[Binding] | None = None,
+    along: int = 0,
 ) -> Graph:
     """Runs `function` on tracers, one per aval; its results become a graph.
 
@@ -41,17 +42,21 @@ def trace(
       function: returns a flat list of values.
       avals: the types of the arguments.
       bindings: their values, where Python may ask for them.
+      along: so many of the last arguments are tangents of the others of inexact dtype.
 
     Returns:
       The graph. It may use variables of scopes around this one.
     """
     with Scope(transform) as scope:
         scope.bound = bindings is not None
+        scope.arguments, scope.along = len(avals), along
         values = bindings or [None] * len(avals)
         tracers = [scope.input(a, v) for a, v in zip(avals, values, strict=True)]
         outputs = tuple(scope.lift(x) for x in function(*tracers))
         captured = tuple(scope.captured)
-        return Graph(tuple(scope.inputs), outputs, captured, scope.tokens)
+        # The scope lives as long as a tracer does; residuals need not.
+        level, scope.level = scope.level, None
+        return Graph(tuple(scope.inputs), outputs, captured, scope.tokens, level)
 
 
 def outer_scope(graph: Graph, operands: Sequence[Value]) -> Scope | None:

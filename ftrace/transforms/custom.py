@@ -17,9 +17,19 @@ from ftrace.errors import ArgumentError, TreeError
 from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.calls.custom import CustomJvp, CustomVjp, custom_jvp_p, custom_vjp_p
+from ftrace.trace.calls.custom import (
+    CustomJvp,
+    CustomVjp,
+    VjpTangent,
+    custom_jvp_p,
+    custom_vjp_p,
+    tangent_error,
+    vjp_tangent_p,
+)
 from ftrace.trace.calls.rules import Called, Rule, bind_call
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.graph import Node, dependents, substitute
+from ftrace.trace.primitives.elementwise import cast
+from ftrace.trace.tracer import Scope, Tracer, Value, aval_of
 from ftrace.transforms.arguments import check_callable, name_of
 from ftrace.transforms.custom_call import (
     Invocation,
@@ -37,8 +47,21 @@ from ftrace.transforms.custom_check import (
     readable,
     zeros_of,
 )
+from ftrace.transforms.levels import Level
 
 Function = Callable[..., Any]
+
+
+def _called_at(
+    level: Level, function: Function, call: Invocation, rules: _JvpRule | _VjpRules
+) -> Any:
+    """A call whose arguments have values: its rules run now, with these."""
+    tangents = level.tangents(call.values)
+    values = level.around(call.values)
+    call.forget()
+    if all(t is None for t in tangents):
+        return function(*call.joined(values))
+    return call.output.build(rules.run(level, values, tangents))
 
 
 class custom_jvp(WithRules):
@@ -109,9 +132,12 @@ class custom_jvp(WithRules):
         self.symbolic_zeros = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call, found = self.invoke([self.jvp], args, kwargs)
+        call, found, level = self.invoke([self.jvp], args, kwargs)
         if found is None:
             return self.fun(*call.args)
+        if level is not None and self.jvp is not None:
+            rules = _JvpRule(call, self.jvp, self.symbolic_zeros, found)
+            return _called_at(level, self, call, rules)
         rule: Rule | None = None
         if self.jvp is not None:
             key = (call.key(self.fun, self.jvp), self.symbolic_zeros)
@@ -165,6 +191,37 @@ class _JvpRule:
 
     def _zero(self, aval: ShapedArray) -> Any:
         return SymbolicZero(aval) if self.symbolic else zeros_of(aval)
+
+    def run(
+        self, level: Level, values: Sequence[Value], tangents: Sequence[Node | None]
+    ) -> list[Tracer]:
+        """The results of a call, by the rule, with the values of the level around."""
+        mask = tuple([t is not None for t in tangents])
+        present = [t for t in tangents if t is not None]
+        count, name = len(self.types), self.call.name
+        if level.scope.along:  # of jvp: tangents have values, too
+            flat = self(mask, [*values, *level.values_of(present)])
+            found = [level.enter(t, aval_of(t).strong()) for t in flat[count:]]
+            results = level.settle(flat[:count], name)
+        else:
+            with Scope(f"the jvp rule of {name}") as scope:
+                inner = [scope.input(t.aval) for t in present]
+                nodes = [scope.lift(x) for x in self(mask, [*values, *inner])]
+            given = dict(zip(scope.inputs, present, strict=False))
+            if dependents(nodes[:count], [*given]):
+                raise tangent_error(name)
+            rest = zip(scope.inputs[len(given) :], scope.captured, strict=True)
+            given |= {n: level.scope.capture(x) for n, x in rest}
+            nodes = substitute(nodes, given)
+            found = nodes[count:]
+            outer = [level.scope.wrap(n) for n in nodes[:count]]
+            results = level.settle(outer, name)
+        moved = iter(found)
+        out = [
+            cast(next(moved), a.dtype) if dtypes.is_inexact(a.dtype) else None
+            for a in self.types
+        ]
+        return level.results(results, self.types, out)
 
 
 @dataclass(frozen=True)
@@ -235,9 +292,12 @@ class custom_vjp(WithRules):
         self.symbolic_zeros = symbolic_zeros
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call, found = self.invoke([self.fwd, self.bwd], args, kwargs)
+        call, found, level = self.invoke([self.fwd, self.bwd], args, kwargs)
         if found is None:
             return self.fun(*call.args)
+        if level is not None and self.fwd is not None and self.bwd is not None:
+            rules = _VjpRules(call, self.fwd, self.bwd, self.symbolic_zeros, found)
+            return _called_at(level, self, call, rules)
         fwd: Rule | None = None
         bwd: Rule | None = None
         if self.fwd is not None and self.bwd is not None:
@@ -322,6 +382,33 @@ class _VjpRules:
 
     def _zero(self, aval: ShapedArray) -> Any:
         return SymbolicZero(aval) if self.symbolic else zeros_of(aval)
+
+    def run(
+        self, level: Level, values: Sequence[Value], tangents: Sequence[Node | None]
+    ) -> list[Tracer]:
+        """The results of a call, by the rules, with the values of the level around."""
+        call, count = self.call, len(self.types)
+        mask = tuple([t is not None for t in tangents])
+        flat = self.forward(mask, values)
+        results = level.settle(flat[:count], call.name)
+        residuals = level.around(flat[count:])
+        moving = [a.strong() for a, flag in zip(call.avals, mask, strict=True) if flag]
+
+        def backward(
+            level: Level, present: tuple[bool, ...], cts: Sequence[Node]
+        ) -> list[Node]:
+            with level.running():
+                given = [*residuals, *level.values_of(cts)]
+                found = level.around(self.backward(mask, present, given))
+            return [level.enter(x, a) for x, a in zip(found, moving, strict=True)]
+
+        wanted = [a.strong() for a in self.types if dtypes.is_inexact(a.dtype)]
+        later = level.later(backward)
+        arg = VjpTangent(call.name, later, (), mask, tuple(wanted), ())
+        known = [t for t in tangents if t is not None]
+        moved = iter(vjp_tangent_p.results(*known, arg=arg) if wanted else ())
+        out = [next(moved) if dtypes.is_inexact(a.dtype) else None for a in self.types]
+        return level.results(results, self.types, out)
 
     def _cotangents(self, answer: Any) -> list[Any]:
         """A cotangent per leaf of the arguments; None is zero."""

@@ -24,6 +24,7 @@ from ftrace.transforms.arguments import (
     name_of,
     read_argnums,
 )
+from ftrace.transforms.levels import DIFFERENTIATING, Level, level_of
 from ftrace.transforms.travel import Travels
 
 Function = Callable[..., Any]
@@ -64,6 +65,11 @@ class Invocation:
                     f"which was called with {count}"
                 )
         return sorted({i % count for i in fixed})
+
+    def forget(self) -> None:
+        """Lets go of the values: rules that are kept remember the call."""
+        self.values = []
+        self.args = [x if i in self.fixed else None for i, x in enumerate(self.args)]
 
     @property
     def constants(self) -> list[Any]:
@@ -158,10 +164,6 @@ def fixed_positions(
     return tuple(found)
 
 
-#: Transforms under which a function with rules needs them.
-_DIFFERENTIATING = ("grad", "jvp", "vjp", "linearize")
-
-
 class WithRules(Travels):
     """A function with rules; `fun` is the function itself."""
 
@@ -193,18 +195,24 @@ class WithRules(Travels):
 
     def invoke(
         self, rules: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> tuple[Invocation, Called | None]:
+    ) -> tuple[Invocation, Called | None, Level | None]:
         full = resolved(self.fun, self._signature, self.kind, args, kwargs)
         call = Invocation(self.fun, self.kind, full, self.nondiff_argnums)
         scopes = open_scopes()
         if not scopes:
-            return call, None
+            return call, None, None
         if any(rule is None for rule in rules) and any(
-            s.transform in _DIFFERENTIATING for s in scopes
+            s.transform in DIFFERENTIATING for s in scopes
         ):
             raise no_rule(call.name, self.kind)
+        level = level_of(call.values)
+        if level is not None:  # what rules close over has its value there
+            return call, called(self.kind, call.output, call.values, ()), level
         others = closed_over([*rules, *call.constants])
-        return call, called(self.kind, call.output, call.values, others)
+        found = called(self.kind, call.output, call.values, others)
+        if found is not None:
+            call.forget()
+        return call, found, None
 
     def shared(
         self, key: Any, call: Invocation, found: Called, make: Callable[..., T]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.array import Array
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from ftrace.origin import Origin
 from ftrace.trace import tree
@@ -63,8 +64,8 @@ def zeros_of(aval: ShapedArray) -> Value:
     if not dtypes.is_inexact(aval.dtype):
         return np.zeros(aval.shape, dtypes.float0)
     scope = current_scope()
-    if scope is None:
-        return np.zeros(aval.shape, aval.dtype)
+    if scope is None or scope.bound:  # rules there run with values
+        return Array.of(np.zeros(aval.shape, aval.dtype))
     return scope.wrap(const(0, aval.dtype, aval.shape))
 
 

@@ -6,7 +6,7 @@ builds the graph of the derivative, and runs that as one program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -22,11 +22,13 @@ from ftrace.errors import (
 )
 from ftrace.trace import tree
 from ftrace.trace.autodiff import (
+    NO_NODES,
     RESIDUAL_DEPTH,
     gradient_nodes,
     jvp_nodes,
     split_known,
     tangent_variable,
+    tangents_of_leaves,
     transpose_nodes,
 )
 from ftrace.trace.avals import TOKEN, ShapedArray
@@ -52,7 +54,9 @@ from ftrace.transforms.memo import Memo, derived, is_plain
 from ftrace.transforms.prepared import apply_again, apply_derived
 from ftrace.transforms.tangents import (
     Linear,
+    Program,
     holds_numbers,
+    strong,
     tangent_type,
     tangents_of,
     with_float0,
@@ -100,11 +104,12 @@ def value_and_grad(
         varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
 
         def differentiated() -> Graph:
-            gradient = gradient_nodes([head], varying, [const_like(head, 1)])
+            one = const_like(head, 1)
+            gradient = gradient_nodes([head], varying, [one], _moving(graph))
             return _followed(graph, (*graph.outputs, *gradient), leaves)
 
         kind = ("grad", len(leaves))
-        results = apply_derived(kind, graph, differentiated, values)
+        results = _apply(kind, graph, differentiated, values)
         size = len(graph.outputs)
         grads = with_float0(results[size:], [tangent_type(a) for a in avals])
         answer = tree.unflatten(treedef, grads)
@@ -240,7 +245,7 @@ def jvp(
     output = Output(call, "jvp", has_aux)
     output.function.__name__ = name_of(fun)
     types = avals + [avals[i].strong() for i in varying]
-    graph = trace("jvp", output, types, [*values, *kept])
+    graph = trace("jvp", output, types, [*values, *kept], along=len(kept))
     moving = graph.inputs[len(avals) :]
     leaves = {graph.inputs[i]: moving[k] for k, i in enumerate(varying)}
     primal_out = graph.outputs[: output.count]
@@ -249,7 +254,7 @@ def jvp(
         return _followed(graph, _with_tangents(graph, primal_out, leaves), leaves)
 
     kind = ("jvp", len(avals), tuple(varying), output.count)
-    results = apply_derived(kind, graph, differentiated, [*values, *kept])
+    results = _apply(kind, graph, differentiated, [*values, *kept])
     size, total = output.count, len(graph.outputs)
     tangent = with_float0(results[total:], [tangent_type(n.aval) for n in primal_out])
     answer = (output.build(results[:size]), output.build(tangent))
@@ -261,7 +266,7 @@ def _with_tangents(
 ) -> tuple[Node, ...]:
     """The outputs of a graph, and the tangents of those heads that have any."""
     heads = [n for n in heads if dtypes.is_inexact(n.dtype)]
-    pairs = zip(jvp_nodes(heads, leaves), heads, strict=True)
+    pairs = zip(jvp_nodes(heads, {**leaves, **_moving(graph)}), heads, strict=True)
     return (*graph.outputs, *[_tangent_or_zero(t, n) for t, n in pairs])
 
 
@@ -303,15 +308,19 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
 
     def differentiated() -> Graph:
-        grads = gradient_nodes(heads, varying, cotangents)
+        grads = gradient_nodes(heads, varying, cotangents, _moving(graph))
         return _followed(graph, (*graph.outputs, *grads), leaves)
 
-    whole = derived(("vjp", len(avals), output.count), graph, differentiated)
     unknown = [ct for ct in cotangents if ct is not None]
-    results, backward, residuals = _forward(whole, len(varying), unknown, values)
+    if graph.level is None:
+        whole = derived(("vjp", len(avals), output.count), graph, differentiated)
+        results, run = _forward(whole, len(varying), unknown, values)
+    else:
+        results = graph.level.apply(_followed(graph, graph.outputs, leaves), values)
+        run = _Later(graph, differentiated, values, unknown)
     assert output.treedef is not None
     pull = Linear(
-        "vjp", backward, residuals, types, output.treedef,
+        "vjp", run, types, output.treedef,
         [tangent_type(a) for a in avals], treedef, single=True,
     )  # fmt: skip
     answer = (output.build(results[: output.count]), pull)
@@ -338,15 +347,14 @@ def _forward(
     count: int,
     unknown: Sequence[Node],
     values: Sequence[Value],
-) -> tuple[list[Value], Graph, list[Value]]:
+) -> tuple[list[Value], Program]:
     """Runs what does not depend on the unknown variables.
 
     Args:
       graph: its last `count` outputs depend on them.
 
     Returns:
-      The other outputs; a graph of the last ones in terms of residuals and the unknown;
-      and the values of the residuals.
+      The other outputs, and a program of the last ones in terms of the unknown.
     """
     size = len(graph.outputs) - count
     key = (graph.inputs, graph.outputs, count, tuple(unknown))
@@ -359,7 +367,34 @@ def _forward(
         known = Graph(graph.inputs, halves[0], graph.captured)
         later = halves[1]
     results = apply_again(known, values)
-    return results[:size], later, results[size:]
+    return results[:size], Program(later, results[size:])
+
+
+class _Later:
+    """The pullback of a function whose rules run with values, each time it is called.
+
+    Args:
+      graph: of the function.
+      derive: that, and last its cotangents in terms of the unknown.
+      values: its arguments.
+      unknown: variables of the cotangents of its results.
+    """
+
+    def __init__(
+        self, graph: Graph, derive: Callable[[], Graph], values: Sequence[Value],
+        unknown: Sequence[Node],
+    ) -> None:  # fmt: skip
+        self.graph = graph
+        self.derive = derive
+        self.values = values
+        self.unknown = unknown
+
+    def __call__(self, cotangents: Sequence[Value], weak: bool) -> list[Any]:
+        level, graph = self.graph.level, self.graph
+        with level.given(dict(zip(self.unknown, cotangents, strict=True))):
+            outputs = self.derive().outputs[len(graph.outputs) :]
+            whole = Graph(graph.inputs, outputs if weak else strong(outputs))
+            return level.apply(whole, [*self.values, *cotangents], self.unknown)
 
 
 #: Of graphs that were split: the outputs of the known part, and the other part.
@@ -386,9 +421,25 @@ def _split(graph: Graph, count: int, unknown: Sequence[Node]) -> tuple[Graph, Gr
 def _followed(graph: Graph, outputs: Sequence[Node], leaves: Iterable[Node]) -> Graph:
     """The graph with other outputs, all of them computed by the rules of its calls."""
     count = len(outputs)
-    found = follow_rules((*outputs, *graph.effects[1:]), leaves)
+    moved = [*leaves, *_moving(graph)]
+    found = follow_rules((*outputs, *graph.effects[1:]), moved)
     effects = (*graph.effects[:1], *found[count:])
-    return Graph(graph.inputs, tuple(found[:count]), graph.captured, effects)
+    outputs = tuple(found[:count])
+    return Graph(graph.inputs, outputs, graph.captured, effects, graph.level)
+
+
+def _moving(graph: Graph) -> Mapping[Node, Node]:
+    """The tangents of what rules returned while the graph was traced."""
+    return NO_NODES if graph.level is None else graph.level.moving
+
+
+def _apply(
+    kind: Hashable, graph: Graph, derive: Callable[[], Graph], values: Sequence[Value]
+) -> list[Any]:
+    """The outputs of a derived graph; rules that ran are run again each time."""
+    if graph.level is None:
+        return apply_derived(kind, graph, derive, values)
+    return graph.level.apply(derive(), values)
 
 
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
@@ -400,11 +451,7 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     check_callable(fun, "linearize")
     values, treedef, graph, output = _trace_primals("linearize", fun, primals, has_aux)
     avals = [aval_of(x) for x in values]
-    leaves = {
-        leaf: tangent_variable(leaf.aval, i)
-        for i, leaf in enumerate(graph.inputs[: len(avals)])
-        if dtypes.is_inexact(leaf.dtype)
-    }
+    leaves = tangents_of_leaves(graph.inputs[: len(avals)])
     heads = graph.outputs[: output.count]
 
     def differentiated() -> Graph:
@@ -412,13 +459,16 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
 
     unknown = list(leaves.values())
     kind = ("linearize", len(avals), output.count)
-    whole = derived(kind, graph, differentiated)
     types = [tangent_type(n.aval) for n in heads]
     count = sum(map(holds_numbers, types))
-    results, ahead, residuals = _forward(whole, count, unknown, values)
+    if graph.level is None:
+        whole = derived(kind, graph, differentiated)
+    else:
+        whole, values = graph.level.completed(differentiated(), values)
+    results, run = _forward(whole, count, unknown, values)
     assert output.treedef is not None
     push = Linear(
-        "linearize", ahead, residuals, [tangent_type(a) for a in avals], treedef,
+        "linearize", run, [tangent_type(a) for a in avals], treedef,
         types, output.treedef, single=False,
     )  # fmt: skip
     answer = (output.build(results[: output.count]), push)
@@ -460,7 +510,7 @@ def linear_transpose(fun: Function, *primals: Any) -> Function:
     assert output.treedef is not None
     types = [n.aval for n in graph.outputs]
     return Linear(
-        "linear_transpose", whole, graph.captured, types, output.treedef,
+        "linear_transpose", Program(whole, graph.captured), types, output.treedef,
         avals, treedef, single=True,
     )  # fmt: skip
 

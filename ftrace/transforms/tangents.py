@@ -7,7 +7,7 @@ as they do in JAX: what differs only in that is converted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Graph
+from ftrace.trace.graph import Graph, Node
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.elementwise import cast, cast_p
 from ftrace.trace.tracer import Value, aval_of
@@ -89,39 +89,52 @@ def _advice(value: Value, aval: ShapedArray) -> str:
     return f"convert it with .astype({str(aval.dtype)!r})"
 
 
+def strong(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The nodes, none of them weak."""
+    return tuple([cast(n, n.dtype) for n in nodes])
+
+
+class Program:
+    """A graph of residuals, whose values are known, and of arguments."""
+
+    def __init__(self, graph: Graph, residuals: Sequence[Value]) -> None:
+        self.graph = graph
+        self.residuals = residuals
+
+    @cached_property
+    def strong(self) -> Graph:
+        """The graph, with results none of which is weak."""
+        return Graph(self.graph.inputs, strong(self.graph.outputs), self.graph.captured)
+
+    def __call__(self, values: Sequence[Value], weak: bool) -> list[Any]:
+        graph = self.graph if weak else self.strong
+        return apply_again(graph, [*self.residuals, *values])
+
+
 class Linear:
     """A function that is linear in its arguments, with what it needs already computed.
 
     Args:
       name: of the transform, for messages.
-      graph: of residuals and arguments; both only where they hold numbers, as its
-        outputs.
-      residuals: their values.
+      run: computes it where it holds numbers: from the arguments, and whether all of
+        them are weak.
       types, in_tree: of the arguments.
       results, out_tree: of what it returns.
       single: it is called with one argument, of that structure; otherwise with several.
     """
 
     def __init__(
-        self, name: str, graph: Graph, residuals: Sequence[Value],
+        self, name: str, run: Callable[[Sequence[Value], bool], list[Any]],
         types: Sequence[ShapedArray], in_tree: tree.TreeDef,
         results: Sequence[ShapedArray], out_tree: tree.TreeDef, single: bool,
     ) -> None:  # fmt: skip
         self.name = name
-        self.graph = graph
-        self.residuals = residuals
+        self.run = run
         self.types = types
         self.in_tree = in_tree
         self.results = results
         self.out_tree = out_tree
         self.single = single
-
-    @cached_property
-    def strong(self) -> Graph:
-        """The graph, with results none of which is weak."""
-        graph = self.graph
-        outputs = tuple([cast(n, n.dtype) for n in graph.outputs])
-        return Graph(graph.inputs, outputs, graph.captured)
 
     def __call__(self, *args: Any) -> Any:
         if self.single and len(args) != 1:
@@ -137,6 +150,5 @@ class Linear:
             )
         kept = tangents_of(self.name, leaves, self.types, any_for_float0=self.single)
         weak = all(aval_of(x).weak_type for x in kept)
-        graph = self.graph if weak else self.strong
-        results = apply_again(graph, [*self.residuals, *kept])
+        results = self.run(kept, weak)
         return tree.unflatten(self.out_tree, with_float0(results, self.results))

@@ -11,7 +11,7 @@ which nobody can compute: all it has is a transpose, the user's backward functio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -125,14 +125,28 @@ def _present(node: Node, tangents: Results) -> tuple[list[Node], tuple[bool, ...
         if t is not None
     ]
     if moving and dependents(arg.body.outputs, moving):
-        raise DerivativeError(
-            f"{arg.name} is differentiated with respect to a value that it closes "
-            "over, or takes as one of nondiff_argnums; its rule tells of the other "
-            "arguments only: pass the value as one of these, or stop_gradient of it",
-            node.origin,
-        )
+        raise closure_error(arg.name, node.origin)
     given = tangents[arg.closed : count]
     return [t for t in given if t is not None], tuple(t is not None for t in given)
+
+
+def closure_error(name: str, origin: Origin | None = None) -> DerivativeError:
+    """The exception for a derivative in a value that a rule does not tell of."""
+    return DerivativeError(
+        f"{name} is differentiated with respect to a value that it closes over, or "
+        "takes as one of nondiff_argnums; its rule tells of the other arguments only: "
+        "pass the value as one of these, or stop_gradient of it",
+        origin,
+    )
+
+
+def tangent_error(name: str, origin: Origin | None = None) -> DerivativeError:
+    """The exception for a jvp rule whose result is not that of the function."""
+    return DerivativeError(
+        f"the jvp rule of {name} returned a result that depends on the tangents; the "
+        "first of the pair that it returns is the value of the function",
+        origin,
+    )
 
 
 def _results(arg: CustomJvp | CustomVjp) -> list[ShapedArray]:
@@ -208,12 +222,7 @@ def _follow_jvp(node: Node) -> list[Node] | None:
     results = Body(body.inputs, body.outputs[: len(_results(arg))])
     moving = results.inputs[len(operands) :]
     if dependents(results.outputs, moving):
-        raise DerivativeError(
-            f"the jvp rule of {arg.name} returned a result that depends on the "
-            "tangents; the first of the pair that it returns is the value of the "
-            "function",
-            node.origin,
-        )
+        raise tangent_error(arg.name, node.origin)
     unused = [zeros_like(n) for n in moving]
     return _after(node, apply_body(results, [*operands, *unused]))
 
@@ -297,13 +306,17 @@ custom_vjp_p = Compound(
 # The tangents of a function that has a rule for cotangents only.
 
 
+Backward = Callable[[tuple[bool, ...], Sequence[Node]], Sequence[Node]]
+
+
 @dataclass(frozen=True)
 class VjpTangent:
     """The argument of what stands for the tangents.
 
     Attributes:
       name: of the function.
-      bwd: its backward rule.
+      bwd: its backward rule; where that runs with values, a function from which
+        cotangents there are, and these, to the cotangents of the arguments.
       avals: the types of what is closed over and of the residuals, without lanes.
       mask: which of the function's arguments have tangents.
       results: the types of the tangents of its results, without lanes.
@@ -311,7 +324,7 @@ class VjpTangent:
     """
 
     name: str
-    bwd: Rule
+    bwd: Rule | Backward
     avals: tuple[ShapedArray, ...]
     mask: tuple[bool, ...]
     results: tuple[ShapedArray, ...]
@@ -363,6 +376,8 @@ def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Res
     mask = tuple(ct is not None for ct in cotangents)
     known = [ct for ct in cotangents if ct is not None]
     types = [a for a, flag in zip(arg.results, mask, strict=True) if flag]
+    if not isinstance(arg.bwd, Rule):
+        return [*arg.bwd(mask, known)]
     body = arg.bwd.trace("bwd", [*arg.avals, *types], arg.mask, mask)
     for size, flags in arg.lanes:
         wide = widen(body, (*flags[:count], *[True] * len(known)), size)

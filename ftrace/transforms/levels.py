@@ -1,0 +1,260 @@
+"""Rules of the user's in a derivative that is not jitted: they run with values.
+
+    g(x)  in a function under grad       x is traced by the grad, its value is known
+    the rule of g                        runs with that value at once
+    its results                          new variables of the trace, bound to them
+    their tangents                       known to the level, in terms of those of x
+
+What a rule is given, and so what it stores on objects, belongs to the level around the
+derivative: an Array, or a traced value of the derivative around. That stays good when
+the function under the derivative has returned.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.array import Array
+from ftrace.records import dataclass
+from ftrace.trace.autodiff import extend_tangents, tangents_of_leaves
+from ftrace.trace.avals import TOKEN, ShapedArray
+from ftrace.trace.calls.custom import closure_error
+from ftrace.trace.effects import rehearsal
+from ftrace.trace.graph import Graph, Node, substitute, toposort
+from ftrace.trace.operations import bind
+from ftrace.trace.primitives.elementwise import cast_p
+from ftrace.trace.primitives.record import Results
+from ftrace.trace.primitives.source import is_variable, scope_and_position, variable
+from ftrace.trace.tracer import (
+    Scope,
+    Tracer,
+    Value,
+    asarray,
+    aval_of,
+    open_scopes,
+    owned,
+    scope_of,
+    stack,
+)
+from ftrace.transforms.execute import apply_graph
+from ftrace.transforms.prepared import apply_again
+
+#: Transforms under which a function with rules needs them.
+DIFFERENTIATING = ("grad", "jvp", "vjp", "linearize")
+
+#: Depth of variables that stand for what was computed before.
+_KNOWN_DEPTH = -13
+
+
+#: A level, which cotangents there are, and these -> cotangents of what varies.
+Backward = Callable[["Level", tuple[bool, ...], Sequence[Node]], list[Node]]
+
+
+class Level:
+    """What is known in a scope of a derivative whose arguments have values.
+
+    Attributes:
+      scope: the scope.
+      moving: for each result of a rule its tangent.
+      known: values of nodes, of the level around the scope.
+      backward: rules that run when cotangents are known.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.moving: dict[Node, Node] = {}
+        self.known: dict[Node, Value] = {}
+        self.backward: list[Backward] = []
+        count = scope.arguments - scope.along
+        leaves = scope.inputs[:count]
+        self._tangents: dict[Node, Node | None] = {}
+        if scope.along:
+            varying = [n for n in leaves if dtypes.is_inexact(n.dtype)]
+            given = scope.inputs[count : scope.arguments]
+            self._tangents.update(zip(varying, given, strict=True))
+        else:
+            self._tangents.update(tangents_of_leaves(leaves))
+        self._several: dict[Node, Results] = {}
+
+    def tangents(self, values: Sequence[Value]) -> list[Node | None]:
+        """The tangents of values in this scope; None is zero."""
+        nodes = [self._node(x) for x in values]
+        extend_tangents(
+            [n for n in nodes if n is not None], self._tangents, self._several
+        )
+        return [None if n is None else self._tangents[n] for n in nodes]
+
+    def settle(self, values: Sequence[Value], name: str) -> list[Any]:
+        """What a rule returned, at the level around.
+
+        Raises:
+          DerivativeError: it varies with what is differentiated.
+        """
+        if any(t is not None for t in self.tangents(values)):
+            raise closure_error(name)
+        return self.around(values)
+
+    def results(
+        self, values: Sequence[Value], avals: Sequence[ShapedArray],
+        tangents: Sequence[Node | None],
+    ) -> list[Tracer]:  # fmt: skip
+        """What a rule returned, as traced values with these tangents."""
+        found: list[Tracer] = []
+        for value, aval, tangent in zip(values, avals, tangents, strict=True):
+            node = self.enter(value, aval)
+            self._tangents[node] = tangent
+            if tangent is not None:
+                self.moving[node] = tangent
+            found.append(self.scope.wrap(node))
+        return found
+
+    def later(self, rule: Backward) -> Later:
+        """A rule that runs when cotangents are known."""
+        self.backward.append(rule)
+        return Later(weakref.ref(self), len(self.backward) - 1)
+
+    def _node(self, value: Value) -> Node | None:
+        mine = isinstance(value, Tracer) and value.scope is self.scope
+        return value.node if mine else None
+
+    def around(self, values: Sequence[Value]) -> list[Any]:
+        """The same values at the level around: what they are computed from there."""
+        nodes = [self._node(x) for x in values]
+        found = iter(self.values_of([n for n in nodes if n is not None]))
+        return [
+            _lasting(x) if n is None else next(found)
+            for x, n in zip(values, nodes, strict=True)
+        ]
+
+    def values_of(self, nodes: Sequence[Node]) -> list[Any]:
+        """The values of nodes at the level around."""
+        missing = [n for n in nodes if n not in self.known]
+        for node in missing:
+            if is_variable(node) and node.aval is not TOKEN:
+                depth, position = scope_and_position(node)
+                if depth == self.scope.depth:
+                    self.known[node] = _lasting(self.scope.bindings[position])
+        missing = [n for n in missing if n not in self.known]
+        if missing:
+            self.known.update(zip(missing, self._computed(missing), strict=True))
+        return [self.known[n] for n in nodes]
+
+    def _computed(self, nodes: Sequence[Node]) -> list[Any]:
+        """Runs what leads from known values to these nodes."""
+        inputs: list[Node] = []
+        operands: list[Any] = []
+        names: dict[Node, Node] = {}
+        for node in toposort(nodes, self.known):
+            for source in node.src:
+                if source in self.known and source not in names:
+                    names[source] = variable(source.aval, _KNOWN_DEPTH, len(inputs))
+                    inputs.append(names[source])
+                    operands.append(self.known[source])
+            if is_variable(node):
+                if node.aval is TOKEN:
+                    names[node] = rehearsal()
+                    continue
+                depth, position = scope_and_position(node)
+                if depth == self.scope.depth:
+                    inputs.append(node)
+                    operands.append(self.scope.bindings[position])
+        outputs = substitute(nodes, names) if names else nodes
+        return apply_graph(Graph(tuple(inputs), tuple(outputs)), operands)
+
+    def enter(self, value: Value, aval: ShapedArray) -> Node:
+        """A new variable of the scope, for a value of the level around."""
+        value = _lasting(value)
+        got = aval_of(value)
+        if got.dtype != aval.dtype or got.weak_type != aval.weak_type:
+            value = bind(cast_p, value, arg=(aval.dtype, aval.weak_type))
+        node = self.scope.input(aval, value).node
+        self.scope.captured.append(value)
+        self.known[node] = value
+        return node
+
+    def apply(
+        self, graph: Graph, values: Sequence[Value], others: Sequence[Node] = ()
+    ) -> list[Any]:
+        """The outputs of a graph of the scope; see `completed`."""
+        return apply_again(*self.completed(graph, values, others))
+
+    def completed(
+        self, graph: Graph, values: Sequence[Value], others: Sequence[Node] = ()
+    ) -> tuple[Graph, list[Value]]:
+        """A graph of the scope with all that has entered it as inputs, and operands.
+
+        Args:
+          graph: the graph.
+          values: of the arguments, and of the other inputs.
+          others: inputs beside the arguments.
+        """
+        scope, count = self.scope, self.scope.arguments
+        entered = list(zip(scope.inputs[count:], scope.captured, strict=True))
+        traced = [(n, x) for n, x in entered if isinstance(x, Tracer)]
+        kept = [(n, x) for n, x in entered if not isinstance(x, Tracer)]
+        inputs = [*graph.inputs[:count], *others, *[n for n, _ in (*traced, *kept)]]
+        captured = tuple([x for _, x in kept])
+        whole = Graph(tuple(inputs), graph.outputs, captured, graph.effects)
+        return whole, [*values, *[x for _, x in traced]]
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        """A block in which a rule runs after the function has returned."""
+        stack.running.append(self)
+        try:
+            yield
+        finally:
+            stack.running.pop()
+
+    @contextmanager
+    def given(self, values: dict[Node, Value]) -> Generator[None]:
+        """A block in which other variables have values, too; it leaves no trace."""
+        scope, before = self.scope, self.known
+        count = len(scope.inputs)
+        added = count - scope.arguments
+        self.known = {**before, **values}
+        try:
+            yield
+        finally:
+            self.known = before
+            del scope.inputs[count:], scope.bindings[count:], scope.captured[added:]
+
+
+@dataclass(frozen=True, eq=False)
+class Later:
+    """A rule of a level, in the argument of a node: nodes hold no levels.
+
+    The table of nodes holds their arguments, and a level holds nodes.
+    """
+
+    level: weakref.ref[Level]
+    number: int
+
+    def __call__(self, present: tuple[bool, ...], cts: Sequence[Node]) -> list[Node]:
+        level = self.level()
+        assert level is not None, "the graph that is differentiated holds it"
+        return level.backward[self.number](level, present, cts)
+
+
+def _lasting(value: Value) -> Any:
+    """A value as rules get it: what NumPy may change is copied."""
+    return value if isinstance(value, (Tracer, Array)) else asarray(owned(value))
+
+
+def level_of(values: Sequence[Value]) -> Level | None:
+    """The level at which a call of a function with rules has values; None without."""
+    if not any(isinstance(x, Tracer) for x in values):
+        return None
+    scope = scope_of(values)
+    if scope is None or scope.transform not in DIFFERENTIATING:
+        return None
+    around = [s for s in open_scopes() if s.depth <= scope.depth]
+    if not all((s.bound or s.transform == "vmap") and not s.isolated for s in around):
+        return None
+    if scope.level is None:
+        scope.level = Level(scope)
+    return scope.level
