@@ -25,6 +25,8 @@ from tests.fuzz.ways import Library, peer_library
 
 #: Seconds that one program may take before the process says where it hangs.
 PATIENCE = 300
+#: Seconds that one failure may take until it is small.
+SHRINKING = 30
 #: Programs until the caches are emptied: each has its own shapes.
 CACHED = 100
 
@@ -82,8 +84,12 @@ class Session:
         failure = judge(program, self.peer)
         if failure is None:
             return
-        small, failure = reduced(program, failure, self.peer)
-        reason = purpose(small, failure)
+        small, reason = program, None
+        if failure.kind == "error":
+            reason = purpose(program, failure)
+        if reason is None:
+            small, failure = reduced(program, failure, self.peer)
+            reason = purpose(small, failure)
         if reason is not None:
             self.explained[reason] += 1
             if not verbose:
@@ -111,7 +117,7 @@ def reduced(
         found = now
         return True
 
-    return shrink(program, fails), found
+    return shrink(program, fails, SHRINKING), found
 
 
 def text_of(program: Program, failure: Failure) -> str:

@@ -241,10 +241,10 @@ def gathers(draw: Draw) -> Made:
     way = draw.number(0, 6)
     before = ":, " * axis
     if way == 0:
-        return f"{x.name}[{before}{_index(draw, shape, n, beyond)}]", 0
+        return f"{x.name}[{before}{_index(draw, shape, n, False)}]", 0
     if way == 1:
         mode = draw.choose(("None", "'clip'", "'wrap'", "'fill'"))
-        index = _index(draw, shape, n, beyond)
+        index = _index(draw, shape, n, beyond and mode != "None")
         return f"jnp.take({x.name}, {index}, axis={axis}, mode={mode})", 0
     if way == 2:
         shape = tuple(4 if a == axis else m for a, m in enumerate(x.shape))
@@ -260,8 +260,8 @@ def gathers(draw: Draw) -> Made:
             0,
         )
     if way == 5 and x.ndim > 1:
-        i = _index(draw, (3,), x.shape[0], beyond)
-        j = _index(draw, draw.choose(((3,), (2, 1), ())), x.shape[1], beyond)
+        i = _index(draw, (3,), x.shape[0], False)
+        j = _index(draw, draw.choose(((3,), (2, 1), ())), x.shape[1], False)
         return f"{x.name}[{i}, {j}]", 0
     index = _index(draw, shape, n, beyond)
     return f"{x.name}.at[{before}{index}].get(mode='fill', fill_value=0)", 0
@@ -292,10 +292,10 @@ def scatters(draw: Draw) -> Made:
     if kind == "set":  # which of two writes to one place wins is not said
         place = draw.choose((str(draw.number(0, x.shape[axis] - 1)), "::2", "1:"))
         if draw.chance(0.5):
-            place = _index(draw, (), x.shape[axis], beyond)
+            place = _index(draw, (), x.shape[axis], False)
         return f"{x.name}.at[{':, ' * axis}{place}].set({draw.scalar(x)})", 0
     index = _index(draw, shape, x.shape[axis], beyond)
-    mode = draw.choose(("", "", ", mode='drop'"))
+    mode = draw.choose((", mode='drop'", ", mode='clip'")) if beyond else ""
     error = 2 if kind in ("add", "multiply") else 0
     return f"{x.name}.at[{':, ' * axis}{index}].{kind}({updates}{mode})", error
 
@@ -364,8 +364,8 @@ def convolution(draw: Draw) -> Made:
             6,
         )
     window, steps = (width,) * x.ndim, (stride,) * x.ndim
-    start, op = draw.choose((("0.0", "add"), ("-jnp.inf", "max"), ("jnp.inf", "min")))
-    how = f"jnp.array({start}, {x.name}.dtype), lax.{op}, {window}, {steps}"
+    start, op = draw.choose((("0", "add"), ("-np.inf", "max"), ("np.inf", "min")))
+    how = f"{x.name}.dtype.type({start}), lax.{op}, {window}, {steps}"
     text = f"lax.reduce_window({x.name}, {how}, {padding!r})"
     return text, 4 if op == "add" else 0
 

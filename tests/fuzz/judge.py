@@ -76,7 +76,8 @@ class Judge:
 
     def spreads(self, way: str, thorough: bool) -> list[Any]:
         count, scale = (24, 4.0) if thorough else (4, 1.0)
-        noises = [Noise(seed, scale) for seed in range(count)]
+        backward = "grad" in self.transform
+        noises = [Noise(seed, scale, backward) for seed in range(count)]
         if way == "peer":
             noises.append(Noise(0, flush=True))
         return spread(self.program, self.transform, self.reference, noises)

@@ -31,11 +31,13 @@ class Noise:
     Attributes:
       seed: of the random amounts.
       scale: multiplies the units.
+      derivatives: these are moved too; each step of a derivative rounds.
       flush: numbers below the smallest normal one count as 0 instead.
     """
 
     seed: int
     scale: float = 1.0
+    derivatives: bool = False
     flush: bool = False
 
     def __post_init__(self) -> None:
@@ -44,26 +46,41 @@ class Noise:
     def __call__(self, units: float, x: Any) -> Any:
         if not hasattr(x, "dtype") or not is_float(np.dtype(x.dtype)):
             return x
-        fnp, dtype = ft.numpy, np.dtype(x.dtype)
-        limits = ml_dtypes.finfo(dtype)
         if self.flush:
-            if dtype not in ("f4", "f8"):
-                return x
-            return fnp.where(fnp.abs(x) < limits.tiny, x * 0, x)
-        if not units:
+            limits = ml_dtypes.finfo(x.dtype)
+            small = ft.numpy.abs(x) < limits.tiny
+            return ft.numpy.where(small, x * 0, x) if limits.bits > 16 else x
+        if not self.scale:
             return x
-        amounts = self.random.uniform(-1, 1, x.shape) * units * self.scale
-        factor = np.asarray(1 + amounts * float(limits.eps))
-        if (
-            self.seed % 2
-        ):  # in which order large numbers are added decides what overflows
-            huge = fnp.abs(x) > float(limits.max) / 1024
+        if not self.derivatives:
+            return self._move(x, units) if units else x
+        factor = self._factor(x, max(units, 1))
+        move: Any = ft.custom_jvp(lambda x: self._move(x, units) if units else x)
+        move.defjvp(lambda p, t: (move(*p), t[0] * factor))
+        return move(x)
+
+    def _factor(self, x: Any, units: float) -> Any:
+        dtype = np.dtype(x.dtype)
+        amounts: Any = self.random.uniform(-1, 1, x.shape)
+        if dtype.kind == "c":  # the error is a part of the whole, not of each part
+            amounts = amounts + 1j * self.random.uniform(-1, 1, x.shape)
+        amounts = amounts * (units * self.scale * float(ml_dtypes.finfo(dtype).eps))
+        return np.asarray(1 + amounts).astype(dtype)
+
+    def _move(self, x: Any, units: float) -> Any:
+        fnp, dtype = ft.numpy, np.dtype(x.dtype)
+        factor = self._factor(x, units)
+        stored = dtype.itemsize == 2 and not self.seed % 2
+        if stored:  # and so rounded
+            x = ft.lax.optimization_barrier(x)
+        if self.seed % 2:  # in which order large numbers are added, they overflow
+            huge = fnp.abs(x) > float(ml_dtypes.finfo(dtype).max) / 1024
             x = fnp.where(huge, x * dtype.type(2.0**-12), x)
-        moved = x * factor.astype(dtype)
-        if dtype.kind == "c":
-            return moved
-        exact = (x == fnp.round(x)) & (fnp.abs(x) <= WHOLE)
-        return moved if units > 2 else fnp.where(exact, x, moved)
+        moved = x * factor
+        if units <= 2 and dtype.kind != "c":
+            exact = (x == fnp.round(x)) & (fnp.abs(x) <= WHOLE)
+            moved = fnp.where(exact, x, moved)
+        return ft.lax.optimization_barrier(moved) if stored else moved
 
 
 def spread(
@@ -71,13 +88,26 @@ def spread(
 ) -> list[Any]:
     """For each element of each result the greatest difference that the noises make."""
     found = [np.zeros(r.shape) for r in reference]
-    for noise in noises:
-        f = apply(transform, function(program, OURS, noise), program, OURS)
-        moved = arrays(f(*arguments(transform, program, OURS)))
-        for place, (now, then) in enumerate(zip(moved, reference, strict=True)):
-            if now.shape == then.shape and now.dtype == then.dtype:
+    programs = [(program, noise) for noise in noises]
+    if (wide := program.widened()) is not None:
+        programs.append((wide, Noise(0, 0)))  # 16-bit floats are rounded when stored
+    for variant, noise in programs:
+        for place, now in enumerate(_moved(variant, transform, noise)):
+            then = reference[place]
+            if now.shape == then.shape and is_float(now.dtype) == is_float(then.dtype):
+                now = now.astype(then.dtype)
                 found[place] = np.maximum(found[place], distance(now, then))
     return found
+
+
+def _moved(program: Program, transform: str, noise: Noise) -> list[Any]:
+    f = apply(transform, function(program, OURS, noise), program, OURS)
+    try:
+        return arrays(f(*arguments(transform, program, OURS)))
+    except ft.errors.FtraceError:
+        if not noise.scale:  # bits of 16-bit floats are of no wider ones
+            return []
+        raise
 
 
 def distance(a: Any, b: Any) -> Any:
@@ -90,6 +120,6 @@ def distance(a: Any, b: Any) -> Any:
         a, b = a.astype(wide), b.astype(wide)
         same = (a == b) | (np.isnan(a) & np.isnan(b))
         if wide == "c16":
-            same |= np.isinf(a) & np.isinf(b)
+            same |= ~np.isfinite(a) & ~np.isfinite(b)  # which of the parts is not said
         apart = np.where(same, 0.0, np.abs(a - b))
     return np.where(np.isnan(apart), np.inf, apart)

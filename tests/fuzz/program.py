@@ -61,7 +61,8 @@ def _draw_values(rng: Any, spec: Input) -> Any:
         return rng.integers(low, 10, shape).astype(dtype)
     if dtype.kind == "c":
         parts = [_real_values(rng, spec, np.dtype("f8")) for _ in range(2)]
-        return (parts[0] + 1j * parts[1]).astype(dtype)
+        with np.errstate(all="ignore"):
+            return (parts[0] + 1j * parts[1]).astype(dtype)
     return _real_values(rng, spec, dtype)
 
 
@@ -135,11 +136,31 @@ class Program:
     def body(self, noisy: bool = False) -> str:
         """The function `f`."""
         lines = [f"def f({', '.join(i.name for i in self.inputs)}):"]
+        if noisy:
+            lines += [f"    {i.name} = noise(0, {i.name})" for i in self.inputs]
         for statement in self.statements:
             text = _noisy(statement) if noisy else _plain(statement.text)
             lines.append(f"    {statement.name} = {text}")
         lines.append(f"    return ({', '.join(self.outputs)},)")
         return "\n".join(lines)
+
+    def widened(self) -> Program | None:
+        """With float32 in the place of 16-bit floats; None if it has none of these."""
+        narrow = re.compile(r"\bb?float16\b")
+
+        def widen(spec: Input) -> Input:
+            if not narrow.fullmatch(spec.dtype):
+                return spec
+            values = tuple(spec.sample(n).astype("f4") for n in range(SAMPLES))
+            return replace(spec, dtype="float32", values=values)
+
+        inputs = tuple(widen(i) for i in self.inputs)
+        statements = tuple(
+            replace(s, text=narrow.sub("float32", s.text)) for s in self.statements
+        )
+        if inputs == self.inputs and statements == self.statements:
+            return None
+        return replace(self, inputs=inputs, statements=statements)
 
     def arguments(self, number: int = 0) -> list[Any]:
         return [i.sample(number) for i in self.inputs]
@@ -166,7 +187,7 @@ def _plain(text: str) -> str:
 def _noisy(statement: Statement) -> str:
     text = re.sub(r"\bN\(", f"noise({statement.error}, ", statement.text)
     if not statement.error:
-        return text
+        return f"noise(0, {text})"
     text = NAME.sub(lambda m: f"noise(1, {m[0]})", text)
     return f"noise({statement.error}, {text})"
 

@@ -6,25 +6,68 @@ import re
 from dataclasses import dataclass
 
 from tests.fuzz.judge import Failure
-from tests.fuzz.program import Program
+from tests.fuzz.program import Program, dtype_of
+from tests.fuzz.ways import TRANSFORMS
 
 
 @dataclass(frozen=True)
 class Purpose:
-    """A rule over shrunk failures: ways, kinds, and what stands in a statement."""
+    """A rule over failures: ways, kinds, and what stands in a statement or message.
+
+    Attributes:
+      reason: why it is no fault.
+      text: a regular expression, searched in the statements of the shrunk program.
+      detail: one that the message holds.
+      dtypes: kinds, one of which an argument has.
+    """
 
     reason: str
-    text: str
-    ways: tuple[str, ...] = ("peer",)
+    text: str = ""
+    detail: str = ""
     kinds: tuple[str, ...] = ("value",)
+    ways: tuple[str, ...] = ("peer",)
+    transforms: tuple[str, ...] = TRANSFORMS
+    dtypes: str = ""
 
     def explains(self, program: Program, failure: Failure) -> bool:
         if failure.way not in self.ways or failure.kind not in self.kinds:
             return False
+        if failure.transform not in self.transforms:
+            return False
+        if not re.search(self.detail, failure.detail):
+            return False
+        kinds = {dtype_of(i.dtype).kind for i in program.inputs}
+        if self.dtypes and not kinds & set(self.dtypes):
+            return False
         return any(re.search(self.text, s.text) for s in program.statements)
 
 
-PURPOSES: tuple[Purpose, ...] = ()
+GRADIENTS = ("grad", "vmap(grad)")
+PURPOSES = (
+    Purpose(
+        "gradients of while loops, which JAX has in forward mode only",
+        detail="Reverse-mode differentiation does not work for lax.while_loop",
+        kinds=("error",),
+        transforms=GRADIENTS,
+    ),
+    Purpose(
+        "gradients of products into places that repeat, which JAX has not",
+        detail="scatter_mul gradients are only implemented",
+        kinds=("error",),
+        transforms=GRADIENTS,
+    ),
+    Purpose(
+        "the derivative of sinc near 0, where JAX's loses digits to cancellation",
+        r"sinc\(",
+        transforms=GRADIENTS,
+    ),
+    Purpose(
+        "quotients by a complex infinity, which are NumPy's here",
+        r"/|reciprocal",
+        detail="nan",
+        dtypes="c",
+    ),
+)
 
 
 def purpose(program: Program, failure: Failure) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,9 +27,13 @@ TRANSFORMS = ("plain", "vmap", "grad", "vmap(grad)")
 
 def peer_library() -> Library:
     """JAX, told to compile quickly rather than well."""
+    warnings.simplefilter("ignore")  # it warns of what it truncates
+    flags = "--xla_backend_optimization_level=0"
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
     import jax
 
     jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_disable_most_optimizations", True)
     return {"jax": jax, "jnp": jax.numpy, "lax": jax.lax, "nn": jax.nn, "np": np}
 
 
@@ -56,7 +62,8 @@ def loss(f: Function, library: Library) -> Function:
             dtype = np.dtype(value.dtype)
             if not is_float(dtype):
                 continue
-            weights = np.linspace(0.5, 1.5, value.size, dtype="f4").reshape(value.shape)
+            weights = (4 + np.arange(value.size, dtype="f4") % 9) / 8  # sums are exact
+            weights = weights.reshape(value.shape)
             value = jnp.real(value) + jnp.imag(value) if dtype.kind == "c" else value
             wide = "f8" if dtype in ("f8", "c16") else "f4"
             total = total + jnp.sum(value.astype(wide) * weights.astype(wide))
