@@ -49,15 +49,22 @@ class Noise:
         if self.flush:
             limits = ml_dtypes.finfo(x.dtype)
             small = ft.numpy.abs(x) < limits.tiny
-            return ft.numpy.where(small, x * 0, x) if limits.bits > 16 else x
+            kept = np.dtype(x.dtype) == np.float16  # float32 holds these
+            return x if kept else ft.numpy.where(small, x * 0, x)
         if not self.scale:
             return x
         if not self.derivatives:
             return self._move(x, units) if units else x
         factor = self._factor(x, max(units, 1))
         move: Any = ft.custom_jvp(lambda x: self._move(x, units) if units else x)
-        move.defjvp(lambda p, t: (move(*p), t[0] * factor))
+        move.defjvp(lambda p, t: (move(*p), self._stored(t[0] * factor)))
         return move(x)
+
+    def _stored(self, x: Any) -> Any:
+        """Rounded, if it is one of the numbers of 16 bits that kernels keep wider."""
+        if np.dtype(x.dtype).itemsize == 2 and not self.seed % 2:
+            return ft.lax.optimization_barrier(x)
+        return x
 
     def _factor(self, x: Any, units: float) -> Any:
         dtype = np.dtype(x.dtype)
@@ -70,17 +77,20 @@ class Noise:
     def _move(self, x: Any, units: float) -> Any:
         fnp, dtype = ft.numpy, np.dtype(x.dtype)
         factor = self._factor(x, units)
-        stored = dtype.itemsize == 2 and not self.seed % 2
-        if stored:  # and so rounded
-            x = ft.lax.optimization_barrier(x)
+        x = self._stored(x)
         if self.seed % 2:  # in which order large numbers are added, they overflow
             huge = fnp.abs(x) > float(ml_dtypes.finfo(dtype).max) / 1024
             x = fnp.where(huge, x * dtype.type(2.0**-12), x)
         moved = x * factor
+        if dtype.kind != "c":
+            limits = ml_dtypes.finfo(dtype)
+            step = self.random.uniform(-units, units, x.shape).round()
+            step = (step * float(limits.smallest_subnormal)).astype(dtype)
+            moved = fnp.where(fnp.abs(x) < limits.tiny, x + step, moved)
         if units <= 2 and dtype.kind != "c":
             exact = (x == fnp.round(x)) & (fnp.abs(x) <= WHOLE)
             moved = fnp.where(exact, x, moved)
-        return ft.lax.optimization_barrier(moved) if stored else moved
+        return self._stored(moved)
 
 
 def spread(

@@ -62,6 +62,12 @@ PURPOSES = (
         transforms=GRADIENTS,
     ),
     Purpose(
+        "derivatives of quotients, where JAX's y ** -2 overflows and ours do not",
+        r"/|reciprocal|\*\* -1",
+        detail="inf|nan",
+        transforms=GRADIENTS,
+    ),
+    Purpose(
         "quotients by a complex infinity, which are NumPy's here",
         r"/|reciprocal",
         detail="nan",

@@ -1,0 +1,150 @@
+"""What disturbs the threads: exceptions, Ctrl-C, forks, processes, a broken cache."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.soak.work import Interrupted, Known, Record, Worker
+
+#: Seconds that a fork or a process may take.
+PATIENCE = 180
+_raise_in: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+
+def interrupt_threads(record: Record, threads: list[Any], random: Random) -> None:
+    """An exception in one of the threads, wherever it is."""
+    while not record.stop.wait(random.uniform(0.05, 1.5)):
+        thread = random.choice(threads)
+        record.counts["exceptions sent"] += 1
+        _raise_in(ctypes.c_ulong(thread.ident), ctypes.py_object(Interrupted))
+
+
+def press_ctrl_c(record: Record, random: Random) -> None:
+    while not record.stop.wait(random.uniform(0.2, 3)):
+        record.counts["Ctrl-C sent"] += 1
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def fork_once(record: Record, known: list[Known], seed: int) -> None:
+    """The child computes what is known and what is new, and ends."""
+    child = os.fork()
+    if child == 0:
+        _be_a_child(known, seed)
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            if os.waitstatus_to_exitcode(status) != 0:
+                record.fault(f"a forked child ended with status {status}")
+            record.counts["forks"] += 1
+            return
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    record.fault("a forked child hangs")
+
+
+def _be_a_child(known: list[Known], seed: int) -> None:
+    status = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        faulthandler.dump_traceback_later(PATIENCE / 2, exit=True)
+        record = Record()
+        worker = Worker(record, known, seed)
+        for step in (worker.again, worker.again, worker.shapes, worker.program):
+            fault = step()
+            if fault is not None:
+                sys.stderr.write(f"in a forked child: {fault}\n")
+                return
+        status = 0
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def run_processes(record: Record, random: Random, seconds: float = 20) -> None:
+    """Other processes with the same disk cache; every second one is killed."""
+    while not record.stop.is_set():
+        seed = random.randrange(1 << 20)
+        command = [sys.executable, "-m", "tests.soak", "--child", str(seed)]
+        process = subprocess.Popen(command, env=dict(os.environ))
+        try:
+            if random.random() < 0.5:
+                record.stop.wait(random.uniform(0.5, seconds))
+                process.kill()
+                process.wait()
+                record.counts["processes killed"] += 1
+                continue
+            if process.wait(timeout=PATIENCE) != 0:
+                record.fault(f"a process ended with {process.returncode}")
+            record.counts["processes"] += 1
+        except subprocess.TimeoutExpired:
+            process.kill()
+            record.fault("a process hangs")
+
+
+def damage_cache(record: Record, folder: Path, random: Random) -> None:
+    """Files that are cut, changed, removed, unreadable, or something else."""
+    while not record.stop.wait(random.uniform(0.05, 0.5)):
+        files = [p for p in folder.rglob("*") if p.is_file()]
+        if not files:
+            continue
+        damage = random.choice((_cut, _change, _remove, _lock, _pipe, _close_folder))
+        try:
+            damage(random.choice(files), random)
+            record.counts[f"cache: {damage.__name__[1:]}"] += 1
+        except OSError:
+            continue  # another process was there first
+
+
+def _cut(path: Path, random: Random) -> None:
+    path.chmod(0o600)
+    os.truncate(path, random.randrange(path.stat().st_size + 1))
+
+
+def _change(path: Path, random: Random) -> None:
+    """Another file with some bytes changed: mapped code must stay as it is."""
+    data = bytearray(path.read_bytes())
+    for _ in range(8 if data else 0):
+        data[random.randrange(len(data))] = random.randrange(256)
+    other = path.with_suffix(".changed")
+    other.write_bytes(data)
+    other.chmod(0o600)
+    other.replace(path)
+
+
+def _remove(path: Path, random: Random) -> None:
+    path.unlink()
+
+
+def _lock(path: Path, random: Random) -> None:
+    path.chmod(0)
+
+
+def _pipe(path: Path, random: Random) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _close_folder(path: Path, random: Random) -> None:
+    mode = stat.S_IMODE(path.parent.stat().st_mode)
+    path.parent.chmod(random.choice((0, 0o500)))
+    time.sleep(random.uniform(0, 0.5))
+    path.parent.chmod(mode)
+
+
+def start(name: str, target: Any, *args: Any) -> threading.Thread:
+    thread = threading.Thread(target=target, args=args, name=name, daemon=True)
+    thread.start()
+    return thread

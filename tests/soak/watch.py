@@ -1,0 +1,61 @@
+"""Memory, and whether everybody still works."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tests.soak.work import Record
+
+#: Seconds without a sign of life of one thread, and of all.
+PATIENCE = 300
+
+
+def resident() -> float:
+    """MiB that this process holds."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+
+
+@dataclass
+class Memory:
+    """Samples of resident memory."""
+
+    seconds: list[float] = field(default_factory=list)
+    held: list[float] = field(default_factory=list)
+
+    def sample(self) -> None:
+        self.seconds.append(time.monotonic())
+        self.held.append(resident())
+
+    def slope(self, warm_up: float = 0.4) -> float:
+        """MiB per minute, by least squares, after a part of the time."""
+        first = int(len(self.held) * warm_up)
+        seconds, held = np.array(self.seconds[first:]), np.array(self.held[first:])
+        if len(held) < 3:
+            return 0.0
+        return float(np.polyfit(seconds - seconds[0], held, 1)[0] * 60)
+
+
+def watch(record: Record, memory: Memory, every: float = 5) -> None:
+    """Until the end: memory is noted, and a thread that hangs ends the process.
+
+    Where not even this thread goes on, the timer of faulthandler ends it.
+    """
+    while not record.stop.wait(every):
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
+        memory.sample()
+        now = time.monotonic()
+        for name, beat in list(record.beats.items()):
+            if now - beat > PATIENCE:
+                sys.stderr.write(f"{name} hangs\n")
+                faulthandler.dump_traceback(all_threads=True)
+                os._exit(3)
+    faulthandler.cancel_dump_traceback_later()
+    gc.collect()
