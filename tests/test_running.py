@@ -117,13 +117,21 @@ def test_special_values_run_as_in_numpy(name: str, axis: int) -> None:
     found = np.asarray(ft.jit(lambda x: getattr(lax, name)(x, axis=axis))(x))
     np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-6)
     if name != "cumlogsumexp":
+        if name == "cumsum":
+            want += 0.0  # of -0 alone it is +0
         known = ~np.isnan(want)
         np.testing.assert_array_equal(np.signbit(found)[known], np.signbit(want)[known])
 
 
-def test_a_first_negative_zero_stays_one() -> None:
-    x = np.full(20, -0.0, np.float32)
-    assert np.signbit(np.asarray(ft.jit(fnp.cumsum)(x))).all()
+@pytest.mark.parametrize("dtype", ["float32", "float16", "complex64"])
+@pytest.mark.parametrize("size", [2, 5, 20, 1 << 17])
+def test_running_sums_of_negative_zeros_are_positive(size: int, dtype: str) -> None:
+    x = np.full(size, -0.0, dtype)
+    for device in ("cpu", "interpreter"):
+        with ft.default_device(device):
+            for cumsum in (fnp.cumsum, ft.jit(fnp.cumsum)):
+                found = np.asarray(cumsum(fnp.asarray(x)))
+                assert not np.signbit(found.real).any()
 
 
 def test_a_running_sum_is_a_kernel_and_the_rule_can_be_switched_off() -> None:
@@ -338,11 +346,7 @@ def test_rows_that_are_short_many_or_of_other_operators_stay_whole() -> None:
 
 def test_zeros_and_what_is_not_finite_pass_the_borders_of_blocks() -> None:
     zeros = np.full(LONG, -0.0, np.float32)
-    assert np.signbit(np.asarray(ft.jit(fnp.cumsum)(zeros))).all()
-    zeros[70_000] = 0
-    signs = np.signbit(np.asarray(ft.jit(fnp.cumsum)(zeros)))
-    assert signs[:70_000].all()
-    assert not signs[70_000:].any()
+    assert not np.signbit(np.asarray(ft.jit(fnp.cumsum)(zeros))).any()
     x = sample("cumsum", "float32", (LONG,)).astype(np.float32)
     x[40_000], x[90_000] = np.inf, -np.inf
     got = np.asarray(ft.jit(fnp.cumsum)(x))

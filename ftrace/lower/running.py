@@ -44,7 +44,6 @@ from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import (
     absolute,
     add,
-    bitcast,
     cast,
     eq,
     exp,
@@ -85,10 +84,12 @@ class Operator(NamedTuple):
     Attributes:
       combine: of the left and the right operand.
       wide: the dtype in which it is computed, for operands of a dtype.
+      finish: of a combination, what is stored.
     """
 
     combine: Callable[[Sequence[Node], Sequence[Node]], Sequence[Node]]
     wide: Callable[[np.dtype[Any]], np.dtype[Any]] = wide_dtype
+    finish: Callable[[Node], Node] = lambda x: x
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,8 @@ def make_running(
         )
     ]
     leave = [
-        Store(n, zero, cast(left[k], operands[k].dtype)) for n, k in enumerate(results)
+        Store(n, zero, cast(operator.finish(left[k]), operands[k].dtype))
+        for n, k in enumerate(results)
     ]
     return Running(
         (), (), tuple(buffers),
@@ -333,8 +335,6 @@ def _in_blocks(node: Node, operator: Operator, blocks: int) -> Node:
     rows, size = prod(x.shape[:axis]), x.shape[axis] // blocks
     wide = cast(reshape(x, (rows, blocks, size)), operator.wide(x.dtype))
     totals = reshape(reduce(_WHOLE[kind], wide, (2,)), (rows, blocks))
-    if kind == "sum" and dtypes.is_float(x.dtype):
-        totals = _with_sign(totals, reshape(x, (rows, blocks, size)))
     own = Operator(operator.combine, as_it_is)
     (sums,) = cumulate_p.results(totals, arg=node.arg._replace(axis=1))
     (sums,) = items(
@@ -351,20 +351,10 @@ def _in_blocks(node: Node, operator: Operator, blocks: int) -> Node:
     return _step(node, [x, before], kernel)
 
 
-def _with_sign(totals: Node, blocks: Node) -> Node:
-    """-0 where all that was added up is -0, whose bits are the least integer."""
-    bits = np.dtype(f"int{8 * blocks.dtype.itemsize}")
-    most = reduce(reduce_max_p, bitcast(blocks, arg=bits), (2,))
-    least, _ = dtypes.limits(bits)
-    alike = reshape(eq(most, const_like(most, least)), totals.shape)
-    return select(alike, const_like(totals, -0.0), totals)
-
-
 def _neutral(kind: str, dtype: np.dtype[Any]) -> Any:
-    """What leaves every number as it is: of float sums -0."""
+    """What leaves every number as it is, but for the sign of a zero."""
     low, high = dtypes.limits(dtype)
-    zero = -0.0 if dtypes.is_float(dtype) else 0
-    return {"sum": zero, "prod": 1, "max": low, "min": high}[kind]
+    return {"sum": 0, "prod": 1, "max": low, "min": high}[kind]
 
 
 def _cumulated(node: Node) -> Operator | None:
@@ -376,7 +366,17 @@ def _cumulated(node: Node) -> Operator | None:
     def combine(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
         return [apply(left[0], right[0])]
 
-    return Operator(combine, as_it_is) if kind in EXTREMA else Operator(combine)
+    if kind in EXTREMA:
+        return Operator(combine, as_it_is)
+    inexact = dtypes.is_inexact(node.src[0].dtype)
+    if kind == "sum" and inexact:
+        return Operator(combine, finish=_from_zero)
+    return Operator(combine)
+
+
+def _from_zero(total: Node) -> Node:
+    """A sum begins with +0: that of nothing but -0 is +0."""
+    return add(total, const_like(total, 0))
 
 
 def as_it_is(dtype: np.dtype[Any]) -> np.dtype[Any]:

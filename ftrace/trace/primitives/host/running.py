@@ -57,7 +57,10 @@ def accumulate(kind: str, x: Array, axis: int, reverse: bool) -> Array:
         moved = np.moveaxis(x.astype(wide), axis, 0)
         (result,) = combine_along([moved], _complex_log_sum)
         return np.moveaxis(result, 0, axis).astype(x.dtype)
-    return _accumulate_wide(_UFUNC[kind], x, axis, wide)
+    result = _accumulate_wide(_UFUNC[kind], x, axis, wide)
+    if kind == "sum" and dtypes.is_inexact(x.dtype) and x.shape[axis] > 1:
+        result += result.dtype.type(0)  # a sum begins with +0: of -0 alone it is +0
+    return result
 
 
 def _accumulate_wide(ufunc: Any, x: Array, axis: int, wide: np.dtype[Any]) -> Array:
