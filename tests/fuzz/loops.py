@@ -30,7 +30,7 @@ def _body(
     text = "c"
     for _ in range(draw.number(1, deep)):
         made = put(draw.choose(rows), o=draw.choose(others))
-        text = put(made, c=text if text == "c" else f"({text})")
+        text = put(made, c="c" if text == "c" else f"N({text})")
     return f"N({text}).astype(jnp.{'bool_' if x.dtype == 'bool' else x.dtype})"
 
 

@@ -68,6 +68,26 @@ PURPOSES = (
         transforms=GRADIENTS,
     ),
     Purpose(
+        "what was not taken adds nothing to a gradient: no NaN from 0 times infinity",
+        detail=r"^result \d+ at \(.*\): \S*nan\S*, not (?!\S*nan)",
+        transforms=GRADIENTS,
+    ),
+    Purpose(
+        "signs of zeros in gradients: the terms of a cotangent have no order",
+        kinds=("zero",),
+        transforms=GRADIENTS,
+    ),
+    Purpose(
+        "the derivative of ldexp at 0, which is that of a product here",
+        r"ldexp\(",
+        transforms=GRADIENTS,
+    ),
+    Purpose(
+        "ties in a window share its gradient, as in max; the first has it in JAX",
+        r"reduce_window\(.*lax\.(min|max)",
+        transforms=GRADIENTS,
+    ),
+    Purpose(
         "quotients by a complex infinity, which are NumPy's here",
         r"/|reciprocal",
         detail="nan",
