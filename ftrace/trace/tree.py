@@ -6,10 +6,14 @@ Dataclasses and other classes take part once they are registered.
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import functools
+import sys
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from threading import get_ident
 from typing import Any, TypeVar
 
 import optree
@@ -27,7 +31,8 @@ Leafwise = (
 )
 
 NAMESPACE = "ftrace"
-_optree: Any = optree  # of these functions the stubs do not say enough
+#: What calls it is in `_CALLERS`. Of its functions the stubs do not say enough.
+_optree: Any = optree
 
 
 # Structures. The keys of dictionaries must have an order, else two equal dictionaries
@@ -77,7 +82,7 @@ def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDe
     """
     if tree.__class__ is Array and is_leaf is None:
         return [tree], _LEAF
-    found, treedef = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    found, treedef = _optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
     _check_order(treedef)
     return found, treedef
 
@@ -98,7 +103,7 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
             f"tree.unflatten: the structure {treedef} takes {treedef.num_leaves} "
             f"leaves, got {len(leaves)}"
         )
-    return optree.tree_unflatten(treedef, leaves)
+    return _optree.tree_unflatten(treedef, leaves)
 
 
 def structure(tree: Any, is_leaf: IsLeaf | None = None) -> TreeDef:
@@ -139,7 +144,7 @@ def map(f: Leafwise, tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> An
 
 def map_with_none(f: Leafwise, tree: Any, *rest: Any) -> Any:
     """`map`, where None is a leaf of the first tree."""
-    found, treedef = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
+    found, treedef = _optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
     _check_order(treedef)
     return _mapped(f, found, treedef, rest)
 
@@ -147,7 +152,15 @@ def map_with_none(f: Leafwise, tree: Any, *rest: Any) -> Any:
 def _mapped(f: Leafwise, first: Any, treedef: TreeDef, rest: Sequence[Any]) -> Any:
     columns = [first, *[flatten_up_to(treedef, x, "tree.map") for x in rest]]
     made = [f(*column) for column in zip(*columns, strict=True)]
-    return optree.tree_unflatten(treedef, made)
+    return _unflatten(treedef, made)
+
+
+def _unflatten(treedef: TreeDef, leaves: list[Any]) -> Any:
+    return _optree.tree_unflatten(treedef, leaves)
+
+
+def _is_none(x: object) -> bool:
+    return x is None
 
 
 def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
@@ -158,8 +171,8 @@ def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
     """
     found: list[Any] = []
     try:
-        prefix_leaves, prefix_def = optree.tree_flatten(
-            prefix, lambda x: x is None, none_is_leaf=True, namespace=NAMESPACE
+        prefix_leaves, prefix_def = _optree.tree_flatten(
+            prefix, _is_none, none_is_leaf=True, namespace=NAMESPACE
         )
         subtrees = prefix_def.flatten_up_to(tree)
     except (ValueError, TypeError) as error:
@@ -193,7 +206,7 @@ def flatten_paths(
     if takes_path and is_leaf is not None:
         verdicts = iter(_verdicts(tree, is_leaf))
         is_leaf = functools.partial(_next, verdicts)
-    accessors, found, treedef = optree.tree_flatten_with_accessor(
+    accessors, found, treedef = _optree.tree_flatten_with_accessor(
         tree, is_leaf, namespace=NAMESPACE
     )
     _check_order(treedef)
@@ -221,7 +234,7 @@ def _verdicts(tree: Any, is_leaf: Callable[[KeyPath, Any], bool]) -> list[bool]:
 
 def is_node(tree: Any) -> bool:
     """Is it a container (also an empty one), and no leaf?"""
-    return not optree.tree_is_leaf(tree, namespace=NAMESPACE)
+    return not _optree.tree_is_leaf(tree, namespace=NAMESPACE)
 
 
 def is_registered(cls: type) -> bool:
@@ -231,7 +244,7 @@ def is_registered(cls: type) -> bool:
 
 def is_namedtuple(cls: type) -> bool:
     """Are the instances of this class taken apart as namedtuples?"""
-    if not optree.is_namedtuple_class(cls):
+    if not _optree.is_namedtuple_class(cls):
         return False
     entry = _optree.register_pytree_node.get(cls, namespace=NAMESPACE)
     return entry is None or entry.type is not cls  # else the user has made it another
@@ -247,9 +260,10 @@ def flatten_one_level(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
         raise TreeError(
             f"{type(tree).__name__} is no container of a pytree: {tree!r:.60}"
         )
-    children, data, _, _ = optree.tree_flatten_one_level(tree, namespace=NAMESPACE)
-    accessors = optree.tree_accessors(
-        tree, lambda x: x is not tree, none_is_leaf=True, namespace=NAMESPACE
+    children, data, _, _ = _optree.tree_flatten_one_level(tree, namespace=NAMESPACE)
+    is_child: IsLeaf = lambda x: x is not tree  # noqa: E731
+    accessors = _optree.tree_accessors(
+        tree, is_child, none_is_leaf=True, namespace=NAMESPACE
     )
     keys = [key_of(accessor[0]) for accessor in accessors if len(accessor)]
     return list(zip(keys, children, strict=True)), data
@@ -368,3 +382,54 @@ def _default(cls: Any, name: str) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return None if field.default is dataclasses.MISSING else field.default
+
+
+# The end of the process. A daemon thread that runs when Python ends is ended where it
+# next waits for the interpreter. Within optree, which is C++, that aborts the process.
+
+
+class _Ending:
+    """optree for the thread that ends the process; any other one ends at a call."""
+
+    def __init__(self) -> None:
+        self._thread = get_ident()
+
+    def __getattr__(self, name: str) -> Any:
+        if get_ident() != self._thread:
+            raise SystemExit  # it lets go of its locks, and nobody is told
+        return getattr(optree, name)
+
+
+#: The functions here that call optree.
+_CALLERS = frozenset(
+    f.__code__
+    for f in (
+        flatten, unflatten, map_with_none, _unflatten, broadcast_prefix, flatten_paths,
+        flatten_up_to, is_node, is_registered, is_namedtuple, flatten_one_level,
+    )
+)  # fmt: skip
+#: Seconds that a thread has to come back from optree.
+_PATIENCE = 1.0
+
+
+def _end() -> None:
+    """Keeps other threads out of optree from now on; waits for those within."""
+    global _optree
+    _optree = _Ending()
+    last = time.monotonic() + _PATIENCE
+    while _is_called_elsewhere() and time.monotonic() < last:
+        time.sleep(0.001)
+
+
+def _is_called_elsewhere() -> bool:
+    """Is another thread within a call of optree?"""
+    for thread, innermost in getattr(sys, "_current_frames", dict[int, Any])().items():
+        frame = None if thread == get_ident() else innermost
+        while frame is not None:
+            if frame.f_code in _CALLERS:
+                return True
+            frame = frame.f_back
+    return False
+
+
+atexit.register(_end)
