@@ -6,11 +6,14 @@ one that forks takes such a lock before, and both let go of it.
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
+from operator import methodcaller
 from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -24,15 +27,50 @@ class _Lock(Protocol):
 Lock = TypeVar("Lock", bound=_Lock)
 
 
+#: Those that one that forks takes, the last one first, after these waits.
+_locks: list[_Lock] = []
+_waits: list[Callable[[], object]] = []
+_taken: deque[_Lock] = deque()
+_take = methodcaller("acquire")
+
+
 def free_after_fork(lock: Lock) -> Lock:
     """The lock, which stays as long as the process."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=lock.acquire,
-            after_in_parent=lock.release,
-            after_in_child=lock.release,
-        )
+    _locks.append(lock)
     return lock
+
+
+def before_forks(wait: Callable[[], object]) -> None:
+    """Has a process that forks wait; it holds none of the locks then."""
+    _waits.append(wait)
+
+
+def _before_fork() -> None:
+    interrupted = False
+    for wait in _waits:
+        try:
+            wait()
+        except KeyboardInterrupt:  # Python would print it, and fork
+            interrupted = True
+    locks = _locks[::-1]
+    while len(_taken) < len(locks):
+        try:  # in C alone: what is taken is noted
+            _taken.extend(filter(_take, locks[len(_taken) :]))
+        except KeyboardInterrupt:
+            interrupted = True
+    if interrupted:
+        _thread.interrupt_main()  # it arrives behind the fork
+
+
+def _after_fork() -> None:
+    while _taken:
+        _taken.pop().release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+    )
 
 
 class Once(Generic[T]):
@@ -65,7 +103,8 @@ class Once(Generic[T]):
         if self.found is None and not self._begun:
             self._begun = True
             run = copy_context().run
-            threading.Thread(target=run, args=(self._try,), daemon=False).start()
+            with suppress(RuntimeError):  # no new threads, as at the process's end
+                threading.Thread(target=run, args=(self._try,), daemon=False).start()
 
     def _try(self) -> None:
         with suppress(Exception):  # who needs it finds the same

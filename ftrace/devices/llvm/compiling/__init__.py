@@ -5,5 +5,6 @@ compile         IR to object code to addresses; loader: object code without LLVM
 cache           the files; trusted: whose are taken
 made            kernels on disk; wholes: whole programs
 machine         what decides the code besides its text
+workers         threads that compile, where no signal arrives
 tune            schedules tried on the machine itself; progress: the bar it shows
 """

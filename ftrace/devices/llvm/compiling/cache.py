@@ -18,7 +18,6 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
-from threading import current_thread, main_thread
 
 from ftrace import settings
 from ftrace.devices.llvm.compiling.trusted import (
@@ -27,6 +26,7 @@ from ftrace.devices.llvm.compiling.trusted import (
     make_folder,
     read_trusted,
 )
+from ftrace.devices.llvm.compiling.workers import is_main
 from ftrace.digest import sha256
 from ftrace.errors import CacheWarning
 from ftrace.origin import user_origin
@@ -140,7 +140,7 @@ class ObjectCache:
         if self.told:
             return
         place = user_origin()
-        if place is None and current_thread() is not main_thread():
+        if place is None and not is_main():
             self._untold = message  # one of ours: where the user's line is known it is
             return
         self.told, self._untold = True, None

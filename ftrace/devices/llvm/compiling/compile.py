@@ -20,14 +20,14 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
-from contextvars import copy_context
 from functools import cached_property
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 from ftrace.devices.llvm.compiling.cache import ObjectCache
 from ftrace.devices.llvm.compiling.loader import load
 from ftrace.devices.llvm.compiling.machine import machine, sources
+from ftrace.devices.llvm.compiling.workers import apart
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.errors import DeviceError
 from ftrace.locks import Once
@@ -44,8 +44,6 @@ LEAN_OPTIONS = (
     ("enable-misched", "false", "true"),
 )
 object_cache = ObjectCache()
-
-T = TypeVar("T")
 
 
 class Code:
@@ -154,6 +152,10 @@ def generate(text: str, target: Target | None = None) -> bytes:
     Raises:
       DeviceError: LLVM does not take the text: a fault of a renderer.
     """
+    return apart(_generate, text, target)
+
+
+def _generate(text: str, target: Target | None) -> bytes:
     compiler = shared_compiler()
     try:
         with compiler.lean():
@@ -201,23 +203,6 @@ def kept(key: tuple[str, ...], make: Callable[[], bytes]) -> bytes:
     return code
 
 
-def run_all(jobs: Iterable[Callable[[], T]], threads: int) -> list[T]:
-    """The results of jobs that compile; they run while the next ones are prepared."""
-    if threads <= 1:
-        return [job() for job in jobs]
-    from concurrent.futures import ThreadPoolExecutor
-
-    with shared_compiler().lean(), ThreadPoolExecutor(threads) as pool:
-        try:
-            running = [pool.submit(copy_context().run, job) for job in jobs]
-            done = [job.result() for job in running]
-        except BaseException:  # also Ctrl-C: what has not begun is not done
-            pool.shutdown(cancel_futures=True)
-            raise
-    object_cache.tell()
-    return done
-
-
 def link(
     code: bytes, names: Sequence[str], imports: Mapping[str, int] | None = None
 ) -> Code:
@@ -229,7 +214,9 @@ def link(
       imports: addresses of functions that are nowhere else.
     """
     loaded = load(code, names, imports or {})
-    return Code(_loaded_by_llvm(code, names, imports) if loaded is None else loaded)
+    if loaded is None:
+        return Code(apart(_loaded_by_llvm, code, names, imports))
+    return Code(loaded)
 
 
 def _loaded_by_llvm(

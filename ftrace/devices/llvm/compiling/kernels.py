@@ -21,10 +21,10 @@ from ftrace.devices.llvm.compiling.compile import (
     emit_object,
     generate,
     object_cache,
-    run_all,
 )
 from ftrace.devices.llvm.compiling.made import CompiledKernel, Made, Modules, linked
 from ftrace.devices.llvm.compiling.modules import grouped, in_one_module
+from ftrace.devices.llvm.compiling.workers import run_all
 from ftrace.devices.llvm.ir.library import prepare, symbols_in
 from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.target import Target
@@ -64,6 +64,7 @@ def compile_kernels(
             yield partial(_make, group, mine, modules)
 
     made = run_all(jobs(), min(threads, 2 * len(missing)))
+    object_cache.tell()
     for n, one in zip(missing, chain.from_iterable(made), strict=True):
         found[n] = one
     sources = [partial(_text, render, kernel) for kernel in kernels]

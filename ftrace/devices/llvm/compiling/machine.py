@@ -19,6 +19,7 @@ from typing import Any
 
 from ftrace import settings
 from ftrace.devices.llvm.compiling.cache import ObjectCache
+from ftrace.devices.llvm.compiling.workers import apart
 from ftrace.digest import sha256
 from ftrace.locks import Once
 from ftrace.records import NamedTuple
@@ -58,11 +59,11 @@ _cache.told = True
 def _machine() -> Machine:
     stamp = _stamp_of_machine() if settings.current().cache_size else None
     if stamp is None:
-        return _asked()
+        return apart(_asked)
     key = "machine", VERSION, stamp
     found = _unpacked(_cache.load(*key))
     if found is None:
-        found = _asked()
+        found = apart(_asked)
         _cache.store(json.dumps(found).encode(), *key)
     return found
 
