@@ -25,6 +25,7 @@ from ftrace.devices.llvm.compiling import cache as cache_module
 from ftrace.devices.llvm.compiling import kernels as kernels_module
 from ftrace.devices.llvm.compiling.cache import ObjectCache
 from ftrace.devices.llvm.compiling.compile import object_cache
+from ftrace.devices.llvm.compiling.workers import wait_for_workers
 from ftrace.devices.llvm.device import CPU
 from ftrace.errors import CacheWarning
 
@@ -289,17 +290,22 @@ def test_interrupted_compilation_leaves_nothing_half_done(
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_interrupted_write_leaves_nothing(
+def test_an_interrupted_write_is_finished(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
+    replace = os.replace
+
+    def interrupted(*args: Any) -> None:
         signal.raise_signal(signal.SIGINT)
+        replace(*args)
 
     with monkeypatch.context() as patch:
         patch.setattr(cache_module.os, "replace", interrupted)
         with pytest.raises(KeyboardInterrupt), ft.config(threads=1):
             compiled()
-    assert files_in(folder) == []
+        wait_for_workers()
+    assert files_in(folder)
+    assert not [name for name in files_in(folder) if name.startswith(".")]
     found, _ = compiled()
     assert np.isfinite(found).all()
 
@@ -320,4 +326,5 @@ def test_jobs_that_have_not_begun_are_dropped() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         kernels_module.run_all(jobs(), 2)
+    wait_for_workers()
     assert len(done) <= 2

@@ -26,7 +26,7 @@ from ftrace.devices.llvm.compiling.trusted import (
     make_folder,
     read_trusted,
 )
-from ftrace.devices.llvm.compiling.workers import is_main
+from ftrace.devices.llvm.compiling.workers import apart, is_main
 from ftrace.digest import sha256
 from ftrace.errors import CacheWarning
 from ftrace.origin import user_origin
@@ -110,7 +110,7 @@ class ObjectCache:
             folder = self.folder
             make_folder(folder)
             check_folder(folder)
-            self._write(folder, _digest(key), code)
+            apart(self._write, folder, _digest(key), code)  # whole or not at all
         except UntrustedError as error:
             self._tell(_of_others(error))
             return

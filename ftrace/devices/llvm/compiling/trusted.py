@@ -12,6 +12,7 @@ import os
 import shlex
 import stat
 from contextlib import suppress
+from io import FileIO
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 #: A link is refused, and a pipe with no writer is no reason to wait.
@@ -71,32 +72,30 @@ def read_trusted(path: str, limit: int) -> bytes | None:
       UntrustedError: others can have written it.
       OSError: it cannot be read.
     """
-    try:
-        handle = os.open(path, _FLAGS)
-    except OSError:
-        if os.path.islink(path):
-            raise _untrusted(path, "is a link") from None
-        raise
-    try:
-        facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode):
-            raise _untrusted(path, "is no regular file")
-        if hasattr(os, "geteuid"):
-            if not _is_owned(facts):
-                raise _untrusted(path, f"belongs to user {facts.st_uid}")
-            if facts.st_mode & _OTHERS_WRITE:
-                raise _untrusted(path, "can be written by other users")
-        if facts.st_size > limit:
-            return None
-        return os.read(handle, facts.st_size)
-    finally:
-        os.close(handle)
+    _check_file(path, os.lstat(path))
+    # In one step of Python's: no exception comes between the handle and who closes it.
+    (file,) = map(FileIO, map(os.open, (path,), (_FLAGS,)))
+    with file:
+        facts = os.fstat(file.fileno())
+        _check_file(path, facts)
+        return None if facts.st_size > limit else file.read(facts.st_size)
+
+
+def _check_file(path: str, facts: os.stat_result) -> None:
+    reason = ""
+    if stat.S_ISLNK(facts.st_mode):
+        reason = "is a link"
+    elif not stat.S_ISREG(facts.st_mode):
+        reason = "is no regular file"
+    elif hasattr(os, "geteuid"):
+        if not _is_owned(facts):
+            reason = f"belongs to user {facts.st_uid}"
+        elif facts.st_mode & _OTHERS_WRITE:
+            reason = "can be written by other users"
+    if reason:
+        where = shlex.quote(os.path.abspath(path))
+        raise UntrustedError(f"{path} {reason}: rm -r {where}")
 
 
 def _is_owned(facts: os.stat_result) -> bool:
     return facts.st_uid in (os.geteuid(), 0)
-
-
-def _untrusted(path: str, reason: str) -> UntrustedError:
-    where = shlex.quote(os.path.abspath(path))
-    return UntrustedError(f"{path} {reason}: rm -r {where}")

@@ -29,14 +29,15 @@ _Waiting = SimpleQueue["tuple[int, Callable[[], Any]] | None"]
 _under_way: dict[Any, None] = {}
 
 
-def _wait() -> None:
+def wait_for_workers() -> None:
+    """Waits until nothing is under way."""
     for ended in list(_under_way):
         with ended:
-            pass
+            pass  # it has ended
 
 
-before_forks(_wait)
-atexit.register(_wait)
+before_forks(wait_for_workers)
+atexit.register(wait_for_workers)
 
 
 def is_main() -> bool:
