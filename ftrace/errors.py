@@ -103,6 +103,10 @@ class TreeError(FtraceError, ValueError, TypeError):
     """Two pytrees that must have the same structure do not."""
 
 
+class NestingError(FtraceError, RecursionError):
+    """Functions or containers are nested too deep. Write a loop, or a flat tree."""
+
+
 class BatchSizeError(FtraceError, ValueError):
     """`vmap` got arguments whose mapped axes differ in size, or no mapped axis."""
 

@@ -20,7 +20,7 @@ from ftrace.trace.evaluate import Plan
 from ftrace.trace.graph import Body, Node, dependents, substitute, toposort
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.source import is_variable, variable, zeros_like
-from ftrace.trace.tracer import Scope, Value
+from ftrace.trace.tracer import Scope, Value, restore, standing
 
 #: Depths of variables that belong to no scope: of bodies, and of their tangents.
 BODY_DEPTH = -3
@@ -81,18 +81,19 @@ def trace_body(
     avals: Sequence[ShapedArray],
 ) -> Draft:
     """Traces a function that will run at times of its own: all it uses is an input."""
-    with Scope(transform, isolated=True) as scope:
-        tracers = [scope.input(aval) for aval in avals]
-        outputs = tuple(scope.lift(x) for x in function(*tracers))
-        inputs = tuple(scope.inputs)
-        count = len(avals)
-        return Draft(
-            inputs[:count],
-            outputs,
-            inputs[count:],
-            tuple(scope.imported),
-            scope.tokens,
-        )
+    state, count = standing(), len(avals)
+    try:
+        with Scope(transform, isolated=True) as scope:
+            tracers = [scope.input(aval) for aval in avals]
+            outputs = tuple(scope.lift(x) for x in function(*tracers))
+            inputs = tuple(scope.inputs)
+            imported = tuple(scope.imported)
+            return Draft(
+                inputs[:count], outputs, inputs[count:], imported, scope.tokens
+            )
+    except BaseException:
+        restore(state)
+        raise
 
 
 @dataclass(frozen=True)

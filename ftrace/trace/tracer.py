@@ -34,6 +34,7 @@ from ftrace.errors import (
     UnexpectedTracerError,
 )
 from ftrace.origin import Origin, called_function, user_origin
+from ftrace.trace import nesting
 from ftrace.trace.avals import REHEARSAL, TOKEN, LargeInteger, Shape, ShapedArray
 from ftrace.trace.dims import Dim, hooks, is_dynamic
 from ftrace.trace.evaluate import evaluate
@@ -77,6 +78,7 @@ stack = _Stack()
 
 #: As many entries as scopes are open in all threads: native code looks at its length.
 open_in_all_threads: list[None] = []
+_ONE_MORE = (None,)
 
 #: Transforms that trace a function once, and not at each of its calls.
 _ONCE = ("jit", "eager")
@@ -134,19 +136,24 @@ class Scope:
         self.values: dict[Node, Any] = {}
 
     def __enter__(self) -> Scope:
-        self.depth = len(stack.scopes)
+        scopes, opened = stack.scopes, open_in_all_threads
+        self.depth = len(scopes)
+        if self.depth and self.depth % nesting.STEP == 0:
+            nesting.make_room(self.depth)
         self.origin = user_origin()
-        outermost = stack.scopes[stack.floor] if self.depth > stack.floor else self
+        outermost = scopes[stack.floor] if self.depth > stack.floor else self
         self.recalls = outermost.transform not in _ONCE
-        stack.scopes.append(self)
-        open_in_all_threads.append(None)
+        # No calls: Ctrl-C comes after both, or before.
+        scopes += (self,)
+        opened += _ONE_MORE
         return self
 
     def __exit__(self, *_: object) -> None:
         self.closed = True
-        stack.scopes.pop()
-        open_in_all_threads.pop()
         self.values.clear()
+        if self.depth == nesting.STEP:
+            nesting.give_room_back()
+        del stack.scopes[-1:], open_in_all_threads[-1:]
 
     def input(self, aval: ShapedArray, binding: Binding = None) -> Tracer:
         """A new argument of the function."""
@@ -239,6 +246,21 @@ def isolation(depth: int) -> Scope | None:
 def open_scopes() -> Sequence[Scope]:
     """The open scopes of this thread, outermost first."""
     return stack.scopes[stack.floor :]
+
+
+def standing() -> tuple[Any, ...]:
+    """Where this thread stands, for `restore`."""
+    return len(stack.scopes), stack.floor, provenance.origin, provenance.caller
+
+
+def restore(state: tuple[Any, ...]) -> None:
+    """Brings this thread back to where it stood: an exception has come.
+
+    One of a signal may come where a block begins or ends, which then does not end.
+    """
+    depth, stack.floor, provenance.origin, provenance.caller = state
+    for scope in stack.scopes[depth:][::-1]:
+        scope.__exit__()
 
 
 class outside_scopes:  # reads as a statement: `with outside_scopes()`

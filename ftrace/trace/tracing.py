@@ -23,8 +23,10 @@ from ftrace.trace.tracer import (
     Tracer,
     Value,
     current_scope,
+    restore,
     scope_of,
     stack,
+    standing,
 )
 
 
@@ -47,16 +49,21 @@ def trace(
     Returns:
       The graph. It may use variables of scopes around this one.
     """
-    with Scope(transform) as scope:
-        scope.bound = bindings is not None
-        scope.arguments, scope.along = len(avals), along
-        values = bindings or [None] * len(avals)
-        tracers = [scope.input(a, v) for a, v in zip(avals, values, strict=True)]
-        outputs = tuple(scope.lift(x) for x in function(*tracers))
-        captured = tuple(scope.captured)
-        # The scope lives as long as a tracer does; residuals need not.
-        level, scope.level = scope.level, None
-        return Graph(tuple(scope.inputs), outputs, captured, scope.tokens, level)
+    state = standing()
+    try:
+        with Scope(transform) as scope:
+            scope.bound = bindings is not None
+            scope.arguments, scope.along = len(avals), along
+            values = bindings or [None] * len(avals)
+            tracers = [scope.input(a, v) for a, v in zip(avals, values, strict=True)]
+            outputs = tuple(scope.lift(x) for x in function(*tracers))
+            captured = tuple(scope.captured)
+            # The scope lives as long as a tracer does; residuals need not.
+            level, scope.level = scope.level, None
+            return Graph(tuple(scope.inputs), outputs, captured, scope.tokens, level)
+    except BaseException:
+        restore(state)
+        raise
 
 
 def outer_scope(graph: Graph, operands: Sequence[Value]) -> Scope | None:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import optree
 
 from ftrace.array import Array
-from ftrace.errors import ArgumentError, TreeError
+from ftrace.errors import ArgumentError, NestingError, TreeError
 from ftrace.trace.keypath import GetAttrKey, KeyPath, NamedEntry, key_of, keystr
 
 T = TypeVar("T")
@@ -82,7 +82,13 @@ def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDe
     """
     if tree.__class__ is Array and is_leaf is None:
         return [tree], _LEAF
-    found, treedef = _optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    try:
+        found, treedef = _optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    except RecursionError as error:
+        raise NestingError(
+            "the containers of a pytree are nested deeper than 1,000; make it flatter: "
+            "a list of what is nested now"
+        ) from error
     _check_order(treedef)
     return found, treedef
 

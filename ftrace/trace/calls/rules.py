@@ -38,7 +38,9 @@ from ftrace.trace.tracer import (
     aval_of,
     current_scope,
     open_scopes,
+    restore,
     scope_of,
+    standing,
 )
 from ftrace.trace.tracing import current_token
 
@@ -193,7 +195,12 @@ class Rule:
         key = (what, tuple(avals), details)
         found = self.traced.get(key)
         if found is None:
-            found = self.traced[key] = self._trace(what, avals, details)
+            state = standing()
+            try:
+                found = self.traced[key] = self._trace(what, avals, details)
+            except BaseException:
+                restore(state)
+                raise
         return found
 
     def _trace(self, what: str, avals: Sequence[ShapedArray], details: Any) -> Body:

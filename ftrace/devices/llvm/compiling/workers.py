@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import _thread
 import atexit
+from _queue import Empty, SimpleQueue
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from functools import partial
-from _queue import Empty, SimpleQueue
 from threading import main_thread
 from typing import Any, TypeVar
 

@@ -1,0 +1,95 @@
+"""Traced functions and containers nested as deep as nobody writes them by hand."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace.errors import NestingError
+
+X = np.float32(0.5)
+
+
+def wrapped(count: int) -> Any:
+    f: Any = fnp.sin
+    for _ in range(count):
+        f = ft.jit(f)
+    return f
+
+
+def chain(wrap: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """Distinct functions, each of which calls the one before under a transform."""
+    f = wrap(lambda x: fnp.sin(x))
+    for _ in range(count):
+        f = wrap(lambda x, f=f: f(x) * 1)
+    return f
+
+
+def test_a_thousand_jits_of_one_function_are_that_function() -> None:
+    f = wrapped(1000)
+    for _ in range(10):
+        assert abs(float(f(X)) - np.sin(0.5)) < 1e-6
+
+
+def test_a_thousand_functions_under_jit_may_call_each_other() -> None:
+    np.testing.assert_allclose(float(chain(ft.jit, 1000)(X)), np.sin(0.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize("outer", [ft.grad, ft.jit, ft.vmap])
+def test_hundreds_may_under_other_transforms(outer: Any) -> None:
+    limit = sys.getrecursionlimit()
+    x = np.full(2, 0.5, np.float32) if outer is ft.vmap else X
+    found = outer(chain(ft.jit, 300))(x)
+    want = np.cos(0.5) if outer is ft.grad else np.sin(0.5)
+    np.testing.assert_allclose(np.asarray(found), want, rtol=1e-6)
+    assert sys.getrecursionlimit() == limit
+
+
+def test_the_stack_of_a_thread_is_deep_enough() -> None:
+    found: list[float] = []
+    thread = threading.Thread(target=lambda: found.append(float(wrapped(1900)(X))))
+    thread.start()
+    thread.join()
+    np.testing.assert_allclose(found, np.sin(0.5), rtol=1e-6)
+
+
+def test_a_function_that_calls_itself_without_end_is_told_so() -> None:
+    limit = sys.getrecursionlimit()
+
+    def f(x: Any, n: int) -> Any:
+        return ft.jit(f, static_argnums=1)(x, n + 1)
+
+    with pytest.raises(NestingError, match="call itself without end"):
+        f(X, 0)
+    assert sys.getrecursionlimit() == limit
+    assert float(ft.jit(fnp.sin)(X)) > 0  # nothing is left open
+    with pytest.raises(RecursionError):
+        f(X, 0)
+
+
+def test_derivatives_may_be_nested() -> None:
+    f: Any = fnp.sin
+    for _ in range(12):
+        f = ft.grad(f)
+    assert abs(float(f(X)) - np.sin(0.5)) < 1e-5
+
+
+def test_deep_containers_pass_or_are_refused_by_name() -> None:
+    def nested(depth: int) -> Any:
+        found: Any = X
+        for _ in range(depth):
+            found = [found]
+        return found
+
+    (leaf,) = ft.tree.leaves(ft.jit(lambda t: ft.tree.map(fnp.sin, t))(nested(500)))
+    assert abs(float(leaf) - np.sin(0.5)) < 1e-6
+    for use in (ft.tree.leaves, ft.jit(lambda t: t), ft.grad(ft.tree.leaves)):
+        with pytest.raises(NestingError, match="nested deeper"):
+            use(nested(5000))
