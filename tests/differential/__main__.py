@@ -1,0 +1,115 @@
+"""python -m tests.differential: the table against JAX, or against what was recorded."""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import itertools
+import os
+import sys
+import time
+from collections import Counter
+
+from tests.differential import record
+from tests.differential.cases import cases_of, shares
+from tests.differential.purpose import purpose_of
+from tests.differential.table import ROWS
+
+#: Cases without JAX, and with it.
+CASES = {None: 3000, "jax": 20000}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.differential", description=__doc__
+    )
+    parser.add_argument("--peer", choices=["jax"], help="compare with JAX itself")
+    parser.add_argument("--cases", type=int, help="how many, of all functions together")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--only", help="functions whose name contains this, or one case: name#number"
+    )
+    parser.add_argument(
+        "--record",
+        nargs="?",
+        const=record.SAMPLE,
+        help="write what JAX gives to a file",
+    )
+    parser.add_argument(
+        "--against", help="compare with what --record wrote to this file"
+    )
+    parser.add_argument(
+        "--part", default="0/1", help="the i-th of n parts of the functions"
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="name each case before it runs"
+    )
+    options = parser.parse_args()
+    faulthandler.enable()
+    if options.peer or options.record:
+        # Code that is compiled for one call need not be fast.
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    return compare_all(options)
+
+
+def compare_all(options: argparse.Namespace) -> int:
+    from tests.differential.compare import compare
+
+    name, _, number = (options.only or "").partition("#")
+    part, parts = map(int, options.part.split("/"))
+    rows = [
+        row for row in ROWS if name in row.name and (not number or name == row.name)
+    ]
+    rows = rows[part::parts]
+    with_jax = bool(options.peer or options.record)
+    recorded = None if with_jax else record.load(options.against or record.SAMPLE)
+    count = options.cases or CASES["jax" if options.peer else None]
+    of_row = shares(ROWS, count)
+    counts: Counter[str] = Counter()
+    on_purpose: Counter[str] = Counter()
+    outcomes = {}
+    started = time.perf_counter()
+    for row in rows:
+        cases = cases_of(row, options.seed)
+        if number:
+            chosen = itertools.islice(cases, int(number), int(number) + 1)
+        else:
+            chosen = itertools.islice(cases, of_row[row.name])
+        for case in chosen:
+            wanted = None
+            if recorded is not None:
+                wanted = recorded.get(case)
+                if wanted is None:
+                    counts["not recorded"] += 1
+                    continue
+            if options.verbose:
+                print(case, flush=True)
+            counts["cases"] += 1
+            found, wanted = compare(case, wanted)
+            outcomes[case] = wanted
+            counts["errors in both"] += bool(wanted.error and not found)
+            for difference in found:
+                purpose = purpose_of(case, difference)
+                if purpose:
+                    on_purpose[purpose.reason] += 1
+                else:
+                    counts["differences"] += 1
+                    counts[difference.what] += 1
+                    print(
+                        f"{case}\n    {difference.what}: {difference.text}", flush=True
+                    )
+    if options.record:
+        record.save(options.record, outcomes)
+    seconds = time.perf_counter() - started
+    print(
+        f"\nseed {options.seed}, {seconds:.0f} s, "
+        + ", ".join(f"{v} {k}" for k, v in counts.items())
+    )
+    for reason, n in on_purpose.most_common():
+        print(f"    on purpose {n}: {reason}")
+    return 1 if counts["differences"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

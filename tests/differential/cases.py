@@ -1,0 +1,162 @@
+"""Cases: a row, and a level of each of its factors.
+
+The factors are the mode, the setting, the shape, how the arguments' shapes fit, what
+numbers they hold, what tangents are, and the level of each argument. A row's cases are
+chosen one after the other, each from a few candidates as the one with the most pairs
+of levels that no earlier case had: every pair is met early, and case `n` of a row
+depends on the seed and on `n` alone.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from tests.differential.kinds import (
+    ABSENT,
+    BASES,
+    DATA,
+    FITS,
+    SHAPES,
+    Choice,
+    Given,
+    given,
+)
+from tests.differential.rows import Row
+
+#: How a case is called: modes.py. The plain ones come more often: they are what users do.
+MODES = (
+    "eager",
+    "eager",
+    "eager",
+    "jit",
+    "jit",
+    "vmap",
+    "grad",
+    "jvp",
+    "vjp",
+    "linearize",
+    "jacfwd",
+    "jit_vmap_grad",
+)
+BATCHED = ("vmap", "jit_vmap_grad")
+#: ftrace's switch enable_x64: False, True, None.
+SETTINGS = ("narrow", "narrow", "wide", "default")
+#: What a tangent or a cotangent is: an array of the dtype, a Python number, a wrong one.
+TANGENTS = ("array", "python", "python", "integer")
+CANDIDATES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One call of one function."""
+
+    row: Row
+    number: int
+    seed: int
+    factors: tuple[Any, ...]
+
+    @property
+    def id(self) -> str:
+        return f"{self.row.name}#{self.number}"
+
+    mode = property(lambda self: self.factors[0])
+    setting = property(lambda self: self.factors[1])
+    base = property(lambda self: self.factors[2])
+    fit = property(lambda self: self.factors[3])
+    data = property(lambda self: self.factors[4])
+    tangents = property(lambda self: self.factors[5])
+    levels = property(lambda self: self.factors[6:])
+
+    def arguments(self) -> list[tuple[str | None, Given]]:
+        """What is passed, with the keyword where there is one."""
+        made: list[tuple[str | None, Given]] = []
+        places = 0
+        for number, (argument, level) in enumerate(
+            zip(self.row.arguments, self.levels, strict=True)
+        ):
+            if isinstance(level, str) and level == ABSENT:
+                if argument.keyword is None:
+                    break  # what stands behind it cannot be given by position
+                continue
+            shape: tuple[int, ...] = ()
+            if not isinstance(argument.kind, Choice):
+                shape = SHAPES[argument.kind.shape](self.base, self.fit, places)
+                places += 1
+                if self.mode in BATCHED and level.split()[0] in (
+                    "array",
+                    "numpy",
+                    "weak",
+                ):
+                    shape = (2, *shape)
+            seed = [self.seed, zlib.crc32(self.row.name.encode()), self.number, number]
+            made.append(
+                (argument.keyword, given(argument.kind, level, shape, self.data, seed))
+            )
+        return made
+
+    def __str__(self) -> str:
+        shown = ", ".join(
+            f"{keyword + '=' if keyword else ''}"
+            + (
+                repr(v.data)
+                if v.form == "static"
+                else f"{v.form} {v.dtype}{list(v.data.shape)}"
+            )
+            for keyword, v in self.arguments()
+        )
+        tangents = (
+            f" {self.tangents}" if self.mode in ("jvp", "vjp", "linearize") else ""
+        )
+        return f"{self.id} {self.mode}{tangents} {self.setting} {self.data}: ({shown})"
+
+
+def _factors(row: Row) -> list[tuple[Any, ...]]:
+    modes = tuple(m for m in MODES if row.modes is None or m in row.modes)
+    small = row.properties.get("small")
+    bases = tuple(b for b in BASES if not small or np.prod(b) <= float(small))
+    return [
+        modes,
+        SETTINGS,
+        bases,
+        FITS,
+        DATA,
+        TANGENTS,
+        *(a.levels for a in row.arguments),
+    ]
+
+
+def cases_of(row: Row, seed: int) -> Iterator[Case]:
+    """The cases of a row, without end."""
+    factors = _factors(row)
+    rng = np.random.default_rng([seed, zlib.crc32(row.name.encode())])
+    seen: set[tuple[int, int, int, int]] = set()
+    number = 0
+    while True:
+        drawn = [
+            [int(rng.integers(len(f))) for f in factors] for _ in range(CANDIDATES)
+        ]
+        chosen = max(drawn, key=lambda levels: len(_pairs(levels) - seen))
+        seen |= _pairs(chosen)
+        yield Case(
+            row, number, seed, tuple(f[i] for f, i in zip(factors, chosen, strict=True))
+        )
+        number += 1
+
+
+def _pairs(levels: list[int]) -> set[tuple[int, int, int, int]]:
+    return {
+        (i, levels[i], j, levels[j]) for i, j in combinations(range(len(levels)), 2)
+    }
+
+
+def shares(rows: list[Row], cases: int) -> dict[str, int]:
+    """How many cases each row gets of so many: by how much it has to choose from."""
+    weights = {row.name: sum(len(f) for f in _factors(row)) ** 0.5 for row in rows}
+    total = sum(weights.values())
+    return {name: max(1, round(cases * w / total)) for name, w in weights.items()}
