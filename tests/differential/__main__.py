@@ -58,9 +58,7 @@ def compare_all(options: argparse.Namespace) -> int:
 
     name, _, number = (options.only or "").partition("#")
     part, parts = map(int, options.part.split("/"))
-    rows = [
-        row for row in ROWS if name in row.name and (not number or name == row.name)
-    ]
+    rows = [row for row in ROWS if (name == row.title if number else name in row.title)]
     rows = rows[part::parts]
     with_jax = bool(options.peer or options.record)
     recorded = None if with_jax else record.load(options.against or record.SAMPLE)
@@ -75,7 +73,7 @@ def compare_all(options: argparse.Namespace) -> int:
         if number:
             chosen = itertools.islice(cases, int(number), int(number) + 1)
         else:
-            chosen = itertools.islice(cases, of_row[row.name])
+            chosen = itertools.islice(cases, of_row[row.title])
         for case in chosen:
             wanted = None
             if recorded is not None:

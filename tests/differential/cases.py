@@ -63,7 +63,7 @@ class Case:
 
     @property
     def id(self) -> str:
-        return f"{self.row.name}#{self.number}"
+        return f"{self.row.title}#{self.number}"
 
     mode = property(lambda self: self.factors[0])
     setting = property(lambda self: self.factors[1])
@@ -94,7 +94,7 @@ class Case:
                     "weak",
                 ):
                     shape = (2, *shape)
-            seed = [self.seed, zlib.crc32(self.row.name.encode()), self.number, number]
+            seed = [self.seed, zlib.crc32(self.row.title.encode()), self.number, number]
             made.append(
                 (argument.keyword, given(argument.kind, level, shape, self.data, seed))
             )
@@ -134,7 +134,7 @@ def _factors(row: Row) -> list[tuple[Any, ...]]:
 def cases_of(row: Row, seed: int) -> Iterator[Case]:
     """The cases of a row, without end."""
     factors = _factors(row)
-    rng = np.random.default_rng([seed, zlib.crc32(row.name.encode())])
+    rng = np.random.default_rng([seed, zlib.crc32(row.title.encode())])
     seen: set[tuple[int, int, int, int]] = set()
     number = 0
     while True:
@@ -157,6 +157,6 @@ def _pairs(levels: list[int]) -> set[tuple[int, int, int, int]]:
 
 def shares(rows: list[Row], cases: int) -> dict[str, int]:
     """How many cases each row gets of so many: by how much it has to choose from."""
-    weights = {row.name: sum(len(f) for f in _factors(row)) ** 0.5 for row in rows}
+    weights = {row.title: sum(len(f) for f in _factors(row)) ** 0.5 for row in rows}
     total = sum(weights.values())
     return {name: max(1, round(cases * w / total)) for name, w in weights.items()}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -16,14 +14,13 @@ from tests.differential.cases import Case
 from tests.differential.kinds import Given
 from tests.differential.modes import Library, run
 from tests.differential.outcomes import (
-    DERIVATIVES,
     Difference,
     Outcome,
+    _wide,
     close,
     describe,
     differences,
     failed,
-    _wide,
 )
 
 X64 = {"narrow": False, "wide": True, "default": None}

@@ -46,6 +46,11 @@ _MATRICES = (
     "numpy float32", "numpy float64", "array int32", "array float16", "array bfloat16",
     "array complex128",
 )  # fmt: skip
+_INDICES = (
+    *(f"array {d}" for d in ("int32", "int32", "int64", "uint8", "int8", "bool", "uint64")),
+    "numpy int64", "numpy int32", "scalar int64", "scalar int32", "python int",
+    "python bool", "0d int32", "weak int", "array float32", "python float",
+)  # fmt: skip
 _NESTED = (
     *_ALL, "list int", "list float", "list bool", "list complex", "mixed list",
     "mixed list", "arrays float32", "arrays int32", "arrays bool", "mixed arrays",
@@ -98,6 +103,21 @@ KINDS: dict[str, Numbers | Choice] = {
     "matrix": Numbers(_MATRICES, "any", "matrix"),
     "square": Numbers(_MATRICES, "regular", "square"),
     "spd": Numbers(_MATRICES, "spd", "square"),
+    "columns": Numbers(_MATRICES, "any", "column"),
+    "column": Numbers(_MATRICES, "any", "one column"),
+    "dominant": Numbers(_MATRICES, "dominant", "vector"),
+    "plane": Numbers(_MATRICES, "any", "plane"),
+    "image": Numbers(_MATRICES[:9], "any", "image"),
+    "kernel": Numbers(_MATRICES[:9], "any", "kernel"),
+    "attended": Numbers(_MATRICES[:9], "any", "attended"),
+    "sorted": Numbers(_ARRAYS, "sorted", "vector"),
+    "fraction": Numbers(_FLOATS, "fraction"),
+    "index": Numbers(_INDICES, "index", "index"),
+    "vectorindex": Numbers(_INDICES, "index", "vector"),
+    "picks": Numbers(_INDICES, "index", "same"),
+    "place": Numbers(_INDICES, "index", "scalar"),
+    "pivots": Numbers(("array int32", "numpy int32"), "index", "pivots"),
+    "bits": Numbers(("array uint8", "array bool", "array int32", "numpy uint8"), "count", "same"),
     "flag": Choice((False, True)),
     "axis": Choice((0, -1, 1, None, 5, -4)),
     "axes": Choice((0, -1, None, (0, 1), (0,), (), 3, (-1, 0), (0, 0))),
@@ -140,7 +160,12 @@ SHAPES: dict[str, Callable[[tuple[int, ...], str, int], tuple[int, ...]]] = {
     "square": lambda base, fit, place: (*base[:-2], _side(base), _side(base)),
     "scalar": lambda base, fit, place: (),
     "index": lambda base, fit, place: (4,) if fit == "longer" else base[:1],
-    "transposed": lambda base, fit, place: base[::-1],
+    "one column": lambda base, fit, place: (base[-1] if base else 4, 1),
+    "plane": lambda base, fit, place: (3, 4) if fit != "ones" else (_side(base), 2),
+    "image": lambda base, fit, place: (1, 2, 5, 4) if fit != "longer" else (2, 2, 1, 3),
+    "kernel": lambda base, fit, place: (3, 2, 2, 2) if fit != "bad" else (3, 1, 2, 2),
+    "attended": lambda base, fit, place: (1, 3, 2, 4) if fit != "row" else (5, 2, 3),
+    "pivots": lambda base, fit, place: (2,),
     "column": lambda base, fit, place: (
         (*base[:-2], _side(base), 2) if fit != "row" else (_side(base),)
     ),
@@ -181,6 +206,8 @@ DOMAINS: dict[str, tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]] 
     "index": (lambda u, rng: np.abs(u) * 2, lambda u, rng: np.abs(u) * 2),
     "regular": (_regular, _regular),
     "spd": (_spd, _spd),
+    "sorted": (lambda u, rng: np.sort(u * 4, axis=-1), lambda u, rng: np.sort(np.round(u * 2), axis=-1)),
+    "dominant": (lambda u, rng: u + 9, lambda u, rng: u + 9),
     "fraction": (lambda u, rng: np.abs(u), lambda u, rng: rng.choice([0.0, 1.0, 0.5], u.shape)),
 }  # fmt: skip
 

@@ -18,7 +18,6 @@ literals in the place of a kind. What stands in `{}` behind the names are proper
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,12 +55,18 @@ class Row:
       arguments: in the order of their positions.
       properties: see above.
       program: what is called in its place, with the library in front.
+      variant: which row of that name, where there are more.
     """
 
     name: str
     arguments: tuple[Argument, ...]
     properties: dict[str, str]
     program: Callable[..., Any] | None = None
+    variant: int = 1
+
+    @property
+    def title(self) -> str:
+        return self.name if self.variant == 1 else f"{self.name}~{self.variant}"
 
     @property
     def elementwise(self) -> bool:
@@ -82,7 +87,7 @@ def _argument(text: str) -> Argument:
     if match is None:
         raise ValueError(f"not a kind of argument: {text!r}")
     name, mark, keyword = match["kind"], match["mark"], match["keyword"]
-    kind = Choice(tuple(ast.literal_eval(name))) if name[0] == "[" else KINDS[name]
+    kind = Choice(tuple(eval(name))) if name[0] == "[" else KINDS[name]
     optional = mark == "?" or (keyword is not None and mark != "!")
     return Argument(kind, keyword, optional)
 
@@ -104,9 +109,7 @@ def read(
 ) -> list[Row]:
     """The rows of a table."""
     rows: list[Row] = []
-    for line in text.strip().splitlines():
-        if not line.strip() or line.strip().startswith("#"):
-            continue
+    for line in re.sub(r"\n\s+", " ", text.strip()).splitlines():
         match = LINE.match(line.strip())
         if match is None:
             raise ValueError(f"not a row: {line!r}")

@@ -1,6 +1,22 @@
 """The table of every public function, a file for each family of modules."""
 
-from tests.differential.rows import Row
-from tests.differential.table import numpy
+from collections import Counter
+from dataclasses import replace
 
-ROWS: list[Row] = [*numpy.ROWS]
+from tests.differential.rows import Row
+from tests.differential.table import functions, lax, linear, numpy, transforms
+
+
+def _numbered(rows: list[Row]) -> list[Row]:
+    """Rows of the same name are told apart by a number."""
+    seen: Counter[str] = Counter()
+    result: list[Row] = []
+    for row in rows:
+        seen[row.name] += 1
+        result.append(replace(row, variant=seen[row.name]))
+    return result
+
+
+ROWS: list[Row] = _numbered(
+    [*numpy.ROWS, *lax.ROWS, *linear.ROWS, *functions.ROWS, *transforms.ROWS]
+)

@@ -1,0 +1,149 @@
+"""Rows of nn, random, the special functions, distributions, signals and segments."""
+
+from functools import partial
+from typing import Any
+
+from tests.differential.rows import read
+
+NN = """
+celu elu {elementwise rough=2}: any alpha=real
+gelu {elementwise rough=4}: any approximate=flag
+relu relu6 selu silu swish sigmoid tanh softplus soft_sign mish {elementwise rough=2}: any
+hard_sigmoid hard_silu hard_swish hard_tanh log_sigmoid {elementwise rough=2}: any
+identity sparse_plus sparse_sigmoid {elementwise}: any
+leaky_relu {elementwise}: any negative_slope=real
+log1mexp {elementwise rough=4}: positive
+squareplus {elementwise rough=2}: any b=positive
+glu: any axis=[0,-1,5]
+softmax log_softmax: any axis=axes where=mask
+logsumexp logmeanexp: any axis=axes where=mask keepdims=flag
+logsumexp: any b=same return_sign=flag
+standardize {rough=16}: any axis=axes where=mask
+one_hot: index [0,3,5,-1] dtype=dtype axis=[0,-1]
+dot_product_attention {rough=8}: attended attended attended is_causal=flag scale=[0.5]
+"""
+
+SPECIAL = """
+erf erfc expit ndtr log_ndtr i0 i0e i1 i1e {elementwise rough=4}: any
+log_ndtr gammasgn entr {elementwise rough=4}: real
+digamma gamma gammaln loggamma factorial {elementwise rough=8}: positive
+erfinv {elementwise rough=8}: unit
+ndtri logit {elementwise rough=8}: fraction
+beta betaln poch {elementwise rough=32}: positive positive
+boxcox boxcox1p kl_div rel_entr {elementwise rough=16}: positive positive
+xlogy xlog1py {elementwise rough=4}: any positive
+multigammaln {rough=16}: positive [1,2]
+polygamma {elementwise rough=32}: [0,1,2] positive
+zeta {elementwise rough=32}: positive positive?
+softmax log_softmax: any axis=axes
+logsumexp: any axis=axes b=same keepdims=flag return_sign=flag
+"""
+
+NORM = """
+pdf cdf sf logpdf logcdf logsf {elementwise rough=16}: any loc=real scale=positive
+ppf isf {elementwise rough=16}: fraction loc=real scale=positive
+"""
+
+SIGNAL = """
+convolve correlate {rough=4}: vector vector mode=['full','same','valid','foo']
+convolve2d correlate2d {rough=4}: plane plane mode=['full','same','valid']
+fftconvolve {rough=16}: vector vector mode=['full','same','valid']
+"""
+
+NDIMAGE = """
+map_coordinates {rough=4}: vector any [0,1,2]
+    mode=['constant','nearest','wrap','mirror','reflect','foo']
+"""
+
+OPS = """
+segment_sum segment_prod segment_max segment_min: array index num_segments=[3,0,1]
+    mode=['clip','fill']
+"""
+
+#: The generator's bits are JAX's; the values that are made of them agree to rounding.
+RANDOM = """
+key PRNGKey {modes=eager+jit}: [0,42,-1,2**40,1.5]
+key_data key_impl clone wrap_key_data {modes=eager+jit}: [0,42]
+split {modes=eager+jit}: [0,42] [0,2,(2,3),-1]?
+fold_in {modes=eager+jit+vmap}: [0,42] place
+bits {modes=eager+jit}: [0,42] shape? dtype=['uint8','uint16','uint32','int32']
+uniform: [0,42] shape=shape dtype=dtype minval=real maxval=positive
+normal gumbel laplace logistic cauchy exponential maxwell {rough=16 modes=eager+jit}:
+    [0,42] shape=shape dtype=dtype
+rademacher {modes=eager+jit}: [0,42] shape=shape dtype=dtype
+bernoulli: [0,42] p=fraction shape=shape
+randint {modes=eager+jit+vmap}: [0,42] shape! int count dtype=['int8','int32','uint8','float32']
+categorical {modes=eager+jit+vmap}: [0,42] any axis=[0,-1]
+choice {modes=eager+jit+vmap}: [0,42] any shape? replace=flag axis=[0,-1]
+permutation {modes=eager+jit+vmap}: [0,42] any axis=[0,-1] independent=flag
+double_sided_maxwell {rough=16}: [0,42] real positive shape?
+geometric {modes=eager+jit}: [0,42] fraction shape=[(3,)]
+lognormal rayleigh pareto wald {rough=32}: [0,42] positive shape=[(3,),(2,3),None]
+truncated_normal {rough=32}: [0,42] unit positive shape=[(3,),(2,3),None]
+triangular {rough=32}: [0,42] unit unit positive shape=[(3,),None]
+weibull_min {rough=32}: [0,42] positive positive shape=[(3,),()]
+"""
+
+INITIALIZERS = """
+zeros ones {modes=eager+jit}: shape dtype=dtype
+constant {modes=eager+jit}: [1,2.5] shape dtype=dtype
+normal uniform truncated_normal {rough=16 modes=eager+jit}: [0.5,1] shape dtype=dtype
+glorot_normal glorot_uniform he_normal he_uniform {rough=16 modes=eager+jit}: shape dtype=dtype
+kaiming_normal kaiming_uniform lecun_normal {rough=16 modes=eager+jit}: shape dtype=dtype
+lecun_uniform xavier_normal xavier_uniform {rough=16 modes=eager+jit}: shape dtype=dtype
+variance_scaling {rough=16 modes=eager+jit}: [1.0,2] ['fan_in','fan_out','fan_avg','foo']
+    ['normal','uniform','truncated_normal','foo'] [(2,3),(3,),(2,3,4)]
+"""
+
+
+def _drawn(name: str, L: Any, seed: Any, *args: Any, **kwargs: Any) -> Any:
+    """A function of `random` with a key of a seed."""
+    result = getattr(L.random, name)(L.random.PRNGKey(seed), *args, **kwargs)
+    return L.random.key_data(result) if name == "clone" else result
+
+
+_MADE = ("zeros", "ones")
+
+
+def _initial(name: str, L: Any, *args: Any, dtype: Any = "float32") -> Any:
+    """What an initializer, made with the first of the arguments, makes of a shape."""
+    key, *first, shape = L.random.PRNGKey(3), *args
+    made = getattr(L.nn.initializers, name)
+    return (made if name in _MADE else made(*first))(key, shape, dtype)
+
+
+def _names(text: str) -> list[str]:
+    return [
+        n
+        for line in text.splitlines()
+        for n in line.split(":")[0].split("{")[0].split()
+    ]
+
+
+RANDOM_PROGRAMS: dict[str, Any] = {
+    **{name: partial(_drawn, name) for name in _names(RANDOM)},
+    "key": lambda L, seed: L.random.key_data(L.random.key(seed)),
+    "PRNGKey": lambda L, seed: L.random.PRNGKey(seed),
+    "key_impl": lambda L, seed: str(L.random.key_impl(L.random.key(seed))),
+    "key_data": lambda L, seed: L.random.key_data(L.random.key(seed)),
+    "wrap_key_data": lambda L, seed: L.random.key_data(
+        L.random.wrap_key_data(L.random.PRNGKey(seed))
+    ),
+}
+
+ROWS = [
+    *read("nn", NN),
+    *read("scipy.special", SPECIAL),
+    *read("scipy.stats.norm", NORM),
+    *read("scipy.signal", SIGNAL),
+    *read("scipy.ndimage", NDIMAGE, {
+        "map_coordinates": lambda L, x, at, order, **k: (
+            L.scipy.ndimage.map_coordinates(x, [at], order, **k)
+        ),
+    }),
+    *read("ops", OPS),
+    *read("random", RANDOM, RANDOM_PROGRAMS),
+    *read("nn.initializers", INITIALIZERS, {
+        name: partial(_initial, name) for name in _names(INITIALIZERS)
+    }),
+]  # fmt: skip
