@@ -121,6 +121,8 @@ def compare(
     asked = wanted is None
     if wanted is None:
         wanted = call_jax(case)
+        if wanted.error == "Missing":
+            return [], wanted
     result = differences(case, found, wanted, is_loose(case))
     if asked and any(d.what == "value" for d in result):
         wanted = settle(case, found, wanted)

@@ -55,6 +55,8 @@ _NESTED = (
     *_ALL, "list int", "list float", "list bool", "list complex", "mixed list",
     "mixed list", "arrays float32", "arrays int32", "arrays bool", "mixed arrays",
 )  # fmt: skip
+#: What `lax` takes beside an array: an array of the same dtype; seldom another.
+_LIKE = ("like first",) * 5 + ("python float", "python int", "array int8", "weak float")
 #: Beside shapes whose sizes matter, only what has a shape.
 _ARRAYS = tuple(x for x in _ALL if x.split()[0] in ("array", "numpy"))
 
@@ -88,6 +90,7 @@ KINDS: dict[str, Numbers | Choice] = {
     "any": Numbers(_ALL),
     "real": Numbers(_REALS),
     "float": Numbers(_FLOATS),
+    "inexact": Numbers((*_FLOATS, "array complex64", "array complex64", "python complex")),
     "unit": Numbers(_FLOATS, "unit"),
     "positive": Numbers(_FLOATS, "positive"),
     "int": Numbers(_INTEGERS),
@@ -103,12 +106,13 @@ KINDS: dict[str, Numbers | Choice] = {
     "matrix": Numbers(_MATRICES, "any", "matrix"),
     "square": Numbers(_MATRICES, "regular", "square"),
     "spd": Numbers(_MATRICES, "spd", "square"),
-    "columns": Numbers(_MATRICES, "any", "column"),
-    "column": Numbers(_MATRICES, "any", "one column"),
-    "dominant": Numbers(_MATRICES, "dominant", "vector"),
+    "like": Numbers(_LIKE, "any", "lax"),
+    "columns": Numbers((*_MATRICES, *_LIKE[:5]), "any", "column"),
+    "column": Numbers((*_LIKE[:5], "array int32"), "any", "one column"),
+    "dominant": Numbers((*_LIKE[:5], "array int32"), "dominant", "vector"),
     "plane": Numbers(_MATRICES, "any", "plane"),
     "image": Numbers(_MATRICES[:9], "any", "image"),
-    "kernel": Numbers(_MATRICES[:9], "any", "kernel"),
+    "kernel": Numbers((*_LIKE[:5], "array float32"), "any", "kernel"),
     "attended": Numbers(_MATRICES[:9], "any", "attended"),
     "sorted": Numbers(_ARRAYS, "sorted", "vector"),
     "fraction": Numbers(_FLOATS, "fraction"),
@@ -155,6 +159,7 @@ def _side(base: tuple[int, ...]) -> int:
 SHAPES: dict[str, Callable[[tuple[int, ...], str, int], tuple[int, ...]]] = {
     "broadcast": _broadcast,
     "same": lambda base, fit, place: base,
+    "lax": lambda base, fit, place: {"scalar": (), "bad": (*base, 2)}.get(fit, base),
     "vector": lambda base, fit, place: (base[-1] if base else 4,),
     "matrix": lambda base, fit, place: base if len(base) > 1 else (_side(base), 3),
     "square": lambda base, fit, place: (*base[:-2], _side(base), _side(base)),

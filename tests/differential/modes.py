@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from tests.differential.cases import Case
+from tests.differential.cases import DERIVED, Case
 from tests.differential.kinds import build
 
 FLOAT0 = np.dtype([("float0", np.void, 0)])
+#: What jit raises where a function needs values.
+NEEDS_VALUES = ("ConcretizationTypeError", "TracerArrayConversionError",
+                "NonConcreteBooleanIndexError")  # fmt: skip
 #: So often is the same called again by ftrace, whose later calls are native records.
 REPEATS = {"eager": 7, "jit": 7}
+
+
+class Missing(Exception):
+    """A library has no function of that name."""
 
 
 class Library:
@@ -58,10 +66,12 @@ def run(library: Library, case: Case) -> Any:
 
     else:
         function = library.function(case.row.name)
+        if function is None:
+            raise Missing(case.row.name)
     values = [build(library, value) for _, value in given]
     traced = [i for i, (_, value) in enumerate(given) if value.traced]
     mode = MODES[case.mode]
-    if mode in (grad, jvp, vjp, linearize, jacfwd, jit_vmap_grad):
+    if case.mode in DERIVED:
         inexact = [i for i in traced if is_inexact(values[i])]
         others = [
             i for i in traced if case.mode != "jit_vmap_grad" or not given[i][1].mapped
@@ -90,6 +100,13 @@ def run(library: Library, case: Case) -> Any:
     arguments = [values[i] for i in traced]
     mapped = [0 if given[i][1].mapped else None for i in traced]
     context = Context(library, case, mapped, inner)
+    if library.name == "jax" and case.mode in ("vmap", *DERIVED):
+        # One compilation in the place of one for each operation; a function that needs
+        # values goes the slow way.
+        try:
+            return library.jit(partial(mode, context, program_of))(arguments)
+        except tuple(getattr(library.errors, name) for name in NEEDS_VALUES):
+            pass
     return mode(context, program_of, arguments)
 
 

@@ -8,15 +8,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tests.differential.cases import Case
+from tests.differential.cases import DERIVED, Case
 
 #: Relative error that is allowed: some 16 units in the last place.
 TOLERANCE = {
     "float16": 8e-3, "bfloat16": 6e-2, "float32": 3e-6, "float64": 2e-14,
     "complex64": 5e-6, "complex128": 4e-14,
 }  # fmt: skip
-#: A derivative adds what the roundings of a function's parts are.
-DERIVATIVES = ("grad", "jvp", "vjp", "linearize", "jacfwd", "jit_vmap_grad")
 
 
 @dataclass(frozen=True)
@@ -74,12 +72,14 @@ def describe(result: Any) -> Outcome:
 
     def walk(part: Any) -> str:
         if isinstance(part, tuple):
-            name = type(part).__name__ if hasattr(part, "_fields") else ""
+            name = " ".join(getattr(part, "_fields", ()))
             return name + "(" + ",".join(map(walk, part)) + ")"
         if isinstance(part, list):
             return "[" + ",".join(map(walk, part)) + "]"
         if isinstance(part, dict):
-            return "{" + ",".join(f"{k}:{walk(v)}" for k, v in part.items()) + "}"
+            return (
+                "{" + ",".join(f"{k}:{walk(v)}" for k, v in sorted(part.items())) + "}"
+            )
         if hasattr(part, "dtype") and hasattr(part, "shape"):
             values = np.asarray(part)
             dtype = "float0" if values.dtype.names else str(values.dtype)
@@ -177,9 +177,7 @@ def _values(case: Case, where: str, a: Leaf, b: Leaf) -> list[Difference]:
 
 def close(case: Case, x: Any, y: Any, dtype: str) -> Any:
     """Where numbers are as near as their dtype allows, NaN, inf and zeros included."""
-    tolerance = (
-        TOLERANCE[dtype] * case.row.rough * (4 if case.mode in DERIVATIVES else 1)
-    )
+    tolerance = TOLERANCE[dtype] * case.row.rough * (4 if case.mode in DERIVED else 1)
     with np.errstate(all="ignore"):
         size = np.abs(y)
         finite = np.isfinite(size)

@@ -5,24 +5,28 @@ from typing import Any
 from tests.differential.rows import read
 
 ELEMENTWISE = """
-abs neg sign square conj real imag sqrt rsqrt cbrt exp exp2 expm1 {elementwise}: any
-log log1p reciprocal sin cos tan sinh cosh tanh logistic {elementwise}: any
-asin acos atan asinh acosh atanh ceil floor round is_finite {elementwise}: any
+abs neg sign square conj {elementwise}: any
+real imag {elementwise}: inexact
+sqrt rsqrt cbrt exp exp2 expm1 {elementwise}: inexact
+log log1p reciprocal sin cos tan sinh cosh tanh logistic {elementwise}: inexact
+asin acos atan asinh acosh atanh {elementwise}: inexact
+ceil floor round is_finite {elementwise}: float
 erf erfc erf_inv {elementwise}: unit
 lgamma digamma {elementwise rough=4}: positive
-bitwise_not population_count clz {elementwise}: int
+bitwise_not population_count clz {elementwise modes=eager+jit+vmap}: int
 stop_gradient optimization_barrier zeros_like_array: any
 integer_pow {elementwise rough=2}: any [0,1,2,3,-1,-2,7]
-add sub mul div rem max min {elementwise}: any any
-pow {elementwise rough=4}: any any
-atan2 nextafter {elementwise}: any any
-eq ne lt le gt ge {elementwise}: any any
-bitwise_and bitwise_or bitwise_xor {elementwise}: int int
-shift_left shift_right_arithmetic shift_right_logical {elementwise}: int shift
-complex {elementwise}: floats floats
-clamp {elementwise}: any any any
-select {elementwise}: mask same same
-select_n {elementwise}: mask same same
+add sub mul div rem max min {elementwise}: any like
+pow {elementwise rough=4}: any like
+atan2 {elementwise}: any like
+nextafter {elementwise modes=eager+jit+vmap}: any like
+eq ne lt le gt ge {elementwise modes=eager+jit+vmap+jvp}: any like
+bitwise_and bitwise_or bitwise_xor {elementwise modes=eager+jit+vmap}: int like
+shift_left shift_right_arithmetic shift_right_logical {elementwise modes=eager+jit+vmap}: shift like
+complex {elementwise}: floats like
+clamp {elementwise}: any like like
+select {elementwise}: mask same like
+select_n {elementwise}: mask same like
 convert_element_type: any dtype
 bitcast_convert_type: array ['int32','float32','uint16','float16','int8']
 """
@@ -68,7 +72,7 @@ reduce: array [(0,),(1,),(0,1),()]
 reduce_window: floats [(1,),(2,),(2,2),(1,3)]
 cumsum cumprod cummax cummin: array axis=[0,1,-1,5] reverse=flag
 cumlogsumexp: floats axis=[0,1,-1] reverse=flag
-argmax argmin: array [0,1,-1,5] ['int32','int8','float32']
+argmax argmin {modes=eager+jit+vmap+jvp}: array [0,1,-1,5] ['int32','int8','float32']
 sort: array dimension=[0,-1,5]
 sort_key_val: array array dimension=[0,-1]
 top_k: array [0,1,2,9] axis=[0,-1]
@@ -77,9 +81,9 @@ associative_scan: array reverse=flag axis=[0,-1]
 """
 
 PRODUCTS = """
-dot: array array
-batch_matmul: matrix square
-dot_general: array array [(((0,),(0,)),((),())),(((1,),(1,)),((0,),(0,))),(((),()),((),()))]
+dot: array like
+batch_matmul: square like
+dot_general: array like [(((0,),(0,)),((),())),(((1,),(1,)),((0,),(0,))),(((),()),((),()))]
 conv conv_transpose: image kernel [(1,1),(2,2)] ['SAME','VALID','FULL']
 conv_general_dilated: image kernel [(1,1),(2,1)] [((0,0),(1,1)),'SAME']
     lhs_dilation=[(1,2)] rhs_dilation=[(2,1)]

@@ -59,7 +59,7 @@ cholesky_update {rough=16 small=70}: spd vector
 symmetric_product: matrix square alpha=[2.0] beta=[1.0] symmetrize_output=flag
 triangular_solve {rough=16 small=70}: square columns left_side=[True]! lower=flag
     transpose_a=flag unit_diagonal=flag
-tridiagonal_solve {rough=16}: vector dominant vector column
+tridiagonal_solve {rough=16}: vector dominant dominant column
 householder_product ormqr {values=no small=70}: square
 """
 

@@ -11,11 +11,11 @@ reciprocal sin cos tan sinh cosh tanh sinc i0 fabs rint {elementwise}: any
 arcsin arccos arctan arcsinh arccosh arctanh {elementwise}: any
 asin acos atan asinh acosh atanh {elementwise}: any
 ceil floor trunc fix deg2rad rad2deg degrees radians {elementwise}: any
-signbit spacing isnan isinf isfinite isposinf isneginf {elementwise}: any
-isreal iscomplex {elementwise}: any
+signbit spacing isnan isinf isfinite isposinf isneginf {elementwise modes=eager+jit+vmap+jvp}: any
+isreal iscomplex {elementwise modes=eager+jit+vmap+jvp}: any
 iscomplexobj isrealobj isscalar ndim shape {modes=eager+jit}: any
 size {modes=eager+jit}: any axis=[0,-1,(0,),5]
-logical_not bitwise_not invert bitwise_invert bitwise_count {elementwise}: any
+logical_not bitwise_not invert bitwise_invert bitwise_count {elementwise modes=eager+jit+vmap}: any
 angle {elementwise}: any deg=flag
 nan_to_num {elementwise}: any nan=[0.0,7] posinf=[1.5] neginf=[-3]
 round around {elementwise}: any decimals=[0,1,2,-1]
@@ -25,15 +25,15 @@ floor_divide remainder mod fmod divmod {elementwise}: any any
 power pow float_power {elementwise}: any any
 maximum minimum fmax fmin arctan2 atan2 hypot {elementwise}: any any
 logaddexp logaddexp2 copysign heaviside nextafter {elementwise}: any any
-equal not_equal less less_equal greater greater_equal {elementwise}: any any
-logical_and logical_or logical_xor {elementwise}: any any
-bitwise_and bitwise_or bitwise_xor gcd lcm {elementwise}: int int
-left_shift right_shift {elementwise}: int shift
-bitwise_left_shift bitwise_right_shift {elementwise}: int shift
+equal not_equal less less_equal greater greater_equal {elementwise modes=eager+jit+vmap+jvp}: any any
+logical_and logical_or logical_xor {elementwise modes=eager+jit+vmap+jvp}: any any
+bitwise_and bitwise_or bitwise_xor gcd lcm {elementwise modes=eager+jit+vmap}: int int
+left_shift right_shift {elementwise modes=eager+jit+vmap}: int shift
+bitwise_left_shift bitwise_right_shift {elementwise modes=eager+jit+vmap}: int shift
 ldexp {elementwise}: real int
-isclose {elementwise}: any any rtol=[1e-3] atol=[0.0,1.0] equal_nan=flag
-allclose: any any rtol=[1e-3] atol=[0.0,1.0] equal_nan=flag
-array_equal array_equiv: any any
+isclose {elementwise modes=eager+jit+vmap+jvp}: any any rtol=[1e-3] atol=[0.0,1.0] equal_nan=flag
+allclose {modes=eager+jit+vmap+jvp}: any any rtol=[1e-3] atol=[0.0,1.0] equal_nan=flag
+array_equal array_equiv {modes=eager+jit+vmap+jvp}: any any
 clip {elementwise}: any any? any?
 where {elementwise}: bool any? any?
 """
@@ -43,8 +43,9 @@ sum prod nansum nanprod: any axis=axes keepdims=flag dtype=dtype
 max min amax amin: any axis=axes keepdims=flag initial=[1,2.5]
 mean nanmean: any axis=axes keepdims=flag dtype=dtype
 std var nanstd nanvar: any axis=axes keepdims=flag ddof=[0,1] dtype=dtype
-nanmax nanmin all any count_nonzero ptp: any axis=axes keepdims=flag
-argmax argmin nanargmax nanargmin: any axis=axis keepdims=flag
+nanmax nanmin ptp: any axis=axes keepdims=flag
+all any count_nonzero {modes=eager+jit+vmap+jvp}: any axis=axes keepdims=flag
+argmax argmin nanargmax nanargmin {modes=eager+jit+vmap+jvp}: any axis=axis keepdims=flag
 median nanmedian: any axis=axes keepdims=flag
 quantile nanquantile: any [0.5,0.25,[0.1,0.9],0,1] axis=axes keepdims=flag
     method=['linear','lower','higher','midpoint','nearest']
@@ -57,8 +58,8 @@ trapezoid: any x=same dx=[1.0,2] axis=axis
 """
 
 CREATION = """
-array asarray copy: nested dtype=dtype
-array asarray: nested
+array asarray: nested dtype=dtype
+array asarray copy: nested
 astype: any dtype
 view: array dtype
 atleast_1d atleast_2d atleast_3d: any any?
@@ -153,28 +154,29 @@ compress: mask any axis=[None,0]
 extract: mask any
 choose: index [0]  mode=['clip','wrap','raise']
 select piecewise: mask any any
-nonzero flatnonzero argwhere: any size=[0,3]
-unravel_index: index [(2,3),(4,),6]
-ravel_multi_index: index [(3,4),(2,2)] mode=['clip','wrap','raise']
-searchsorted: sorted any side=['left','right','up']
-digitize: any sorted right=flag
+nonzero flatnonzero argwhere {modes=eager+jit+vmap+jvp}: any size=[0,3]
+unravel_index {modes=eager+jit+vmap+jvp}: index [(2,3),(4,),6]
+ravel_multi_index {modes=eager+jit+vmap+jvp}: index [(3,4),(2,2)] mode=['clip','wrap','raise']
+searchsorted {modes=eager+jit+vmap+jvp}: sorted any side=['left','right','up']
+digitize {modes=eager+jit+vmap+jvp}: any sorted right=flag
 interp: any sorted sorted left=[0.5] right=[7] period=[3.0]
 sort argsort: any axis=[None,0,-1,5] descending=flag
 sort_complex: any
-lexsort: array axis=[0,-1]
-partition argpartition {values=no}: any [0,1,-1,9] axis=[0,-1]
+lexsort {modes=eager+jit+vmap+jvp}: array axis=[0,-1]
+partition {values=no}: any [0,1,-1,9] axis=[0,-1]
+argpartition {values=no modes=eager+jit+vmap+jvp}: any [0,1,-1,9] axis=[0,-1]
 unique: any return_index=flag return_inverse=flag return_counts=flag size=[2]
 unique_all unique_counts unique_inverse unique_values: any
 union1d intersect1d setdiff1d setxor1d: any any
-isin: any any invert=flag
+isin {modes=eager+jit+vmap+jvp}: any any invert=flag
 diff: any n=[0,1,2,-1] axis=[0,-1,5]
 ediff1d: any to_end=[1,[1,2]] to_begin=[0.5]
 gradient: any axis=[None,0,-1]
-packbits unpackbits: bits axis=[None,0,-1] bitorder=['big','little']
+packbits unpackbits {modes=eager+jit+vmap+jvp}: bits axis=[None,0,-1] bitorder=['big','little']
 """
 
 STATISTICS = """
-bincount: index weights=same minlength=[0,5] length=[3]
+bincount {modes=eager+jit+vmap+jvp}: index weights=same minlength=[0,5] length=[3]
 histogram histogram_bin_edges: any bins=[3,1,[0,1,2]] range=[(0,2)] weights=same
 histogram: any density=flag
 histogram2d: vector vector bins=[2,3]
@@ -200,7 +202,7 @@ def _pair(name: str) -> Any:
 
 def _at(name: str) -> Any:
     def program(library: Any, x: Any, index: Any, *values: Any, **modes: Any) -> Any:
-        return getattr(x.at[index], name)(*values, **modes)
+        return getattr(library.numpy.asarray(x).at[index], name)(*values, **modes)
 
     return program
 
@@ -216,7 +218,7 @@ PROGRAMS: dict[str, Any] = {
     "at_mul": _at("multiply"),
     "at_max": _at("max"),
     "at_get": _at("get"),
-    "at_power": lambda L, x, i, **modes: x.at[i].power(2, **modes),
+    "at_power": lambda L, x, i, **modes: L.numpy.asarray(x).at[i].power(2, **modes),
     "getitem": lambda L, x, i: x[i],
     "indexed": lambda L, x, i: L.numpy.asarray(x)[i],
     "indexed_set": lambda L, x, i, y: L.numpy.asarray(x).at[i].set(y),
