@@ -15,6 +15,7 @@ import numpy as np
 
 from tests.differential.cases import Case
 from tests.differential.outcomes import Leaf, Outcome, sample
+from tests.differential.rows import Row
 
 SAMPLE = str(Path(__file__).parent / "sample.npz")
 
@@ -29,6 +30,18 @@ class Record:
 
     def __init__(self, entries: dict[str, Any], values: Any) -> None:
         self.entries, self.values = entries, values
+        self.last: dict[str, int] = {}
+        for name in entries:
+            title, _, number = name.partition(" ")[0].rpartition("#")
+            self.last[title] = max(self.last.get(title, 0), int(number) + 1)
+
+    def holds(self, case: Case) -> bool:
+        """Is there an outcome under that number, of whatever case?"""
+        return f"{case.id} {case.seed}" in self.entries
+
+    def cases(self, row: Row) -> int:
+        """The number after that of the last case of a row."""
+        return self.last.get(row.title, 0)
 
     def get(self, case: Case) -> Outcome | None:
         entry = self.entries.get(f"{case.id} {case.seed}")

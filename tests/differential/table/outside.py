@@ -1,0 +1,48 @@
+"""Public names that have no row, each group with its reason."""
+
+#: The modules whose public functions have rows.
+MODULES = (
+    "", "numpy", "numpy.linalg", "numpy.fft", "lax", "lax.linalg", "nn",
+    "nn.initializers", "random", "scipy.special", "scipy.stats.norm", "scipy.linalg",
+    "scipy.signal", "scipy.ndimage", "scipy.optimize", "scipy.fft", "ops", "tree",
+    "tree_util", "flatten_util",
+)  # fmt: skip
+
+#: Names by the reason why they are not called by a generator.
+OUTSIDE = {
+    "dtypes, and classes of them": """
+        numpy.bfloat16 numpy.bool_ numpy.cdouble numpy.complex128 numpy.complex64
+        numpy.complex_ numpy.complexfloating numpy.csingle numpy.double numpy.dtype
+        numpy.finfo numpy.float16 numpy.float32 numpy.float64 numpy.float_
+        numpy.floating numpy.generic numpy.iinfo numpy.inexact numpy.int16 numpy.int32
+        numpy.int64 numpy.int8 numpy.int_ numpy.integer numpy.number
+        numpy.signedinteger numpy.single numpy.uint numpy.uint16 numpy.uint32
+        numpy.uint64 numpy.uint8 numpy.unsignedinteger lax.dtype""",
+    "classes of values, results and options": """
+        Array Config Dim numpy.ndarray numpy.linalg.EigResult numpy.linalg.EighResult
+        numpy.linalg.QRResult numpy.linalg.SVDResult numpy.linalg.SlogdetResult
+        lax.ConvDimensionNumbers lax.DotDimensionNumbers lax.FftType
+        lax.GatherDimensionNumbers lax.GatherScatterMode lax.Precision
+        lax.RoundingMethod lax.ScatterDimensionNumbers lax.linalg.EigImplementation
+        lax.linalg.EighImplementation lax.linalg.SvdAlgorithm nn.initializers.Initializer
+        scipy.optimize.OptimizeResults tree_util.DictKey tree_util.FlattenedIndexKey
+        tree_util.GetAttrKey tree_util.KeyEntry tree_util.KeyPath tree_util.SequenceKey
+        tree_util.PyTreeDef""",
+    "settings, devices, files and effects: they have no result to compare": """
+        all_counters cache_clear clear_caches config counters default_device
+        device_count devices disable_jit effects_barrier io_callback load save
+        named_scope set_threads""",
+    "its results are ftrace's own": "make_graph",
+    "called by every case: its second name has the row": "numpy.at",
+    "the same functions as those of tree_util": """
+        tree.all tree.broadcast tree.flatten tree.flatten_with_path tree.leaves
+        tree.leaves_with_path tree.map tree.map_with_path tree.reduce
+        tree.reduce_associative tree.structure tree.transpose tree.unflatten""",
+    "registries of classes, and parts of trees: tests/test_tree.py": """
+        tree_util.flatten_one_level tree_util.flatten_one_level_with_keys
+        tree_util.is_tree_node tree_util.keystr tree_util.treedef_children
+        tree_util.treedef_is_leaf tree_util.treedef_tuple tree_util.register_dataclass
+        tree_util.register_pytree_node tree_util.register_pytree_node_class
+        tree_util.register_pytree_with_keys tree_util.register_pytree_with_keys_class
+        tree_util.register_static""",
+}

@@ -1,0 +1,123 @@
+"""The differential table: complete, sensitive, and its sample equal to what JAX gave."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.differential import record
+from tests.differential.cases import Case, cases_of
+from tests.differential.compare import call_ftrace, compare
+from tests.differential.outcomes import Outcome, differences, sample
+from tests.differential.purpose import purpose_of
+from tests.differential.rows import Row, read
+from tests.differential.table import ROWS
+from tests.differential.table.outside import MODULES, OUTSIDE
+
+#: The sample runs in so many parts, which several processes may share.
+PARTS = 12
+
+
+def _public(module: str) -> list[str]:
+    """The full names of what a module offers to call."""
+    owner = importlib.import_module(f"ftrace.{module}" if module else "ftrace")
+    names = getattr(owner, "__all__", dir(owner))
+    return [
+        f"{module}.{name}" if module else name
+        for name in names
+        if not name.startswith("_")
+        and callable(getattr(owner, name))
+        and "ftrace" in (getattr(getattr(owner, name), "__module__", "") or "ftrace")
+    ]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_function_has_a_row_or_a_reason(module: str) -> None:
+    known = {row.name for row in ROWS}
+    known |= {name for names in OUTSIDE.values() for name in names.split()}
+    assert [name for name in _public(module) if name not in known] == []
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_sample_agrees_with_what_jax_gave(part: int) -> None:
+    recorded = record.load(record.SAMPLE)
+    found: list[str] = []
+    for row in ROWS[part::PARTS]:
+        for case in islice(cases_of(row, 0), recorded.cases(row)):
+            wanted = recorded.get(case)
+            if wanted is None:
+                continue
+            for difference in compare(case, wanted)[0]:
+                if purpose_of(case, difference) is None:
+                    found.append(f"{case}\n    {difference.what}: {difference.text}")
+    assert not found, "\n".join(found)
+
+
+def test_sample_is_of_the_rows_as_they_are() -> None:
+    recorded = record.load(record.SAMPLE)
+    stale = [
+        row.title
+        for row in ROWS
+        for case in islice(cases_of(row, 0), recorded.cases(row))
+        if recorded.holds(case) and recorded.get(case) is None
+    ]
+    assert stale == [], "record the sample anew: python -m tests.differential --record"
+
+
+def _case(text: str, number: int = 0) -> Case:
+    [row] = read("numpy", text)
+    eager = replace(row, properties={**row.properties, "modes": "eager"})
+    return next(islice(cases_of(eager, 0), number, None))
+
+
+def _changed(outcome: Outcome, **changes: Any) -> Outcome:
+    [leaf] = outcome.leaves
+    return replace(outcome, leaves=[replace(leaf, **changes)])
+
+
+def _sine() -> tuple[Case, Outcome]:
+    row: Row = replace(read("numpy", "sin {elementwise modes=eager}: float")[0])
+    for case in cases_of(row, 3):
+        outcome = call_ftrace(case)
+        if not outcome.error and outcome.leaves[0].dtype == "float32":
+            values = outcome.leaves[0].values
+            if values.size > 2 and np.isfinite(values).all():
+                return case, outcome
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        ("weak", lambda leaf: {"weak": not leaf.weak}),
+        ("dtype", lambda leaf: {"dtype": "float64"}),
+        ("shape", lambda leaf: {"shape": (*leaf.shape, 1)}),
+        ("value", lambda leaf: {"values": leaf.values * np.float32(1 + 1e-5)}),
+        ("value", lambda leaf: {"values": np.full_like(leaf.values, np.nan)}),
+    ],
+)
+def test_difference_is_seen(what: str, change: Any) -> None:
+    case, outcome = _sine()
+    assert differences(case, outcome, sample(outcome), loose=False) == []
+    wanted = _changed(outcome, **change(outcome.leaves[0]))
+    assert what in {d.what for d in differences(case, outcome, wanted, loose=False)}
+
+
+def test_error_is_told_from_a_result() -> None:
+    case, outcome = _sine()
+    error = Outcome(error="TypeError")
+    assert [d.what for d in differences(case, outcome, error, False)] == ["accepts"]
+    assert [d.what for d in differences(case, error, outcome, False)] == ["refuses"]
+    raw = replace(error, ours=False)
+    assert [d.what for d in differences(case, raw, error, False)] == ["raw"]
+
+
+def test_case_follows_from_its_seed() -> None:
+    for row in ROWS[::40]:
+        first = [str(case) for case in islice(cases_of(row, 5), 6)]
+        assert first == [str(case) for case in islice(cases_of(row, 5), 6)]
