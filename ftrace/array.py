@@ -505,6 +505,8 @@ class Array(ArrayLike, metaclass=_ArrayType):
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
         body = np.array2string(self.numpy(), separator=", ", prefix="Array(")
+        if 0 in self.shape and self.ndim > 1:
+            body = f"{body}, shape={self.shape}"
         return f"Array({body}, dtype={self._dtype}{weak})"
 
     def __str__(self) -> str:

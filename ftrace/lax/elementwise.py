@@ -278,7 +278,8 @@ def clz(x: Value) -> Any:
 def clamp(min: Value, x: Value, max: Value) -> Any:
     """Elementwise x, not less than `min` and not more than `max`.
 
-    The bounds are scalars or have the shape of x. At a bound the derivative is 0.
+    The bounds are scalars or have the shape of x; `max` wins where they cross. At a
+    bound the derivative is 0.
 
     Raises:
       ShapeError: a bound has another shape.
@@ -292,8 +293,8 @@ def clamp(min: Value, x: Value, max: Value) -> Any:
                 f"lax.clamp: {name} must be a scalar or have the shape {x.shape} of x, "
                 f"got {aval_of(bound).shape}"
             )
-    capped = choose(apply_elementwise(p.ge, x, max), max, x)
-    return choose(apply_elementwise(p.le, x, min), min, capped)
+    raised = choose(apply_elementwise(p.le, x, min), min, x)
+    return choose(apply_elementwise(p.ge, raised, max), max, raised)
 
 
 def select(pred: Value, on_true: Value, on_false: Value) -> Any:

@@ -243,6 +243,8 @@ def unstack(x: Value, axis: int = 0) -> tuple[Any, ...]:
     """The slices along one axis, without it."""
     value = as_value(x)
     place = canonical_axis(axis, value.ndim, "lax.unstack")
+    if value.shape[place] == 0:
+        return ()
     slices = split(value, [1] * value.shape[place], place)
     return tuple(moves.drop_axes(part, (place,)) for part in slices)
 

@@ -58,10 +58,16 @@ def relu6(x: Any) -> Any:
     return fnp.where(x >= 6, 6, relu(x))
 
 
-@_activation
-def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
+def leaky_relu(x: Value, negative_slope: Value = 1e-2) -> Any:
     """x where it is not negative, `negative_slope`·x elsewhere."""
-    return fnp.where(x >= 0, x, x * negative_slope)
+    x = as_value(x)
+    if isinstance(negative_slope, (bool, int, float)):
+        return run_fused(_leaky_relu, [x], slope=negative_slope)
+    return _leaky_relu(x, negative_slope)
+
+
+def _leaky_relu(x: Any, slope: Any) -> Any:
+    return fnp.where(x >= 0, x, x * slope)
 
 
 @_activation

@@ -13,6 +13,7 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace import dtypes, random
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.numpy.axes import check_shape
 
 __all__ = [
     "Initializer", "constant", "glorot_normal", "glorot_uniform", "he_normal",
@@ -48,7 +49,7 @@ def _initializer(
     def init(
         key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None
     ) -> Any:
-        return build(key, tuple(shape), _float_dtype(dtype))
+        return build(key, check_shape(shape, "init"), _float_dtype(dtype))
 
     return init
 
@@ -103,6 +104,8 @@ def _fans(
         return math.prod(shape[a] for a in chosen)
 
     inputs, outputs = size(in_axis), size(out_axis)
+    if 0 in shape:
+        raise ShapeError(f"variance_scaling: a size of 0 has no variance, got {shape}")
     receptive = math.prod(shape) / inputs / outputs / size(batch_axis)
     return inputs * receptive, outputs * receptive
 

@@ -160,7 +160,8 @@ def _floor_quotient(x1: Any, x2: Any) -> Any:
     rest = elementwise(ops.rem, x1, x2)
     quotient = divide(subtract(x1, rest), x2)
     quotient = choose(_differs(rest, x2), subtract(quotient, 1), quotient)
-    return choose(equal(x2, 0), divide(x1, x2), round_values(quotient))
+    # Both are steps: their derivatives are zero.
+    return choose(equal(x2, 0), floor_values(divide(x1, x2)), round_values(quotient))
 
 
 def _of_floats(

@@ -84,7 +84,7 @@ def contract(
                         f"{sizes[label]} and {size} of the {axis} that they share "
                         "differ; transpose or reshape one of them"
                     )
-                sizes[label] = max(size, sizes[label])
+                sizes[label] = size if sizes[label] == 1 else sizes[label]
     order = (*out, *[label for label in sizes if label not in out])
     shape = tuple(sizes[label] for label in order)
     return run_fused(

@@ -371,7 +371,15 @@ def view(x: Value, dtype: Dtype = None) -> Any:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-    """An array that shares the memory of any array with `__dlpack__`."""
+    """An array that shares the memory of any array with `__dlpack__`.
+
+    Raises:
+      ArgumentError: `x` has no `__dlpack__`, as traced arrays have none.
+    """
+    if not hasattr(x, "__dlpack__"):
+        raise ArgumentError(
+            f"from_dlpack takes an array with __dlpack__, got {type(x).__name__}"
+        )
     return placed(_from_numpy(np.from_dlpack(x), None, bool(copy)), device)
 
 

@@ -45,6 +45,7 @@ from ftrace.numpy.reductions import sum as total
 from ftrace.numpy.searching import searchsorted
 from ftrace.numpy.selection import clip, minimum
 from ftrace.numpy.shape import ravel
+from ftrace.numpy.sorting import argsort
 from ftrace.trace.operations import do_now
 from ftrace.trace.primitives.host.lapack import are_finite
 from ftrace.trace.tracer import Value, aval_of
@@ -53,7 +54,7 @@ __all__ = ["diff", "ediff1d", "gradient", "interp", "trapezoid", "unwrap"]
 
 
 def _behind(x: Any, axis: int, step: int = 1) -> Any:
-    return shrink_axis(x, axis, step, max(x.shape[axis], step))
+    return shrink_axis(x, axis, min(step, x.shape[axis]), x.shape[axis])
 
 
 def _before(x: Any, axis: int, step: int = 1) -> Any:
@@ -226,15 +227,13 @@ def interp(
       fp: the values at `xp`.
       left, right: the value outside; by default the nearest of `fp`. "extrapolate"
         continues the line.
-      period: not supported, since it needs a sort.
+      period: of `x` and `xp`, which are wrapped by it and sorted; then nothing is
+        outside.
 
     Raises:
       ShapeError: `xp` and `fp` are not vectors of one length.
+      ValueRangeError: the period is 0.
     """
-    if period is not None:
-        raise ArgumentError(
-            "interp: period is not supported; wrap x, and sort xp, before"
-        )
     if len(shape_of(xp)) != 1 or shape_of(xp) != shape_of(fp):
         raise ShapeError(
             f"interp: xp and fp must be vectors of one length, got shapes "
@@ -245,6 +244,9 @@ def interp(
     size = xp.shape[0]
     if size == 0:
         raise ShapeError("interp: xp must not be empty")
+    if period is not None:
+        x, xp, fp = _wrapped(x, xp, fp, period)
+        size, left, right = size + 2, None, None
     if size > 1 and {type(left), type(right)} <= {float, int, NoneType}:
         now = _interpolated(x, xp, fp, (left, right))
         if now is not None:
@@ -265,6 +267,19 @@ def interp(
         outer = along(fp, size - 1, 0) if right is None else right
         result = choose(greater(x, along(xp, size - 1, 0)), outer, result)
     return result
+
+
+def _wrapped(x: Any, xp: Any, fp: Any, period: Value) -> tuple[Any, Any, Any]:
+    """Where to evaluate, inside one period, and the points with a neighbour beyond."""
+    if isinstance(period, (int, float)) and period == 0:
+        raise ValueRangeError("interp: period must not be 0")
+    period = absolute(period)
+    x, xp = remainder(x, period), remainder(xp, period)
+    order = argsort(xp)
+    xp, fp = along(xp, order, 0), along(fp, order, 0)
+    before, after = subtract(xp[-1:], period), add(xp[:1], period)
+    xp, fp = concatenate([before, xp, after]), concatenate([fp[-1:], fp, fp[:1]])
+    return x, xp, fp
 
 
 def _interpolated(x: Any, xp: Any, fp: Any, outer: tuple[Any, Any]) -> Any:

@@ -234,6 +234,9 @@ bitwise_right_shift = right_shift
 
 def bitwise_count(x: Value, /) -> Any:
     """The number of bits that are set in |x|, as uint8."""
+    x = as_value(x)
+    if x.dtype == dtypes.bool_:
+        return cast(x, dtypes.uint8)
     return cast(elementwise(ops.popcount, absolute(x)), dtypes.uint8)
 
 

@@ -104,7 +104,9 @@ def ix_(*args: Value) -> tuple[Any, ...]:
         vector = as_value(arg)
         if vector.ndim != 1:
             raise ShapeError(f"ix_ takes vectors, got shape {vector.shape}")
-        if vector.dtype == dtypes.bool_:
+        if vector.size == 0:
+            vector = cast(vector, dtypes.default_dtype("i"))
+        elif vector.dtype == dtypes.bool_:
             vector = Array.of(np.nonzero(np.asarray(vector))[0].astype(np.int32))
         line = tuple(vector.shape[0] if a == place else 1 for a in range(len(args)))
         found.append(reshape(vector, line))

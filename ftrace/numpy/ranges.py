@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.array import Array, surface
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.axes import (
@@ -326,11 +326,20 @@ def indices(
 def fromfunction(
     function: Callable[..., Any], shape: Any, *, dtype: Dtype = float, **kwargs: Any
 ) -> Any:
-    """`function` of the index along each axis, as arrays of the whole shape."""
+    """`function` of the index along each axis, mapped over all places of a shape.
+
+    What the function returns for one place stands behind the axes of the shape.
+    """
     sizes = check_sizes(shape, "fromfunction")
     target = dtypes.as_dtype(dtype)
-    places = [iota(target, sizes, a) for a in range(len(sizes))]
-    return array(function(*places, **kwargs), copy=False)
+
+    def mapped(*places: Any) -> Any:
+        return function(*places, **kwargs)
+
+    for axis in reversed(range(len(sizes))):
+        axes = tuple(0 if a == axis else None for a in range(len(sizes)))
+        mapped = surface["vmap"](mapped, axes)
+    return mapped(*[iota(target, (n,), 0) for n in sizes])
 
 
 def _slice_range(key: slice) -> Any:

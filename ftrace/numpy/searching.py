@@ -62,10 +62,11 @@ def nonzero(
 
     Raises:
       NonConcreteBooleanIndexError: `a` is traced, and `size` is not given.
+      ShapeError: there are no axes.
     """
     a = as_value(a)
     if a.ndim == 0:
-        a = reshape(a, (1,))
+        raise ShapeError("nonzero takes at least one axis; use atleast_1d")
     if size is None:
         now = whole(_places_now, a, more=(dtypes.default_dtype("i"),))
         if now is not None:
@@ -163,13 +164,16 @@ def flatnonzero(a: Value, *, size: int | None = None, fill_value: Any = None) ->
 def argwhere(a: Value, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The indices of the elements that are not zero, a row per element."""
     a = as_value(a)
-    if size is None and a.ndim:
+    if a.ndim == 0:
+        return full(
+            (flatnonzero(a, size=size).shape[0], 0), 0, dtypes.default_dtype("i")
+        )
+    if size is None:
         now = whole(_rows_now, a, more=(dtypes.default_dtype("i"),))
         if now is not None:
             return now
     found = nonzero(a, size=size, fill_value=fill_value)
-    columns = stack(found, axis=1)
-    return columns if a.ndim else reshape(columns, (columns.shape[0], 0))
+    return stack(found, axis=1)
 
 
 _METHODS = ("scan", "scan_unrolled", "sort", "compare_all")

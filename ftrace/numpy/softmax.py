@@ -69,8 +69,12 @@ def _softmax(x: Any, *mask: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _shifted(x: Any, axes: tuple[int, ...]) -> Any:
-    """`x` less its maximum, which is constant to derivatives."""
-    top = bind(p.stop_gradient, reduced(reduce_max_p, x, axes, True))
+    """`x` less its maximum, of complex numbers that of their real parts.
+
+    The maximum is constant to derivatives.
+    """
+    size = bind(p.real, x) if dtypes.is_complex(x.dtype) else x
+    top = bind(p.stop_gradient, reduced(reduce_max_p, size, axes, True))
     return elementwise(p.sub, x, top)
 
 

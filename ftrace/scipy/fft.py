@@ -134,6 +134,8 @@ def _along(name: str, x: Value, type: int, n: Any, axis: int, norm: Any) -> Any:
             f"{name}: norm must be 'backward', 'ortho' or 'forward', got {norm!r}"
         )
     value = inexact(x)
+    if value.dtype.itemsize == 2:
+        value = value.astype(dtypes.float32)  # 16 bits are too few to transform in
     if dtypes.is_complex(value.dtype):
         raise DtypeError(
             f"{name}: a real array is required, got {value.dtype}; transform its real "

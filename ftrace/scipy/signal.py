@@ -81,7 +81,7 @@ def correlate2d(
 ) -> Any:
     """`correlate` of matrices; beyond them there are zeros."""
     _check_matrices("correlate2d", in1, in2, boundary, fillvalue)
-    return _convolve("correlate2d", in1, _mirrored(in2), mode)
+    return _convolve("correlate2d", in1, _mirrored(in2), mode, late=1)
 
 
 def fftconvolve(in1: Value, in2: Value, mode: str = "full", axes: Any = None) -> Any:
@@ -178,7 +178,8 @@ def _unordered(name: str, first: Any, second: Any) -> ShapeError:
     )
 
 
-def _convolve(name: str, in1: Value, in2: Value, mode: str) -> Any:
+def _convolve(name: str, in1: Value, in2: Value, mode: str, late: int = 0) -> Any:
+    """The convolution; `late` is 1 where the middle of an even size is its second."""
     x, k = _operands(name, in1, in2, mode)
     wanted = x.shape
     if all(n <= m for n, m in zip(x.shape, k.shape, strict=True)):
@@ -190,7 +191,7 @@ def _convolve(name: str, in1: Value, in2: Value, mode: str) -> Any:
         before = after = 0 if mode == "valid" else m - 1
         if mode == "same":
             whole = n + m - 1
-            start = (whole - out) // 2
+            start = (whole - out + late) // 2
             before, after = before - start, after - (whole - out - start)
         pads.append((before, after))
     x = insert_axes(x, (0, 1))

@@ -52,7 +52,7 @@ def whole(
 
     Args:
       function: of arrays of NumPy's; it returns one or a tuple, of known dtypes.
-      weak: the results are weakly typed.
+      weak: the result is weakly typed; of several the first, which has the elements.
     """
     values = hosts(operands)
     if values is None:
@@ -80,7 +80,8 @@ def whole(
 def _opened(function: Callable[..., Any], weak: bool, *operands: Any) -> Any:
     found = function(*operands)
     if type(found) is tuple:
-        return tuple([Array.of(x, weak) for x in cast_to(Any, found)])
+        first, *others = cast_to(Any, found)
+        return (Array.of(first, weak), *[Array.of(x) for x in others])
     return Array.of(found, weak)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -57,7 +58,7 @@ TANGENTS = ("array", "python", "python", "integer")
 CANDIDATES = 8
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Case:
     """One call of one function."""
 
@@ -107,6 +108,13 @@ class Case:
             )
         return made
 
+    @cached_property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes of its floats. By default a weak float32 stands for a float."""
+        found = [value.dtype for _, value in self.arguments() if value.traced]
+        weak = self.setting == "default" and "float" in found
+        return (*found, "float32") if weak else (*found, "")
+
     def __str__(self) -> str:
         shown = ", ".join(
             f"{keyword + '=' if keyword else ''}"
@@ -127,9 +135,10 @@ def _factors(row: Row) -> list[tuple[Any, ...]]:
     modes = tuple(m for m in MODES if row.modes is None or m in row.modes)
     small = row.properties.get("small")
     bases = tuple(b for b in BASES if not small or np.prod(b) <= float(small))
+    settings = row.properties.get("settings")
     return [
         modes,
-        SETTINGS,
+        tuple(settings.split("+")) if settings else SETTINGS,
         bases,
         FITS,
         DATA,

@@ -125,6 +125,10 @@ def differences(
     return result
 
 
+def _tolerance(dtype: str) -> float:
+    return TOLERANCE.get(dtype, 0)
+
+
 def _kind(dtype: str) -> str:
     return "float" if dtype == "bfloat16" else dtype.rstrip("0123456789")
 
@@ -165,9 +169,7 @@ def _values(case: Case, where: str, a: Leaf, b: Leaf) -> list[Difference]:
         if x.dtype.kind in "iu" and y.dtype.kind == "f":  # recorded as float64
             bad = x.astype(np.float64) != y
     else:
-        bad = ~close(
-            case, x, y, min(a.dtype, b.dtype, key=lambda d: -TOLERANCE.get(d, 0))
-        )
+        bad = ~close(case, x, y, max(a.dtype, b.dtype, key=_tolerance))
     if not bad.any():
         return []
     i = int(np.flatnonzero(bad)[0])
@@ -177,7 +179,10 @@ def _values(case: Case, where: str, a: Leaf, b: Leaf) -> list[Difference]:
 
 def close(case: Case, x: Any, y: Any, dtype: str) -> Any:
     """Where numbers are as near as their dtype allows, NaN, inf and zeros included."""
-    tolerance = TOLERANCE[dtype] * case.row.rough * (4 if case.mode in DERIVED else 1)
+    narrowest = max(dtype, *case.dtypes, key=_tolerance)
+    tolerance = (
+        TOLERANCE[narrowest] * case.row.rough * (4 if case.mode in DERIVED else 1)
+    )
     with np.errstate(all="ignore"):
         size = np.abs(y)
         finite = np.isfinite(size)

@@ -62,26 +62,26 @@ segment_sum segment_prod segment_max segment_min: array index num_segments=[3,0,
 
 #: The generator's bits are JAX's; the values that are made of them agree to rounding.
 RANDOM = """
-key PRNGKey {modes=eager+jit}: [0,42,-1,2**40,1.5]
-key_data key_impl clone wrap_key_data {modes=eager+jit}: [0,42]
-split {modes=eager+jit}: [0,42] [0,2,(2,3),-1]?
-fold_in {modes=eager+jit+vmap}: [0,42] place
-bits {modes=eager+jit}: [0,42] shape? dtype=['uint8','uint16','uint32','int32']
-uniform: [0,42] shape=shape dtype=dtype minval=real maxval=positive
-normal gumbel laplace logistic cauchy exponential maxwell {rough=16 modes=eager+jit}:
+key PRNGKey {settings=narrow+wide modes=eager+jit}: [0,42,-1,2**40,1.5]
+key_data key_impl clone wrap_key_data {settings=narrow+wide modes=eager+jit}: [0,42]
+split {settings=narrow+wide modes=eager+jit}: [0,42] [0,2,(2,3),-1]?
+fold_in {settings=narrow+wide modes=eager+jit+vmap}: [0,42] place
+bits {settings=narrow+wide modes=eager+jit}: [0,42] shape? dtype=['uint8','uint16','uint32','int32']
+uniform {settings=narrow+wide}: [0,42] shape=shape dtype=dtype minval=real maxval=positive
+normal gumbel laplace logistic cauchy exponential maxwell {settings=narrow+wide rough=16 modes=eager+jit}:
     [0,42] shape=shape dtype=dtype
-rademacher {modes=eager+jit}: [0,42] shape=shape dtype=dtype
-bernoulli: [0,42] p=fraction shape=shape
-randint {modes=eager+jit+vmap}: [0,42] shape! int count dtype=['int8','int32','uint8','float32']
-categorical {modes=eager+jit+vmap}: [0,42] any axis=[0,-1]
-choice {modes=eager+jit+vmap}: [0,42] any shape? replace=flag axis=[0,-1]
-permutation {modes=eager+jit+vmap}: [0,42] any axis=[0,-1] independent=flag
-double_sided_maxwell {rough=16}: [0,42] real positive shape?
-geometric {modes=eager+jit}: [0,42] fraction shape=[(3,)]
-lognormal rayleigh pareto wald {rough=32}: [0,42] positive shape=[(3,),(2,3),None]
-truncated_normal {rough=32}: [0,42] unit positive shape=[(3,),(2,3),None]
-triangular {rough=32}: [0,42] unit unit positive shape=[(3,),None]
-weibull_min {rough=32}: [0,42] positive positive shape=[(3,),()]
+rademacher {settings=narrow+wide modes=eager+jit}: [0,42] shape=shape dtype=dtype
+bernoulli {settings=narrow+wide}: [0,42] p=fraction shape=shape
+randint {settings=narrow+wide modes=eager+jit+vmap}: [0,42] shape! int count dtype=['int8','int32','uint8','float32']
+categorical {settings=narrow+wide modes=eager+jit+vmap}: [0,42] any axis=[0,-1]
+choice {settings=narrow+wide modes=eager+jit+vmap}: [0,42] any shape? replace=flag axis=[0,-1]
+permutation {settings=narrow+wide modes=eager+jit+vmap}: [0,42] any axis=[0,-1] independent=flag
+double_sided_maxwell {settings=narrow+wide rough=16}: [0,42] real positive shape?
+geometric {settings=narrow+wide modes=eager+jit}: [0,42] fraction shape=[(3,)]
+lognormal rayleigh pareto wald {settings=narrow+wide rough=32}: [0,42] positive shape=[(3,),(2,3),None]
+truncated_normal {settings=narrow+wide rough=32}: [0,42] unit positive shape=[(3,),(2,3),None]
+triangular {settings=narrow+wide rough=32}: [0,42] unit unit positive shape=[(3,),None]
+weibull_min {settings=narrow+wide rough=32}: [0,42] positive positive shape=[(3,),()]
 """
 
 INITIALIZERS = """

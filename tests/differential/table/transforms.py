@@ -31,9 +31,12 @@ ShapeDtypeStruct {modes=eager}: shape ['float32','int8','foo',float,None]
 """
 
 TREE = """
-tree_map tree_leaves tree_flatten tree_structure tree_reduce tree_all: nested
-tree_unflatten tree_transpose tree_broadcast tree_reduce_associative: nested
-tree_flatten_with_path tree_leaves_with_path tree_map_with_path all_leaves: nested
+tree_map tree_leaves tree_flatten tree_reduce: nested
+tree_structure tree_all all_leaves {modes=eager}: nested
+tree_transpose {modes=eager}: nested
+tree_unflatten tree_broadcast tree_reduce_associative: nested
+tree_flatten_with_path tree_leaves_with_path {modes=eager}: nested
+tree_map_with_path: nested
 Partial: any
 ravel_pytree: any any
 """
@@ -192,7 +195,7 @@ CONTROL_PROGRAMS: dict[str, Any] = {
 
 TREE_PROGRAMS: dict[str, Any] = {
     **{name: _treed(name) for line in TREE.strip().splitlines()
-       for name in line.split(":")[0].split()},
+       for name in line.split(":")[0].split("{")[0].split()},
     "tree_all": _tree_all,
     "Partial": lambda L, x: L.tree_util.Partial(L.numpy.multiply, x)(2),
     "all_leaves": lambda L, x: [
