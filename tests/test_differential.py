@@ -1,4 +1,4 @@
-"""The differential table: complete, sensitive, and its sample equal to what JAX gave."""
+"""The differential table: complete, sensitive, its sample equal to what JAX gave."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ def _public(module: str) -> list[str]:
     """The full names of what a module offers to call."""
     owner = importlib.import_module(f"ftrace.{module}" if module else "ftrace")
     names = getattr(owner, "__all__", dir(owner))
+    own = hasattr(owner, "__all__") or not module
     return [
         f"{module}.{name}" if module else name
         for name in names
         if not name.startswith("_")
         and callable(getattr(owner, name))
-        and "ftrace" in (getattr(getattr(owner, name), "__module__", "") or "ftrace")
+        and (
+            own or getattr(getattr(owner, name), "__module__", "") == f"ftrace.{module}"
+        )
     ]
 
 

@@ -96,6 +96,8 @@ def compare_all(options: argparse.Namespace) -> int:
                 counts["not in JAX"] += 1
                 continue
             outcomes[case] = wanted
+            if options.record and len(outcomes) % 1000 == 0:
+                record.save(options.record, outcomes)
             counts["errors in both"] += bool(wanted.error and not found)
             for difference in found:
                 purpose = purpose_of(case, difference)

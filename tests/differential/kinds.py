@@ -1,8 +1,8 @@
 """The kinds of argument: what each can be, and how a value of it is made.
 
-A *level* is one of the things that an argument can be: `"weak float16"`, `"mixed list"`,
-an axis. A *value* follows from the level, the case's shape and its random numbers; it is
-described by a `Given` of NumPy data, from which each library builds its own object.
+A *level* is one of the things that an argument can be: `"weak float"`, `"mixed list"`,
+an axis. A *value* follows from the level, the case's shape and its random numbers; it
+is described by a `Given` of NumPy data, from which each library builds its own object.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _WEAK = ("weak int", "weak float")
 
 #: What a number can be: the ordinary ones stand here more than once.
 _REALS = (
-    *(f"array {d}" for d in (*FLOATS, "float32", "float32", *INTEGERS, "int32", "bool")),
+    *(f"array {d}" for d in (*FLOATS, *INTEGERS, "bool")),
+    "array float32", "array float32", "array int32",
     *(f"numpy {d}" for d in ("float32", "float64", "int64", "bool", "float16", "int8")),
     *(f"0d {d}" for d in ("float32", "float64", "int64", "uint8", "bfloat16")),
     *(f"scalar {d}" for d in (*FLOATS, *INTEGERS, "bool")),
@@ -36,18 +37,22 @@ _FLOATS = (
     "numpy float32", "numpy float64", "weak float", "python float", "0d float32",
     "scalar float64", "scalar float32", "array int32", "python int",
 )  # fmt: skip
+_INEXACT = (*_FLOATS, "array complex64", "array complex64", "python complex")
 _INTEGERS = (
     *(f"array {d}" for d in (*INTEGERS, "int32", "int32", "bool")),
     "numpy int64", "numpy uint8", "0d int32", "scalar int64", "scalar uint64",
     "python int", "python bool", "weak int",
 )  # fmt: skip
+_MASKS = ("array bool", "numpy bool")
+_BYTES = ("array uint8", "array bool", "array int32", "numpy uint8")
 _MATRICES = (
     *(f"array {d}" for d in ("float32", "float32", "float32", "float64", "complex64")),
     "numpy float32", "numpy float64", "array int32", "array float16", "array bfloat16",
     "array complex128",
 )  # fmt: skip
 _INDICES = (
-    *(f"array {d}" for d in ("int32", "int32", "int64", "uint8", "int8", "bool", "uint64")),
+    "array int32", "array int32", "array int64", "array uint8", "array int8",
+    "array bool", "array uint64",
     "numpy int64", "numpy int32", "scalar int64", "scalar int32", "python int",
     "python bool", "0d int32", "weak int", "array float32", "python float",
 )  # fmt: skip
@@ -55,8 +60,10 @@ _NESTED = (
     *_ALL, "list int", "list float", "list bool", "list complex", "mixed list",
     "mixed list", "arrays float32", "arrays int32", "arrays bool", "mixed arrays",
 )  # fmt: skip
+#: The level of the argument before.
+LIKE = "like before"
 #: What `lax` takes beside an array: an array of the same dtype; seldom another.
-_LIKE = ("like first",) * 5 + ("python float", "python int", "array int8", "weak float")
+_LIKE = (LIKE,) * 5 + ("python float", "python int", "array int8", "weak float")
 #: Beside shapes whose sizes matter, only what has a shape.
 _ARRAYS = tuple(x for x in _ALL if x.split()[0] in ("array", "numpy"))
 
@@ -90,15 +97,15 @@ KINDS: dict[str, Numbers | Choice] = {
     "any": Numbers(_ALL),
     "real": Numbers(_REALS),
     "float": Numbers(_FLOATS),
-    "inexact": Numbers((*_FLOATS, "array complex64", "array complex64", "python complex")),
+    "inexact": Numbers(_INEXACT),
     "unit": Numbers(_FLOATS, "unit"),
     "positive": Numbers(_FLOATS, "positive"),
     "int": Numbers(_INTEGERS),
     "shift": Numbers(_INTEGERS, "shift"),
     "count": Numbers(_INTEGERS, "count"),
-    "bool": Numbers(("array bool", "numpy bool", "python bool", "array int32", "array float32")),
+    "bool": Numbers((*_MASKS, "python bool", "array int32", "array float32")),
     "nested": Numbers(_NESTED),
-    "mask": Numbers(("array bool", "numpy bool")),
+    "mask": Numbers(_MASKS),
     "same": Numbers(_ARRAYS, "any", "same"),
     "array": Numbers(_ARRAYS, "any", "same"),
     "floats": Numbers(_MATRICES[:9], "any", "same"),
@@ -121,11 +128,12 @@ KINDS: dict[str, Numbers | Choice] = {
     "picks": Numbers(_INDICES, "index", "same"),
     "place": Numbers(_INDICES, "index", "scalar"),
     "pivots": Numbers(("array int32", "numpy int32"), "index", "pivots"),
-    "bits": Numbers(("array uint8", "array bool", "array int32", "numpy uint8"), "count", "same"),
+    "bits": Numbers(_BYTES, "count", "same"),
     "flag": Choice((False, True)),
     "axis": Choice((0, -1, 1, None, 5, -4)),
     "axes": Choice((0, -1, None, (0, 1), (0,), (), 3, (-1, 0), (0, 0))),
     "dtype": Choice(("float32", "int32", "float16", "bool", "complex64", "int8", None)),
+    "float_dtype": Choice(("float32", "float16", "bfloat16", None, "int32")),
     "shape": Choice(((), (3,), 4, (2, 3), (0,), (2, 0, 3), [2, 1])),
 }  # fmt: skip
 
@@ -201,20 +209,31 @@ def _spd(unit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return product + 2 * np.eye(unit.shape[-1])
 
 
+def _one_of(*values: float) -> Any:
+    return lambda unit, rng: rng.choice(values, unit.shape)
+
+
+def _scaled(factor: float, least: float = 0.0) -> Any:
+    return lambda unit, rng: np.abs(unit) * factor + least
+
+
 #: The numbers of a domain, by the case's data: ordinary, or those at the edges.
 DOMAINS: dict[str, tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]] = {
     "any": (_plain, _special),
-    "unit": (lambda u, rng: u * 0.95, lambda u, rng: rng.choice([-1.0, 0.0, 1.0, -0.0, 2.0, np.nan], u.shape)),
-    "positive": (lambda u, rng: np.abs(u) * 4 + 0.2, lambda u, rng: rng.choice([0.0, 1.0, np.inf, np.nan, 30.0], u.shape)),
-    "count": (lambda u, rng: np.abs(u) * 5, lambda u, rng: np.abs(u) * 2),
-    "shift": (lambda u, rng: np.abs(u) * 7, lambda u, rng: u * 40),
-    "index": (lambda u, rng: np.abs(u) * 2, lambda u, rng: np.abs(u) * 2),
+    "unit": (lambda u, rng: u * 0.95, _one_of(-1.0, 0.0, 1.0, -0.0, 2.0, np.nan)),
+    "positive": (_scaled(4, 0.2), _one_of(0.0, 1.0, np.inf, np.nan, 30.0)),
+    "fraction": (_scaled(1), _one_of(0.0, 1.0, 0.5)),
+    "count": (_scaled(5), _scaled(2)),
+    "shift": (_scaled(7), lambda u, rng: u * 40),
+    "index": (_scaled(2), _scaled(2)),
     "regular": (_regular, _regular),
     "spd": (_spd, _spd),
-    "sorted": (lambda u, rng: np.sort(u * 4, axis=-1), lambda u, rng: np.sort(np.round(u * 2), axis=-1)),
+    "sorted": (
+        lambda u, rng: np.sort(u * 4, axis=-1),
+        lambda u, rng: np.sort(np.round(u * 2), axis=-1),
+    ),
     "dominant": (lambda u, rng: u + 9, lambda u, rng: u + 9),
-    "fraction": (lambda u, rng: np.abs(u), lambda u, rng: rng.choice([0.0, 1.0, 0.5], u.shape)),
-}  # fmt: skip
+}
 
 DATA = ("plain", "plain", "special", "ties")
 

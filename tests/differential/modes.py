@@ -100,7 +100,8 @@ def run(library: Library, case: Case) -> Any:
     arguments = [values[i] for i in traced]
     mapped = [0 if given[i][1].mapped else None for i in traced]
     context = Context(library, case, mapped, inner)
-    if library.name == "jax" and case.mode in ("vmap", *DERIVED):
+    maps = case.mode == "vmap" and 0 in mapped
+    if library.name == "jax" and (maps or case.mode in DERIVED):
         # One compilation in the place of one for each operation; a function that needs
         # values goes the slow way.
         try:
@@ -160,7 +161,7 @@ def _scalar(context: Context, f: Any) -> Any:
     np_ = context.library.numpy
 
     def function(*args: Any) -> Any:
-        leaves = context.top.tree.leaves(f(*args))
+        leaves = context.top.tree.leaves(f(*args)) or [0.0]
         inexact = [leaf for leaf in leaves if is_inexact(leaf)]
         if not inexact:
             return np_.sum(leaves[0])

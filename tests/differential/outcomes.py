@@ -173,7 +173,8 @@ def _values(case: Case, where: str, a: Leaf, b: Leaf) -> list[Difference]:
     if not bad.any():
         return []
     i = int(np.flatnonzero(bad)[0])
-    text = f"{where}{a.head} at {i}: {x[i]!r}; not {y[i]!r} ({int(bad.sum())} of {bad.size})"
+    share = f"({int(bad.sum())} of {bad.size})"
+    text = f"{where}{a.head} at {i}: {x[i]!r}; not {y[i]!r} {share}"
     return [Difference("value", text)]
 
 

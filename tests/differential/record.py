@@ -1,7 +1,7 @@
 """Outcomes in a file, so that they can be compared with where JAX is not installed.
 
-The inputs are made anew from a case's seed; of the results a few values are kept. A case
-that is no longer what it was when it was recorded (its row has changed) is not compared.
+The inputs are made anew from a case's seed; of the results a few values are kept. A
+case that is no longer what it was (its row has changed) is not compared.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ literals in the place of a kind. What stands in `{}` behind the names are proper
 
     elementwise   each element of a result stands for itself, and is held to be so
     values        no: only dtypes and shapes are the same (signs of eigenvectors)
-    modes         the modes that make sense; all of them otherwise
+    modes         the modes that make sense, a group of `MODES`; otherwise all
+    switched      only with the switch enable_x64 on or off: what is drawn depends on it
     rough         times so much error is allowed, with the reason beside the table
 """
 
@@ -31,6 +32,13 @@ LINE = re.compile(
 KIND = re.compile(
     r"^((?P<keyword>[a-z_A-Z0-9]+)=)?(?P<kind>[a-z_0-9]+|\[.*\])(?P<mark>[?!]?)$"
 )
+
+
+MODES = {
+    "plain": ("eager", "jit"),
+    "mapped": ("eager", "jit", "vmap"),
+    "forward": ("eager", "jit", "vmap", "jvp"),
+}
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class Row:
     @property
     def modes(self) -> tuple[str, ...] | None:
         named = self.properties.get("modes")
-        return tuple(named.split("+")) if named else None
+        return MODES.get(named, (named,)) if named else None
 
     @property
     def rough(self) -> float:
@@ -104,12 +112,22 @@ def _split(text: str) -> list[str]:
     return [word for word in words if word]
 
 
+def lines(text: str) -> list[str]:
+    """The rows' lines; one that is indented goes on with the line above."""
+    return re.sub(r"\n\s+", " ", text.strip()).splitlines()
+
+
+def names(text: str) -> list[str]:
+    """The names of a table."""
+    return [n for line in lines(text) for n in re.split("[{:]", line)[0].split()]
+
+
 def read(
     module: str, text: str, programs: dict[str, Callable[..., Any]] | None = None
 ) -> list[Row]:
     """The rows of a table."""
     rows: list[Row] = []
-    for line in re.sub(r"\n\s+", " ", text.strip()).splitlines():
+    for line in lines(text):
         match = LINE.match(line.strip())
         if match is None:
             raise ValueError(f"not a row: {line!r}")

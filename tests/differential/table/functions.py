@@ -3,12 +3,13 @@
 from functools import partial
 from typing import Any
 
-from tests.differential.rows import read
+from tests.differential.rows import names, read
 
 NN = """
 celu elu {elementwise rough=2}: any alpha=real
 gelu {elementwise rough=4}: any approximate=flag
-relu relu6 selu silu swish sigmoid tanh softplus soft_sign mish {elementwise rough=2}: any
+relu relu6 selu silu swish sigmoid tanh softplus soft_sign mish {elementwise rough=2}:
+    any
 hard_sigmoid hard_silu hard_swish hard_tanh log_sigmoid {elementwise rough=2}: any
 identity sparse_plus sparse_sigmoid {elementwise}: any
 leaky_relu {elementwise}: any negative_slope=real
@@ -62,36 +63,42 @@ segment_sum segment_prod segment_max segment_min: array index num_segments=[3,0,
 
 #: The generator's bits are JAX's; the values that are made of them agree to rounding.
 RANDOM = """
-key PRNGKey {settings=narrow+wide modes=eager+jit}: [0,42,-1,2**40,1.5]
-key_data key_impl clone wrap_key_data {settings=narrow+wide modes=eager+jit}: [0,42]
-split {settings=narrow+wide modes=eager+jit}: [0,42] [0,2,(2,3),-1]?
-fold_in {settings=narrow+wide modes=eager+jit+vmap}: [0,42] place
-bits {settings=narrow+wide modes=eager+jit}: [0,42] shape? dtype=['uint8','uint16','uint32','int32']
-uniform {settings=narrow+wide}: [0,42] shape=shape dtype=dtype minval=real maxval=positive
-normal gumbel laplace logistic cauchy exponential maxwell {settings=narrow+wide rough=16 modes=eager+jit}:
+key PRNGKey {switched modes=plain}: [0,42,-1,2**40,1.5]
+key_data key_impl clone wrap_key_data {switched modes=plain}: [0,42]
+split {switched modes=plain}: [0,42] [0,2,(2,3),-1]?
+fold_in {switched modes=mapped}: [0,42] place
+bits {switched modes=plain}: [0,42] shape? dtype=['uint8','uint16','uint32','int32']
+uniform {switched}: [0,42] shape=shape dtype=float_dtype minval=real maxval=positive
+normal gumbel laplace logistic cauchy exponential maxwell {switched rough=16
+    modes=plain}:
     [0,42] shape=shape dtype=dtype
-rademacher {settings=narrow+wide modes=eager+jit}: [0,42] shape=shape dtype=dtype
-bernoulli {settings=narrow+wide}: [0,42] p=fraction shape=shape
-randint {settings=narrow+wide modes=eager+jit+vmap}: [0,42] shape! int count dtype=['int8','int32','uint8','float32']
-categorical {settings=narrow+wide modes=eager+jit+vmap}: [0,42] any axis=[0,-1]
-choice {settings=narrow+wide modes=eager+jit+vmap}: [0,42] any shape? replace=flag axis=[0,-1]
-permutation {settings=narrow+wide modes=eager+jit+vmap}: [0,42] any axis=[0,-1] independent=flag
-double_sided_maxwell {settings=narrow+wide rough=16}: [0,42] real positive shape?
-geometric {settings=narrow+wide modes=eager+jit}: [0,42] fraction shape=[(3,)]
-lognormal rayleigh pareto wald {settings=narrow+wide rough=32}: [0,42] positive shape=[(3,),(2,3),None]
-truncated_normal {settings=narrow+wide rough=32}: [0,42] unit positive shape=[(3,),(2,3),None]
-triangular {settings=narrow+wide rough=32}: [0,42] unit unit positive shape=[(3,),None]
-weibull_min {settings=narrow+wide rough=32}: [0,42] positive positive shape=[(3,),()]
+rademacher {switched modes=plain}: [0,42] shape=shape dtype=dtype
+bernoulli {switched}: [0,42] p=fraction shape=shape
+randint {switched modes=mapped}: [0,42] shape! int count
+    dtype=['int8','int32','uint8','float32']
+categorical {switched modes=mapped}: [0,42] any axis=[0,-1]
+choice {switched modes=mapped}: [0,42] any shape? replace=flag axis=[0,-1]
+permutation {switched modes=mapped}: [0,42] any axis=[0,-1] independent=flag
+double_sided_maxwell {switched rough=16}: [0,42] real positive shape?
+geometric {switched modes=plain}: [0,42] fraction shape=[(3,)]
+lognormal rayleigh pareto wald {switched rough=32}: [0,42] positive
+    shape=[(3,),(2,3),None]
+truncated_normal {switched rough=32}: [0,42] unit positive shape=[(3,),(2,3),None]
+triangular {switched rough=32}: [0,42] unit unit positive shape=[(3,),None]
+weibull_min {switched rough=32}: [0,42] positive positive shape=[(3,),()]
 """
 
 INITIALIZERS = """
-zeros ones {modes=eager+jit}: shape dtype=dtype
-constant {modes=eager+jit}: [1,2.5] shape dtype=dtype
-normal uniform truncated_normal {rough=16 modes=eager+jit}: [0.5,1] shape dtype=dtype
-glorot_normal glorot_uniform he_normal he_uniform {rough=16 modes=eager+jit}: shape dtype=dtype
-kaiming_normal kaiming_uniform lecun_normal {rough=16 modes=eager+jit}: shape dtype=dtype
-lecun_uniform xavier_normal xavier_uniform {rough=16 modes=eager+jit}: shape dtype=dtype
-variance_scaling {rough=16 modes=eager+jit}: [1.0,2] ['fan_in','fan_out','fan_avg','foo']
+zeros ones {modes=plain}: shape dtype=dtype
+constant {modes=plain}: [1,2.5] shape dtype=float_dtype
+normal uniform truncated_normal {rough=16 modes=plain}: [0.5,1] shape dtype=float_dtype
+glorot_normal glorot_uniform he_normal he_uniform {rough=16 modes=plain}:
+    [(2,3),(3,),(2,3,4),[5,1]] dtype=float_dtype
+kaiming_normal kaiming_uniform lecun_normal {rough=16 modes=plain}:
+    [(2,3),(3,),(2,3,4),[5,1]] dtype=float_dtype
+lecun_uniform xavier_normal xavier_uniform {rough=16 modes=plain}:
+    [(2,3),(3,),(2,3,4),[5,1]] dtype=float_dtype
+variance_scaling {rough=16 modes=plain}: [1.0,2] ['fan_in','fan_out','fan_avg','foo']
     ['normal','uniform','truncated_normal','foo'] [(2,3),(3,),(2,3,4)]
 """
 
@@ -112,16 +119,8 @@ def _initial(name: str, L: Any, *args: Any, dtype: Any = "float32") -> Any:
     return (made if name in _MADE else made(*first))(key, shape, dtype)
 
 
-def _names(text: str) -> list[str]:
-    return [
-        n
-        for line in text.splitlines()
-        for n in line.split(":")[0].split("{")[0].split()
-    ]
-
-
 RANDOM_PROGRAMS: dict[str, Any] = {
-    **{name: partial(_drawn, name) for name in _names(RANDOM)},
+    **{name: partial(_drawn, name) for name in names(RANDOM)},
     "key": lambda L, seed: L.random.key_data(L.random.key(seed)),
     "PRNGKey": lambda L, seed: L.random.PRNGKey(seed),
     "key_impl": lambda L, seed: str(L.random.key_impl(L.random.key(seed))),
@@ -141,9 +140,14 @@ ROWS = [
             L.scipy.ndimage.map_coordinates(x, [at], order, **k)
         ),
     }),
+    *read("scipy.optimize", "minimize {modes=plain}: floats", {
+        "minimize": lambda L, x: L.scipy.optimize.minimize(
+            lambda v: ((v - 1) ** 2).sum(), x.reshape(-1)[:4], method="BFGS"
+        ).x,
+    }),
     *read("ops", OPS),
     *read("random", RANDOM, RANDOM_PROGRAMS),
     *read("nn.initializers", INITIALIZERS, {
-        name: partial(_initial, name) for name in _names(INITIALIZERS)
+        name: partial(_initial, name) for name in names(INITIALIZERS)
     }),
 ]  # fmt: skip

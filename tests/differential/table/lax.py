@@ -13,16 +13,17 @@ asin acos atan asinh acosh atanh {elementwise}: inexact
 ceil floor round is_finite {elementwise}: float
 erf erfc erf_inv {elementwise}: unit
 lgamma digamma {elementwise rough=4}: positive
-bitwise_not population_count clz {elementwise modes=eager+jit+vmap}: int
+bitwise_not population_count clz {elementwise modes=mapped}: int
 stop_gradient optimization_barrier zeros_like_array: any
 integer_pow {elementwise rough=2}: any [0,1,2,3,-1,-2,7]
 add sub mul div rem max min {elementwise}: any like
 pow {elementwise rough=4}: any like
 atan2 {elementwise}: any like
-nextafter {elementwise modes=eager+jit+vmap}: any like
-eq ne lt le gt ge {elementwise modes=eager+jit+vmap+jvp}: any like
-bitwise_and bitwise_or bitwise_xor {elementwise modes=eager+jit+vmap}: int like
-shift_left shift_right_arithmetic shift_right_logical {elementwise modes=eager+jit+vmap}: shift like
+nextafter {elementwise modes=mapped}: any like
+eq ne lt le gt ge {elementwise modes=forward}: any like
+bitwise_and bitwise_or bitwise_xor {elementwise modes=mapped}: int like
+shift_left shift_right_arithmetic shift_right_logical {elementwise modes=mapped}: shift
+    like
 complex {elementwise}: floats like
 clamp {elementwise}: any like like
 select {elementwise}: mask same like
@@ -35,12 +36,12 @@ MOVEMENT = """
 broadcast: any [(2,),(),(3,0),-1]
 broadcast_in_dim: array [(2,3),(3,),(2,2,3),()] [(0,),(1,),(0,1),(),(1,2)]
 broadcast_to_rank: any [0,1,3,4]
-broadcasted_iota {modes=eager+jit}: ['float32','int32','uint8','bool'] [(2,3),(4,),()]
+broadcasted_iota {modes=plain}: ['float32','int32','uint8','bool'] [(2,3),(4,),()]
     [0,1,-1]
-iota {modes=eager+jit}: ['float32','int32','bfloat16','bool'] [0,3,-1]
-full {modes=eager+jit+vmap+jvp}: shape any dtype=dtype
+iota {modes=plain}: ['float32','int32','bfloat16','bool'] [0,3,-1]
+full {modes=forward}: shape any dtype=dtype
 full_like: any any dtype=dtype
-empty {modes=eager+jit}: shape dtype
+empty {modes=plain}: shape dtype
 broadcast_shapes {modes=eager}: [(2,3),(1,),()] [(3,),(2,1),(4,)]
 collapse: array [0,1,-1] [1,2,None]?
 concatenate: array [0,1,-1,5]
@@ -72,7 +73,7 @@ reduce: array [(0,),(1,),(0,1),()]
 reduce_window: floats [(1,),(2,),(2,2),(1,3)]
 cumsum cumprod cummax cummin: array axis=[0,1,-1,5] reverse=flag
 cumlogsumexp: floats axis=[0,1,-1] reverse=flag
-argmax argmin {modes=eager+jit+vmap+jvp}: array [0,1,-1,5] ['int32','int8','float32']
+argmax argmin {modes=forward}: array [0,1,-1,5] ['int32','int8','float32']
 sort: array dimension=[0,-1,5]
 sort_key_val: array array dimension=[0,-1]
 top_k: array [0,1,2,9] axis=[0,-1]
@@ -83,15 +84,19 @@ associative_scan: array reverse=flag axis=[0,-1]
 PRODUCTS = """
 dot: array like
 batch_matmul: square like
-dot_general: array like [(((0,),(0,)),((),())),(((1,),(1,)),((0,),(0,))),(((),()),((),()))]
+dot_general: array like
+    [(((0,),(0,)),((),())),(((1,),(1,)),((0,),(0,))),(((),()),((),()))]
 conv conv_transpose: image kernel [(1,1),(2,2)] ['SAME','VALID','FULL']
 conv_general_dilated: image kernel [(1,1),(2,1)] [((0,0),(1,1)),'SAME']
     lhs_dilation=[(1,2)] rhs_dilation=[(2,1)]
-conv_with_general_padding: image kernel [(1,1)] [((0,0),(1,1))] [(1,2),None] [(2,1),None]
+conv_with_general_padding: image kernel [(1,1)] [((0,0),(1,1))] [(1,2),None]
+    [(2,1),None]
 conv_general_dilated_patches: image [(2,2),(1,3)] [(1,1),(2,1)] ['SAME','VALID']
-conv_dimension_numbers {modes=eager}: [(1,2,5,5)] [(3,2,2,2)] [None,('NCHW','OIHW','NCHW')]
+conv_dimension_numbers {modes=eager}: [(1,2,5,5)] [(3,2,2,2)]
+    [None,('NCHW','OIHW','NCHW')]
 conv_general_permutations {modes=eager}: [('NCHW','OIHW','NHWC')]
-padtype_to_pads {modes=eager}: [(5,6),(0,3)] [(2,2)] [(1,1),(2,2)] ['SAME','VALID','FOO']
+padtype_to_pads {modes=eager}: [(5,6),(0,3)] [(2,2)] [(1,1),(2,2)]
+    ['SAME','VALID','FOO']
 fft: floats ['fft','ifft','rfft','irfft','foo'] [(3,),(5,),()]
 gather: array index
 scatter scatter_add scatter_sub scatter_mul scatter_max scatter_min: array index any

@@ -11,11 +11,12 @@ reciprocal sin cos tan sinh cosh tanh sinc i0 fabs rint {elementwise}: any
 arcsin arccos arctan arcsinh arccosh arctanh {elementwise}: any
 asin acos atan asinh acosh atanh {elementwise}: any
 ceil floor trunc fix deg2rad rad2deg degrees radians {elementwise}: any
-signbit spacing isnan isinf isfinite isposinf isneginf {elementwise modes=eager+jit+vmap+jvp}: any
-isreal iscomplex {elementwise modes=eager+jit+vmap+jvp}: any
-iscomplexobj isrealobj isscalar ndim shape {modes=eager+jit}: any
-size {modes=eager+jit}: any axis=[0,-1,(0,),5]
-logical_not bitwise_not invert bitwise_invert bitwise_count {elementwise modes=eager+jit+vmap}: any
+signbit spacing isnan isinf isfinite isposinf isneginf {elementwise modes=forward}: any
+isreal iscomplex {elementwise modes=forward}: any
+iscomplexobj isrealobj isscalar ndim shape {modes=plain}: any
+size {modes=plain}: any axis=[0,-1,(0,),5]
+logical_not bitwise_not invert bitwise_invert bitwise_count {elementwise modes=mapped}:
+    any
 angle {elementwise}: any deg=flag
 nan_to_num {elementwise}: any nan=[0.0,7] posinf=[1.5] neginf=[-3]
 round around {elementwise}: any decimals=[0,1,2,-1]
@@ -25,15 +26,16 @@ floor_divide remainder mod fmod divmod {elementwise}: any any
 power pow float_power {elementwise}: any any
 maximum minimum fmax fmin arctan2 atan2 hypot {elementwise}: any any
 logaddexp logaddexp2 copysign heaviside nextafter {elementwise}: any any
-equal not_equal less less_equal greater greater_equal {elementwise modes=eager+jit+vmap+jvp}: any any
-logical_and logical_or logical_xor {elementwise modes=eager+jit+vmap+jvp}: any any
-bitwise_and bitwise_or bitwise_xor gcd lcm {elementwise modes=eager+jit+vmap}: int int
-left_shift right_shift {elementwise modes=eager+jit+vmap}: int shift
-bitwise_left_shift bitwise_right_shift {elementwise modes=eager+jit+vmap}: int shift
+equal not_equal less less_equal greater greater_equal {elementwise modes=forward}: any
+    any
+logical_and logical_or logical_xor {elementwise modes=forward}: any any
+bitwise_and bitwise_or bitwise_xor gcd lcm {elementwise modes=mapped}: int int
+left_shift right_shift {elementwise modes=mapped}: int shift
+bitwise_left_shift bitwise_right_shift {elementwise modes=mapped}: int shift
 ldexp {elementwise}: real int
-isclose {elementwise modes=eager+jit+vmap+jvp}: any any rtol=[1e-3] atol=[0.0,1.0] equal_nan=flag
-allclose {modes=eager+jit+vmap+jvp}: any any rtol=[1e-3] atol=[0.0,1.0] equal_nan=flag
-array_equal array_equiv {modes=eager+jit+vmap+jvp}: any any
+isclose {elementwise modes=forward}: any any rtol=[1e-3] atol=[0.0,1.0] equal_nan=flag
+allclose {modes=forward}: any any rtol=[1e-3] atol=[0.0,1.0] equal_nan=flag
+array_equal array_equiv {modes=forward}: any any
 clip {elementwise}: any any? any?
 where {elementwise}: bool any? any?
 """
@@ -44,8 +46,8 @@ max min amax amin: any axis=axes keepdims=flag initial=[1,2.5]
 mean nanmean: any axis=axes keepdims=flag dtype=dtype
 std var nanstd nanvar: any axis=axes keepdims=flag ddof=[0,1] dtype=dtype
 nanmax nanmin ptp: any axis=axes keepdims=flag
-all any count_nonzero {modes=eager+jit+vmap+jvp}: any axis=axes keepdims=flag
-argmax argmin nanargmax nanargmin {modes=eager+jit+vmap+jvp}: any axis=axis keepdims=flag
+all any count_nonzero {modes=forward}: any axis=axes keepdims=flag
+argmax argmin nanargmax nanargmin {modes=forward}: any axis=axis keepdims=flag
 median nanmedian: any axis=axes keepdims=flag
 quantile nanquantile: any [0.5,0.25,[0.1,0.9],0,1] axis=axes keepdims=flag
     method=['linear','lower','higher','midpoint','nearest']
@@ -63,23 +65,23 @@ array asarray copy: nested
 astype: any dtype
 view: array dtype
 atleast_1d atleast_2d atleast_3d: any any?
-zeros ones empty {modes=eager+jit}: shape dtype=dtype
-full {modes=eager+jit+vmap+jvp}: shape any dtype=dtype
+zeros ones empty {modes=plain}: shape dtype=dtype
+full {modes=forward}: shape any dtype=dtype
 zeros_like ones_like empty_like: any dtype=dtype shape=shape
 full_like: any any dtype=dtype
-arange {modes=eager+jit}: [5,0,-2,2.5,True,1j] [7,3,10.5]? [1,2,-1,0.5,0]? dtype=dtype
+arange {modes=plain}: [5,0,-2,2.5,True,1j] [7,3,10.5]? [1,2,-1,0.5,0]? dtype=dtype
 linspace: any any num=[0,1,5,-1] endpoint=flag dtype=dtype
 linspace: any any num=[3] retstep=flag axis=[0,-1]
 logspace: unit unit num=[0,1,5] endpoint=flag base=[10.0,2] dtype=dtype
 geomspace {rough=4}: positive positive num=[0,1,5] endpoint=flag dtype=dtype
-eye {modes=eager+jit}: [0,3,4,-1,2.0] [2,5,None]? k=[0,1,-2] dtype=dtype
-tri {modes=eager+jit}: [0,3,4,-1] [2,5,None]? k=[0,1,-2] dtype=dtype
-identity {modes=eager+jit}: [0,3,True,-1] dtype=dtype
-indices {modes=eager+jit}: [(2,3),(0,),(4,),()] dtype=dtype sparse=flag
-diag_indices {modes=eager+jit}: [3,0,-1] [1,2,3]?
-diag_indices_from {modes=eager+jit}: array
-tril_indices triu_indices {modes=eager+jit}: [3,4,0] k=[0,1,-1] m=[2,5]
-tril_indices_from triu_indices_from {modes=eager+jit}: matrix k=[0,1,-1]
+eye {modes=plain}: [0,3,4,-1,2.0] [2,5,None]? k=[0,1,-2] dtype=dtype
+tri {modes=plain}: [0,3,4,-1] [2,5,None]? k=[0,1,-2] dtype=dtype
+identity {modes=plain}: [0,3,True,-1] dtype=dtype
+indices {modes=plain}: [(2,3),(0,),(4,),()] dtype=dtype sparse=flag
+diag_indices {modes=plain}: [3,0,-1] [1,2,3]?
+diag_indices_from {modes=plain}: array
+tril_indices triu_indices {modes=plain}: [3,4,0] k=[0,1,-1] m=[2,5]
+tril_indices_from triu_indices_from {modes=plain}: matrix k=[0,1,-1]
 meshgrid: vector vector sparse=flag indexing=['xy','ij','ji']
 ix_: vector vector
 frombuffer fromfunction from_dlpack vectorize: any
@@ -140,47 +142,49 @@ convolve correlate: vector vector mode=['full','same','valid','none']
 """
 
 INDEXING = """
-getitem: array [0,-1,...,None,slice(1,None),slice(None,None,-2),(0,...),(...,None,0),True]
-at_set at_add at_mul at_max: array [0,-1,...,slice(1,None),(0,...),slice(None,None,2)] any
+getitem: array
+    [0,-1,...,None,slice(1,None),slice(None,None,-2),(0,...),(...,None,0),True]
+at_set at_add at_mul at_max: array [0,-1,...,slice(1,None),(0,...),slice(None,None,2)]
+    any
 at_get at_power: array [0,slice(1,None)] mode=['clip','fill','drop','wrap']
 take: any index axis=[None,0,-1,5] mode=['clip','fill','wrap']
 take_along_axis: array picks axis=[0,-1,None]
 indexed: array index
 indexed_set: array index any
 put: array index any mode=['clip','wrap'] inplace=[False]!
-put_along_axis: array picks any axis=[0,-1] inplace=[False]!
+put_along_axis: array picks any axis=[0,-1]! inplace=[False]!
 place: array mask any inplace=[False]!
 compress: mask any axis=[None,0]
 extract: mask any
 choose: index [0]  mode=['clip','wrap','raise']
 select piecewise: mask any any
-nonzero flatnonzero argwhere {modes=eager+jit+vmap+jvp}: any size=[0,3]
-unravel_index {modes=eager+jit+vmap+jvp}: index [(2,3),(4,),6]
-ravel_multi_index {modes=eager+jit+vmap+jvp}: index [(3,4),(2,2)] mode=['clip','wrap','raise']
-searchsorted {modes=eager+jit+vmap+jvp}: sorted any side=['left','right','up']
-digitize {modes=eager+jit+vmap+jvp}: any sorted right=flag
+nonzero flatnonzero argwhere {modes=forward}: any size=[0,3]
+unravel_index {modes=forward}: index [(2,3),(4,),6]
+ravel_multi_index {modes=forward}: index [(3,4),(2,2)] mode=['clip','wrap','raise']
+searchsorted {modes=forward}: sorted any side=['left','right','up']
+digitize {modes=forward}: any sorted right=flag
 interp: any sorted sorted left=[0.5] right=[7] period=[3.0]
 sort argsort: any axis=[None,0,-1,5] descending=flag
 sort_complex: any
-lexsort {modes=eager+jit+vmap+jvp}: array axis=[0,-1]
+lexsort {modes=forward}: array axis=[0,-1]
 partition {values=no}: any [0,1,-1,9] axis=[0,-1]
-argpartition {values=no modes=eager+jit+vmap+jvp}: any [0,1,-1,9] axis=[0,-1]
+argpartition {values=no modes=forward}: any [0,1,-1,9] axis=[0,-1]
 unique: any return_index=flag return_inverse=flag return_counts=flag size=[2]
 unique_all unique_counts unique_inverse unique_values: any
 union1d intersect1d setdiff1d setxor1d: any any
-isin {modes=eager+jit+vmap+jvp}: any any invert=flag
+isin {modes=forward}: any any invert=flag
 diff: any n=[0,1,2,-1] axis=[0,-1,5]
 ediff1d: any to_end=[1,[1,2]] to_begin=[0.5]
 gradient: any axis=[None,0,-1]
-packbits unpackbits {modes=eager+jit+vmap+jvp}: bits axis=[None,0,-1] bitorder=['big','little']
+packbits unpackbits {modes=forward}: bits axis=[None,0,-1] bitorder=['big','little']
 """
 
 STATISTICS = """
-bincount {modes=eager+jit+vmap+jvp}: index weights=same minlength=[0,5] length=[3]
+bincount {modes=forward}: index weights=same minlength=[0,5] length=[3]
 histogram histogram_bin_edges: any bins=[3,1,[0,1,2]] range=[(0,2)] weights=same
 histogram: any density=flag
-histogram2d: vector vector bins=[2,3]
-histogramdd: matrix bins=[2,3]
+histogram2d: sorted sorted bins=[2,3]
+histogramdd: floats bins=[2,3]
 cov: any y=same rowvar=flag bias=flag ddof=[0,1] dtype=dtype
 corrcoef: any y=same rowvar=flag
 apply_along_axis apply_over_axes: array [0,-1,5]

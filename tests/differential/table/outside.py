@@ -24,7 +24,8 @@ OUTSIDE = {
         lax.ConvDimensionNumbers lax.DotDimensionNumbers lax.FftType
         lax.GatherDimensionNumbers lax.GatherScatterMode lax.Precision
         lax.RoundingMethod lax.ScatterDimensionNumbers lax.linalg.EigImplementation
-        lax.linalg.EighImplementation lax.linalg.SvdAlgorithm nn.initializers.Initializer
+        lax.linalg.EighImplementation lax.linalg.SvdAlgorithm
+        nn.initializers.Initializer
         scipy.optimize.OptimizeResults tree_util.DictKey tree_util.FlattenedIndexKey
         tree_util.GetAttrKey tree_util.KeyEntry tree_util.KeyPath tree_util.SequenceKey
         tree_util.PyTreeDef""",

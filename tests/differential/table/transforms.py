@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.differential.rows import read
+from tests.differential.rows import names, read
 
 CONTROL = """
 cond: bool any any
@@ -26,7 +26,7 @@ eval_shape make_jaxpr {modes=eager}: any
 checkpoint remat named_call: any
 custom_jvp custom_vjp custom_gradient closure_convert: any
 pure_callback: array
-device_put device_get block_until_ready {modes=eager+jit}: any
+device_put device_get block_until_ready {modes=plain}: any
 ShapeDtypeStruct {modes=eager}: shape ['float32','int8','foo',float,None]
 """
 
@@ -194,8 +194,7 @@ CONTROL_PROGRAMS: dict[str, Any] = {
 }
 
 TREE_PROGRAMS: dict[str, Any] = {
-    **{name: _treed(name) for line in TREE.strip().splitlines()
-       for name in line.split(":")[0].split("{")[0].split()},
+    **{name: _treed(name) for name in names(TREE)},
     "tree_all": _tree_all,
     "Partial": lambda L, x: L.tree_util.Partial(L.numpy.multiply, x)(2),
     "all_leaves": lambda L, x: [
