@@ -9,10 +9,12 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 
 from tests.differential import record
-from tests.differential.cases import cases_of, shares
+from tests.differential.cases import Case, cases_of, shares
 from tests.differential.purpose import purpose_of
+from tests.differential.rows import Row
 from tests.differential.table import ROWS
 
 #: How JAX compiles quickly.
@@ -75,40 +77,32 @@ def compare_all(options: argparse.Namespace) -> int:
     on_purpose: Counter[str] = Counter()
     outcomes = {}
     started = time.perf_counter()
-    for row in rows:
-        cases = cases_of(row, options.seed)
-        if number:
-            chosen = itertools.islice(cases, int(number), int(number) + 1)
-        else:
-            chosen = itertools.islice(cases, of_row[row.title])
-        for case in chosen:
-            wanted = None
-            if recorded is not None:
-                wanted = recorded.get(case)
-                if wanted is None:
-                    counts["not recorded"] += 1
-                    continue
-            if options.verbose:
-                print(case, flush=True)
-            counts["cases"] += 1
-            found, wanted = compare(case, wanted)
-            if wanted.error == "Missing":
-                counts["not in JAX"] += 1
+    for case in _chosen(rows, of_row, options.seed, number):
+        wanted = None
+        if recorded is not None:
+            wanted = recorded.get(case)
+            if wanted is None:
+                counts["not recorded"] += 1
                 continue
-            outcomes[case] = wanted
-            if options.record and len(outcomes) % 1000 == 0:
-                record.save(options.record, outcomes)
-            counts["errors in both"] += bool(wanted.error and not found)
-            for difference in found:
-                purpose = purpose_of(case, difference)
-                if purpose:
-                    on_purpose[purpose.reason] += 1
-                else:
-                    counts["differences"] += 1
-                    counts[difference.what] += 1
-                    print(
-                        f"{case}\n    {difference.what}: {difference.text}", flush=True
-                    )
+        if options.verbose:
+            print(case, flush=True)
+        counts["cases"] += 1
+        found, wanted = compare(case, wanted)
+        if wanted.error == "Missing":
+            counts["not in JAX"] += 1
+            continue
+        outcomes[case] = wanted
+        if options.record and len(outcomes) % 1000 == 0:
+            record.save(options.record, outcomes)
+        counts["errors in both"] += bool(wanted.error and not found)
+        for difference in found:
+            purpose = purpose_of(case, difference)
+            if purpose:
+                on_purpose[purpose.reason] += 1
+            else:
+                counts["differences"] += 1
+                counts[difference.what] += 1
+                print(f"{case}\n    {difference.what}: {difference.text}", flush=True)
     if options.record:
         record.save(options.record, outcomes)
     seconds = time.perf_counter() - started
@@ -119,6 +113,21 @@ def compare_all(options: argparse.Namespace) -> int:
     for reason, n in on_purpose.most_common():
         print(f"    on purpose {n}: {reason}")
     return 1 if counts["differences"] else 0
+
+
+def _chosen(
+    rows: list[Row], of_row: dict[str, int], seed: int, number: str
+) -> Iterator[Case]:
+    """The cases in rounds, one of each row, so that a part of them is of all rows."""
+    drawn = {row.title: cases_of(row, seed) for row in rows}
+    if number:
+        for cases in drawn.values():
+            yield next(itertools.islice(cases, int(number), None))
+        return
+    for turn in range(max(of_row.values())):
+        for title, cases in drawn.items():
+            if turn < of_row[title]:
+                yield next(cases)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,6 @@ tree_unflatten tree_broadcast tree_reduce_associative: nested
 tree_flatten_with_path tree_leaves_with_path {modes=eager}: nested
 tree_map_with_path: nested
 Partial: any
-ravel_pytree: any any
 """
 
 
@@ -208,10 +207,9 @@ def _ravel(L: Any, x: Any, y: Any) -> Any:
     return flat, back(flat)
 
 
-TREE_PROGRAMS["ravel_pytree"] = _ravel
-
 ROWS = [
     *read("lax", CONTROL, CONTROL_PROGRAMS),
     *read("", TRANSFORMS, PROGRAMS),
     *read("tree_util", TREE, TREE_PROGRAMS),
+    *read("flatten_util", "ravel_pytree: any any", {"ravel_pytree": _ravel}),
 ]
