@@ -128,7 +128,8 @@ def _segments(
         )
     if num_segments is None:
         # Reading a traced value here raises, and says what to do.
-        count = int(max(ids.__array__().max(initial=-1) + 1, 0))
+        known = ids.__array__()
+        count = max(int(known.max()) + 1, 0) if known.size else 0
     else:
         count = static_int(num_segments, f"{name}: num_segments")
     if count < 0:

@@ -13,10 +13,17 @@ import ftrace as ft
 import ftrace.lax as lax
 import ftrace.nn as nn
 import ftrace.numpy as fnp
+import ftrace.ops as ops
 import ftrace.random as random
 import ftrace.scipy.fft as transforms
 import ftrace.scipy.signal as signals
-from ftrace.errors import ArgumentError, FtraceError, ShapeError, ValueRangeError
+from ftrace.errors import (
+    ArgumentError,
+    FtraceError,
+    IndexBoundsError,
+    ShapeError,
+    ValueRangeError,
+)
 
 EACH_WAY: list[Callable[[Any], Any]] = [lambda f: f, ft.jit]
 
@@ -170,3 +177,61 @@ def test_correlation_of_matrices_has_scipys_middle(
         found = getattr(signals, name)(x, k, mode)
         wanted = getattr(signal, name)(x, k, mode)
         np.testing.assert_allclose(found, wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("way", EACH_WAY)
+def test_bound_of_nan_makes_nan(way: Any) -> None:
+    x, nan = fnp.array([1.0, 5.0]), fnp.array(np.nan)
+    assert np.isnan(way(lax.clamp)(nan, x, 2.0)).all()
+    assert np.isnan(way(lax.clamp)(0.0, x, nan)).all()
+
+
+@pytest.mark.parametrize("way", EACH_WAY)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_parts_of_a_number_have_its_sign_and_their_slopes(way: Any, dtype: str) -> None:
+    x = np.array([-0.0, 0.0, -2.0, 2.0, -1.5, -np.inf, np.inf], dtype)
+    for found, wanted in zip(way(fnp.modf)(x), np.modf(x), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+    slopes = way(ft.vmap(ft.grad(lambda v: fnp.modf(v)[0])))(x[:5])
+    np.testing.assert_array_equal(slopes, np.ones(5))
+
+
+def test_masks_beyond_the_array_are_refused() -> None:
+    flags = np.ones(5, bool)
+    for way in EACH_WAY:
+        with pytest.raises(IndexBoundsError, match="size 3"):
+            way(lambda x: fnp.compress(flags, x))(fnp.arange(3))
+    with pytest.raises(ShapeError, match="as many"):
+        fnp.place(fnp.arange(3), flags, 9, inplace=False)
+
+
+@pytest.mark.parametrize("way", EACH_WAY)
+def test_parts_of_weak_complex_numbers_are_weak(way: Any) -> None:
+    for function in (fnp.abs, fnp.real, fnp.imag):
+        assert way(function)(1j).weak_type
+    assert not way(fnp.isnan)(1j).weak_type
+
+
+@pytest.mark.parametrize("way", EACH_WAY)
+def test_logarithm_of_a_sum_has_an_angle_between_minus_and_plus_pi(way: Any) -> None:
+    x, y = np.array([1 + 33j, 2 - 50j, 0.5j]), np.array([1 + 3.1j, 0.1 + 9j, 1j])
+    wanted = np.log(np.exp(x) + np.exp(y))
+    np.testing.assert_allclose(way(fnp.logaddexp)(x, y), wanted, rtol=1e-12)
+
+
+def test_relu_of_complex_numbers_orders_as_maximum_does() -> None:
+    x = fnp.array([1j, -1, 9])
+    np.testing.assert_array_equal(nn.relu(x), fnp.maximum(x, 0))
+    np.testing.assert_array_equal(ft.jit(nn.relu6)(x), [1j, 0, 6])
+
+
+def test_scale_by_a_bool_is_by_one_or_two() -> None:
+    np.testing.assert_array_equal(fnp.ldexp(3.0, np.array([True, False])), [6, 3])
+
+
+@pytest.mark.parametrize("dtype", ["uint64", "uint8", "int32"])
+def test_number_of_segments_follows_from_ids_of_any_integers(dtype: str) -> None:
+    ids = np.array([0, 2], dtype)
+    np.testing.assert_array_equal(ops.segment_sum(fnp.ones(2), ids), [1, 0, 1])
+    assert ops.segment_sum(fnp.ones(0), ids[:0]).shape == (0,)

@@ -293,8 +293,17 @@ def clamp(min: Value, x: Value, max: Value) -> Any:
                 f"lax.clamp: {name} must be a scalar or have the shape {x.shape} of x, "
                 f"got {aval_of(bound).shape}"
             )
-    raised = choose(apply_elementwise(p.le, x, min), min, x)
-    return choose(apply_elementwise(p.ge, raised, max), max, raised)
+    raised = choose(_beyond(p.le, x, min), min, x)
+    return choose(_beyond(p.ge, raised, max), max, raised)
+
+
+def _beyond(compare: Any, x: Any, bound: Any) -> Any:
+    """Where the bound is taken: also where it is NaN."""
+    beyond = apply_elementwise(compare, x, bound)
+    plain = isinstance(bound, (int, float)) and bound == bound
+    if plain or not dtypes.is_float(x.dtype):
+        return beyond
+    return apply_elementwise(p.bit_or, beyond, apply_elementwise(p.ne, bound, bound))
 
 
 def select(pred: Value, on_true: Value, on_false: Value) -> Any:

@@ -48,6 +48,8 @@ def _activation(function: Callable[..., Any]) -> Callable[..., Any]:
 def relu(x: Value) -> Any:
     """max(x, 0). Its derivative at 0 is 0."""
     x = as_value(x)
+    if dtypes.is_complex(x.dtype):
+        return fnp.maximum(x, 0)
     zero = elementwise(p.mul, x, 0) if x.dtype == dtypes.bool_ else 0
     return fnp.where(elementwise(p.le, x, zero), zero, x)
 

@@ -41,6 +41,7 @@ from ftrace.numpy.elementwise import (
     right_shift,
     round_values,
     sign,
+    signbit,
     subtract,
     truncate_values,
 )
@@ -439,8 +440,11 @@ def modf(x: Value, /) -> tuple[Any, Any]:
     """The fraction and the whole part of x, both with its sign."""
     (x,) = promote_inexact(x)
     whole = truncate_values(x)
-    fraction = choose(isinf(x), 0.0, subtract(x, whole))
-    return choose(less(x, 0), multiply(absolute(fraction), -1), fraction), whole
+    # Of negative numbers the other way round and negated: their zeros are −0.
+    negative = signbit(x)
+    size = choose(negative, subtract(whole, x), subtract(x, whole))
+    size = choose(isinf(x), 0.0, size)
+    return choose(negative, multiply(size, -1), size), whole
 
 
 # Divisors and multiples.

@@ -78,11 +78,11 @@ def diff(
     n = static_int(n, "diff: n")
     if n < 0:
         raise ValueRangeError(f"diff: n must not be negative, got {n}")
+    if n == 0:
+        return x
     if x.ndim == 0:
         raise ShapeError("diff takes at least one axis, got an array without axes")
     axis = canonical_axis(axis, x.ndim, "diff")
-    if n == 0:
-        return x
     parts = [_end(prepend, x, axis), x, _end(append, x, axis)]
     x = concatenate([part for part in parts if part is not None], axis)
     take_away = not_equal if x.dtype == dtypes.bool_ else subtract

@@ -19,6 +19,7 @@ from ftrace.numpy.elementwise import (
     equal,
     exp,
     exp2,
+    floor_values,
     isnan,
     kind_of,
     left_shift,
@@ -78,7 +79,15 @@ def _complex_log_add(x1: Any, x2: Any, power: Any, scale: float) -> Any:
     undefined = isnan(difference)
     safe = choose(undefined, 0.0, difference)
     smaller = multiply(log1p(power(safe)), scale)
-    return choose(undefined, add(x1, x2), add(high, smaller))
+    total = add(high, smaller)
+    # The imaginary part of a logarithm lies between −π and π.
+    angle = elementwise(ops.imag, total)
+    half = math.pi * scale
+    turns = multiply(floor_values(divide(add(angle, half), 2 * half)), 2 * half)
+    inside = bitwise_and(less(angle, half), less(multiply(angle, -1), half))
+    angle = choose(inside, angle, subtract(angle, turns))
+    total = elementwise(ops.make_complex, elementwise(ops.real, total), angle)
+    return choose(undefined, add(x1, x2), total)
 
 
 # Lengths and waves.
@@ -165,7 +174,7 @@ def ldexp(x1: Value, x2: Value, /) -> Any:
     Raises:
       DtypeError: x1 is complex, or x2 is no integer.
     """
-    if kind_of(x1) == "c" or kind_of(x2) not in "iu":
+    if kind_of(x1) == "c" or kind_of(x2) not in "biu":
         raise DtypeError("ldexp takes a real number and an integer exponent")
     (x1,) = promote_inexact(x1)
     wide = _computed(x1)

@@ -199,6 +199,7 @@ def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
 
     Raises:
       ValueRangeError: `inplace` is not False, or there are no values.
+      ShapeError: the mask has another number of elements.
     """
     _not_in_place("place", inplace)
     x = as_value(arr)
@@ -206,6 +207,11 @@ def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
     if values.size == 0:
         raise ValueRangeError("place: there must be at least one value")
     flags = ravel(truth(mask))
+    if flags.size != x.size:
+        raise ShapeError(
+            f"place: the array and the mask must have as many elements, got {x.size} "
+            f"and {flags.size}"
+        )
     (found,) = nonzero(flags, size=_traced_size(flags), fill_value=x.size)
     values = along(values, np.arange(found.shape[0]) % values.size, 0)
     mode = "drop" if isinstance(found, Tracer) else None
@@ -275,6 +281,7 @@ def compress(
 
     Raises:
       NonConcreteBooleanIndexError: the condition is traced, and `size` is not given.
+      IndexBoundsError: it holds beyond the end of the axis.
     """
     no_out("compress", out)
     x, flags = as_value(a), truth(condition)
@@ -291,6 +298,12 @@ def compress(
             return now
     (found,) = nonzero(flags, size=size, fill_value=length)
     if size is None:
+        last = int(found[-1]) if found.size else -1
+        if last >= length:
+            raise IndexBoundsError(
+                f"compress: the condition holds at {last}, beyond the axis of size "
+                f"{length}"
+            )
         return along(x, found, axis)
     before = (slice(None),) * axis
     return read_at(x, (*before, found), "fill", fill_value)

@@ -88,7 +88,7 @@ def _elementwise(
         _check(name, kinds, avals)
         weak = all(aval.weak_type for aval in avals)
         dtype = avals[0].dtype if result is None else result(avals[0])
-        return ShapedArray.of(avals[0].shape, dtype, weak and dtype == avals[0].dtype)
+        return ShapedArray.of(avals[0].shape, dtype, weak and dtype != dtypes.bool_)
 
     def jvp(node: Node, tangents: Sequence[Node | None]) -> Node | None:
         return _sum_tangents(
