@@ -1,13 +1,12 @@
 """Where ftrace differs from JAX on purpose.
 
 A row has the functions (a pattern of their full names), what is different (see
-`Difference`), the cases of which it holds, the reason, and where users read of it.
+`Difference`), a pattern of how it shows, the reason, and where users read of it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.differential.cases import Case
@@ -18,16 +17,131 @@ PORTING = "docs/coming-from-jax.md"
 
 @dataclass(frozen=True)
 class Purpose:
-    """A difference that is meant."""
+    """A difference that is meant.
+
+    Attributes:
+      names: a pattern of full names.
+      what: of the difference, one word or several.
+      shows: a pattern that its text contains.
+      reason: why it is so.
+      modes: in which modes; in all where there are none.
+      documented: the page that says so.
+    """
 
     names: str
     what: str
+    shows: str
     reason: str
-    when: Callable[[Case, Difference], bool] = lambda case, difference: True
+    modes: tuple[str, ...] = ()
     documented: str = PORTING
 
 
-PURPOSES: tuple[Purpose, ...] = ()
+ANY = r".*"
+_WEAKNESS = "weak types follow from the operands alone, not from how a result is made"
+_NAN = "a cotangent of zero wins over infinity and NaN; at the edges limits are taken"
+_MORE = "more is taken than in JAX where the meaning is plain"
+_STRICT = "what has no meaning is refused"
+
+#: What JAX says where ftrace does what is asked.
+_REFUSALS = "|".join((
+    "NotImplementedError", "does not accept dtype", "got <class '(list|tuple)'>",
+    "is not supported", "same dtypes?", "requires ndarray", "inexact dtype",
+    "negative axes", "out-of-bounds", "Invalid axis", "out of bounds", "iota dimension",
+    "must be specified", "k must be", "int expected", "Numpy array", "Cannot lower",
+    "for array of dimension 0", "not inexact", "zero-size", "IndexError",
+    "must be a square matrix", "too many values", "diag input", "complex value",
+    "Reverse-mode differentiation does not work", "must be integer typed",
+    "Sizes passed to split", "fewer dimensions",
+))  # fmt: skip
+
+#: What ftrace says of what JAX makes something of.
+_REFUSED = "|".join((
+    "where: shape", "must fit the array of shape", "takes integers",
+    "must be positive, got", r"at least \d+ elements", "start <= stop",
+    "has no derivative", "is required, got", "there are no axes", "initial= is not",
+    "floor is not defined for c", "segment_ids must be integers",
+))  # fmt: skip
+
+_LOSES_WEAKNESS = "|".join((
+    r"numpy\.(log10|rad2deg|deg2rad|degrees|radians|heaviside|hypot|logaddexp2?)",
+    r"numpy\.(choose|unravel_index|unique_inverse|unique_all|intersect1d|sinc|i0)",
+    r"scipy\.(special|stats)\..*", r"scipy\.linalg\.block_diag",
+))  # fmt: skip
+
+
+def _of_derivatives(names: str, what: str, shows: str, reason: str) -> list[Purpose]:
+    """A difference of derivatives; the value beside them is held to JAX's."""
+    return [
+        Purpose(names, what, shows, reason, ("grad", "jacfwd", "jit_vmap_grad")),
+        Purpose(names, what, f"^result.*{shows}", reason, ("jvp", "vjp", "linearize")),
+    ]
+
+
+PURPOSES: tuple[Purpose, ...] = (
+    # Weak types.
+    Purpose(ANY, "weak", r"bool\[", "bools are never weak"),
+    *_of_derivatives(ANY, "weak", "", "derivatives are as weak as what they are of"),
+    Purpose(_LOSES_WEAKNESS, "weak", "", _WEAKNESS),
+    Purpose(r"nn\..*", "weak dtype", "float", "activations of integers are floats"),
+    # Derivatives at the edges.
+    *_of_derivatives(
+        ANY, "value", r"(not|:) np\.\w+\((-?nan|-?inf|nan[+-]nanj)", _NAN
+    ),
+    *_of_derivatives(
+        r"numpy\.(unique.*|union1d|setdiff1d|setxor1d|intersect1d)", "value", "",
+        "functions of sets have the derivatives of the elements they pick",
+    ),
+    *_of_derivatives(
+        r"(numpy|lax)\.(arccosh|acosh)", "value", "",
+        "the derivative is that of the branch that acosh takes",
+    ),
+    *_of_derivatives(
+        r"lax\.approx_.*", "value", "", "of equal elements the first is picked"
+    ),
+    # Values.
+    Purpose(
+        r"numpy\.sinc", "value", r": np\.float64\(-?0\.0\)", "its zeros are exact"
+    ),
+    Purpose(
+        r"numpy\.modf", "value", r"\(-?0\.0\); not np\.float64\((-?0\.0|nan)\)",
+        "the fraction has the sign of the number, and infinities have none, as in C",
+    ),
+    Purpose(r"numpy\.spacing", "value", "", "its sign is that of x, as in NumPy"),
+    Purpose(
+        r"numpy\.(power|pow|float_power)", "value dtype", "int",
+        "integers to negative powers have no value; bools count as the other operand",
+    ),
+    Purpose(
+        r"scipy\.linalg\.(hankel|toeplitz|circulant)", "value", "nan",
+        "elements are moved, not multiplied: a NaN stays where it belongs",
+    ),
+    # Errors.
+    Purpose(ANY, "accepts", _REFUSALS, _MORE),
+    Purpose(r"numpy\.permute_dims|random\.choice", "accepts", "", _MORE),
+    Purpose(
+        r"numpy\.(unique.*|union1d)", "accepts", "Abstract tracer",
+        "where there is one element, their number is known",
+    ),
+    Purpose(ANY, "refuses", "IndexBoundsError", "a known index out of bounds raises"),
+    Purpose(
+        r"numpy\.(arctan2|atan2)|lax\.atan2", "refuses", "atan2 is not defined",
+        "not defined for complex numbers, as in NumPy",
+    ),
+    Purpose(ANY, "refuses", _REFUSED, _STRICT),
+    # Containers and dtypes.
+    Purpose(ANY, "structure", r"^[\[(*,)\]]+; not [\[(*,)\]]+$", "results are tuples"),
+    Purpose(
+        r"lax\.stop_gradient|numpy\.positive", "structure", "", "a number stays one"
+    ),
+    Purpose(
+        r"numpy\.(promote_types|result_type)", "structure", "",
+        "Python's types count as the dtypes that they become",
+    ),
+    Purpose(
+        r"numpy\.(argpartition|var|std|nanvar|nanstd|nanmedian|median)|scipy\.fft\..*"
+        r"|lax\.dot_general", "dtype shape", "", "as in NumPy and SciPy",
+    ),
+)  # fmt: skip
 
 
 def purpose_of(case: Case, difference: Difference) -> Purpose | None:
@@ -35,8 +149,9 @@ def purpose_of(case: Case, difference: Difference) -> Purpose | None:
     for row in PURPOSES:
         if (
             difference.what in row.what.split()
+            and (not row.modes or case.mode in row.modes)
             and re.fullmatch(row.names, case.row.name)
-            and row.when(case, difference)
+            and re.search(row.shows, difference.text)
         ):
             return row
     return None

@@ -17,6 +17,8 @@ from tests.differential.cases import Case
 from tests.differential.outcomes import Leaf, Outcome, sample
 from tests.differential.rows import Row
 
+#: So much of what JAX said is kept: purpose.py looks at it.
+MESSAGE = 120
 SAMPLE = str(Path(__file__).parent / "sample.npz")
 
 
@@ -47,7 +49,7 @@ class Record:
         entry = self.entries.get(f"{case.id} {case.seed}")
         if entry is None or entry[0] != fingerprint(case):
             return None
-        _, error, structure, start, leaves = entry
+        _, error, message, structure, start, leaves = entry
         made: list[Leaf] = []
         for dtype, shape, weak in leaves:
             size = int(np.prod(shape))
@@ -57,7 +59,7 @@ class Record:
             if not dtype.startswith("complex"):
                 values = values.real
             made.append(Leaf(dtype, tuple(shape), bool(weak), values, places))
-        return Outcome(structure, made, error)
+        return Outcome(structure, made, error, message)
 
 
 def _places(size: int, limit: int = 6) -> Any:
@@ -74,7 +76,7 @@ def save(path: str, outcomes: dict[Case, Outcome]) -> None:
         kept = sample(outcome)
         heads = [[leaf.dtype, leaf.shape, int(leaf.weak)] for leaf in kept.leaves]
         entries[f"{case.id} {case.seed}"] = [
-            fingerprint(case), kept.error, kept.structure, start, heads,
+            fingerprint(case), kept.error, kept.message[:MESSAGE], kept.structure, start, heads,
         ]  # fmt: skip
         for leaf in kept.leaves:
             values.append(np.asarray(leaf.values, np.complex128))
@@ -86,5 +88,8 @@ def save(path: str, outcomes: dict[Case, Outcome]) -> None:
 
 
 def load(path: str) -> Record:
+    """What was recorded; nothing where there is no such file yet."""
+    if not Path(path).exists():
+        return Record({}, np.zeros(0))
     with np.load(path, allow_pickle=False) as file:
         return Record(json.loads(file["entries"].tobytes()), file["values"])

@@ -1,6 +1,7 @@
 """Rows of nn, random, the special functions, distributions, signals and segments."""
 
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from tests.differential.rows import names, read
@@ -141,7 +142,7 @@ ROWS = [
         ),
     }),
     *read("scipy.optimize", "minimize {modes=plain}: floats", {
-        "minimize": lambda L, x: L.scipy.optimize.minimize(
+        "minimize": lambda L, x: import_module(f"{L.name}.scipy.optimize").minimize(
             lambda v: ((v - 1) ** 2).sum(), x.reshape(-1)[:4], method="BFGS"
         ).x,
     }),
