@@ -235,3 +235,24 @@ def test_number_of_segments_follows_from_ids_of_any_integers(dtype: str) -> None
     ids = np.array([0, 2], dtype)
     np.testing.assert_array_equal(ops.segment_sum(fnp.ones(2), ids), [1, 0, 1])
     assert ops.segment_sum(fnp.ones(0), ids[:0]).shape == (0,)
+
+
+def test_factors_of_a_sum_of_exponentials_promote_with_the_exponents() -> None:
+    with ft.config(enable_x64=True):
+        exponents, factors = np.ones(2, np.uint64), np.ones(2, np.float32)
+        assert nn.logsumexp(exponents, b=factors).dtype == np.float32
+        assert nn.logsumexp(exponents, b=exponents).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: nn.logsumexp(x, b=y),
+        lambda x, y: random.weibull_min(KEY, x, y),
+        fnp.linspace,
+        fnp.float_power,
+    ],
+)
+def test_shapes_that_do_not_meet_are_named(call: Any) -> None:
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        call(fnp.ones(3), fnp.ones(2))

@@ -26,7 +26,7 @@ from ftrace.numpy.axes import (
 from ftrace.numpy.reductions import check_where, reduced
 from ftrace.trace.avals import pairs_of
 from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.operations import bind, broadcast_shapes, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.reduction import reduce_max_p
@@ -115,15 +115,15 @@ def logsumexp(
     Returns:
       The logarithm; NaN where the sum is negative and its sign is not asked for.
     """
-    a = _inexact(a)
-    factors = None
+    a, factors = as_value(a), None
     if b is not None:
         factors = as_value(b)
         avals = [aval_of(a), aval_of(factors)]
         dtype, _ = dtypes.promote(*pairs_of(avals))
-        shape = np.broadcast_shapes(a.shape, factors.shape)
+        shape = broadcast_shapes("logsumexp", [a.shape, factors.shape])
         a = broadcast_to(cast(a, dtype), shape, "logsumexp")
-        factors = broadcast_to(cast(factors, dtype), shape, "logsumexp")
+        factors = _inexact(broadcast_to(cast(factors, dtype), shape, "logsumexp"))
+    a = _inexact(a)
     axes = canonical_axes(axis, a.ndim, "logsumexp")
     mask = check_where("logsumexp", where, a.shape)
     if factors is not None:

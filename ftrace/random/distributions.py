@@ -27,6 +27,7 @@ from ftrace.random.threefry import Key, split_in_two
 from ftrace.random.uniform import between, between_numbers, signs, unit, unit_pair
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
+from ftrace.trace.operations import broadcast_shapes
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.elementwise import (
     absolute,
@@ -313,7 +314,9 @@ def weibull_min(
 def _weibull(
     key: Key, scale: Node, concentration: Node, shape: Shape, dtype: Dtype
 ) -> Node:
-    full = np.broadcast_shapes(shape, scale.shape, concentration.shape)
+    full = broadcast_shapes(
+        "random.weibull_min", [shape, scale.shape, concentration.shape]
+    )
     waiting = broadcast_to(_exponential(key, shape, dtype), full)
     scale, concentration = (
         broadcast_to(cast(x, dtype), full) for x in (scale, concentration)

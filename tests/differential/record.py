@@ -75,8 +75,9 @@ def save(path: str, outcomes: dict[Case, Outcome]) -> None:
     for case, outcome in outcomes.items():
         kept = sample(outcome)
         heads = [[leaf.dtype, leaf.shape, int(leaf.weak)] for leaf in kept.leaves]
+        said = kept.message[:MESSAGE]
         entries[f"{case.id} {case.seed}"] = [
-            fingerprint(case), kept.error, kept.message[:MESSAGE], kept.structure, start, heads,
+            fingerprint(case), kept.error, said, kept.structure, start, heads,
         ]  # fmt: skip
         for leaf in kept.leaves:
             values.append(np.asarray(leaf.values, np.complex128))
