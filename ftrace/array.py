@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 
@@ -275,7 +275,7 @@ SHORT = 512
 
 
 class _ArrayType(type):
-    """`isinstance(x, Array)` is true of traced values; `type(x) is Array` is not."""
+    """`isinstance(x, Array)` is true of traced values; `is_array(x)` is not."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return issubclass(type(instance), ArrayLike)
@@ -524,6 +524,11 @@ class Array(ArrayLike, metaclass=_ArrayType):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (np.asarray(self), self.weak_type)
+
+
+def is_array(value: Any) -> TypeGuard[Array]:
+    """Is it an Array, and no traced value, which is an instance of Array as well?"""
+    return type(value) is Array or Array in type(value).__mro__
 
 
 def _restore(values: np.ndarray[Any, Any], weak_type: bool) -> Array:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.array import Array
+from ftrace.array import is_array
 from ftrace.devices import disk
 from ftrace.devices.base import Device, get_device
 from ftrace.trace import tree as trees
@@ -34,7 +34,7 @@ def save(path: PathLike, tree: Any) -> None:
 def _as_numpy(value: Any) -> Any:
     if isinstance(value, Tracer):
         return concrete(value)
-    return np.asarray(value) if type(value) is Array else value
+    return np.asarray(value) if is_array(value) else value
 
 
 def load(path: PathLike, device: str | Device | None = None) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.array import is_array
 from ftrace.errors import DtypeError, IndexBoundsError, ShapeError
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.lax.slices_now import (
@@ -180,7 +180,7 @@ def _start(name: str, start: Any, size: int, length: int, wrap: bool) -> Any:
 
 def _is_known(value: Any) -> bool:
     """Is it an integer that can be read without waiting, in eager code?"""
-    if type(value) is Array and value.shape == () and value.memory.host:
+    if is_array(value) and value.shape == () and value.memory.host:
         return current_scope() is None and dtypes.is_integer(value.dtype)
     return isinstance(value, np.integer)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array, watch
+from ftrace.array import is_array, watch
 from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.numpy.axes import (
     as_value,
@@ -240,7 +240,7 @@ pow = power
 def _known_integer(x: Value) -> int | None:
     if type(x) is int:
         return x
-    known = type(x) is Array or isinstance(x, np.generic)
+    known = is_array(x) or isinstance(x, np.generic)
     if not known or x.shape or kind_of(x) not in "iu":
         return None
     found = decided(int, x)  # what is done
@@ -469,7 +469,7 @@ def gcd(x1: Value, x2: Value, /) -> Any:
     if found is not None:
         return found
     x1, x2 = _euclid_step(x1, x2)  # both have the shape of the result now
-    while type(x2) is Array:
+    while is_array(x2):
         if not np.any(np.asarray(x2)):
             return absolute(x1)
         x1, x2 = _euclid_step(x1, x2)

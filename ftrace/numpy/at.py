@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.array import is_array
 from ftrace.errors import ShapeError
 from ftrace.numpy import axes
 from ftrace.numpy.arithmetic import power
@@ -222,7 +222,7 @@ def update(
     if (masked := _masked(x, index, values, kind)) is not None:
         return masked
     known = not any(isinstance(part, Tracer) for part in index_parts(index))
-    eager = known and type(x) is Array and type(values) is Array
+    eager = known and is_array(x) and is_array(values)
     checked = eager and mode is None
     if checked and wrap and x.memory.host:
         found = update_now(x, index, values, kind)

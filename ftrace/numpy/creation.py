@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array, ArrayLike, surface
+from ftrace.array import Array, ArrayLike, is_array, surface
 from ftrace.errors import ArgumentError, DtypeOverflowError, ShapeError, ValueRangeError
 from ftrace.numpy.axes import (
     as_value,
@@ -198,7 +198,7 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
     if isinstance(value, ArrayLike):
         result = value if dtype is None else cast(value, dtypes.as_dtype(dtype))
         # Arrays are immutable, but who donates one does not give up its copies.
-        if copy and type(value) is Array and result is value:
+        if copy and is_array(value) and result is value:
             copied = do_now(np.array, value, dtype=value.dtype, weak=value.weak_type)
             return value.__deepcopy__({}) if copied is None else copied
         return result

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.array import Array, is_array
 from ftrace.errors import (
     ConcretizationTypeError,
     DtypeError,
@@ -215,7 +215,7 @@ def _edges_by_rule(x: Any, rule: str, range: Any, dtype: np.dtype[Any]) -> Any:
             f"histogram: how many bins {rule!r} gives depends on the values of a "
             "traced array; give their number"
         )
-    known = x if type(x) is Array else Array.of(concrete(x))
+    known = x if is_array(x) else Array.of(concrete(x))
     known.told()
     try:
         edges = np.histogram_bin_edges(known.numpy(), rule, range)

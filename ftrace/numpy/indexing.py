@@ -16,7 +16,7 @@ from typing import cast as cast_to
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.array import Array, is_array
 from ftrace.errors import (
     DtypeError,
     IndexBoundsError,
@@ -270,7 +270,7 @@ def getitem(x: Value, index: Any) -> Any:
       IndexBoundsError: an index that is known is out of bounds.
       NonConcreteBooleanIndexError: a mask is traced.
     """
-    if type(x) is Array:
+    if is_array(x):
         found = numpy_index(index)
         if found is not None:
             if x.memory.host:
@@ -467,7 +467,7 @@ def read_at(
     """
     x = as_value(x)
     known = not any(isinstance(part, Tracer) for part in index_parts(index))
-    if mode is None and type(x) is Array and known:
+    if mode is None and is_array(x) and known:
         if wrap and x.memory.host and (found := numpy_index(index)) is not None:
             return _read_now(x, found, index)
         return read(x, parse_and_check(x.shape, index, wrap), None, None, wrap)

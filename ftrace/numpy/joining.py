@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array, ArrayLike
+from ftrace.array import Array, ArrayLike, is_array
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.numpy import axes
 from ftrace.numpy.axes import (
@@ -104,7 +104,7 @@ def _joined(parts: list[Any], axis: int) -> Any:
     """Parts of one dtype that fit together."""
     if len(parts) == 1:
         return parts[0]
-    if all(type(x) is Array and x.memory.host for x in parts):
+    if all(is_array(x) and x.memory.host for x in parts):
         shape = list(parts[0].shape)
         shape[axis] = sum(x.shape[axis] for x in parts)
         aval = aval_of(parts[0]).with_shape(tuple(shape))
@@ -274,7 +274,7 @@ def tile(A: Value, reps: int | Sequence[int]) -> Any:
     if min(counts, default=0) < 0:
         raise ValueRangeError(f"tile: repetitions must not be negative, got {counts}")
     # Where an array says how often, the call is never recorded: fewer steps then.
-    known = isinstance(reps, np.ndarray) and type(value) is Array
+    known = isinstance(reps, np.ndarray) and is_array(value)
     if known and value.size * prod(counts) < FEW:
         function = partial(_tiled, counts)
         now = do_now(function, value, dtype=value.dtype, weak=value.weak_type)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array, surface
+from ftrace.array import Array, is_array, surface
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.axes import (
@@ -186,7 +186,7 @@ def linspace(
     gaps = num - 1 if endpoint else num
     start, stop = cast(start, compute), cast(stop, compute)
     result = None
-    known = type(start) is Array and type(stop) is Array and gaps > 0
+    known = is_array(start) and is_array(stop) and gaps > 0
     if known and dtypes.is_float(compute) and LONG <= num * prod(shape) < FEW:
         function = partial(_blended_now, num, gaps)
         result = do_now(function, start, stop, dtype=compute, weak=False)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.array import Array, is_array
 from ftrace.errors import NonConcreteBooleanIndexError, ShapeError, ValueRangeError
 from ftrace.numpy.axes import (
     as_value,
@@ -76,7 +76,7 @@ def nonzero(
     known = a
     if isinstance(a, Tracer) and unbound_variable(a.node) is None:
         known = Array.of(concrete(a))
-    if type(known) is Array:
+    if is_array(known):
         integer = dtypes.default_dtype("i")
         known.told()  # how many there are decides the shape
         found = [p.astype(integer) for p in np.nonzero(known.numpy())]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.array import is_array
 from ftrace.errors import ValueRangeError
 from ftrace.numpy import set_values
 from ftrace.numpy.axes import (
@@ -479,7 +479,7 @@ def isin(
     if x.size == 0 or tests.size == 0:
         return full(x.shape, invert, dtypes.bool_)
     tests = reshape(tests, (tests.size,))
-    known = type(x) is Array and type(tests) is Array
+    known = is_array(x) and is_array(tests)
     if known and method == "auto" and tests.size <= FEW and x.size >= LONG:
         function = partial(_isin_now, invert)
         now = do_now(function, x, tests, dtype=dtypes.bool_, weak=False)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, settings
-from ftrace.array import Array
+from ftrace.array import Array, is_array
 from ftrace.errors import (
     ArgumentError,
     DtypeError,
@@ -237,7 +237,7 @@ def _fits(got: ShapedArray, wanted: ShapedArray) -> bool:
 
 def _as_array(operand: Any) -> Array:
     """An operand as the callback gets it: the memory is its own."""
-    return operand if type(operand) is Array else Array.of(np.array(operand))
+    return operand if is_array(operand) else Array.of(np.array(operand))
 
 
 def _shape_of(structure: Any) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, settings
-from ftrace.array import Array, surface
+from ftrace.array import Array, is_array, surface
 from ftrace.errors import DynamicDimensionError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.dims import any_dynamic, bounds, is_dynamic
@@ -282,7 +282,7 @@ def elementwise(
         nodes = [scope.lift_to(x, dtype, shape, weak) for x in operands]
         node = op(*nodes)
         return Tracer(node, scope, origin_now(node))
-    if any(type(x) is Array and not x.memory.host for x in operands):
+    if any(is_array(x) and not x.memory.host for x in operands):
         return run_fused(
             lambda *xs: elementwise(op, *xs, dtype=dtype, inexact=inexact), operands
         )

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array, ArrayLike, surface
+from ftrace.array import Array, ArrayLike, is_array, surface
 from ftrace.errors import (
     ArgumentError,
     ConcretizationTypeError,
@@ -209,7 +209,7 @@ class Scope:
             if barrier is not None and value.scope.depth < barrier.depth:
                 return barrier.import_tracer(value)
             return value.node
-        if type(value) is Array:
+        if is_array(value):
             return self.capture(value)
         if isinstance(value, np.generic):
             array = asarray(value)
@@ -537,12 +537,13 @@ def aval_of(value: Value) -> ShapedArray:
     """
     if isinstance(value, Tracer):
         return value.node.aval
-    if type(value) is Array:
+    if isinstance(value, ArrayLike):
+        array: Any = value
         try:
-            return value._aval
+            return array._aval
         except AttributeError:
-            found = ShapedArray.of(value._shape, value._dtype, value.weak_type)
-            value._aval = found
+            found = ShapedArray.of(array._shape, array._dtype, array.weak_type)
+            array._aval = found
             return found
     if isinstance(value, NUMPY):
         if type(value) is not np.ndarray:
@@ -627,7 +628,7 @@ def asarray(value: Value) -> Array:
 
     Where a trace is open whose results outlive it, it is a copy of an array of NumPy's.
     """
-    if type(value) is Array:
+    if is_array(value):
         return value
     if isinstance(value, Tracer) and value.scope.closed:
         return asarray(adopted(value))

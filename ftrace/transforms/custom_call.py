@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial, update_wrapper
 from typing import Any, TypeVar
 
-from ftrace.array import Array
+from ftrace.array import is_array
 from ftrace.errors import ArgumentError, StaticArgumentError
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
@@ -99,7 +99,7 @@ class Invocation:
 
 
 def _static(value: Any) -> Static:
-    return Static(value, (id(value),)) if type(value) is Array else Static.of(value)
+    return Static(value, (id(value),)) if is_array(value) else Static.of(value)
 
 
 def _hashable(value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.array import is_array
 from ftrace.errors import (
     ArgumentError,
     DerivativeError,
@@ -541,7 +541,7 @@ def stop_gradient(x: Any) -> Any:
 
 def _varies(value: Value) -> bool:
     return (
-        type(value) is not Array
+        not is_array(value)
         and not isinstance(value, np.ndarray)
         and dtypes.is_inexact(aval_of(value).dtype)
     )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import settings
-from ftrace.array import Array
+from ftrace.array import Array, is_array
 from ftrace.devices.base import Device, get_device
 from ftrace.devices.calls import Bound
 from ftrace.errors import ArgumentError
@@ -281,7 +281,7 @@ class Jitted(Linked, Travels):
         finally:
             for i in ready.donated:
                 value = values[i]
-                if type(value) is Array:
+                if is_array(value):
                     value.delete()
         return ready.build(results)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.array import Array
+from ftrace.array import Array, is_array
 from ftrace.devices.base import Device
 from ftrace.devices.calls import Bound, Expected, Fixed, Signature
 from ftrace.records import dataclass
@@ -179,11 +179,7 @@ def types_of(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
     except AttributeError:  # some are no arrays, or have not been asked before
         pass
     for x in leaves:
-        if (
-            type(x) not in _PLAIN
-            and type(x) is not Array
-            and not isinstance(x, np.generic)
-        ):
+        if type(x) not in _PLAIN and not is_array(x) and not isinstance(x, np.generic):
             return None
     return tuple([aval_of(x) for x in leaves])
 

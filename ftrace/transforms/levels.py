@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.array import ArrayLike
 from ftrace.records import dataclass
 from ftrace.trace.autodiff import extend_tangents, tangents_of_leaves
 from ftrace.trace.avals import TOKEN, ShapedArray
@@ -242,7 +242,7 @@ class Later:
 
 def _lasting(value: Value) -> Any:
     """A value as rules get it: what NumPy may change is copied."""
-    return value if isinstance(value, (Tracer, Array)) else asarray(owned(value))
+    return value if isinstance(value, ArrayLike) else asarray(owned(value))
 
 
 def level_of(values: Sequence[Value]) -> Level | None:

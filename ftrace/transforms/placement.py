@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import settings
-from ftrace.array import Array, surface
+from ftrace.array import Array, is_array, surface
 from ftrace.devices.base import Counters, Device, get_device, live_devices
 from ftrace.trace import tree
 from ftrace.trace.tracer import Tracer, asarray
@@ -64,13 +64,13 @@ def _put(value: Any, device: Device) -> Any:
 
 def device_get(x: Any) -> Any:
     """The arrays of a tree as NumPy arrays."""
-    return tree.map(lambda v: np.asarray(v) if type(v) is Array else v, x)
+    return tree.map(lambda v: np.asarray(v) if is_array(v) else v, x)
 
 
 def block_until_ready(x: Any) -> Any:
     """Waits until the arrays of a tree have been computed; returns the tree."""
     for leaf in tree.leaves(x):
-        if type(leaf) is Array and isinstance(leaf.memory, Device):
+        if is_array(leaf) and isinstance(leaf.memory, Device):
             leaf.memory.synchronize()
     return x
 
