@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import (
+    ConcretizationTypeError,
+    DtypeError,
+    ShapeError,
+    ValueRangeError,
+)
 from ftrace.numpy.axes import as_value, full, static_int
 from ftrace.numpy.bounds import check_mode, widened
 from ftrace.numpy.selection import clip
@@ -20,7 +25,7 @@ from ftrace.trace.primitives.reduction import (
     reduce_min_p,
     reduce_prod_p,
 )
-from ftrace.trace.tracer import Value
+from ftrace.trace.tracer import Tracer, Value, unbound_variable
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -127,7 +132,11 @@ def _segments(
             f"data of shape {values.shape}"
         )
     if num_segments is None:
-        # Reading a traced value here raises, and says what to do.
+        if isinstance(ids, Tracer) and unbound_variable(ids.node) is not None:
+            raise ConcretizationTypeError(
+                f"{name}: how many segments there are depends on the values of traced "
+                f"segment_ids of type {ids.aval!r}; give num_segments=n"
+            )
         known = ids.__array__()
         count = max(int(known.max()) + 1, 0) if known.size else 0
     else:

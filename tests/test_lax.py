@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace.errors import (
     ArgumentError,
     AxisError,
+    ConcretizationTypeError,
     DtypeError,
     FtraceError,
     IndexBoundsError,
@@ -40,6 +42,9 @@ def test_python_numbers_take_the_dtype_of_the_other() -> None:
         x = np.ones(3, dtype)
         assert lax.add(x, 2.0).dtype == dtype
         assert lax.reduce_window(x, 0.0, lax.add, (2,)).dtype == dtype
+        assert lax.reduce_window(x, 0, lax.add, (2,)).dtype == dtype
+        assert lax.reduce(x, 0, lax.add, (0,)).dtype == dtype
+        assert lax.reduce(x, 1, lax.mul, (0,)).dtype == dtype
         assert lax.clamp(0.0, x, 1.0).dtype == dtype
     assert lax.mul(np.ones(3, "uint8"), 2).dtype == "uint8"
 
@@ -252,6 +257,13 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
     (lambda: lax.argmax(_ones(0), 0, "int32"), ValueRangeError, "no elements"),
     (lambda: lax.reduce_sum(_ones(3), (1,)), AxisError, "out of bounds"),
     (lambda: lax.reduce_and(_ones(3), (0,)), DtypeError, "bools or integers"),
+    (lambda: lax.reduce_window(_ones(3), 0, lax.max, (2,)), DtypeError, "one dtype"),
+    (lambda: lax.reduce(_ones(3), 1, lax.add, (0,)), DtypeError, "one dtype"),
+    (
+        lambda: ft.jit(ft.ops.segment_sum)(_ones(2), np.array([0, 1])),
+        ConcretizationTypeError,
+        "give num_segments=n",
+    ),
     (lambda: lax.reduce_window(_ones(3), 0.0, lax.sub, (2,)), ArgumentError, "got sub"),
     (
         lambda: lax.reduce_window(_ones(3), 0.0, lax.add, (2, 2)),

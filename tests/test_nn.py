@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ftrace as ft
 import ftrace.nn as nn
 import ftrace.numpy as fnp
 import ftrace.random as random
@@ -224,3 +225,21 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
 @pytest.mark.parametrize("case", range(len(MESSAGES)))
 def test_nn_says_what_is_wrong(case: int) -> None:
     surface.check_message(*MESSAGES[case])
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_integers_become_what_they_are_beside_python_floats(x64: bool) -> None:
+    """As in JAX: weak floats in what is piecewise, floats in what is smooth."""
+    with ft.config(jax_enable_x64=x64):
+        wide = np.float64 if x64 else np.float32
+        x = fnp.array([-1, 0, 3], "int8")
+        for function in (nn.relu6, nn.leaky_relu, nn.hard_sigmoid, nn.elu, nn.selu):
+            assert function(x).dtype == wide
+            assert function(x).weak_type
+            half = function(x) * fnp.ones(3, "float16")
+            assert half.dtype == np.float16
+        for function in (nn.softplus, nn.soft_sign, nn.squareplus, nn.mish):
+            assert function(x).dtype == np.float32
+            assert not function(x).weak_type
+        assert fnp.rint(x).dtype == fnp.angle(x).dtype == fnp.unwrap(x).dtype == wide
+        assert fnp.trapezoid(x).dtype == np.float32

@@ -154,6 +154,25 @@ def test_masked_parameters_have_no_state() -> None:
     np.testing.assert_allclose(np.asarray(updates["a"]), -0.1, rtol=1e-5)
 
 
+def test_a_mask_that_can_be_called_is_a_tree_where_it_holds_bools() -> None:
+    class Layer:
+        def __init__(self, w: Any, b: Any) -> None:
+            self.w, self.b = w, b
+
+        def __call__(self, x: Any) -> Any:
+            return self.w * x + self.b
+
+    ft.tree_util.register_pytree_node(
+        Layer, lambda x: ((x.w, x.b), None), lambda _, parts: Layer(*parts)
+    )
+    params = Layer(np.ones(2, np.float32), np.ones(2, np.float32))
+    for mask in (Layer(True, False), lambda x: Layer(True, False)):
+        optimizer = optim.masked(optim.sgd(0.5), mask)
+        updates, _ = optimizer.update(params, optimizer.init(params))
+        np.testing.assert_array_equal(np.asarray(updates.w), -0.5)
+        np.testing.assert_array_equal(np.asarray(updates.b), 1)
+
+
 # Clipping.
 
 

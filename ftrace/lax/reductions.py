@@ -113,7 +113,8 @@ def reduce(
 
     Args:
       operands: an array, or a tree of arrays of one shape.
-      init_values: for each of them what changes nothing: a scalar of its dtype.
+      init_values: for each of them what changes nothing: a scalar of its dtype. Of
+        sums and the like a number of any dtype.
       computation: of two values, or of two trees of them, as `operands` is one.
       dimensions: the axes.
       out_sharding: accepted, without effect.
@@ -126,8 +127,6 @@ def reduce(
             f"{len(starts)}"
         )
     values = [as_value(x) for x in leaves]
-    for value, start in zip(values, starts, strict=True):
-        check_dtypes("reduce", value, start)
     axes = canonical_axes(tuple(dimensions), values[0].ndim, "lax.reduce")
     if len(values) == 1 and treedef == tree.structure(0):
         monoid = recognise(computation, values[0].dtype)
@@ -135,7 +134,10 @@ def reduce(
             result = reduced(monoid.reduction, values[0], axes, False)
             if is_identity(monoid, starts[0], result.dtype):
                 return result
+            check_dtypes("reduce", values[0], starts[0])
             return elementwise(monoid.combine, starts[0], result)
+    for value, start in zip(values, starts, strict=True):
+        check_dtypes("reduce", value, start)
 
     def combine(x: Sequence[Any], y: Sequence[Any]) -> list[Any]:
         pair = tree.unflatten(treedef, x), tree.unflatten(treedef, y)

@@ -103,7 +103,8 @@ def reduce_window(
 
     Args:
       operand: the array.
-      init_value: what padding holds and every window begins with: a scalar.
+      init_value: what padding holds and every window begins with: a scalar. What
+        changes nothing, as 0 in a sum, may be of another dtype.
       computation: a function of two values; `lax.add`, `lax.mul`, `lax.max`,
         `lax.min`, or another that does one of these.
       window_dimensions: the size of the window along each axis.
@@ -118,7 +119,7 @@ def reduce_window(
     """
     name = "lax.reduce_window"
     x = as_value(operand)
-    dtype = check_dtypes("reduce_window", x, init_value)
+    dtype = x.dtype
     if aval_of(init_value).shape != ():
         raise ShapeError(
             f"{name}: init_value must be a scalar: {aval_of(init_value)!r}"
@@ -129,6 +130,9 @@ def reduce_window(
             f"{name}: the function must be lax.add, lax.mul, lax.max or lax.min of its "
             f"two arguments, got {getattr(computation, '__name__', computation)}"
         )
+    begins = is_identity(monoid, init_value, dtype)
+    if not begins:
+        check_dtypes("reduce_window", x, init_value)
     sizes = check_counts(name, "window_dimensions", window_dimensions, x.ndim)
     strides = check_counts(name, "window_strides", window_strides, x.ndim)
     spread = check_counts(name, "base_dilation", base_dilation, x.ndim)
@@ -141,7 +145,7 @@ def reduce_window(
     rows = zip(sizes, strides, dilation, pads, spread, strict=True)
     windows = tuple(Window(n, s, d, lo, hi, gap - 1) for n, s, d, (lo, hi), gap in rows)
     operands = [x]
-    if not is_identity(monoid, init_value, dtype):
+    if not begins:
         operands.append(as_value(init_value))
     return run_fused(_reduce_windows, operands, monoid=monoid, windows=windows)
 

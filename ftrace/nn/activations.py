@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import ftrace.numpy as fnp
@@ -24,14 +24,21 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _activation(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Runs the composition as one graph in eager code; integers become floats."""
+def _activation(function: Callable[..., Any], weak: bool = False) -> Callable[..., Any]:
+    """Runs the composition as one graph in eager code; integers become floats.
+
+    Args:
+      function: the composition.
+      weak: integers become what they are beside a Python float.
+    """
 
     @wraps(function)
     def call(x: Value, *parameters: Any, **named: Any) -> Any:
         x = as_value(x)
         if not dtypes.is_inexact(x.dtype):
-            x = cast(x, dtypes.to_inexact(x.dtype))
+            bare = weak or x.dtype == dtypes.bool_
+            dtype = dtypes.default_dtype("f") if bare else dtypes.to_inexact(x.dtype)
+            x = cast(x, dtype, bare or x.weak_type)
         given = (*parameters, *named.values())
         if all(isinstance(value, (bool, int, float)) for value in given):
             names = function.__code__.co_varnames[1 : 1 + len(parameters)]
@@ -40,6 +47,9 @@ def _activation(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(x, *parameters, **named)
 
     return call
+
+
+_beside_floats = partial(_activation, weak=True)
 
 
 # Corners: max(x, 0) and its like.
@@ -54,7 +64,7 @@ def relu(x: Value) -> Any:
     return fnp.where(elementwise(p.le, x, zero), zero, x)
 
 
-@_activation
+@_beside_floats
 def relu6(x: Any) -> Any:
     """min(max(x, 0), 6), with a derivative of 0 at both ends."""
     return fnp.where(x >= 6, 6, relu(x))
@@ -78,13 +88,13 @@ def hard_tanh(x: Any) -> Any:
     return fnp.where(x > 1, 1, fnp.where(x < -1, -1, x))
 
 
-@_activation
+@_beside_floats
 def hard_sigmoid(x: Any) -> Any:
     """relu6(x + 3) / 6."""
     return fnp.minimum(fnp.maximum(x + 3, 0), 6) / 6
 
 
-@_activation
+@_beside_floats
 def hard_silu(x: Any) -> Any:
     """x·hard_sigmoid(x)."""
     return x * (fnp.minimum(fnp.maximum(x + 3, 0), 6) / 6)
@@ -93,14 +103,14 @@ def hard_silu(x: Any) -> Any:
 hard_swish = hard_silu
 
 
-@_activation
+@_beside_floats
 def sparse_plus(x: Any) -> Any:
     """0 up to -1, x from 1 on, and the parabola (x + 1)²/4 between."""
     middle = fnp.square(x + 1) / 4
     return fnp.where(x <= -1, 0, fnp.where(x >= 1, x, middle))
 
 
-@_activation
+@_beside_floats
 def sparse_sigmoid(x: Any) -> Any:
     """(x + 1)/2, between 0 and 1."""
     return fnp.minimum(fnp.maximum((x + 1) / 2, 0), 1)
@@ -109,14 +119,14 @@ def sparse_sigmoid(x: Any) -> Any:
 # Exponentials. An exponent that a branch does not use is made harmless first.
 
 
-@_activation
+@_beside_floats
 def elu(x: Any, alpha: Any = 1.0) -> Any:
     """x where it is positive, alpha·(exp(x) - 1) elsewhere."""
     below = fnp.where(x > 0, 0, x)
     return fnp.where(x > 0, x, alpha * fnp.expm1(below))
 
 
-@_activation
+@_beside_floats
 def selu(x: Any) -> Any:
     """`elu`, scaled so that it keeps mean 0 and variance 1 (Klambauer et al., 2017)."""
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -124,7 +134,7 @@ def selu(x: Any) -> Any:
     return scale * fnp.where(x > 0, x, alpha * fnp.expm1(below))
 
 
-@_activation
+@_beside_floats
 def celu(x: Any, alpha: Any = 1.0) -> Any:
     """x where it is positive, alpha·(exp(x/alpha) - 1) elsewhere."""
     below = fnp.where(x > 0, 0, x)

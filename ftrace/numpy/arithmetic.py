@@ -395,8 +395,9 @@ fix = trunc
 
 def rint(x: Value, /) -> Any:
     """Rounded to the nearest whole number, ties to even, as a float."""
-    (x,) = promote_inexact(x)
-    return _round_parts(x)
+    if kind_of(x) not in "fc":
+        x = cast(x, dtypes.default_dtype("f"))
+    return _round_parts(as_value(x))
 
 
 def _round_parts(x: Any) -> Any:

@@ -198,7 +198,7 @@ def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1)
       axis: along which to integrate.
     """
     if x is None:
-        y, dx = promote_inexact(y, dx)
+        (y,) = promote_inexact(y)
     else:
         y, x = promote_inexact(y, x)
     y = move_axis(y, canonical_axis(axis, y.ndim, "trapezoid"), y.ndim - 1)
@@ -317,8 +317,8 @@ def unwrap(
     """Angles without jumps: neighbours differ by at most half a period."""
     x = as_value(p)
     whole = all(dtypes.is_integer(aval_of(v).dtype) for v in (x, period))
-    if not whole:
-        (x,) = promote_inexact(x)
+    if not whole and not dtypes.is_inexact(x.dtype):
+        x = cast(x, dtypes.default_dtype("f"))
     if x.size == 0:
         return x
     axis = canonical_axis(axis, x.ndim, "unwrap")

@@ -330,6 +330,8 @@ conj = conjugate
 
 def angle(z: Value, deg: bool = False) -> Any:
     """The argument of a complex number, in radians or degrees."""
+    if kind_of(z) not in "fc":
+        z = cast(z, dtypes.default_dtype("f"))
     result = arctan2(imag(z), real(z))
     return rad2deg(result) if deg else result
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, ShapeError
+from ftrace.errors import ArgumentError, DtypeError, ShapeError
 from ftrace.numpy.axes import (
     as_value,
     canonical_axes,
@@ -298,10 +298,13 @@ def cross(
 
     Raises:
       ShapeError: there are neither 2 nor 3 components.
+      DtypeError: the vectors hold bools.
     """
     if axis is not None:
         axisa = axisb = axisc = axis
     (x, y), _ = promoted(a, b)
+    if x.dtype == dtypes.bool_:
+        raise DtypeError("cross: bools have no differences; cast them to integers")
     x = move_axis(x, canonical_axis(axisa, x.ndim, "cross"), x.ndim - 1)
     y = move_axis(y, canonical_axis(axisb, y.ndim, "cross"), y.ndim - 1)
     if x.shape[-1] not in (2, 3) or y.shape[-1] not in (2, 3):

@@ -171,7 +171,7 @@ def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
     """
 
     def mask_of(params: Tree) -> Tree:
-        return mask(params) if callable(mask) else mask
+        return mask(params) if _is_function(mask) else mask
 
     def init(params: Tree) -> MaskedState:
         return MaskedState(inner.init(_masked_part(mask_of(params), params)))
@@ -184,6 +184,16 @@ def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
         return tree.map(_choose, flags, made, updates), MaskedState(own)
 
     return GradientTransformation(init, update)
+
+
+def _is_function(mask: Any) -> bool:
+    """Modules can be called too: what holds nothing but bools is a mask itself."""
+    flags = tree.leaves(mask) if callable(mask) else []
+    return callable(mask) and not (flags and all(map(_is_flag, flags)))
+
+
+def _is_flag(x: Any) -> bool:
+    return isinstance(x, bool) or getattr(x, "dtype", None) == dtypes.bool_
 
 
 def _masked_part(flags: Tree, values: Tree) -> Tree:

@@ -544,7 +544,9 @@ popcount = _unary(
 )
 
 
-nextafter = _binary("nextafter", "f", np.nextafter, doc="the next number toward y")
+nextafter = _binary(
+    "nextafter", "f", meanings.nextafter, doc="the next number toward y"
+)
 
 # Select, casts, identities.
 
