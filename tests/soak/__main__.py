@@ -18,11 +18,13 @@ from typing import Any
 import ftrace as ft
 from tests.soak import trouble
 from tests.soak.watch import Memory, watch
-from tests.soak.work import Interrupted, Known, Record, Worker
+from tests.soak.work import Known, Record, Worker
 
 THREADS = 3
 #: Programs whose bits are known from the start.
 KNOWN = 24
+#: Share of the steps of a thread during which an exception arrives.
+INTERRUPTED = 0.3
 #: Steps of the main thread until it forks.
 FORK_EVERY = 5
 
@@ -31,9 +33,10 @@ def work(worker: Worker) -> None:
     """Steps until the end; whatever arrives, the next step is right again."""
     while not worker.record.stop.is_set():
         try:
-            worker.step()
-        except Interrupted:
-            worker.record.counts["exceptions arrived"] += 1
+            if worker.random.random() < INTERRUPTED:
+                trouble.interrupted(worker.step, worker.record, worker.random)
+            else:
+                worker.step()
         except Exception as error:
             worker.record.fault(f"{type(error).__name__}: {error}")
 
@@ -77,9 +80,6 @@ def soak(minutes: float, seed: int, folder: Path) -> int:
         trouble.start("cache", trouble.damage_cache, record, folder, Random(seed)),
         trouble.start("processes", trouble.run_processes, record, Random(seed + 1)),
         trouble.start("Ctrl-C", trouble.press_ctrl_c, record, Random(seed + 2)),
-        trouble.start(
-            "exceptions", trouble.interrupt_threads, record, threads, Random(seed + 3)
-        ),
     ]
     begun, seen = time.monotonic(), 0
     while time.monotonic() - begun < minutes * 60:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import os
 import signal
@@ -11,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,15 +19,38 @@ from tests.soak.work import Interrupted, Known, Record, Worker
 
 #: Seconds that a fork or a process may take.
 PATIENCE = 180
-_raise_in: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
-def interrupt_threads(record: Record, threads: list[Any], random: Random) -> None:
-    """An exception in one of the threads, wherever it is."""
-    while not record.stop.wait(random.uniform(0.05, 1.5)):
-        thread = random.choice(threads)
-        record.counts["exceptions sent"] += 1
-        _raise_in(ctypes.c_ulong(thread.ident), ctypes.py_object(Interrupted))
+class Interruption:
+    """An exception at the n-th event that Python tells a trace function of.
+
+    `PyThreadState_SetAsyncExc` may reach a thread that is only just started instead.
+    """
+
+    def __init__(self, events: int, lines: bool) -> None:
+        self.left, self.lines = events, lines
+
+    def __call__(self, frame: Any, event: str, arg: Any) -> Any:
+        if "/ftrace/" not in frame.f_code.co_filename:
+            return None
+        self.left -= 1
+        if self.left == 0:
+            sys.settrace(None)
+            raise Interrupted
+        return self if self.lines else None
+
+
+def interrupted(step: Callable[[], None], record: Record, random: Random) -> None:
+    """A step during which an exception arrives somewhere in the library."""
+    lines = random.random() < 0.3
+    record.counts["exceptions sent"] += 1
+    sys.settrace(Interruption(int(10 ** random.uniform(0, 5 + lines)), lines))
+    try:
+        step()
+    except Interrupted:
+        record.counts["exceptions arrived"] += 1
+    finally:
+        sys.settrace(None)
 
 
 def press_ctrl_c(record: Record, random: Random) -> None:
@@ -49,6 +72,7 @@ def fork_once(record: Record, known: list[Known], seed: int) -> None:
                 record.fault(f"a forked child ended with status {status}")
             record.counts["forks"] += 1
             return
+        record.beat()
         time.sleep(0.02)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -59,7 +83,9 @@ def _be_a_child(known: list[Known], seed: int) -> None:
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        faulthandler.dump_traceback_later(PATIENCE / 2, exit=True)
+        # The timer of faulthandler waits for a thread that the child has not.
+        faulthandler.register(signal.SIGALRM, all_threads=True, chain=True)
+        signal.alarm(PATIENCE // 2)
         record = Record()
         worker = Worker(record, known, seed)
         for step in (worker.again, worker.again, worker.shapes, worker.program):

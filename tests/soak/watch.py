@@ -14,7 +14,7 @@ import numpy as np
 from tests.soak.work import Record
 
 #: Seconds without a sign of life of one thread, and of all.
-PATIENCE = 300
+PATIENCE = 180
 
 
 def resident() -> float:

@@ -21,7 +21,7 @@ from tests.fuzz.ways import OURS, arguments, arrays, function, setting
 
 
 class Interrupted(BaseException):
-    """Arrives in a thread at any point."""
+    """Arrives at any point of a step."""
 
 
 @dataclass
