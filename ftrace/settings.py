@@ -24,6 +24,8 @@ from ftrace.records import dataclass
 
 #: Bytes that the disk cache may hold, if nothing else is set.
 CACHE_SIZE = 256 << 20
+#: Bytes of memory that what was traced and compiled may take, if nothing else is set.
+CACHE_MEMORY = 48 << 20
 #: The pool's ticket has room for no more.
 MAX_THREADS = 4095
 #: More threads than the machine has processors are refused.
@@ -56,6 +58,8 @@ class Config:
         allows it.
       cache_dir: folder of the disk cache; empty for the platform's own.
       cache_size: bytes that the disk cache may hold; 0 is no disk cache.
+      cache_memory: bytes of memory, roughly, that graphs and programs may take which
+        are kept for calls to come: see `tables.py`.
       tune: try several schedules of each kernel on this machine and keep the fastest.
       cpu: the kind of processor that code is generated for; empty for this machine.
       fence: buffers lie beside memory that nobody may touch, so that an access outside
@@ -74,6 +78,7 @@ class Config:
     native_calls: bool = True
     cache_dir: str = ""
     cache_size: int = CACHE_SIZE
+    cache_memory: int = CACHE_MEMORY
     tune: bool = False
     cpu: str = ""
     fence: str = ""
@@ -96,6 +101,8 @@ class Config:
             raise ValueRangeError(f"fence must be end or front; got {self.fence!r}")
         object.__setattr__(self, "cache_dir", _folder(self.cache_dir))
         object.__setattr__(self, "cache_size", _bytes(self.cache_size))
+        memory = _bytes(self.cache_memory, "cache_memory", "keeps the latest alone")
+        object.__setattr__(self, "cache_memory", memory)
         object.__setattr__(self, "disabled_rules", frozenset(self.disabled_rules))
 
 
@@ -122,18 +129,16 @@ def _threads(
     return count
 
 
-def _bytes(value: Any, name: str = "cache_size") -> int:
+def _bytes(value: Any, name: str = "cache_size", none: str = "is no disk cache") -> int:
     try:
         size = operator.index(value)
     except TypeError:
         kind = type(value).__name__
         raise ArgumentError(
-            f"cache_size must be a whole number of bytes, got {kind}: {value!r}"
+            f"{name} must be a whole number of bytes, got {kind}: {value!r}"
         ) from None
     if size < 0:
-        raise ValueRangeError(
-            f"{name} must be 0 or more, got {size}; 0 is no disk cache"
-        )
+        raise ValueRangeError(f"{name} must be 0 or more, got {size}; 0 {none}")
     return size
 
 
@@ -166,6 +171,8 @@ def _from_environment() -> Config:
     _threads(threads, f"{variable} FTRACE_THREADS", "not set it is all cores")
     cache_size = number("FTRACE_CACHE_SIZE", CACHE_SIZE)
     _bytes(cache_size, f"{variable} FTRACE_CACHE_SIZE")
+    cache_memory = number("FTRACE_CACHE_MEMORY", CACHE_MEMORY)
+    _bytes(cache_memory, f"{variable} FTRACE_CACHE_MEMORY", "keeps the latest alone")
     if (cpu := os.environ.get("FTRACE_CPU", "")) not in ("", *CPUS):
         raise ValueRangeError(
             f"the environment variable FTRACE_CPU must be one of {', '.join(CPUS)}, "
@@ -188,6 +195,7 @@ def _from_environment() -> Config:
         native_calls=flag("FTRACE_NATIVE_CALLS") is not False,
         cache_dir=os.environ.get("FTRACE_CACHE_DIR", ""),
         cache_size=cache_size,
+        cache_memory=cache_memory,
         tune=bool(flag("FTRACE_TUNE")),
         cpu=cpu,
         fence=fence,

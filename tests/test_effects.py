@@ -504,7 +504,7 @@ def test_functions_that_print_are_compiled_once() -> None:
 
 
 def compiled_graphs() -> Any:
-    return execute._cache.entries  # pyright: ignore[reportPrivateUsage]
+    return execute._cache  # pyright: ignore[reportPrivateUsage]
 
 
 def test_shapes_are_known_without_a_call() -> None:

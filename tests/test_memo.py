@@ -9,9 +9,9 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
+from ftrace.tables import Table
 from ftrace.trace import autodiff
 from ftrace.transforms import derivatives
-from ftrace.transforms.memo import Memo
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_nested_gradients_of_tracers(derivations: list[int]) -> None:
 
 
 def test_memo_forgets_what_was_used_longest_ago() -> None:
-    memo: Memo[int] = Memo(2)
+    memo: Table[str, int] = Table(2)
     memo.put("a", 1)
     memo.put("b", 2)
     assert memo.get("a") == 1

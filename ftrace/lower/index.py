@@ -52,6 +52,9 @@ from ftrace.trace.primitives.movement import (
 from ftrace.trace.primitives.source import const
 from ftrace.trace.sizes import common_divisor, sample, surely_at_most, surely_less
 
+#: Results of each function that are remembered; those of a large program's recur soon.
+REMEMBERED = 1 << 14
+
 
 class Atom(NamedTuple):
     """What an index is a sum of.
@@ -130,7 +133,7 @@ def constant_index(value: int) -> Index:
     return Index((), value)
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=REMEMBERED)
 def add_indices(x: Index, y: Index) -> Index:
     coefficients = dict(x.terms)
     for atom, coefficient in y.terms:
@@ -164,7 +167,7 @@ def _order(term: tuple[Atom, int]) -> tuple[str, int, int, str]:
     return atom.kind, atom.number, sample(atom.divisor), inner
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=REMEMBERED)
 def bounds(index: Index) -> tuple[int, int]:
     """The least and the greatest value."""
     low = high = index.constant
@@ -189,7 +192,7 @@ def _atom_bounds(atom: Atom) -> tuple[int, int]:
     return 0, atom.size - 1
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=REMEMBERED)
 def divide(index: Index, divisor: int) -> Index:
     """index // divisor, rounded down."""
     if divisor == 1:
@@ -218,7 +221,7 @@ def divide(index: Index, divisor: int) -> Index:
     return add_indices(whole + shift, Index(((atom, 1),), 0))
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=REMEMBERED)
 def remainder(index: Index, divisor: int) -> Index:
     """index % divisor, not negative."""
     if divisor == 1:
@@ -436,7 +439,7 @@ def _padded(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Posi
     return tuple(result), valid
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=REMEMBERED)
 def complexity(index: Index) -> int:
     """How many atoms it holds, at any depth."""
     inner = [complexity(a.inner) for a, _ in index.terms if a.inner is not None]

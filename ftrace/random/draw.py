@@ -23,13 +23,13 @@ from ftrace.errors import (
     ValueRangeError,
 )
 from ftrace.random.sampler import Sampler
+from ftrace.tables import Table
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.hooks import hooks
 from ftrace.trace.operations import broadcast_shapes
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.recall import emptied_too
 from ftrace.trace.room import no_memory
 from ftrace.trace.tape import recording
 from ftrace.trace.tracer import asarray, aval_of, check_fits, current_scope, scope_of
@@ -38,9 +38,9 @@ from ftrace.trace.tracing import trace
 Build = Callable[..., Node]
 
 #: Samplers by what they do, the types of the operands and the static arguments.
-_samplers: dict[Any, Sampler] = {}
-_SAMPLERS_KEPT = 1024
-emptied_too.append(_samplers)
+_samplers: Table[Any, Sampler] = Table(1024)
+#: Bytes per node: of the graph, what evaluates it, and its program.
+_NODE_BYTES = 2000
 
 
 def draw(build: Build, *operands: Any, **statics: Any) -> Any:
@@ -111,10 +111,8 @@ def _sampler_of(
             nodes = [tracer.node for tracer in tracers]
             return [tracers[0].scope.wrap(build(*nodes, **statics))]
 
-        found = Sampler(trace("eager", function, avals))
-        if len(_samplers) >= _SAMPLERS_KEPT:
-            _samplers.clear()
-        _samplers[key] = found
+        graph = trace("eager", function, avals)
+        found = _samplers.put(key, Sampler(graph), _NODE_BYTES * len(graph.nodes))
     return found
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from ftrace import settings
 from ftrace.array import Array
+from ftrace.tables import Table
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.evaluate import Plan
@@ -105,8 +106,9 @@ class _Fused:
 
 
 #: Eager compositions by function, types, static arguments and promotion rules.
-_fused: dict[Any, _Fused] = {}
-_FUSED_LIMIT = 2048
+_fused: Table[Any, _Fused] = Table(2048)
+#: Bytes per node: of the graph, its plan and its recording.
+_NODE_BYTES = 1200
 
 
 def _is_of_a_module(function: Callable[..., Any]) -> bool:
@@ -131,7 +133,5 @@ def _fused_for(
         graph = trace("eager", lambda *xs: [function(*xs, **static)], avals)
         fused = _Fused(graph)
         if _is_of_a_module(function):
-            if len(_fused) >= _FUSED_LIMIT:
-                _fused.clear()
-            _fused[key] = fused
+            _fused.put(key, fused, _NODE_BYTES * len(graph.nodes))
     return fused

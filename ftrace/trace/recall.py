@@ -330,21 +330,15 @@ def inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[
     return results
 
 
-#: Tables of others that know what was done before.
-emptied_too: list[dict[Any, Any]] = []
-
-
 def calls_kept() -> int:
     """How many calls are in the table."""
     return len(_calls)
 
 
 def forget_calls() -> None:
-    """Empties the tables, those of others as well."""
+    """Empties the tables."""
     _calls.clear()
     _inlined.clear()
-    for table in emptied_too:
-        table.clear()
 
 
 # Namespaces.

@@ -20,6 +20,7 @@ from ftrace.errors import (
     ShapeError,
     TreeError,
 )
+from ftrace.tables import Table
 from ftrace.trace import tree
 from ftrace.trace.autodiff import (
     NO_NODES,
@@ -50,7 +51,7 @@ from ftrace.transforms.arguments import (
     of_arguments,
 )
 from ftrace.transforms.custom_check import readable
-from ftrace.transforms.memo import Memo, derived, is_plain
+from ftrace.transforms.memo import derived, is_plain, weight_of
 from ftrace.transforms.prepared import apply_again, apply_derived
 from ftrace.transforms.tangents import (
     Linear,
@@ -362,7 +363,7 @@ def _forward(
     if halves is None:
         known, later = _split(graph, count, unknown)
         if is_plain(graph):
-            _halves.put(key, (known.outputs, later))
+            _halves.put(key, (known.outputs, later), weight_of(graph))
     else:
         known = Graph(graph.inputs, halves[0], graph.captured)
         later = halves[1]
@@ -398,7 +399,7 @@ class _Later:
 
 
 #: Of graphs that were split: the outputs of the known part, and the other part.
-_halves: Memo[tuple[tuple[Node, ...], Graph]] = Memo(1024)
+_halves: Table[Any, tuple[tuple[Node, ...], Graph]] = Table(1024)
 
 
 def _split(graph: Graph, count: int, unknown: Sequence[Node]) -> tuple[Graph, Graph]:

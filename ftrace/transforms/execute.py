@@ -10,7 +10,6 @@ keyed by identity.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
@@ -24,7 +23,7 @@ from ftrace.buffer import Buffer
 from ftrace.devices import has_lowered, identity_of, lowering, size_of
 from ftrace.devices.base import Device, Executable, get_device, live_devices, timed
 from ftrace.errors import DeviceError, OutOfMemoryError
-from ftrace.locks import free_after_fork
+from ftrace.tables import Shared, Table
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
@@ -35,12 +34,18 @@ from ftrace.trace.recall import inline_again
 from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tracer import Value, asarray, scope_of
 from ftrace.trace.tracing import has_free_variables, outer_scope
-from ftrace.transforms.memo import Memo, forget_all
+from ftrace.transforms.memo import forget_all
 
 if TYPE_CHECKING:
     from ftrace.lower import Lowered
 
-CACHE_SIZE = 4096  # compiled graphs that are kept
+#: Compiled graphs that are kept when nobody has them: a function that is made anew at
+#: each call finds its program.
+LATEST = 32
+#: Graphs of which it is known what a walk tells.
+WALKS_KEPT = 4096
+#: What a node of a graph takes with all that it becomes, and a kernel, in bytes.
+NODE_BYTES, KERNEL_BYTES = 3000, 6000
 
 
 #: Programs of graphs with fewer nodes are lowered sooner than they are read from disk,
@@ -66,11 +71,12 @@ class CompiledGraph:
       executable: what the device made of the program.
       shares_inputs: an output is the memory of an input.
       overwritten: positions of the inputs that the program writes: donated ones.
+      nbytes: what it takes in memory, roughly.
     """
 
     __slots__ = (
-        "_at", "_lower", "_lowered", "avals", "device", "executable", "outputs",
-        "overwritten", "shares_inputs",
+        "__weakref__", "_at", "_lower", "_lowered", "avals", "device", "executable",
+        "nbytes", "outputs", "overwritten", "shares_inputs",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +101,8 @@ class CompiledGraph:
         self.executable: Executable = found
         program = found.program
         places = [program.slots[i].place for i in program.outputs]
+        nodes, kernels = size_of(closed), len(program.kernels)
+        self.nbytes = NODE_BYTES * nodes + KERNEL_BYTES * kernels
         self.shares_inputs = "input" in places
         written = program.written
         self.overwritten = tuple(
@@ -225,21 +233,13 @@ class _FirstOnes:
 _first_ones = _FirstOnes()
 
 
-class _Cache:
-    """Compiled graphs, the least recently used ones go first."""
-
-    def __init__(self) -> None:
-        self.entries: OrderedDict[Any, CompiledGraph] = OrderedDict()
-        self.lock = free_after_fork(threading.Lock())
-
-
-_cache = _Cache()
+_cache: Shared[Any, CompiledGraph] = Shared(LATEST)
 
 
 def compile_graph(
     graph: Graph, device: Device, donated: tuple[int, ...] = ()
 ) -> CompiledGraph:
-    """The graph compiled for the device: from the cache where it is there.
+    """The graph compiled for the device, or as anybody has it already.
 
     Args:
       donated: positions of inputs whose memory may be overwritten.
@@ -253,23 +253,16 @@ def compile_graph(
         chosen.compilation,
         donated,
     )
-    with _cache.lock:
-        found = _cache.entries.get(key)
-        if found is not None:
-            _cache.entries.move_to_end(key)
-            return found
-    compiled = CompiledGraph(graph, device, donated)
-    with _cache.lock:
-        _cache.entries[key] = compiled
-        while len(_cache.entries) > CACHE_SIZE:
-            _cache.entries.popitem(last=False)
-    return compiled
+    found = _cache.get(key)
+    if found is None:
+        compiled = CompiledGraph(graph, device, donated)
+        found = _cache.put(key, compiled, compiled.nbytes)
+    return found
 
 
 def clear_caches() -> None:
     """Forgets all compiled graphs."""
-    with _cache.lock:
-        _cache.entries.clear()
+    _cache.clear()
     forget_all()
 
 
@@ -320,7 +313,7 @@ def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
 
 
 hooks.run_graph = run_graph
-hooks.has_compiled = lambda: bool(_cache.entries)
+hooks.has_compiled = lambda: len(_cache) > 0
 
 
 def _make_native() -> None:
@@ -335,13 +328,19 @@ hooks.make_native = _make_native
 
 
 #: Of graphs, whether they are closed, and whether they are ready: what a walk tells.
-_closed: Memo[tuple[bool]] = Memo(CACHE_SIZE)
-_ready_as_is: Memo[tuple[bool]] = Memo(CACHE_SIZE)
+_closed: Table[Any, tuple[bool]] = Table(WALKS_KEPT)
+_ready_as_is: Table[Any, tuple[bool]] = Table(WALKS_KEPT)
+
+
+def _name_of(graph: Graph) -> tuple[Any, ...]:
+    """What tells it from all others, and keeps no node alive."""
+    ends = graph.inputs, graph.outputs, graph.effects
+    return tuple([tuple([node.serial for node in nodes]) for nodes in ends])
 
 
 def _is_closed(graph: Graph) -> bool:
     """Does it use no tracers of transforms around it, and have no effects?"""
-    key = (graph.inputs, graph.outputs, graph.effects)
+    key = _name_of(graph)
     found = _closed.get(key)
     if found is None:
         closed = not graph.effects and not has_free_variables(graph)
@@ -351,7 +350,7 @@ def _is_closed(graph: Graph) -> bool:
 
 def _ready(graph: Graph) -> Graph:
     """The graph as it is compiled; most are it already."""
-    key = (graph.inputs, graph.outputs, graph.effects)
+    key = _name_of(graph)
     if _ready_as_is.get(key) is not None:
         return graph
     ready = ready_graph(graph)

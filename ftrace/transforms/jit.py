@@ -15,6 +15,7 @@ from ftrace.devices.base import Device, get_device
 from ftrace.devices.calls import Bound
 from ftrace.errors import ArgumentError
 from ftrace.settings import Config
+from ftrace.tables import Table
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
@@ -34,14 +35,17 @@ from ftrace.transforms.execute import apply_graph, device_for
 from ftrace.transforms.known import (
     BOUND_KEPT,
     CALLS_BEFORE,
+    SIGNATURES_KEPT,
     STRUCTURES_KEPT,
     Known,
     Linked,
     Ready,
     bind,
     is_on_host,
+    signatures,
     types_of,
 )
+from ftrace.transforms.memo import weight_of
 from ftrace.transforms.stages import ShapeDtypeStruct, Stages, Traced
 from ftrace.transforms.static import (
     Chosen,
@@ -142,10 +146,10 @@ class Jitted(Linked, Travels):
         self._donated = donated
         self._device = device
         self._dynamic = dynamic
-        self._traced: dict[Any, Traced] = {}
-        self._ready: dict[Any, Ready] = {}
+        self._traced: Table[Any, Traced] = Table(latest=SIGNATURES_KEPT, own=True)
+        self._ready = signatures()
         self._known: list[Known] = []
-        self._bound: list[Bound] = []
+        self._bound: list[tuple[Bound, Ready]] = []
         self._links: Any = None
         self._lock = threading.RLock()
         self.trace_count = 0
@@ -173,7 +177,9 @@ class Jitted(Linked, Travels):
                 types = types_of(values)
                 ready = None if types is None else known.ready.get(types)
                 if types is not None and ready is not None and is_on_host(values):
-                    self._bind_once(config, known, types, values, kwargs)
+                    assert ready.entry is not None
+                    Table.touch(ready.entry)
+                    self._bind_once(config, known, ready, types, values, kwargs)
                     if ready.donated:
                         return self._call_and_delete(ready, values, None)
                     return ready.build(self._run(ready, values, None))
@@ -184,7 +190,13 @@ class Jitted(Linked, Travels):
     __call__ = plain_call
 
     def _bind_once(
-        self, config: Config, known: Known, types: Any, values: Any, kwargs: Any
+        self,
+        config: Config,
+        known: Known,
+        ready: Ready,
+        types: Any,
+        values: Any,
+        kwargs: Any,
     ) -> None:
         """Lets calls like this one be native from now on, where they can be."""
         if known.bound.get(types, CALLS_BEFORE) is None:
@@ -200,11 +212,15 @@ class Jitted(Linked, Travels):
             else:
                 bound.use(config)
                 return
-            known.bound[types] = bound = bind(known, types, values, tuple(kwargs))
+            bound = bind(known, ready, types, values, tuple(kwargs))
+            known.bound[types] = bound
             if bound is None:
                 return
-            kept = [bound, *self._bound[: BOUND_KEPT - 1]]
-            addresses = [one.address for one in kept]
+            kept = [(bound, ready), *self._bound[: BOUND_KEPT - 1]]
+            addresses = [one.address for one, _ in kept]
+            for _, other in self._bound[BOUND_KEPT - 1 :]:
+                other.native = False
+            ready.native = True
             self._links = np.array([len(addresses), *addresses], np.int64)
             self._bound = kept  # after the links, which may have named another one
         bound.serve(Jitted, "_links", "plain_call")
@@ -240,7 +256,7 @@ class Jitted(Linked, Travels):
                 graph = ready_graph(traced.graph)
                 donated = leaves_of(self._donated, given, static)
                 ready = Ready.of(graph, device, donated, traced.output)
-                self._ready[key] = ready
+                ready.entry = self._ready.enter(key, ready, ready.compiled.nbytes)
         if self._dynamic is None and device.host:
             self._remember(config, signature, ready)
         if ready.donated:
@@ -259,7 +275,9 @@ class Jitted(Linked, Travels):
                 if known is None:
                     return
                 self._known = [known, *self._known[: STRUCTURES_KEPT - 1]]
-            known.ready[types] = ready
+            if known.ready.get(types) is not ready:
+                known.ready[types] = ready
+                ready.places.append((known, types))
 
     def _resolve(
         self, args: Any, kwargs: Any, treedef: Any, given: Any, types: Any
@@ -322,7 +340,7 @@ class Jitted(Linked, Travels):
             graph = trace("jit", output, avals)
             traced = Traced(graph, output, not has_free_variables(graph))
             if traced.closed:  # another is good for this call only
-                self._traced[signature] = traced
+                self._traced.put(signature, traced, weight_of(graph))
             return traced
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:

@@ -22,6 +22,7 @@ from ftrace.devices.base import Device
 from ftrace.devices.calls import Bound, Expected, Fixed, Signature
 from ftrace.records import dataclass
 from ftrace.settings import Config
+from ftrace.tables import Entry, Table
 from ftrace.trace import tree
 from ftrace.trace.graph import Graph
 from ftrace.trace.layout import Container, Finder, Part, build, layout_of
@@ -32,6 +33,8 @@ from ftrace.transforms.execute import CompiledGraph, compile_graph
 
 #: Structures of arguments that a function keeps.
 STRUCTURES_KEPT = 8
+#: Signatures of a function that are kept whatever they weigh.
+SIGNATURES_KEPT = 64
 #: Signatures of a function whose calls are native; the others are not.
 BOUND_KEPT = 16
 #: So many calls like an earlier one are not native: who calls twice shall not wait for
@@ -51,7 +54,7 @@ class Linked:
     __slots__ = ("__dict__", "__weakref__", "_links")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Ready:
     """What runs for certain types of the leaves.
 
@@ -61,6 +64,9 @@ class Ready:
       output: how the result is built.
       layout: the same, if it has one.
       donated: the numbers of the leaves that the caller gives up.
+      native: native calls may run it: they do not tell when.
+      entry: it, in the table of a function.
+      places: where it is found without optree, and under which types.
     """
 
     compiled: CompiledGraph
@@ -68,6 +74,11 @@ class Ready:
     output: Output
     layout: Part | None
     donated: tuple[int, ...]
+    native: bool = False
+    entry: Entry[Ready] | None = None
+    places: list[tuple[Known, tuple[Any, ...]]] = field(
+        default_factory=list[tuple["Known", tuple[Any, ...]]]
+    )
 
     @staticmethod
     def of(
@@ -84,6 +95,23 @@ class Ready:
         if self.layout is None:
             return self.output.build(results)
         return build(self.layout, results)
+
+    def forget(self) -> None:
+        """From now on it is nowhere found."""
+        for known, types in self.places:
+            if known.ready.get(types) is self:
+                known.ready.pop(types, None)
+                known.bound.pop(types, None)
+
+
+def signatures() -> Table[Any, Ready]:
+    """What runs for the signatures of one function."""
+    return Table(
+        latest=SIGNATURES_KEPT,
+        is_needed=lambda ready: ready.native,
+        forgotten=lambda _, ready: ready.forget(),
+        own=True,
+    )
 
 
 @dataclass(eq=False)
@@ -134,6 +162,7 @@ class Known:
 
 def bind(
     known: Known,
+    ready: Ready,
     types: tuple[Any, ...],
     leaves: Sequence[Any],
     names: Sequence[str],
@@ -143,7 +172,7 @@ def bind(
     Args:
       names: of the arguments that are given by name, in this order.
     """
-    ready, root = known.ready[types], known.finder.root
+    root = known.finder.root
     if ready.layout is None:
         return None
     rest, others = root.children

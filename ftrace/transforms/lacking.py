@@ -14,13 +14,13 @@ import numpy as np
 from ftrace import settings
 from ftrace.devices.base import get_device
 from ftrace.settings import Config
+from ftrace.tables import Table
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.lacking import Kernel, kernels
 from ftrace.trace.operations import bind, hooks
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.tracer import Tracer
 from ftrace.trace.tracing import trace
-from ftrace.transforms.memo import Memo
 
 #: Elements of a block: of a short one, and of those that longer arrays are cut into.
 SHORT, LONG = 64, 1024
@@ -68,7 +68,7 @@ class _Blocks:
         return self.program(size)(block)[0].numpy()
 
 
-_blocks: Memo[_Blocks] = Memo(64)
+_blocks: Table[Any, _Blocks] = Table(64)
 
 
 def _find(op: Primitive, dtype: np.dtype[Any]) -> Kernel | None:

@@ -30,6 +30,7 @@ from ftrace import dtypes, settings
 from ftrace.array import Array
 from ftrace.devices.base import get_device
 from ftrace.errors import FtraceError
+from ftrace.tables import Table
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import numpy_time
@@ -46,7 +47,6 @@ from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Tracer, aval_of
 from ftrace.trace.tracing import trace
 from ftrace.transforms.jit import jit
-from ftrace.transforms.memo import Memo
 
 #: µs of NumPy from which on a call that rounds is compiled: by a kernel for all sizes,
 #: or by one for this shape, which the next shape does not need.
@@ -307,8 +307,10 @@ class _Arguments:
         )
 
 
-_calls: Memo[Callable[[Sequence[Any]], Any]] = Memo(512)
-_programs: Memo[AnySize] = Memo(256)
+#: Bytes of a call that is compiled, which few are.
+_COMPILED = 16_000
+_calls: Table[Any, Callable[[Sequence[Any]], Any]] = Table(512)
+_programs: Table[Any, AnySize] = Table(256)
 
 
 def _any_size(call: _Filled) -> AnySize:
@@ -367,11 +369,15 @@ def _run_call(
         sizeless = (*who, *taken.sizeless)
 
         def program() -> AnySize:
-            return _programs.get(sizeless) or _programs.put(sizeless, _any_size(filled))
+            found = _programs.get(sizeless)
+            if found is None:
+                found = _programs.put(sizeless, _any_size(filled), _COMPILED)
+            return found
 
         avals = [aval_of(x) for x in taken.values]
         any_size = None if taken.decides else program
-        call = _calls.put(identity, _call_of_function(filled, avals, any_size))
+        made = _call_of_function(filled, avals, any_size)
+        call = _calls.put(identity, made, _COMPILED)
     return call(taken.values)
 
 
@@ -385,7 +391,7 @@ def _run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
     call = _calls.get(identity)
     if call is None:
         traced = _Traced(lambda *tracers: bind_compound(op, *tracers, arg=arg), avals)
-        call = _calls.put(identity, _Call(traced, 1, row[1]))
+        call = _calls.put(identity, _Call(traced, 1, row[1]), _COMPILED)
     return call(arrays)
 
 

@@ -6,57 +6,19 @@ function traced for the same types is the same graph, and so is its derivative.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar
 
 from ftrace import settings
-from ftrace.locks import free_after_fork
-from ftrace.trace.graph import Graph, Node
+from ftrace.tables import Table, clear_tables
+from ftrace.trace.graph import Graph, Node, nodes_of
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.recall import forget_calls
 
-T = TypeVar("T")
-
-
-_memos: list[Memo[Any]] = []
-
-
-class Memo(Generic[T]):
-    """The results of a function by key; those used longest ago go first.
-
-    Args:
-      size: how many are kept.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._entries: OrderedDict[Hashable, T] = OrderedDict()
-        self._lock = free_after_fork(threading.Lock())
-        _memos.append(self)
-
-    def get(self, key: Hashable) -> T | None:
-        with self._lock:
-            found = self._entries.get(key)
-            if found is not None:
-                self._entries.move_to_end(key)
-            return found
-
-    def put(self, key: Hashable, value: T) -> T:
-        with self._lock:
-            self._entries[key] = value
-            while len(self._entries) > self.size:
-                self._entries.popitem(last=False)
-        return value
-
-    def clear(self) -> None:
-        with self._lock:
-            self._entries.clear()
-
+#: Bytes that a node of a graph takes, with what keeps it apart from others.
+NODE_BYTES = 600
 
 #: The inputs and outputs of derived graphs.
-_derived: Memo[tuple[tuple[Node, ...], tuple[Node, ...]]] = Memo(1024)
+_derived: Table[Hashable, tuple[tuple[Node, ...], tuple[Node, ...]]] = Table(1024)
 
 
 def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
@@ -75,7 +37,7 @@ def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
         return Graph(*found, graph.captured)
     whole = derive()
     if is_plain(graph):
-        _derived.put(key, (whole.inputs, whole.outputs))
+        _derived.put(key, (whole.inputs, whole.outputs), weight_of(whole))
     return whole
 
 
@@ -84,8 +46,12 @@ def is_plain(graph: Graph) -> bool:
     return not graph.effects and all(isinstance(n.op, Primitive) for n in graph.nodes)
 
 
+def weight_of(graph: Graph) -> int:
+    """What its nodes weigh, in bytes, if nobody else has them."""
+    return NODE_BYTES * len(nodes_of(graph.outputs))
+
+
 def forget_all() -> None:
-    """Empties every memory, and that of what was traced."""
-    for memo in _memos:
-        memo.clear()
+    """Empties every table, and that of what was traced."""
+    clear_tables()
     forget_calls()

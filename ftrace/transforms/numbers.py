@@ -21,6 +21,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.settings import Config
+from ftrace.tables import Table
 from ftrace.trace.graph import (
     Graph,
     Node,
@@ -32,7 +33,7 @@ from ftrace.trace.primitives import elementwise
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.source import const_p, variable
 from ftrace.trace.tracer import Value
-from ftrace.transforms.memo import Memo
+from ftrace.transforms.memo import weight_of
 
 #: Depth of the variables that stand for numbers.
 NUMBER_DEPTH = -51
@@ -116,7 +117,7 @@ class Numbered:
         return self._program(*values, *self._numbers)
 
 
-_families: Memo[_Family] = Memo(256)
+_families: Table[Any, _Family] = Table(256)
 
 
 def like_another(graph: Graph, config: Config, prepare: Prepare) -> Numbered | None:
@@ -141,7 +142,7 @@ def like_another(graph: Graph, config: Config, prepare: Prepare) -> Numbered | N
     key = (graph.inputs, outputs, config.compilation)
     family = _families.get(key)
     if family is None:
-        _families.put(key, _Family([x.arg for x in numbers]))
+        _families.put(key, _Family([x.arg for x in numbers]), 2 * weight_of(graph))
         return None
     varying, (known, program) = family.varying(numbers), family.latest
     if varying != known or program is None or not program.is_for(config):

@@ -23,6 +23,7 @@ from ftrace.array import Array
 from ftrace.devices.base import Executable, get_device
 from ftrace.devices.calls import Bound, Signature
 from ftrace.settings import Config
+from ftrace.tables import LIGHT, Table
 from ftrace.trace.graph import Graph
 from ftrace.trace.hooks import hooks
 from ftrace.trace.layout import Container, Leaf, Part
@@ -34,7 +35,7 @@ from ftrace.transforms.execute import (
     compile_for_host,
 )
 from ftrace.transforms.known import CALLS_BEFORE, Linked, is_on_host
-from ftrace.transforms.memo import Memo, derived
+from ftrace.transforms.memo import derived
 from ftrace.transforms.numbers import Numbered, like_another
 
 #: Kinds of arguments (arrays, NumPy's arrays, numbers) whose calls are native.
@@ -68,6 +69,11 @@ class Prepared(Linked):
     def shares_inputs(self) -> bool:
         """Is an output the memory of an input?"""
         return self._compiled.shares_inputs
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory, roughly."""
+        return self._compiled.nbytes
 
     @property
     def executable(self) -> Executable:
@@ -135,7 +141,7 @@ class Prepared(Linked):
         return compiled.executable.bind(signature)
 
 
-_prepared: Memo[Prepared | Numbered] = Memo(1024)
+_prepared: Table[Hashable, Prepared | Numbered] = Table(1024)
 
 
 def apply_again(graph: Graph, values: Sequence[Value]) -> list[Any]:
@@ -162,12 +168,12 @@ def apply_derived(
         return apply_graph(whole, values)
     numbered = like_another(whole, config, _prepare)
     if numbered is not None:
-        _prepared.put(key, numbered)
+        _prepared.put(key, numbered, 4 * LIGHT)
         return _run(numbered, values, graph.captured)
     results = apply_graph(whole, values)
     prepared = _prepare(whole, config)
     if prepared is not None:
-        _prepared.put(key, prepared)
+        _prepared.put(key, prepared, prepared.nbytes)
     return results
 
 

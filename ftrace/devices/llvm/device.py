@@ -10,7 +10,6 @@ import struct
 import sys
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -45,6 +44,7 @@ from ftrace.lower.kernel import Kernel, KernelInfo
 from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
 from ftrace.lower.rendering import DECISIONS
 from ftrace.records import NamedTuple
+from ftrace.tables import Shared
 from ftrace.trace.collection import importing, without_collection
 from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
 
@@ -53,7 +53,9 @@ if TYPE_CHECKING:
     from ftrace.devices.llvm.render import Rendered
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
-KERNELS_KEPT = 4096
+KERNELS_KEPT = 64
+#: Bytes of a kernel and its machine code, and of each of its nodes, roughly.
+KERNEL_BYTES, NODE_BYTES = 6000, 1000
 
 
 @cache
@@ -112,8 +114,10 @@ class CPU(Device):
         super().__init__()
         self.memory = self.allocator = WarmAllocator(self, _forget_chunks)
         # By kernel, and how it was scheduled.
-        self._kernels: OrderedDict[tuple[Kernel, Way], CompiledKernel] = OrderedDict()
-        self._general: OrderedDict[tuple[Kernel, Way], CompiledKernel] = OrderedDict()
+        self._kernels: Shared[tuple[Kernel, Way], CompiledKernel]
+        self._kernels = Shared(KERNELS_KEPT)
+        self._general: Shared[tuple[Kernel, Way], CompiledKernel]
+        self._general = Shared(KERNELS_KEPT)
         # One that forks takes them in the order in which calls do: the last one first.
         free_after_fork(self.memory.lock)
         self._lock = free_after_fork(threading.RLock())
@@ -188,21 +192,22 @@ class CPU(Device):
     def _compile_kernels(self, steps: Sequence[RunKernel]) -> list[CompiledKernel]:
         """The code of each step's kernel, as kept or as compiled now."""
         way = Way.chosen()
+        known: dict[Kernel, CompiledKernel] = {}
         missing: dict[Kernel, KernelInfo] = {}
         for step in steps:
-            key = step.kernel, way
-            if key in self._kernels:
-                self._kernels.move_to_end(key)
+            kernel = step.kernel
+            if kernel in known or kernel in missing:
+                continue
+            found = self._kernels.get((kernel, way))
+            if found is None:
+                missing[kernel] = step.info
             else:
-                missing.setdefault(step.kernel, step.info)
-        found = self._compile_missing(missing, way)
-        self._kernels.update({(kernel, way): code for kernel, code in found.items()})
+                known[kernel] = found
+        for kernel, code in self._compile_missing(missing, way).items():
+            known[kernel] = self._kernels.put((kernel, way), code, _weight(kernel))
         self.counters.kernels_compiled += len(missing)
         self.counters.kernels_cached += len(steps) - len(missing)
-        compiled = [self._kernels[step.kernel, way] for step in steps]
-        while len(self._kernels) > KERNELS_KEPT:
-            self._kernels.popitem(last=False)
-        return compiled
+        return [known[step.kernel] for step in steps]
 
     def _compile_missing(
         self, missing: dict[Kernel, KernelInfo], way: Way
@@ -250,17 +255,15 @@ class CPU(Device):
         from ftrace.devices.llvm.ir.numbers import without_numbers
 
         pairs = [without_numbers(kernel) for kernel in kernels]
-        general = dict.fromkeys(k for k, _ in pairs)
-        new = [k for k in general if (k, way) not in self._general]
+        general = {k: self._general.get((k, way)) for k, _ in pairs}
+        new = [k for k, code in general.items() if code is None]
         target = way.target()
         render = render_kernel if target is None else partial(_render_for, target)
         codes = compile_kernels(new, render, self.threads, target)
-        found = zip(new, codes, strict=True)
-        self._general.update({(kernel, way): code for kernel, code in found})
-        compiled = [replace(self._general[k, way], numbers=n) for k, n in pairs]
-        while len(self._general) > KERNELS_KEPT:
-            self._general.popitem(last=False)
-        return compiled
+        for kernel, code in zip(new, codes, strict=True):
+            general[kernel] = self._general.put((kernel, way), code, _weight(kernel))
+        found = [(code, n) for k, n in pairs if (code := general[k]) is not None]
+        return [_with_numbers(code, numbers) for code, numbers in found]
 
 
 class BoundKernel(NamedTuple):
@@ -461,6 +464,14 @@ def _source_of(step: RunKernel) -> Callable[[], str]:
         return render_kernel(without_numbers(step.kernel)[0], target).text
 
     return source
+
+
+def _with_numbers(code: CompiledKernel, numbers: Any) -> CompiledKernel:
+    return code if numbers is None else replace(code, numbers=numbers, like=code)
+
+
+def _weight(kernel: Kernel) -> int:
+    return KERNEL_BYTES + NODE_BYTES * len(kernel.nodes)
 
 
 def _forget_chunks() -> None:

@@ -72,6 +72,7 @@ class CompiledKernel:
       source: gives the LLVM IR.
       numbers: a buffer behind the kernel's own, if the function takes one; see
         `numbers.py`.
+      like: one with other numbers, of which this one has the code.
     """
 
     made: Made
@@ -79,6 +80,7 @@ class CompiledKernel:
     address: int
     source: Callable[[], str]
     numbers: Numbers | None = None
+    like: CompiledKernel | None = None
 
     @property
     def units(self) -> int:

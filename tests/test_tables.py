@@ -1,0 +1,214 @@
+"""What is kept has a limit in bytes; what was used longest ago goes first."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace.errors import ArgumentError, ValueRangeError
+from ftrace.tables import Shared, Table, held_bytes
+from ftrace.trace.graph import interned_count
+from ftrace.transforms import execute
+
+
+class Thing:
+    """What may be referred to weakly."""
+
+
+def test_what_was_used_longest_ago_goes_from_whichever_table() -> None:
+    gone: list[str] = []
+    tables: list[Table[str, int]] = [
+        Table(latest=1, forgotten=lambda key, _: gone.append(key)) for _ in range(2)
+    ]
+    for n, name in enumerate("abcdef"):
+        tables[n % 2].put(name, n)
+    assert tables[0].get("a") == 0
+    with ft.config(cache_memory=0):
+        tables[1].put("g", 0, 1 << 40)
+    assert "".join(gone) == "bcdef"
+
+
+def test_the_latest_stay_whatever_they_weigh() -> None:
+    table: Table[int, str] = Table(latest=3)
+    with ft.config(cache_memory=0):
+        for n in range(9):
+            table.put(n, "", 1 << 20)
+    assert [table.get(n) for n in range(9)] == [None] * 6 + [""] * 3
+
+
+def test_what_is_needed_stays_and_who_goes_is_told() -> None:
+    gone: list[int] = []
+    table: Table[int, int] = Table(
+        latest=1, is_needed=lambda n: n == 0, forgotten=lambda k, v: gone.append(v)
+    )
+    with ft.config(cache_memory=0):
+        for n in range(4):
+            table.put(n, n, 1 << 20)
+    assert (gone, table.get(0), len(table)) == ([1, 2], 0, 2)
+    table.clear()
+    assert sorted(gone) == [0, 1, 2, 3]
+
+
+def test_a_table_has_no_more_entries_than_it_may() -> None:
+    table: Table[int, int] = Table(most=8)
+    for n in range(100):
+        table.put(n, n)
+        assert len(table) <= 8
+        assert table.get(n) == n
+
+
+def test_what_went_with_a_table_counts_no_more() -> None:
+    before = held_bytes()
+    table: Table[int, int] = Table()
+    table.put(0, 0, 1 << 30)
+    assert held_bytes() == before + (1 << 30)
+    del table
+    assert held_bytes() == before
+
+
+def test_shared_things_are_found_while_anyone_has_them() -> None:
+    shared: Shared[int, Thing] = Shared(2)
+    mine = shared.put(0, Thing(), 1)
+    for n in range(1, 9):
+        shared.put(n, Thing(), 1)
+    assert shared.get(0) is mine
+    assert (shared.get(1), len(shared)) == (None, 3)
+    del mine
+    assert shared.get(0) is None
+
+
+def test_tables_are_used_by_several_threads_at_once() -> None:
+    table: Table[int, int] = Table(most=64, latest=4)
+
+    def work(start: int) -> None:
+        with ft.config(cache_memory=100_000):
+            for n in range(start, start + 3000):
+                table.put(n % 500, n, 3000)
+                table.get((n * 7) % 500)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(0, 40, 10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(table) <= 64
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"), [(-1, ValueRangeError), ("1", ArgumentError)]
+)
+def test_the_limit_is_a_number_of_bytes(wrong: Any, kind: type[Exception]) -> None:
+    told = pytest.raises(kind, match="cache_memory must be")
+    with told, ft.config(cache_memory=wrong):
+        pass
+
+
+# Functions.
+
+
+def function(x: Any, y: Any) -> Any:
+    return (fnp.sin(x) * y + 1).sum()
+
+
+WAYS: dict[str, Callable[[], Callable[..., Any]]] = {
+    "jit": lambda: ft.jit(function),
+    "jit of grad": lambda: ft.jit(ft.grad(function)),
+    "grad": lambda: ft.grad(function),
+    "vmap": lambda: lambda x, y: ft.vmap(function)(x[None], y[None]),
+    "linearize": lambda: lambda x, y: ft.linearize(function, x, y)[1](x, y),
+    "product": lambda: lambda x, y: fnp.matmul(x[None], y),
+    "random": lambda: lambda x, y: ft.random.normal(ft.random.key(0), x.shape),
+    "jit anew": lambda: lambda x, y: ft.jit(lambda x, y: function(x, y))(x, y),
+}
+LIMIT = 100_000
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_no_number_of_shapes_takes_more_than_the_limit(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("known", "jit"):
+        whole = sys.modules[f"ftrace.transforms.{module}"]
+        monkeypatch.setattr(whole, "SIGNATURES_KEPT", 8)
+    ft.clear_caches()
+    gc.collect()
+    f, nodes = WAYS[name](), interned_count()
+    held: list[int] = []
+    alive: list[int] = []
+    with ft.config(cache_memory=LIMIT):
+        for n in range(2, 77):
+            x = np.full(n, n, np.float32)
+            f(x, x)
+            if n % 25 == 1:
+                gc.collect()
+                held.append(held_bytes())
+                alive.append(interned_count() - nodes)
+    # The latest 16 of each table stay.
+    assert held[2] <= max(1.25 * held[0], held[1]) + LIMIT
+    assert alive[2] <= 1.25 * max(alive[0], alive[1]) + 50
+
+
+def test_a_signature_that_was_forgotten_is_compiled_again() -> None:
+    f = ft.jit(lambda x: x * 2)
+    with ft.config(cache_memory=0):
+        for _ in range(2):
+            for n in range(1, 100):
+                for _ in range(7 if n < 4 else 1):  # some are native
+                    np.testing.assert_array_equal(f(np.ones(n)), np.full(n, 2.0))
+    assert 100 < f.trace_count <= 200
+
+
+def test_what_belongs_to_a_function_goes_with_it() -> None:
+    f = ft.jit(lambda x: (fnp.sin(x) * 3).sum())
+    for n in range(1, 60):
+        for _ in range(8 if n < 6 else 1):
+            f(np.ones(n, np.float32))
+    traced = weakref.ref(f.trace(np.ones(3, np.float32)))
+    compiled = len(execute._cache)  # pyright: ignore[reportPrivateUsage]
+    del f
+    gc.collect()
+    assert traced() is None
+    left = len(execute._cache)  # pyright: ignore[reportPrivateUsage]
+    assert left <= compiled - 59 + execute.LATEST
+
+
+PROGRAM = """
+import gc, sys, ctypes, resource
+import numpy as np, ftrace as ft, ftrace.numpy as fnp
+
+def resident():
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 1e6
+
+f = ft.jit(lambda x: (fnp.tanh(x) * 2).sum())
+for n in range(2, 501):
+    f(np.ones(n, np.float32))
+    if n % 50 == 0:
+        print(resident())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_resident_memory_stays() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "FTRACE_CACHE_MEMORY": "2000000", "FTRACE_CACHE_SIZE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = [float(line) for line in done.stdout.split()]
+    assert found[-1] - found[3] < 4  # 300 more took 7
