@@ -111,9 +111,10 @@ def kernel_alike(plan: Plan, node: Node, uses: dict[Context, Any]) -> Draft | No
     readers = _readers_of_elements(plan, node)
     found: Draft | None = None
     kernels = {context.kernel for context in uses}
+    later = plan.precedence.soon_after(kernels)
     latest = plan.result.drafts[-32:]
     for draft in latest if _is_second_half(node) else reversed(latest):
-        if draft.shape != shape or draft.kind != "map" or draft.number in kernels:
+        if draft.shape != shape or draft.kind != "map" or draft.number in later:
             continue
         if len(draft.roots) >= ROOTS or draft.weight + 64 > KERNEL_LIMIT:
             continue
@@ -138,8 +139,9 @@ def kernel_over_rows(plan: Plan, node: Node, uses: dict[Context, Any]) -> Draft 
     if not shape or node.op is copy or is_contraction(node):
         return None
     kernels = {context.kernel for context in uses}
+    later = plan.precedence.soon_after(kernels)
     for draft in reversed(plan.result.drafts[-32:]):
-        if draft.kind != "map" or draft.number in kernels or not draft.shape:
+        if draft.kind != "map" or draft.number in later or not draft.shape:
             continue
         if len(draft.roots) >= ROOTS or draft.weight + 64 > KERNEL_LIMIT:
             continue
@@ -252,8 +254,10 @@ def _lies_across(
 def _has_another_contraction(plan: Plan, node: Node, draft: Draft) -> bool:
     """Would one of two contractions have to leave the kernel of its epilogue?"""
     mine = plan.contractions_of(node)
-    others = [plan.contractions_of(root) for root in draft.roots]
-    return bool(mine) and any(other and mine != other for other in others)
+    if not mine:
+        return False
+    others = map(plan.contractions_of, draft.roots)
+    return any(other and mine != other for other in others)
 
 
 def _are_rows(rows: Shape, whole: Shape) -> bool:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+#: Kernels of which it is known at once that they run after others.
+NEAR = 64
+
 
 class Precedence:
     """Edges between kernels, by their numbers: one stores what the other reads."""
@@ -33,6 +36,19 @@ class Precedence:
             if rank > self._rank.get(raised, -1):
                 self._rank[raised] = rank
                 pending.extend(self._before[raised])
+
+    def soon_after(self, kernels: Iterable[int]) -> set[int]:
+        """These kernels, and the next ones of those before which one of them runs."""
+        found = set(kernels)
+        pending = list(found)
+        for kernel in pending:  # grows
+            if len(found) >= NEAR:
+                break
+            for after in self._after[kernel]:
+                if after not in found:
+                    found.add(after)
+                    pending.append(after)
+        return found
 
     def is_before(self, kernels: Iterable[int], target: int) -> bool:
         """Does a kernel of these run before `target`, or is it one of them?"""

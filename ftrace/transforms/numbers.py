@@ -13,6 +13,7 @@ a number makes the bits that code for that number makes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from ftrace.trace.graph import (
     Graph,
     Node,
     constant_value,
+    nodes_of,
     substitute,
     toposort,
 )
@@ -33,7 +35,7 @@ from ftrace.trace.primitives import elementwise
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.source import const_p, variable
 from ftrace.trace.tracer import Value
-from ftrace.transforms.memo import weight_of
+from ftrace.transforms.memo import NODE_BYTES
 
 #: Depth of the variables that stand for numbers.
 NUMBER_DEPTH = -51
@@ -55,11 +57,17 @@ Program = Any
 Prepare = Callable[[Graph, Config], Program]
 
 
-def numbers_of(outputs: Sequence[Node]) -> list[Node]:
-    """The constants that are operands of arithmetic alone, in the order of reading."""
+def numbers_of(
+    outputs: Sequence[Node], order: Sequence[Node] | None = None
+) -> list[Node]:
+    """The constants that are operands of arithmetic alone, in the order of reading.
+
+    Args:
+      order: `toposort(outputs)`, where it is known.
+    """
     found: dict[Node, None] = {}
     refused = set(outputs)
-    for node in toposort(outputs):
+    for node in toposort(outputs) if order is None else order:
         for source in node.src:
             if source.op is not const_p:
                 continue
@@ -118,6 +126,44 @@ class Numbered:
 
 
 _families: Table[Any, _Family] = Table(256)
+#: The outputs of the first graph with certain inputs and operations, of which no
+#: pattern has been made: most graphs come alone. Empty where there is one.
+_alone: Table[Any, tuple[Node, ...]] = Table(256)
+
+
+class _Pattern:
+    """A graph with variables in the place of its numbers.
+
+    Attributes:
+      numbers: the numbers.
+      places: the variables.
+      standing: what stands for each number.
+      key: the same for graphs of one pattern.
+    """
+
+    def __init__(
+        self, inputs: Sequence[Node], outputs: Sequence[Node], numbers: Sequence[Node]
+    ) -> None:
+        self.numbers = numbers
+        self.places = [
+            variable(x.aval.with_shape(()), NUMBER_DEPTH, i)
+            for i, x in enumerate(numbers)
+        ]
+        self.standing = {
+            x: broadcast_leading(place, x.shape) if x.shape else place
+            for x, place in zip(numbers, self.places, strict=True)
+        }
+        self.key = inputs, tuple(substitute(outputs, self.standing))
+
+    def family(self, config: Config) -> tuple[_Family, bool]:
+        """Its family, and is it the first one of that?"""
+        key = (*self.key, config.compilation)
+        found = _families.get(key)
+        if found is not None:
+            return found, False
+        bits = [x.arg for x in self.numbers]
+        weight = NODE_BYTES * len(nodes_of(self.key[1]))
+        return _families.put(key, _Family(bits), weight), True
 
 
 def like_another(graph: Graph, config: Config, prepare: Prepare) -> Numbered | None:
@@ -128,26 +174,28 @@ def like_another(graph: Graph, config: Config, prepare: Prepare) -> Numbered | N
       config: the configuration under which it runs.
       prepare: makes a program of a graph and a configuration, or None.
     """
-    numbers = numbers_of(graph.outputs)
+    order = toposort(graph.outputs)
+    numbers = numbers_of(graph.outputs, order)
     if not numbers:
         return None
-    places = [
-        variable(x.aval.with_shape(()), NUMBER_DEPTH, i) for i, x in enumerate(numbers)
-    ]
-    standing = {
-        x: broadcast_leading(place, x.shape) if x.shape else place
-        for x, place in zip(numbers, places, strict=True)
-    }
-    outputs = tuple(substitute(graph.outputs, standing))
-    key = (graph.inputs, outputs, config.compilation)
-    family = _families.get(key)
-    if family is None:
-        _families.put(key, _Family([x.arg for x in numbers]), 2 * weight_of(graph))
+    ops = frozenset(Counter([node.op for node in order]).items())
+    rough = graph.inputs, ops, config.compilation
+    first = _alone.get(rough)
+    if first is None:
+        _alone.put(rough, graph.outputs, NODE_BYTES * len(order))
+        return None
+    if first:
+        alone = _Pattern(graph.inputs, first, numbers_of(first))
+        alone.family(config)
+        _alone.put(rough, ())
+    pattern = _Pattern(graph.inputs, graph.outputs, numbers)
+    family, is_first = pattern.family(config)
+    if is_first:
         return None
     varying, (known, program) = family.varying(numbers), family.latest
     if varying != known or program is None or not program.is_for(config):
-        free = {numbers[i]: standing[numbers[i]] for i in varying}
-        inputs = (*graph.inputs, *[places[i] for i in varying])
+        free = {numbers[i]: pattern.standing[numbers[i]] for i in varying}
+        inputs = (*graph.inputs, *[pattern.places[i] for i in varying])
         program = prepare(Graph(inputs, tuple(substitute(graph.outputs, free))), config)
         family.latest = varying, program
     if program is None:

@@ -177,7 +177,10 @@ class CPU(Device):
             return CPUExecutable(self, program, kernels)
 
     def keep(self, identity: str, executable: Executable) -> None:
-        if settings.current().tune or not isinstance(executable, CPUExecutable):
+        chosen = settings.current()
+        if chosen.tune or not chosen.cache_size:
+            return
+        if not isinstance(executable, CPUExecutable):
             return
         whole = packed(executable.program, executable.kernels)
         if whole is not None:
