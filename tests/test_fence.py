@@ -119,6 +119,25 @@ def test_programs_run_behind_a_fence(fence: str) -> None:
     assert done.stdout.split() == [fence]
 
 
+_GROUPS = """
+import numpy as np
+import ftrace as ft
+
+x, w = np.ones((2, 9, 11, 40), np.float32), np.ones((3, 2, 5, 48), np.float32)
+layout = ("NHWC", "HWIO", "NHWC")
+f = lambda x, w: ft.lax.conv_general_dilated(
+    x, w, (1, 1), ((1, 1), (0, 1)), dimension_numbers=layout, feature_group_count=8
+)
+print(ft.jit(f)(x, w).max())
+"""
+
+
+def test_blocks_of_groups_read_no_filter_behind_the_last() -> None:
+    done = run("end", _GROUPS)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == 3 * 2 * 5
+
+
 def test_fence_is_one_of_the_whole_process() -> None:
     with pytest.raises(ArgumentError, match="FTRACE_FENCE"), ft.config(fence="end"):
         pass

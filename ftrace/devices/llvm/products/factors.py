@@ -70,19 +70,20 @@ class Factor:
     @staticmethod
     def of_columns(
         stage: Stage, node: Node, axis: Node, depth: Cut, taps: tuple[Node, ...],
-        width: int,
+        length: int, width: int,
     ) -> Factor:  # fmt: skip
         """Of whole vectors: those of a load must be side by side, and near each other.
 
         Args:
-          width: how many columns tiles read.
+          length: columns of a block, from the first of one to that of the next.
+          width: how many columns tiles read there; all of them have to be columns.
         """
         facts, item = stage.facts, node.dtype.itemsize
         if is_even(node, facts) and is_plain(node, axis, facts):
             terms = facts.affine[index_of(node)].terms
             steps = [abs(terms.get(r, 0)) for r in (*depth.outer, *depth.within, *taps)]
             near = min((n for n in steps if n), default=0) * item < _FAR
-            if near and axis_of(axis).size % width == 0:
+            if near and axis_of(axis).size % width == 0 == length % width:
                 return Factor(stage, node, axis, depth, taps, None, 1, 0)
         found = Factor(stage, node, axis, depth, taps, None, 1, width)
         count = Block(stage, found.positions, "0").positions(node)

@@ -153,7 +153,8 @@ class FlatColumns(Opening):
         if moved:
             (node,), axis = substitute([node], moved), self.cut.within[-1]
             self.stage.facts.learn([node])
-        return Factor.of_columns(self.stage, node, axis, depth, taps, pitch)
+        length = self.whole.length
+        return Factor.of_columns(self.stage, node, axis, depth, taps, length, pitch)
 
     def of_right(self, block: Block) -> Block:
         """The block in which it is filled."""
