@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -51,7 +52,11 @@ class Buffer:
 
     def __del__(self) -> None:
         if self.allocator is not None:
-            self.allocator.release(self)
+            try:
+                self.allocator.release(self)
+            except KeyboardInterrupt:  # Python would print it, and go on
+                self.allocator.release(self)
+                _thread.interrupt_main()
 
     def __repr__(self) -> str:
         return f"<buffer of {self.nbytes} bytes on {self.device.name}>"
@@ -115,7 +120,10 @@ class Allocator(ABC):
 
     @abstractmethod
     def release(self, buffer: Buffer) -> None:
-        """Takes the memory of a buffer that nobody holds any more."""
+        """Takes the memory of a buffer that nobody holds any more.
+
+        Where an exception of a signal ends it, it may be called again.
+        """
 
     @abstractmethod
     def trim(self) -> None:
@@ -182,15 +190,19 @@ class LRUAllocator(Allocator):
             ) from None
 
     def release(self, buffer: Buffer) -> None:
-        memory, buffer.memory = buffer.memory, None
+        memory = buffer.memory
+        if memory is None:
+            return
         size = self.size_class(buffer.nbytes)
         with self._lock:
-            self.in_use -= size
-            if not self._reusable(memory):
-                return
-            self._free.setdefault(size, []).append(memory)
+            free = self._free.setdefault(size, [])
             self._free.move_to_end(size)
-            self.kept += size
+            held = (memory,) if self._reusable(memory) else ()
+            # No calls: an exception comes before all of it or after it.
+            buffer.memory = None
+            self.in_use -= size
+            self.kept += size if held else 0
+            free += held
             while self.kept > self.limit:
                 oldest, memories = next(iter(self._free.items()))
                 if memories:  # a class whose memory is all in use has none

@@ -6,7 +6,7 @@ import gc
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.trace.collection import paused_collection, without_collection
+from ftrace.trace.collection import without_collection
 
 
 @pytest.fixture(autouse=True)
@@ -25,19 +25,21 @@ def collector() -> Iterator[None]:
     (gc.enable if was_on else gc.disable)()
 
 
-def test_the_collector_is_on_again_after_the_outermost_block() -> None:
-    with paused_collection():
-        assert not gc.isenabled()
-        with paused_collection():
-            assert not gc.isenabled()
-        assert not gc.isenabled()
+@without_collection
+def paused(function: Callable[[], object] = bool) -> None:
+    assert not gc.isenabled()
+    function()
+    assert not gc.isenabled()
+
+
+def test_the_collector_is_on_again_after_the_outermost_call() -> None:
+    paused(paused)
     assert gc.isenabled()
 
 
 def test_who_turned_it_off_keeps_it_off() -> None:
     gc.disable()
-    with paused_collection():
-        pass
+    without_collection(bool)()
     assert not gc.isenabled()
 
 
@@ -56,15 +58,12 @@ def test_threads_pause_together() -> None:
     inside, leave = threading.Event(), threading.Event()
 
     def other() -> None:
-        with paused_collection():
-            inside.set()
-            leave.wait(10)
+        paused(lambda: (inside.set(), leave.wait(10)))
 
     thread = threading.Thread(target=other)
     thread.start()
     assert inside.wait(10)
-    with paused_collection():
-        pass
+    paused()
     assert not gc.isenabled()
     leave.set()
     thread.join()
@@ -76,9 +75,7 @@ def test_a_child_collects_although_another_thread_paused() -> None:
     inside, leave = threading.Event(), threading.Event()
 
     def other() -> None:
-        with paused_collection():
-            inside.set()
-            leave.wait(10)
+        paused(lambda: (inside.set(), leave.wait(10)))
 
     thread = threading.Thread(target=other)
     thread.start()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -18,78 +17,63 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _Pauses:
-    """How many pauses there are, in all threads; was the collector on before?"""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.count = 0
-        self.was_on = False
-
-    def begin(self) -> None:
-        with self.lock:
-            if self.count == 0:
-                self.was_on = gc.isenabled()
-                gc.disable()
-            self.count += 1
-
-    def end(self) -> None:
-        with self.lock:
-            self.count -= 1
-            if self.count == 0 and self.was_on:
-                gc.enable()
-
-    def end_all(self) -> None:
-        """In a child process: the threads that had begun are not in it."""
-        self.lock = threading.Lock()
-        if self.count and self.was_on:
-            gc.enable()
-        self.count = 0
+#: As many entries as there are calls that pause, in all threads.
+_blocks: list[None] = []
+_ONE_MORE = (None,)
 
 
-_pauses = _Pauses()
+def _end_all() -> None:
+    """In a child process: the threads that had begun are not in it."""
+    if _blocks:
+        _blocks.clear()
+        gc.enable()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pauses.end_all)
+    os.register_at_fork(after_in_child=_end_all)
 
 
-class paused_collection:  # reads as a statement: `with paused_collection()`
-    """A block in which cycles are not looked for; blocks may be nested.
-
-    It is for our own walks, not for functions of users.
-    """
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        _pauses.begin()
-
-    def __exit__(self, *_: object) -> None:
-        _pauses.end()
-
-
-class importing(paused_collection):
+class importing:  # reads as a statement: `with importing()`
     """A block of imports.
 
     What they make stays, and there are no cycles to be found in it: it is put with what
     is old, so that the next search does not look through it.
     """
 
-    __slots__ = ()
+    __slots__ = ("was_on",)
+
+    def __enter__(self) -> None:
+        self.was_on = gc.isenabled()
+        gc.disable()
 
     def __exit__(self, *_: object) -> None:
+        if self.was_on:
+            gc.enable()
         # Who has put objects away for good keeps them there.
         if hasattr(gc, "freeze") and not gc.get_freeze_count():
             gc.freeze()
             gc.unfreeze()
-        _pauses.end()
 
 
 def without_collection(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, during which cycles are not looked for."""
+    """The function, during which cycles are not looked for.
+
+    It is for our own walks, not for functions of users.
+    """
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-        with paused_collection():
+        blocks = _blocks
+        if not blocks and not gc.isenabled():  # the user has turned it off
             return function(*args, **kwargs)
+        # Of each statement that counts no call comes before: Ctrl-C comes behind calls.
+        try:
+            blocks += _ONE_MORE
+            gc.disable()
+            return function(*args, **kwargs)
+        finally:
+            del blocks[-1:]
+            if not blocks:
+                gc.enable()
 
     return call

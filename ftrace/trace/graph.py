@@ -92,9 +92,10 @@ class Node:
 
 _table: dict[Any, weakref.ref[Node]] = {}
 _table_lock = free_after_fork(threading.RLock())
-#: References to nodes that are gone, whose entries are still in the table.
-_dead: deque[_Reference] = deque()
-_burial_lock = free_after_fork(threading.Lock())
+#: References to nodes that are gone, whose entries are still in the table. Nodes die
+#: anywhere, where an exception of a signal would be printed and lost: that they do is
+#: noted in C alone, and the entries are removed when the next node is made.
+_dead: deque[weakref.ref[Node]] = deque()
 _serials = itertools.count()
 
 
@@ -119,31 +120,15 @@ class _Reference(weakref.ref[Node]):
     key: Any
 
 
-def _forget(reference: weakref.ref[Node]) -> None:
-    assert isinstance(reference, _Reference)
-    _dead.append(reference)
-    _bury()
-
-
 def _bury() -> None:
-    """Removes the entries of dead nodes, unless somebody else does or will.
-
-    Nodes die anywhere, also while this thread or another holds any lock: nothing here
-    waits. An entry's key holds the sources, which may die with it: they join the queue.
-    """
-    while _dead and _burial_lock.acquire(blocking=False):
-        try:
-            if not _table_lock.acquire(blocking=False):
-                return  # who makes a node buries the dead when it is made
-            try:
-                while _dead:
-                    reference = _dead.popleft()
-                    if _table.get(reference.key) is reference:
-                        del _table[reference.key]
-            finally:
-                _table_lock.release()
-        finally:
-            _burial_lock.release()
+    """Removes the entries of dead nodes. Sources that die with them join the queue."""
+    with _table_lock:
+        while _dead:
+            reference = _dead[0]  # it goes last: an exception may come between
+            assert isinstance(reference, _Reference)
+            if _table.get(reference.key) is reference:
+                del _table[reference.key]
+            _dead.remove(reference)
 
 
 def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Node:
@@ -169,7 +154,7 @@ def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Nod
             node.arg = arg
             node.origin = provenance.origin or user_origin()
             node.serial = next(_serials)
-            reference = _Reference(node, _forget)
+            reference = _Reference(node, _dead.append)
             reference.key = key
             _table[key] = reference
     if _dead:

@@ -75,18 +75,24 @@ class WarmAllocator(HostAllocator):
 
     def release(self, buffer: Buffer) -> None:
         memory = buffer.memory
+        if memory is None:
+            return
         size: int = memory.nbytes
         with self._lock:
-            self.in_use -= size
-            if _getrefcount is None or _getrefcount(memory.base) != 2:
-                return  # a user holds a view of it
             if size == self._latest:
-                self._free[size].append(memory)
+                free = self._free[size]
             else:
-                self._free.setdefault(size, []).append(memory)
+                free = self._free.setdefault(size, [])
                 self._free.move_to_end(size)
                 self._latest = size
-            self.kept += size
+            # Else a user holds a view of it.
+            alone = _getrefcount is not None and _getrefcount(memory.base) == 2
+            # No calls: an exception comes before all of it or after it.
+            buffer.memory = None
+            self.in_use -= size
+            if alone:
+                self.kept += size
+                free += (memory,)
             if self.kept > self.limit:
                 self._drop_oldest()
 
