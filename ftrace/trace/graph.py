@@ -121,14 +121,14 @@ class _Reference(weakref.ref[Node]):
 
 
 def _bury() -> None:
-    """Removes the entries of dead nodes. Sources that die with them join the queue."""
+    """Removes the entries of dead nodes."""
     with _table_lock:
         while _dead:
             reference = _dead[0]  # it goes last: an exception may come between
             assert isinstance(reference, _Reference)
             if _table.get(reference.key) is reference:
                 del _table[reference.key]
-            _dead.remove(reference)
+            del _dead[0], reference  # with it sources die, which join the queue
 
 
 def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Node:
