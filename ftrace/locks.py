@@ -30,8 +30,17 @@ Lock = TypeVar("Lock", bound=_Lock)
 #: Those that one that forks takes, the last one first, after these waits.
 _locks: list[_Lock] = []
 _waits: list[Callable[[], object]] = []
-_taken: deque[_Lock] = deque()
 _take = methodcaller("acquire")
+
+
+class _Forking(threading.local):
+    """Those that this thread has taken; others may fork at the same time."""
+
+    def __init__(self) -> None:
+        self.taken: deque[_Lock] = deque()
+
+
+_forking = _Forking()
 
 
 def free_after_fork(lock: Lock) -> Lock:
@@ -52,10 +61,10 @@ def _before_fork() -> None:
             wait()
         except KeyboardInterrupt:  # Python would print it, and fork
             interrupted = True
-    locks = _locks[::-1]
-    while len(_taken) < len(locks):
+    locks, taken = _locks[::-1], _forking.taken
+    while len(taken) < len(locks):
         try:  # in C alone: what is taken is noted
-            _taken.extend(filter(_take, locks[len(_taken) :]))
+            taken.extend(filter(_take, locks[len(taken) :]))
         except KeyboardInterrupt:
             interrupted = True
     if interrupted:
@@ -63,8 +72,9 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    while _taken:
-        _taken.pop().release()
+    taken = _forking.taken
+    while taken:
+        taken.pop().release()
 
 
 if hasattr(os, "register_at_fork"):

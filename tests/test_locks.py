@@ -76,3 +76,25 @@ def test_a_child_finds_a_lock_free_that_a_thread_held() -> None:
     thread.join()
     assert lock.acquire(timeout=5)
     lock.release()  # every later fork of this process waits for it
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_threads_may_fork_at_the_same_time() -> None:
+    lock, statuses = free_after_fork(threading.RLock()), []
+
+    def work() -> None:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                os._exit(int(not lock.acquire(timeout=5)))
+            statuses.append(os.waitpid(child, 0)[1])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [0] * 80
+    assert lock.acquire(timeout=5)
+    lock.release()
