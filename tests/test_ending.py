@@ -93,3 +93,23 @@ def test_a_daemon_thread_that_works_does_not_abort_the_end(work: str) -> None:
     )  # fmt: skip
     assert done.stdout == "0\n", done.stderr
     assert done.stderr == ""
+
+
+def test_code_is_compiled_in_a_handler_of_the_end() -> None:
+    program = """
+import atexit
+import numpy as np
+import ftrace as ft, ftrace.numpy as fnp
+def late():
+    with ft.config(cache_size=0):
+        f = ft.jit(lambda x: fnp.sin(x) @ fnp.cos(x))
+        print([round(float(v), 4) for v in (f(np.ones(8)), ft.grad(f)(np.ones(8))[0])])
+atexit.register(late)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, check=True, cwd=ROOT, timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.stdout == "[3.6372, -0.4161]\n", done.stderr
+    assert done.stderr == ""

@@ -277,3 +277,20 @@ def test_polls_change_no_result() -> None:
     few, many = map(int, run(program).split())
     assert few <= 2  # of the recurrence: a declaration and a call
     assert many > 30
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_main_thread_never_holds_the_lock_of_llvm(threads: int) -> None:
+    """Ctrl-C between its taking and its release would leave it taken for good."""
+    program = """
+    from llvmlite.binding import ffi
+    users = set()
+    ffi.register_lock_callback(lambda: users.add(threading.get_ident()), lambda: None)
+    with ft.config(cache_size=0):
+        all_is_well()
+        f = lambda x: ft.nn.softmax(x @ x.T) + fnp.sort(x, 0)
+        ft.jit(ft.grad(lambda x: f(x).sum()))(np.ones((8, 8), np.float32))
+    assert users
+    assert threading.main_thread().ident not in users
+    """
+    run(program, FTRACE_THREADS=str(threads))
