@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ftrace as ft
+import ftrace.lax as lax
+import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.devices.interpreter import Interpreter
 from ftrace.errors import GraphError
@@ -269,6 +272,35 @@ def test_half_chain_is_rounded_once(dtype: Any) -> None:
     a, b = x.astype(np.float32), y.astype(np.float32)
     factor = np.asarray(0.1).astype(dtype).astype(np.float32)
     np.testing.assert_array_equal(got, ((np.exp(a) + b) * factor).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize(
+    "greatest",
+    [
+        lambda x: fnp.max(x),
+        lambda x: fnp.sum(fnp.max(x.reshape(4, 4), axis=1)),
+        lambda x: fnp.zeros(4, x.dtype).at[np.arange(16) % 4].max(x).sum(),
+        lambda x: lax.reduce_window(
+            x, x.dtype.type(-np.inf), lax.max, (3,), (3,), "VALID"
+        ).sum(),
+        lambda x: lax.cummax(x)[-1],
+        lambda x: lax.associative_scan(fnp.maximum, x)[-1],
+    ],
+)
+def test_a_greatest_half_is_one_of_those_it_was_taken_of(
+    greatest: Any, dtype: Any
+) -> None:
+    """So that it has a gradient, though what it was taken of is not stored."""
+    x = np.linspace(0.5, 2, 16).astype(dtype)  # squares are far apart
+
+    def square(x: Any) -> Any:
+        return greatest(x * x)
+
+    wanted = ft.grad(square)(x.astype(np.float32))
+    for slope in (ft.grad(square), ft.jit(ft.grad(square))):
+        got = np.asarray(slope(x)).astype(np.float32)
+        np.testing.assert_allclose(got, wanted, rtol=0.02)
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)

@@ -273,7 +273,8 @@ def widen_half(kernel: Kernel) -> Kernel:
     After:  buffer0:bf16[i] = cast[bf16](exp(add(cast[f32](load …), x:f32)))
 
     Between two casts of the program a chain of operations is not rounded to 16 bits: it
-    is more accurate than operation by operation, and as fast.
+    is more accurate than operation by operation, and as fast. But what decides is the
+    number that would be stored: a maximum is one of the elements that it was taken of.
     """
     nodes = kernel.nodes
     if not any(is_half(node.dtype) for node in nodes):
@@ -328,7 +329,14 @@ def _widen(node: Node, src: tuple[Node, ...]) -> Node:
         return node
     if is_half(dtype):
         return make_node(node.op, node.aval.with_dtype(dtypes.float32), src, node.arg)
+    if dtype == dtypes.bool_:
+        src = tuple(map(_rounded, src, node.src))
     return make_node(node.op, node.aval, src, node.arg)
+
+
+def _rounded(x: Node, before: Node) -> Node:
+    """The float32 that `x` is after 16 bits, if that is what it was before."""
+    return _wide(_narrow(x, before.dtype)) if is_half(before.dtype) else x
 
 
 def _widen_cast(node: Node, x: Node) -> Node:
