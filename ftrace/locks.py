@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
 from operator import methodcaller
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -119,3 +119,27 @@ class Once(Generic[T]):
     def _try(self) -> None:
         with suppress(Exception):  # who needs it finds the same
             self()
+
+
+class cached_property(Generic[T]):
+    """A value of an object, made when it is first asked for; threads may each make one.
+
+    That of `functools` holds a lock for all objects of a class while it makes a value,
+    until Python 3.12: a child that is forked meanwhile waits for it for ever.
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any]) -> cached_property[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any]) -> T: ...
+    def __get__(self, instance: Any, owner: type[Any]) -> Any:
+        if instance is None:
+            return self
+        return instance.__dict__.setdefault(self._name, self._make(instance))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import threading
+from pathlib import Path
 
 import pytest
 
-from ftrace.locks import Once, free_after_fork
+from ftrace.locks import Once, cached_property, free_after_fork
 
 
 def test_threads_that_ask_together_have_the_same() -> None:
@@ -98,3 +101,38 @@ def test_threads_may_fork_at_the_same_time() -> None:
     assert statuses == [0] * 80
     assert lock.acquire(timeout=5)
     lock.release()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_child_has_no_property_to_wait_for() -> None:
+    made, done = threading.Event(), threading.Event()
+
+    class Slow:
+        def __init__(self, wait: bool) -> None:
+            self.wait = wait
+
+        @cached_property
+        def value(self) -> int:
+            if self.wait:
+                made.set()
+                done.wait(60)
+            return 3
+
+    thread = threading.Thread(target=lambda: Slow(True).value)
+    thread.start()
+    assert made.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        os._exit(0 if Slow(False).value == 3 else 1)
+    done.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_no_property_of_ours_holds_a_lock() -> None:
+    """On Python 3.10 and 3.11 that of functools does."""
+    package = Path(__file__).parent.parent / "ftrace"
+    for path in package.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"from functools import .*cached_property", text), path

@@ -11,7 +11,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from ftrace import fence, settings
 from ftrace.buffer import Allocator, Buffer
 from ftrace.devices.calls import Bound, Signature
 from ftrace.errors import DeviceError
+from ftrace.locks import cached_property
 from ftrace.records import dataclass
 from ftrace.trace.sizes import Sizes
 

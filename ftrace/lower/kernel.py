@@ -22,12 +22,12 @@ that `div` and `rem` are the floor division and its remainder.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.locks import cached_property
 from ftrace.origin import Origin
 from ftrace.records import NamedTuple, dataclass
 from ftrace.trace.avals import ShapedArray

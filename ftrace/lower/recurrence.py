@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from ftrace.locks import cached_property
 from ftrace.lower.build import BuiltKernel
 from ftrace.lower.kernel import (
     INDEX,

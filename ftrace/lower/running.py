@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import cached_property
 from math import log2, prod
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes, settings
+from ftrace.locks import cached_property
 from ftrace.lower.kernel import (
     INDEX,
     BufferSpec,

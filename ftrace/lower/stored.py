@@ -19,13 +19,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import cache, cached_property
+from functools import cache
 from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
 
 from ftrace.errors import GraphError
+from ftrace.locks import cached_property
 from ftrace.lower.kernel import (
     BufferSpec,
     Kernel,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from functools import cached_property
 from itertools import product
 from types import MethodType
 from typing import Any
@@ -26,6 +25,7 @@ from ftrace.errors import (
     TreeError,
     UnexpectedTracerError,
 )
+from ftrace.locks import cached_property
 from ftrace.origin import Origin
 from ftrace.records import dataclass
 from ftrace.trace import tree

@@ -11,13 +11,13 @@ of a function of a module is kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ftrace import settings
 from ftrace.array import Array
+from ftrace.locks import cached_property
 from ftrace.tables import Table
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic

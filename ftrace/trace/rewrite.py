@@ -15,11 +15,11 @@ steps, and once more if one of them changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, cast
 
 from ftrace import settings
 from ftrace.errors import DynamicDimensionError, GraphError
+from ftrace.locks import cached_property
 from ftrace.records import NamedTuple, dataclass
 from ftrace.trace.graph import Node, inherited_origin, nodes_of, rebuild, toposort
 

@@ -21,7 +21,6 @@ comparisons and single sums, is done by NumPy until that has taken a while.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from ftrace import dtypes, settings
 from ftrace.array import Array
 from ftrace.devices.base import get_device
 from ftrace.errors import FtraceError
+from ftrace.locks import cached_property
 from ftrace.tables import Table
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray

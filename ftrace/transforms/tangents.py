@@ -8,13 +8,13 @@ as they do in JAX: what differs only in that is converted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
+from ftrace.locks import cached_property
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph, Node

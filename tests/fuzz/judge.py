@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 import ftrace as ft
+from ftrace.locks import cached_property
 from tests.fuzz.noise import Noise, distance, spread
 from tests.fuzz.program import Program
 from tests.fuzz.ways import (

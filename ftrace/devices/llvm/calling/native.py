@@ -11,7 +11,6 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -42,7 +41,7 @@ from ftrace.devices.llvm.compiling.compile import emit_own, link
 from ftrace.devices.llvm.runtime.compiled import runtime
 from ftrace.devices.shortage import no_working_memory
 from ftrace.errors import DeviceError, NativeCallsWarning
-from ftrace.locks import free_after_fork
+from ftrace.locks import cached_property, free_after_fork
 from ftrace.trace.eager import Eager, constant_classes, integer_classes
 from ftrace.trace.quiet import silence
 from ftrace.trace.tracer import open_in_all_threads

@@ -20,7 +20,6 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
-from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -30,7 +29,7 @@ from ftrace.devices.llvm.compiling.machine import machine, sources
 from ftrace.devices.llvm.compiling.workers import apart
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.errors import DeviceError
-from ftrace.locks import Once
+from ftrace.locks import Once, cached_property
 from ftrace.version import VERSION
 
 #: 0 … 3; 1 gives code as fast as 3 for loops that are already in vectors.

@@ -10,7 +10,6 @@ A reduce that stands in no vector has one of its own, along its cheapest range.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from math import prod
 
 from ftrace import dtypes
@@ -18,6 +17,7 @@ from ftrace.devices.llvm.loops.facts import Facts, index_of
 from ftrace.devices.llvm.loops.short_axes import longest
 from ftrace.devices.llvm.loops.tiles import size_of
 from ftrace.devices.llvm.target import Target
+from ftrace.locks import cached_property
 from ftrace.lower.kernel import INDEX, Kernel, Store, load_p, reduce_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node
