@@ -104,6 +104,7 @@ def test_threads_may_fork_at_the_same_time() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_child_has_no_property_to_wait_for() -> None:
     made, done = threading.Event(), threading.Event()
 
