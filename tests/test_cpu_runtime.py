@@ -572,6 +572,29 @@ def test_code_that_llvm_does_not_take_is_a_device_error() -> None:
         emit_object("define i32 @kernel() {\nloop:\n  br label %loop\n}\n")
 
 
+def test_code_that_llvm_refused_is_let_go_of_in_order() -> None:
+    # A module that ends after its context is a segmentation fault.
+    program = """
+        import gc
+        from ftrace.devices.llvm.compiling.compile import emit_object
+        from ftrace.errors import DeviceError
+
+        errors = []
+        for _ in range(20):
+            try:
+                emit_object("define i32 @f() { loop: br label %loop }")
+            except DeviceError as error:
+                errors.append(error)  # its frames hold what LLVM was given
+        errors[0].all = errors
+        del errors
+        gc.collect()
+        print("ended")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "ended\n", done.stderr
+
+
 # Memory
 
 
@@ -759,7 +782,7 @@ def test_folder_in_place_of_a_file_is_a_miss(tmp_path: Path) -> None:
         (file,) = files_in(tmp_path)
         file.unlink()
         file.mkdir()
-        with pytest.warns(CacheWarning, match="cannot be kept on disk"):
+        with pytest.warns(CacheWarning, match="no regular file"):
             assert emit_object(text_of(33)) == code
     assert files_in(tmp_path) == [file]  # and nothing unfinished was left
 

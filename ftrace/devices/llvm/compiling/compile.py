@@ -108,10 +108,10 @@ class _Compiler:
         except IndexError:
             bench = self.llvm.create_context(), self._machine(target)
         context, machine = bench
-        module = self.llvm.parse_assembly(text, context)
-        module.verify()
-        try:
-            return _emit_unlocked(machine, module)
+        try:  # the module ends before its context, also where LLVM refuses it
+            with self.llvm.parse_assembly(text, context) as module:
+                module.verify()
+                return _emit_unlocked(machine, module)
         finally:
             benches.append(bench)
 
