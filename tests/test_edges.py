@@ -17,6 +17,7 @@ import ftrace.ops as ops
 import ftrace.random as random
 import ftrace.scipy.fft as transforms
 import ftrace.scipy.signal as signals
+import ftrace.scipy.special as special
 from ftrace.errors import (
     ArgumentError,
     FtraceError,
@@ -256,3 +257,17 @@ def test_factors_of_a_sum_of_exponentials_promote_with_the_exponents() -> None:
 def test_shapes_that_do_not_meet_are_named(call: Any) -> None:
     with pytest.raises(ShapeError, match="do not broadcast"):
         call(fnp.ones(3), fnp.ones(2))
+
+
+@pytest.mark.parametrize("way", EACH_WAY)
+def test_zeta_has_its_limits(way: Any) -> None:
+    x = np.array([30.0, 2, 2, 2, np.inf, np.inf, np.inf, 3, 1, 0.5])
+    q = np.array([0.0, 0, -3, -0.5, 1, 2, 0.5, np.inf, 0, 2])
+    wanted = [np.inf, np.inf, np.inf, np.nan, 1, 0, np.inf, 0, np.inf, np.nan]
+    np.testing.assert_array_equal(way(special.zeta)(x, q), wanted)
+    assert special.polygamma(1, 0.0) == np.inf
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1])
+def test_scalar_is_repeated_as_a_vector_of_one(axis: int | None) -> None:
+    np.testing.assert_array_equal(fnp.repeat(5, 3, axis=axis), [5, 5, 5])

@@ -42,7 +42,7 @@ from ftrace.numpy.indexing import read_at
 from ftrace.numpy.joining import concatenate, tile
 from ftrace.numpy.reductions import sum as summed
 from ftrace.numpy.selection import clip
-from ftrace.numpy.shape import ravel
+from ftrace.numpy.shape import atleast_1d, ravel
 from ftrace.trace.operations import bind, do_now
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.room import FEW
@@ -92,7 +92,7 @@ def repeat(
       ShapeError: there are not as many repeats as elements.
       ValueRangeError: repeats are no integers, or negative.
     """
-    a, axis = _flattened(a, axis, "repeat")
+    a, axis = _flattened(atleast_1d(a), axis, "repeat")
     if total_repeat_length is not None:
         check_count(total_repeat_length, "repeat: total_repeat_length")
     size = a.shape[axis]

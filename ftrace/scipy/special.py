@@ -301,7 +301,7 @@ _ZETA_TERMS = 10
 
 
 def zeta(x: Value, q: Value | None = None) -> Any:
-    """Hurwitz's ζ(x, q) = Σ (q + k)^-x for x > 1 and q > 0.
+    """Hurwitz's ζ(x, q) = Σ (q + k)^-x for x > 1 and q > 0; ∞ at whole q below.
 
     Euler–Maclaurin's formula after ten terms (NIST Handbook, 25.11.5).
     """
@@ -325,7 +325,10 @@ def _hurwitz(s: Any, a: Any) -> Any:
     for k in reversed(range(1, _ZETA_TERMS)):
         near = near + fnp.power(a + k, -s)
     total = choose(is_far, total, near + fnp.power(a, -s))
-    return choose(s == 1, np.inf, choose(fnp.logical_or(s < 1, a <= 0), np.nan, total))
+    total = choose(a == np.inf, 0.0, choose(s == np.inf, fnp.power(a, -s), total))
+    below = choose(fnp.floor(a) == a, np.inf, np.nan)  # a term is 1/0
+    total = choose(a <= 0, below, total)
+    return choose(s == 1, np.inf, choose(s < 1, np.nan, total))
 
 
 def polygamma(n: Value, x: Value) -> Any:

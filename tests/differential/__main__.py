@@ -45,7 +45,7 @@ def main() -> int:
         help="write what JAX gives to a file",
     )
     parser.add_argument(
-        "--against", help="compare with what --record wrote to this file"
+        "--against", nargs="+", help="compare with what was recorded in these files"
     )
     parser.add_argument(
         "--part", default="0/1", help="the i-th of n parts of the functions"
@@ -55,7 +55,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     faulthandler.enable()
-    if options.peer or options.record:
+    if (options.peer or options.record) and not options.against:
         # Code that is compiled for one call need not be fast.
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
         os.environ.setdefault("XLA_FLAGS", " ".join(QUICK))
@@ -69,8 +69,9 @@ def compare_all(options: argparse.Namespace) -> int:
     part, parts = map(int, options.part.split("/"))
     rows = [row for row in ROWS if (name == row.title if number else name in row.title)]
     rows = rows[part::parts]
-    with_jax = bool(options.peer or options.record)
-    recorded = None if with_jax else record.load(options.against or record.SAMPLE)
+    recorded = None
+    if options.against or not (options.peer or options.record):
+        recorded = record.load(*options.against or [record.SAMPLE])
     count = options.cases or CASES["jax" if options.peer else None]
     of_row = shares(ROWS, count)
     counts: Counter[str] = Counter()

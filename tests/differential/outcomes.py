@@ -17,6 +17,10 @@ TOLERANCE = {
 }  # fmt: skip
 
 
+#: So many values of an array are recorded.
+KEPT = 6
+
+
 @dataclass(frozen=True)
 class Leaf:
     """An array of a result.
@@ -214,16 +218,19 @@ def _unfinished(x: Any) -> Any:
     return ~np.isfinite(x)
 
 
-def sample(outcome: Outcome, limit: int = 6) -> Outcome:
+def kept_places(size: int) -> Any:
+    """Where the values stand that are kept of so many: the first, the last, between."""
+    return np.unique(np.linspace(0, size - 1, min(size, KEPT)).astype(int))
+
+
+def sample(outcome: Outcome) -> Outcome:
     """An outcome of which a few values are kept."""
     leaves: list[Leaf] = []
     for leaf in outcome.leaves:
-        size = leaf.values.size
-        places = (
-            np.unique(np.linspace(0, size - 1, min(size, limit)).astype(int))
-            if size
-            else np.zeros(0, int)
-        )
-        values = _wide(leaf.values if leaf.dtype != "float0" else np.zeros(leaf.shape))
-        leaves.append(replace(leaf, values=values.reshape(-1)[places], places=places))
+        if leaf.places is None:
+            places = kept_places(leaf.values.size)
+            whole = np.zeros(leaf.shape) if leaf.dtype == "float0" else leaf.values
+            values = _wide(whole).reshape(-1)[places]
+            leaf = replace(leaf, values=values, places=places)
+        leaves.append(leaf)
     return replace(outcome, leaves=leaves)

@@ -7,6 +7,7 @@ case that is no longer what it was (its row has changed) is not compared.
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tests.differential.cases import Case
-from tests.differential.outcomes import Leaf, Outcome, sample
+from tests.differential.outcomes import Leaf, Outcome, kept_places, sample
 from tests.differential.rows import Row
 
 #: So much of what JAX said is kept: purpose.py looks at it.
@@ -53,19 +54,13 @@ class Record:
         made: list[Leaf] = []
         for dtype, shape, weak in leaves:
             size = int(np.prod(shape))
-            places = _places(size)
+            places = kept_places(size)
             values = self.values[start : start + len(places)]
             start += len(places)
             if not dtype.startswith("complex"):
                 values = values.real
             made.append(Leaf(dtype, tuple(shape), bool(weak), values, places))
         return Outcome(structure, made, error, message)
-
-
-def _places(size: int, limit: int = 6) -> Any:
-    if size == 0:
-        return np.zeros(0, int)
-    return np.unique(np.linspace(0, size - 1, min(size, limit)).astype(int))
 
 
 def save(path: str, outcomes: dict[Case, Outcome]) -> None:
@@ -88,9 +83,15 @@ def save(path: str, outcomes: dict[Case, Outcome]) -> None:
     np.savez_compressed(path, entries=text, values=numbers)
 
 
-def load(path: str) -> Record:
+def load(*paths: str) -> Record:
     """What was recorded; nothing where there is no such file yet."""
-    if not Path(path).exists():
-        return Record({}, np.zeros(0))
-    with np.load(path, allow_pickle=False) as file:
-        return Record(json.loads(file["entries"].tobytes()), file["values"])
+    entries: dict[str, Any] = {}
+    values: list[Any] = [np.zeros(0, np.complex128)]
+    for path in filter(os.path.exists, paths):
+        start = sum(len(part) for part in values)
+        with np.load(path, allow_pickle=False) as file:
+            found = json.loads(file["entries"].tobytes())
+            values.append(file["values"])
+        for name, (*head, place, leaves) in found.items():
+            entries[name] = [*head, place + start, leaves]
+    return Record(entries, np.concatenate(values))
