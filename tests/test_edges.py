@@ -16,10 +16,12 @@ import ftrace.numpy as fnp
 import ftrace.ops as ops
 import ftrace.random as random
 import ftrace.scipy.fft as transforms
+import ftrace.scipy.linalg as linalg
 import ftrace.scipy.signal as signals
 import ftrace.scipy.special as special
 from ftrace.errors import (
     ArgumentError,
+    DtypeError,
     FtraceError,
     IndexBoundsError,
     ShapeError,
@@ -157,6 +159,8 @@ def test_cosine_transform_of_16_bits_is_computed_in_32(dtype: str) -> None:
         (lambda: ft.jit(fnp.from_dlpack)(fnp.ones(2)), ArgumentError),
         (lambda: nn.initializers.glorot_normal()(KEY, (2, 0, 3)), ShapeError),
         (lambda: nn.initializers.normal()(KEY, 2.5), FtraceError),
+        (lambda: linalg.expm(fnp.ones((1, 1), "bfloat16")), DtypeError),
+        (lambda: ft.jit(linalg.expm)(fnp.ones((2, 2), "float16")), DtypeError),
     ],
 )
 def test_refusals_are_errors_of_ours(call: Any, error: type[Exception]) -> None:

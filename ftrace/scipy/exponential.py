@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 
 import ftrace.numpy as fnp
-from ftrace.errors import ShapeError
+from ftrace.errors import DtypeError, ShapeError
 from ftrace.lax.control import while_loop
 from ftrace.numpy.axes import cast, static_int
 from ftrace.numpy.factorizations import square
@@ -60,6 +60,11 @@ def expm(
     most = static_int(max_squarings, "expm: max_squarings")
     a = square("expm", A)
     a = cast(a, a.dtype, False)
+    if a.dtype.itemsize == 2:
+        raise DtypeError(
+            "expm: the dtype must be float32, float64, complex64 or complex128, got "
+            f"{a.dtype.name}; convert with .astype('float32')"
+        )
     if a.size == 0:
         return a
     found = do_now(_at_once, a, dtype=a.dtype, weak=False, more=(most,))

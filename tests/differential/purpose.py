@@ -51,7 +51,8 @@ _REFUSALS = "|".join((
     "for array of dimension 0", "not inexact", "zero-size", "IndexError",
     "must be a square matrix", "too many values", "diag input", "complex value",
     "Reverse-mode differentiation does not work", "must be integer typed",
-    "Sizes passed to split", "fewer dimensions",
+    "Sizes passed to split", "fewer dimensions", "Slice size at index", "nonzero length",
+    "Invalid start_index_map", "tangent arguments to jax.jvp do not match",
 ))  # fmt: skip
 
 #: What ftrace says of what JAX makes something of.
@@ -60,6 +61,8 @@ _REFUSED = "|".join((
     "must be positive, got", r"at least \d+ elements", "start <= stop",
     "has no derivative", "is required, got", "there are no axes", "initial= is not",
     "floor is not defined for c", "segment_ids must be integers",
+    "do not broadcast to the place", "complex numbers have no maximum",
+    "must be float32, float64", "are required, got", "are transformed; got",
 ))  # fmt: skip
 
 _LOSES_WEAKNESS = "|".join((
@@ -106,6 +109,19 @@ PURPOSES: tuple[Purpose, ...] = (
         r"numpy\.modf", "value", r"\(-?0\.0\); not np\.float64\((-?0\.0|nan)\)",
         "the fraction has the sign of the number, and infinities have none, as in C",
     ),
+    Purpose(
+        r"numpy\.linalg\.(vector_norm|norm|matrix_norm)", "value", "float",
+        "the norm of integers is computed in floats, and does not wrap",
+    ),
+    *_of_derivatives(
+        r"numpy\.ldexp|lax\.cumlogsumexp|scipy\.special\.kl_div", "value", "", _NAN
+    ),
+    Purpose(r"scipy\.special\.(kl_div|zeta)|numpy\.geomspace", "value", "nan", _NAN),
+    *_of_derivatives(
+        r"numpy\.tanh", "value", "complex64",
+        "1 - tanh² cancels where tanh is near 1, here less than there",
+    ),
+    Purpose(r"lax\.concatenate", "shape", "", "axis -1 under vmap is that of a lane"),
     Purpose(r"numpy\.spacing", "value", "", "its sign is that of x, as in NumPy"),
     Purpose(
         r"numpy\.(power|pow|float_power)", "value dtype", "int",

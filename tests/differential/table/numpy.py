@@ -73,7 +73,7 @@ arange {modes=plain}: [5,0,-2,2.5,True,1j] [7,3,10.5]? [1,2,-1,0.5,0]? dtype=dty
 linspace: any any num=[0,1,5,-1] endpoint=flag dtype=dtype
 linspace: any any num=[3] retstep=flag axis=[0,-1]
 logspace: unit unit num=[0,1,5] endpoint=flag base=[10.0,2] dtype=dtype
-geomspace {rough=4}: positive positive num=[0,1,5] endpoint=flag dtype=dtype
+geomspace {rough=4}: positive positive num=[0,1,5] endpoint=flag
 eye {modes=plain}: [0,3,4,-1,2.0] [2,5,None]? k=[0,1,-2] dtype=dtype
 tri {modes=plain}: [0,3,4,-1] [2,5,None]? k=[0,1,-2] dtype=dtype
 identity {modes=plain}: [0,3,True,-1] dtype=dtype
