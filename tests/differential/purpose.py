@@ -51,7 +51,7 @@ _REFUSALS = "|".join((
     "for array of dimension 0", "not inexact", "zero-size", "IndexError",
     "must be a square matrix", "too many values", "diag input", "complex value",
     "Reverse-mode differentiation does not work", "must be integer typed",
-    "Sizes passed to split", "fewer dimensions", "Slice size at index", "nonzero length",
+    "Sizes passed to split", "fewer dimensions", "Slice size at", "nonzero length",
     "Invalid start_index_map", "tangent arguments to jax.jvp do not match",
 ))  # fmt: skip
 
