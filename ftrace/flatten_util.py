@@ -9,6 +9,7 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
+from ftrace.numpy.axes import cast
 from ftrace.trace import tree
 from ftrace.trace.tracer import aval_of
 
@@ -29,9 +30,9 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
         empty = fnp.zeros((0,), dtypes.default_dtype("f"))
         return empty, lambda vector: tree.unflatten(treedef, [])
     avals = [aval_of(leaf) for leaf in leaves]
-    dtype, _ = dtypes.promote(*[(aval.dtype, aval.weak_type) for aval in avals])
+    dtype, weak = dtypes.promote(*[(aval.dtype, aval.weak_type) for aval in avals])
     ends = list(accumulate(aval.size for aval in avals))
-    parts = [fnp.ravel(fnp.asarray(leaf)).astype(dtype) for leaf in leaves]
+    parts = [cast(fnp.ravel(leaf), dtype, weak) for leaf in leaves]
 
     def unravel(vector: Any) -> Any:
         found = aval_of(vector)
@@ -47,7 +48,7 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
         pieces: list[Any] = []
         for aval, end in zip(avals, ends, strict=True):
             piece = fnp.reshape(vector[end - aval.size : end], aval.shape)
-            pieces.append(piece.astype(aval.dtype))
+            pieces.append(cast(piece, aval.dtype, found.weak_type and aval.weak_type))
         return tree.unflatten(treedef, pieces)
 
     return fnp.concatenate(parts), unravel

@@ -27,6 +27,7 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
+from ftrace.flatten_util import ravel_pytree
 
 EACH_WAY: list[Callable[[Any], Any]] = [lambda f: f, ft.jit]
 
@@ -275,3 +276,15 @@ def test_zeta_has_its_limits(way: Any) -> None:
 @pytest.mark.parametrize("axis", [None, 0, -1])
 def test_scalar_is_repeated_as_a_vector_of_one(axis: int | None) -> None:
     np.testing.assert_array_equal(fnp.repeat(5, 3, axis=axis), [5, 5, 5])
+
+
+def test_vector_of_a_tree_of_weak_numbers_is_weak() -> None:
+    vector, unravel = ravel_pytree({"a": 1, "b": [2]})
+    assert vector.weak_type
+    assert unravel(vector)["a"].weak_type
+    assert not ravel_pytree([1, fnp.ones(2, int)])[0].weak_type
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_angle_of_16_bits_has_32(dtype: str) -> None:
+    assert fnp.angle(fnp.ones(2, dtype)).dtype == np.float32

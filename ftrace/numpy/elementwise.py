@@ -329,9 +329,11 @@ conj = conjugate
 
 
 def angle(z: Value, deg: bool = False) -> Any:
-    """The argument of a complex number, in radians or degrees."""
+    """The argument of a complex number, in radians or degrees; not in 16 bits."""
     if kind_of(z) not in "fc":
         z = cast(z, dtypes.default_dtype("f"))
+    elif aval_of(z).dtype.itemsize == 2:
+        z = cast(z, dtypes.float32)
     result = arctan2(imag(z), real(z))
     return rad2deg(result) if deg else result
 

@@ -52,6 +52,7 @@ _REFUSALS = "|".join((
     "must be a square matrix", "too many values", "diag input", "complex value",
     "Reverse-mode differentiation does not work", "must be integer typed",
     "Sizes passed to split", "fewer dimensions", "Slice size at", "nonzero length",
+    "every element be nonnegative",
     "Invalid start_index_map", "tangent arguments to jax.jvp do not match",
 ))  # fmt: skip
 
@@ -66,7 +67,8 @@ _REFUSED = "|".join((
 ))  # fmt: skip
 
 _LOSES_WEAKNESS = "|".join((
-    r"numpy\.(log10|rad2deg|deg2rad|degrees|radians|heaviside|hypot|logaddexp2?)",
+    r"numpy\.(log2|log10|rad2deg|deg2rad|degrees|radians|heaviside|hypot|logaddexp2?)",
+    r"numpy\.(power|pow|float_power)",
     r"numpy\.(choose|unravel_index|unique_inverse|unique_all|intersect1d|sinc|i0)",
     r"scipy\.(special|stats)\..*", r"scipy\.linalg\.block_diag",
 ))  # fmt: skip
@@ -84,6 +86,10 @@ PURPOSES: tuple[Purpose, ...] = (
     # Weak types.
     Purpose(ANY, "weak", r"bool\[", "bools are never weak"),
     *_of_derivatives(ANY, "weak", "", "derivatives are as weak as what they are of"),
+    Purpose(
+        r"grad|value_and_grad|jac\w+|hessian|jvp|vjp|linearize", "weak", "",
+        "derivatives are as weak as what they are of",
+    ),
     Purpose(_LOSES_WEAKNESS, "weak", "", _WEAKNESS),
     Purpose(r"nn\..*", "weak dtype", "float", "activations of integers are floats"),
     # Derivatives at the edges.
@@ -116,7 +122,10 @@ PURPOSES: tuple[Purpose, ...] = (
     *_of_derivatives(
         r"numpy\.ldexp|lax\.cumlogsumexp|scipy\.special\.kl_div", "value", "", _NAN
     ),
-    Purpose(r"scipy\.special\.(kl_div|zeta)|numpy\.geomspace", "value", "nan", _NAN),
+    Purpose(
+        r"scipy\.special\.(kl_div|zeta|polygamma|i0|i1)|numpy\.geomspace",
+        "value", "nan", _NAN,
+    ),
     *_of_derivatives(
         r"numpy\.tanh", "value", "complex64",
         "1 - tanh² cancels where tanh is near 1, here less than there",
@@ -155,6 +164,7 @@ PURPOSES: tuple[Purpose, ...] = (
     ),
     Purpose(
         r"numpy\.(argpartition|var|std|nanvar|nanstd|nanmedian|median)|scipy\.fft\..*"
+        r"|scipy\.stats\.norm\.(ppf|isf)"
         r"|lax\.dot_general", "dtype shape", "", "as in NumPy and SciPy",
     ),
 )  # fmt: skip

@@ -120,6 +120,12 @@ def _initial(name: str, L: Any, *args: Any, dtype: Any = "float32") -> Any:
     return (made if name in _MADE else made(*first))(key, shape, dtype)
 
 
+def _minimum(L: Any, x: Any) -> Any:
+    start = L.numpy.clip(x, -9, 9).reshape(-1)[:4]
+    minimize = import_module(f"{L.name}.scipy.optimize").minimize
+    return minimize(lambda v: ((v - 1) ** 2).sum(), start, method="BFGS").x
+
+
 RANDOM_PROGRAMS: dict[str, Any] = {
     **{name: partial(_drawn, name) for name in names(RANDOM)},
     "key": lambda L, seed: L.random.key_data(L.random.key(seed)),
@@ -141,10 +147,8 @@ ROWS = [
             L.scipy.ndimage.map_coordinates(x, [at], order, **k)
         ),
     }),
-    *read("scipy.optimize", "minimize {modes=plain}: floats", {
-        "minimize": lambda L, x: import_module(f"{L.name}.scipy.optimize").minimize(
-            lambda v: ((v - 1) ** 2).sum(), x.reshape(-1)[:4], method="BFGS"
-        ).x,
+    *read("scipy.optimize", "minimize {switched modes=plain}: floats", {
+        "minimize": _minimum,
     }),
     *read("ops", OPS),
     *read("random", RANDOM, RANDOM_PROGRAMS),
