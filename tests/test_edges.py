@@ -288,3 +288,28 @@ def test_vector_of_a_tree_of_weak_numbers_is_weak() -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_angle_of_16_bits_has_32(dtype: str) -> None:
     assert fnp.angle(fnp.ones(2, dtype)).dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32"])
+def test_great_integer_factors_of_a_sum_of_exponentials_do_not_wrap(dtype: str) -> None:
+    factors = np.array([np.iinfo(dtype).max, 3], dtype)
+    with ft.config(enable_x64=False):
+        found = nn.logsumexp(np.int32(0), b=factors)
+    np.testing.assert_allclose(found, np.log(factors.sum(dtype=float)), rtol=1e-6)
+
+
+def test_update_without_axes_is_refused_where_there_are_more() -> None:
+    with pytest.raises(ShapeError, match="axes of the operand"):
+        lax.dynamic_update_index_in_dim(fnp.ones((2, 3)), 0.5, 0, -1)
+
+
+def test_repeated_calls_on_complex_numbers_find_no_missing_loop() -> None:
+    x = fnp.array([0.0, 0.0, 2.0])
+    for k in range(40):  # after some calls they are native records
+        y = fnp.array([-2 - 1j, -2 + 0.5j, 0.6j * k])
+        assert fnp.histogram2d(x, y, bins=3)[0].sum() == 3
+
+
+def test_histogram_of_no_dimensions_is_refused() -> None:
+    with pytest.raises(ShapeError, match="points, dimensions"):
+        fnp.histogramdd(fnp.zeros((4, 0)), bins=3)

@@ -358,8 +358,13 @@ def dynamic_update_index_in_dim(
     """One computed position along one axis replaced; the update may lack the axis."""
     x, part = as_value(operand), as_value(update)
     place = canonical_axis(axis, x.ndim, "lax.dynamic_update_index_in_dim")
-    if part.ndim != x.ndim:
+    if part.ndim == x.ndim - 1:
         part = moves.insert_axes(part, (place,))
+    elif part.ndim != x.ndim:
+        raise ShapeError(
+            "lax.dynamic_update_index_in_dim: the update must have the axes of the "
+            f"operand, {x.shape}, with or without axis {place}; got {part.shape}"
+        )
     return dynamic_update_slice_in_dim(
         x, part, index, place, allow_negative_indices=allow_negative_indices
     )

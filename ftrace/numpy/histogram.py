@@ -317,7 +317,7 @@ def histogramdd(
       ShapeError: an argument does not fit the sample.
     """
     points = as_value(sample)
-    if points.ndim != 2:
+    if points.ndim != 2 or not points.shape[1]:
         raise ShapeError(
             f"histogramdd: sample must be (points, dimensions), got {points.shape}"
         )

@@ -120,9 +120,11 @@ def logsumexp(
         factors = as_value(b)
         avals = [aval_of(a), aval_of(factors)]
         dtype, _ = dtypes.promote(*pairs_of(avals))
+        if not dtypes.is_inexact(dtype):
+            dtype = dtypes.to_inexact(dtype)
         shape = broadcast_shapes("logsumexp", [a.shape, factors.shape])
         a = broadcast_to(cast(a, dtype), shape, "logsumexp")
-        factors = _inexact(broadcast_to(cast(factors, dtype), shape, "logsumexp"))
+        factors = broadcast_to(cast(factors, dtype), shape, "logsumexp")
     a = _inexact(a)
     axes = canonical_axes(axis, a.ndim, "logsumexp")
     mask = check_where("logsumexp", where, a.shape)

@@ -52,7 +52,9 @@ _REFUSALS = "|".join((
     "must be a square matrix", "too many values", "diag input", "complex value",
     "Reverse-mode differentiation does not work", "must be integer typed",
     "Sizes passed to split", "fewer dimensions", "Slice size at", "nonzero length",
-    "every element be nonnegative",
+    "every element be nonnegative", "AttributeError", "x values not supported",
+    "float0 array", "must be disjoint", "must have shapes", "must be integers",
+    "must be a floating type",
     "Invalid start_index_map", "tangent arguments to jax.jvp do not match",
 ))  # fmt: skip
 
@@ -64,11 +66,13 @@ _REFUSED = "|".join((
     "floor is not defined for c", "segment_ids must be integers",
     "do not broadcast to the place", "complex numbers have no maximum",
     "must be float32, float64", "are required, got", "are transformed; got",
+    "elements no 0 can", "axis -?\\d+ is out of bounds",
 ))  # fmt: skip
 
 _LOSES_WEAKNESS = "|".join((
     r"numpy\.(log2|log10|rad2deg|deg2rad|degrees|radians|heaviside|hypot|logaddexp2?)",
-    r"numpy\.(power|pow|float_power)",
+    r"numpy\.(power|pow|float_power|ldexp|frexp|diagflat|full_like)",
+    r"lax\.(clz|full_like)|numpy\.linalg\.norm",
     r"numpy\.(choose|unravel_index|unique_inverse|unique_all|intersect1d|sinc|i0)",
     r"scipy\.(special|stats)\..*", r"scipy\.linalg\.block_diag",
 ))  # fmt: skip
@@ -127,8 +131,34 @@ PURPOSES: tuple[Purpose, ...] = (
         "value", "nan", _NAN,
     ),
     *_of_derivatives(
-        r"numpy\.tanh", "value", "complex64",
+        r"(numpy|lax)\.tanh", "value", "complex64",
         "1 - tanh² cancels where tanh is near 1, here less than there",
+    ),
+    *_of_derivatives(
+        r"random\.uniform", "value", "", "16-bit floats are computed in float32"
+    ),
+    Purpose(
+        r"numpy\.fft\..*|nn\.celu|scipy\.signal\..*|scipy\.linalg\.fiedler_companion"
+        r"|scipy\.special\.(log)?gamma.*", "value", "nan", _NAN,
+    ),
+    *_of_derivatives(
+        r"scipy\.special\.zeta", "value", "", "ζ has no slope where it has no value"
+    ),
+    Purpose(
+        r"lax\.linalg\.cholesky_update", "value", r"0\.0\); not",
+        "below the diagonal the factor is zero",
+    ),
+    Purpose(
+        r"nn\.log_sigmoid", "value", r"not np\.float64\(-\d+\.0\)",
+        "activations of integers are floats, and do not wrap",
+    ),
+    Purpose(
+        r"scipy\.stats\.norm\..*", "dtype", "",
+        "integers become floats by themselves, and promote then",
+    ),
+    Purpose(
+        r"numpy\.(angle|histogram.*|fft\.irfftn)|scipy\.linalg\.qr_multiply", "dtype",
+        "", "each result has the dtype of what it is made of",
     ),
     Purpose(r"lax\.concatenate", "shape", "", "axis -1 under vmap is that of a lane"),
     Purpose(r"numpy\.spacing", "value", "", "its sign is that of x, as in NumPy"),
@@ -148,6 +178,7 @@ PURPOSES: tuple[Purpose, ...] = (
         "where there is one element, their number is known",
     ),
     Purpose(ANY, "refuses", "IndexBoundsError", "a known index out of bounds raises"),
+    Purpose(ANY, "refuses", "OverflowError", "a Python int that does not fit raises"),
     Purpose(
         r"numpy\.(arctan2|atan2)|lax\.atan2", "refuses", "atan2 is not defined",
         "not defined for complex numbers, as in NumPy",
@@ -164,7 +195,7 @@ PURPOSES: tuple[Purpose, ...] = (
     ),
     Purpose(
         r"numpy\.(argpartition|var|std|nanvar|nanstd|nanmedian|median)|scipy\.fft\..*"
-        r"|scipy\.stats\.norm\.(ppf|isf)"
+
         r"|lax\.dot_general", "dtype shape", "", "as in NumPy and SciPy",
     ),
 )  # fmt: skip

@@ -19,7 +19,7 @@ squareplus {elementwise rough=2}: any b=positive
 glu: any axis=[0,-1,5]
 softmax log_softmax: any axis=axes where=mask
 logsumexp logmeanexp: any axis=axes where=mask keepdims=flag
-logsumexp: any b=same return_sign=flag
+logsumexp: any b=floats return_sign=flag
 standardize {rough=16}: any axis=axes where=mask
 one_hot: index [0,3,5,-1] dtype=dtype axis=[0,-1]
 dot_product_attention {rough=8}: attended attended attended is_causal=flag scale=[0.5]
@@ -38,7 +38,7 @@ multigammaln {rough=16}: positive [1,2]
 polygamma {elementwise rough=32}: [0,1,2] positive
 zeta {elementwise rough=32}: positive positive?
 softmax log_softmax: any axis=axes
-logsumexp: any axis=axes b=same keepdims=flag return_sign=flag
+logsumexp: any axis=axes b=floats keepdims=flag return_sign=flag
 """
 
 NORM = """
@@ -147,7 +147,7 @@ ROWS = [
             L.scipy.ndimage.map_coordinates(x, [at], order, **k)
         ),
     }),
-    *read("scipy.optimize", "minimize {switched modes=plain}: floats", {
+    *read("scipy.optimize", "minimize {switched modes=plain}: positive", {
         "minimize": _minimum,
     }),
     *read("ops", OPS),

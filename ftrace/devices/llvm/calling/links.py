@@ -124,7 +124,7 @@ class Links:
         """Makes arrays of what is asked for, and gives rooms to the rest.
 
         Raises:
-          Unlinked: there are too few.
+          Unlinked: there are too few, or a dtype has no loop that copies it.
         """
         taken: set[int] = set()
         for number in asked:
@@ -142,7 +142,10 @@ class Links:
                 stride = 0 if alone else BLOCK * dtype.itemsize
                 place = self._place(Base("array"), stride)
                 copies = self.last if alone else self.several
-                copies.append(Done(f"copy_{dtype.name}", place, [spot]))
+                loop = loop_name("cast", [dtype], dtype)
+                if loop is None:
+                    raise Unlinked
+                copies.append(Done(loop, place, [spot]))
             taken.add(place)
             self.outputs.append(number)
             self.made.append((place, dtype, meaning.shape))
