@@ -100,7 +100,7 @@ padtype_to_pads {modes=eager}: [(5,6),(0,3)] [(2,2)] [(1,1),(2,2)]
 fft: floats ['fft','ifft','rfft','irfft','foo'] [(3,),(5,),()]
 gather: array index
 scatter scatter_add scatter_sub scatter_mul scatter_max scatter_min {small=70}:
-    array index count
+    array index positive
 scatter_apply: array index
 """
 
