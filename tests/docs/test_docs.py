@@ -12,6 +12,7 @@ from ftrace import errors
 from tests.docs.pages import PAGES, ROOT, agrees, outputs_of, run_page
 
 HINT = "python -m tests.docs.update writes the pages anew"
+COMMANDS = re.compile(r"python -m (tests\.\w+)")
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -47,6 +48,15 @@ def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
         if not target.startswith(("http:", "https:")):
             assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_promises_name_tests_and_commands_that_exist() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/\w+\.py)`", page)
+    named += [f"{m.replace('.', '/')}/__main__.py" for m in COMMANDS.findall(page)]
+    assert len(named) > 20
+    for path in named:
+        assert (ROOT / path).exists(), f"reliability.md names {path}"
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
