@@ -178,9 +178,9 @@ def test_arrays_that_rules_use_are_not_traced_again() -> None:
         return float(ft.grad(f)(fnp.ones(3))[0])
 
     assert gradient(2.0) == 2.0
-    before = len(execute._cache.entries)  # pyright: ignore[reportPrivateUsage]
+    before = len(execute._cache)  # pyright: ignore[reportPrivateUsage]
     assert [gradient(3.0), gradient(4.0)] == [3.0, 4.0]
-    assert len(execute._cache.entries) == before  # pyright: ignore[reportPrivateUsage]
+    assert len(execute._cache) == before  # pyright: ignore[reportPrivateUsage]
 
 
 def test_arrays_held_in_the_bodies_of_loops(device: str) -> None:

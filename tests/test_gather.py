@@ -334,7 +334,7 @@ def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> 
         (lambda x, i: x[: i[0]], IndexBoundsError, "lax.dynamic_slice"),
         (
             lambda x, i: ft.ops.segment_sum(x, i),
-            ConcretizationTypeError, "depends on an argument",
+            ConcretizationTypeError, "give num_segments",
         ),
     ],
 )  # fmt: skip

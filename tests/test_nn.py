@@ -243,3 +243,10 @@ def test_integers_become_what_they_are_beside_python_floats(x64: bool) -> None:
             assert not function(x).weak_type
         assert fnp.rint(x).dtype == fnp.angle(x).dtype == fnp.unwrap(x).dtype == wide
         assert fnp.trapezoid(x).dtype == np.float32
+
+
+def test_a_slope_that_is_an_integer_is_no_float() -> None:
+    x = fnp.array([-1, 0, 2], "int32")
+    for _ in range(8):
+        assert ft.nn.leaky_relu(x, 2).dtype == "int32"
+        assert ft.nn.leaky_relu(x, 2.0).dtype == "float32"

@@ -127,7 +127,9 @@ def _are_hashable(static: dict[str, Any]) -> bool:
 def _fused_for(
     function: Callable[..., Any], avals: tuple[ShapedArray, ...], static: dict[str, Any]
 ) -> _Fused:
-    key = (function, avals, tuple(static.items()), settings.current().enable_x64)
+    # 2 and 2.0, or 0.0 and -0.0, are equal and mean different programs.
+    chosen = tuple([(k, v.__class__, v or repr(v)) for k, v in static.items()])
+    key = (function, avals, chosen, settings.current().enable_x64)
     fused = _fused.get(key)
     if fused is None:
         graph = trace("eager", lambda *xs: [function(*xs, **static)], avals)
