@@ -68,9 +68,11 @@ class Noise:
 
     def _factor(self, x: Any, units: float) -> Any:
         dtype = np.dtype(x.dtype)
-        amounts: Any = self.random.uniform(-1, 1, x.shape)
+        alike = self.seed % 4 == 2  # what is equal stays so
+        shape = (1,) * len(x.shape) if alike else x.shape
+        amounts: Any = self.random.uniform(-1, 1, shape)
         if dtype.kind == "c":  # the error is a part of the whole, not of each part
-            amounts = amounts + 1j * self.random.uniform(-1, 1, x.shape)
+            amounts = amounts + 1j * self.random.uniform(-1, 1, shape)
         amounts = amounts * (units * self.scale * float(ml_dtypes.finfo(dtype).eps))
         return np.asarray(1 + amounts).astype(dtype)
 

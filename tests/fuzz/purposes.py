@@ -45,6 +45,18 @@ class Purpose:
 GRADIENTS = ("grad", "vmap(grad)")
 PURPOSES = (
     Purpose(
+        "whether what rounding leaves of equal numbers is 0, asked as a bool",
+        r"standardize|jnp\.(var|std)\(",
+        detail=r"np\.(True|False)_, not",
+        ways=("jit", "interpreter", "loop", "inner jit", "peer"),
+    ),
+    Purpose(
+        "quantiles of no numbers, which are NaN here and an error in JAX",
+        r"(quantile|median|percentile)\(",
+        detail="Slice size at index 0 in gather op is out of range",
+        kinds=("error",),
+    ),
+    Purpose(
         "gradients of while loops, which JAX has in forward mode only",
         detail="Reverse-mode differentiation does not work for lax.while_loop",
         kinds=("error",),

@@ -28,7 +28,7 @@ UNARY = (
     ("jnp.exp2(a)", "fi", 4),
     ("jnp.expm1(a)", "fi", 4),
     ("jnp.log(a)", "fiub", 4),
-    ("jnp.log(jnp.abs(a) + 0.5)", "f", 4),
+    ("jnp.log(N(jnp.abs(a) + 0.5))", "f", 4),
     ("jnp.log2(a)", "fiu", 4),
     ("jnp.log10(a)", "f", 4),
     ("jnp.log1p(a)", "fi", 4),
@@ -102,12 +102,12 @@ BINARY = (
     ("a // b", "iu", "iu", 0),
     ("a % b", "iu", "iu", 0),
     ("jnp.fmod(a, b)", "fi", "fi", 1),
-    ("lax.rem(a, a + 1)", "fi", "f", 1),
+    ("lax.rem(a, N(a + 1))", "fi", "f", 1),
     ("jnp.maximum(a, b)", "fiub", "fiub", 0),
     ("jnp.minimum(a, b)", "fiub", "fiub", 0),
     ("jnp.fmax(a, b)", "f", "f", 0),
     ("jnp.fmin(a, b)", "f", "f", 0),
-    ("jnp.power(jnp.abs(a) + 0.5, b)", "f", "f", 8),
+    ("jnp.power(N(jnp.abs(a) + 0.5), b)", "f", "f", 8),
     ("a ** b", "f", "fi", 8),
     ("a ** 5", "iu", "i", 0),
     ("jnp.arctan2(a, b)", "f", "f", 6),
@@ -138,7 +138,7 @@ BINARY = (
     ("jnp.clip(a, -1, b)", "fi", "fi", 0),
     ("jnp.divmod(a, b)[1]", "fiu", "fiu", 1),
     ("jnp.isclose(a, b)", "f", "f", 0),
-    ("jnp.ldexp(a, 3) + b", "f", "f", 1),
+    ("N(jnp.ldexp(a, 3)) + b", "f", "f", 1),
 )
 
 

@@ -23,6 +23,8 @@ from tests.soak.work import Known, Record, Worker
 THREADS = 3
 #: Programs whose bits are known from the start.
 KNOWN = 24
+#: Bytes of what is traced and compiled: it is full when memory is looked at.
+CACHE_MEMORY = 16 << 20
 #: Share of the steps of a thread during which an exception arrives.
 INTERRUPTED = 0.3
 #: Steps of the main thread until it forks.
@@ -136,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["FTRACE_CACHE_DIR"] = folder  # for the processes beside
         ft.config.update("cache_dir", folder)
+        ft.config.update("cache_memory", CACHE_MEMORY)
         return soak(options.minutes, options.seed, Path(folder))
 
 

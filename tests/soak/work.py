@@ -17,6 +17,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from tests.fuzz.generate import generate
 from tests.fuzz.judge import judge
+from tests.fuzz.purposes import purpose
 from tests.fuzz.ways import OURS, arguments, arrays, function, setting
 
 
@@ -97,8 +98,11 @@ class Worker:
     def program(self) -> str | None:
         self.programs += 1
         seed = self.seed * 1_000_000_000 + self.programs
-        failure = judge(generate(seed))
-        return None if failure is None else f"program {seed}: {failure}"
+        program = generate(seed)
+        failure = judge(program)
+        if failure is None or purpose(program, failure) is not None:
+            return None
+        return f"program {seed}: {failure}"
 
     def again(self) -> str | None:
         return self.random.choice(self.known).check()
