@@ -286,8 +286,9 @@ def test_vector_of_a_tree_of_weak_numbers_is_weak() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_angle_of_16_bits_has_32(dtype: str) -> None:
-    assert fnp.angle(fnp.ones(2, dtype)).dtype == np.float32
+def test_angle_of_one_number_is_not_of_16_bits(dtype: str) -> None:
+    assert fnp.angle(fnp.ones((), dtype)).dtype == np.float32
+    assert fnp.angle(fnp.ones(2, dtype)).dtype == dtype
 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint32"])

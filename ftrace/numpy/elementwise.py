@@ -329,11 +329,13 @@ conj = conjugate
 
 
 def angle(z: Value, deg: bool = False) -> Any:
-    """The argument of a complex number, in radians or degrees; not in 16 bits."""
-    if kind_of(z) not in "fc":
-        z = cast(z, dtypes.default_dtype("f"))
-    elif aval_of(z).dtype.itemsize == 2:
-        z = cast(z, dtypes.float32)
+    """The argument of a complex number, in radians or degrees."""
+    least = dtypes.default_dtype("f")
+    aval = aval_of(z)
+    # JAX has that of a single real number in the default dtype, if that is wider.
+    narrow = aval.ndim == 0 and aval.dtype.itemsize < least.itemsize
+    if kind_of(z) not in "fc" or (narrow and kind_of(z) == "f"):
+        z = cast(z, least)
     result = arctan2(imag(z), real(z))
     return rad2deg(result) if deg else result
 
