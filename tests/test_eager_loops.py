@@ -16,6 +16,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
+from ftrace import lax
 from ftrace.array import Array
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm.calling import fronts, loops
@@ -245,3 +246,42 @@ def test_one_operation_of_equal_shapes_is_a_loop(mode: str, made: list[bool]) ->
         x + x, x * 2.0, 2.0 - x, x / 3, x >= x, fnp.sqrt(x), -x
     assert all(made)
     assert len(made) == (7 if has_loops(mode) else 0)
+
+
+#: Sums along neighbours and across them, of few terms and of many, of one group of axes
+#: and of two, and the axes.
+SUMS = [
+    ((5,), (0,)), ((7,), (0,)), ((8,), (0,)), ((129,), (0,)), ((257,), (0,)),
+    ((500,), (0,)), ((511,), (0,)), ((1000,), (0,)), ((70001,), (0,)), ((6, 300), (1,)),
+    ((4, 5, 6), (1, 2)), ((33, 1000), (0,)), ((129, 10), (0,)), ((130, 131), (0,)),
+    ((1000, 3), (0,)), ((2, 1500, 24), (1,)), ((3, 9, 1), (1,)), ((3, 1, 9), (1,)),
+    ((2, 40, 10, 30), (1, 2)), ((3000, 5), (0,)), ((4, 3, 20), (0, 2)), ((0, 3), (0,)),
+    ((8, 3, 32, 32), (0, 1)), ((16, 16, 65), (0,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "axes"), SUMS)
+@pytest.mark.parametrize("dtype", [*dtypes(), "uint32", "float16"])
+def test_sums_have_the_bits_of_the_first_call(
+    dtype: str, shape: tuple[int, ...], axes: tuple[int, ...]
+) -> None:
+    with ft.config(enable_x64=True):
+        x = (np.random.default_rng(4).normal(size=shape) * 1000).astype(dtype)
+        for values in (x, -x * 0, np.asfortranarray(x), x[::-1]):
+            a = fnp.asarray(values)
+            repeated(lambda a: fnp.sum(a, axes), np.asarray(fnp.sum(a, axes)), a)
+            running = np.asarray(fnp.cumsum(a, axes[-1]))
+            repeated(lambda a: fnp.cumsum(a, axes[-1]), running, a)
+            back = np.asarray(lax.cumsum(a, axes[-1], reverse=True))
+            repeated(lambda a: lax.cumsum(a, axes[-1], reverse=True), back, a)
+
+
+@pytest.mark.parametrize(("shape", "axes"), SUMS[:-6])
+def test_sums_along_neighbouring_axes_are_loops(
+    mode: str, shape: tuple[int, ...], axes: tuple[int, ...], made: list[bool]
+) -> None:
+    x = fnp.asarray(np.ones(shape, np.float32))
+    for _ in range(CALLS):
+        fnp.sum(x, axes, keepdims=True)
+    is_sum = np.prod(shape) > np.prod(fnp.sum(x, axes).shape)
+    assert made[:1] == ([is_sum] if has_loops(mode) else [])

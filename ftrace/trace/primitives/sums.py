@@ -7,17 +7,21 @@ Many rows are added in parts here, and then these:
     x[n, c]  ->  reshape x[p, b, e, c]  ->  sum over b  ->  the same of x[p·e, c]
 
 A part has about `_TERMS` terms, and p is such that its totals stay in the cache. How
-an array is cut follows from its shape and strides alone.
+an array is cut follows from its shape and strides alone; for row-major arrays `cut_of`
+says how, so that compiled code can do the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
 from math import prod
 from typing import Any
 
 import numpy as np
+
+from ftrace.records import NamedTuple
 
 Array = Any  # numpy.ndarray
 Shape = tuple[int, ...]
@@ -62,11 +66,55 @@ def sum_of(
     terms = prod([shape[a] for a in axes])
     if terms == 1:
         return np.array, (dtype,)  # NumPy adds 0, and -0 becomes 0
-    exact = dtype.kind not in "fc"
-    is_short = terms <= _FEW or (terms <= _FEW_OF_SMALL and prod(shape) <= _SMALL)
-    if exact or is_short or terms == max(shape) == prod(shape):
+    if _is_plain(terms, prod(shape), dtype) or terms == max(shape) == prod(shape):
         return _reduce, (axes, dtype, None, True)
     return _Sum(axes, dtype), ()
+
+
+def _is_plain(terms: int, size: int, dtype: np.dtype[Any]) -> bool:
+    """May NumPy add so many terms of an array of a size in any order?"""
+    is_short = terms <= _FEW or (terms <= _FEW_OF_SMALL and size <= _SMALL)
+    return is_short or dtype.kind not in "fc"
+
+
+class Cut(NamedTuple):
+    """How a row-major array, seen as x[outer, terms, inner], is added up.
+
+    Attributes:
+      parts, each: so many parts, and how many of them together; 0 where there are none.
+    """
+
+    outer: int
+    terms: int
+    inner: int
+    parts: int = 0
+    each: int = 0
+
+
+def seen_along(shape: Shape, axes: Shape) -> Cut | None:
+    """A row-major array with the axes as one; None where they are not neighbours."""
+    sides = [(n, a in axes) for a, n in enumerate(shape) if n != 1]
+    merged = [
+        (prod([n for n, _ in group]), is_added)
+        for is_added, group in groupby(sides, key=lambda side: side[1])
+    ]
+    places = [i for i, (_, is_added) in enumerate(merged) if is_added]
+    if len(places) != 1 or not prod(shape):
+        return None
+    (place,) = places
+    outer, inner = (
+        prod([n for n, _ in x]) for x in (merged[:place], merged[place + 1 :])
+    )
+    return Cut(outer, merged[place][0], inner)
+
+
+def cut_of(shape: Shape, axes: Shape, dtype: np.dtype[Any]) -> Cut | None:
+    """How `sum_along` adds up row-major arrays; None where that is not so simple."""
+    seen = seen_along(shape, axes)
+    if seen is None or seen.inner == 1 or _is_plain(seen.terms, prod(shape), dtype):
+        return seen
+    count, each = _parts(seen.terms, seen.inner * dtype.itemsize)
+    return None if count > _FEW else seen._replace(parts=count, each=each)
 
 
 class _Sum:
@@ -112,19 +160,42 @@ def _way(shape: Shape, strides: Shape, item: int, axes: Shape) -> list[_Step]:
     across = [a for a in near_first if a in axes and a not in neighbours]
     if prod([shape[a] for a in across]) <= _FEW:
         return [_whole(axes)]
+    sizes, merged_strides, merged_axes = _merged(shape, strides, axes)
+    if len(merged_axes) < len(across):
+        kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
+        inside = _way(sizes, merged_strides, item, merged_axes)
+        return [_shaped(sizes), *inside, _shaped(kept)]
     found: list[_Step] = []
     last = _whole(tuple(neighbours))
     paired = prod([shape[a] for a in neighbours]) >= _PAIRS
     if paired:
         found.append(last)
-    sizes = list(shape)
+    left = list(shape)
     for a in neighbours if paired else ():
-        sizes[a] = 1
+        left[a] = 1
     for a in sorted(across, key=shape.__getitem__, reverse=True):
-        inside = prod([n for n, s in zip(sizes, steps, strict=True) if s < steps[a]])
-        found += _cuts(tuple(sizes), a, inside * item)
-        sizes[a] = 1
+        apart = prod([n for n, s in zip(left, steps, strict=True) if s < steps[a]])
+        found += _cuts(tuple(left), a, apart * item)
+        left[a] = 1
     return found if paired or not neighbours else [*found, last]
+
+
+def _merged(shape: Shape, strides: Shape, axes: Shape) -> tuple[Shape, Shape, Shape]:
+    """Neighbours that are added up, or not, as one axis, where that is a view."""
+    found: list[tuple[int, int, bool]] = []
+    for a, (n, step) in enumerate(zip(shape, strides, strict=True)):
+        if n == 1:
+            continue
+        if found and found[-1][1:] == (step * n, a in axes):
+            found[-1] = (found[-1][0] * n, step, a in axes)
+        else:
+            found.append((n, step, a in axes))
+    sizes, steps, added = zip(*found, strict=True)
+    return sizes, steps, tuple(a for a, is_added in enumerate(added) if is_added)
+
+
+def _shaped(shape: Shape) -> _Step:
+    return lambda x: x.reshape(shape)
 
 
 def _whole(axes: Shape) -> _Step:

@@ -22,6 +22,7 @@ Eager operations:
     learning    a call becomes a record: apart, steps, front_record
     performing  the steps of a record, one by one
     loops       those that need no NumPy; looping, operations: which these are
+    sum_loops   what sums along axes do, in NumPy's order
     chains      several of them as one; chaining, links, linking: which, and where
     elements    what each does to elements, in lanes; element_loops, blocks: over memory
     views       those that only look at an array in another way

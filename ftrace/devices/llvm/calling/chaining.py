@@ -147,7 +147,8 @@ class _Renumbered:
     def keep(self, number: int) -> None:
         """A step as it was."""
         call = self._given[number - self.leaves]
-        kept = Call(call.function, self._places(call), call.dtype, call.shape)
+        places = self._places(call)
+        kept = Call(call.function, places, call.dtype, call.shape, call.meaning)
         self._append(number, kept)
 
     def chain(self, links: Links, function: Any) -> None:

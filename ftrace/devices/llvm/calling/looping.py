@@ -19,17 +19,30 @@ from ftrace.devices.llvm.calling.loops import (
     FLOAT32,
     FLOAT64,
     MOST,
+    MOST_SUMMED,
     ONE8,
     ONE32,
     ONE64,
+    ORDERED,
     Loop,
     Operand,
 )
 from ftrace.devices.llvm.calling.operations import loop_of
+from ftrace.devices.llvm.calling.sum_loops import (
+    COLUMNS,
+    KINDS,
+    ROOM,
+    ROWS,
+    RUNNING,
+    SumLoops,
+)
 from ftrace.devices.llvm.runner.records import Block
 from ftrace.records import NamedTuple
 from ftrace.trace.lacking import address_of
 from ftrace.trace.primitives import meanings
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.host.running import running_sum
+from ftrace.trace.primitives.sums import Cut, cut_of, seen_along
 
 #: `PyArray_NewFromDescr` and the version in the table of NumPy's C functions, and the
 #: versions of which that is known.
@@ -177,6 +190,7 @@ class Looping:
 
     def __init__(self, address: Callable[[str], int]) -> None:
         self._address = address
+        self._sums = SumLoops()
 
     def loop(
         self, steps: Sequence[Call], known: Sequence[Known], block: Block
@@ -199,7 +213,11 @@ class Looping:
     ) -> tuple[Any, Sequence[Any]]:
         """The `Loop` that does one step, likewise."""
         shape = step.shape
-        if shape is None or step.dtype is None or math.prod(shape) > MOST:
+        if shape is None or step.dtype is None:
+            return 0, ()
+        if (cut := _cut(step, known)) is not None:
+            return self._sum_loop(step, *cut, block)
+        if math.prod(shape) > MOST:
             return 0, ()
         kinds = [_dtype_of(x, known) for x in step.operands]
         exponent = _exponent(step, known, kinds)
@@ -228,6 +246,45 @@ class Looping:
         made = id(keeps[0]), len(shape), sizes
         found = Loop(address, count, *made, *places, exponent=exponent)
         return block.add(*found), keeps
+
+    def _sum_loop(
+        self, step: Call, loop: str, cut: Cut, block: Block
+    ) -> tuple[Any, Sequence[Any]]:
+        dtype, shape = np.dtype(step.dtype), step.shape or ()
+        address = self._sums.address(loop, dtype)
+        if not address:
+            return 0, ()
+        plan = block.add(*self._sums.plan(cut))
+        array = block.add(*Operand(ORDERED, step.operands[0].number, 0, 1, id(dtype)))
+        other = block.add(*Operand(CONSTANT, 0, plan, 0, id(dtype)))
+        made = id(dtype), len(shape), block.add(*shape or (0,))
+        found = Loop(address, cut.outer, *made, array, other, other)
+        return block.add(*found), (dtype, self._sums)
+
+
+def _cut(step: Call, known: Sequence[Known]) -> tuple[str, Cut] | None:
+    """The loop of `sum_loops` that a step is, and how it cuts; None if it is none."""
+    x = step.operands[0] if step.operands else None
+    if type(x) is not Place:
+        return None
+    shape, dtype = known[x.number].shape, known[x.number].dtype
+    if shape is None or dtype != step.dtype or dtype.name not in KINDS:
+        return None
+    if not dtype.isnative or math.prod(shape) > MOST_SUMMED:
+        return None
+    if step.function is running_sum:
+        cut = seen_along(shape, (step.operands[1],))
+        return None if cut is None else (RUNNING, cut)
+    if step.meaning is None or step.meaning.op is not reduce_sum_p:
+        return None
+    cut = cut_of(shape, step.meaning.arg, dtype)
+    if cut is None or cut.parts * cut.inner * dtype.itemsize > ROOM:
+        return None
+    if cut.inner > 1:
+        return COLUMNS, cut
+    # Of integers NumPy adds many at a time, for the order decides nothing.
+    quick = dtype.kind in "iu" and cut.terms > MOST
+    return None if quick else (ROWS, cut)
 
 
 _FLOATS = ("float32", "float64")

@@ -23,10 +23,12 @@ from ftrace.records import NamedTuple
 
 #: Elements at the most; above, the calls hardly count.
 MOST = 1 << 14
+#: The same of those that are added up: NumPy lets other threads run meanwhile.
+MOST_SUMMED = 1 << 18
 
-#: Of operands: elements that never change, an array, a float of Python's, and one
-#: element of an array for all of the result's: of 1, 4 or 8 bytes.
-CONSTANT, ARRAY, FLOAT32, FLOAT64, ONE8, ONE32, ONE64 = range(7)
+#: Of operands: elements that never change, an array, a float of Python's, one element
+#: of an array for all of the result's: of 1, 4 or 8 bytes; an array that is row-major.
+CONSTANT, ARRAY, FLOAT32, FLOAT64, ONE8, ONE32, ONE64, ORDERED = range(8)
 
 #: Where a float of Python's has its number.
 _NUMBER = 16
@@ -113,8 +115,10 @@ def _data_of(offsets: Offsets) -> Function:
         with f.when(f.let(f"xor i1 {absent}, true")):
             f.store("ptr", f.let(f"call ptr @host_data(ptr {host}, {dtype})"), data)
     found = f.load("ptr", data)
-    alike = f.equal("i64", kind, ARRAY)
-    with f.when(f.let(f"or i1 {alike}, {f.equal('ptr', found, 'null')}")):
+    for alike in (ARRAY, ORDERED):
+        with f.when(f.equal("i64", kind, alike)):
+            f.give(found)
+    with f.when(f.equal("ptr", found, "null")):
         f.give(found)
     for one, element in ((ONE8, "i8"), (ONE32, "i32")):
         with f.when(f.equal("i64", kind, one)):
@@ -124,7 +128,7 @@ def _data_of(offsets: Offsets) -> Function:
 
 
 def _in_order(offsets: Offsets) -> Function:
-    """A row-major copy of an array that lies in another order; null if it is none."""
+    """A row-major copy of an `ARRAY` that lies in another order; null if it is none."""
     f = ObjectFunction("in_order", "ptr", "ptr %operand", "ptr %given")
     state, operand = f.state(), f.view("%operand", Operand)
     with f.when(f.differ("i64", operand.number("kind"), ARRAY)):

@@ -169,7 +169,9 @@ def _computed(step: Taped, operands: Sequence[Any]) -> Any:
 
 
 #: How many operands primitives have at the most; what follows belongs to NumPy's call.
-_ARITY = {"unary": 1, "cast": 1, "identity": 1, "movement": 1, "select": 3}
+_ARITY = {
+    "unary": 1, "cast": 1, "identity": 1, "movement": 1, "reduction": 1, "select": 3,
+}  # fmt: skip
 
 
 def _meaning_of(step: Taped) -> Meaning | None:

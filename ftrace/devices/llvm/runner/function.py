@@ -10,7 +10,7 @@ Values are names ("%v3") or numbers. Blocks are `with` statements:
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -143,21 +143,44 @@ class Function:
     @contextmanager
     def repeat(self, stop: str | int, start: str | int = 0) -> Generator[str]:
         """Runs the block for each index from `start` to below `stop`."""
+        with self.fold(stop, (), start) as fold:
+            yield fold.index
+
+    @contextmanager
+    def fold(
+        self,
+        stop: str | int,
+        firsts: Sequence[tuple[str, str]],
+        start: str | int = 0,
+    ) -> Generator[Fold]:
+        """The same with values that the block renews.
+
+        Args:
+          firsts: the type of each and what it is at first.
+        """
         head, inside = self._name("head"), self._name("body")
         after, index = self._name("after"), self._name("%i")
+        fold = Fold(index, [self._name("%t") for _ in firsts])
         before = self._label
         # The loop's head is written when its end is known.
         self.do(f"br label %{head}")
         position = len(self._lines)
         self._begin(inside)
         self._exits.append(after)
-        yield index
+        yield fold
         self._exits.pop()
         following = self.let(f"add i64 {index}, 1")
         self._lines[position:position] = [
             f"{head}:",
             f"  {index} = phi i64 [ {start}, %{before} ], "
             f"[ {following}, %{self._label} ]",
+            *[
+                f"  {name} = phi {kind} [ {first}, %{before} ], "
+                f"[ {value}, %{self._label} ]"
+                for name, (kind, first), value in zip(
+                    fold.values, firsts, fold.following, strict=True
+                )
+            ],
             f"  {index}.more = icmp ult i64 {index}, {stop}",
             f"  br i1 {index}.more, label %{inside}, label %{after}",
         ]
@@ -174,6 +197,21 @@ class Function:
         self._lines.append(f"{label}:")
         self._label = label
         self._ended = False
+
+
+class Fold:
+    """A loop in the making.
+
+    Attributes:
+      index: of this time.
+      values: in the block those that it begins with, behind it the last ones.
+      following: those that it ends with.
+    """
+
+    def __init__(self, index: str, values: list[str]) -> None:
+        self.index = index
+        self.values = values
+        self.following = values
 
 
 class View:

@@ -14,6 +14,7 @@ one with the factors exp(y[i-1] - y[i]) ≤ 1. The derivative of a recurrence is
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from ftrace.trace.primitives.host.running import (
     accumulate,
     extremum_tangent,
     recur,
+    running_sum,
 )
 from ftrace.trace.primitives.movement import pad, shrink_axis
 from ftrace.trace.primitives.record import Array, Compound, Results, compound_of
@@ -102,6 +104,12 @@ def _value(avals: Any, arg: Running, x: Array) -> list[Array]:
     return [accumulate(arg.kind, x, arg.axis, arg.reverse)]
 
 
+def _direct(arg: Running, x: Any) -> tuple[Any, tuple[Any, ...]]:
+    if arg.kind == "sum" and not arg.reverse:
+        return running_sum, (arg.axis,)
+    return partial(accumulate, arg.kind), (arg.axis, arg.reverse)
+
+
 def _tangent(node: Node, tangents: Results) -> Results:
     arg: Running = node.arg
     (x,), (t,) = node.src, tangents
@@ -143,7 +151,7 @@ cumulate_p = Compound(
     "cumulate", "host", _infer,
     _value,
     _batched,
-    jvp=_tangent, transpose=_transpose_sum,
+    jvp=_tangent, transpose=_transpose_sum, direct=_direct,
     doc="running sum, product, maximum, minimum or log-sum-exp along an axis",
 )  # fmt: skip
 
