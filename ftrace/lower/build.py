@@ -7,7 +7,7 @@ arithmetic on indices, with a mask where a place has no element.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -248,13 +248,8 @@ class _Builder:
     def _info(self, specs: tuple[BufferSpec, ...]) -> KernelInfo:
         names: list[str] = []
         operations = 0
-        places: dict[Any, Origin] = {}
-        for node in self.view.members:
-            if self.view.is_loaded(node):
-                continue
-            origin = node.origin
-            if origin is not None:
-                places.setdefault((origin.code, origin.offset), origin)
+        computed = [n for n in self.view.members if not self.view.is_loaded(n)]
+        for node in computed:
             if node.op.family not in ("movement", "source"):
                 names.append(node.op.name)
                 size = node.src[0].size if node.op.family == "reduction" else node.size
@@ -264,12 +259,22 @@ class _Builder:
         last_first = dict.fromkeys(reversed(names))
         main = [n for n in last_first if n not in ("cast", "select")]
         title = "_".join(main[:3]) or "copy"
-        origins: dict[str, Origin] = {}
-        for origin in places.values():
-            origins.setdefault(str(origin), origin)
         return KernelInfo(
-            f"{title}_{dims}", tuple(origins.values()), operations, size, tuple(names)
+            f"{title}_{dims}", origins_of(computed), operations, size, tuple(names)
         )
+
+
+def origins_of(nodes: Iterable[Node]) -> tuple[Origin, ...]:
+    """The user's lines that made the nodes, each once."""
+    places: dict[Any, Origin] = {}
+    for node in nodes:
+        origin = node.origin
+        if origin is not None:
+            places.setdefault((origin.code, origin.offset), origin)
+    origins: dict[str, Origin] = {}
+    for origin in places.values():
+        origins.setdefault(str(origin), origin)
+    return tuple(origins.values())
 
 
 def _in_bounds(index: Node, array: Node, size: int) -> list[Node]:

@@ -11,7 +11,7 @@ from ftrace.errors import ArgumentError, DeviceError, GraphError
 from ftrace.lower.assemble import assemble
 from ftrace.lower.beside import DECISIONS as SUMS
 from ftrace.lower.beside import kernels_add_up, sums_in_parts
-from ftrace.lower.build import BuiltKernel, build_kernel
+from ftrace.lower.build import BuiltKernel
 from ftrace.lower.compounds import DECISIONS as COMPOUNDS
 from ftrace.lower.compounds import compounds_as_parts
 from ftrace.lower.control import Loop, bodies_of, control_to_loops
@@ -25,6 +25,7 @@ from ftrace.lower.fourier import DECISIONS as TRANSFORMS
 from ftrace.lower.fourier import transforms_as_kernels
 from ftrace.lower.inplace import DECISIONS as SHARING
 from ftrace.lower.inplace import Sharing, share_memory
+from ftrace.lower.isomorphic import build_kernels
 from ftrace.lower.loops import DECISIONS as LOOPS
 from ftrace.lower.loops import simplify_loops
 from ftrace.lower.movement import MOVEMENT
@@ -185,11 +186,11 @@ def _program(
     forced: set[Node] = set()
     while True:
         plan = schedule(outputs, forced, kernels_add_up(cache))
-        built = {
-            d.number: build_kernel(d, plan)
-            if d.step is None
-            else build_step(d.step, max_buffers, recurrences, cache)
+        built: dict[int, BuiltKernel | BuiltStep] = dict(build_kernels(plan))
+        built |= {
+            d.number: build_step(d.step, max_buffers, recurrences, cache)
             for d in plan.drafts
+            if d.step is not None
         }
         too_many = [
             b
