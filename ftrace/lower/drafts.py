@@ -182,6 +182,8 @@ def operand_contexts(
 
     Those are its operands; of a gather the array, and then what its index arrays read.
     """
+    if keeps_index(node):
+        return [(source, context) for source in node.src]
     kernel, indices, valid = context
     family = node.op.family
     if family == "movement":
@@ -195,9 +197,12 @@ def operand_contexts(
         for axis, index in zip(axes, ranges.indices, strict=True):
             inner[axis] = index
         return [(node.src[0], Context(kernel, tuple(inner), valid))]
-    if node.op is gather_p:
-        return _gather_contexts(node, context, number_of)
-    return [(source, context) for source in node.src]
+    return _gather_contexts(node, context, number_of)
+
+
+def keeps_index(node: Node) -> bool:
+    """Is an element computed from the operands' elements at its own index?"""
+    return node.op.family not in ("movement", "reduction") and node.op is not gather_p
 
 
 def reduce_key(node: Node, context: Context, level: int) -> Any:

@@ -166,8 +166,15 @@ class Plan:
         depth = max((k + 1 for k, a in enumerate(path) if a in ranges), default=0)
         around = path[:depth]
         factor = prod(sample(a.size) for a in around if a not in ranges)
+        self.use_alike(node, context, factor, around)
+
+    def use_alike(
+        self, node: Node, context: Context, factor: int, around: tuple[Atom, ...]
+    ) -> None:
+        """Notes that a kernel needs `node` where it needs what is made of it."""
         known = self.contexts.setdefault(node, {})
-        if context not in known or known[context][0] < factor:
+        before = known.get(context)
+        if before is None or before[0] < factor:
             known[context] = (factor, around)
 
     def new_draft(self, shape: Shape) -> Draft:

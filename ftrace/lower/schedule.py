@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ftrace.lower.drafts import Context, Draft, Schedule, operand_contexts
+from ftrace.lower.drafts import Context, Draft, Schedule, keeps_index, operand_contexts
 from ftrace.lower.hosts import (
     is_aligned,
     kernel_alike,
@@ -96,15 +96,19 @@ def schedule(
 
 def _inline(plan: Plan, node: Node, uses: dict[Context, Any]) -> None:
     kernels = plan.result.inlined.setdefault(node, set())
-    for context, (_, path) in uses.items():
+    own, level = weight(node), plan.result.levels[node]
+    for context, (factor, path) in uses.items():
         draft = plan.result.drafts[context.kernel]
         kernels.add(context.kernel)
-        draft.weight += weight(node)
-        level = plan.result.levels[node]
+        draft.weight += own
         if node.op.family == "reduction":
             draft.reduces += 1
             if is_contraction(node):
                 draft.kind = "contract"
+        if keeps_index(node):
+            for source in node.src:
+                plan.use_alike(source, context, factor, path)
+            continue
         below = operand_contexts(
             node, context, draft.ranges_for, plan.result.number_of, level
         )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -31,15 +30,18 @@ Aval = ShapedArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Op(ABC):
-    """What a node does: a primitive, or an operation that exists in kernels only."""
+class Op:
+    """What a node does: a primitive, or an operation that exists in kernels only.
+
+    No ABC: of each node it is asked many times what class its operation has.
+    """
 
     name: str
     family: str
 
-    @abstractmethod
     def __call__(self, *src: Node, arg: Any = None) -> Node:
         """The node of this operation over `src`."""
+        raise NotImplementedError
 
     def render(self, node: Node) -> str:
         return self.name if node.arg is None else f"{self.name}[{node.arg}]"
