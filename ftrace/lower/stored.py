@@ -1,6 +1,7 @@
 """Programs as text and back, so that another process need not lower them again.
 
-    text   = JSON: [kernels, program], where a step says the number of its kernel
+    text   = JSON: [kernels, infos, program], where a step says the number of its
+             kernel, and of what people are told of it
     kernel = [text, buffers, is its length bounded?]; text = JSON: [nodes, kernel]
     node   = [op, dtype, shape, argument, sources], in the order of their numbers
     part   = number, text, null | [its kind, its parts …]
@@ -17,7 +18,7 @@ its operands.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from functools import cache
 from importlib import import_module
@@ -75,7 +76,7 @@ _OPS: dict[str, Op] = {
 }
 #: What `isinstance` is asked for, so that the parts stay untyped.
 _LIST: tuple[type[Any], ...] = (list,)
-_PLAIN = (type(None), bool, int, float, str)
+_PLAIN = frozenset((type(None), bool, int, float, str))
 
 
 class _NoTextError(Exception):
@@ -137,14 +138,14 @@ def program_text(program: Program) -> str | None:
         whole = writer.part(program)
     except _NoTextError:
         return None
-    return _dumped([writer.kernels, whole])
+    return _dumped([writer.kernels, writer.infos, whole])
 
 
 def program_of(text: str) -> Program | None:
     """The program that `program_text` wrote; None for any other text."""
     try:
-        kernels, whole = json.loads(text)
-        found = _Reader(kernels).part(whole)
+        kernels, infos, whole = json.loads(text)
+        found = _Reader(kernels, infos).part(whole)
     except _OTHER_FORM:
         return None
     return found if isinstance(found, Program) else None
@@ -184,8 +185,10 @@ class _Writer:
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.kernels: list[Any] = []
+        self.infos: list[Any] = []
         self._numbers: dict[Node, int] = {}
         self._kernel_numbers: dict[Kernel, int] = {}
+        self._info_numbers: dict[KernelInfo, int] = {}
 
     def part(self, value: Any) -> Any:
         kind = cast("type[Any]", type(value))
@@ -194,7 +197,7 @@ class _Writer:
         if kind is Node:
             return ["%", self._number(value)]
         if kind is tuple:
-            return ["(", *[self.part(v) for v in value]]
+            return ["(", *self._parts(value)]
         if kind is frozenset:
             parts = [self.part(v) for v in value]
             if not all(isinstance(p, int) for p in parts):
@@ -203,21 +206,28 @@ class _Writer:
         if kind is bytes:
             return ["b", value.hex()]
         if isinstance(value, np.dtype):
-            return ["d", str(cast("np.dtype[Any]", value))]
-        if kind is KernelInfo:
-            value = KernelInfo(
-                value.name, (), value.operations, value.bytes, value.nodes
-            )
+            return ["d", _name_of(value)]
         if kind is CallHost:
             return self._call(value)
         if isinstance(value, RunKernel):
-            number = self._kernel(value.kernel)
-            return ["run", number, self.part(value.slots), self.part(value.info)]
+            number = self._kernel(value.kernel), self._info(value.info)
+            return ["run", *number, self.part(value.slots)]
         name = _NAMES.get((kind.__module__, kind.__qualname__))
         if name is None:
             raise _NoTextError
-        parts = [self.part(getattr(value, name)) for name in _field_names(kind)]
-        return [name, *parts]
+        return [name, *self._parts([getattr(value, f) for f in _field_names(kind)])]
+
+    def _parts(self, values: Iterable[Any]) -> list[Any]:
+        return [v if v.__class__ in _PLAIN else self.part(v) for v in values]
+
+    def _info(self, info: KernelInfo) -> int:
+        """The number of what people are told of a kernel, but for its lines."""
+        told = KernelInfo(info.name, (), info.operations, info.bytes, info.nodes)
+        number = self._info_numbers.get(told)
+        if number is None:
+            number = self._info_numbers[told] = len(self.infos)
+            self.infos.append(self.part(told))
+        return number
 
     def _kernel(self, kernel: Kernel) -> int:
         """The number of a kernel; equal ones have one."""
@@ -239,7 +249,7 @@ class _Writer:
         for aval in [operand.aval for operand in node.src]:
             if type(aval) is not ShapedArray:
                 raise _NoTextError
-            types.append([str(aval.dtype), self.part(aval.shape), aval.weak_type])
+            types.append([_name_of(aval.dtype), self.part(aval.shape), aval.weak_type])
         slots = self.part(step.operands), self.part(step.results)
         return ["host", node.op.name, self.part(node.arg), types, *slots]
 
@@ -267,13 +277,18 @@ class _Writer:
             raise _NoTextError
         shape = self.part(aval.shape)
         sources = [self._numbers[s] for s in node.src]
-        return [op.name, str(aval.dtype), shape, self.part(node.arg), sources]
+        return [op.name, _name_of(aval.dtype), shape, self.part(node.arg), sources]
 
 
 class _Reader:
     """Reads what a `_Writer` has written."""
 
-    def __init__(self, kernels: Sequence[Any] = (), nodes: Sequence[Any] = ()) -> None:
+    def __init__(
+        self,
+        kernels: Sequence[Any] = (),
+        infos: Sequence[Any] = (),
+        nodes: Sequence[Any] = (),
+    ) -> None:
         self._nodes: list[Node] = []
         for row in nodes:
             self._nodes.append(self._node(*row))
@@ -281,6 +296,7 @@ class _Reader:
             _KeptKernel(text, self.part(specs), bounded)
             for text, specs, bounded in kernels
         ]
+        self._infos: list[KernelInfo] = [self.part(info) for info in infos]
 
     def _node(
         self, name: str, dtype: str, shape: Any, argument: Any, sources: list[int]
@@ -298,8 +314,8 @@ class _Reader:
             number: int = parts[0]
             return self._nodes[number]
         if kind == "run":
-            number, slots, info = parts
-            return RunStored(self._kernels[number], self.part(slots), self.part(info))
+            kernel, info, slots = parts
+            return RunStored(self._kernels[kernel], self.part(slots), self._infos[info])
         if kind == "host":
             return self._call(*parts)
         if kind == "b":
@@ -323,6 +339,11 @@ class _Reader:
         values = [variable(aval, 0, number) for number, aval in enumerate(avals)]
         node = COMPOUNDS[name](*values, arg=self.part(argument))
         return CallHost(node, self.part(operands), self.part(results))
+
+
+@cache  # NumPy takes longer to make the name than it takes to write a step
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return str(dtype)
 
 
 @cache
