@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from ftrace import dtypes
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import is_dynamic
-from ftrace.trace.graph import Node, make_node, substitute, toposort
+from ftrace.trace.graph import Node, has_any, make_node, substitute, toposort
 from ftrace.trace.primitives.broadcast import expand, expand_p
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.indexing import gather_p
@@ -133,6 +133,8 @@ def counted_axis(index: Node, size: int) -> int | None:
 
 def positions_by_axes(outputs: Sequence[Node], least: int) -> Sequence[Node]:
     """The outputs with positions in arrays of `least` bytes (for noise) by axes."""
+    if not has_any(outputs, (iota_p,)):
+        return outputs
     found: dict[Node, Node] = {}
     for node in toposort(outputs):
         if node.op is reshape_p and not is_dynamic(node.aval.size):

@@ -26,7 +26,7 @@ from ftrace.lower.values import (
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, rebuild, toposort
+from ftrace.trace.graph import Node, has_any, rebuild, toposort
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.movement import reshape, reshape_p
@@ -59,6 +59,8 @@ def sums_in_parts(outputs: Sequence[Node], cache: int) -> list[Node]:
       cache: bytes of the cache that a core has for itself; 0 leaves all as it is.
     """
     if not cache or "sum_beside_rows" in settings.current().disabled_rules:
+        return list(outputs)
+    if not has_any(outputs, (reduce_sum_p,)):
         return list(outputs)
     order = toposort(outputs)
     wanted = {n: b for n in order if (b := _blocks_of(n, _LEAST * cache))}

@@ -18,7 +18,7 @@ from ftrace.trace.body import BODY_DEPTH
 from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Body, Node, nodes_of, rebuild
+from ftrace.trace.graph import Body, Node, has_any, rebuild
 from ftrace.trace.primitives.broadcast import expand, reduce_sum
 from ftrace.trace.primitives.elementwise import (
     absolute,
@@ -72,7 +72,7 @@ DECISIONS = {
 def compounds_as_parts(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with the parts of these operations in their places."""
     off = "expand_compounds" in settings.current().disabled_rules
-    if off or not any(node.op in _PARTS for node in nodes_of(outputs)):
+    if off or not has_any(outputs, _PARTS):
         return list(outputs)
 
     def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:

@@ -26,7 +26,7 @@ from ftrace.trace.control.scanned import (
     stacked_type,
 )
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Body, Node, toposort
+from ftrace.trace.graph import Body, Node, has_any, toposort
 from ftrace.trace.primitives.record import Compound
 
 #: Iterations of a parallel loop that may run at the same time.
@@ -82,6 +82,8 @@ loop_p = Compound(
 
 def control_to_loops(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with each scan and while as a loop."""
+    if not has_any(outputs, (scan_p, while_p)):
+        return list(outputs)
 
     def change(node: Node, src: tuple[Node, ...]) -> Node | None:
         if node.op is scan_p:

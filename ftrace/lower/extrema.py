@@ -23,7 +23,7 @@ from ftrace.trace.body import close
 from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, rebuild, toposort
+from ftrace.trace.graph import Node, has_any, rebuild, toposort
 from ftrace.trace.primitives.elementwise import (
     add,
     bit_and,
@@ -61,6 +61,8 @@ _DEPTH = -41
 
 def extrema_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with such derivatives as a choice between kernels and the host."""
+    if not has_any(outputs, (extremum_tangent_p,)):
+        return list(outputs)
     order = toposort(outputs)
     disabled = settings.current().disabled_rules
     wanted = {n for n in order if n.op is extremum_tangent_p and _is_served(n)}

@@ -31,7 +31,7 @@ from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, nodes_of, rebuild
+from ftrace.trace.graph import Node, has_any, nodes_of, rebuild
 from ftrace.trace.primitives.host import lapack
 from ftrace.trace.primitives.host.lu import Op, det_p, lu_p, lu_solve_p, slogdet_p
 from ftrace.trace.primitives.host.matrix import transposed
@@ -96,7 +96,7 @@ class Factor(Kernel):
 
 def factors_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with factorisations as kernels."""
-    if not any(node.op in _FACTORS for node in nodes_of(outputs)):
+    if not has_any(outputs, _FACTORS):
         return list(outputs)
 
     read = {(n.src[0], n.arg) for n in nodes_of(outputs) if n.op is item_p}

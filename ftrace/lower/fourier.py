@@ -38,7 +38,7 @@ from ftrace.lower.fourier_lengths import (
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, nodes_of, rebuild
+from ftrace.trace.graph import Node, has_any, rebuild
 from ftrace.trace.primitives.elementwise import add, conj, imag, make_complex, real
 from ftrace.trace.primitives.host.fourier import Fourier, fft_p
 from ftrace.trace.primitives.movement import (
@@ -78,7 +78,7 @@ _FEWEST = 4
 def transforms_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with Fourier transforms as kernels."""
     off = "transform_natively" in settings.current().disabled_rules
-    if off or not any(node.op is fft_p for node in nodes_of(outputs)):
+    if off or not has_any(outputs, (fft_p,)):
         return list(outputs)
 
     def change(node: Node, src: tuple[Node, ...]) -> Node | Sequence[Node] | None:

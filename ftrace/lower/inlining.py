@@ -12,7 +12,7 @@ from typing import Any
 
 from ftrace.lower.across import reduces_columns
 from ftrace.lower.drafts import Context
-from ftrace.lower.index import ALWAYS, complexity, ranges_of_all
+from ftrace.lower.index import ALWAYS, Index, complexity, ranges_of, ranges_of_all
 from ftrace.lower.plan import KERNEL_LIMIT, NESTED, Plan
 from ftrace.lower.values import CHEAP, RECOMPUTE, is_contraction, root_of, weight
 from ftrace.trace.graph import Node
@@ -33,14 +33,14 @@ def is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
     drafts = plan.result.drafts
     kernels = {context.kernel for context in uses}
     own = weight(node)
-    if any(drafts[k].weight + own > KERNEL_LIMIT for k in kernels):
+    if max([drafts[k].weight for k in kernels]) + own > KERNEL_LIMIT:
         return False
     if not may_fuse(plan, uses):
         return False
-    again = max(factor for factor, _ in uses.values()) > 1
+    again = max([factor for factor, _ in uses.values()]) > 1
     if again and (cost > CHEAP or any(_in_product(plan, c) for c in uses)):
         return False
-    if cost > 1 and max(_overlap(node, c) for c in uses) * cost > WINDOWED:
+    if cost > 1 and max([_overlap(node, c) for c in uses]) * cost > WINDOWED:
         return False
     if len(kernels) > 1 and not _is_done_again(plan, node, cost, len(kernels)):
         return False
@@ -105,11 +105,17 @@ def _is_plain(context: Context) -> bool:
 
 def _overlap(node: Node, context: Context) -> int:
     """How many windows see each element; 0 where none slide over it."""
-    if all(len(ranges_of_all([index])) < 2 for index in context.indices):
+    # A sum of one atom, if that is no quotient, has one range; of none, none.
+    sums = [i for i in context.indices if len(i.terms) > 1 or _is_divided(i)]
+    if all(len(ranges_of(index)) < 2 for index in sums):
         return 0  # each place is asked for by one: others are outside
     seen = prod(sample(a.size) for a in ranges_of_all(context.indices))
     found = seen // max(sample(node.size), 1)
     return found if found > 1 else 0
+
+
+def _is_divided(index: Index) -> bool:
+    return any(atom.kind != "range" for atom, _ in index.terms)
 
 
 def _in_product(plan: Plan, context: Context) -> bool:

@@ -14,24 +14,9 @@ from typing import Any
 
 from ftrace.lower.build import BuiltKernel, build_kernel, origins_of
 from ftrace.lower.drafts import Draft, Schedule
-from ftrace.records import NamedTuple, dataclass
+from ftrace.records import NamedTuple
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p
-
-
-@dataclass(frozen=True, eq=False)
-class _Structure:
-    """What follows for the kernel of a draft, and the values that it is about.
-
-    Attributes:
-      key: equal for isomorphic drafts.
-      values: computed or loaded, in the order of the graph.
-      loaded: those that are not computed.
-    """
-
-    key: Any
-    values: list[Node]
-    loaded: set[Node]
 
 
 class _Pattern(NamedTuple):
@@ -45,66 +30,69 @@ class _Pattern(NamedTuple):
 def build_kernels(plan: Schedule) -> Iterator[tuple[int, BuiltKernel]]:
     """The kernels of those drafts that are no steps, by the draft's number."""
     known: dict[Any, _Pattern] = {}
-    for draft in plan.drafts:
+    for draft, computed in _computed_by(plan):
         if draft.step is not None:
             continue
-        structure = _structure_of(draft, plan)
-        if structure is None:
+        found = _structure_of(draft, computed, plan.levels)
+        if found is None:
             yield draft.number, build_kernel(draft, plan)
             continue
-        pattern = known.get(structure.key)
+        structure, values = found
+        pattern = known.get(structure)
         if pattern is None:
             built = build_kernel(draft, plan)
-            known[structure.key] = _pattern_of(built, structure)
+            known[structure] = _pattern_of(built, values)
         else:
-            built = _applied(pattern, structure)
+            built = _applied(pattern, values, computed)
         yield draft.number, built
 
 
-def _structure_of(draft: Draft, plan: Schedule) -> _Structure | None:
-    """None where the numbers of index arrays count, which are those of the plan."""
+def _computed_by(plan: Schedule) -> list[tuple[Draft, list[Node]]]:
+    """What each draft computes, in the order in which it was decided on."""
+    found: list[list[Node]] = [[] for _ in plan.drafts]
+    for node, numbers in plan.inlined.items():
+        for number in numbers:
+            found[number].append(node)
+    for draft in plan.drafts:
+        found[draft.number] += sorted(draft.sums, key=plan.places.__getitem__)
+    return list(zip(plan.drafts, found, strict=True))
+
+
+def _structure_of(
+    draft: Draft, computed: list[Node], levels: dict[Node, int]
+) -> tuple[Any, list[Node]] | None:
+    """What is equal for isomorphic drafts, and the values that pair off.
+
+    None where index arrays are read, whose numbers are those of the plan.
+    """
     if draft.kind == "scatter":
         return None
-    values, loaded = _values_of(draft, plan)
-    number_of = {node: i for i, node in enumerate(values)}
-    reduced = [n for n in values if n.op.family == "reduction" and n not in loaded]
-    lowest = min([plan.levels[n] for n in reduced], default=0)
+    number_of = {node: i for i, node in enumerate(computed)}
+    values = list(computed)
+    loaded: list[Any] = []
     parts: list[Any] = []
-    for node in values:
-        if node in loaded:
-            parts.append(node.aval)
-            continue
+    lowest = min([levels[n] for n in computed if n.op.family == "reduction"], default=0)
+    for node in computed:
         if node.op is gather_p:
             return None
-        level = plan.levels[node] - lowest if node in reduced else 0
-        sources = tuple([number_of[s] for s in node.src])
-        parts.append((node.op, node.aval, node.arg, sources, level))
+        sources: list[int] = []
+        for source in node.src:
+            number = number_of.get(source)
+            if number is None:
+                number = number_of[source] = len(values)
+                values.append(source)
+                loaded.append(source.aval)
+            sources.append(number)
+        level = levels[node] - lowest if node.op.family == "reduction" else 0
+        parts.append((node.op, node.aval, node.arg, tuple(sources), level))
     roots = tuple([number_of[n] for n in draft.roots])
     sums = frozenset([number_of[n] for n in draft.sums])
-    key = (draft.shape, draft.kind, roots, sums, tuple(parts))
-    return _Structure(key, values, loaded)
+    structure = (draft.shape, draft.kind, roots, sums, tuple(parts), tuple(loaded))
+    return structure, values
 
 
-def _values_of(draft: Draft, plan: Schedule) -> tuple[list[Node], set[Node]]:
-    """The values of a draft in the order of the graph, and those that are loaded."""
-    number, inlined = draft.number, plan.inlined
-    seen: set[Node] = set()
-    loaded: set[Node] = set()
-    pending = list(draft.roots)
-    while pending:
-        node = pending.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if number in inlined.get(node, ()) or node in draft.sums:
-            pending.extend(node.src)
-        else:
-            loaded.add(node)
-    return sorted(seen, key=plan.places.__getitem__), loaded
-
-
-def _pattern_of(built: BuiltKernel, structure: _Structure) -> _Pattern:
-    number_of = {node: i for i, node in enumerate(structure.values)}
+def _pattern_of(built: BuiltKernel, values: list[Node]) -> _Pattern:
+    number_of = {node: i for i, node in enumerate(values)}
     return _Pattern(
         built,
         {i: number_of[n] for i, n in built.stores.items()},
@@ -112,13 +100,15 @@ def _pattern_of(built: BuiltKernel, structure: _Structure) -> _Pattern:
     )
 
 
-def _applied(pattern: _Pattern, structure: _Structure) -> BuiltKernel:
+def _applied(
+    pattern: _Pattern, values: list[Node], computed: list[Node]
+) -> BuiltKernel:
     """The kernel of a pattern, about the values of an isomorphic draft."""
-    built, values = pattern.built, structure.values
-    computed = [n for n in values if n not in structure.loaded]
+    built = pattern.built
+    lines = origins_of(reversed(computed))
     return BuiltKernel(
         built.kernel,
-        replace(built.info, origins=origins_of(computed)),
+        replace(built.info, origins=lines),
         {i: values[n] for i, n in pattern.stores.items()},
         {i: values[n] for i, n in pattern.loads.items()},
     )

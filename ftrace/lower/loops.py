@@ -28,7 +28,15 @@ from ftrace.trace.control.merge import merge_control
 from ftrace.trace.control.scan import scan_p
 from ftrace.trace.control.scanned import Scan
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Body, Node, inherited_origin, nodes_of, rebuild, toposort
+from ftrace.trace.graph import (
+    Body,
+    Node,
+    has_any,
+    inherited_origin,
+    nodes_of,
+    rebuild,
+    toposort,
+)
 from ftrace.trace.primitives.record import compound_of, item_p, items
 from ftrace.trace.primitives.source import const, const_p, is_variable, variable
 
@@ -53,7 +61,7 @@ def simplify_loops(outputs: Sequence[Node]) -> list[Node]:
     """The outputs after all rewrites of loops and branches."""
     nodes = list(outputs)
     disabled = settings.current().disabled_rules
-    if not any(n.op in _CONTROL for n in nodes_of(nodes)):
+    if not has_any(nodes, _CONTROL):
         return nodes
     passes: tuple[tuple[str, Callable[[list[Node]], list[Node]]], ...] = (
         ("merge_loops", merge_control),

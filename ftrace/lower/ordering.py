@@ -41,7 +41,7 @@ from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, nodes_of, rebuild
+from ftrace.trace.graph import Node, has_any, rebuild
 from ftrace.trace.primitives.elementwise import (
     add,
     bit_and,
@@ -129,7 +129,7 @@ class Ordering(Kernel):
 
 def sorts_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with sorts as kernels."""
-    if not any(node.op in _SORTS for node in nodes_of(outputs)) or not _allowed():
+    if not has_any(outputs, _SORTS) or not _allowed():
         return list(outputs)
 
     def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from ftrace import dtypes, settings
 from ftrace.lower.values import is_contraction, reduced_axes
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
+from ftrace.trace.graph import Node, has_any, inherited_origin, rebuild, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.movement import permute, reshape, shear_p
 from ftrace.trace.primitives.reduction import reduce
@@ -40,6 +40,8 @@ def filters_in_parts(outputs: Sequence[Node], cache: int) -> list[Node]:
       cache: bytes of the cache that a core has for itself; 0 leaves all as it is.
     """
     if not cache or "filters_in_parts" in settings.current().disabled_rules:
+        return list(outputs)
+    if not has_any(outputs, (reduce_sum_p,)):
         return list(outputs)
     order = toposort(outputs)
     chosen = {n: p for n in order if (p := _parts_of(n))}

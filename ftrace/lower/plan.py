@@ -97,9 +97,9 @@ class Plan:
         levels, places = self.result.levels, self.result.places
         for place, node in enumerate(self.order):
             places[node] = place
-            below = [levels[s] for s in node.src]
-            levels[node] = max(below, default=0) + (node.op.family == "reduction")
-            if node.op is not reshape_p:
+            level = max([levels[s] for s in node.src], default=0)
+            levels[node] = level + (node.op.family == "reduction")
+            if self.users and node.op is not reshape_p:
                 for root in {root_of(s) for s in node.src}:
                     if root in self.users:
                         self.users[root] += 1
@@ -116,10 +116,10 @@ class Plan:
                     self.epilogue[node] = frozenset((node,))
                     self.users[node] = 0
                 continue
-            contractions = self.contractions_of(node)
+            contractions = self.contractions_of(node) if self.epilogue else None
             if contractions:
                 self.epilogue[node] = contractions
-            total = sum(self.costs[s] for s in node.src) + weight(node)
+            total = sum([self.costs[s] for s in node.src]) + weight(node)
             self.costs[node] = min(total, 10_000)
 
     def _sums_last(self) -> list[Node]:

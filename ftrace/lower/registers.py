@@ -30,7 +30,7 @@ from ftrace.origin import Origin
 from ftrace.trace.avals import TOKEN, Stack
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Body, Node, nodes_of, rebuild, toposort
+from ftrace.trace.graph import Body, Node, has_any, nodes_of, rebuild, toposort
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.record import item_p, items
 from ftrace.trace.primitives.source import dim_p
@@ -66,9 +66,9 @@ def loops_in_registers(outputs: Sequence[Node], prepare: Prepare) -> list[Node]:
     """
     if "loops_in_registers" in settings.current().disabled_rules:
         return list(outputs)
-    nodes = nodes_of(outputs)
-    if not any(node.op is loop_p for node in nodes):
+    if not has_any(outputs, (loop_p,)):
         return list(outputs)
+    nodes = nodes_of(outputs)
     prepared: dict[Body, Sequence[Node]] = {}
 
     def prepare_once(body: Body) -> Sequence[Node]:

@@ -39,7 +39,7 @@ from ftrace.records import NamedTuple, dataclass
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, nodes_of, rebuild, toposort
+from ftrace.trace.graph import Node, has_any, rebuild, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import (
     absolute,
@@ -237,7 +237,7 @@ def runs_as_kernels(outputs: Sequence[Node]) -> list[Node]:
     """The outputs with running reductions as kernels."""
     if "running_in_registers" in settings.current().disabled_rules:
         return list(outputs)
-    if not any(node.op in _OPERATORS for node in nodes_of(outputs)):
+    if not has_any(outputs, _OPERATORS):
         return list(outputs)
 
     def change(node: Node, src: tuple[Node, ...]) -> Node | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from struct import Struct
@@ -263,6 +263,28 @@ def nodes_of(outputs: Iterable[Node]) -> set[Node]:
                 seen.add(source)
                 pending.append(source)
     return seen
+
+
+#: The serial numbers of outputs, and what `operations_of` has found for them: pass
+#: after pass asks for the same ones.
+_counted: tuple[tuple[int, ...], Mapping[Op, int]] = (), {}
+
+
+def operations_of(outputs: Iterable[Node]) -> Mapping[Op, int]:
+    """How often each operation stands among the nodes of `toposort(outputs)`."""
+    global _counted
+    outputs = tuple(outputs)
+    key = tuple([node.serial for node in outputs])
+    known, found = _counted
+    if known != key:
+        found = Counter([node.op for node in nodes_of(outputs)])
+        _counted = key, found
+    return found
+
+
+def has_any(outputs: Iterable[Node], ops: Iterable[Op]) -> bool:
+    """Does one of these operations stand among the nodes of `toposort(outputs)`?"""
+    return not operations_of(outputs).keys().isdisjoint(ops)
 
 
 def dependents(outputs: Iterable[Node], leaves: Iterable[Node]) -> list[Node]:

@@ -309,7 +309,13 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
     became: dict[Node, Node | None] = {}  # None: it waits for its sources
     users = _Users(outputs, became) if matcher.counts_uses else None
     refused = users.refused if users is not None else ()
-    limit = _LIMIT * len(nodes_of(outputs) if users is None else users.counts)
+    if users is not None:
+        limit = _LIMIT * len(users.counts)
+    else:
+        nodes = nodes_of(outputs)
+        limit = _LIMIT * len(nodes)
+        if not any(_may_match(node, table) for node in nodes):
+            return list(outputs)
     pending = list(outputs)
     with inherited_origin() as take:
         while pending:
@@ -358,6 +364,14 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                 _check_ends((target,), became, limit)
                 pending.append(target)
     return [done[node] for node in outputs]
+
+
+def _may_match(node: Node, table: _Table) -> bool:
+    candidates = table[(node.op, *[s.op for s in node.src])]
+    try:
+        return any(match(node) is not None for _, match in candidates)
+    except DynamicDimensionError:
+        return True  # of some rule: the walk tries each of them
 
 
 def _check_ends(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 
 from ftrace import settings
 from ftrace.tables import Table, clear_tables
-from ftrace.trace.graph import Graph, Node, nodes_of
+from ftrace.trace.graph import Graph, Node, operations_of
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.recall import forget_calls
 
@@ -48,7 +48,7 @@ def is_plain(graph: Graph) -> bool:
 
 def weight_of(graph: Graph) -> int:
     """What its nodes weigh, in bytes, if nobody else has them."""
-    return NODE_BYTES * len(nodes_of(graph.outputs))
+    return NODE_BYTES * sum(operations_of(graph.outputs).values())
 
 
 def forget_all() -> None:

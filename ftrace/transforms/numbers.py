@@ -13,7 +13,6 @@ a number makes the bits that code for that number makes.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +27,7 @@ from ftrace.trace.graph import (
     Node,
     constant_value,
     nodes_of,
+    operations_of,
     substitute,
     toposort,
 )
@@ -178,7 +178,7 @@ def like_another(graph: Graph, config: Config, prepare: Prepare) -> Numbered | N
     numbers = numbers_of(graph.outputs, order)
     if not numbers:
         return None
-    ops = frozenset(Counter([node.op for node in order]).items())
+    ops = frozenset(operations_of(graph.outputs).items())
     rough = graph.inputs, ops, config.compilation
     first = _alone.get(rough)
     if first is None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from ftrace.trace.calls.bodies import bodies_of, with_bodies
 from ftrace.trace.calls.custom import custom_jvp_p, custom_vjp_p, follow
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Body, Node, dependents, nodes_of, rebuild
+from ftrace.trace.graph import Body, Node, dependents, nodes_of, operations_of, rebuild
 
 _RULED = (custom_jvp_p, custom_vjp_p)
 
@@ -31,10 +31,12 @@ def follow_rules(outputs: Sequence[Node], leaves: Iterable[Node]) -> list[Node]:
 
 def has_rules(outputs: Sequence[Node], known: dict[Body, bool]) -> bool:
     """Does a call with a rule stand among the nodes, or in bodies that they hold?"""
-    for node in nodes_of(outputs):
-        if node.op in _RULED:
-            return True
-        for body in bodies_of(node.arg) if node.op.family in _HOLDERS else ():
+    ops = operations_of(outputs)
+    if not ops.keys().isdisjoint(_RULED):
+        return True
+    holders = {op for op in ops if op.family in _HOLDERS}
+    for node in nodes_of(outputs) if holders else ():
+        for body in bodies_of(node.arg) if node.op in holders else ():
             if body not in known:
                 known[body] = has_rules(body.outputs, known)
             if known[body]:

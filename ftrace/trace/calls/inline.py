@@ -26,7 +26,9 @@ from ftrace.trace.graph import (
     Body,
     Graph,
     Node,
-    nodes_of,
+    Op,
+    has_any,
+    operations_of,
     rebuild,
     substitute,
     toposort,
@@ -84,7 +86,7 @@ class _Inliner:
 
     def inlined(self, outputs: Sequence[Node], looped: bool = False) -> list[Node]:
         """The outputs; `looped` tells that they are those of the body of a loop."""
-        if not any(_concerns(n) for n in nodes_of(outputs)):
+        if not any(map(_concerns, operations_of(outputs))):
             return list(outputs)
         return exchange(outputs, lambda node, src: self._change(node, src, looped))
 
@@ -146,6 +148,8 @@ class _Inliner:
 
 def loose_tokens(outputs: Sequence[Node]) -> list[Node]:
     """Of effects that happen because something needs a result of a barrier."""
+    if not has_any(outputs, (barrier_p,)):
+        return []
     return [
         token
         for node in toposort(outputs)
@@ -155,8 +159,8 @@ def loose_tokens(outputs: Sequence[Node]) -> list[Node]:
     ]
 
 
-def _concerns(node: Node) -> bool:
-    return node.op.family in ("call", "control", "barrier") or node.op is name_p
+def _concerns(op: Op) -> bool:
+    return op.family in ("call", "control", "barrier") or op is name_p
 
 
 def _barrier(operands: Sequence[Node]) -> list[Node]:
