@@ -90,6 +90,12 @@ _ABOVE: Final = {point: _upper_bounds(point) for point in _EDGES}
 _WEAK_POINT: Final = {"b": bool_, "i": "i*", "u": "i*", "f": "f*", "c": "c*"}
 
 
+@cache  # NumPy takes tens of microseconds
+def name_of(dtype: np.dtype[Any]) -> str:
+    """`str(dtype)`: NumPy's name of a dtype."""
+    return str(dtype)
+
+
 @cache
 def kind(dtype: np.dtype[Any]) -> str:
     """'b' bool, 'i' signed, 'u' unsigned, 'f' float, 'c' complex, 'V' float0."""

@@ -21,7 +21,8 @@
                                                           hosts, precedence, drafts
     4 index      movement becomes index arithmetic        index, build; view,
                                                           positions, expressions,
-                                                          scalars, boards, ranges
+                                                          scalars, boards, ranges,
+                                                          isomorphic
     5 loops      expressions take their place in loops    place
     6 memory     values share an arena                    memory; inplace, order
     7 program    steps in order                           assemble; kernel, step,

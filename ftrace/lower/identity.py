@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 
+from ftrace import dtypes
 from ftrace.digest import sha256
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.users import OF_USERS
@@ -98,7 +99,7 @@ def _type(aval: ShapedArray) -> str:
     if kind is not ShapedArray:  # of what people do not see: a stack, a token
         return f"{kind.__name__} {aval!r}"
     shape = _text(aval.shape, {}) if aval.shape else ""
-    return f"{_name(aval.dtype)} {shape}{'w' if aval.weak_type else ''}"
+    return f"{dtypes.name_of(aval.dtype)} {shape}{'w' if aval.weak_type else ''}"
 
 
 @lru_cache(maxsize=64)
@@ -106,11 +107,6 @@ def _body(body: Body) -> str:
     """A short name of a body, by its text."""
     text = _identity((body.inputs, body.outputs))
     return sha256(text.encode()).hex()
-
-
-@cache
-def _name(dtype: np.dtype[Any]) -> str:
-    return str(dtype)
 
 
 def _nodes_in(value: Any) -> Iterator[Node]:
@@ -139,7 +135,7 @@ def _text(value: Any, numbers: dict[Node, str]) -> str:
         members = cast("frozenset[Any]", value)
         return f"{{{' '.join(sorted(_text(part, numbers) for part in members))}}}"
     if isinstance(value, np.dtype):
-        return _name(cast("np.dtype[Any]", value))
+        return dtypes.name_of(cast("np.dtype[Any]", value))
     if isinstance(value, Body):
         return f"body {_body(value)}"
     if is_dataclass(value) and type(value).__module__.startswith("ftrace."):

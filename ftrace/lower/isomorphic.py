@@ -71,7 +71,7 @@ def _structure_of(
     values = list(computed)
     loaded: list[Any] = []
     parts: list[Any] = []
-    lowest = min([levels[n] for n in computed if n.op.family == "reduction"], default=0)
+    places: dict[int, int] = {}  # of levels: reduces of one level may share ranges
     for node in computed:
         if node.op is gather_p:
             return None
@@ -83,7 +83,9 @@ def _structure_of(
                 values.append(source)
                 loaded.append(source.aval)
             sources.append(number)
-        level = levels[node] - lowest if node.op.family == "reduction" else 0
+        level = 0
+        if node.op.family == "reduction":
+            level = places.setdefault(levels[node], len(places))
         parts.append((node.op, node.aval, node.arg, tuple(sources), level))
     roots = tuple([number_of[n] for n in draft.roots])
     sums = frozenset([number_of[n] for n in draft.sums])

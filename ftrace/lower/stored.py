@@ -26,6 +26,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.locks import cached_property
 from ftrace.lower.kernel import (
@@ -206,7 +207,7 @@ class _Writer:
         if kind is bytes:
             return ["b", value.hex()]
         if isinstance(value, np.dtype):
-            return ["d", _name_of(value)]
+            return ["d", dtypes.name_of(value)]
         if kind is CallHost:
             return self._call(value)
         if isinstance(value, RunKernel):
@@ -249,7 +250,9 @@ class _Writer:
         for aval in [operand.aval for operand in node.src]:
             if type(aval) is not ShapedArray:
                 raise _NoTextError
-            types.append([_name_of(aval.dtype), self.part(aval.shape), aval.weak_type])
+            types.append(
+                [dtypes.name_of(aval.dtype), self.part(aval.shape), aval.weak_type]
+            )
         slots = self.part(step.operands), self.part(step.results)
         return ["host", node.op.name, self.part(node.arg), types, *slots]
 
@@ -277,7 +280,13 @@ class _Writer:
             raise _NoTextError
         shape = self.part(aval.shape)
         sources = [self._numbers[s] for s in node.src]
-        return [op.name, _name_of(aval.dtype), shape, self.part(node.arg), sources]
+        return [
+            op.name,
+            dtypes.name_of(aval.dtype),
+            shape,
+            self.part(node.arg),
+            sources,
+        ]
 
 
 class _Reader:
@@ -339,11 +348,6 @@ class _Reader:
         values = [variable(aval, 0, number) for number, aval in enumerate(avals)]
         node = COMPOUNDS[name](*values, arg=self.part(argument))
         return CallHost(node, self.part(operands), self.part(results))
-
-
-@cache  # NumPy takes longer to make the name than it takes to write a step
-def _name_of(dtype: np.dtype[Any]) -> str:
-    return str(dtype)
 
 
 @cache

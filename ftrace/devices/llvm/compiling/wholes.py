@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ftrace import dtypes
 from ftrace.devices.llvm.compiling.made import (
     CompiledKernel,
     Made,
@@ -84,7 +85,11 @@ def _made(modules: Any, units: int, grain: int, function: str, place: int) -> Ma
 
 
 def _numbers_as_text(numbers: Numbers | None) -> Any:
-    return None if numbers is None else [str(numbers.dtype), numbers.tobytes().hex()]
+    return (
+        None
+        if numbers is None
+        else [dtypes.name_of(numbers.dtype), numbers.tobytes().hex()]
+    )
 
 
 def _numbers_of(text: Any) -> Numbers | None:

@@ -1,0 +1,83 @@
+"""Drafts of one structure: one kernel is built, and it is the right one for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace.lower import isomorphic, lower
+from ftrace.lower.build import build_kernel
+from ftrace.lower.drafts import Schedule
+from ftrace.lower.isomorphic import build_kernels
+from ftrace.trace.graph import Graph, Node, substitute
+from ftrace.trace.primitives.source import variable
+from tests.programs import programs
+
+
+def twice(graph: Graph) -> Graph:
+    """The graph beside itself, of other inputs: all its drafts have partners."""
+    count = len(graph.inputs)
+    others: dict[Node, Node] = {
+        node: variable(node.aval, 0, count + i) for i, node in enumerate(graph.inputs)
+    }
+    outputs = substitute(graph.outputs, others)
+    inputs = (*graph.inputs, *others.values())
+    return Graph(inputs, (*graph.outputs, *outputs))
+
+
+def check(plan: Schedule) -> None:
+    """Each kernel is the one that is built of its draft alone."""
+    found = dict(build_kernels(plan))
+    drafts = [d for d in plan.drafts if d.step is None]
+    assert found.keys() == {d.number for d in drafts}
+    for draft in drafts:
+        alone, shared = build_kernel(draft, plan), found[draft.number]
+        assert shared.kernel == alone.kernel
+        assert shared.stores == alone.stores
+        assert shared.loads == alone.loads
+        assert shared.info == alone.info
+
+
+@given(programs())
+def test_a_kernel_of_a_pattern_is_that_of_the_draft(drawn: tuple[Graph, Any]) -> None:
+    check(lower(twice(drawn[0])).plan)
+    check(lower(twice(drawn[0]), recurrences=True, cache=1 << 20).plan)
+
+
+def network(x: Any, weights: Any) -> Any:
+    for w in weights:
+        x = x + fnp.tanh((x - x.mean(0)) @ w)
+        x = x / (1 + fnp.abs(x).max(1, keepdims=True))
+    return (x * x).sum()
+
+
+def built_for(depth: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many kernels are built for the gradient of a network, each of them right."""
+    built = 0
+
+    def counted(draft: Any, plan: Any) -> Any:
+        nonlocal built
+        built += 1
+        return build_kernel(draft, plan)
+
+    monkeypatch.setattr(isomorphic, "build_kernel", counted)
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(6, 8)).astype(np.float32)
+    weights = rng.normal(size=(depth, 8, 8)).astype(np.float32)
+    graph = ft.make_graph(ft.grad(network, (0, 1)))(x, [*weights])
+    plan = lower(graph).plan
+    check(plan)
+    built = 0
+    kernels = dict(build_kernels(plan))
+    assert len(kernels) > 4 * depth
+    return built
+
+
+def test_a_kernel_is_built_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first and last dozen of layers have kernels of their own.
+    assert built_for(40, monkeypatch) == built_for(60, monkeypatch)
