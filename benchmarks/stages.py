@@ -23,8 +23,8 @@ from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.ir.numbers import without_numbers
 from ftrace.lower import simplify_graph
 from ftrace.lower.assemble import assemble
-from ftrace.lower.isomorphic import build_kernels
 from ftrace.lower.inplace import Sharing
+from ftrace.lower.isomorphic import build_kernels
 from ftrace.lower.order import ordered_drafts
 from ftrace.lower.schedule import schedule
 from ftrace.lower.values import root_of
@@ -110,9 +110,7 @@ def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
     simplified = clock.time("simplify", lambda: simplify_graph(graph.outputs))
     roots = [root_of(n) for n in simplified if root_of(n).size]
     plan = clock.time("schedule", lambda: schedule(roots, set()))
-    built = clock.time(
-        "build", lambda: dict(build_kernels(plan))
-    )
+    built = clock.time("build", lambda: dict(build_kernels(plan)))
     program = clock.time("assemble", lambda: _assembled(graph, simplified, plan, built))
     general = [without_numbers(step.kernel)[0] for step in program.kernels]
     kernels = list(dict.fromkeys(general))
