@@ -207,7 +207,7 @@ class _Writer:
         if kind is bytes:
             return ["b", value.hex()]
         if isinstance(value, np.dtype):
-            return ["d", dtypes.name_of(value)]
+            return ["d", dtypes.name_of(cast("np.dtype[Any]", value))]
         if kind is CallHost:
             return self._call(value)
         if isinstance(value, RunKernel):
@@ -323,8 +323,10 @@ class _Reader:
             number: int = parts[0]
             return self._nodes[number]
         if kind == "run":
-            kernel, info, slots = parts
-            return RunStored(self._kernels[kernel], self.part(slots), self._infos[info])
+            kernel: int = parts[0]
+            info: int = parts[1]
+            slots = self.part(parts[2])
+            return RunStored(self._kernels[kernel], slots, self._infos[info])
         if kind == "host":
             return self._call(*parts)
         if kind == "b":
