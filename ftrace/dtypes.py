@@ -288,8 +288,16 @@ def scalar_type(value: complex) -> tuple[np.dtype[Any], bool]:
     return dtype, True
 
 
-#: Scalars that NumPy's arithmetic on Python's numbers gives.
-_OF_NUMBERS: Final = frozenset((np.int64, np.float64, np.complex128))
+#: Scalars that NumPy's arithmetic on Python's numbers gives, and the kinds of dtypes in
+#: which they are what these are.
+_OF_NUMBERS: Final[dict[type[Any], str]] = {
+    np.int64: "iufc", np.float64: "fc", np.complex128: "c",
+}  # fmt: skip
+
+
+def is_number_in(value: Any, dtype: np.dtype[Any]) -> bool:
+    """Is a scalar of NumPy in this dtype what Python's number is in it?"""
+    return dtype.kind in _OF_NUMBERS.get(value.__class__, ())
 
 
 def numpy_type(value: Any) -> tuple[np.dtype[Any], bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax, nn, optim, random
+from ftrace.devices.base import get_device
+from ftrace.devices.llvm.calling.probe import offsets
 from ftrace.scipy import special, stats
 
 #: So often that calls have gone to native code.
@@ -201,3 +204,62 @@ def test_a_carry_of_another_dtype_names_the_line_where_it_came_in(loop: Any) -> 
         with pytest.raises(errors.DtypeError) as caught:
             run(fnp.ones(3))
         assert caught.value.origin.text == "z = y * _DOUBLES  # here"
+
+
+def _pythons_calls(call: Any) -> list[str]:
+    """The functions of ours that a call runs in Python."""
+    seen: list[str] = []
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and "ftrace" in frame.f_globals.get("__name__", ""):
+            seen.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return seen
+
+
+@pytest.mark.skipif(offsets() is None, reason="no native calls")
+def test_their_calls_are_native_as_those_of_pythons_numbers_are() -> None:
+    x = fnp.asarray(np.linspace(0, 1, 10, dtype=np.float32))
+    mask, product = x > 0.5, ft.jit(lambda x, s: x * s)
+    get_device("cpu").make_native()
+    for scalar in (np.float64, np.int64):
+        for call in (
+            lambda s: x * s, lambda s: s - x, lambda s: fnp.maximum(x, s),
+            lambda s: fnp.where(mask, x, s), lambda s: fnp.clip(x, 0, s),
+            lambda s: fnp.asarray(s),
+            lambda s: fnp.full((3,), s), lambda s: product(x, s),
+        ):  # fmt: skip
+            for _ in range(CALLS):
+                call(scalar(2))
+            assert not _pythons_calls(partial(call, scalar(2)))
+            for other in (scalar(3), scalar(-5)):
+                for _ in range(CALLS):
+                    got = call(other)
+                np.testing.assert_array_equal(got, call(other.item()))
+
+
+@pytest.mark.skipif(offsets() is None, reason="no native calls")
+def test_an_argument_that_int32_does_not_hold_is_no_other_ones() -> None:
+    f = ft.jit(lambda x, s: x + s)
+    x = fnp.arange(3)
+    for _ in range(CALLS):
+        f(x, np.int64(1))
+    with pytest.raises(OverflowError):
+        f(x, np.int64(1 << 40))
+
+
+@pytest.mark.parametrize("scalar", [np.float32, np.int32, np.float16, np.bool_])
+def test_arguments_of_other_widths_are_what_they_are_in_native_calls(
+    scalar: Any,
+) -> None:
+    f = ft.jit(lambda s: (s, s + s))
+    for value in (0, 1) * CALLS:
+        first, second = f(scalar(value))
+        assert first.dtype == scalar
+        assert first == scalar(value)
+        assert second == scalar(value) + scalar(value)

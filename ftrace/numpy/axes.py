@@ -248,22 +248,26 @@ def strong(x: Value) -> Any:
     return cast(x, aval_of(x).dtype)
 
 
+#: Numbers of NumPy that decide nothing but by their dtype, if they fit.
+_SCALARS = frozenset((np.float32, np.float64, np.int32, np.int64))
+
+
 def _choose_now(mask: Value, x: Value, y: Value) -> Array | None:
     """`choose` of arrays of the host and numbers, by a mask of bools; else None."""
     if type(mask) is not Array or mask.dtype != dtypes.bool_ or not mask.memory.host:
         return None
     for v in (x, y):
-        known = type(v) is int or type(v) is float
+        known = type(v) in (int, float) or type(v) in _SCALARS
         if not known and not (type(v) is Array and v.memory.host):
             return None
     dtype, weak = dtypes.promote(*pairs_of([aval_of(x), aval_of(y)]))
     values: list[Any] = []
     for v in (x, y):
-        if type(v) is Array:
-            values.append(convert(v.numpy(), dtype))
-        else:
-            check_fits(v, dtype)
+        check_fits(v, dtype)
+        if type(v) in (int, float) or dtypes.is_number_in(v, dtype):
             values.append(dtype.type(v))
+        else:
+            values.append(convert(v.numpy() if type(v) is Array else v, dtype))
     chosen, other = values
     if mask.size * chosen.size * other.size >= FEW:
         shape = broadcast_shapes("where", [mask.shape, chosen.shape, other.shape])

@@ -86,15 +86,20 @@ def pairs_of(avals: Sequence[ShapedArray]) -> tuple[tuple[np.dtype[Any], bool], 
 
     Beside what has axes a weak scalar gives up its 64 bits, be that weak itself.
     """
-    beside = any(a.shape for a in avals)
+    has_axes = any(a.shape for a in avals)
     return tuple(
         [
-            (dtypes.default_dtype(dtypes.kind(a.dtype)), True)
-            if beside and a.weak_type and not a.shape
+            narrowed(a.dtype)
+            if has_axes and a.weak_type and not a.shape
             else (a.dtype, a.weak_type)
             for a in avals
         ]
     )
+
+
+def narrowed(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], bool]:
+    """The dtype of a weak scalar beside an array."""
+    return dtypes.default_dtype(dtypes.kind(dtype)), True
 
 
 def _check_not_empty(shape: Shape) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from ftrace import dtypes, settings
 from ftrace.array import Array, is_array, surface
 from ftrace.errors import DynamicDimensionError, ShapeError
-from ftrace.trace.avals import Shape, ShapedArray, pairs_of
+from ftrace.trace.avals import Shape, ShapedArray, narrowed, pairs_of
 from ftrace.trace.dims import any_dynamic, bounds, is_dynamic
 from ftrace.trace.evaluate import settle
 from ftrace.trace.fused import run_fused
@@ -248,20 +248,28 @@ def elementwise(
         if traced is not None:
             return traced
     types: list[Any] = []
-    concrete_array = weak_scalar = False
+    weak_scalars: list[int] = []
+    concrete_array = has_axes = False
     for x in operands:
         cls = x.__class__
         if cls is Array and (x._buffer is None or x._buffer.device.host):
+            if x._shape:
+                has_axes = True
+            elif x.weak_type:
+                weak_scalars.append(len(types))
             types.append((x._dtype, x.weak_type))
-            weak_scalar |= x.weak_type and not x._shape
             concrete_array = True
         elif cls is float or (cls is int and -(2**31) <= x < 2**31):
             types.append(cls)
         elif isinstance(x, NUMPY):
             if cls is not np.ndarray:
                 check_unmasked(x)
-            types.append(dtypes.numpy_type(x))
-            weak_scalar |= types[-1][1]
+            found = dtypes.numpy_type(x)
+            if found[1]:
+                weak_scalars.append(len(types))
+            elif x.shape:
+                has_axes = True
+            types.append(found)
         elif cls is bool or (cls is complex and dtype is None):
             aval = aval_of(x)
             types.append((aval.dtype, aval.weak_type))
@@ -269,8 +277,9 @@ def elementwise(
             break
     else:
         if concrete_array:
-            if weak_scalar:
-                types = list(pairs_of([aval_of(x) for x in operands]))
+            if has_axes:
+                for i in weak_scalars:
+                    types[i] = narrowed(types[i][0])
             return _elementwise_now(op, operands, types, dtype, inexact)
     scope = scope_of(operands)
     if scope is None and not any(hasattr(x, "dtype") for x in operands):
@@ -419,6 +428,9 @@ def _elementwise_now(
             else:
                 if integer:
                     check_fits(x, compute)
+                if dtypes.is_number_in(x, compute):
+                    arrays.append(compute.type(x))
+                    continue
                 array = x
             # Most arrays of one dtype share the object, and its comparison is slow.
             same = array.dtype is compute or array.dtype == compute

@@ -21,6 +21,7 @@ from typing import cast as cast_to
 
 import numpy as np
 
+from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
@@ -179,7 +180,7 @@ class Tape:
 
     def converted(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """`x` in a dtype: the same, a number, or what a further step gives."""
-        if type(x) in (int, float):
+        if type(x) in (int, float) or dtypes.is_number_in(x, dtype):
             return Number(x, dtype)
         if type(x) in (bool, complex):
             return dtype.type(x)

@@ -224,7 +224,8 @@ class Scope:
     ) -> Node:
         """The node of a value, converted to a dtype and broadcast to a shape."""
         check_fits(value, dtype)
-        if type(value) in (int, float, bool, complex, Dim):
+        is_number = type(value) in (int, float, bool, complex, Dim)
+        if is_number or dtypes.is_number_in(value, dtype):
             return const(value, dtype, shape, weak)
         node = cast(self.lift(value), dtype, weak)
         if node.shape != shape:

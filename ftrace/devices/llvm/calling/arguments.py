@@ -16,6 +16,7 @@ from ftrace.devices.llvm.calling.probe import (
     FLAGS,
     ITEMS,
     NDIM,
+    NUMBER,
     ORDERLY,
     SHAPE,
     SIZE,
@@ -32,6 +33,7 @@ from ftrace.devices.llvm.calling.records import (
     NOTHING,
     NUMPY,
     OVERWRITTEN,
+    SCALAR,
     SEQUENCE,
     STATIC,
     Call,
@@ -65,7 +67,8 @@ def arguments_ir(offsets: Offsets) -> str:
     """All functions on arguments."""
     functions = [
         _find(), _find_array(offsets), _find_donated(offsets), _find_sequence(),
-        _find_dict(), _find_numpy(), _find_number(), _all_differ(),
+        _find_dict(), _find_numpy(), _find_scalar(), _find_number(),
+        _all_differ(),
     ]  # fmt: skip
     return "".join(f.text for f in functions)
 
@@ -78,6 +81,7 @@ def _find() -> Function:
         (DICT, "find_dict"),
         (SEQUENCE, "find_sequence"),
         (NUMPY, "find_numpy"),
+        (SCALAR, "find_scalar"),
         (DONATED, "find_donated"),
         (OVERWRITTEN, "find_donated"),
     ):
@@ -262,6 +266,21 @@ def _find_numpy() -> Function:
         size = f.load("i64", f.word(given, i))
         _refuse_unless(f, f.equal("i64", size, f.load("i64", f.word(sizes, i))))
     _found(f, f.at("%thing", DATA), "%thing")
+    return f
+
+
+def _find_scalar() -> Function:
+    """A number of NumPy of this class, which is where its object has it."""
+    f = ObjectFunction("find_scalar", "i32", *_PARAMETERS)
+    part = f.view("%part", LeafPart)
+    expected = part.pointer("expected")
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), expected))
+    with f.when(f.differ("i64", part.number("ndim"), 0)):
+        value = f.load("i64", f.beyond("%thing", NUMBER))
+        low = f.let(f"trunc i64 {value} to i32")
+        fits = f.let(f"sext i32 {low} to i64")
+        _refuse_unless(f, f.equal("i64", fits, value))
+    _found(f, f.beyond("%thing", NUMBER), "%thing")
     return f
 
 

@@ -24,6 +24,7 @@ from ftrace.devices.llvm.calling.records import (
     NUMPY,
     OVERWRITTEN,
     RESULT,
+    SCALAR,
     SEQUENCE,
     STATIC,
     Call,
@@ -33,8 +34,10 @@ from ftrace.devices.llvm.calling.records import (
     Make,
     ObjectPart,
 )
+from ftrace.devices.llvm.calling.surface import SCALARS
 from ftrace.devices.llvm.runner.records import Block, Place
 from ftrace.settings import Config
+from ftrace.trace.avals import LargeInteger
 from ftrace.trace.layout import Leaf, Nothing
 from ftrace.trace.tracer import aval_of
 
@@ -50,6 +53,9 @@ _NUMBERS: dict[tuple[type[Any], Any], int] = {
     (int, dtypes.int32): INT32,
     (bool, dtypes.bool_): BOOL,
 }
+
+#: Numbers of NumPy.
+_SCALARS = frozenset((*SCALARS, np.int64))
 
 
 class Program:
@@ -199,6 +205,9 @@ class BoundCall:
             sizes = self._list(aval.shape)
             dtype = self._refer(aval.dtype)
             return LeafPart(NUMPY, number, dtype, len(aval.shape), sizes)
+        if kind in _SCALARS and aval.dtype == np.dtype(kind):
+            is_small = kind is np.int64 and type(aval) is not LargeInteger
+            return LeafPart(SCALAR, number, self._refer(kind), int(is_small))
         if (kind, aval.dtype) not in _NUMBERS:
             raise NotNative
         return LeafPart(_NUMBERS[kind, aval.dtype], number, 0)

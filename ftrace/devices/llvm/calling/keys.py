@@ -1,7 +1,7 @@
 """What a call is given, as words: the key under which its record is found.
 
 of an Array in the host's memory   its type as traces know it
-of a float                         its class, or where it decides its bits
+of a float, a np.float64           its class, or where it decides its bits as well
 of a complex number, a np.int64    its class and its bits
 of an integer                      what it is; of a very large one the object
 of a slice, a tuple, a list        its class, and the words of what is in it
@@ -238,7 +238,10 @@ def _note() -> Function:
         _note_word(f, "%thing")
     with f.when(_is_in(f, kind, state.pointer("constants"))):
         _note_word(f, "%thing")
-    refuse_if(f, f.differ("i64", mode, OPERANDS))
+    with f.when(f.differ("i64", mode, OPERANDS)):
+        refuse_if(f, f.differ("ptr", kind, state.pointer("float64")))
+        f.do(f"call void @push(ptr {kind}, ptr %kit)")
+        _note_word(f, f.at("%thing", FLOAT))
     with f.when(f.equal("ptr", kind, state.pointer("ndarray"))):
         f.give(f.let("call i32 @note_ndarray(ptr %thing, ptr %kit)"))
     with f.when(_is_in(f, kind, state.pointer("scalars"))):

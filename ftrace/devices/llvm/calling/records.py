@@ -11,8 +11,8 @@ CLASSES = 512
 #: Kinds of arguments.
 (
     ARRAY, SEQUENCE, DICT, NOTHING, STATIC, NUMPY, FLOAT32, FLOAT64, INT32, BOOL,
-    DONATED, OVERWRITTEN,
-) = range(12)  # fmt: skip
+    DONATED, OVERWRITTEN, SCALAR,
+) = range(13)  # fmt: skip
 
 #: Kinds of results; HOSTED and GIVEN are those of eager calls.
 (RESULT, TUPLE, LIST, MAPPING, NAMEDTUPLE, NONE, HOSTED, GIVEN) = range(8)
@@ -34,7 +34,8 @@ class State(NamedTuple):
       in_use, kept, peak, limit: bytes of buffers.
       clock: counts the buffers that were given back.
       kernels, operations, bytes, nanoseconds: what calls have done.
-      none, dict, float, complex, int, int64, bool, true: objects of the interpreter.
+      none, dict, float, complex, int, int64, float64, bool, true: objects of the
+        interpreter and of NumPy.
       tuple_new: `tuple.__new__`.
       none_type, ellipsis_type, type, tuple, list, slice, exception: classes.
       dtypes: the class of the classes of dtypes.
@@ -84,6 +85,7 @@ class State(NamedTuple):
     complex: Word
     int: Word
     int64: Word
+    float64: Word
     bool: Word
     true: Word
     tuple_new: Word
@@ -193,8 +195,9 @@ class LeafPart(NamedTuple):
 
     Attributes:
       number: its place among the inputs of the program.
-      expected: of an Array its type as traces know it, of NumPy's its dtype.
-      ndim, sizes: of NumPy's array, its shape.
+      expected: of an Array its type as traces know it, of NumPy's its dtype; of a
+        number of NumPy's its class.
+      ndim, sizes: of NumPy's array, its shape; of a number 1 if it has to fit int32.
     """
 
     kind: Word
