@@ -132,6 +132,7 @@ def _elementwise() -> list[Sample]:
         Sample("copy", (_uniform(-1, 1, (3, 2)),)),
         Sample("stop_gradient", (_uniform(-1, 1, (3,)),)),
         Sample("name", (np.arange(3.0),), "a name"),
+        Sample("widened", (_uniform(-1, 1, (3,)), _uniform(-1, 1, (3,)))),
     ]
     return rows
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
-from ftrace.numpy.axes import as_value
+from ftrace.numpy.axes import as_value, cast
 from ftrace.numpy.joining import concatenate
 from ftrace.trace import tree
+from ftrace.trace.all_bits import is_exact, is_narrow
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import close
 from ftrace.trace.control.branch import Branches, cond_p
@@ -21,7 +22,8 @@ from ftrace.trace.control.scan import scan_p
 from ftrace.trace.control.scanned import Scan
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.elementwise import add, cast
+from ftrace.trace.primitives.elementwise import add
+from ftrace.trace.primitives.elementwise import cast as cast_node
 from ftrace.trace.primitives.source import const, iota, variable
 from ftrace.trace.tracer import Tracer, Value, aval_of
 from ftrace.transforms.arguments import check_callable, flatten_values, name_of
@@ -35,6 +37,7 @@ from ftrace.transforms.bodies import (
     matched,
     next_types,
     trace_function,
+    with_wide,
 )
 from ftrace.transforms.vmap import vmap
 
@@ -150,7 +153,7 @@ def _branch(
 ) -> Any:
     values, treedef = flatten_values(operands, f"{what}: the operand ")
     avals = [aval_of(x) for x in values]
-    traced = [trace_function(what, b, treedef, avals) for b in branches]
+    traced = [trace_function(what, b, treedef, avals, values) for b in branches]
     first = traced[0].treedef
     for name, other in zip(names[1:], traced[1:], strict=True):
         if other.treedef != first:
@@ -170,7 +173,7 @@ def _branch(
         cond_p,
         Branches(bodies),
         [index, *values, *free],
-        lambda nodes: [cast(nodes[0], dtypes.int32), *nodes[1:]],
+        lambda nodes: [cast_node(nodes[0], dtypes.int32), *nodes[1:]],
         1 if effects else -1,
     )
     return tree.unflatten(first, results)
@@ -223,14 +226,19 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     wanted = tree.structure(init_val)
     names = leaf_names("carry", init_val)
     avals = [aval_of(x) for x in values]
+    first = avals
     while True:
         body = trace_function("while_loop", body_fun, treedef, avals)
         check_structure("while_loop", wanted, body.treedef)
         types = next_types("while_loop", avals, body.draft.outputs, names)
+        if types != avals:
+            avals = types
+            continue
+        test = trace_function("while_loop", cond_fun, treedef, avals)
+        types = with_wide(avals, {*body.draft.wide, *test.draft.wide})
         if types == avals:
             break
         avals = types
-    test = trace_function("while_loop", cond_fun, treedef, avals)
     predicate = _predicate(test, cond_fun)
     if test.draft.effects:
         return _while_with_effects(cond_fun, body_fun, init_val)
@@ -248,11 +256,34 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         "while_loop",
         while_p,
         arg,
-        [*free, *values],
+        [*free, *_as_first(values, avals)],
         lambda nodes: [*nodes[:consts], *matched(nodes[consts:], avals)],
         consts if body.draft.effects else -1,
     )
-    return tree.unflatten(wanted, results)
+    return tree.unflatten(wanted, _as_last(results, first))
+
+
+def _as_first(values: Sequence[Value], avals: Sequence[ShapedArray]) -> list[Value]:
+    """The first carry in the types that it has in the loop: of numbers all bits."""
+    pairs = zip(values, avals, strict=True)
+    return [cast(x, a.dtype, a.weak_type) if is_exact(a) else x for x, a in pairs]
+
+
+def _rounded(node: Node) -> Node:
+    """What a weak scalar is outside of the loop."""
+    if not is_exact(node.aval):
+        return node
+    narrow = dtypes.default_dtype(dtypes.kind(node.dtype))
+    return cast_node(node, narrow, True)
+
+
+def _as_last(results: Sequence[Value], first: Sequence[ShapedArray]) -> list[Value]:
+    """The last carry, and what else comes out; weak scalars in their first types."""
+    found = list(results)
+    for i, (x, aval) in enumerate(zip(results, first)):  # noqa: B905
+        if is_narrow(aval) and is_exact(aval_of(x)):
+            found[i] = cast(x, aval.dtype, True)
+    return found
 
 
 def _while_with_effects(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
@@ -437,17 +468,21 @@ def _scan(
         of_elements = [counter[1]]
         example = 0
     treedef = tree.structure((init, example))
-    avals = [aval_of(x) for x in values]
+    first = avals = [aval_of(x) for x in values]
     while True:
         body = trace_function(what, f, treedef, [*avals, *of_elements])
         _check_pair(what, f, wanted, body)
         types = next_types(what, avals, body.draft.outputs[: len(avals)], names)
+        if types == avals:
+            types = with_wide(avals, body.draft.wide)
         if types == avals:
             break
         avals = types
     draft = body.draft
     count = len(avals)
     outputs = [*matched(draft.outputs[:count], avals), *draft.outputs[count:]]
+    if avals != first:
+        outputs[count:] = [_rounded(n) for n in outputs[count:]]
     effects = bool(draft.effects)
     inputs = [*draft.free, *draft.effects[:1], *draft.arguments]
     arg = Scan(
@@ -457,21 +492,21 @@ def _scan(
         len(draft.free),
         count + effects,
     )
-    first = len(draft.free) + count
+    end = len(draft.free) + count
 
     def operands(nodes: Sequence[Node]) -> list[Node]:
-        consts, carry = nodes[: len(draft.free)], nodes[len(draft.free) : first]
-        rest = list(nodes[first:])
+        consts, carry = nodes[: len(draft.free)], nodes[len(draft.free) : end]
+        rest = list(nodes[end:])
         if counter is not None:
             start, dtype = counter[0], counter[1].dtype
             rest = [add(iota(dtype, (length,), 0), const(start, dtype, (length,)))]
         return [*consts, *matched(carry, avals), *rest]
 
     results = apply_compound(
-        what, scan_p, arg, [*draft.values, *values, *elements], operands,
-        len(draft.free) if effects else -1,
+        what, scan_p, arg, [*draft.values, *_as_first(values, avals), *elements],
+        operands, len(draft.free) if effects else -1,
     )  # fmt: skip
-    return tree.unflatten(body.treedef, results)
+    return tree.unflatten(body.treedef, _as_last(results, first))
 
 
 def _check_pair(what: str, f: Function, wanted: tree.TreeDef, body: Traced) -> None:

@@ -23,6 +23,7 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
+from ftrace.trace.all_bits import WIDE, counts_bits
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import constant_bits
@@ -45,6 +46,7 @@ from ftrace.trace.tape import Number, recording
 from ftrace.trace.tracer import (
     Tracer,
     Value,
+    all_bits,
     asarray,
     aval_of,
     check_fits,
@@ -238,9 +240,28 @@ def cast(x: Value, dtype: np.dtype[Any], weak: bool = False) -> Any:
     """`x` in another dtype; a number has to fit."""
     check_fits(x, dtype)
     aval = aval_of(x)
+    if counts_bits(aval, dtype):
+        x = _with_all_bits(x, aval)
+        aval = aval_of(x)
     if aval.dtype == dtype and aval.weak_type == weak:
         return as_value(x)
     return bind(cast_p, as_value(x), arg=(dtype, weak))
+
+
+def _with_all_bits(x: Value, aval: ShapedArray) -> Value:
+    """A weak scalar at 64 bits, as far as they are known."""
+    if type(x) in (float, complex):
+        scope, dtype = current_scope(), WIDE[aval.dtype]
+        if scope is not None:
+            return scope.wrap(const(x, dtype, (), True))
+        made = Array.of(np.asarray(x, dtype), True)
+        if (tape := recording.tape) is not None:
+            tape.note(np.asarray, [Number(x, dtype)], made)
+        return made
+    if isinstance(x, Tracer) and not x.scope.closed:
+        found = all_bits(x.node)
+        return x if found is None else Tracer(found, x.scope)
+    return x
 
 
 def strong(x: Value) -> Any:

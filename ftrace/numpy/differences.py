@@ -39,6 +39,7 @@ from ftrace.numpy.elementwise import (
     not_equal,
     promote_inexact,
     subtract,
+    values_together,
 )
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.reductions import sum as total
@@ -94,6 +95,7 @@ def diff(
 def _end(value: Value | None, x: Any, axis: int) -> Any:
     if value is None or shape_of(value):
         return value
+    value = values_together([x, value])[1]
     return broadcast_to(value, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
 
 

@@ -37,6 +37,7 @@ from ftrace.numpy.elementwise import (
     less,
     less_equal,
     subtract,
+    values_together,
 )
 from ftrace.numpy.indexing import read_at
 from ftrace.numpy.joining import concatenate, tile
@@ -198,7 +199,7 @@ def _resized(shape: tuple[int, ...], flat: Any) -> Any:
 def append(arr: Value, values: Value, axis: int | None = None) -> Any:
     """`values` behind `arr` along an axis; without an axis both are flattened."""
     if axis is None:
-        return concatenate([ravel(arr), ravel(values)])
+        return concatenate([ravel(x) for x in values_together([arr, values])])
     return concatenate([arr, values], axis)
 
 

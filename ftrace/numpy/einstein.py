@@ -15,8 +15,9 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
-from ftrace.numpy.axes import as_value, no_out, permute, shape_of
+from ftrace.numpy.axes import no_out, permute, shape_of
 from ftrace.numpy.contraction import contract, finished, promoted
+from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.linear import diagonal_of
 from ftrace.numpy.reductions import reduced
 from ftrace.records import dataclass
@@ -100,7 +101,7 @@ def einsum_path(
 def _normal_form(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[Any]]:
     """Subscripts as text, and the operands."""
     if isinstance(subscripts, str):
-        return subscripts.replace(" ", ""), [as_value(x) for x in operands]
+        return subscripts.replace(" ", ""), values_together(operands)
     parts = [subscripts, *operands]
     arrays = parts[0 : len(parts) - len(parts) % 2 : 2]
     lists = parts[1 : len(parts) : 2]
@@ -108,7 +109,7 @@ def _normal_form(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[An
     text = ",".join(_sublist_text(entry, names) for entry in lists)
     if len(parts) % 2:
         text += "->" + _sublist_text(parts[-1], names)
-    return text, [as_value(x) for x in arrays]
+    return text, values_together(arrays)
 
 
 def _sublist_names(lists: Sequence[Any]) -> dict[Any, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,23 @@ def kind_of(x: Value) -> str:
     if isinstance(x, ArrayLike):
         return dtypes.kind(x.dtype)
     return dtypes.kind(aval_of(x).dtype)
+
+
+def values_together(values: Iterable[Value]) -> list[Any]:
+    """The values as arrays: numbers in the dtype that all promote to, which they fit.
+
+    Where arrays are reshaped before they meet, a number has to meet them first.
+    """
+    given = list(values)
+    if all(isinstance(x, (ArrayLike, np.ndarray)) for x in given):
+        return [as_value(x) for x in given]
+    dtype, weak = common_type(*given)
+    return [
+        as_value(x)
+        if isinstance(x, (ArrayLike, np.ndarray, bool, np.bool_))
+        else cast(x, dtype, weak)
+        for x in given
+    ]
 
 
 def promote_together(*values: Value) -> list[Any]:

@@ -31,7 +31,7 @@ from ftrace.numpy.axes import (
     reshape,
     shape_of,
 )
-from ftrace.numpy.elementwise import common_type, less
+from ftrace.numpy.elementwise import common_type, less, values_together
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.operations import bind_compound, do_now
@@ -97,7 +97,7 @@ def _parts(name: str, arrays: Any) -> list[Any]:
         raise ArgumentError(f"{name} takes a sequence of arrays, got {arrays!r:.60}")
     if not parts:
         raise ValueRangeError(f"{name} takes at least one array, got none")
-    return [as_value(x) for x in parts]
+    return values_together(parts)
 
 
 def _joined(parts: list[Any], axis: int) -> Any:

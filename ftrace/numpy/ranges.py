@@ -204,7 +204,7 @@ def linspace(
 
 def _end(x: Any) -> Any:
     """A number, an array or nested lists of numbers."""
-    return as_value(x) if is_value(x) else array(x, copy=False)
+    return x if is_value(x) else array(x, copy=False)
 
 
 def _blend(start: Any, stop: Any, num: int, gaps: int) -> Any:

@@ -27,7 +27,7 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.bounds import check_mode, widened
 from ftrace.numpy.editing import along
-from ftrace.numpy.elementwise import equal, truth
+from ftrace.numpy.elementwise import equal, truth, values_together
 from ftrace.numpy.indexing import read_at
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.selection import clip
@@ -235,7 +235,7 @@ def choose(
     no_out("choose", out)
     indices = as_value(a)
     parts: Any = choices if is_sequence(choices) else list(as_value(choices))
-    options = [as_value(part) for part in parts]
+    options = values_together(parts)
     count = len(options)
     if count == 0:
         raise ValueRangeError("choose: there must be at least one choice")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import zip_longest
 
 from ftrace import dtypes, settings
 from ftrace.errors import GraphError
@@ -66,6 +67,9 @@ class Draft:
       free: variables that stand for values of scopes around it.
       values: these values.
       effects: the tokens before and after its effects, or ().
+      wide: positions of arguments that are weak scalars, of which it wanted all bits.
+      exact: positions of an argument that is a weak scalar, and of the free variable
+        that is the same with all bits.
     """
 
     arguments: tuple[Node, ...]
@@ -73,24 +77,41 @@ class Draft:
     free: tuple[Node, ...]
     values: tuple[Value, ...]
     effects: tuple[Node, ...]
+    wide: tuple[int, ...] = ()
+    exact: tuple[tuple[int, int], ...] = ()
 
 
 def trace_body(
     transform: str,
     function: Callable[..., Sequence[Value]],
     avals: Sequence[ShapedArray],
+    given: Sequence[Value] = (),
 ) -> Draft:
-    """Traces a function that will run at times of its own: all it uses is an input."""
+    """Traces a function that will run at times of its own: all it uses is an input.
+
+    Args:
+      given: what the first arguments stand for.
+    """
     state, count = standing(), len(avals)
     try:
         with Scope(transform, isolated=True) as scope:
-            tracers = [scope.input(aval) for aval in avals]
+            scope.exact, scope.arguments = True, count
+            rows = zip_longest(avals, given)
+            tracers = [scope.input(aval, None, value) for aval, value in rows]
             outputs = tuple(scope.lift(x) for x in function(*tracers))
+            if scope.wide:
+                rounded = {
+                    wide: cast(tracers[i].node, wide.dtype, True)
+                    for i, wide in scope.wide.items()
+                }
+                outputs = tuple(substitute(outputs, rounded))
+                scope.tokens = tuple(substitute(scope.tokens, rounded))
             inputs = tuple(scope.inputs)
             imported = tuple(scope.imported)
             return Draft(
-                inputs[:count], outputs, inputs[count:], imported, scope.tokens
-            )
+                inputs[:count], outputs, inputs[count:], imported, scope.tokens,
+                tuple(scope.wide),
+            )  # fmt: skip
     except BaseException:
         restore(state)
         raise

@@ -28,7 +28,6 @@ from ftrace.trace.hooks import count_operation, hooks
 from ftrace.trace.lacking import LACKING, kernel_of
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.record import Compound, Primitive
-from ftrace.trace.primitives.source import const
 from ftrace.trace.quiet import hush, unhush
 from ftrace.trace.room import FEW, nbytes_of, no_memory, require_room, require_room_for
 from ftrace.trace.tape import is_of_host, recording
@@ -341,7 +340,7 @@ def _elementwise_traced(
             nodes.append(x.node)
         else:
             check_fits(x, aval.dtype)
-            nodes.append(const(x, aval.dtype, aval.shape, aval.weak_type))
+            nodes.append(scope.number(x, aval.dtype, aval.shape, aval.weak_type))
     node = op(*nodes)
     return Tracer(node, scope, provenance.caller or origin_now(node))
 

@@ -32,7 +32,7 @@ from ftrace.trace.hooks import hooks
 from ftrace.trace.ownership import UNCHANGING, own
 from ftrace.trace.primitives.source import is_variable
 from ftrace.trace.tracer import Scope, Tracer, Value, stack
-from ftrace.trace.tracing import inline
+from ftrace.trace.tracing import inline, lift_as
 
 #: (reference to the result's node, the line that made it last) by call.
 _calls: dict[tuple[Any, ...], tuple[weakref.ref[Node], Origin]] = {}
@@ -312,8 +312,8 @@ def inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[
     """`inline`, which recognises a graph and operands that it has had before."""
     if not scope.recalls or graph.effects:
         return inline(graph, operands, scope)
-    values = [*operands, *graph.captured]
-    given = [scope.lift(value).serial for value in values]
+    values = zip([*operands, *graph.captured], graph.inputs, strict=True)
+    given = [lift_as(scope, value, node.aval).serial for value, node in values]
     inputs, outputs = graph.inputs, graph.outputs
     key = (*[n.serial for n in inputs], *given, None, *[n.serial for n in outputs])
     found = _inlined.get(key)

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, settings
 from ftrace.array import Array, ArrayLike, is_array, surface
 from ftrace.errors import (
     ArgumentError,
@@ -35,13 +35,26 @@ from ftrace.errors import (
 )
 from ftrace.origin import Origin, called_function, user_origin
 from ftrace.trace import nesting
+from ftrace.trace.all_bits import (
+    WIDE,
+    counts_bits,
+    is_narrow,
+    widened,
+    with_all_bits,
+)
 from ftrace.trace.avals import REHEARSAL, TOKEN, LargeInteger, Shape, ShapedArray
 from ftrace.trace.dims import Dim, hooks, is_dynamic
 from ftrace.trace.evaluate import evaluate
-from ftrace.trace.graph import Node, making_nodes_of, provenance, toposort
+from ftrace.trace.graph import (
+    Node,
+    constant_value,
+    making_nodes_of,
+    provenance,
+    toposort,
+)
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.conversion import convert
-from ftrace.trace.primitives.elementwise import cast
+from ftrace.trace.primitives.elementwise import cast, cast_p, stop_gradient
 from ftrace.trace.primitives.source import (
     const,
     is_variable,
@@ -95,6 +108,7 @@ class Scope:
       inputs: its variables: the arguments, then one per captured array.
       bindings: for each input its value, or None where it has none.
       captured: the concrete arrays that the function used without being given them.
+      known_bits: of weak scalars, what `all_bits` has found.
       copies: of what outlives its trace, by their ids, the arrays of NumPy's that it
         took a copy of, and the copies.
       isolated: what the function uses of scopes around it becomes an input as well:
@@ -113,6 +127,11 @@ class Scope:
       adopted: of a rule that runs after the function around it has returned: for
         traced values of that function, by (scope, node), the inputs that stand for
         them.
+      given: of inputs that are weak scalars, what they stand for: a number, or a
+        traced value around the scope.
+      exact: what arguments stand for comes with all its bits, where that is wanted.
+      wide: of arguments that are weak scalars, by their position, the same argument
+        with all its bits, where these were wanted.
     """
 
     def __init__(self, transform: str, isolated: bool = False) -> None:
@@ -121,6 +140,10 @@ class Scope:
         self.imported: list[Value] = []
         self.tokens: tuple[Node, ...] = ()
         self.adopted: dict[tuple[Scope, Node], Node] = {}
+        self.given: dict[Node, Value] = {}
+        self.exact = False
+        self.wide: dict[int, Node] = {}
+        self.known_bits: dict[Node, Node | None] = {}
         self.depth = 0
         self.inputs: list[Node] = []
         self.bindings: list[Binding] = []
@@ -155,14 +178,23 @@ class Scope:
             nesting.give_room_back()
         del stack.scopes[-1:], open_in_all_threads[-1:]
 
-    def input(self, aval: ShapedArray, binding: Binding = None) -> Tracer:
-        """A new argument of the function."""
+    def input(
+        self, aval: ShapedArray, binding: Binding = None, given: Value = None
+    ) -> Tracer:
+        """A new argument of the function.
+
+        Args:
+          binding: its value, where Python may ask for it.
+          given: what it stands for, where Python may not.
+        """
         origin = self.origin
         with making_nodes_of(origin):
             node = variable(aval, self.depth, len(self.inputs))
         node.origin = origin
         self.inputs.append(node)
         self.bindings.append(binding)
+        if is_narrow(aval) and not aval.shape:
+            self.given[node] = binding if given is None else given
         return Tracer(node, self, origin)
 
     def capture(self, value: Array | np.ndarray[Any, Any]) -> Node:
@@ -184,7 +216,7 @@ class Scope:
         """Of an isolated scope: the input that stands for a value around it."""
         known = self._captured_nodes.get(value.node)
         if known is None:
-            node = self.input(value.node.aval).node
+            node = self.input(value.node.aval, given=value).node
             self.imported.append(value)
             known = self._captured_nodes[value.node] = (node, value)
         return known[0]
@@ -217,23 +249,96 @@ class Scope:
         if isinstance(value, NUMPY):
             return self.capture(value)
         aval = aval_of(value)
-        return const(value, aval.dtype, (), aval.weak_type)
+        return self.number(value, aval.dtype, (), aval.weak_type)
+
+    def number(
+        self, value: complex, dtype: np.dtype[Any], shape: Shape, weak: bool
+    ) -> Node:
+        """A number of Python's as a constant; where it is weak it keeps all its bits.
+
+        Not so in un-jitted transforms, whose programs serve other numbers as well
+        (`transforms/numbers.py`).
+        """
+        node = const(value, dtype, shape, weak)
+        if not weak or type(value) not in (float, complex):
+            return node
+        jitted = stack.scopes[stack.floor].transform == "jit"
+        if jitted and has_more_bits(node.aval):
+            exact = const(value, WIDE[dtype], shape, True)
+            if constant_value(exact) != constant_value(node):
+                return cast_p(exact, arg=(dtype, True))
+        return node
 
     def lift_to(
         self, value: Value, dtype: np.dtype[Any], shape: Shape, weak: bool = False
     ) -> Node:
         """The node of a value, converted to a dtype and broadcast to a shape."""
         check_fits(value, dtype)
-        is_number = type(value) in (int, float, bool, complex, Dim)
-        if is_number or dtypes.is_number_in(value, dtype):
+        if type(value) in (int, float, bool, complex, Dim):
+            return self.number(value, dtype, shape, weak)
+        if dtypes.is_number_in(value, dtype):
             return const(value, dtype, shape, weak)
-        node = cast(self.lift(value), dtype, weak)
+        node = as_type(self.lift(value), dtype, weak)
         if node.shape != shape:
             node = broadcast_leading(node, shape)
         return node
 
+    def all_bits(self, node: Node) -> Node | None:
+        """An input that is a weak scalar, with all its bits; None if it has no more."""
+        if node.shape:
+            return None
+        wide = node.aval.with_dtype(WIDE[node.dtype], True)
+        if dtypes.is_integer(node.dtype):
+            return cast(node, wide.dtype, True)
+        given = self.given.get(node)
+        if type(given) is Tracer:
+            found = all_bits(given.node)
+            if found is None:
+                return None
+            return widened(node, self.lift(Tracer(stop_gradient(found), given.scope)))
+        if type(given) in (float, complex):
+            exact = Array.of(np.asarray(given, wide.dtype), True)
+            return widened(node, self.capture(exact))
+        depth, position = scope_and_position(node)
+        if not self.exact or position >= self.arguments:
+            return None
+        found = self.wide[position] = variable(wide, depth, position)
+        return found
+
     def wrap(self, node: Node) -> Tracer:
         return Tracer(node, self)
+
+
+def all_bits(node: Node) -> Node | None:
+    """A weak scalar of an open scope, with the bits of what it was computed from.
+
+    None where no more of them are known than it has.
+    """
+
+    def of_variable(leaf: Node) -> Node | None:
+        depth, position = scope_and_position(leaf)
+        if not 0 <= depth < len(stack.scopes):
+            return None
+        scope = stack.scopes[depth]
+        known = position < len(scope.inputs) and scope.inputs[position] is leaf
+        return scope.all_bits(leaf) if known else None
+
+    if not stack.scopes:
+        return None
+    stack.asked += 1  # what has further inputs is good for this trace only
+    return with_all_bits(node, of_variable, stack.scopes[-1].known_bits)
+
+
+def as_type(node: Node, dtype: np.dtype[Any], weak: bool) -> Node:
+    """`node` in another dtype; a number of Python's with all the bits it has."""
+    if counts_bits(node.aval, dtype):
+        node = all_bits(node) or node
+    return cast(node, dtype, weak)
+
+
+def has_more_bits(aval: ShapedArray) -> bool:
+    """Is it the type of a number of Python's that has more bits?"""
+    return is_narrow(aval) and settings.current().enable_x64 is None
 
 
 def isolation(depth: int) -> Scope | None:
@@ -634,6 +739,16 @@ def asarray(value: Value) -> Array:
     if isinstance(value, Tracer) and value.scope.closed:
         return asarray(adopted(value))
     return _as_array(value)
+
+
+def as_input(value: Value, aval: ShapedArray) -> Array:
+    """An Array for an input of a program; a number of Python's with all its bits."""
+    if type(value) in (float, complex):
+        return Array.of(np.asarray(value, aval.dtype), aval.weak_type)
+    array = asarray(value)
+    if array.dtype == aval.dtype:
+        return array
+    return Array.of(convert(array.numpy(), aval.dtype), aval.weak_type)
 
 
 def _as_array(value: Value) -> Array:

@@ -22,6 +22,7 @@ from ftrace.trace.tracer import (
     Scope,
     Tracer,
     Value,
+    as_type,
     current_scope,
     restore,
     scope_of,
@@ -36,6 +37,8 @@ def trace(
     avals: Sequence[ShapedArray],
     bindings: Sequence[Binding] | None = None,
     along: int = 0,
+    given: Sequence[Value] | None = None,
+    exact: bool = False,
 ) -> Graph:
     """Runs `function` on tracers, one per aval; its results become a graph.
 
@@ -45,6 +48,8 @@ def trace(
       avals: the types of the arguments.
       bindings: their values, where Python may ask for them.
       along: so many of the last arguments are tangents of the others of inexact dtype.
+      given: what the arguments stand for, or None, where Python may not ask.
+      exact: an argument that is a weak scalar may have 64 bits in the graph.
 
     Returns:
       The graph. It may use variables of scopes around this one.
@@ -52,18 +57,36 @@ def trace(
     state = standing()
     try:
         with Scope(transform) as scope:
-            scope.bound = bindings is not None
+            scope.bound, scope.exact = bindings is not None, exact
             scope.arguments, scope.along = len(avals), along
             values = bindings or [None] * len(avals)
-            tracers = [scope.input(a, v) for a, v in zip(avals, values, strict=True)]
+            stood = given or [None] * len(avals)
+            rows = zip(avals, values, stood, strict=True)
+            tracers = [scope.input(*row) for row in rows]
             outputs = tuple(scope.lift(x) for x in function(*tracers))
             captured = tuple(scope.captured)
             # The scope lives as long as a tracer does; residuals need not.
             level, scope.level = scope.level, None
-            return Graph(tuple(scope.inputs), outputs, captured, scope.tokens, level)
+            graph = Graph(tuple(scope.inputs), outputs, captured, scope.tokens, level)
+            return _with_wide(graph, scope.wide) if scope.wide else graph
     except BaseException:
         restore(state)
         raise
+
+
+def _with_wide(graph: Graph, wide: dict[int, Node]) -> Graph:
+    """The graph with some arguments at 64 bits."""
+    inputs = list(graph.inputs)
+    mapping: dict[Node, Node] = {}
+    for position, node in wide.items():
+        narrow = inputs[position].aval
+        mapping[inputs[position]] = cast(node, narrow.dtype, narrow.weak_type)
+        inputs[position] = node
+    count = len(graph.outputs)
+    found = substitute((*graph.outputs, *graph.effects[1:]), mapping)
+    effects = (*graph.effects[:1], *found[count:])
+    outputs = tuple(found[:count])
+    return Graph(tuple(inputs), outputs, graph.captured, effects, graph.level)
 
 
 def outer_scope(graph: Graph, operands: Sequence[Value]) -> Scope | None:
@@ -103,7 +126,7 @@ def inline(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Tracer
     """The outputs of a graph for these arguments, as tracers of `scope`."""
     values = [*operands, *graph.captured]
     mapping = {
-        node: match_aval(scope.lift(value), node.aval)
+        node: lift_as(scope, value, node.aval)
         for node, value in zip(graph.inputs, values, strict=True)
     }
     if graph.effects:
@@ -129,4 +152,11 @@ def match_aval(node: Node, aval: ShapedArray) -> Node:
     """`node`, cast if only dtype or weakness differ from `aval`."""
     if node.aval is aval:
         return node
-    return cast(node, aval.dtype, aval.weak_type)
+    return as_type(node, aval.dtype, aval.weak_type)
+
+
+def lift_as(scope: Scope, value: Value, aval: ShapedArray) -> Node:
+    """The node of a value of this shape; a number of Python's with all its bits."""
+    if type(value) in (float, complex):
+        return const(value, aval.dtype, (), aval.weak_type)
+    return match_aval(scope.lift(value), aval)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from ftrace.errors import DtypeError, ShapeError, TreeError
 from ftrace.origin import Origin
 from ftrace.records import dataclass
 from ftrace.trace import tree
+from ftrace.trace.all_bits import WIDE, is_exact
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import Draft, trace_body
 from ftrace.trace.graph import Node, toposort
@@ -39,19 +40,36 @@ class Traced:
 
 
 def trace_function(
-    what: str, fun: Function, treedef: tree.TreeDef, avals: Sequence[ShapedArray]
+    what: str,
+    fun: Function,
+    treedef: tree.TreeDef,
+    avals: Sequence[ShapedArray],
+    given: Sequence[Value] = (),
 ) -> Traced:
-    """The body of `fun`, called with arguments of a structure and these types."""
+    """The body of `fun`, called with arguments of a structure and these types.
+
+    Args:
+      given: what the arguments stand for, if they are the same each time.
+    """
 
     def call(*tracers: Value) -> Any:
         return fun(*tree.unflatten(treedef, tracers))
 
     output = Output(call, what, False)
     call.__name__ = name_of(fun)
-    return Traced(trace_body(what, output, avals), output)
+    return Traced(trace_body(what, output, avals, given), output)
 
 
 # Types that go around a loop.
+
+
+def with_wide(avals: Sequence[ShapedArray], wide: Iterable[int]) -> list[ShapedArray]:
+    """The types, those of some weak scalars with all bits."""
+    found = list(avals)
+    for i in wide:
+        if i < len(found):
+            found[i] = found[i].with_dtype(WIDE[found[i].dtype], True)
+    return found
 
 
 def next_types(
@@ -78,6 +96,9 @@ def next_types(
             )
         if new.dtype == aval.dtype:
             found.append(aval if new.weak_type else aval.strong())
+            continue
+        if new.weak_type and is_exact(aval) and WIDE.get(new.dtype) == aval.dtype:
+            found.append(aval)
             continue
         pair = (aval.dtype, aval.weak_type), (new.dtype, new.weak_type)
         if not aval.weak_type or dtypes.promote(*pair)[0] != new.dtype:
@@ -200,6 +221,7 @@ def apply_compound(
             what,
             lambda *xs: apply_compound(what, op, arg, xs, operands, token),
             avals,
+            exact=True,
         )
         return apply_graph(graph, values)
     nodes = operands([scope.lift(x) for x in values])

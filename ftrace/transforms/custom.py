@@ -16,6 +16,7 @@ from ftrace.array import ArrayLike
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.records import dataclass
 from ftrace.trace import tree
+from ftrace.trace.all_bits import is_narrow
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.custom import (
     CustomJvp,
@@ -29,7 +30,7 @@ from ftrace.trace.calls.custom import (
 from ftrace.trace.calls.rules import Called, Rule, bind_call
 from ftrace.trace.graph import Node, dependents, substitute
 from ftrace.trace.primitives.elementwise import cast
-from ftrace.trace.tracer import Scope, Tracer, Value, aval_of
+from ftrace.trace.tracer import Scope, Tracer, Value, all_bits, aval_of
 from ftrace.transforms.arguments import check_callable, name_of
 from ftrace.transforms.custom_call import (
     Invocation,
@@ -145,7 +146,7 @@ class custom_jvp(WithRules):
             closed = found.operands[: found.closed]
 
             def make(key: Any, values: tuple[Any, ...]) -> Rule:
-                return Rule(call.name, key, function, closed, values)
+                return Rule(call.name, key, function, closed, values, found.exact)
 
             rule = self.shared(key, call, found, make)
         arg = CustomJvp(
@@ -307,9 +308,10 @@ class custom_vjp(WithRules):
 
             def make(key: Any, values: tuple[Any, ...]) -> tuple[Rule, Rule]:
                 return (
-                    Rule(call.name, (key, "fwd"), rules.forward, closed, values),
+                    Rule(call.name, (key, "fwd"), rules.forward, closed, values,
+                         found.exact),
                     Rule(call.name, (key, "bwd"), rules.backward, closed, values),
-                )
+                )  # fmt: skip
 
             fwd, bwd = self.shared(key, call, found, make)
         arg = CustomVjp(
@@ -351,7 +353,7 @@ class _VjpRules:
         kept, structure = tree.flatten(residuals)
         static = [None if _is_array(x) else (x,) for x in kept]
         self.residuals[mask] = (structure, static)
-        return [*results, *(x for x in kept if _is_array(x))]
+        return [*results, *(_with_bits(x) for x in kept if _is_array(x))]
 
     def backward(
         self, mask: tuple[bool, ...], present: tuple[bool, ...], flat: Sequence[Value]
@@ -431,6 +433,14 @@ class _VjpRules:
         zero = [SymbolicZero(a) if x is None else x
                 for x, a in zip(leaves, call.avals, strict=True)]  # fmt: skip
         return promise.check(zero, tangents=True)
+
+
+def _with_bits(value: Value) -> Value:
+    """A residual; a number of Python's with all its bits."""
+    if type(value) is Tracer and is_narrow(value.aval):
+        found = all_bits(value.node)
+        return value if found is None else Tracer(found, value.scope)
+    return value
 
 
 def _is_array(leaf: Any) -> bool:

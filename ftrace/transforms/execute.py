@@ -32,7 +32,7 @@ from ftrace.trace.hooks import CALLS_BEFORE_NATIVE, hooks
 from ftrace.trace.ownership import own_array
 from ftrace.trace.recall import inline_again
 from ftrace.trace.sizes import Sizes, evaluate_shape
-from ftrace.trace.tracer import Value, asarray, scope_of
+from ftrace.trace.tracer import Value, as_input, scope_of
 from ftrace.trace.tracing import has_free_variables, outer_scope
 from ftrace.transforms.memo import forget_all
 
@@ -367,7 +367,8 @@ def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
         scope = outer_scope(graph, operands)
     if scope is not None:
         return list(inline_again(graph, operands, scope))
-    arrays = [asarray(x) for x in operands]
+    inputs = zip(operands, graph.inputs)  # noqa: B905
+    arrays = [as_input(x, node.aval) for x, node in inputs]
     given = [
         array
         for value, array in zip(operands, arrays, strict=True)

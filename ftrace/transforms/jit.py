@@ -228,7 +228,7 @@ class Jitted(Linked, Travels):
     def _run(
         self, ready: Ready, values: Sequence[Value], sizes: Sizes | None
     ) -> list[Array]:
-        arrays = [x if type(x) is Array else asarray(x) for x in values]
+        arrays = ready.arrays(values)
         if ready.compiled.shares_inputs:  # NumPy may change what a result would share
             arrays = [_owned(x, a) for x, a in zip(values, arrays, strict=True)]
         return ready.compiled([*arrays, *ready.captured], sizes)
@@ -289,7 +289,7 @@ class Jitted(Linked, Travels):
         self, ready: Ready, values: Sequence[Value], sizes: Sizes | None
     ) -> Any:
         """Calls; donated arrays are deleted. One that is given twice is copied."""
-        given = [x if type(x) is Array else asarray(x) for x in values]
+        given = ready.arrays(values)
         for i in ready.donated:
             if any(x is given[i] for k, x in enumerate(given) if k != i):
                 given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
@@ -337,7 +337,7 @@ class Jitted(Linked, Travels):
             output = Output(call, "jit", False)
             output.function.__name__ = name_of(self._fun)
             self.trace_count += 1
-            graph = trace("jit", output, avals)
+            graph = trace("jit", output, avals, exact=True)
             traced = Traced(graph, output, not has_free_variables(graph))
             if traced.closed:  # another is good for this call only
                 self._traced.put(signature, traced, weight_of(graph))

@@ -24,9 +24,11 @@ from ftrace.records import dataclass
 from ftrace.settings import Config
 from ftrace.tables import Entry, Table
 from ftrace.trace import tree
+from ftrace.trace.all_bits import is_exact
+from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph
 from ftrace.trace.layout import Container, Finder, Part, build, layout_of
-from ftrace.trace.tracer import aval_of
+from ftrace.trace.tracer import as_input, asarray, aval_of
 from ftrace.trace.tree import TreeDef
 from ftrace.transforms.arguments import Output
 from ftrace.transforms.execute import CompiledGraph, compile_graph
@@ -64,6 +66,7 @@ class Ready:
       output: how the result is built.
       layout: the same, if it has one.
       donated: the numbers of the leaves that the caller gives up.
+      exact: of leaves that the program takes at 64 bits, number and type.
       native: native calls may run it: they do not tell when.
       entry: it, in the table of a function.
       places: where it is found without optree, and under which types.
@@ -74,6 +77,7 @@ class Ready:
     output: Output
     layout: Part | None
     donated: tuple[int, ...]
+    exact: tuple[tuple[int, ShapedArray], ...] = ()
     native: bool = False
     entry: Entry[Ready] | None = None
     places: list[tuple[Known, tuple[Any, ...]]] = field(
@@ -88,7 +92,19 @@ class Ready:
         assert output.treedef is not None
         compiled = compile_graph(graph, device, donated)
         layout = layout_of(output.treedef)
-        return Ready(compiled, tuple(graph.captured), output, layout, donated)
+        leaves = graph.inputs[: len(graph.inputs) - len(graph.captured)]
+        exact = tuple([(i, n.aval) for i, n in enumerate(leaves) if is_exact(n.aval)])
+        return Ready(compiled, tuple(graph.captured), output, layout, donated, exact)
+
+    def arrays(self, values: Sequence[Any]) -> list[Array]:
+        """The leaves as the program takes them."""
+        if not self.exact:
+            return [x if type(x) is Array else asarray(x) for x in values]
+        exact = dict(self.exact)
+        return [
+            as_input(x, exact[i]) if i in exact else asarray(x)
+            for i, x in enumerate(values)
+        ]
 
     def build(self, results: list[Array]) -> Any:
         """The function's result."""
@@ -187,11 +203,14 @@ def bind(
     remaining = iter(rest.children)
     positional = [parts[i] if i in parts else next(remaining) for i in range(count)]
     kinds: list[type[Any]] = [x.__class__ for x in leaves]
+    avals = [*types]
+    for i, aval in ready.exact:
+        avals[i] = aval
     signature = Signature(
         known.config,
         tuple(positional),
         {name: parts[name] for name in names},
-        tuple(zip(kinds, types, strict=True)),
+        tuple(zip(kinds, avals, strict=True)),
         ready.captured,
         tuple([i for i in ready.donated if kinds[i] is Array]),
         ready.compiled.overwritten,

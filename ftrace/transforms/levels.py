@@ -20,6 +20,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.array import ArrayLike
 from ftrace.records import dataclass
+from ftrace.trace.all_bits import WIDE
 from ftrace.trace.autodiff import extend_tangents, tangents_of_leaves
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.calls.custom import closure_error
@@ -33,8 +34,10 @@ from ftrace.trace.tracer import (
     Scope,
     Tracer,
     Value,
+    as_input,
     asarray,
     aval_of,
+    has_more_bits,
     open_scopes,
     owned,
     scope_of,
@@ -241,7 +244,9 @@ class Later:
 
 
 def _lasting(value: Value) -> Any:
-    """A value as rules get it: what NumPy may change is copied."""
+    """A value as rules get it: with all bits; what NumPy may change is copied."""
+    if type(value) in (float, complex) and has_more_bits(aval := aval_of(value)):
+        return as_input(value, aval.with_dtype(WIDE[aval.dtype], True))
     return value if isinstance(value, ArrayLike) else asarray(owned(value))
 
 

@@ -24,10 +24,11 @@ from ftrace.devices.base import Executable, get_device
 from ftrace.devices.calls import Bound, Signature
 from ftrace.settings import Config
 from ftrace.tables import LIGHT, Table
+from ftrace.trace.all_bits import is_exact
 from ftrace.trace.graph import Graph
 from ftrace.trace.hooks import hooks
 from ftrace.trace.layout import Container, Leaf, Part
-from ftrace.trace.tracer import Value, asarray, aval_of, current_scope, owned
+from ftrace.trace.tracer import Value, as_input, asarray, aval_of, current_scope, owned
 from ftrace.transforms.execute import (
     CompiledGraph,
     apart,
@@ -59,6 +60,7 @@ class Prepared(Linked):
         self.config = config
         self._compiled = compiled
         self._avals = tuple([node.aval for node in graph.inputs])
+        self._exact = [i for i, aval in enumerate(self._avals) if is_exact(aval)]
         self._links: Any = None
         # By the classes of the arguments, after how many calls they become native.
         self._left: dict[tuple[type[Any], ...], int] = {}
@@ -103,6 +105,8 @@ class Prepared(Linked):
             if left == 0:
                 self._bind_once(kinds)
         arrays = [x if x.__class__ is Array else asarray(x) for x in values]
+        for i in self._exact:
+            arrays[i] = as_input(values[i], self._avals[i])
         for array in arrays:
             aval_of(array)  # so that native code finds it
         if self._compiled.shares_inputs and np.ndarray in kinds:

@@ -81,7 +81,8 @@ def vmap(
             a if axis is None else a.with_shape(a.shape[:axis] + a.shape[axis + 1 :])
             for a, axis in zip(avals, axes, strict=True)
         ]
-        graph = trace("vmap", output, single)
+        shared = [x if a is None else None for x, a in zip(values, axes, strict=True)]
+        graph = trace("vmap", output, single, given=shared)
         count = output.count
         places = [out_axes] * count
         if out_axes is not None and type(out_axes) is not int:

@@ -112,10 +112,10 @@ class Case:
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
-        """The dtypes of its arguments. By default scalars are as exact as float32."""
+        """The dtypes of its arguments. Weak arrays are as exact as float32."""
         given = [value for _, value in self.arguments() if value.traced]
+        weak = any(v.dtype == "float" and v.form == "weak" for v in given)
         found = [value.dtype for value in given]
-        weak = [v for v in given if v.dtype == "float" or v.form == "scalar"]
         return (*found, "float32" if weak and self.setting == "default" else "")
 
     def __str__(self) -> str:

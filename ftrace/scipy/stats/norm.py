@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ftrace.numpy.elementwise import promote_inexact
 from ftrace.scipy.special import log_ndtr, ndtr, ndtri
 from ftrace.trace.eager import make_eager
 from ftrace.trace.operations import elementwise
@@ -17,6 +18,7 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 def _standard(x: Value, loc: Value, scale: Value) -> Any:
+    x, loc, scale = promote_inexact(x, loc, scale)
     shifted = elementwise(p.sub, x, loc, inexact=True)
     return elementwise(p.div, shifted, scale, inexact=True)
 
@@ -27,6 +29,7 @@ def _placed(z: Any, loc: Value, scale: Value) -> Any:
 
 def logpdf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
     """The logarithm of the density."""
+    x, loc, scale = promote_inexact(x, loc, scale)
     z = _standard(x, loc, scale)
     squares = elementwise(p.mul, elementwise(p.mul, z, z), -0.5)
     width = elementwise(p.log, scale, inexact=True)

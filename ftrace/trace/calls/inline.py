@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ftrace.array import Array
+from ftrace.trace.all_bits import widened
 from ftrace.trace.avals import TOKEN
 from ftrace.trace.body import apply_body, close
 from ftrace.trace.calls.bodies import CALLS, bodies_of, with_bodies
@@ -39,6 +40,7 @@ from ftrace.trace.primitives.source import is_variable, variable
 from ftrace.trace.tracing import match_aval
 
 _HELD_DEPTH = -12
+_VANISHING = (name_p, widened)
 
 
 def inline_calls(outputs: Sequence[Node]) -> list[Node]:
@@ -104,6 +106,8 @@ class _Inliner:
             return apply_body(self.body(expanded, looped), src)
         if node.op is name_p:
             return src[0]
+        if node.op is widened:
+            return src[1]
         if node.op is barrier_p:
             vanishes = node.arg == IN_LOOPS and not looped
             return src if vanishes else _barrier(src)
@@ -160,7 +164,7 @@ def loose_tokens(outputs: Sequence[Node]) -> list[Node]:
 
 
 def _concerns(op: Op) -> bool:
-    return op.family in ("call", "control", "barrier") or op is name_p
+    return op.family in ("call", "control", "barrier") or op in _VANISHING
 
 
 def _barrier(operands: Sequence[Node]) -> list[Node]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ftrace.errors import UnexpectedTracerError
 from ftrace.records import dataclass
+from ftrace.trace.all_bits import widened
 from ftrace.trace.avals import REHEARSAL, TOKEN, ShapedArray
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import Draft, close
@@ -65,7 +66,16 @@ def trace_call(transform: str, function: Flat, values: Sequence[Value]) -> Draft
         count = len(values)
         inputs = tuple(scope.inputs)
         imported = tuple(scope.imported)
-        return Draft(inputs[:count], outputs, inputs[count:], imported, scope.tokens)
+        arguments, free = inputs[:count], inputs[count:]
+        found = [scope.known_bits.get(n) for n in arguments]
+        exact = [
+            (i, free.index(n.src[1]))
+            for i, n in enumerate(found)
+            if n is not None and n.op is widened
+        ]
+        return Draft(
+            arguments, outputs, free, imported, scope.tokens, exact=tuple(exact)
+        )
 
 
 @dataclass(frozen=True)
@@ -79,12 +89,14 @@ class Called:
       operands: their values; of the token None.
       closed: how many operands it closes over.
       effects: it has a token.
+      exact: as of `Draft`.
     """
 
     body: Body
     operands: tuple[Value, ...]
     closed: int
     effects: bool
+    exact: tuple[tuple[int, int], ...] = ()
 
 
 def called(
@@ -115,7 +127,7 @@ def called(
     closed += extra
     token = [None] if draft.effects else []
     operands = (*closed, *values, *token)
-    return Called(body, operands, len(closed), bool(draft.effects))
+    return Called(body, operands, len(closed), bool(draft.effects), draft.exact)
 
 
 def bind_call(op: Compound, call: Called, arg: Any) -> list[Value]:
@@ -182,6 +194,7 @@ class Rule:
     function: Callable[..., Sequence[Value]] = field(compare=False, repr=False)
     closed: tuple[Value, ...] = field(compare=False, repr=False)
     values: tuple[Any, ...] = field(compare=False, repr=False, default=())
+    exact: tuple[tuple[int, int], ...] = ()
     traced: dict[Any, Body] = field(
         compare=False, repr=False, default_factory=dict[Any, Body]
     )
@@ -212,6 +225,10 @@ class Rule:
                 scope.bindings[i] = value
             for value, mine in zip(self.closed, tracers, strict=False):
                 scope.adopt(value, mine.node)
+            if operands:
+                for i, k in self.exact:
+                    node = tracers[count + i].node
+                    scope.known_bits[node] = widened(node, tracers[k].node)
             outputs = [scope.lift(x) for x in self.function(*details, tracers[count:])]
             mapping = {
                 name: self._constant(what, value)
