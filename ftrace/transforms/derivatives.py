@@ -56,6 +56,7 @@ from ftrace.transforms.prepared import apply_again, apply_derived
 from ftrace.transforms.tangents import (
     Linear,
     Program,
+    are_weak,
     holds_numbers,
     strong,
     tangent_type,
@@ -102,9 +103,9 @@ def value_and_grad(
         graph = trace("grad", output, avals, values)
         head = _check_scalar(graph, output, name_of(fun), holomorphic)
         leaves = graph.inputs[: len(avals)]
-        varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
 
         def differentiated() -> Graph:
+            varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
             one = const_like(head, 1)
             gradient = gradient_nodes([head], varying, [one], _moving(graph))
             return _followed(graph, (*graph.outputs, *gradient), leaves)
@@ -112,7 +113,7 @@ def value_and_grad(
         kind = ("grad", len(leaves))
         results = _apply(kind, graph, differentiated, values)
         size = len(graph.outputs)
-        grads = with_float0(results[size:], [tangent_type(a) for a in avals])
+        grads = with_float0(results[size:], len(avals), map(tangent_type, avals))
         answer = tree.unflatten(treedef, grads)
         if chosen.single:
             (answer,) = answer
@@ -257,7 +258,8 @@ def jvp(
     kind = ("jvp", len(avals), tuple(varying), output.count)
     results = _apply(kind, graph, differentiated, [*values, *kept])
     size, total = output.count, len(graph.outputs)
-    tangent = with_float0(results[total:], [tangent_type(n.aval) for n in primal_out])
+    types = (tangent_type(n.aval) for n in primal_out)
+    tangent = with_float0(results[total:], size, types)
     answer = (output.build(results[:size]), output.build(tangent))
     return (*answer, output.build_aux(results[size:total])) if has_aux else answer
 
@@ -390,11 +392,13 @@ class _Later:
         self.values = values
         self.unknown = unknown
 
-    def __call__(self, cotangents: Sequence[Value], weak: bool) -> list[Any]:
+    def __call__(self, cotangents: Sequence[Value]) -> list[Any]:
         level, graph = self.graph.level, self.graph
         with level.given(dict(zip(self.unknown, cotangents, strict=True))):
             outputs = self.derive().outputs[len(graph.outputs) :]
-            whole = Graph(graph.inputs, outputs if weak else strong(outputs))
+            if not are_weak(cotangents):
+                outputs = strong(outputs)
+            whole = Graph(graph.inputs, outputs)
             return level.apply(whole, [*self.values, *cotangents], self.unknown)
 
 

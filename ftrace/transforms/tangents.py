@@ -7,7 +7,7 @@ as they do in JAX: what differs only in that is converted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,17 @@ def holds_numbers(tangent: ShapedArray) -> bool:
     return tangent.dtype != dtypes.float0
 
 
-def with_float0(results: Sequence[Value], types: Sequence[ShapedArray]) -> list[Value]:
-    """The results that hold numbers, and between them those that hold nothing."""
+def with_float0(
+    results: Sequence[Value], count: int, types: Iterable[ShapedArray]
+) -> Sequence[Value]:
+    """The results that hold numbers, and between them those that hold nothing.
+
+    Args:
+      count: how many there are in all.
+      types: of all; asked for where some hold nothing.
+    """
+    if len(results) == count:
+        return results
     rest = iter(results)
     return [
         next(rest) if holds_numbers(t) else np.zeros(t.shape, dtypes.float0)
@@ -67,6 +76,9 @@ def tangents_of(
     kept: list[Value] = []
     for value, aval in zip(given, types, strict=True):
         got = aval_of(value)
+        if got is aval and holds_numbers(aval):
+            kept.append(value)
+            continue
         fits = dtypes.narrow(got.dtype) == dtypes.narrow(aval.dtype)
         if not fits and (holds_numbers(aval) or not any_for_float0):
             raise DtypeError(
@@ -94,6 +106,11 @@ def strong(nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple([cast(n, n.dtype) for n in nodes])
 
 
+def are_weak(values: Sequence[Value]) -> bool:
+    """Are all of them weak? Then what is linear in them may be."""
+    return all(aval_of(x).weak_type for x in values)
+
+
 class Program:
     """A graph of residuals, whose values are known, and of arguments."""
 
@@ -104,10 +121,15 @@ class Program:
     @cached_property
     def strong(self) -> Graph:
         """The graph, with results none of which is weak."""
-        return Graph(self.graph.inputs, strong(self.graph.outputs), self.graph.captured)
+        graph, outputs = self.graph, strong(self.graph.outputs)
+        if outputs == graph.outputs:
+            return graph
+        return Graph(graph.inputs, outputs, graph.captured)
 
-    def __call__(self, values: Sequence[Value], weak: bool) -> list[Any]:
-        graph = self.graph if weak else self.strong
+    def __call__(self, values: Sequence[Value]) -> list[Any]:
+        graph = self.strong
+        if graph is not self.graph and are_weak(values):
+            graph = self.graph
         return apply_again(graph, [*self.residuals, *values])
 
 
@@ -116,15 +138,14 @@ class Linear:
 
     Args:
       name: of the transform, for messages.
-      run: computes it where it holds numbers: from the arguments, and whether all of
-        them are weak.
+      run: computes it where it holds numbers.
       types, in_tree: of the arguments.
       results, out_tree: of what it returns.
       single: it is called with one argument, of that structure; otherwise with several.
     """
 
     def __init__(
-        self, name: str, run: Callable[[Sequence[Value], bool], list[Any]],
+        self, name: str, run: Callable[[Sequence[Value]], list[Any]],
         types: Sequence[ShapedArray], in_tree: tree.TreeDef,
         results: Sequence[ShapedArray], out_tree: tree.TreeDef, single: bool,
     ) -> None:  # fmt: skip
@@ -149,6 +170,5 @@ class Linear:
                 f"{self.name}: the structure must be {self.in_tree}, got {treedef}"
             )
         kept = tangents_of(self.name, leaves, self.types, any_for_float0=self.single)
-        weak = all(aval_of(x).weak_type for x in kept)
-        results = self.run(kept, weak)
-        return tree.unflatten(self.out_tree, with_float0(results, self.results))
+        results = with_float0(self.run(kept), len(self.results), self.results)
+        return tree.unflatten(self.out_tree, results)

@@ -98,7 +98,7 @@ def vmap(
         else:
             results = apply_graph(batched(), values)
         types = map(partial(_mapped_type, size), graph.outputs, places)
-        return output.build(with_float0(results, [*types]))
+        return output.build(with_float0(results, count, types))
 
     return vmap_f
 
