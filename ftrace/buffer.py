@@ -146,7 +146,7 @@ class LRUAllocator(Allocator):
         self.limit = limit
         self._free: OrderedDict[int, list[Any]] = OrderedDict()
         self._lock = threading.RLock()
-        capacity.keepers.add(self)
+        capacity.keepers.put(id(self), self)
 
     @abstractmethod
     def _obtain(self, nbytes: int) -> Any:

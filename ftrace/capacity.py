@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from typing import Final, Protocol
-from weakref import WeakSet
+
+from ftrace.weak import WeakValues
 
 #: The part of the machine's memory that nobody asks for before taking it.
 UNASKED = 64
@@ -69,13 +70,13 @@ class Keeper(Protocol):
 
 
 #: Those of this process: they give up what they keep before anything is refused.
-keepers: Final[WeakSet[Keeper]] = WeakSet()
+keepers: Final[WeakValues[int, Keeper]] = WeakValues()
 
 
 def has_room(nbytes: int) -> bool:
     """Is there memory for so much, also without what is kept for reuse?"""
     if nbytes < LARGE or nbytes <= free_memory():
         return True
-    for keeper in list(keepers):
+    for keeper in keepers.values():
         keeper.trim()
     return nbytes <= free_memory()

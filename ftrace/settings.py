@@ -25,7 +25,7 @@ from ftrace.records import dataclass
 #: Bytes that the disk cache may hold, if nothing else is set.
 CACHE_SIZE = 256 << 20
 #: Bytes of memory that what was traced and compiled may take, if nothing else is set.
-CACHE_MEMORY = 48 << 20
+CACHE_MEMORY = 40 << 20
 #: The pool's ticket has room for no more.
 MAX_THREADS = 4095
 #: More threads than the machine has processors are refused.

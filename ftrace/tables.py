@@ -2,25 +2,29 @@
 
     Table    what was made, by key       graphs, programs, records of calls
     Shared   the same, while it lives    a program that several functions use
+    memo     results of one function     what is soon made again
 
 All tables share `settings.cache_memory`. Where they hold more, what was used longest
 ago goes, whichever table has it. The latest entries of each table stay whatever they
 weigh: who calls one large program again and again does not wait for it each time. What
-a table holds goes with it, so that of a function goes with the function.
+a table holds goes with it, so that of a function goes with the function. Nobody weighs
+a memo: it is emptied where the limit is reached.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar
-from weakref import WeakSet, WeakValueDictionary
+from functools import lru_cache
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from ftrace import settings
 from ftrace.locks import free_after_fork
+from ftrace.weak import WeakValues
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+P = ParamSpec("P")
 
 #: Bytes of an entry that nobody has weighed.
 LIGHT = 1000
@@ -45,21 +49,23 @@ class _Budget:
     Attributes:
       clock: goes on by one where something is put into a table or found there.
       held: bytes; what went with its table counts until they are counted anew.
+      memos: what empties each of them.
     """
 
     def __init__(self) -> None:
         self.clock = self.held = 0
+        self.memos: list[Callable[[], object]] = []
         self._stayed = 0  # when it was looked at last
-        self._tables: WeakSet[Table[Any, Any]] = WeakSet()
+        self._tables: WeakValues[int, Table[Any, Any]] = WeakValues()
         self._lock = free_after_fork(threading.RLock())
 
     def add(self, table: Table[Any, Any]) -> None:
         with self._lock:
-            self._tables.add(table)
+            self._tables.put(id(table), table)
 
     def tables(self) -> list[Table[Any, Any]]:
         with self._lock:
-            return list(self._tables)
+            return self._tables.values()
 
     def grow(self, nbytes: int) -> None:
         self.held += nbytes
@@ -79,9 +85,11 @@ class _Budget:
 
     def _sweep(self, limit: int) -> None:
         """Lets go of what was used longest ago; then a quarter of the limit is free."""
+        for empty in self.memos:
+            empty()
         self.held = 0
         found: list[tuple[int, Table[Any, Any], Any, Entry[Any]]] = []
-        for table in self._tables:
+        for table in self._tables.values():
             entries = table.by_age()
             self.held += sum(entry.nbytes for _, entry in entries)
             old = entries[: max(len(entries) - table.latest, 0)]
@@ -184,7 +192,7 @@ class Shared(Generic[K, V]):
     """
 
     def __init__(self, most: int) -> None:
-        self._alive: WeakValueDictionary[K, V] = WeakValueDictionary()
+        self._alive: WeakValues[K, V] = WeakValues()
         self._latest: Table[K, V] = Table(most)
 
     def __len__(self) -> int:
@@ -195,12 +203,28 @@ class Shared(Generic[K, V]):
         return self._alive.get(key) if found is None else found
 
     def put(self, key: K, value: V, nbytes: int) -> V:
-        self._alive[key] = value
+        self._alive.put(key, value)
         return self._latest.put(key, value, nbytes)
 
     def clear(self) -> None:
         self._alive.clear()
         self._latest.clear()
+
+
+def memo(most: int, typed: bool = False) -> Callable[[Callable[P, V]], Callable[P, V]]:
+    """As `lru_cache`, and emptied where the limit is reached."""
+
+    def remember(function: Callable[P, V]) -> Callable[P, V]:
+        made: Any = lru_cache(most, typed)(function)
+        emptied(made.cache_clear)
+        return made
+
+    return remember
+
+
+def emptied(forget: Callable[[], object]) -> None:
+    """Has `forget` empty a memo where the limit is reached."""
+    _budget.memos.append(forget)
 
 
 def clear_tables() -> None:

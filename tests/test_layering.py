@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parent.parent / "ftrace"
 FLOORS = {
     "ground": (
         "capacity", "digest", "dtypes", "errors", "fence", "locks", "origin", "records",
-        "settings", "tables", "version",
+        "settings", "tables", "version", "weak",
     ),
     "buffer": ("buffer",),
     "array": ("array",),

@@ -17,9 +17,10 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, ValueRangeError
-from ftrace.tables import Shared, Table, held_bytes
+from ftrace.tables import Shared, Table, held_bytes, memo
 from ftrace.trace.graph import interned_count
 from ftrace.transforms import execute
+from ftrace.weak import WeakValues
 
 
 class Thing:
@@ -114,6 +115,37 @@ def test_the_limit_is_a_number_of_bytes(wrong: Any, kind: type[Exception]) -> No
         pass
 
 
+def test_memos_are_emptied_where_the_limit_is_reached() -> None:
+    asked: list[int] = []
+
+    @memo(100)
+    def square(n: int) -> int:
+        asked.append(n)
+        return n * n
+
+    table: Table[int, int] = Table(latest=0)
+    for _ in range(3):
+        assert square(3) == 9
+        table.put(0, 0)
+    assert asked == [3]
+    with ft.config(cache_memory=0):
+        table.put(1, 0, 1 << 40)
+    assert square(3) == 9
+    assert asked == [3, 3]
+
+
+def test_what_nobody_has_is_found_no_more() -> None:
+    known: WeakValues[int, Thing] = WeakValues()
+    things = [known.put(n, Thing()) for n in range(9)]
+    assert known.get(4) is things[4]
+    assert known.values() == things
+    del things[1:]
+    assert (known.values(), len(known)) == (things, 1)
+    assert known.get(4) is None
+    other = known.put(4, Thing())
+    assert (known.get(4), len(known)) == (other, 2)
+
+
 # Functions.
 
 
@@ -193,7 +225,19 @@ def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize() / 1e6
 
-f = ft.jit(lambda x: (fnp.tanh(x) * 2).sum())
+def body(x):
+    return (fnp.tanh(x) * 2).sum()
+
+ways = {
+    "jit": ft.jit(body),
+    "grad": ft.grad(body),
+    "eager": lambda x: body(fnp.asarray(x)),
+    "transforms": ft.jit(lambda x: fnp.abs(fnp.fft.fft(x)).sum()),
+    "loops": ft.jit(ft.grad(lambda x: ft.lax.scan(lambda c, v: (c * v, c), 1., x)[0])),
+}
+f = ways[sys.argv[1]]
+for _ in range(1000):  # what is native is made, and LLVM is loaded for it
+    f(np.ones(1000, np.float32))
 for n in range(2, 501):
     f(np.ones(n, np.float32))
     if n % 50 == 0:
@@ -202,9 +246,10 @@ for n in range(2, 501):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
-def test_resident_memory_stays() -> None:
+@pytest.mark.parametrize("way", ["jit", "grad", "eager", "transforms", "loops"])
+def test_resident_memory_stays(way: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM, way],
         env={**os.environ, "FTRACE_CACHE_MEMORY": "2000000", "FTRACE_CACHE_SIZE": "0"},
         capture_output=True,
         text=True,

@@ -78,8 +78,10 @@ class Executable(ABC):
     Attributes:
       program: what it was compiled from.
       sources: the source text of each kernel, in the order of `program.kernels`.
+      code_bytes: what its machine code takes in this process.
     """
 
+    code_bytes = 0
     program: Program
     sources: tuple[str, ...]
 

@@ -7,7 +7,6 @@ traced on two scalars, and one operation on both of them is a reduction we have.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import FtraceError
 from ftrace.records import NamedTuple
+from ftrace.tables import memo
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager import Eager
 from ftrace.trace.graph import Op
@@ -68,4 +68,4 @@ def _traced(computation: Callable[..., Any], dtype: np.dtype[Any]) -> Monoid | N
     return _BY_OPERATION.get(result.op)
 
 
-_recognised = lru_cache(maxsize=256)(_traced)
+_recognised = memo(256)(_traced)

@@ -8,13 +8,13 @@ says which.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DynamicDimensionError
+from ftrace.tables import memo
 from ftrace.trace.graph import Node, constant_bits, constant_value, make_node
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy, stop_gradient
@@ -67,7 +67,7 @@ def is_exact(node: Node) -> bool:
     return dtypes.kind(node.dtype) in "biu"
 
 
-@lru_cache(maxsize=None, typed=True)
+@memo(4096, typed=True)
 def _bits(value: complex, dtype: np.dtype[Any]) -> bytes:
     return constant_bits(value, dtype)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -22,6 +21,7 @@ from ftrace import dtypes
 from ftrace.digest import sha256
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.users import OF_USERS
+from ftrace.tables import memo
 from ftrace.trace.avals import Bundle, ShapedArray
 from ftrace.trace.calls.bodies import bodies_of
 from ftrace.trace.calls.inline import inline_calls
@@ -102,7 +102,7 @@ def _type(aval: ShapedArray) -> str:
     return f"{dtypes.name_of(aval.dtype)} {shape}{'w' if aval.weak_type else ''}"
 
 
-@lru_cache(maxsize=64)
+@memo(64)
 def _body(body: Body) -> str:
     """A short name of a body, by its text."""
     text = _identity((body.inputs, body.outputs))

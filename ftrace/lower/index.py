@@ -17,13 +17,13 @@ all sizes is not simplified.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from math import prod
 from typing import Any
 
 from ftrace.errors import GraphError
 from ftrace.lower.kernel import INDEX, make_range
 from ftrace.records import NamedTuple
+from ftrace.tables import memo
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.graph import Node
@@ -133,7 +133,7 @@ def constant_index(value: int) -> Index:
     return Index((), value)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@memo(REMEMBERED)
 def add_indices(x: Index, y: Index) -> Index:
     coefficients = dict(x.terms)
     for atom, coefficient in y.terms:
@@ -167,7 +167,7 @@ def _order(term: tuple[Atom, int]) -> tuple[str, int, int, str]:
     return atom.kind, atom.number, sample(atom.divisor), inner
 
 
-@lru_cache(maxsize=REMEMBERED)
+@memo(REMEMBERED)
 def bounds(index: Index) -> tuple[int, int]:
     """The least and the greatest value."""
     low = high = index.constant
@@ -192,7 +192,7 @@ def _atom_bounds(atom: Atom) -> tuple[int, int]:
     return 0, atom.size - 1
 
 
-@lru_cache(maxsize=REMEMBERED)
+@memo(REMEMBERED)
 def divide(index: Index, divisor: int) -> Index:
     """index // divisor, rounded down."""
     if divisor == 1:
@@ -221,7 +221,7 @@ def divide(index: Index, divisor: int) -> Index:
     return add_indices(whole + shift, Index(((atom, 1),), 0))
 
 
-@lru_cache(maxsize=REMEMBERED)
+@memo(REMEMBERED)
 def remainder(index: Index, divisor: int) -> Index:
     """index % divisor, not negative."""
     if divisor == 1:
@@ -439,7 +439,7 @@ def _padded(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Posi
     return tuple(result), valid
 
 
-@lru_cache(maxsize=REMEMBERED)
+@memo(REMEMBERED)
 def complexity(index: Index) -> int:
     """How many atoms it holds, at any depth."""
     inner = [complexity(a.inner) for a, _ in index.terms if a.inner is not None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 from ftrace import settings
 from ftrace.errors import ArgumentError, DeviceError, GraphError
@@ -51,6 +50,7 @@ from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.lower.step import BuiltStep
 from ftrace.lower.values import root_of
 from ftrace.records import dataclass
+from ftrace.tables import memo
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
 from ftrace.trace.collection import without_collection
 from ftrace.trace.graph import Body, Graph, Node, toposort
@@ -127,7 +127,7 @@ def simplified_outputs(body: Body) -> Sequence[Node]:
     return _simplified(body, chosen.disabled_rules, chosen.check_specs)
 
 
-@lru_cache(maxsize=32)  # a loop that is too large for registers asks again
+@memo(32)  # a loop that is too large for registers asks again
 def _simplified(body: Body, disabled: frozenset[str], check: bool) -> tuple[Node, ...]:
     return tuple(simplify_graph(control_to_loops(simplify_loops(body.outputs))))
 

@@ -8,7 +8,6 @@ is done before elements are repeated, and copy, so that one store is enough.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from ftrace.lower.constants import (
     move_constant,
     of_any_arity,
 )
+from ftrace.tables import memo
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p
@@ -59,16 +59,17 @@ def _push_rule(name: str, op: Primitive) -> Rule:
 
 
 def _push_pad(x: Node, y: Node) -> Node | None:
-    if not (primitive_of(y).zero_at_zero or y.op is select):
+    op = primitive_of(y)
+    if not (op.zero_at_zero or op is select):
         return None
     constants = tuple(
         (s.dtype, s.arg if s.op is const_p else bytes(s.dtype.itemsize)) for s in y.src
     )
     scalar = y.aval.with_shape((1,))
-    return _push(x, y) if _is_zero_there(y.op, y.arg, scalar, constants) else None
+    return _push(x, y) if _is_zero_there(op, y.arg, scalar, constants) else None
 
 
-@lru_cache(maxsize=1 << 12)
+@memo(1 << 12)
 def _is_zero_there(
     op: Primitive, arg: Any, aval: ShapedArray, operands: tuple[Any, ...]
 ) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -23,6 +22,7 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
+from ftrace.tables import memo
 from ftrace.trace.all_bits import WIDE, counts_bits
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.dims import is_dynamic
@@ -210,7 +210,7 @@ def full(shape: Shape, value: Any, dtype: np.dtype[Any], weak: bool = False) -> 
     return constant(Array.of(repeated, weak))
 
 
-@lru_cache(maxsize=256)
+@memo(256)
 def _repeated(bits: bytes, dtype: np.dtype[Any], shape: Shape) -> Any:
     """One element at every position; nobody can write to it."""
     return np.ndarray(shape, dtype, bits, 0, (0,) * len(shape))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from ftrace.array import Array
@@ -28,6 +27,7 @@ from ftrace.numpy.axes import (
 from ftrace.numpy.axes import broadcast_to as broadcast_value
 from ftrace.numpy.axes import flip as flip_axes
 from ftrace.numpy.axes import reshape as reshape_value
+from ftrace.tables import memo
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import is_dynamic, symbols_of
 from ftrace.trace.operations import broadcast_shapes as common_shape
@@ -260,7 +260,7 @@ def broadcast_shapes(*shapes: Any) -> Shape:
 _INTEGER = {int}
 
 
-@lru_cache(maxsize=1024)
+@memo(1024)
 def _broadcast_known(shapes: tuple[Shape, ...]) -> Shape:
     checked = [check_shape(s, "broadcast_shapes") for s in shapes]
     return common_shape("broadcast_shapes", checked) if checked else ()

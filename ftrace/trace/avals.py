@@ -12,7 +12,6 @@ import threading
 from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from ftrace import dtypes
 from ftrace.errors import DynamicDimensionError
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.sizes import lower_bound
+from ftrace.weak import WeakValues
 
 Shape = tuple[int, ...]
 
@@ -53,7 +53,7 @@ class ShapedArray:
                     found.size = prod(shape)
                     if is_dynamic(found.size):
                         _check_not_empty(shape)
-                    _interned[key] = found
+                    _interned.put(key, found)
         return found
 
     @property
@@ -131,7 +131,7 @@ class LargeInteger(ShapedArray):
                 if found is None:
                     found = _scalar_like(LargeInteger, dtype)
                     found.weak_type = True
-                    _interned["large", dtype] = found
+                    _interned.put(("large", dtype), found)
         assert isinstance(found, LargeInteger)
         return found
 
@@ -155,7 +155,7 @@ class Bundle(ShapedArray):
                 if found is None:
                     found = _scalar_like(Bundle, dtypes.uint8)
                     found._items = avals
-                    _interned["bundle", avals] = found
+                    _interned.put(("bundle", avals), found)
         assert isinstance(found, Bundle)
         return found
 
@@ -194,7 +194,7 @@ class Stack(ShapedArray):
                     found = _scalar_like(Stack, aval.dtype)
                     found.element = aval
                     found.lanes = lanes
-                    _interned[key] = found
+                    _interned.put(key, found)
         assert isinstance(found, Stack)
         return found
 
@@ -224,7 +224,7 @@ def _scalar_like(kind: type[_Kind], dtype: np.dtype[Any]) -> _Kind:
     return made
 
 
-_interned: WeakValueDictionary[Any, ShapedArray] = WeakValueDictionary()
+_interned: WeakValues[Any, ShapedArray] = WeakValues()
 _lock = threading.Lock()
 
 #: Each effect takes the token of the effect before it and gives a new one.

@@ -8,12 +8,12 @@ linearize    body -> what it must remember, and its derivative as a linear graph
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import zip_longest
 
 from ftrace import dtypes, settings
 from ftrace.errors import GraphError
 from ftrace.records import dataclass
+from ftrace.tables import memo
 from ftrace.trace.autodiff import jvp_nodes, split_known
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.effects import check_repeatable, rehearsal
@@ -51,7 +51,7 @@ def apply_body(body: Body, operands: Sequence[Node]) -> list[Node]:
     return substitute(body.outputs, dict(zip(body.inputs, operands, strict=True)))
 
 
-@lru_cache(maxsize=1024)
+@memo(1024)
 def plan_of(body: Body) -> Plan:
     """The NumPy evaluation of a body: call it on one array per input."""
     return Plan(body.outputs, body.inputs)
@@ -132,7 +132,7 @@ class Linearized:
     residuals: tuple[Node, ...]
 
 
-@lru_cache(maxsize=4096)
+@memo(4096)
 def linearize(body: Body, varying: tuple[bool, ...]) -> Linearized:
     """The derivative of a body in those inputs that vary."""
     tangents = tuple(

@@ -13,7 +13,7 @@ BLAS adds 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.records import NamedTuple
+from ftrace.tables import memo
 from ftrace.trace.primitives.sums import sum_along
 
 Array = Any  # numpy.ndarray
@@ -207,7 +208,7 @@ def _repeats(
     )
 
 
-@lru_cache(maxsize=1024)
+@memo(1024)
 def _recipe(
     shape: tuple[int, ...],
     x_repeats: tuple[bool, ...],

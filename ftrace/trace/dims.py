@@ -23,11 +23,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ftrace.array import surface
 from ftrace.errors import ArgumentError, DynamicDimensionError, ValueRangeError
+from ftrace.tables import memo
 from ftrace.trace.polynomials import (
     Monomial,
     Quotient,
@@ -353,7 +353,7 @@ def _terms(value: Any) -> Terms:
     return dict(value.terms) if type(value) is Dim else {(): int(value)}
 
 
-@lru_cache(maxsize=1 << 12)
+@memo(1 << 12)
 def floor_quotient(a: Any, b: Any) -> Any:
     """floor(a / b): exactly, by bounds, or as an atom."""
     if type(a) is not Dim and type(b) is not Dim:

@@ -98,6 +98,7 @@ _table_lock = free_after_fork(threading.RLock())
 #: anywhere, where an exception of a signal would be printed and lost: that they do is
 #: noted in C alone, and the entries are removed when the next node is made.
 _dead: deque[weakref.ref[Node]] = deque()
+_bury_later = _dead.append  # one for all: each has a size
 _serials = itertools.count()
 
 
@@ -156,7 +157,7 @@ def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Nod
             node.arg = arg
             node.origin = provenance.origin or user_origin()
             node.serial = next(_serials)
-            reference = _Reference(node, _dead.append)
+            reference = _Reference(node, _bury_later)
             reference.key = key
             _table[key] = reference
     if _dead:

@@ -11,7 +11,6 @@ elementwise    a primitive after promotion and broadcasting
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from ftrace import dtypes, settings
 from ftrace.array import Array, is_array, surface
 from ftrace.errors import DynamicDimensionError, ShapeError
+from ftrace.tables import memo
 from ftrace.trace.avals import Shape, ShapedArray, narrowed, pairs_of
 from ftrace.trace.dims import any_dynamic, bounds, is_dynamic
 from ftrace.trace.evaluate import settle
@@ -87,7 +87,7 @@ def _recorded(op: Primitive, operands: Sequence[Value], arg: Any) -> Any:
     return Tracer(op(*[scope.lift(x) for x in operands], arg=arg), scope)
 
 
-@lru_cache(maxsize=4096)
+@memo(4096)
 def _infer(op: Primitive, arg: Any, types: tuple[Any, ...]) -> ShapedArray:
     """The type of a result, for (shape, dtype, weak_type) of each operand."""
     return op.infer(arg, *[ShapedArray.of(*t) for t in types])
@@ -345,7 +345,7 @@ def _elementwise_traced(
     return Tracer(node, scope, provenance.caller or origin_now(node))
 
 
-@lru_cache(maxsize=4096)
+@memo(4096)
 def _common_aval(
     kinds: tuple[Any, ...],
     inexact: bool,
@@ -383,7 +383,7 @@ def _compute_type(
     return (dtypes.to_inexact(dtype), weak) if inexact else (dtype, weak)
 
 
-@lru_cache(maxsize=4096)
+@memo(4096)
 def _plan(
     op: Primitive,
     types: tuple[Any, ...],

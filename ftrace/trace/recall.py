@@ -27,6 +27,7 @@ import numpy as np
 from ftrace import settings
 from ftrace.array import Array
 from ftrace.origin import Origin, is_internal, is_internal_file, user_origin
+from ftrace.tables import emptied
 from ftrace.trace.graph import Graph, Node, provenance
 from ftrace.trace.hooks import hooks
 from ftrace.trace.ownership import UNCHANGING, own
@@ -295,7 +296,7 @@ def _move(node: Node, args: Any, kwargs: Any, origin: Origin) -> None:
 
 
 def _forget_the_dead() -> None:
-    """Makes room: entries of nodes that are gone go, or else all of them."""
+    """Entries of nodes that are gone go; where few of them are, all of them."""
     alive = {k: v for k, v in list(_calls.items()) if v[0]() is not None}
     _calls.clear()
     if len(alive) < CALLS_KEPT // 2:
@@ -339,6 +340,10 @@ def forget_calls() -> None:
     """Empties the tables."""
     _calls.clear()
     _inlined.clear()
+
+
+emptied(_forget_the_dead)
+emptied(_inlined.clear)
 
 
 # Namespaces.

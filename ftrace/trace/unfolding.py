@@ -7,11 +7,11 @@ notes the steps, which can be done together.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.tables import memo
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import Plan
 from ftrace.trace.graph import Node
@@ -28,7 +28,7 @@ def is_unfolded(op: Primitive, dtype: np.dtype[np.generic]) -> bool:
     return op in _COMPOSITIONS and dtype in _FLOATS
 
 
-@lru_cache(maxsize=256)
+@memo(256)
 def unfolded(op: Primitive, aval: ShapedArray) -> Plan:
     """The composition, of one operand of a type."""
     x = variable(ShapedArray.of(aval.shape, aval.dtype), 0, 0)

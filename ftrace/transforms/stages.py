@@ -52,8 +52,8 @@ class Stages:
         self._jitted = jitted
         self._compiled = compile_graph(ready_graph(traced.graph), device, donated)
         self.graph = traced.graph
-        self.simplified = self._compiled.lowered.simplified
-        self.program = self._compiled.lowered.program
+        self.simplified = self._compiled.simplified
+        self.program = self._compiled.program
 
     @property
     def kernels(self) -> list[Any]:

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
 KERNELS_KEPT = 64
-#: Bytes of a kernel and its machine code, and of each of its nodes, roughly.
-KERNEL_BYTES, NODE_BYTES = 6000, 1000
+#: Bytes of a kernel besides its machine code, and of each of its nodes, roughly.
+KERNEL_BYTES, NODE_BYTES = 2000, 300
 
 
 @cache
@@ -207,7 +207,9 @@ class CPU(Device):
             else:
                 known[kernel] = found
         for kernel, code in self._compile_missing(missing, way).items():
-            known[kernel] = self._kernels.put((kernel, way), code, _weight(kernel))
+            known[kernel] = self._kernels.put(
+                (kernel, way), code, _weight(kernel, code)
+            )
         self.counters.kernels_compiled += len(missing)
         self.counters.kernels_cached += len(steps) - len(missing)
         return [known[step.kernel] for step in steps]
@@ -264,7 +266,9 @@ class CPU(Device):
         render = render_kernel if target is None else partial(_render_for, target)
         codes = compile_kernels(new, render, self.threads, target)
         for kernel, code in zip(new, codes, strict=True):
-            general[kernel] = self._general.put((kernel, way), code, _weight(kernel))
+            general[kernel] = self._general.put(
+                (kernel, way), code, _weight(kernel, code)
+            )
         found = [(code, n) for k, n in pairs if (code := general[k]) is not None]
         return [_with_numbers(code, numbers) for code, numbers in found]
 
@@ -287,6 +291,7 @@ class DynamicExecutable(Executable):
     ) -> None:
         self.device = device
         self.program = program
+        self.code_bytes = _code_bytes(kernels)
         self._kernels = kernels
 
     @property
@@ -324,6 +329,7 @@ class CPUExecutable(Executable):
     ) -> None:
         self.device = device
         self.program = program
+        self.code_bytes = _code_bytes(kernels)
         self.kernels = tuple(kernels)  # they keep the machine code and the numbers
 
         # The objects of a call: the inputs, the outputs that it makes, the arena.
@@ -473,8 +479,12 @@ def _with_numbers(code: CompiledKernel, numbers: Any) -> CompiledKernel:
     return code if numbers is None else replace(code, numbers=numbers, like=code)
 
 
-def _weight(kernel: Kernel) -> int:
-    return KERNEL_BYTES + NODE_BYTES * len(kernel.nodes)
+def _weight(kernel: Kernel, compiled: CompiledKernel) -> int:
+    return KERNEL_BYTES + NODE_BYTES * len(kernel.nodes) + compiled.code.nbytes
+
+
+def _code_bytes(kernels: Iterable[CompiledKernel]) -> int:
+    return sum(code.nbytes for code in {kernel.code for kernel in kernels})
 
 
 def _forget_chunks() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from typing_extensions import Unpack
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
+from ftrace.tables import memo
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives import extrema, meanings, special
@@ -81,7 +81,7 @@ def _elementwise(
     """
     arity = {"unary": 1, "compare": 2, "binary": 2}[family]
 
-    @lru_cache(maxsize=_TYPES_KEPT)
+    @memo(_TYPES_KEPT)
     def infer(arg: Any, *avals: ShapedArray) -> ShapedArray:
         if len(avals) != arity:
             raise ShapeError(f"{name} takes {arity} operands, got {len(avals)}")

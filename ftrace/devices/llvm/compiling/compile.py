@@ -46,14 +46,24 @@ object_cache = ObjectCache()
 
 
 class Code:
-    """Machine code in memory; it stays as long as this object."""
+    """Machine code in memory; it stays as long as this object.
 
-    def __init__(self, tracker: Any) -> None:
+    Attributes:
+      nbytes: what it takes.
+    """
+
+    def __init__(self, tracker: Any, nbytes: int) -> None:
         self._tracker = tracker
+        self._kept: list[Any] = []
+        self.nbytes = nbytes
 
     def address(self, name: str) -> int:
         """Where the function of that name begins."""
         return int(self._tracker[name])
+
+    def keep(self, what: Any) -> None:
+        """It stays as long as this does: the code knows where it is."""
+        self._kept.append(what)
 
 
 class _Compiler:
@@ -213,9 +223,12 @@ def link(
       imports: addresses of functions that are nowhere else.
     """
     loaded = load(code, names, imports or {})
-    if loaded is None:
-        return Code(apart(_loaded_by_llvm, code, names, imports))
-    return Code(loaded)
+    if loaded is not None:
+        made = Code(loaded, loaded.nbytes)
+    else:
+        made = Code(apart(_loaded_by_llvm, code, names, imports), len(code))
+    made.keep(imports)
+    return made
 
 
 def _loaded_by_llvm(

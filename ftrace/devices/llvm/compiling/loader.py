@@ -56,10 +56,12 @@ class Loaded:
 
     Attributes:
       addresses: of the functions that were asked for.
+      nbytes: of all of it.
     """
 
     def __init__(self, start: int, size: int) -> None:
         self.addresses: dict[str, int] = {}
+        self.nbytes = size
         finalize(self, _system().munmap, start, size).atexit = False
 
     def __getitem__(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Roots of unity for Fourier transforms: tables that are made once per process.
+"""Roots of unity for Fourier transforms: tables that stay while code uses them.
 
     ftrace_roots_f32_stages_1024()         for each step of a transform of that length
     ftrace_roots_f32_angles_31()           for one step of that many numbers
@@ -18,7 +18,6 @@ for each such group of columns those by which they are turned.
 from __future__ import annotations
 
 import threading
-from functools import cache
 from typing import Any
 
 import numpy
@@ -26,6 +25,7 @@ import numpy
 from ftrace.devices.llvm.compiling.compile import Code, emit_object, link
 from ftrace.devices.llvm.ir.symbols import ROOTS
 from ftrace.lower.fourier_lengths import stages_of
+from ftrace.weak import WeakValues
 
 np: Any = numpy  # whose stubs leave too much unknown
 
@@ -33,7 +33,7 @@ np: Any = numpy  # whose stubs leave too much unknown
 _QUARTERS = np.array([1, -1j, -1, 1j])
 _DTYPES = {"f32": np.float32, "f64": np.float64}
 _lock = threading.Lock()
-_kept: dict[str, Any] = {}  # the tables; code knows their addresses
+_codes: WeakValues[str, Code] = WeakValues()
 
 
 def roots_symbol(real: str, kind: str, *sizes: int) -> str:
@@ -49,19 +49,19 @@ def stage_offsets(size: int) -> list[int]:
     return offsets[:-1]
 
 
-def roots_address(symbol: str) -> int:
-    """Where the function of a table is."""
-    return _code_of(symbol).address(symbol)
-
-
-@cache
-def _code_of(symbol: str) -> Code:
+def roots_code(symbol: str) -> Code:
+    """The function of a table, which goes with it."""
     with _lock:
-        if symbol not in _kept:
-            _kept[symbol] = _table(symbol)
-        address: int = _kept[symbol].ctypes.data
-    text = f"define ptr @{symbol}() {{\n  ret ptr inttoptr (i64 {address} to ptr)\n}}\n"
-    return link(emit_object(text), (symbol,))
+        return _codes.get(symbol) or _codes.put(symbol, _made(symbol))
+
+
+def _made(symbol: str) -> Code:
+    table = _table(symbol)
+    place = f"inttoptr (i64 {table.ctypes.data} to ptr)"
+    text = f"define ptr @{symbol}() {{\n  ret ptr {place}\n}}\n"
+    code = link(emit_object(text), (symbol,))
+    code.keep(table)
+    return code
 
 
 def _table(symbol: str) -> Any:

@@ -44,23 +44,32 @@ def symbols_in(text: str) -> tuple[str, ...]:
     return tuple(re.findall(_DECLARED, head, re.MULTILINE)) if PREFIX in head else ()
 
 
-def addresses(symbols: Iterable[str]) -> dict[str, int]:
-    """Where these functions are; they stay as long as the process."""
-    return {symbol: _address(symbol) for symbol in symbols}
+class Addresses(dict[str, int]):
+    """Where functions are, as long as it lives.
+
+    Attributes:
+      codes: those of which some do not stay as long as the process.
+    """
+
+    def __init__(self) -> None:
+        self.codes: list[Code] = []
 
 
-def _address(symbol: str) -> int:
-    if symbol.startswith(ROUTINE):
-        from ftrace.devices.llvm.lapack.blas import routine_address
+def addresses(symbols: Iterable[str]) -> Addresses:
+    """Where these functions are."""
+    found = Addresses()
+    for symbol in symbols:
+        if symbol.startswith(ROUTINE):
+            from ftrace.devices.llvm.lapack.blas import routine_address
 
-        return routine_address(symbol)
-    if symbol.startswith(ROOTS):
-        from ftrace.devices.llvm.fourier.tables import roots_address
-
-        return roots_address(symbol)
-    if symbol.startswith(SORT):
-        return _sort_address(symbol)
-    return _code_of(symbol).address(symbol)
+            found[symbol] = routine_address(symbol)
+        elif symbol.startswith(SORT):
+            found[symbol] = _sort_address(symbol)
+        else:
+            code = _code_of(symbol)
+            found.codes.append(code)
+            found[symbol] = code.address(symbol)
+    return found
 
 
 def _sort_address(symbol: str) -> int:
@@ -73,6 +82,10 @@ def _sort_address(symbol: str) -> int:
 
 
 def _code_of(symbol: str) -> Code:
+    if symbol.startswith(ROOTS):
+        from ftrace.devices.llvm.fourier.tables import roots_code
+
+        return roots_code(symbol)
     if symbol in (TAKE, GIVE):
         from ftrace.devices.llvm.runtime.scratch import scratch
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 from ftrace.devices.llvm.loops.facts import Facts, index_of
 from ftrace.devices.llvm.loops.tiles import cut_evenly
 from ftrace.lower.kernel import load_p
 from ftrace.records import dataclass
+from ftrace.tables import memo
 from ftrace.trace.graph import Node, toposort
 
 #: Rows of a tile at most.
@@ -44,7 +44,7 @@ class RegisterTile:
     cycles: float
 
 
-@lru_cache(maxsize=4096)
+@memo(4096)
 def register_tile(
     rows: int, vectors: int, registers: int, most: int = MOST_ROWS
 ) -> RegisterTile:
@@ -62,7 +62,7 @@ def register_tile(
     return best
 
 
-@lru_cache(maxsize=4096)
+@memo(4096)
 def register_tiles(
     rows: int,
     vectors: int,
