@@ -54,6 +54,8 @@ from ftrace.trace.sizes import common_divisor, sample, surely_at_most, surely_le
 
 #: Results of each function that are remembered; those of a large program's recur soon.
 REMEMBERED = 1 << 14
+#: And of whole indices, which are the same ones layer after layer.
+RECENT = 1 << 10
 
 
 class Atom(NamedTuple):
@@ -295,14 +297,20 @@ def is_within(index: Index, low: int, high: int) -> bool:
 
 def flatten_index(indices: Iterable[Index], shape: Shape) -> Index:
     """The row-major position of an element."""
+    return _flattened(tuple(indices), shape)
+
+
+@lru_cache(maxsize=RECENT)
+def _flattened(indices: tuple[Index, ...], shape: Shape) -> Index:
     total = ZERO
     step = 1
-    for index, size in zip(reversed(tuple(indices)), reversed(shape), strict=True):
+    for index, size in zip(reversed(indices), reversed(shape), strict=True):
         total = add_indices(total, index * step)
         step *= size
     return total
 
 
+@lru_cache(maxsize=RECENT)
 def unflatten_index(position: Index, shape: Shape) -> tuple[Index, ...]:
     """The index along each axis of the element at a row-major position."""
     result: list[Index] = []
@@ -364,6 +372,7 @@ def _slid(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Positi
     return (*indices[: shear.axis], position, *indices[shear.axis + 1 :]), valid
 
 
+@lru_cache(maxsize=RECENT)
 def _reshaped(
     indices: tuple[Index, ...], shape: Shape, source: Shape
 ) -> tuple[Index, ...]:
@@ -451,7 +460,8 @@ def ranges_of(index: Index) -> frozenset[Atom]:
     return ranges_of_all((index,))
 
 
-def ranges_of_all(indices: Iterable[Index]) -> frozenset[Atom]:
+@lru_cache(maxsize=RECENT)
+def ranges_of_all(indices: tuple[Index, ...]) -> frozenset[Atom]:
     found: set[Atom] = set()
     for index in indices:
         for atom, _ in index.terms:

@@ -236,7 +236,7 @@ def _is_injective(index: Index, fixed: set[Atom]) -> bool:
     moving = ranges_of(index) - fixed
     direct = {a: c for a, c in index.terms if a in moving}
     rest = [a for a, _ in index.terms if a not in moving and a.kind != "range"]
-    hidden = ranges_of_all(Index(((a, 1),), 0) for a in rest)
+    hidden = ranges_of_all(tuple([Index(((a, 1),), 0) for a in rest]))
     if not moving or hidden & moving:
         return False
     reach = 0

@@ -20,9 +20,11 @@ class Precedence:
         self._after: dict[int, set[int]] = {}
         self._before: dict[int, set[int]] = {}
         self._rank: dict[int, int] = {}
+        self._soon: dict[frozenset[int], set[int]] = {}  # until the next `add`
 
     def add(self, kernel: int, readers: Iterable[int] = ()) -> None:
         """Notes that `readers` read what a kernel stores; no way leads back to it."""
+        self._soon.clear()
         after = self._after.setdefault(kernel, set())
         self._before.setdefault(kernel, set())
         for reader in readers:
@@ -39,7 +41,11 @@ class Precedence:
 
     def soon_after(self, kernels: Iterable[int]) -> set[int]:
         """These kernels, and the next ones of those before which one of them runs."""
-        found = set(kernels)
+        own = frozenset(kernels)
+        known = self._soon.get(own)
+        if known is not None:
+            return known
+        found = self._soon[own] = set(own)
         pending = list(found)
         for kernel in pending:  # grows
             if len(found) >= NEAR:
