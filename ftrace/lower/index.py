@@ -300,7 +300,7 @@ def flatten_index(indices: Iterable[Index], shape: Shape) -> Index:
     return _flattened(tuple(indices), shape)
 
 
-@lru_cache(maxsize=RECENT)
+@memo(RECENT)
 def _flattened(indices: tuple[Index, ...], shape: Shape) -> Index:
     total = ZERO
     step = 1
@@ -310,7 +310,7 @@ def _flattened(indices: tuple[Index, ...], shape: Shape) -> Index:
     return total
 
 
-@lru_cache(maxsize=RECENT)
+@memo(RECENT)
 def unflatten_index(position: Index, shape: Shape) -> tuple[Index, ...]:
     """The index along each axis of the element at a row-major position."""
     result: list[Index] = []
@@ -372,7 +372,7 @@ def _slid(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Positi
     return (*indices[: shear.axis], position, *indices[shear.axis + 1 :]), valid
 
 
-@lru_cache(maxsize=RECENT)
+@memo(RECENT)
 def _reshaped(
     indices: tuple[Index, ...], shape: Shape, source: Shape
 ) -> tuple[Index, ...]:
@@ -460,7 +460,7 @@ def ranges_of(index: Index) -> frozenset[Atom]:
     return ranges_of_all((index,))
 
 
-@lru_cache(maxsize=RECENT)
+@memo(RECENT)
 def ranges_of_all(indices: tuple[Index, ...]) -> frozenset[Atom]:
     found: set[Atom] = set()
     for index in indices:
