@@ -25,6 +25,12 @@ fnp.put(y, 0, v, inplace=False); fnp.place(y, y > 0, v, inplace=False)
 fnp.fill_diagonal(fnp.outer(y, y), v, inplace=False); lax.add(y, v)
 lax.pad(y, v, [(1, 0, 0)]); lax.fori_loop(0, 2, lambda i, c: c * v, y)
 lax.cond(True, lambda a: a + v, lambda a: a, y); ft.vmap(lambda a: a * v)(y)
+fnp.append(y, v); fnp.append(v, y); fnp.hstack([y, v]); fnp.stack([y[0], v])
+fnp.block([y, v]); fnp.einsum("i,->i", y, v); fnp.choose(fnp.array([0, 1]), [y, v])
+fnp.clip(v, y); fnp.ediff1d(y, v); fnp.diff(y, append=v)
+fnp.polyadd(y, v); fnp.polysub(v, y); fnp.setdiff1d(v, y); lax.stack([y[0], v])
+nn.leaky_relu(v, y); linalg.block_diag(y, v); linalg.toeplitz(v, y)
+linalg.hankel(y, v); fnp.kron(y, v); fnp.inner(v, y); fnp.outer(y, v)
 """.replace("\n", ";")
 _ROWS = [e.strip() for e in EXPRESSIONS.split(";") if e.strip()]
 _OUTSIDE = {
@@ -35,7 +41,8 @@ _OUTSIDE = {
 @pytest.mark.parametrize("dtype", _OUTSIDE)
 @pytest.mark.parametrize("expression", _ROWS)
 def test_a_number_that_does_not_fit_raises(expression: str, dtype: str) -> None:
-    run = eval(f"lambda y, v: {expression}", {"fnp": fnp, "lax": lax, "ft": ft})
+    names = {"fnp": fnp, "lax": lax, "ft": ft, "nn": ft.nn, "linalg": ft.scipy.linalg}
+    run = eval(f"lambda y, v: {expression}", names)
     y = fnp.ones(2, dtype)
     for number in _OUTSIDE[dtype]:
         for _ in range(9):
@@ -61,6 +68,13 @@ def test_an_argument_that_int32_does_not_hold_keeps_its_value(number: Any) -> No
             ft.jit(fnp.add)(np.ones(2, np.int64), number).tolist() == [number + 1] * 2
         )
         assert ft.jit(fnp.add)(fnp.ones(2), number)[0] == np.float32(number)
+
+
+def test_a_number_that_does_not_fit_is_equal_to_nothing() -> None:
+    y = fnp.full(2, 44, "int8")
+    assert not fnp.array_equiv(y, 300)
+    assert not ft.jit(lambda y: fnp.array_equiv(y, 300))(y)
+    assert fnp.array_equiv(y, 44)
 
 
 def test_small_arguments_do_not_hide_large_ones() -> None:

@@ -22,6 +22,7 @@ from ftrace.numpy.axes import (
     choose,
     static_int,
 )
+from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.joining import concatenate as joined
 from ftrace.trace.operations import broadcast_shapes as common_shape
 from ftrace.trace.tracer import Value, aval_of
@@ -232,7 +233,7 @@ def stack(operands: Sequence[Value], axis: int = 0) -> Any:
     Raises:
       ShapeError: their shapes differ.
     """
-    values = [as_value(x) for x in operands]
+    values = values_together(operands)
     if any(v.shape != values[0].shape for v in values):
         raise ShapeError(f"lax.stack: the shapes differ: {[v.shape for v in values]}")
     place = canonical_axis(axis, values[0].ndim + 1, "lax.stack")

@@ -11,6 +11,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ShapeError
 from ftrace.numpy.axes import as_value, canonical_axis, cast, shrink_axis
+from ftrace.numpy.elementwise import values_together
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
@@ -72,10 +73,9 @@ def relu6(x: Any) -> Any:
 
 def leaky_relu(x: Value, negative_slope: Value = 1e-2) -> Any:
     """x where it is not negative, `negative_slope`·x elsewhere."""
-    x = as_value(x)
     if isinstance(negative_slope, (bool, int, float)):
-        return run_fused(_leaky_relu, [x], slope=negative_slope)
-    return _leaky_relu(x, negative_slope)
+        return run_fused(_leaky_relu, [as_value(x)], slope=negative_slope)
+    return _leaky_relu(*values_together([x, negative_slope]))
 
 
 def _leaky_relu(x: Any, slope: Any) -> Any:

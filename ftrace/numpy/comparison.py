@@ -6,7 +6,7 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError
-from ftrace.numpy.axes import cast, full
+from ftrace.numpy.axes import cast, full, shape_of
 from ftrace.numpy.creation import array
 from ftrace.numpy.elementwise import (
     absolute,
@@ -23,7 +23,7 @@ from ftrace.numpy.elementwise import (
 )
 from ftrace.numpy.reductions import all as every
 from ftrace.trace.operations import broadcast_shapes
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.tracer import Value, aval_of, is_value
 
 __all__ = ["allclose", "array_equal", "array_equiv", "isclose"]
 
@@ -77,8 +77,8 @@ def array_equal(a1: Value, a2: Value, equal_nan: bool = False) -> Any:
 def array_equiv(a1: Value, a2: Value) -> Any:
     """Do the shapes broadcast, and are all elements equal then?"""
     try:
-        a1, a2 = array(a1, copy=False), array(a2, copy=False)
-        broadcast_shapes("array_equiv", [a1.shape, a2.shape])
+        a1, a2 = (x if is_value(x) else array(x, copy=False) for x in (a1, a2))
+        broadcast_shapes("array_equiv", [shape_of(a1), shape_of(a2)])
     except (ArgumentError, ShapeError):
         return full((), False, dtypes.bool_)
     return every(equal(a1, a2))

@@ -106,9 +106,9 @@ def ediff1d(
     x = ravel(ary)
     parts = [subtract(_behind(x, 0), _before(x, 0))]
     if to_begin is not None:
-        parts.insert(0, cast(ravel(to_begin), x.dtype))
+        parts.insert(0, ravel(cast(to_begin, x.dtype)))
     if to_end is not None:
-        parts.append(cast(ravel(to_end), x.dtype))
+        parts.append(ravel(cast(to_end, x.dtype)))
     return concatenate(parts)
 
 

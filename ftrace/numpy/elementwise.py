@@ -13,7 +13,7 @@ from ftrace.array import ArrayLike
 from ftrace.errors import DtypeError
 from ftrace.numpy.axes import as_value, cast, full, no_out
 from ftrace.numpy.unbounded import compare
-from ftrace.trace.avals import pairs_of
+from ftrace.trace.avals import LargeInteger, pairs_of
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.record import Primitive
@@ -51,15 +51,17 @@ def values_together(values: Iterable[Value]) -> list[Any]:
     Where arrays are reshaped before they meet, a number has to meet them first.
     """
     given = list(values)
-    if all(isinstance(x, (ArrayLike, np.ndarray)) for x in given):
+    if not any(_is_number(x) for x in given):
         return [as_value(x) for x in given]
     dtype, weak = common_type(*given)
-    return [
-        as_value(x)
-        if isinstance(x, (ArrayLike, np.ndarray, bool, np.bool_))
-        else cast(x, dtype, weak)
-        for x in given
-    ]
+    return [cast(x, dtype, weak) if _is_number(x) else as_value(x) for x in given]
+
+
+def _is_number(x: Value) -> bool:
+    """Is it a number, or a traced one, of which it matters whether it fits?"""
+    if isinstance(x, ArrayLike):
+        return type(getattr(x, "aval", None)) is LargeInteger
+    return not isinstance(x, (np.ndarray, bool, np.bool_))
 
 
 def promote_together(*values: Value) -> list[Any]:

@@ -8,7 +8,7 @@ in groups, one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -29,7 +29,6 @@ from ftrace.numpy.axes import (
     iota,
     no_out,
     reshape,
-    shape_of,
 )
 from ftrace.numpy.elementwise import common_type, less, values_together
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
@@ -226,9 +225,9 @@ def block(arrays: Any) -> Any:
       ShapeError: the lists differ in depth, or the blocks do not fit.
     """
     depth = _block_depth(arrays)
-    leaves = _block_leaves(arrays)
-    ndim = max([depth, *(len(shape_of(x)) for x in leaves)])
-    return _block(arrays, depth, ndim)
+    leaves = values_together(_block_leaves(arrays))
+    ndim = max([depth, *(x.ndim for x in leaves)])
+    return _block(arrays, iter(leaves), depth, ndim)
 
 
 def _is_list(arrays: Any) -> bool:
@@ -253,11 +252,12 @@ def _block_depth(arrays: Any) -> int:
     return depths.pop() + 1
 
 
-def _block(arrays: Any, depth: int, ndim: int) -> Any:
+def _block(arrays: Any, leaves: Iterator[Any], depth: int, ndim: int) -> Any:
     if not _is_list(arrays):
-        value = as_value(arrays)
+        value = next(leaves)
         return insert_axes(value, range(ndim - value.ndim))
-    return concatenate([_block(item, depth - 1, ndim) for item in arrays], ndim - depth)
+    parts = [_block(item, leaves, depth - 1, ndim) for item in arrays]
+    return concatenate(parts, ndim - depth)
 
 
 # The same again.

@@ -156,7 +156,7 @@ def polyval(p: Value, x: Value, *, unroll: int = 16) -> Any:
 
 def _aligned(name: str, a1: Value, a2: Value) -> tuple[Any, Any]:
     """Two polynomials of one length: zeros for the powers that one lacks."""
-    first, second = promote_together(atleast_1d(a1), atleast_1d(a2))
+    first, second = (atleast_1d(x) for x in promote_together(a1, a2))
     if first.ndim != 1 or second.ndim != 1:
         raise ShapeError(
             f"{name} takes two vectors, got shapes {first.shape} and {second.shape}"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.array import ArrayLike
 from ftrace.errors import ArgumentError, DtypeError, ValueRangeError
 from ftrace.numpy.axes import as_value, cast, choose
 from ftrace.numpy.elementwise import (
@@ -24,6 +25,7 @@ from ftrace.numpy.elementwise import (
     promote_inexact,
     real,
     signbit,
+    values_together,
 )
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.types import finfo, is_sequence
@@ -156,6 +158,9 @@ def clip(
       DtypeError: an operand is complex.
     """
     _refuse_complex("clip", *[x for x in (arr, min, max) if x is not None])
+    if not isinstance(arr, (ArrayLike, np.ndarray)):
+        bounds = [x for x in (min, max) if x is not None]
+        arr = values_together([arr, *bounds])[0]
     arr = as_value(arr)
     if min is not None:
         arr = maximum(min, arr)

@@ -27,7 +27,7 @@ from ftrace.numpy.axes import (
     move_axis,
     reshape,
 )
-from ftrace.numpy.elementwise import promote_together
+from ftrace.numpy.elementwise import promote_together, values_together
 from ftrace.numpy.groups import Groups, chosen, count_of, groups_of, numbers_of
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.reductions import reduced
@@ -391,7 +391,7 @@ def setdiff1d(
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
     """
-    own = as_value(ar1)
+    own = values_together([ar1, ar2])[0]
     fill = 0 if fill_value is None else fill_value
     if own.size == 0:
         return _unique_of_none(reshape(own, (0,)), size, fill).values

@@ -21,6 +21,7 @@ from ftrace.numpy.axes import (
     shrink_axis,
     static_int,
 )
+from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.factorizations import inexact
 from ftrace.trace.operations import broadcast_shapes
 from ftrace.trace.ownership import owning
@@ -45,7 +46,8 @@ def block_diag(*arrs: Value) -> Any:
     Raises:
       ShapeError: an operand has more than two axes.
     """
-    blocks = [fnp.atleast_2d(x) for x in arrs or (fnp.zeros((1, 0)),)]
+    given = values_together(arrs or (fnp.zeros((1, 0)),))
+    blocks = [fnp.atleast_2d(x) for x in given]
     for x in blocks:
         if x.ndim > 2:
             raise ShapeError(
@@ -70,8 +72,8 @@ def toeplitz(c: Value, r: Value | None = None) -> Any:
       r: (..., m), the first row, of which the first element is not looked at; by
         default the conjugate of `c`.
     """
-    column = fnp.atleast_1d(c)
-    row = fnp.conjugate(column) if r is None else fnp.atleast_1d(r)
+    column, *rest = map(fnp.atleast_1d, values_together([c] if r is None else [c, r]))
+    row = rest[0] if rest else fnp.conjugate(column)
     n, m = column.shape[-1], row.shape[-1]
     batch = broadcast_shapes("toeplitz", [column.shape[:-1], row.shape[:-1]])
     if n == 0 or m == 0:
@@ -149,8 +151,8 @@ def hankel(c: Value, r: Value | None = None) -> Any:
       r: (…, m), the last row, of which the first element is not looked at; by default
         zeros.
     """
-    column = fnp.atleast_1d(c)
-    row = fnp.zeros_like(column) if r is None else fnp.atleast_1d(r)
+    column, *rest = map(fnp.atleast_1d, values_together([c] if r is None else [c, r]))
+    row = rest[0] if rest else fnp.zeros_like(column)
     n, m = column.shape[-1], row.shape[-1]
     batch = broadcast_shapes("hankel", [column.shape[:-1], row.shape[:-1]])
     column = broadcast_to(column, (*batch, n))
