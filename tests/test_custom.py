@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import sys
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from ftrace.errors import (
 )
 from ftrace.test_util import check_grads
 from ftrace.trace.graph import interned_count
+from ftrace.trace.tracer import Tracer
 
 DATA = Path(__file__).parent / "data"
 sys.path.insert(0, str(DATA))
@@ -744,3 +746,65 @@ def test_rules_may_close_over_what_is_no_tree(wrap: Any) -> None:
     for each in (f, g):
         assert float(wrap(ft.grad(each))(3.0)) == 2.0
         assert float(ft.vmap(ft.grad(each))(fnp.ones(2))[1]) == 2.0
+
+
+def test_a_pullback_runs_its_rules_at_each_call_and_derives_once() -> None:
+    seen: list[float] = []
+
+    @ft.custom_vjp
+    def f(x):
+        return x * x
+
+    def bwd(x, ct):
+        if not isinstance(ct, Tracer):
+            seen.append(float(ct.sum()))
+        return (ct * x * (1 if seen[-1] < 5 else 10),)
+
+    f.defvjp(lambda x: (f(x), x), bwd)
+    x = fnp.arange(3.0)
+    for g in (lambda x: f(fnp.sin(f(x))), lambda x: f(x) + f(x + 1)):
+        _, pull = ft.vjp(g, x)
+        _, again = ft.vjp(g, x)
+        for scale in (1.0, 2.0, 1.0, 7.0, 1.0):
+            seen.clear()
+            (found,) = pull(fnp.ones(3) * scale)
+            assert seen[0] == 3 * scale
+            assert len(seen) == 2
+            seen.clear()
+            (wanted,) = ft.vjp(g, x)[1](fnp.ones(3) * scale)
+            np.testing.assert_array_equal(found, wanted)
+        (other,) = ft.vmap(again)(fnp.ones((2, 3)))
+        np.testing.assert_array_equal(other[0], pull(fnp.ones(3))[0])
+        (weak,) = pull(np.ones(3, np.float32))
+        np.testing.assert_array_equal(weak, other[0])
+
+
+def test_threads_may_call_one_pullback() -> None:
+    @ft.custom_vjp
+    def f(x):
+        return fnp.maximum(x, 0)
+
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (fnp.where(x > 0, ct, 0),))
+    _, pull = ft.vjp(lambda x: f(f(x) * 2), fnp.ones(3))
+    wrong: list[Any] = []
+
+    def work(k: int) -> None:
+        for _ in range(200):
+            try:
+                found = np.asarray(pull(fnp.full(3, float(k)))[0])
+            except Exception as error:
+                wrong.append(error)
+            else:
+                wrong.extend([found] if np.any(found != 2 * k) else [])
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=(k,)) for k in (1, 2, 3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not wrong

@@ -120,36 +120,39 @@ class Promise:
         Raises:
           ShapeError, DtypeError, ArgumentError: a leaf is of another type.
         """
-        paths = tree.flatten_with_path(self.example)
-        return [
-            self._leaf(leaf, aval, tree.path_string(path), tangents)
-            for leaf, aval, (path, _) in zip(leaves, self.avals, paths, strict=True)
-        ]
+        pairs = enumerate(zip(leaves, self.avals, strict=True))
+        return [self._leaf(leaf, aval, i, tangents) for i, (leaf, aval) in pairs]
 
-    def _leaf(self, leaf: Any, aval: ShapedArray, path: str, tangents: bool) -> Any:
+    def _leaf(self, leaf: Any, aval: ShapedArray, number: int, tangents: bool) -> Any:
         if isinstance(leaf, SymbolicZero):
             leaf = leaf.instantiate()
-        at = f"{self.what}, at {path}" if path else self.what
         if tangents and not dtypes.is_inexact(aval.dtype):
             return None
-        origin = self.origin
-        if isinstance(leaf, Tracer) and not is_variable(leaf.node):
-            origin = leaf.origin or origin
         if getattr(leaf, "dtype", None) == dtypes.float0 or not is_value(leaf):
-            raise ArgumentError(
-                f"{at}: expected {aval!r} as in {self.like}, got "
-                f"{type(leaf).__name__}: {leaf!r:.60}",
-                origin,
-            )
-        got = aval_of(leaf)
-        differ = f"{at}: expected {aval!r} as in {self.like}, got {got!r}"
-        if got.shape != aval.shape:
-            raise ShapeError(differ, origin)
+            got = f"{type(leaf).__name__}: {leaf!r:.60}"
+            raise ArgumentError(self._differ(aval, got, number), self._origin(leaf))
+        found = aval_of(leaf)
+        if found.shape != aval.shape:
+            differ = self._differ(aval, repr(found), number)
+            raise ShapeError(differ, self._origin(leaf))
+        if found.dtype == aval.dtype or found.weak_type:
+            return leaf
         # Without `enable_x64` 64 bits stand for 32, as of all tangents.
-        rounds = dtypes.narrow(got.dtype) == dtypes.narrow(aval.dtype)
-        if got.dtype != aval.dtype and not got.weak_type and not rounds:
-            raise DtypeError(f"{differ}; convert it with .astype", origin)
+        if dtypes.narrow(found.dtype) != dtypes.narrow(aval.dtype):
+            differ = self._differ(aval, repr(found), number)
+            raise DtypeError(f"{differ}; convert it with .astype", self._origin(leaf))
         return leaf
+
+    def _differ(self, aval: ShapedArray, got: str, number: int) -> str:
+        path, _ = tree.flatten_with_path(self.example)[number]
+        at = tree.path_string(path)
+        what = f"{self.what}, at {at}" if at else self.what
+        return f"{what}: expected {aval!r} as in {self.like}, got {got}"
+
+    def _origin(self, leaf: Any) -> Origin | None:
+        if isinstance(leaf, Tracer) and not is_variable(leaf.node):
+            return leaf.origin or self.origin
+        return self.origin
 
 
 def readable(treedef: TreeDef) -> str:
@@ -183,6 +186,13 @@ def aligned(example: Any, got: Any) -> list[Any] | None:
 
     Returns None if the structures differ.
     """
+    leaves, structure = tree.flatten(got)
+    if structure == tree.structure(example):
+        return leaves
+    return _aligned(example, got)
+
+
+def _aligned(example: Any, got: Any) -> list[Any] | None:
     if got is None:
         return [None] * len(tree.leaves(example))
     if not tree.is_node(example):
@@ -195,7 +205,7 @@ def aligned(example: Any, got: Any) -> list[Any] | None:
         return None
     found: list[Any] = []
     for (_, mine), (_, yours) in zip(ours, theirs, strict=True):
-        part = aligned(mine, yours)
+        part = _aligned(mine, yours)
         if part is None:
             return None
         found += part

@@ -318,6 +318,9 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     if graph.level is None:
         whole = derived(("vjp", len(avals), output.count), graph, differentiated)
         results, run = _forward(whole, len(varying), unknown, values)
+    elif not graph.level.backward:
+        whole, operands = graph.level.completed(differentiated(), values)
+        results, run = _forward(whole, len(varying), unknown, operands)
     else:
         results = graph.level.apply(_followed(graph, graph.outputs, leaves), values)
         run = _Later(graph, differentiated, values, unknown)
@@ -376,6 +379,9 @@ def _forward(
 class _Later:
     """The pullback of a function whose rules run with values, each time it is called.
 
+    What is computed between them, and in which order they run, is the same each time,
+    for their results enter as variables.
+
     Args:
       graph: of the function.
       derive: that, and last its cotangents in terms of the unknown.
@@ -387,19 +393,32 @@ class _Later:
         self, graph: Graph, derive: Callable[[], Graph], values: Sequence[Value],
         unknown: Sequence[Node],
     ) -> None:  # fmt: skip
-        self.graph = graph
-        self.derive = derive
-        self.values = values
-        self.unknown = unknown
+        self._graph = graph
+        self._derive = derive
+        self._values = values
+        self._unknown = unknown
+        self._derived: tuple[Sequence[Any], tuple[Node, ...]] | None = None
 
     def __call__(self, cotangents: Sequence[Value]) -> list[Any]:
-        level, graph = self.graph.level, self.graph
-        with level.given(dict(zip(self.unknown, cotangents, strict=True))):
-            outputs = self.derive().outputs[len(graph.outputs) :]
+        graph = self._graph
+        given = dict(zip(self._unknown, cotangents, strict=True))
+        with graph.level.called(given) as level:
+            outputs = self._outputs(level)
             if not are_weak(cotangents):
                 outputs = strong(outputs)
             whole = Graph(graph.inputs, outputs)
-            return level.apply(whole, [*self.values, *cotangents], self.unknown)
+            return level.apply(whole, [*self._values, *cotangents], self._unknown)
+
+    def _outputs(self, level: Any) -> tuple[Node, ...]:
+        """The cotangents of the arguments; all rules have run."""
+        if self._derived is None:
+            outputs = self._derive().outputs[len(self._graph.outputs) :]
+            self._derived = level.ran, outputs
+            return outputs
+        rules, outputs = self._derived
+        for rule in rules:
+            level.run(*rule)
+        return outputs
 
 
 #: Of graphs that were split: the outputs of the known part, and the other part.

@@ -12,9 +12,11 @@ the function under the derivative has returned.
 
 from __future__ import annotations
 
+import threading
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 from ftrace import dtypes
@@ -37,6 +39,7 @@ from ftrace.trace.tracer import (
     as_input,
     asarray,
     aval_of,
+    current_scope,
     has_more_bits,
     open_scopes,
     owned,
@@ -65,6 +68,9 @@ class Level:
       moving: for each result of a rule its tangent.
       known: values of nodes, of the level around the scope.
       backward: rules that run when cotangents are known.
+      ran: which of them have, and for which cotangents.
+      entered: of one call of a pullback: the variables of what its rules returned, and
+        that.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -72,6 +78,9 @@ class Level:
         self.moving: dict[Node, Node] = {}
         self.known: dict[Node, Value] = {}
         self.backward: list[Backward] = []
+        self.ran: list[tuple[int, tuple[bool, ...], Sequence[Node]]] = []
+        self.entered: list[tuple[Node, Value]] | None = None
+        self._ways: dict[tuple[Node, ...], tuple[list[Node], Graph]] = {}
         count = scope.arguments - scope.along
         leaves = scope.inputs[:count]
         self._tangents: dict[Node, Node | None] = {}
@@ -120,6 +129,13 @@ class Level:
         self.backward.append(rule)
         return Later(weakref.ref(self), len(self.backward) - 1)
 
+    def run(
+        self, number: int, present: tuple[bool, ...], cts: Sequence[Node]
+    ) -> list[Node]:
+        """Runs a rule for cotangents; the variables of what it returned."""
+        self.ran.append((number, present, cts))
+        return self.backward[number](self, present, cts)
+
     def _node(self, value: Value) -> Node | None:
         mine = isinstance(value, Tracer) and value.scope is self.scope
         return value.node if mine else None
@@ -148,25 +164,42 @@ class Level:
 
     def _computed(self, nodes: Sequence[Node]) -> list[Any]:
         """Runs what leads from known values to these nodes."""
-        inputs: list[Node] = []
-        operands: list[Any] = []
+        found = self._ways.get(tuple(nodes))
+        if found is None or not all(self._is_known(n) for n in found[0]):
+            found = self._ways[tuple(nodes)] = self._way(nodes)
+        sources, graph = found
+        operands = [self._known(n) for n in sources]
+        run = apply_again if current_scope() is None else apply_graph
+        return run(graph, operands)
+
+    def _is_known(self, node: Node) -> bool:
+        return node in self.known or self._is_input(node)
+
+    def _is_input(self, node: Node) -> bool:
+        return is_variable(node) and scope_and_position(node)[0] == self.scope.depth
+
+    def _known(self, node: Node) -> Value:
+        if node in self.known:
+            return self.known[node]
+        return self.scope.bindings[scope_and_position(node)[1]]
+
+    def _way(self, nodes: Sequence[Node]) -> tuple[list[Node], Graph]:
+        """Known nodes, and the graph that leads from them to these."""
+        sources: list[Node] = []
         names: dict[Node, Node] = {}
         for node in toposort(nodes, self.known):
             for source in node.src:
                 if source in self.known and source not in names:
-                    names[source] = variable(source.aval, _KNOWN_DEPTH, len(inputs))
-                    inputs.append(names[source])
-                    operands.append(self.known[source])
+                    sources.append(source)
+                    names[source] = variable(source.aval, _KNOWN_DEPTH, len(names))
             if is_variable(node):
                 if node.aval is TOKEN:
                     names[node] = rehearsal()
-                    continue
-                depth, position = scope_and_position(node)
-                if depth == self.scope.depth:
-                    inputs.append(node)
-                    operands.append(self.scope.bindings[position])
+                elif self._is_input(node):
+                    sources.append(node)
+        inputs = [names.get(n, n) for n in sources]
         outputs = substitute(nodes, names) if names else nodes
-        return apply_graph(Graph(tuple(inputs), tuple(outputs)), operands)
+        return sources, Graph(tuple(inputs), tuple(outputs))
 
     def enter(self, value: Value, aval: ShapedArray) -> Node:
         """A new variable of the scope, for a value of the level around."""
@@ -174,8 +207,14 @@ class Level:
         got = aval_of(value)
         if got.dtype != aval.dtype or got.weak_type != aval.weak_type:
             value = bind(cast_p, value, arg=(aval.dtype, aval.weak_type))
-        node = self.scope.input(aval, value).node
-        self.scope.captured.append(value)
+        scope = self.scope
+        if self.entered is None:
+            node = scope.input(aval, value).node
+            scope.captured.append(value)
+        else:
+            number = len(scope.inputs) + len(self.entered)
+            node = variable(aval, scope.depth, number)
+            self.entered.append((node, value))
         self.known[node] = value
         return node
 
@@ -196,7 +235,8 @@ class Level:
           others: inputs beside the arguments.
         """
         scope, count = self.scope, self.scope.arguments
-        entered = list(zip(scope.inputs[count:], scope.captured, strict=True))
+        entered = [*zip(scope.inputs[count:], scope.captured, strict=True)]
+        entered += self.entered or ()
         traced = [(n, x) for n, x in entered if isinstance(x, Tracer)]
         kept = [(n, x) for n, x in entered if not isinstance(x, Tracer)]
         inputs = [*graph.inputs[:count], *others, *[n for n, _ in (*traced, *kept)]]
@@ -214,17 +254,28 @@ class Level:
             stack.running.pop()
 
     @contextmanager
-    def given(self, values: dict[Node, Value]) -> Generator[None]:
-        """A block in which other variables have values, too; it leaves no trace."""
-        scope, before = self.scope, self.known
-        count = len(scope.inputs)
-        added = count - scope.arguments
-        self.known = {**before, **values}
+    def called(self, values: Mapping[Node, Value]) -> Generator[Level]:
+        """The level in a call of a pullback, in which other variables have values.
+
+        It leaves no trace: other threads may call the same one.
+        """
+        level = copy(self)
+        level.known, level.ran, level.entered = {**self.known, **values}, [], []
+        _calls.levels.append((self, level))
         try:
-            yield
+            yield level
         finally:
-            self.known = before
-            del scope.inputs[count:], scope.bindings[count:], scope.captured[added:]
+            _calls.levels.pop()
+
+
+class _Calls(threading.local):
+    """The levels of pullbacks that this thread calls, and those of the calls."""
+
+    def __init__(self) -> None:
+        self.levels: list[tuple[Level, Level]] = []
+
+
+_calls = _Calls()
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +291,11 @@ class Later:
     def __call__(self, present: tuple[bool, ...], cts: Sequence[Node]) -> list[Node]:
         level = self.level()
         assert level is not None, "the graph that is differentiated holds it"
-        return level.backward[self.number](level, present, cts)
+        for one, called in reversed(_calls.levels):
+            if one is level:
+                level = called
+                break
+        return level.run(self.number, present, cts)
 
 
 def _lasting(value: Value) -> Any:
