@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.__main__ import main
+from tests.fuzz.__main__ import Session, main
 from tests.fuzz.generate import generate
 from tests.fuzz.judge import Failure, judge
-from tests.fuzz.noise import Noise, spread
+from tests.fuzz.noise import Noise, spreads
 from tests.fuzz.program import Input, Program, Statement
 from tests.fuzz.shrink import shrink
 from tests.fuzz.ways import OURS
@@ -26,6 +26,16 @@ def test_a_session_goes_on_where_it_stopped(tmp_path: Path, capsys: Any) -> None
     main(arguments)
     main(arguments)
     assert "2 of seed 7" in capsys.readouterr().out
+
+
+def test_a_program_that_ends_the_process_is_a_failure(tmp_path: Path) -> None:
+    session = Session(tmp_path, 7)
+    session.programs, session.begun = 3, 4
+    session.save()  # and no more
+    again = Session(tmp_path, 7)
+    again.load()
+    assert again.programs == 4
+    assert again.failures == ["7000000003"]
 
 
 def test_a_seed_gives_one_program() -> None:
@@ -47,8 +57,9 @@ def test_noise_follows_the_condition_of_a_program() -> None:
         f = OURS["jnp"].asarray
         exec(program.body(), scope := dict(OURS))
         reference = [np.asarray(r) for r in scope["f"](f(values))]
-        noises = [Noise(seed) for seed in range(8)]
-        return float(spread(program, "plain", reference, noises)[0].max())
+        moved = [(program, Noise(seed)) for seed in range(8)]
+        *_, (last,) = spreads(moved, "plain", reference)
+        return float(last.max())
 
     assert room("jnp.flip(x0)", 0) == 0
     assert 0 < room("jnp.sin(x0)", 1) < 8 * eps

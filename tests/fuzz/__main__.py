@@ -17,7 +17,7 @@ from typing import Any
 
 import ftrace as ft
 from tests.fuzz.generate import generate
-from tests.fuzz.judge import Failure, judge
+from tests.fuzz.judge import THOROUGH, Failure, judge
 from tests.fuzz.program import Program, written
 from tests.fuzz.purposes import purpose
 from tests.fuzz.shrink import shrink
@@ -39,6 +39,7 @@ class Session:
     first: int
     peer: Library | None = None
     programs: int = 0
+    begun: int = 0
     explained: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
@@ -49,14 +50,21 @@ class Session:
     def load(self) -> None:
         if self.file.exists():
             state = json.loads(self.file.read_text())
-            self.programs = state["programs"]
+            self.programs = self.begun = state["programs"]
             self.explained = Counter(state["explained"])
             self.failures = state["failures"]
+            if state["begun"] > self.programs:  # the process ended in it
+                self.programs = self.begun = state["begun"]
+                seed = self._seed(self.programs - 1)
+                program = generate(seed, self.peer is not None)
+                text = written(program, program.arguments(), [])
+                self._report(seed, f"# the process ended\n{text}")
 
     def save(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         state = {
             "programs": self.programs,
+            "begun": self.begun,
             "explained": dict(self.explained),
             "failures": self.failures,
         }
@@ -64,10 +72,14 @@ class Session:
         part.write_text(json.dumps(state, indent=1))
         part.replace(self.file)
 
+    def _seed(self, number: int) -> int:
+        return self.first * 1_000_000_000 + number
+
     def step(self, verbose: bool = False) -> None:
         """The next program."""
-        seed = self.first * 1_000_000_000 + self.programs
-        self.programs += 1
+        seed = self._seed(self.programs)
+        self.begun = self.programs + 1
+        self.save()
         faulthandler.dump_traceback_later(PATIENCE, exit=True, file=sys.__stderr__)
         try:
             self._judge(generate(seed, self.peer is not None), verbose)
@@ -75,6 +87,7 @@ class Session:
             self._report(seed, f"# no program\n{traceback.format_exc()}")
         finally:
             faulthandler.cancel_dump_traceback_later()
+        self.programs += 1
         if self.programs % CACHED == 0:
             ft.clear_caches()
             if self.peer is not None:
@@ -84,9 +97,7 @@ class Session:
         failure = judge(program, self.peer)
         if failure is None:
             return
-        small, reason = program, None
-        if failure.kind == "error":
-            reason = purpose(program, failure)
+        small, reason = program, purpose(program, failure, shrunk=False)
         if reason is None:
             small, failure = reduced(program, failure, self.peer)
             reason = purpose(small, failure)
@@ -109,15 +120,22 @@ def reduced(
     """The smallest program found that fails in the same way, and how it does."""
     found = failure
 
-    def fails(smaller: Program) -> bool:
+    def fails(smaller: Program, thorough: int = 4) -> bool:
         nonlocal found
-        now = judge(smaller, peer, (failure.transform,), failure.way)
+        ways = (failure.transform,), failure.way
+        now = judge(smaller, peer, *ways, thorough)
         if now is None or not now.like(failure):
             return False
         found = now
         return True
 
-    return shrink(program, fails, SHRINKING), found
+    def enough(smaller: Program) -> bool:
+        return len(smaller.statements) == 1 and purpose(smaller, found) is not None
+
+    small = shrink(program, fails, SHRINKING, enough)
+    if enough(small) or fails(small, THOROUGH):
+        return small, found
+    return program, failure
 
 
 def text_of(program: Program, failure: Failure) -> str:
@@ -140,6 +158,7 @@ def default_state() -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    faulthandler.enable(sys.__stderr__)
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--programs", type=int, help="at most so many in this run")
@@ -173,8 +192,6 @@ def run(session: Session, seconds: float, programs: int | None, verbose: bool) -
         if programs is not None and session.programs - began >= programs:
             break
         session.step(verbose)
-        if session.programs % 10 == 0:
-            session.save()
     session.save()
     count, spent = session.programs - began, time.monotonic() - start
     print(

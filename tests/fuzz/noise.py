@@ -10,6 +10,7 @@ ones, are not moved, so that ties and comparisons of exact values stay exact.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,21 +96,18 @@ class Noise:
         return self._stored(moved)
 
 
-def spread(
-    program: Program, transform: str, reference: list[Any], noises: list[Noise]
-) -> list[Any]:
-    """For each element of each result the greatest difference that the noises make."""
+def spreads(
+    programs: list[tuple[Program, Noise]], transform: str, reference: list[Any]
+) -> Iterator[list[Any]]:
+    """The greatest difference so far of each element of each result, noise by noise."""
     found = [np.zeros(r.shape) for r in reference]
-    programs = [(program, noise) for noise in noises]
-    if (wide := program.widened()) is not None:
-        programs.append((wide, Noise(0, 0)))  # 16-bit floats are rounded when stored
     for variant, noise in programs:
         for place, now in enumerate(_moved(variant, transform, noise)):
             then = reference[place]
             if now.shape == then.shape and is_float(now.dtype) == is_float(then.dtype):
                 now = now.astype(then.dtype)
                 found[place] = np.maximum(found[place], distance(now, then))
-    return found
+        yield list(found)
 
 
 def _moved(program: Program, transform: str, noise: Noise) -> list[Any]:

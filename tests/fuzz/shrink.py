@@ -18,11 +18,16 @@ from tests.fuzz.program import SAMPLES, Input, Program, dtype_of
 Fails = Callable[[Program], bool]
 
 
-def shrink(program: Program, fails: Fails, seconds: float = 60) -> Program:
-    """Tries smaller programs until none fails, or the time is over."""
+def shrink(
+    program: Program,
+    fails: Fails,
+    seconds: float = 60,
+    enough: Callable[[Program], bool] = lambda program: False,
+) -> Program:
+    """Tries smaller programs until none fails, one is enough, or the time is over."""
     end = time.monotonic() + seconds
     progress = True
-    while progress and time.monotonic() < end:
+    while progress and time.monotonic() < end and not enough(program):
         progress = False
         for smaller in candidates(program):
             if time.monotonic() > end:

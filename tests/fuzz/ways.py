@@ -28,7 +28,7 @@ TRANSFORMS = ("plain", "vmap", "grad", "vmap(grad)")
 def peer_library() -> Library:
     """JAX, told to compile quickly rather than well."""
     warnings.simplefilter("ignore")  # it warns of what it truncates
-    flags = "--xla_backend_optimization_level=0"
+    flags = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
     import jax
 
@@ -88,9 +88,14 @@ def apply(transform: str, f: Function, program: Program, library: Library) -> Fu
     return f
 
 
-def arguments(transform: str, program: Program, library: Library) -> list[Any]:
+def given(transform: str, program: Program) -> list[Any]:
+    """The arguments as NumPy's arrays."""
     values = program.batch() if "vmap" in transform else program.arguments()
-    return [library["jnp"].asarray(v) for v in values]
+    return [np.asarray(v) for v in values]
+
+
+def arguments(transform: str, program: Program, library: Library) -> list[Any]:
+    return [library["jnp"].asarray(v) for v in given(transform, program)]
 
 
 def arrays(results: Any) -> list[Any]:
