@@ -23,9 +23,9 @@ from ftrace.lower.kernel import Kernel
 from ftrace.lower.users import OF_USERS
 from ftrace.tables import memo
 from ftrace.trace.avals import Bundle, ShapedArray
-from ftrace.trace.calls.bodies import bodies_of
+from ftrace.trace.calls.bodies import HOLDERS, bodies_of
 from ftrace.trace.calls.inline import inline_calls
-from ftrace.trace.graph import Body, Graph, Node, nodes_of, toposort
+from ftrace.trace.graph import Body, Graph, Node, nodes_of, operations_of, toposort
 
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 
@@ -64,8 +64,11 @@ def size_of_graph(graph: Graph) -> int:
     """How many nodes it has, those of bodies included."""
     count, pending, seen = 0, [graph.outputs], set[Body]()
     while pending:
-        for node in nodes_of(pending.pop()):
-            count += 1
+        outputs = pending.pop()
+        ops = operations_of(outputs)
+        count += sum(ops.values())
+        holds = any(op.family in HOLDERS for op in ops)
+        for node in nodes_of(outputs) if holds else ():
             for body in bodies_of(node.arg):
                 if body not in seen:
                     seen.add(body)

@@ -163,6 +163,13 @@ class Kernel:
     buffers: tuple[BufferSpec, ...]
     ordered: frozenset[int] = frozenset()
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.axes, self.stores, self.buffers, self.ordered))
+
     @cached_property
     def nodes(self) -> list[Node]:
         """All expressions, sources first."""

@@ -129,7 +129,7 @@ def _variant(parts: Mapping[Path, Pat]) -> _Variant:
     captures: dict[str, Callable[[Node], Node]] = {}
     for path, part in parts.items():
         if len(path) > 1 and part.ops is not None:
-            shape.append(_at(path, _has_op(part.ops)))
+            shape.append(_has_op(path, part.ops))
         if len(path) > 0 and part.src:
             shape.append(_at(path, _has_sources(len(part.src))))
         if part.where is not None:
@@ -157,12 +157,19 @@ def _getter(path: Path) -> Callable[[Node], Node]:
 def _at(path: Path, test: Test) -> Test:
     if not path:
         return test
+    if len(path) == 1:
+        (i,) = path
+        return lambda node: test(node.src[i])
     get = _getter(path)
     return lambda node: test(get(node))
 
 
-def _has_op(ops: frozenset[Any]) -> Test:
-    return lambda node: node.op in ops
+def _has_op(path: Path, ops: frozenset[Any]) -> Test:
+    get, last = _getter(path[:-1]), path[-1]
+    if len(path) == 2:
+        first = path[0]
+        return lambda node: node.src[first].src[last].op in ops
+    return lambda node: get(node).src[last].op in ops
 
 
 def _has_sources(count: int) -> Test:

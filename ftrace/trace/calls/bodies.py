@@ -19,8 +19,14 @@ from ftrace.trace.graph import Body
 CALLS = (Checkpoint, CustomJvp, CustomVjp, CustomVmap, LinearCall)
 
 
+#: Families of the operations that may have bodies in their argument.
+HOLDERS = ("control", "call")
+
+
 def bodies_of(arg: Any) -> tuple[Body, ...]:
     """The bodies in the argument of a node."""
+    if arg is None:  # of nearly all nodes
+        return ()
     if isinstance(arg, Branches):
         return arg.bodies
     if isinstance(arg, While):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ftrace.trace.calls.bodies import bodies_of, with_bodies
+from ftrace.trace.calls.bodies import HOLDERS, bodies_of, with_bodies
 from ftrace.trace.calls.custom import custom_jvp_p, custom_vjp_p, follow
 from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import Body, Node, dependents, nodes_of, operations_of, rebuild
@@ -34,7 +34,7 @@ def has_rules(outputs: Sequence[Node], known: dict[Body, bool]) -> bool:
     ops = operations_of(outputs)
     if not ops.keys().isdisjoint(_RULED):
         return True
-    holders = {op for op in ops if op.family in _HOLDERS}
+    holders = {op for op in ops if op.family in HOLDERS}
     for node in nodes_of(outputs) if holders else ():
         for body in bodies_of(node.arg) if node.op in holders else ():
             if body not in known:
@@ -42,9 +42,6 @@ def has_rules(outputs: Sequence[Node], known: dict[Body, bool]) -> bool:
             if known[body]:
                 return True
     return False
-
-
-_HOLDERS = ("control", "call")
 
 
 class _Follower:
@@ -62,9 +59,9 @@ class _Follower:
         return exchange(outputs, change)
 
     def _rebuilt(self, node: Node, src: tuple[Node, ...], varying: set[Node]) -> Node:
-        if node.op.family in _HOLDERS and node not in varying:
+        if node.op.family in HOLDERS and node not in varying:
             return rebuild(node, src)
-        bodies = bodies_of(node.arg) if node.op.family in _HOLDERS else ()
+        bodies = bodies_of(node.arg) if node.op.family in HOLDERS else ()
         if node.op in _RULED or not bodies:
             return rebuild(node, src)
         found = [self._body(body) for body in bodies]
