@@ -12,12 +12,16 @@ that graph; lowering fuses it into kernels for the CPU, for OpenCL, or for NumPy
 Names, arguments and meanings are JAX's.
 """
 
+import gc as _gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ftrace.trace.collection import importing as _importing
+from ftrace.trace.collection import put_away as _put_away
 
-with _importing():
+_collects = _gc.isenabled()
+try:  # as `_importing` does
+    _gc.disable()
     from ftrace import errors, numpy
     from ftrace.array import Array
     from ftrace.dtypes import float0
@@ -59,6 +63,10 @@ with _importing():
     from ftrace.transforms.stages import ShapeDtypeStruct
     from ftrace.transforms.vmap import vmap
     from ftrace.version import VERSION
+finally:
+    if _collects:
+        _gc.enable()
+_put_away()
 
 _compile_large_calls()
 _compile_lacking_functions()
@@ -160,8 +168,7 @@ _HOMES = {"load": "storage", "save": "storage"}
 
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
-        with _importing():
-            return import_module(f"ftrace.{name}")
+        return _importing(lambda: import_module(f"ftrace.{name}"))
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'ftrace' has no attribute {name!r}")

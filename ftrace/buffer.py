@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import _thread
 import sys
 import threading
+import weakref
 from abc import ABC, abstractmethod
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,6 +29,9 @@ class Memory(Protocol):
 class Buffer:
     """A piece of a device's memory, given back when the last reference goes.
 
+    No finaliser does that: an exception of a signal would be printed and lost in it.
+    Its allocator has a reference to it; see `LRUAllocator`.
+
     Attributes:
       device: where it is.
       memory: on the host a one-dimensional, contiguous NumPy array of any dtype;
@@ -36,7 +39,7 @@ class Buffer:
       nbytes: how much of it is used.
     """
 
-    __slots__ = ("allocator", "device", "memory", "nbytes")
+    __slots__ = ("__weakref__", "allocator", "device", "memory", "nbytes")
 
     def __init__(
         self,
@@ -49,14 +52,6 @@ class Buffer:
         self.memory = memory
         self.nbytes = nbytes
         self.allocator = allocator
-
-    def __del__(self) -> None:
-        if self.allocator is not None:
-            try:
-                self.allocator.release(self)
-            except KeyboardInterrupt:  # Python would print it, and go on
-                self.allocator.release(self)
-                _thread.interrupt_main()
 
     def __repr__(self) -> str:
         return f"<buffer of {self.nbytes} bytes on {self.device.name}>"
@@ -105,9 +100,15 @@ class Allocator(ABC):
       peak: the most bytes that were in use at one time.
     """
 
-    in_use: int = 0
-    kept: int = 0
     peak: int = 0
+
+    @property
+    @abstractmethod
+    def in_use(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def kept(self) -> int: ...
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Buffer:
@@ -119,19 +120,28 @@ class Allocator(ABC):
         """
 
     @abstractmethod
-    def release(self, buffer: Buffer) -> None:
-        """Takes the memory of a buffer that nobody holds any more.
-
-        Where an exception of a signal ends it, it may be called again.
-        """
-
-    @abstractmethod
     def trim(self) -> None:
         """Gives all memory that is kept back to the device."""
 
 
+class _Loan(weakref.ref[Buffer]):
+    """A buffer that was given out, and what comes back when it is gone.
+
+    Attributes:
+      memory: None if it is not kept, and goes with the buffer.
+      size: the bytes that were taken.
+    """
+
+    __slots__ = ("memory", "size")
+    memory: Any
+    size: int
+
+
 class LRUAllocator(Allocator):
     """Keeps freed memory by size and reuses it, most recently freed first.
+
+    That a buffer is gone is noted in C alone; its memory is taken back when the
+    allocator is asked for something next.
 
     When more than `limit` bytes are kept the least recently freed ones go; when an
     allocation fails all of them go and it is tried once more.
@@ -145,6 +155,10 @@ class LRUAllocator(Allocator):
         self.device = device
         self.limit = limit
         self._free: OrderedDict[int, list[Any]] = OrderedDict()
+        self._in_use = self._kept = 0
+        self._lent: dict[_Loan, None] = {}
+        self._returned: deque[_Loan] = deque()
+        self._note: Any = self._returned.append
         self._lock = threading.RLock()
         capacity.keepers.put(id(self), self)
 
@@ -164,18 +178,39 @@ class LRUAllocator(Allocator):
         step = 1 << (nbytes.bit_length() - 4)
         return -(-nbytes // step) * step
 
+    @property
+    def in_use(self) -> int:
+        self._take_back()
+        return self._in_use
+
+    @property
+    def kept(self) -> int:
+        self._take_back()
+        return self._kept
+
     def allocate(self, nbytes: int) -> Buffer:
         size = self.size_class(nbytes)
         with self._lock:
-            memory = self._take(size)
-            self.in_use += size
-            self.peak = max(self.peak, self.in_use)
-        return Buffer(self.device, memory, nbytes, self)
+            return self._lend(self._take(size), nbytes, size)
+
+    def _lend(self, memory: Any, nbytes: int, size: int) -> Buffer:
+        buffer = Buffer(self.device, memory, nbytes, self)
+        loan = _Loan(buffer, self._note)
+        # No calls: an exception comes before all of it or after it.
+        loan.memory = memory if size <= self.limit else None
+        loan.size = size
+        self._lent[loan] = None
+        self._in_use += size
+        if self._in_use > self.peak:
+            self.peak = self._in_use
+        return buffer
 
     def _take(self, size: int) -> Any:
+        if self._returned:
+            self._take_back()
         free = self._free.get(size)
         if free:
-            self.kept -= size
+            self._kept -= size
             return free.pop()
         try:
             return self._obtain(size)
@@ -189,32 +224,40 @@ class LRUAllocator(Allocator):
                 f"{self.in_use} bytes are in use by arrays that are alive"
             ) from None
 
-    def release(self, buffer: Buffer) -> None:
-        memory = buffer.memory
-        if memory is None:
-            return
-        size = self.size_class(buffer.nbytes)
+    def _take_back(self) -> None:
+        """The memory of buffers that are gone: it is free now."""
         with self._lock:
-            free = self._free.setdefault(size, [])
-            self._free.move_to_end(size)
-            held = (memory,) if self._reusable(memory) else ()
-            # No calls: an exception comes before all of it or after it.
-            buffer.memory = None
-            self.in_use -= size
-            self.kept += size if held else 0
-            free += held
-            while self.kept > self.limit:
-                oldest, memories = next(iter(self._free.items()))
-                if memories:  # a class whose memory is all in use has none
-                    memories.pop(0)
-                    self.kept -= oldest
-                if not memories:
-                    del self._free[oldest]
+            while self._returned:
+                loan = self._returned[0]
+                memory, size = loan.memory, loan.size
+                held = (
+                    (memory,) if memory is not None and self._reusable(memory) else ()
+                )
+                free = self._free.setdefault(size, [])
+                self._free.move_to_end(size)
+                # No calls: an exception comes before all of it or after it.
+                del self._returned[0], self._lent[loan]
+                self._in_use -= size
+                if held:
+                    self._kept += size
+                    free += held
+            if self._kept > self.limit:
+                self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        while self._kept > self.limit:
+            size, memories = next(iter(self._free.items()))
+            if memories:  # a class whose memory is all in use has none
+                del memories[0]
+                self._kept -= size
+            if not memories:
+                del self._free[size]
 
     def trim(self) -> None:
         with self._lock:
+            self._take_back()
             self._free.clear()
-            self.kept = 0
+            self._kept = 0
 
 
 class HostAllocator(LRUAllocator):

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 
 def _cpu() -> Device:
-    with importing():
+    def load() -> type[Device]:
         from ftrace.devices.llvm.device import CPU
 
-    return CPU()
+        return CPU
+
+    return importing(load)()
 
 
 def _interpreter() -> Device:
@@ -38,12 +40,13 @@ def _opencl() -> Device:
 
 def lowering() -> Callable[..., Lowered]:
     """`ftrace.lower.lower`: what makes programs of graphs."""
-    if not has_lowered():
-        with importing():
-            from ftrace.lower.lowering import lower
-    else:
+
+    def load() -> Callable[..., Lowered]:
         from ftrace.lower.lowering import lower
-    return lower
+
+        return lower
+
+    return load() if has_lowered() else importing(load)
 
 
 def has_lowered() -> bool:

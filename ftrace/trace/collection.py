@@ -33,28 +33,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_end_all)
 
 
-class importing:  # reads as a statement: `with importing()`
-    """A block of imports.
-
-    What they make stays, and there are no cycles to be found in it: it is put with what
-    is old, so that the next search does not look through it.
-    """
-
-    __slots__ = ("was_on",)
-
-    def __enter__(self) -> None:
-        self.was_on = gc.isenabled()
-        gc.disable()
-
-    def __exit__(self, *_: object) -> None:
-        if self.was_on:
-            gc.enable()
-        # Who has put objects away for good keeps them there.
-        if hasattr(gc, "freeze") and not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
-
-
 def without_collection(function: Callable[P, R]) -> Callable[P, R]:
     """The function, during which cycles are not looked for.
 
@@ -77,3 +55,20 @@ def without_collection(function: Callable[P, R]) -> Callable[P, R]:
                 gc.enable()
 
     return call
+
+
+def importing(load: Callable[[], R]) -> R:
+    """What a function returns that imports; what it makes stays, and has no cycles."""
+    result = without_collection(load)()
+    put_away()
+    return result
+
+
+def put_away() -> None:
+    """Puts all that was made with what is old: the next search does not look there."""
+    # Who has put objects away for good keeps them there.
+    if hasattr(gc, "freeze") and not gc.get_freeze_count():
+        try:
+            gc.freeze()
+        finally:
+            gc.unfreeze()

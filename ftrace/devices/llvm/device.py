@@ -60,10 +60,12 @@ KERNEL_BYTES, NODE_BYTES = 2000, 300
 
 @cache
 def _renderer() -> Callable[[Kernel, Target], Rendered]:
-    with importing():
+    def load() -> Callable[[Kernel, Target], Rendered]:
         from ftrace.devices.llvm.rendering import rendered
 
-    return rendered
+        return rendered
+
+    return importing(load)
 
 
 def render_kernel(kernel: Kernel, target: Target | None = None) -> Rendered:

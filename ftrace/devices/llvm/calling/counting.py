@@ -59,19 +59,18 @@ class NativeAllocator(WarmAllocator):
 
     native: Native
 
-    in_use = _sum_of("in_use", "in_use")
+    @property
+    def in_use(self) -> int:
+        self._take_back()
+        return self._in_use + int(self.native.words[_IN_USE])
 
     @property
     def kept(self) -> int:
         return int(self.native.words[_KEPT])
 
-    @kept.setter
-    def kept(self, value: int) -> None:
-        """Only native code keeps memory."""
-
     @property
     def peak(self) -> int:
-        before = self.__dict__["in_use"]
+        before = self._in_use
         highest = int(self.native.words[_PEAK])
         return max(self.__dict__["peak"], before + highest)
 
@@ -79,7 +78,7 @@ class NativeAllocator(WarmAllocator):
     def peak(self, value: int) -> None:
         own = vars(self)
         own["peak"] = value
-        self.native.words[_PEAK] = value - own["in_use"]
+        self.native.words[_PEAK] = value - self._in_use
 
     def allocate(self, nbytes: int) -> Buffer:
         return self.allocate_all([(nbytes, self.size_class(nbytes))])[0]
@@ -93,18 +92,15 @@ class NativeAllocator(WarmAllocator):
             buffers.append(take(number, nbytes) or native.more(number, nbytes))
         return buffers
 
-    def release(self, buffer: Buffer) -> None:
-        memory, buffer.memory = buffer.memory, None
-        own = vars(self)
-        with self._lock:
-            own["in_use"] -= memory.nbytes
+    def _reusable(self, memory: Any) -> bool:
+        return False
 
     def trim(self) -> None:
         super().trim()
         self.native.trim()
 
 
-_KEPT, _PEAK = (State._fields.index(name) for name in ("kept", "peak"))
+_IN_USE, _KEPT, _PEAK = map(State._fields.index, ("in_use", "kept", "peak"))
 
 
 def count_natively(native: Native) -> None:
@@ -113,7 +109,6 @@ def count_natively(native: Native) -> None:
     allocator: Any = device.memory
     with allocator.lock:
         allocator.trim()  # its lists are not used any more
-        allocator.__dict__.setdefault("in_use", 0)
         allocator.__dict__.setdefault("peak", 0)
         allocator.native = native
         allocator.__class__ = NativeAllocator

@@ -15,10 +15,11 @@ import ctypes
 import mmap
 import platform
 import sys
+import weakref
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
-from weakref import finalize
 
 import numpy as np
 
@@ -52,7 +53,9 @@ _NO_MEMORY: Final = ctypes.c_void_p(-1).value
 class Loaded:
     """Object code in memory; it stays as long as this object, or the process.
 
-    At the end of the process nothing is taken away: workers may sleep in it.
+    That one is gone is noted in C alone: a signal may arrive wherever it dies. Its
+    pages go when the next code is loaded. At the end of the process nothing is taken
+    away: workers may sleep in it.
 
     Attributes:
       addresses: of the functions that were asked for.
@@ -62,11 +65,36 @@ class Loaded:
     def __init__(self, start: int, size: int) -> None:
         self.addresses: dict[str, int] = {}
         self.nbytes = size
-        finalize(self, _system().munmap, start, size).atexit = False
+        pages = _Pages(self, _gone.append)
+        pages.start, pages.size = start, size
+        _alive.add(pages)
 
     def __getitem__(self, name: str) -> int:
         """Where the function of that name begins."""
         return self.addresses[name]
+
+
+class _Pages(weakref.ref[Loaded]):
+    """Where code is."""
+
+    __slots__ = ("size", "start")
+    start: int
+    size: int
+
+
+_alive: set[_Pages] = set()
+_gone: deque[_Pages] = deque()
+
+
+def _unmap() -> None:
+    """Takes away the code that nobody has."""
+    try:
+        while True:
+            pages = _gone.popleft()
+            _alive.discard(pages)
+            _system().munmap(pages.start, pages.size)
+    except IndexError:
+        return
 
 
 def load(
@@ -81,6 +109,7 @@ def load(
     """
     if not _is_known_here() or code[:7] != _MAGIC or code[16:20] != _RELOCATABLE:
         return None
+    _unmap()
     try:
         layout = _laid_out(code)
     except (ValueError, IndexError):  # a part of it is missing
