@@ -21,6 +21,7 @@ from ftrace import settings
 from ftrace.errors import DynamicDimensionError, GraphError
 from ftrace.locks import cached_property
 from ftrace.records import NamedTuple, dataclass
+from ftrace.tables import emptied
 from ftrace.trace.graph import Node, inherited_origin, nodes_of, rebuild, toposort
 
 Captures = dict[str, Node]
@@ -221,20 +222,18 @@ class _Table(dict[tuple[Any, ...], "list[_Candidate]"]):
 
     def __init__(self, rules: Iterable[tuple[Rule, list[_Variant]]]) -> None:
         super().__init__()
-        self._rules = [(rule, v) for rule, variants in rules for v in variants]
-        self._by_op: dict[Any, list[tuple[Rule, _Variant]]] = {}
+        self._rules = [
+            (_Candidate(rule, v.match), v) for rule, variants in rules for v in variants
+        ]
+        self._by_op: dict[Any, list[tuple[_Candidate, _Variant]]] = {}
 
     def __missing__(self, key: tuple[Any, ...]) -> list[_Candidate]:
         op, *source_ops = key
         rules = self._by_op.get(op)
         if rules is None:
-            rules = [(rule, v) for rule, v in self._rules if v.root.takes(op)]
+            rules = [(c, v) for c, v in self._rules if v.root.takes(op)]
             self._by_op[op] = rules
-        self[key] = found = [
-            _Candidate(rule, variant.match)
-            for rule, variant in rules
-            if variant.allows(source_ops)
-        ]
+        self[key] = found = [c for c, v in rules if v.allows(source_ops)]
         return found
 
 
@@ -252,6 +251,9 @@ class PatternMatcher:
             (rule, [v for p in rule.patterns for v in _variants(p)]) for rule in rules
         ]
         self._tables: dict[frozenset[str], _Table] = {}
+        emptied(
+            self._tables.clear
+        )  # users disable any rules, and have ops of their own
 
     def __add__(self, other: PatternMatcher) -> PatternMatcher:
         return PatternMatcher(self.rules + other.rules)
