@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import gc
 import os
+import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,7 +17,9 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.trace.collection import without_collection
+from ftrace.trace import collection
+from ftrace.trace.collection import importing, without_collection
+from tests.faults.interrupts import SIGINT, STEPS
 
 
 @pytest.fixture(autouse=True)
@@ -103,3 +108,41 @@ def test_the_functions_of_users_are_traced_with_the_collector_on() -> None:
         assert gc.isenabled()
     assert len(seen) == 3
     assert all(seen)
+
+
+def interrupted_at(number: int, function: Callable[[], object]) -> int:
+    """Calls it; Ctrl-C at the n-th step of the module. How many steps there were."""
+    steps = 0
+
+    def step(frame: Any, event: str, _: Any) -> Any:
+        nonlocal steps
+        if frame.f_code.co_filename != collection.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+        if event == "opcode" and name.startswith(("RESUME", *STEPS)):
+            steps += 1
+            if steps == number:
+                SIGINT.fire  # it sends the signal, without a call
+        return step
+
+    sys.settrace(step)
+    try:
+        function()
+    finally:
+        sys.settrace(None)
+    return steps
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals")
+def test_an_interrupted_import_leaves_the_search_as_it_was() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        steps = interrupted_at(0, lambda: importing(bool))
+        assert steps > 5
+        for number in range(1, steps + 1):
+            with pytest.raises(KeyboardInterrupt):
+                interrupted_at(number, lambda: importing(bool))
+            assert gc.isenabled(), number
+    finally:
+        signal.signal(signal.SIGINT, before)

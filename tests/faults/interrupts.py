@@ -13,7 +13,7 @@ import ftrace as ft
 from tests.faults.children import forget, program, run
 
 #: Python looks for signals at the end of these, or where what they call begins.
-_OPERATIONS = ("CALL", "BEFORE_WITH", "JUMP_BACKWARD", "WITH_EXCEPT_START")
+STEPS = ("CALL", "BEFORE_WITH", "JUMP_BACKWARD", "WITH_EXCEPT_START")
 Place = tuple[CodeType, int]
 
 
@@ -23,7 +23,7 @@ class _Switch(int):
     fire = property(_thread.interrupt_main)
 
 
-_SIGINT = _Switch(signal.SIGINT)
+SIGINT = _Switch(signal.SIGINT)
 
 
 def _is_ours(code: CodeType) -> bool:
@@ -47,7 +47,7 @@ def places() -> list[Place]:
         if code not in chosen:
             steps = dis.get_instructions(code)
             chosen[code] = frozenset(
-                s.offset for s in steps if s.opname.startswith(_OPERATIONS)
+                s.offset for s in steps if s.opname.startswith(STEPS)
             )
         frame.f_trace_opcodes = True
         return local
@@ -73,7 +73,7 @@ def interrupt(place: Place) -> list[str]:
             fired = True
             frame.f_trace_opcodes = False
             frame.f_trace = None
-            _SIGINT.fire
+            SIGINT.fire
             return None
         return local
 
