@@ -10,7 +10,8 @@ from ftrace.array import is_array
 from ftrace.devices import disk
 from ftrace.devices.base import Device, get_device
 from ftrace.trace import tree as trees
-from ftrace.trace.tracer import Tracer, asarray, concrete
+from ftrace.trace.scopes import asarray
+from ftrace.trace.tracer import Tracer, concrete
 from ftrace.transforms.placement import device_put
 
 PathLike = disk.PathLike

@@ -10,7 +10,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DerivativeError, GradientCheckError
 from ftrace.trace import tree
-from ftrace.trace.tracer import asarray
+from ftrace.trace.scopes import asarray
 from ftrace.transforms.derivatives import jvp, vjp
 
 Function = Callable[..., Any]

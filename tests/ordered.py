@@ -14,7 +14,8 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.trace import tree
 from ftrace.trace.evaluate import evaluate_graph
-from ftrace.trace.tracer import Tracer, asarray, aval_of
+from ftrace.trace.scopes import asarray
+from ftrace.trace.tracer import Tracer, aval_of
 from ftrace.trace.tracing import trace
 from tests.data import sorting_cases as cases
 

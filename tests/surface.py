@@ -22,7 +22,8 @@ import ftrace.scipy.special as special
 import ftrace.scipy.stats.norm as norm
 from ftrace.errors import FtraceError
 from ftrace.trace.evaluate import evaluate_graph
-from ftrace.trace.tracer import asarray, aval_of
+from ftrace.trace.scopes import asarray
+from ftrace.trace.tracer import aval_of
 from ftrace.trace.tracing import trace
 from ftrace.transforms.derivatives import grad
 from tests.data import surface_cases as cases

@@ -20,7 +20,8 @@ from ftrace.errors import IndexBoundsError, NonConcreteBooleanIndexError
 from ftrace.lower import lower
 from ftrace.settings import config
 from ftrace.trace.evaluate import evaluate_graph
-from ftrace.trace.tracer import asarray, aval_of
+from ftrace.trace.scopes import asarray
+from ftrace.trace.tracer import aval_of
 from ftrace.trace.tracing import trace
 from tests.data import indexing_cases as cases
 

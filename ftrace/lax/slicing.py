@@ -38,8 +38,9 @@ from ftrace.trace.dims import is_dynamic
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.scopes import current_scope
 from ftrace.trace.sizes import surely_at_most
-from ftrace.trace.tracer import Value, aval_of, current_scope
+from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
     "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim",

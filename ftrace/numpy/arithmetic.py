@@ -53,8 +53,9 @@ from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.reduction import reduce, reduce_max_p
 from ftrace.trace.primitives.source import const_like, variable
+from ftrace.trace.scopes import asarray
 from ftrace.trace.tape import recording
-from ftrace.trace.tracer import Tracer, Value, asarray, aval_of
+from ftrace.trace.tracer import Tracer, Value, aval_of
 from ftrace.trace.wholes import decided
 
 __all__ = [

@@ -41,18 +41,10 @@ from ftrace.trace.primitives.movement import (
 from ftrace.trace.primitives.source import const, iota_p
 from ftrace.trace.primitives.source import iota as iota_node
 from ftrace.trace.room import FEW, no_memory, require_room
+from ftrace.trace.scopes import all_bits, asarray, current_scope, scope_of
 from ftrace.trace.sizes import lower_bound
 from ftrace.trace.tape import Number, recording
-from ftrace.trace.tracer import (
-    Tracer,
-    Value,
-    all_bits,
-    asarray,
-    aval_of,
-    check_fits,
-    current_scope,
-    scope_of,
-)
+from ftrace.trace.tracer import Tracer, Value, aval_of, check_fits
 
 Axis = int | Sequence[int] | None
 

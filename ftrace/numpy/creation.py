@@ -32,16 +32,16 @@ from ftrace.trace.operations import bind, do_now
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.elementwise import bitcast
 from ftrace.trace.quiet import hush, unhush
+from ftrace.trace.scopes import asarray as shared
+from ftrace.trace.scopes import current_scope
 from ftrace.trace.tracer import (
     Tracer,
     Value,
     aval_of,
     check_fits,
     check_unmasked,
-    current_scope,
     is_value,
 )
-from ftrace.trace.tracer import asarray as shared
 
 __all__ = [
     "array", "asarray", "astype", "copy", "empty", "empty_like", "from_dlpack",

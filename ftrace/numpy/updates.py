@@ -23,8 +23,9 @@ from ftrace.trace.eager import integer_classes, is_by_place
 from ftrace.trace.primitives import extrema
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.room import require_room
+from ftrace.trace.scopes import asarray
 from ftrace.trace.tape import recording
-from ftrace.trace.tracer import asarray, aval_of
+from ftrace.trace.tracer import aval_of
 
 #: NumPy for indices that are known: without its stubs, which ask for dtypes.
 _host: Any = np

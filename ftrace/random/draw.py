@@ -31,8 +31,9 @@ from ftrace.trace.operations import broadcast_shapes
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.room import no_memory
+from ftrace.trace.scopes import asarray, current_scope, scope_of
 from ftrace.trace.tape import recording
-from ftrace.trace.tracer import asarray, aval_of, check_fits, current_scope, scope_of
+from ftrace.trace.tracer import aval_of, check_fits
 from ftrace.trace.tracing import trace
 
 Build = Callable[..., Node]

@@ -18,8 +18,9 @@ from ftrace.errors import DtypeError, DtypeOverflowError, ValueRangeError
 from ftrace.random.draw import as_shape, check_key, check_keys, draw, word
 from ftrace.random.threefry import fold_key, seed_key, split_key
 from ftrace.trace.eager import Eager
+from ftrace.trace.scopes import current_scope
 from ftrace.trace.tape import recording
-from ftrace.trace.tracer import aval_of, current_scope
+from ftrace.trace.tracer import aval_of
 
 _IMPLEMENTATION = "threefry2x32"
 

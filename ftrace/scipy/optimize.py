@@ -18,7 +18,8 @@ from ftrace.errors import (
 )
 from ftrace.records import NamedTuple, dataclass
 from ftrace.trace import tree
-from ftrace.trace.tracer import Tracer, Value, asarray
+from ftrace.trace.scopes import asarray
+from ftrace.trace.tracer import Tracer, Value
 from ftrace.transforms.derivatives import value_and_grad
 
 __all__ = ["OptimizeResults", "minimize"]

@@ -21,7 +21,8 @@ from ftrace.trace.evaluate import Plan
 from ftrace.trace.graph import Body, Node, dependents, substitute, toposort
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.source import is_variable, variable, zeros_like
-from ftrace.trace.tracer import Scope, Value, restore, standing
+from ftrace.trace.scopes import Scope, restore, standing
+from ftrace.trace.tracer import Value
 
 #: Depths of variables that belong to no scope: of bodies, and of their tangents.
 BODY_DEPTH = -3

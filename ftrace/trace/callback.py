@@ -31,7 +31,8 @@ from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import is_dynamic
-from ftrace.trace.tracer import aval_of, check_fits, is_value, outside_scopes
+from ftrace.trace.scopes import outside_scopes
+from ftrace.trace.tracer import aval_of, check_fits, is_value
 
 _SCALARS = (bool, int, float, complex)
 _NARROWED = {

@@ -37,19 +37,15 @@ from ftrace.trace.primitives.elementwise import stop_gradient
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.record import Compound, Results, compound_of
 from ftrace.trace.primitives.source import const_p, is_variable
-from ftrace.trace.tracer import (
+from ftrace.trace.scopes import (
     Scope,
-    Tracer,
-    Value,
     asarray,
-    aval_of,
-    concrete,
     current_scope,
-    is_value,
     open_scopes,
     owned,
     scope_of,
 )
+from ftrace.trace.tracer import Tracer, Value, aval_of, concrete, is_value
 from ftrace.trace.tracing import current_token
 
 #: What vmap may make of a pure callback.

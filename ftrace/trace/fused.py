@@ -26,8 +26,9 @@ from ftrace.trace.graph import Graph
 from ftrace.trace.hooks import count_operation, hooks
 from ftrace.trace.replay import Recording, is_replayable
 from ftrace.trace.room import no_memory
+from ftrace.trace.scopes import Scope, asarray, scope_of
 from ftrace.trace.tape import recording
-from ftrace.trace.tracer import Scope, Tracer, Value, asarray, aval_of, scope_of
+from ftrace.trace.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing import match_aval, trace
 
 

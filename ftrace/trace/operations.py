@@ -30,18 +30,15 @@ from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.quiet import hush, unhush
 from ftrace.trace.room import FEW, nbytes_of, no_memory, require_room, require_room_for
+from ftrace.trace.scopes import asarray, current_scope, innermost_scope, scope_of
 from ftrace.trace.tape import is_of_host, recording
 from ftrace.trace.tracer import (
     NUMPY,
     Tracer,
     Value,
-    asarray,
     aval_of,
     check_fits,
     check_unmasked,
-    current_scope,
-    innermost_scope,
-    scope_of,
     stack,
 )
 

@@ -32,7 +32,8 @@ from ftrace.trace.graph import Graph, Node, provenance
 from ftrace.trace.hooks import hooks
 from ftrace.trace.ownership import UNCHANGING, own
 from ftrace.trace.primitives.source import is_variable
-from ftrace.trace.tracer import Scope, Tracer, Value, stack
+from ftrace.trace.scopes import Scope
+from ftrace.trace.tracer import Tracer, Value, stack
 from ftrace.trace.tracing import inline, lift_as
 
 #: (reference to the result's node, the line that made it last) by call.

@@ -17,18 +17,16 @@ from ftrace.trace.primitives.source import (
     scope_and_position,
     variable,
 )
-from ftrace.trace.tracer import (
+from ftrace.trace.scopes import (
     Binding,
     Scope,
-    Tracer,
-    Value,
     as_type,
     current_scope,
     restore,
     scope_of,
-    stack,
     standing,
 )
+from ftrace.trace.tracer import Tracer, Value, stack
 
 
 def trace(

@@ -18,7 +18,8 @@ from ftrace.trace.body import Draft, trace_body
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.record import Compound
-from ftrace.trace.tracer import Tracer, Value, aval_of, current_scope, scope_of
+from ftrace.trace.scopes import current_scope, scope_of
+from ftrace.trace.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing import current_token, match_aval, trace
 from ftrace.transforms.arguments import Output, name_of
 from ftrace.transforms.execute import apply_graph

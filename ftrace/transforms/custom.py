@@ -30,7 +30,8 @@ from ftrace.trace.calls.custom import (
 from ftrace.trace.calls.rules import Called, Rule, bind_call
 from ftrace.trace.graph import Node, dependents, substitute
 from ftrace.trace.primitives.elementwise import cast
-from ftrace.trace.tracer import Scope, Tracer, Value, all_bits, aval_of
+from ftrace.trace.scopes import Scope, all_bits
+from ftrace.trace.tracer import Tracer, Value, aval_of
 from ftrace.transforms.arguments import check_callable, name_of
 from ftrace.transforms.custom_call import (
     Invocation,

@@ -16,7 +16,8 @@ from ftrace.trace.callback import Same, Static
 from ftrace.trace.calls.closures import closed_over
 from ftrace.trace.calls.custom import no_rule
 from ftrace.trace.calls.rules import Called, called, later_values
-from ftrace.trace.tracer import Scope, aval_of, open_scopes
+from ftrace.trace.scopes import Scope, open_scopes
+from ftrace.trace.tracer import aval_of
 from ftrace.transforms.arguments import (
     Output,
     check_callable,

@@ -18,7 +18,8 @@ from ftrace.origin import Origin
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.primitives.source import const, is_variable
-from ftrace.trace.tracer import Tracer, Value, aval_of, current_scope, is_value
+from ftrace.trace.scopes import current_scope
+from ftrace.trace.tracer import Tracer, Value, aval_of, is_value
 from ftrace.trace.tree import TreeDef
 
 _SEQUENCE: tuple[type[Any], ...] = (tuple, list)

@@ -20,7 +20,8 @@ from ftrace.trace.calls.lanes import (
 )
 from ftrace.trace.calls.rules import Rule, bind_call, called
 from ftrace.trace.graph import Body
-from ftrace.trace.tracer import Value, open_scopes
+from ftrace.trace.scopes import open_scopes
+from ftrace.trace.tracer import Value
 from ftrace.transforms.arguments import check_callable, name_of
 from ftrace.transforms.custom_call import (
     Invocation,

@@ -40,7 +40,8 @@ from ftrace.trace.operations import bind
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.elementwise import stop_gradient as stop_gradient_p
 from ftrace.trace.primitives.source import const_like, variable
-from ftrace.trace.tracer import Value, aval_of, owned
+from ftrace.trace.scopes import owned
+from ftrace.trace.tracer import Value, aval_of
 from ftrace.trace.tracing import trace
 from ftrace.transforms.arguments import (
     Argnums,

@@ -31,8 +31,9 @@ from ftrace.trace.graph import Graph, Node
 from ftrace.trace.hooks import CALLS_BEFORE_NATIVE, hooks
 from ftrace.trace.ownership import own_array
 from ftrace.trace.recall import inline_again
+from ftrace.trace.scopes import as_input, scope_of
 from ftrace.trace.sizes import Sizes, evaluate_shape
-from ftrace.trace.tracer import Value, as_input, scope_of
+from ftrace.trace.tracer import Value
 from ftrace.trace.tracing import has_free_variables, outer_scope
 from ftrace.transforms.memo import forget_all
 

@@ -19,8 +19,9 @@ from ftrace.tables import Table
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.scopes import asarray
 from ftrace.trace.sizes import Sizes, evaluate_shape
-from ftrace.trace.tracer import Tracer, Value, asarray, aval_of
+from ftrace.trace.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing import has_free_variables, trace
 from ftrace.transforms.arguments import (
     Output,

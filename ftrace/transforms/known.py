@@ -28,7 +28,8 @@ from ftrace.trace.all_bits import is_exact
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph
 from ftrace.trace.layout import Container, Finder, Part, build, layout_of
-from ftrace.trace.tracer import as_input, asarray, aval_of
+from ftrace.trace.scopes import as_input, asarray
+from ftrace.trace.tracer import aval_of
 from ftrace.trace.tree import TreeDef
 from ftrace.transforms.arguments import Output
 from ftrace.transforms.execute import CompiledGraph, compile_graph

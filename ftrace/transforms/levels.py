@@ -32,20 +32,17 @@ from ftrace.trace.operations import bind
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.record import Results
 from ftrace.trace.primitives.source import is_variable, scope_and_position, variable
-from ftrace.trace.tracer import (
+from ftrace.trace.scopes import (
     Scope,
-    Tracer,
-    Value,
     as_input,
     asarray,
-    aval_of,
     current_scope,
     has_more_bits,
     open_scopes,
     owned,
     scope_of,
-    stack,
 )
+from ftrace.trace.tracer import Tracer, Value, aval_of, stack
 from ftrace.transforms.execute import apply_graph
 from ftrace.transforms.prepared import apply_again
 

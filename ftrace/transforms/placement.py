@@ -12,7 +12,8 @@ from ftrace import settings
 from ftrace.array import Array, is_array, surface
 from ftrace.devices.base import Counters, Device, get_device, live_devices
 from ftrace.trace import tree
-from ftrace.trace.tracer import Tracer, asarray
+from ftrace.trace.scopes import asarray
+from ftrace.trace.tracer import Tracer
 
 
 def devices(backend: str | None = None) -> list[Device]:

@@ -28,7 +28,8 @@ from ftrace.trace.all_bits import is_exact
 from ftrace.trace.graph import Graph
 from ftrace.trace.hooks import hooks
 from ftrace.trace.layout import Container, Leaf, Part
-from ftrace.trace.tracer import Value, as_input, asarray, aval_of, current_scope, owned
+from ftrace.trace.scopes import as_input, asarray, current_scope, owned
+from ftrace.trace.tracer import Value, aval_of
 from ftrace.transforms.execute import (
     CompiledGraph,
     apart,

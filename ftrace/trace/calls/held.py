@@ -18,7 +18,8 @@ from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.record import Compound
-from ftrace.trace.tracer import Value, asarray, aval_of, owned
+from ftrace.trace.scopes import asarray, owned
+from ftrace.trace.tracer import Value, aval_of
 
 
 @dataclass(frozen=True)

@@ -32,17 +32,15 @@ from ftrace.trace.primitives.source import (
     scope_and_position,
     variable,
 )
-from ftrace.trace.tracer import (
+from ftrace.trace.scopes import (
     Scope,
-    Tracer,
-    Value,
-    aval_of,
     current_scope,
     open_scopes,
     restore,
     scope_of,
     standing,
 )
+from ftrace.trace.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing import current_token
 
 _CLOSED_DEPTH = -9
