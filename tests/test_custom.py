@@ -320,7 +320,7 @@ def test_results_of_a_jvp_rule_are_checked() -> None:
     with pytest.raises(ArgumentError, match="must return a pair"):
         jvp_returning(lambda x, t: {"a": x, "b": x})()
     with pytest.raises(TreeError, match=r"results of the jvp rule.*expected.*'a'.*got"):
-        jvp_returning(lambda x, t: (x, t))()
+        jvp_returning(lambda x, t: (x, t), ft.jit)()
     with pytest.raises(TreeError, match="tangents of the jvp rule"):
         jvp_returning(lambda x, t: ({"a": x, "b": x}, t))()
     with pytest.raises(ShapeError) as caught:
@@ -331,17 +331,19 @@ def test_results_of_a_jvp_rule_are_checked() -> None:
     assert "got f32[]" in message
     assert "test_custom.py" in message
     with pytest.raises(DtypeError, match=r"\['a'\]: expected f32\[3\].*got i32"):
-        jvp_returning(lambda x, t: ({"a": x.astype(int), "b": x}, {"a": t, "b": t}))()
+        jvp_returning(
+            lambda x, t: ({"a": x.astype(int), "b": x}, {"a": t, "b": t}), ft.jit
+        )()
     with pytest.raises(DerivativeError, match="depends on the tangents"):
         jvp_returning(lambda x, t: ({"a": x * t, "b": x}, {"a": t, "b": t}), ft.jit)()
     jvp_returning(lambda x, t: ({"a": x, "b": x}, {"a": t, "b": t}))()
     del x
 
 
-def vjp_returning(forward: Any, backward: Any) -> Any:
+def vjp_returning(forward: Any, backward: Any, wrap: Any = lambda f: f) -> Any:
     f = ft.custom_vjp(lambda x, y: (x * y["k"]).sum())
     f.defvjp(forward, backward)
-    return lambda: ft.grad(f, (0, 1))(fnp.ones(3), {"k": fnp.ones(3)})
+    return lambda: wrap(ft.grad(f, (0, 1)))(fnp.ones(3), {"k": fnp.ones(3)})
 
 
 def test_results_of_a_vjp_rule_are_checked() -> None:
@@ -354,7 +356,7 @@ def test_results_of_a_vjp_rule_are_checked() -> None:
     with pytest.raises(ArgumentError, match=r"fwd rule.*must return a pair"):
         vjp_returning(lambda x, y: x.sum(), lambda r, ct: (None, None))()
     with pytest.raises(ShapeError, match=r"fwd rule.*expected f32\[\].*got f32\[3\]"):
-        vjp_returning(lambda x, y: (x, None), lambda r, ct: (None, None))()
+        vjp_returning(lambda x, y: (x, None), lambda r, ct: (None, None), ft.jit)()
     for wrong in (
         lambda r, ct: ct,
         lambda r, ct: None,
@@ -808,3 +810,25 @@ def test_threads_may_call_one_pullback() -> None:
     finally:
         sys.setswitchinterval(before)
     assert not wrong
+
+
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+def test_the_function_does_not_run_where_its_rules_do(kind: str) -> None:
+    """What it stores on objects would be a traced value of a trace that has ended."""
+    stored: dict[str, Any] = {"x": fnp.float32(0.0)}
+
+    def body(x: Any) -> Any:
+        stored["x"] = x * 2
+        return fnp.sin(x)
+
+    f = getattr(ft, kind)(body)
+    if kind == "custom_jvp":
+        f.defjvp(lambda p, t: (fnp.sin(p[0]), t[0] * fnp.cos(p[0])))
+    else:
+        f.defvjp(lambda x: (fnp.sin(x), x), lambda x, g: (g * fnp.cos(x),))
+    x = fnp.float32(0.5)
+    assert ft.grad(f)(x) == ft.value_and_grad(f)(x)[1] == fnp.cos(x)
+    assert ft.vjp(f, x)[1](x)[0] == ft.linearize(lambda x: ft.grad(f)(x) * x, x)[0]
+    assert float(stored["x"]) == 0.0
+    assert ft.grad(lambda a: f(x) * a)(x) == fnp.sin(x)
+    assert float(stored["x"]) == 1.0  # of a call that does not vary

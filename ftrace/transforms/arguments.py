@@ -223,10 +223,14 @@ class Output:
             leaves, self.aux_treedef = tree.flatten(aux)
             self.aux_static = [None if is_value(x) else (x,) for x in leaves]
             aux_values = [x for x in leaves if is_value(x)]
+        return self.accept(result) + aux_values
+
+    def accept(self, result: Any) -> list[Value]:
+        """The values of a result, which is the function's."""
         what = f"the result of {name_of(self.function)}"
         values, self.treedef = flatten_values(result, what)
         self.count = len(values)
-        return values + aux_values
+        return values
 
     def build(self, values: Sequence[Value]) -> Any:
         assert self.treedef is not None

@@ -135,11 +135,11 @@ class custom_jvp(WithRules):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call, found, level = self.invoke([self.jvp], args, kwargs)
+        if level is not None and self.jvp is not None:
+            rules = _JvpRule(call, self.jvp, self.symbolic_zeros, None)
+            return _called_at(level, self, call, rules)
         if found is None:
             return self.fun(*call.args)
-        if level is not None and self.jvp is not None:
-            rules = _JvpRule(call, self.jvp, self.symbolic_zeros, found)
-            return _called_at(level, self, call, rules)
         rule: Rule | None = None
         if self.jvp is not None:
             key = (call.key(self.fun, self.jvp), self.symbolic_zeros)
@@ -161,7 +161,7 @@ class _JvpRule:
     """The user's jvp on flat values: (mask, args and tangents) -> results, tangents."""
 
     def __init__(
-        self, call: Invocation, jvp: Function, symbolic: bool, found: Called
+        self, call: Invocation, jvp: Function, symbolic: bool, found: Called | None
     ) -> None:
         self.call = call
         self.jvp = jvp
@@ -181,6 +181,8 @@ class _JvpRule:
         )
         what = f"the jvp rule of {name} must return a pair (result, tangent)"
         result, tangent = pair_of(answer, what, self.jvp)
+        if call.output.treedef is None:
+            self.types = [aval_of(x) for x in call.output.accept(result)]
         like = f"the results of {name}"
         promises = [
             Promise(f"the {part} of the jvp rule of {name}", like, self.jvp,
@@ -200,15 +202,17 @@ class _JvpRule:
         """The results of a call, by the rule, with the values of the level around."""
         mask = tuple([t is not None for t in tangents])
         present = [t for t in tangents if t is not None]
-        count, name = len(self.types), self.call.name
+        name = self.call.name
         if level.scope.along:  # of jvp: tangents have values, too
             flat = self(mask, [*values, *level.values_of(present)])
+            count = len(self.types)
             found = [level.enter(t, aval_of(t).strong()) for t in flat[count:]]
             results = level.settle(flat[:count], name)
         else:
             with Scope(f"the jvp rule of {name}") as scope:
                 inner = [scope.input(t.aval) for t in present]
                 nodes = [scope.lift(x) for x in self(mask, [*values, *inner])]
+            count = len(self.types)
             given = dict(zip(scope.inputs, present, strict=False))
             if dependents(nodes[:count], [*given]):
                 raise tangent_error(name)
@@ -295,11 +299,11 @@ class custom_vjp(WithRules):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call, found, level = self.invoke([self.fwd, self.bwd], args, kwargs)
+        if level is not None and self.fwd is not None and self.bwd is not None:
+            rules = _VjpRules(call, self.fwd, self.bwd, self.symbolic_zeros, None)
+            return _called_at(level, self, call, rules)
         if found is None:
             return self.fun(*call.args)
-        if level is not None and self.fwd is not None and self.bwd is not None:
-            rules = _VjpRules(call, self.fwd, self.bwd, self.symbolic_zeros, found)
-            return _called_at(level, self, call, rules)
         fwd: Rule | None = None
         bwd: Rule | None = None
         if self.fwd is not None and self.bwd is not None:
@@ -327,7 +331,7 @@ class _VjpRules:
 
     def __init__(
         self, call: Invocation, fwd: Function, bwd: Function, symbolic: bool,
-        found: Called,
+        found: Called | None,
     ) -> None:  # fmt: skip
         self.call = call
         self.fwd = fwd
@@ -346,6 +350,8 @@ class _VjpRules:
             leaves = [CustomVJPPrimal(x, m) for x, m in zip(flat, mask, strict=True)]
         what = f"the fwd rule of {name} must return a pair (result, residuals)"
         result, residuals = pair_of(self.fwd(*call.joined(leaves)), what, self.fwd)
+        if call.output.treedef is None:
+            self.types = [aval_of(x) for x in call.output.accept(result)]
         promise = Promise(
             f"the results of the fwd rule of {name}", f"the results of {name}",
             self.fwd, call.results(), self.types,
@@ -390,9 +396,9 @@ class _VjpRules:
         self, level: Level, values: Sequence[Value], tangents: Sequence[Node | None]
     ) -> list[Tracer]:
         """The results of a call, by the rules, with the values of the level around."""
-        call, count = self.call, len(self.types)
-        mask = tuple([t is not None for t in tangents])
+        call, mask = self.call, tuple([t is not None for t in tangents])
         flat = self.forward(mask, values)
+        count = len(self.types)
         results = level.settle(flat[:count], call.name)
         residuals = level.around(flat[count:])
         moving = [a.strong() for a, flag in zip(call.avals, mask, strict=True) if flag]

@@ -207,8 +207,8 @@ class WithRules(Travels):
         ):
             raise no_rule(call.name, self.kind)
         level = level_of(call.values)
-        if level is not None:  # what rules close over has its value there
-            return call, called(self.kind, call.output, call.values, ()), level
+        if level is not None:  # the rules run now, and not the function
+            return call, None, level
         others = closed_over([*rules, *call.constants])
         found = called(self.kind, call.output, call.values, others)
         if found is not None:
@@ -246,7 +246,9 @@ def operand_types(found: Called) -> tuple[ShapedArray, ...]:
     return tuple(aval_of(x) for x in found.operands if x is not None)
 
 
-def result_types(found: Called) -> list[ShapedArray]:
-    """The types of the results of a call."""
+def result_types(found: Called | None) -> list[ShapedArray]:
+    """The types of the results of a call; of one whose rules run now they will tell."""
+    if found is None:
+        return []
     outputs = found.body.outputs
     return [n.aval for n in (outputs[:-1] if found.effects else outputs)]
