@@ -832,3 +832,40 @@ def test_the_function_does_not_run_where_its_rules_do(kind: str) -> None:
     assert float(stored["x"]) == 0.0
     assert ft.grad(lambda a: f(x) * a)(x) == fnp.sin(x)
     assert float(stored["x"]) == 1.0  # of a call that does not vary
+
+
+class Holder:
+    """An object that holds what cannot be sorted."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.table[key]
+
+
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+@pytest.mark.parametrize("make", [dict, Holder])
+@pytest.mark.parametrize("factor", [3.0, 5.0])
+def test_dictionaries_whose_keys_have_no_order_are_arguments(
+    kind: str, make: Any, factor: float
+) -> None:
+    def body(x: Any, table: Any) -> Any:
+        return fnp.sin(x) * table["a"]
+
+    f = getattr(ft, kind)(body, nondiff_argnums=(1,))
+    if kind == "custom_jvp":
+        f.defjvp(lambda a, p, t: (body(p[0], a), t[0] * fnp.cos(p[0]) * a["a"]))
+    else:
+        f.defvjp(
+            lambda x, a: (body(x, a), x), lambda a, x, g: (g * fnp.cos(x) * a["a"],)
+        )
+    x = fnp.float32(0.5)
+    table = make({1: 2.0, "a": factor})
+    slope = ft.grad(f)
+    for transform in (lambda g: g, ft.jit):
+        value = transform(lambda x: f(x, table))
+        np.testing.assert_allclose(value(x), factor * np.sin(0.5), rtol=1e-6)
+        lanes = transform(ft.vmap(lambda x: slope(x, table)))(fnp.full(2, x))
+        for got in (transform(lambda x: slope(x, table))(x), ft.grad(value)(x), lanes):
+            np.testing.assert_allclose(got, factor * np.cos(0.5), rtol=1e-6)

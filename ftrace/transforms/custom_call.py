@@ -9,7 +9,7 @@ from functools import partial, update_wrapper
 from typing import Any, TypeVar
 
 from ftrace.array import is_array
-from ftrace.errors import ArgumentError, StaticArgumentError
+from ftrace.errors import ArgumentError, StaticArgumentError, TreeError
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.callback import Same, Static
@@ -79,7 +79,10 @@ class Invocation:
 
     def key(self, *functions: Any) -> Any:
         """Tells the rules of this call from others."""
-        fixed, structure = tree.flatten(self.constants)
+        try:
+            fixed, structure = tree.flatten(self.constants)
+        except TreeError:  # a dictionary whose keys have no order is no pytree
+            fixed, structure = self.constants, len(self.constants)
         static = tuple(_static(x) for x in fixed)
         structures = _hashable((structure, self.treedef))
         return (*map(Same.of, functions), static, structures)
