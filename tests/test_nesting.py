@@ -74,6 +74,31 @@ def test_a_function_that_calls_itself_without_end_is_told_so() -> None:
         f(X, 0)
 
 
+TRANSFORMS: dict[str, Callable[..., Any]] = {
+    "jit": ft.jit,
+    "grad": ft.grad,
+    "jit of grad": lambda f: ft.jit(ft.grad(f)),
+    "vmap": lambda f: lambda x: ft.vmap(f)(x[None]),
+    "grad of jit": lambda f: ft.grad(ft.jit(f)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_bodies_stand_in_each_other_or_are_refused_by_name(name: str) -> None:
+    few, many = (chain(ft.checkpoint, n) for n in (80, 1000))
+    assert np.isfinite(np.asarray(TRANSFORMS[name](few)(X))).all()
+    for _ in range(2):
+        with pytest.raises(NestingError, match="checkpoint, loops, branches"):
+            TRANSFORMS[name](many)(X)
+    assert np.isfinite(np.asarray(TRANSFORMS[name](few)(X))).all()
+
+
+def test_bodies_that_are_called_now_are_as_deep_as_python_calls() -> None:
+    assert float(chain(ft.checkpoint, 200)(X)) > 0
+    with pytest.raises(NestingError, match="deeper than Python can call"):
+        chain(ft.checkpoint, 1000)(X)
+
+
 def test_derivatives_may_be_nested() -> None:
     f: Any = fnp.sin
     for _ in range(12):

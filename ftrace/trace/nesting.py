@@ -19,6 +19,9 @@ STEP = 16
 #: So many may be nested. One takes up to 2 KiB of the processor's stack, which has
 #: 8 MiB in threads and the main thread of Linux.
 DEEPEST = 2048
+#: Bodies that may stand in each other: of `checkpoint`, loops, branches and rules of
+#: one's own. Every later walk over the graph calls itself for each, up to seven deep.
+DEEPEST_BODIES = 96
 #: Calls of Python's that are counted for one: ten are ours.
 _CALLS = 40
 
@@ -34,12 +37,21 @@ class _Limit:
 _state = _Limit()
 
 
-def make_room(depth: int) -> None:
+def make_room(depth: int, bodies: int) -> None:
     """Lets functions be nested deeper than `depth`; called for multiples of `STEP`.
+
+    Args:
+      bodies: so many of them stay functions in the graph.
 
     Raises:
       NestingError: they are nested so deep that it never ends, or as good as.
     """
+    if bodies >= DEEPEST_BODIES:
+        raise NestingError(
+            f"{bodies} functions under checkpoint, loops, branches or custom rules "
+            "stand in each other, which is the most that is possible; does one call "
+            "itself without end? Wrap the whole, or each part by itself"
+        )
     if depth >= DEEPEST:
         raise NestingError(
             f"{depth} functions under transforms call each other, which is the most "

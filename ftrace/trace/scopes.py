@@ -115,7 +115,7 @@ class Scope:
         scopes, opened = stack.scopes, open_in_all_threads
         self.depth = len(scopes)
         if self.depth and self.depth % nesting.STEP == 0:
-            nesting.make_room(self.depth)
+            nesting.make_room(self.depth, sum([s.isolated for s in scopes]))
         self.origin = user_origin()
         outermost = scopes[stack.floor] if self.depth > stack.floor else self
         self.recalls = outermost.transform not in _ONCE

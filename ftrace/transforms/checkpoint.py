@@ -7,13 +7,14 @@ again, when it gets there.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, StaticArgumentError
+from ftrace.errors import ArgumentError, NestingError, StaticArgumentError
 from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.autodiff import jvp_nodes, split_known, tangent_variable
@@ -101,11 +102,24 @@ def checkpoint(
         output.function.__name__ = name_of(fun)
         found = called("checkpoint", output, values, [])
         if found is None:
-            return fun(*args, **kwargs)
+            try:
+                return fun(*args, **kwargs)
+            except NestingError:
+                raise
+            except RecursionError:
+                raise _too_deep() from None
         arg = Checkpoint(found.body, chosen, barrier, found.effects)
         return output.build(bind_call(checkpoint_p, found, arg))
 
     return checkpointed
+
+
+def _too_deep() -> NestingError:
+    return NestingError(
+        "functions under checkpoint stand in each other deeper than Python can call "
+        f"({sys.getrecursionlimit()}); does one call itself without end? Wrap the "
+        "whole, or each part by itself"
+    )
 
 
 def _static_positions(
