@@ -1,11 +1,14 @@
 """Locks that a forked child finds free, and what a process makes once.
 
 A child has none of the threads that may have held a lock when its process forked. The
-one that forks takes such a lock before, and both let go of it.
+one that forks takes such a lock before, and both let go of it. Python's own locks of
+modules are not ours to take: it waits until no other thread imports what we import
+when it is first needed.
 """
 
 from __future__ import annotations
 
+import _frozen_importlib
 import _thread
 import os
 import threading
@@ -14,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
 from operator import methodcaller
+from time import monotonic, sleep
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 T = TypeVar("T")
@@ -54,17 +58,44 @@ def before_forks(wait: Callable[[], object]) -> None:
     _waits.append(wait)
 
 
+#: Seconds after which a fork waits for imports no longer: they may wait for it.
+_PATIENCE = 20.0
+#: Packages that we import when they are first needed.
+_LATE = frozenset(("ftrace", "llvmlite", "numpy", "optree", "pyopencl", "scipy"))
+
+
+def _is_imported_elsewhere() -> bool:
+    """Does another thread import one of them now? Its lock would stay taken."""
+    me, known = _thread.get_ident(), getattr(_frozen_importlib, "_module_locks", {})
+    for name, reference in list(known.items()):
+        if name.partition(".")[0] in _LATE:
+            owner = getattr(reference(), "owner", None)
+            if owner not in (None, me):
+                return True
+    return False
+
+
 def _before_fork() -> None:
-    interrupted = False
-    for wait in _waits:
+    interrupted, end = False, monotonic() + _PATIENCE
+    ready = False
+    while not ready:
+        _after_fork()
         try:
-            wait()
+            for wait in _waits:
+                wait()
+            while _is_imported_elsewhere() and monotonic() < end:
+                sleep(0.001)
         except KeyboardInterrupt:  # Python would print it, and fork
             interrupted = True
-    locks, taken = _locks[::-1], _forking.taken
-    while len(taken) < len(locks):
-        try:  # in C alone: what is taken is noted
-            taken.extend(filter(_take, locks[len(taken) :]))
+            continue
+        locks, taken = _locks[::-1], _forking.taken
+        while len(taken) < len(locks):
+            try:  # in C alone: what is taken is noted
+                taken.extend(filter(_take, locks[len(taken) :]))
+            except KeyboardInterrupt:
+                interrupted = True
+        try:  # an import that has begun meanwhile may wait for them
+            ready = not _is_imported_elsewhere() or monotonic() >= end
         except KeyboardInterrupt:
             interrupted = True
     if interrupted:

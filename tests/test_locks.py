@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import threading
+import time
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -79,6 +85,40 @@ def test_a_child_finds_a_lock_free_that_a_thread_held() -> None:
     thread.join()
     assert lock.acquire(timeout=5)
     lock.release()  # every later fork of this process waits for it
+
+
+class Slow(Loader, MetaPathFinder):
+    """Finds a module of ours that takes its time, and tells when that begins."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if name == "ftrace.slow" else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.begun.set()
+        time.sleep(0.3)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_child_may_import_what_a_thread_was_importing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = Slow()
+    monkeypatch.setattr(sys, "meta_path", [slow, *sys.meta_path])
+    thread = threading.Thread(target=import_module, args=("ftrace.slow",))
+    thread.start()
+    slow.begun.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        import_module("ftrace.slow")
+        os._exit(0)
+    thread.join()
+    sys.modules.pop("ftrace.slow")
+    assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
