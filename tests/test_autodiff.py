@@ -458,3 +458,30 @@ def test_a_jacobian_is_that_of_real_floats(wrap: Any) -> None:
     np.testing.assert_array_equal(got, np.zeros((3, 3)))
     got = wrap(ft.jacrev(lambda n: fnp.sum(n * 1.0), allow_int=True))(np.ones(3, "i4"))
     assert got.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    "name", ["grad", "value_and_grad", "jacfwd", "jacrev", "hessian"]
+)
+def test_errors_name_the_transform_that_was_called(name: str) -> None:
+    transform, x = getattr(ft, name), fnp.ones(3)
+    for argnums in ((0, 0), (), "a"):
+        with pytest.raises(ArgumentError, match=rf"^{name}: argnums"):
+            transform(fnp.sum, argnums)
+    with pytest.raises(ArgumentError, match=rf"^{name}: argnums=2 needs"):
+        transform(fnp.sum, 2)(x)
+    with pytest.raises(ArgumentError, match=rf"^{name} takes a function"):
+        transform(3)
+    with pytest.raises(DerivativeError, match=rf"^{name} needs inputs of a float"):
+        transform(fnp.sum)(fnp.arange(3))
+
+
+def test_a_cotangent_of_zero_is_as_weak_as_its_argument() -> None:
+    def through_integers(x: Any) -> Any:
+        return fnp.asarray(x).astype(int).astype(float) * 1.0
+
+    for x, weak in ((0.5, True), (fnp.float32(0.5), False)):
+        for ct in (1.0, fnp.float32(1)):
+            (found,) = ft.vjp(through_integers, x)[1](ct)
+            assert (found.dtype, found.weak_type) == (np.float32, weak)
+        assert ft.jacrev(through_integers)(x).weak_type is weak

@@ -244,3 +244,19 @@ def test_print_checks_its_format() -> None:
         debug.print("{} {}", 1)
     with pytest.raises(errors.ArgumentError, match="does not use"):
         debug.print("{}", 1, y=2)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_minimize_takes_every_float(dtype: str) -> None:
+    found = ft.scipy.optimize.minimize(
+        lambda x: ((x - 1) ** 2).sum(), fnp.zeros(3, dtype), method="BFGS"
+    )
+    assert found.x.dtype == fnp.dtype(dtype)
+    assert fnp.abs(found.x.astype("float32") - 1).max() < 0.1
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_unwrap_of_short_floats_repeats(dtype: str) -> None:
+    x = fnp.asarray([0.0, 2.0, 4.0, 7.0]).astype(dtype)
+    for _ in range(14):
+        assert fnp.unwrap(x, period=4).tolist() == [0, 2, 4, 3]

@@ -16,6 +16,7 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
+from ftrace.numpy.types import finfo
 from ftrace.records import NamedTuple, dataclass
 from ftrace.trace import tree
 from ftrace.trace.scopes import asarray
@@ -151,7 +152,7 @@ class _Function:
         self.args = args
         self.dtype = dtype
         self.count = 0
-        self.noise = 4 * float(np.finfo(dtype).eps)
+        self.noise = 4 * float(finfo(dtype).eps)
 
     def at(self, x: Vector, step: float, direction: Vector) -> _Point:
         self.count += 1

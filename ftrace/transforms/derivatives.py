@@ -92,17 +92,27 @@ def value_and_grad(
       DerivativeError: an argument or the result is not of an inexact dtype.
       ShapeError: the result is not a scalar.
     """
-    check_callable(fun, "value_and_grad")
-    chosen = Argnums("grad", argnums)
+    return _value_and_grad(
+        "value_and_grad", fun, argnums, has_aux, holomorphic, allow_int
+    )
+
+
+def _value_and_grad(
+    name: str, fun: Function, argnums: int | Sequence[int], has_aux: bool,
+    holomorphic: bool, allow_int: bool,
+) -> Function:  # fmt: skip
+    """`value_and_grad`, under the name of what the user has called."""
+    check_callable(fun, name)
+    chosen = Argnums(name, argnums)
 
     @wraps(fun)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
         values, treedef, call = of_arguments(fun, chosen, args, kwargs)
         avals = [aval_of(x) for x in values]
-        check_inputs("grad", avals, holomorphic, allow_int)
-        output = Output(call, "grad", has_aux)
+        check_inputs(name, avals, holomorphic, allow_int)
+        output = Output(call, name, has_aux)
         graph = trace("grad", output, avals, values)
-        head = _check_scalar(graph, output, name_of(fun), holomorphic)
+        head = _check_scalar(name, graph, output, name_of(fun), holomorphic)
         leaves = graph.inputs[: len(avals)]
 
         def differentiated() -> Graph:
@@ -138,8 +148,7 @@ def grad(
     Returns:
       f(*args, **kwargs) -> gradient, or (gradient, aux) with `has_aux`.
     """
-    check_callable(fun, "grad")
-    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+    both = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int)
 
     @wraps(fun)
     def grad_f(*args: Any, **kwargs: Any) -> Any:
@@ -183,26 +192,28 @@ def check_inputs(
 _SCALAR = tree.structure(0)
 
 
-def _check_scalar(graph: Graph, output: Output, name: str, holomorphic: bool) -> Node:
+def _check_scalar(
+    transform: str, graph: Graph, output: Output, name: str, holomorphic: bool
+) -> Node:
     if output.treedef != _SCALAR:
         assert output.treedef is not None
         raise ArgumentError(
-            f"grad: {name} must return one scalar, got {output.count} values in the "
-            f"structure {readable(output.treedef)}; return the scalar itself, and the "
-            "others as aux with has_aux=True"
+            f"{transform}: {name} must return one scalar, got {output.count} values in "
+            f"the structure {readable(output.treedef)}; return the scalar itself, and "
+            "the others as aux with has_aux=True"
         )
     head = graph.outputs[0]
     if head.shape != ():
         raise ShapeError(
-            f"grad: {name} must return a scalar, got {head.aval!r}; sum it, or use "
-            f"jacrev",
+            f"{transform}: {name} must return a scalar, got {head.aval!r}; sum it, or "
+            "use jacrev",
             head.origin,
         )
     fits = dtypes.is_complex if holomorphic else dtypes.is_float
     if not fits(head.dtype):
         wanted = "complex" if holomorphic else "real float"
         raise DerivativeError(
-            f"grad: {name} must return a {wanted} scalar, got {head.aval!r}",
+            f"{transform}: {name} must return a {wanted} scalar, got {head.aval!r}",
             head.origin,
         )
     return head

@@ -31,17 +31,25 @@ def jacfwd(
       f(*args) -> a tree like the output whose leaves are trees like the argument, of
       shape output.shape + argument.shape; and aux with `has_aux`.
     """
-    check_callable(fun, "jacfwd")
-    chosen = Argnums("jacfwd", argnums)
+    return _jacfwd("jacfwd", fun, argnums, has_aux, holomorphic)
+
+
+def _jacfwd(
+    name: str, fun: Function, argnums: int | Sequence[int], has_aux: bool,
+    holomorphic: bool,
+) -> Function:  # fmt: skip
+    """`jacfwd`, under the name of what the user has called."""
+    check_callable(fun, name)
+    chosen = Argnums(name, argnums)
 
     @wraps(fun)
     def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
         values, treedef, call = of_arguments(fun, chosen, args, kwargs)
         avals = [aval_of(x) for x in values]
-        check_inputs("jacfwd", avals, holomorphic, False, complex_too=False)
+        check_inputs(name, avals, holomorphic, False, complex_too=False)
         sizes = [a.size for a in avals]
         output, push, *aux = linearize(call, *values, has_aux=has_aux)
-        _check_outputs("jacfwd", tree.leaves(output), holomorphic)
+        _check_outputs(name, tree.leaves(output), holomorphic)
         basis = _basis(values)
         columns = vmap(push, out_axes=-1)(*basis)
         outs, out_def = tree.flatten(columns)
@@ -64,16 +72,24 @@ def jacrev(
     allow_int: bool = False,
 ) -> Function:
     """The Jacobian of `fun`, row by row in reverse mode; see `jacfwd`."""
-    check_callable(fun, "jacrev")
-    chosen = Argnums("jacrev", argnums)
+    return _jacrev("jacrev", fun, argnums, has_aux, holomorphic, allow_int)
+
+
+def _jacrev(
+    name: str, fun: Function, argnums: int | Sequence[int], has_aux: bool,
+    holomorphic: bool, allow_int: bool,
+) -> Function:  # fmt: skip
+    """`jacrev`, under the name of what the user has called."""
+    check_callable(fun, name)
+    chosen = Argnums(name, argnums)
 
     @wraps(fun)
     def jacrev_f(*args: Any, **kwargs: Any) -> Any:
         values, treedef, call = of_arguments(fun, chosen, args, kwargs)
-        check_inputs("jacrev", [aval_of(x) for x in values], holomorphic, allow_int)
+        check_inputs(name, [aval_of(x) for x in values], holomorphic, allow_int)
         output, pull, *aux = vjp(call, *values, has_aux=has_aux)
         outs, out_def = tree.flatten(output)
-        _check_outputs("jacrev", outs, holomorphic)
+        _check_outputs(name, outs, holomorphic)
         basis = _basis(outs)
         cotangents = tree.unflatten(out_def, basis)
         grads = vmap(pull)(cotangents)
@@ -98,9 +114,8 @@ def hessian(
     holomorphic: bool = False,
 ) -> Function:
     """The matrix of second derivatives: jacfwd of jacrev."""
-    return jacfwd(
-        jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic
-    )
+    inner = _jacrev("hessian", fun, argnums, has_aux, holomorphic, False)
+    return _jacfwd("hessian", inner, argnums, has_aux, holomorphic)
 
 
 def _check_outputs(transform: str, outputs: Sequence[Value], holomorphic: bool) -> None:
@@ -123,6 +138,7 @@ def _check_outputs(transform: str, outputs: Sequence[Value], holomorphic: bool) 
 _FITTING: dict[str, Callable[[Any], bool]] = {
     "jacfwd": lambda dtype: dtype not in (dtypes.bool_, dtypes.float0),
     "jacrev": dtypes.is_float,
+    "hessian": dtypes.is_float,
 }
 
 

@@ -20,6 +20,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.elementwise import cast, cast_p
+from ftrace.trace.primitives.source import const_p
 from ftrace.trace.tracer import Value, aval_of
 from ftrace.transforms.arguments import flatten_values
 from ftrace.transforms.prepared import apply_again
@@ -102,8 +103,8 @@ def _advice(value: Value, aval: ShapedArray) -> str:
 
 
 def strong(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """The nodes, none of them weak."""
-    return tuple([cast(n, n.dtype) for n in nodes])
+    """The nodes, none of them weak but those that do not vary, which are zero."""
+    return tuple([n if n.op is const_p else cast(n, n.dtype) for n in nodes])
 
 
 def are_weak(values: Sequence[Value]) -> bool:
