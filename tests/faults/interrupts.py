@@ -73,6 +73,7 @@ def interrupt(place: Place) -> list[str]:
             fired = True
             frame.f_trace_opcodes = False
             frame.f_trace = None
+            sys.settrace(None)  # what follows is as fast as ever
             SIGINT.fire
             return None
         return local
