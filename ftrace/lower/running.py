@@ -347,7 +347,8 @@ def _in_blocks(node: Node, operator: Operator, blocks: int) -> Node:
         eq(place, const_like(place, first)), nothing, shifted(sums, 1, reverse)
     )
     shape = (rows * blocks, size)
-    kernel = make_running([x], (0,), operator, 1, reverse, shape, [before])
+    begun = Operator(operator.combine, operator.wide)  # with +0, or sums that did
+    kernel = make_running([x], (0,), begun, 1, reverse, shape, [before])
     return _step(node, [x, before], kernel)
 
 
