@@ -233,3 +233,11 @@ def test_the_memory_of_a_numpy_array_is_shared_until_it_is_copied() -> None:
     for copy in (fnp.array, fnp.copy, fnp.negative, ft.jit(lambda x: x)):
         values = np.arange(3.0, dtype=np.float32)
         assert not np.shares_memory(copy(values), values)
+
+
+def test_a_range_of_truth_values_is_refused() -> None:
+    for bounds in ((True,), (False, True), (np.bool_(True),), (fnp.asarray(True),)):
+        with pytest.raises(DtypeError, match="the dtype must be numeric"):
+            fnp.arange(*bounds)
+    assert fnp.arange(0, True).tolist() == [0]
+    assert fnp.arange(True, dtype="float32").tolist() == [0]

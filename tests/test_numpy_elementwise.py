@@ -292,3 +292,28 @@ def test_traced_divisors_are_those_of_numpy(dtype: str) -> None:
             assert got.dtype == dtype
         got = ft.jit(ft.vmap(fnp.gcd, (0, None)))(x, twelve)
         np.testing.assert_array_equal(np.asarray(got), np.gcd(x, twelve))
+
+
+def test_the_angle_of_complex_numbers_is_that_of_their_formula() -> None:
+    y = np.array([1 + 2j, -1.5 + 0.3j, 0j, 2], np.complex64)
+    x = np.array([1 + 0.5j, 2 - 1j, 1, 0j], np.complex64)
+    wanted = -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))
+    for angle in (fnp.arctan2, ft.lax.atan2, ft.jit(fnp.arctan2)):
+        for _ in range(8):
+            np.testing.assert_allclose(angle(y, x), wanted, rtol=3e-6, atol=1e-7)
+    np.testing.assert_allclose(fnp.tan(fnp.arctan2(y, x))[:3], y[:3] / x[:3], rtol=1e-5)
+    assert fnp.arctan2(fnp.float32(1), x).dtype == np.complex64
+
+
+def test_functions_of_two_real_numbers_refuse_complex_ones() -> None:
+    x = fnp.ones(2, "complex64")
+    for function in (ft.scipy.special.kl_div, ft.scipy.special.rel_entr):
+        with pytest.raises(DtypeError, match="takes real numbers"):
+            function(x, 1.0)
+
+
+def test_parts_of_complex_numbers_may_be_numbers() -> None:
+    x = fnp.ones(3)
+    for _ in range(8):
+        assert ft.lax.complex(0.5, x).tolist() == [0.5 + 1j] * 3
+        assert ft.lax.complex(x, 0.5).tolist() == [1 + 0.5j] * 3

@@ -27,6 +27,7 @@ from ftrace.numpy.axes import (
     iota,
     static_int,
 )
+from ftrace.numpy.elementwise import arctan2
 from ftrace.trace import tree
 from ftrace.trace.operations import bind
 from ftrace.trace.operations import elementwise as apply_elementwise
@@ -157,7 +158,6 @@ tan = _unary("tan", p.tan)
 tanh = _unary("tanh", p.tanh)
 
 add = _binary("add", p.add, "iufc")
-atan2 = _binary("atan2", p.atan2)
 bitwise_and = _binary("bitwise_and", p.bit_and)
 bitwise_or = _binary("bitwise_or", p.bit_or)
 bitwise_xor = _binary("bitwise_xor", p.bit_xor)
@@ -200,6 +200,13 @@ def conj(x: Value) -> Any:
 def square(x: Value) -> Any:
     """Elementwise x·x."""
     return apply_elementwise(p.mul, x, x)
+
+
+def atan2(x: Value, y: Value) -> Any:
+    """The angle of the point (y, x), in radians; of complex numbers its formula."""
+    check_dtypes("atan2", x, y)
+    _check_ranks("atan2", x, y)
+    return arctan2(x, y)
 
 
 def reciprocal(x: Value) -> Any:

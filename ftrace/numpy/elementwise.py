@@ -198,9 +198,20 @@ arccosh = _float("arccosh", ops.acosh, "The inverse hyperbolic cosine.")
 arctanh = _float("arctanh", ops.atanh, "The inverse hyperbolic tangent.")
 asin, acos, atan = arcsin, arccos, arctan
 asinh, acosh, atanh = arcsinh, arccosh, arctanh
-arctan2 = _binary(
-    "arctan2", ops.atan2, "The angle of the point (x2, x1), in radians.", inexact=True
-)
+
+
+def arctan2(x1: Value, x2: Value, /) -> Any:
+    """The angle of the point (x2, x1), in radians.
+
+    Of complex numbers -i·log((x2 + i·x1)/√(x1² + x2²)), as in JAX.
+    """
+    if "c" not in (kind_of(x1), kind_of(x2)):
+        return elementwise(ops.atan2, x1, x2, inexact=True)
+    y, x = promote_inexact(x1, x2)
+    size = sqrt(add(multiply(x, x), multiply(y, y)))
+    return multiply(-1j, log(divide(add(x, multiply(1j, y)), size)))
+
+
 atan2 = arctan2
 
 

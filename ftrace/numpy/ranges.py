@@ -89,6 +89,7 @@ def arange(
 
 
 def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
+    given = [x for x in (start, stop, step) if x is not None]
     if stop is None:
         start, stop = 0, start
         if type(stop) is int and step is None and stop > 0:
@@ -97,7 +98,8 @@ def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
     if any_dynamic((start, stop, step)):
         return _dynamic_range(start, stop, 1 if step is None else step, dtype)
     bounds = [_known(x) for x in (start, stop, 1 if step is None else step)]
-    target = _numeric(dtype_or(dtype, dtypes.promote(*[t for _, t in bounds])[0]))
+    types = [_known(x)[1] for x in given]
+    target = _numeric(dtype_or(dtype, dtypes.promote(*types)[0]))
     first, last, gap = [value for value, _ in bounds]
     for value in (first, last, gap):
         if type(value) is complex or (type(value) is float and value - value != 0):

@@ -134,9 +134,21 @@ def entr(x: Value) -> Any:
     return choose(below, -np.inf, -xlogy(safe, safe))
 
 
+def _real_pair(name: str, p: Value, q: Value) -> list[Any]:
+    """The arguments in one float dtype and shape.
+
+    Raises:
+      DtypeError: one is complex.
+    """
+    pair = promote_inexact(p, q)
+    if dtypes.is_complex(pair[0].dtype):
+        raise DtypeError(f"{name} takes real numbers, got {pair[0].dtype}")
+    return fnp.broadcast_arrays(*pair)
+
+
 def rel_entr(p: Value, q: Value) -> Any:
     """p·log(p/q); 0 for p = 0, inf where it is not defined."""
-    return run_fused(_rel_entr, fnp.broadcast_arrays(*promote_inexact(p, q)))
+    return run_fused(_rel_entr, _real_pair("rel_entr", p, q))
 
 
 def _rel_entr(x: Any, y: Any) -> Any:
@@ -168,7 +180,7 @@ def _are_near(x: Any, y: Any, times: float) -> Any:
 
 def kl_div(p: Value, q: Value) -> Any:
     """p·log(p/q) - p + q."""
-    return run_fused(_divergence, fnp.broadcast_arrays(*promote_inexact(p, q)))
+    return run_fused(_divergence, _real_pair("kl_div", p, q))
 
 
 def _divergence(x: Any, y: Any) -> Any:

@@ -179,10 +179,6 @@ PURPOSES: tuple[Purpose, ...] = (
     ),
     Purpose(ANY, "refuses", "IndexBoundsError", "a known index out of bounds raises"),
     Purpose(ANY, "refuses", "OverflowError", "a Python int that does not fit raises"),
-    Purpose(
-        r"numpy\.(arctan2|atan2)|lax\.atan2", "refuses", "atan2 is not defined",
-        "not defined for complex numbers, as in NumPy",
-    ),
     Purpose(ANY, "refuses", _REFUSED, _STRICT),
     # Containers and dtypes.
     Purpose(ANY, "structure", r"^[\[(*,)\]]+; not [\[(*,)\]]+$", "results are tuples"),

@@ -114,7 +114,8 @@ def nextafter(x: Any, y: Any) -> Any:
 
 
 def make_complex(x: Any, y: Any) -> Any:
-    result = np.empty(x.shape, dtypes.complex_dtype(x.dtype))
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    result = np.empty(shape, dtypes.complex_dtype(x.dtype))
     result.real, result.imag = x, y
     return result
 
