@@ -8,16 +8,17 @@ alone, and what remembers it is removed when the next one is put.
 
 from __future__ import annotations
 
-import threading
+import _weakref
 import weakref
 from collections import deque
 from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
 
-from ftrace.locks import free_after_fork
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+#: Removes a key from a dict if its reference is dead, in one step.
+_remove_dead: Any = vars(_weakref)["_remove_dead_weakref"]
 
 
 class _Reference(weakref.ref[V]):
@@ -26,13 +27,15 @@ class _Reference(weakref.ref[V]):
 
 
 class WeakValues(Generic[K, V]):
-    """Values by key, as long as anyone has them; it stays as long as the process."""
+    """Values by key, as long as anyone has them.
+
+    Threads use it without a lock, which one that forks would take out of turn.
+    """
 
     def __init__(self) -> None:
         self._references: dict[K, _Reference[V]] = {}
         self._dead: deque[_Reference[V]] = deque()
         self._note: Any = self._dead.append
-        self._lock = free_after_fork(threading.RLock())
 
     def __len__(self) -> int:
         self._bury()
@@ -45,9 +48,9 @@ class WeakValues(Generic[K, V]):
     def put(self, key: K, value: V) -> V:
         reference = _Reference(value, self._note)
         reference.key = key
-        with self._lock:
+        if self._dead:
             self._bury()
-            self._references[key] = reference
+        self._references[key] = reference
         return value
 
     def values(self) -> list[V]:
@@ -58,9 +61,8 @@ class WeakValues(Generic[K, V]):
         self._references.clear()
 
     def _bury(self) -> None:
-        with self._lock:
-            while self._dead:
-                reference = self._dead[0]  # it goes last: an exception may come between
-                if self._references.get(reference.key) is reference:
-                    del self._references[reference.key]
-                del self._dead[0]
+        try:
+            while True:  # another thread may have put a value under the same key
+                _remove_dead(self._references, self._dead.popleft().key)
+        except IndexError:
+            return
