@@ -104,6 +104,30 @@ def test_strided_loads_and_stores(size: int, step: int) -> None:
     assert_guarded(out)
 
 
+@pytest.mark.parametrize("columns", [5, 7])
+def test_masked_bytes_are_those_of_a_whole_register(columns: int) -> None:
+    """LLVM takes the bits of a narrower mask for its own: it may reach beyond."""
+    x = floats(33, columns).astype(np.float64)
+    flags, out, less = x > 0, np.zeros_like(x), np.zeros(x.shape, bool)
+    i, j = axes(33, columns)
+    place = at((i, columns), (j, 1))
+    value, flag = load(buffer(0, x), place), load(buffer(1, flags), place)
+    stores = (
+        Store(2, place, ew.select(flag, value, ew.neg(value))),
+        Store(3, place, ew.lt(value, const(0, value.dtype))),
+    )
+    arrays = [x, flags, out, less]
+    kernel = make_kernel((i, j), stores, arrays)
+    target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4")
+    text = render(kernel, target, "k").text
+    assert "masked.load.v16i8" in text
+    assert "masked.store.v16i8" in text
+    assert "v8i8" not in text
+    run(kernel, arrays)
+    np.testing.assert_array_equal(out, np.abs(x))
+    np.testing.assert_array_equal(less, x < 0)
+
+
 @pytest.mark.parametrize("size", [4, 30, 100])
 def test_masked_loads_touch_nothing_outside(size: int) -> None:
     """A pad, along an axis that is in vectors and along one that is not."""

@@ -317,3 +317,19 @@ def test_parts_of_complex_numbers_may_be_numbers() -> None:
     for _ in range(8):
         assert ft.lax.complex(0.5, x).tolist() == [0.5 + 1j] * 3
         assert ft.lax.complex(x, 0.5).tolist() == [1 + 0.5j] * 3
+
+
+@pytest.mark.parametrize("f", [fnp.left_shift, fnp.right_shift, fnp.power])
+@pytest.mark.parametrize("number", [1, 40, 0.5])
+def test_one_number_again_and_again_gives_its_shape_to_the_result(
+    f: Any, number: float
+) -> None:
+    dtype = type(number)
+    if f is not fnp.power and dtype is float:
+        return
+    again = fnp.full((3, 2), number, dtype)
+    for shape in (), (1,), (2,), (1, 2), (3, 2), (4, 1, 1):
+        x = fnp.asarray(np.ones(shape, dtype))
+        np.testing.assert_array_equal(
+            f(x, again), f(x, fnp.asarray(np.full((3, 2), number, dtype)))
+        )

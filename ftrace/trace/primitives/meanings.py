@@ -6,7 +6,7 @@ the greater and the lesser in `extrema.py`, casts in `conversion.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,7 @@ def power(x: Any, y: Any) -> Any:
 
     Powers of -0 and -infinity are 0 and infinity.
     """
-    if not _is_half(y) or x.dtype.kind != "f":
+    if not _is_half(y, x.shape) or x.dtype.kind != "f":
         return np.power(x, y)
     root = np.sqrt(x) + x.dtype.type(0)
     if square_bound(x) < np.inf:
@@ -84,11 +84,11 @@ def power(x: Any, y: Any) -> Any:
     return _where(x == -np.inf, -x, root)
 
 
-def _is_half(y: Any) -> bool:
-    """Is it 1/2, once or again and again?"""
+def _is_half(y: Any, shape: Sequence[int]) -> bool:
+    """Is it 1/2, once or again and again to that shape?"""
     if y.ndim == 0:
         return y.dtype.kind == "f" and bool(y == 0.5)
-    if any(y.strides) or not y.size:
+    if any(y.strides) or not y.size or y.shape != shape:
         return False
     return y.dtype.kind == "f" and bool(y.flat[0] == 0.5)
 
@@ -132,8 +132,7 @@ def _shifted(
 ) -> Array:
     width = 8 * x.dtype.itemsize
     if n.size and not any(n.strides):  # one distance: look at it once
-        n = n[(slice(0, 1),) * n.ndim]
-        if 0 <= n.item() < width:
+        if 0 <= n[(0,) * n.ndim] < width:
             return shift(x.view(view), n.view(view)).view(x.dtype)
     outside: Array = (n < 0) | (n >= width)
     safe: Array = np.where(outside, np.zeros((), n.dtype), n)

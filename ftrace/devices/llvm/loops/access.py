@@ -105,15 +105,42 @@ class Access:
 
     def load_masked(self, t: Type, p: str, mask: str, fixed: bool) -> str:
         """Elements side by side; zero where the mask is off."""
-        m, lanes = memory_type(t), mask_type(t.lanes)
-        name = f"@llvm.masked.load.{m.suffix}.p0"
-        self.writer.declare(f"declare {m} {name}(ptr, i32, {lanes}, {m})")
+        m = memory_type(t)
+        whole, on = self._whole(m, mask)
+        lanes = mask_type(whole.lanes)
+        name = f"@llvm.masked.load.{whole.suffix}.p0"
+        self.writer.declare(f"declare {whole} {name}(ptr, i32, {lanes}, {whole})")
         text = (
-            f"call {m} {name}(ptr {p}, i32 {m.bits // 8}, {lanes} {mask}, "
-            f"{m} zeroinitializer)"
+            f"call {whole} {name}(ptr {p}, i32 {m.bits // 8}, {lanes} {on}, "
+            f"{whole} zeroinitializer)"
         )
-        found = self.writer.here(text) if fixed else self.writer.pure(text, p, mask)
+        found = self.writer.here(text) if fixed else self.writer.pure(text, p, on)
+        if whole is not m:
+            found = self._resized(whole, found, m.lanes)
         return self._from_memory(t, m, found)
+
+    def _whole(self, m: Type, mask: str) -> tuple[Type, str]:
+        """The type of a masked access, and its mask: of a whole register of bytes.
+
+        LLVM makes 16 lanes of 8 bytes, and takes the bits of a mask of 8 lanes for
+        those of 16: where the mask is a constant that has been spilled the other bits
+        hold anything (seen in LLVM 22, on AVX-512). The access then reaches beyond.
+        """
+        if (m.lanes, m.bits) != (8, 8) or not self.ops.target.masked:
+            return m, mask
+        whole, pure = m.with_lanes(16), self.writer.pure
+        if mask.startswith("<"):
+            off = ", i1 false" * m.lanes
+            return whole, f"{mask[:-1]}{off}>"
+        lanes = pure(f"sext {mask_type(m.lanes)} {mask} to {m}", mask)
+        lanes = self._resized(m, lanes, whole.lanes)
+        return whole, pure(f"icmp ne {whole} {lanes}, zeroinitializer", lanes)
+
+    def _resized(self, m: Type, value: str, lanes: int) -> str:
+        """The first lanes of a vector; zeros for those that it has not."""
+        places = ", ".join(f"i32 {lane}" for lane in range(lanes))
+        text = f"shufflevector {m} {value}, {m} zeroinitializer, <{lanes} x i32> "
+        return self.writer.pure(f"{text}<{places}>", value)
 
     def gather(
         self, t: Type, p: str, index: str, kind: Type, mask: str | None, fixed: bool
@@ -176,11 +203,15 @@ class Access:
             on = ["true" in lane for lane in mask.split(",")]
             self._store_one(m, value, p, on.index(True))
             return
-        lanes = mask_type(t.lanes)
-        name = f"@llvm.masked.store.{m.suffix}.p0"
-        self.writer.declare(f"declare void {name}({m}, ptr, i32, {lanes})")
+        whole, on = self._whole(m, mask)
+        if whole is not m:
+            value = self._resized(m, value, whole.lanes)
+        lanes = mask_type(whole.lanes)
+        name = f"@llvm.masked.store.{whole.suffix}.p0"
+        self.writer.declare(f"declare void {name}({whole}, ptr, i32, {lanes})")
         self.writer.effect(
-            f"call void {name}({m} {value}, ptr {p}, i32 {m.bits // 8}, {lanes} {mask})"
+            f"call void {name}({whole} {value}, ptr {p}, i32 {m.bits // 8}, "
+            f"{lanes} {on})"
         )
 
     def _store_one(self, m: Type, value: str, p: str, lane: int) -> None:
