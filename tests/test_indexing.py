@@ -378,3 +378,30 @@ def test_histograms_by_comparison_are_counted(device: Any, dtype: str) -> None:
             wanted[1][place] += weight
     for found, value in zip(ft.jit(count)(index, weights), wanted, strict=True):
         np.testing.assert_array_equal(found, value)
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "wanted"),
+    [
+        (
+            lambda x: fnp.zeros(3).at[fnp.array([0, 0, 1])].max(x),
+            [np.nan, 1, 2],
+            [0, 0, 1],
+        ),
+        (lambda x: fnp.zeros(2).at[fnp.zeros(2, int)].max(x), [np.nan, np.nan], [0, 0]),
+        (lambda x: x.at[fnp.arange(2)].max(1.0), [np.nan, 1, np.nan], [0, 0.5, 1]),
+        (
+            lambda x: ops.segment_max(x, fnp.array([0, 0, 1]), 2),
+            [np.nan, 1, 2],
+            [0, 0, 1],
+        ),
+        (lambda x: x.at[fnp.array([0])].min(np.nan), [np.nan, 2, np.nan], [0, 1, 1]),
+    ],
+)
+def test_a_nan_takes_no_gradient_of_a_scattered_extremum(
+    f: Any, x: list[float], wanted: list[float]
+) -> None:
+    """Where nothing is scattered the gradient passes, also by a NaN."""
+    g = ft.grad(lambda x: f(x).sum())
+    for found in (g(np.array(x)), ft.jit(g)(np.array(x))):
+        np.testing.assert_array_equal(found, wanted)

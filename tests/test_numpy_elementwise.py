@@ -333,3 +333,12 @@ def test_one_number_again_and_again_gives_its_shape_to_the_result(
         np.testing.assert_array_equal(
             f(x, again), f(x, fnp.asarray(np.full((3, 2), number, dtype)))
         )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_logistic_is_denormal_where_the_exponential_is_infinite(dtype: Any) -> None:
+    x = -np.log(np.finfo(dtype).max) - np.array([0.5, 1, 3, 7], dtype)
+    now, later = ft.lax.logistic(fnp.asarray(x)), ft.jit(ft.lax.logistic)(x)
+    assert (np.asarray(now) > 0).all()
+    step = np.finfo(dtype).smallest_subnormal
+    np.testing.assert_allclose(now, later, 4 * np.finfo(dtype).eps, 2 * step)

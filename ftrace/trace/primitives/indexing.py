@@ -31,7 +31,6 @@ from ftrace.trace.primitives.elementwise import (
     lt,
     maximum,
     minimum,
-    ne,
     scale,
     select,
 )
@@ -247,10 +246,12 @@ def _scatter_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None
         ones = const_like(x, 1)
         kept = scale(t, scatter(ones, updates, indices, axes, "mul"))
         return scatter(kept, scale(u, _other_factors(node)), indices, axes, "add")
-    here, there = _holders(node, x), _holders(node, updates)
+    read = read_back(node, indices, axes)
+    here = bit_or(eq(x, node), _untouched(node))
+    here, there = (cast(h, x.dtype) for h in (here, eq(updates, read)))
     count = scatter(here, there, indices, axes, "add")
     total = scatter(scale(t, here), scale(u, there), indices, axes, "add")
-    return div(total, count)
+    return div(total, select(eq(count, zeros_like(count)), const_like(x, 1), count))
 
 
 def _other_factors(node: Node) -> Node:
@@ -271,13 +272,14 @@ def _other_factors(node: Node) -> Node:
     return select(alone, div(product, factors), zeros_like(updates))
 
 
-def _holders(node: Node, operand: Node) -> Node:
-    """1 where an operand of a "min" or "max" holds what the result does, else 0."""
+def _untouched(node: Node) -> Node:
+    """Where a scatter leaves what was there: also a NaN, which equals nothing."""
     axes, _ = axes_and_kind(node)
-    x, _, *indices = node.src
-    value = node if operand is x else read_back(node, indices, axes)
-    holds = bit_or(eq(operand, value), ne(operand, operand))  # NaN wins
-    return cast(holds, operand.dtype)
+    x, updates, *indices = node.src
+    there = const(True, dtypes.bool_, x.shape)
+    return scatter(
+        there, const(False, dtypes.bool_, updates.shape), indices, axes, "set"
+    )
 
 
 def _transpose_scatter(node: Node, ct: Node, i: int) -> Node | None:

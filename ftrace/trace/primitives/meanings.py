@@ -105,7 +105,11 @@ def rsqrt(x: Any) -> Any:
 
 
 def logistic(x: Any) -> Any:
-    return np.reciprocal(1 + np.exp(-x))
+    """e^x rather than 1/e^-x where x is negative: it is denormal, not infinite."""
+    if x.dtype.kind == "c":
+        return np.reciprocal(1 + np.exp(-x))
+    part = np.exp(-np.abs(x))
+    return np.where(x < 0, part, x.dtype.type(1)) / (1 + part)
 
 
 def nextafter(x: Any, y: Any) -> Any:
@@ -131,9 +135,9 @@ def _shifted(
     shift: Ufunc, x: Array, n: Array, beyond: Array, view: np.dtype[Any]
 ) -> Array:
     width = 8 * x.dtype.itemsize
-    if n.size and not any(n.strides):  # one distance: look at it once
-        if 0 <= n[(0,) * n.ndim] < width:
-            return shift(x.view(view), n.view(view)).view(x.dtype)
+    alike = n.size and not any(n.strides)  # one distance: look at it once
+    if alike and 0 <= n[(0,) * n.ndim] < width:
+        return shift(x.view(view), n.view(view)).view(x.dtype)
     outside: Array = (n < 0) | (n >= width)
     safe: Array = np.where(outside, np.zeros((), n.dtype), n)
     result = shift(x.view(view), safe.view(view)).view(x.dtype)
