@@ -175,7 +175,7 @@ ALONG = (
     ("lax.associative_scan(jnp.maximum, {x}, axis={p})", "fiu", 0),
     ("lax.associative_scan(lambda c, d: N(c * d), {x}, axis={p})", "f", 3),
     ("nn.softmax({x}, axis={a})", "f", 8),
-    ("nn.log_softmax({x}, axis={a})", "f", 8),
+    ("N(nn.log_softmax({x}, axis={a}) + 1) - 1", "f", 8),
     ("nn.standardize({x}, axis={a})", "f", 10),
     ("jnp.sort({x}, axis={a})", "fiub", 0),
     ("jnp.sort({x}, axis={a}, descending=True)", "fiu", 0),

@@ -46,12 +46,14 @@ class Failure:
       way: what executed it: "eager", "jit", "interpreter", "loop", "peer", …
       kind: "error", "refused", "count", "shape", "dtype", "value", "zero" or "bits".
       detail: for people.
+      apart: how far, in the distances of floats at 1.
     """
 
     transform: str
     way: str
     kind: str
     detail: str
+    apart: float = 0
 
     def __str__(self) -> str:
         return f"{self.transform} by {self.way}: {self.kind}: {self.detail}"
@@ -122,7 +124,8 @@ class Judge:
         for number, room in enumerate(self.noises):
             if way == "peer" and number:
                 (flushed,) = self.flushed
-                room = [np.maximum(*r) for r in zip(room, flushed, strict=True)]
+                every = zip(room, flushed, self.reference, strict=True)
+                room = [np.maximum(*r[:2]) + denormal(r[2].dtype) for r in every]
             yield room
 
     def compare(self, way: str, got: list[Any]) -> Failure | None:
@@ -139,7 +142,7 @@ class Judge:
     def different(
         self, way: str, got: list[Any], spreads: list[Any] | None
     ) -> Failure | None:
-        fail = lambda kind, detail: Failure(self.transform, way, kind, detail)  # noqa: E731
+        fail = lambda *what: Failure(self.transform, way, *what)  # noqa: E731
         if len(got) != len(self.reference):
             return fail("count", f"{len(got)} results, not {len(self.reference)}")
         for place, (a, b) in enumerate(zip(got, self.reference, strict=True)):
@@ -152,11 +155,11 @@ class Judge:
                 found = check(a, b, None if spreads is None else spreads[place])
                 if found is not None:
                     kind = "value" if check is outside else "zero"
-                    return fail(kind, f"result {place} {found}")
+                    return fail(kind, f"result {place} {found[0]}", found[1])
         return None
 
 
-def outside(a: Any, b: Any, room: Any) -> str | None:
+def outside(a: Any, b: Any, room: Any) -> tuple[str, float] | None:
     """The first element of a that is not b's, within the room."""
     apart, limit = distance(a, b), limits_of(b, room)
     with np.errstate(invalid="ignore"):
@@ -165,6 +168,13 @@ def outside(a: Any, b: Any, room: Any) -> str | None:
         return None
     missing = bad & (a != a)  # other differences say more
     return _first(a, b, bad if (bad == missing).all() else bad & ~missing, limit)
+
+
+def denormal(dtype: Any) -> float:
+    """What is lost where some denormal numbers on the way are taken for 0."""
+    if dtype.kind in "biu" or dtype == np.float16:  # float32 holds these
+        return 0.0
+    return 2 * float(ml_dtypes.finfo(dtype).tiny)
 
 
 def limits_of(b: Any, room: Any) -> Any:
@@ -183,7 +193,7 @@ def limits_of(b: Any, room: Any) -> Any:
     return limit + np.where(moved, 4 * float(limits.smallest_subnormal), 0)
 
 
-def other_zeros(a: Any, b: Any, room: Any) -> str | None:
+def other_zeros(a: Any, b: Any, room: Any) -> tuple[str, float] | None:
     """The first exact zero of a that has not the sign of b's."""
     if a.dtype.kind in "biuc":
         return None
@@ -193,10 +203,13 @@ def other_zeros(a: Any, b: Any, room: Any) -> str | None:
     return _first(a, b, bad, limit) if bad.any() else None
 
 
-def _first(a: Any, b: Any, bad: Any, limit: Any) -> str:
+def _first(a: Any, b: Any, bad: Any, limit: Any) -> tuple[str, float]:
     where = tuple(int(i[0]) for i in np.nonzero(bad)) if bad.ndim else ()
     more = f" ({int(bad.sum())} of {bad.size})"
-    return f"at {where}: {a[where]!r}, not {b[where]!r} ± {limit[where]:.2g}{more}"
+    unit = 1 if a.dtype.kind in "biu" else float(ml_dtypes.finfo(a.dtype).eps)
+    apart = float(distance(a, b)[where]) / unit
+    text = f"at {where}: {a[where]!r}, not {b[where]!r} ± {limit[where]:.2g}{more}"
+    return text, apart
 
 
 Way = Callable[[Judge], "list[Any] | Failure"]

@@ -6,7 +6,7 @@ from tests.fuzz.draw import Draw, Value, put
 
 #: Expressions of c that keep its shape; `o` is another operand that broadcasts.
 BODY_FLOAT = (
-    "jnp.sin(c)", "c * 0.5", "c + o", "c * o", "c - o", "jnp.tanh(c) + o",
+    "jnp.sin(c)", "c * 0.5", "c + o", "c * o", "c - o", "N(jnp.tanh(c)) + o",
     "jnp.where(c > o, c, o * 0.5)", "jnp.maximum(c, o)", "c / (1 + c * c)",
     "jnp.exp(-c * c)", "jnp.abs(c)", "-c", "c + 1", "jnp.flip(c)", "c ** 2 * 0.1",
 )  # fmt: skip

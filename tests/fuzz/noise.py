@@ -51,7 +51,8 @@ class Noise:
             limits = ml_dtypes.finfo(x.dtype)
             small = ft.numpy.abs(x) < limits.tiny
             kept = np.dtype(x.dtype) == np.float16  # float32 holds these
-            return x if kept else ft.numpy.where(small, x * 0, x)
+            lost = ft.lax.stop_gradient(ft.numpy.where(small, x, 0))
+            return x if kept else x - lost
         if not self.scale:
             return x
         if not self.derivatives:

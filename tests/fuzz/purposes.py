@@ -19,6 +19,7 @@ class Purpose:
       text: a regular expression, searched in the statements of the shrunk program.
       detail: one that the message holds.
       dtypes: kinds, one of which an argument has.
+      units: the greatest difference, in the distances of floats at 1.
     """
 
     reason: str
@@ -28,11 +29,12 @@ class Purpose:
     ways: tuple[str, ...] = ("peer",)
     transforms: tuple[str, ...] = TRANSFORMS
     dtypes: str = ""
+    units: float = float("inf")
 
     def explains(self, program: Program, failure: Failure) -> bool:
         if failure.way not in self.ways or failure.kind not in self.kinds:
             return False
-        if failure.transform not in self.transforms:
+        if failure.transform not in self.transforms or failure.apart > self.units:
             return False
         if not re.search(self.detail, failure.detail):
             return False
@@ -119,8 +121,54 @@ PURPOSES = (
     Purpose(
         "shares of ties in a scatter, whose sum in JAX leaves a rounding beside 0",
         r"\.(max|min)\(|segment_(max|min)\(",
-        detail=r"e-(0[5-9]|1\d)\), not np\.float\d+\(-?0\.0\)",
+        detail=r", not (np\.float\d+\()?-?0(\.0)?\)? ±",
         transforms=GRADIENTS,
+        units=2,
+    ),
+    Purpose(
+        "gradients of extrema scattered by clipped indices, which JAX does not clip",
+        r"\.(max|min)\(.*mode='clip'",
+        transforms=GRADIENTS,
+    ),
+    Purpose(
+        "derivatives where tanh is flat: JAX's 1 - y² keeps the rounding of y",
+        r"tanh\(|sigmoid\(|logistic\(|silu\(|gelu\(",
+        transforms=GRADIENTS,
+        units=8,
+    ),
+    Purpose(
+        "derivatives of e^x - 1, which are its value + 1 in JAX",
+        r"expm1\(|elu\(",
+        transforms=GRADIENTS,
+        units=8,
+    ),
+    Purpose(
+        "gelu left of 0, where JAX's 1 + tanh leaves a rounding of 1",
+        r"gelu\(",
+        units=64,
+    ),
+    Purpose(
+        "derivatives of standardize and var: JAX subtracts squares that are rounded",
+        r"standardize\(|jnp\.(var|std)\(",
+        transforms=GRADIENTS,
+        units=64,
+    ),
+    Purpose(
+        "the derivative of i0 near 0, where JAX's loses digits to cancellation",
+        r"i0\(",
+        transforms=GRADIENTS,
+        units=8,
+    ),
+    Purpose(
+        "i0 of large numbers, which in JAX is infinity times 0",
+        r"i0\(",
+        detail=r": \S*nan\S*, not \S*inf",
+    ),
+    Purpose(
+        "-0 + 0, which is 0: XLA leaves out the 0 that is added",
+        r" [+-] ",
+        detail=r": \S*-0(\.0)?\)?, not \S*0(\.0)?\)? ±",
+        kinds=("zero",),
     ),
     Purpose(
         "standardize in 16 bits: JAX rounds the squares before it subtracts them",

@@ -112,8 +112,8 @@ BINARY = (
     ("a ** 5", "iu", "i", 0),
     ("jnp.arctan2(a, b)", "f", "f", 6),
     ("jnp.hypot(a, b)", "f", "f", 6),
-    ("jnp.logaddexp(a, b)", "f", "f", 6),
-    ("jnp.logaddexp2(a, b)", "f", "f", 8),
+    ("N(jnp.logaddexp(a, b) - 1) + 1", "f", "f", 6),
+    ("N(jnp.logaddexp2(a, b) - 1) + 1", "f", "f", 8),
     ("jnp.copysign(a, b)", "f", "f", 0),
     ("jnp.nextafter(a, b)", "f", "f", 0),
     ("jnp.heaviside(a, b)", "f", "f", 0),
@@ -197,7 +197,7 @@ def _name(dtype: str) -> str:
 
 
 def bits(draw: Draw) -> tuple[str, float] | None:
-    """The same bits as another dtype of the width."""
+    """The same bits as another dtype of the width; those of NaN are not said."""
     widths = {
         "float32": "int32", "int32": "float32", "uint32": "float32",
         "float64": "uint64", "float16": "uint16", "int16": "float16", "uint8": "int8",
@@ -205,7 +205,9 @@ def bits(draw: Draw) -> tuple[str, float] | None:
     x = draw.value(lambda v: v.dtype in widths)
     if x is None:
         return None
-    return f"lax.bitcast_convert_type({x.name}, jnp.{widths[x.dtype]})", 0
+    number = f"jnp.where({x.name} == {x.name}, {x.name}, 0)"
+    number = number if x.kind == "f" else x.name
+    return f"lax.bitcast_convert_type({number}, jnp.{widths[x.dtype]})", 0
 
 
 def complex_parts(draw: Draw) -> tuple[str, float] | None:
