@@ -109,7 +109,7 @@ def logistic(x: Any) -> Any:
     if x.dtype.kind == "c":
         return np.reciprocal(1 + np.exp(-x))
     part = np.exp(-np.abs(x))
-    return np.where(x < 0, part, x.dtype.type(1)) / (1 + part)
+    return _where(x < 0, part, x.dtype.type(1)) / (1 + part)
 
 
 def nextafter(x: Any, y: Any) -> Any:
