@@ -9,7 +9,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace import lax
+from ftrace import lax, nn
 from ftrace.scipy import special, stats
 
 X = np.array([0.3, 0.7, 1.9])
@@ -212,3 +212,39 @@ def test_under_jaxs_own_modes_nothing_changes(x64: bool) -> None:
         result = ft.jit(lambda x, y: x * (1 - y))(fnp.asarray(X), Y)
         assert result.dtype == (np.float64 if x64 else np.float32)
         np.testing.assert_allclose(result, X * 0.9, rtol=1e-15 if x64 else 3e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128", "float32", "float16"])
+@pytest.mark.parametrize("value", [[Y], [[Y, 1]], [Y, True, 2], (Y, 0.3), [[Y], [2.5]]])
+def test_numbers_in_lists_are_rounded_once(value: Any, dtype: str) -> None:
+    wanted = np.array(value, dtype)
+    for make in (fnp.array, fnp.asarray):
+        for run in (make, lambda v, d, make=make: ft.jit(lambda: make(v, d))()):
+            got = np.asarray(run(value, dtype))
+            assert got.dtype == wanted.dtype
+            assert (got == wanted).all()
+
+
+@pytest.mark.parametrize(
+    "method", ["set", "add", "multiply", "divide", "min", "max", "power", "apply"]
+)
+def test_what_is_put_into_float64_keeps_its_bits(method: str) -> None:
+    for index in (1, slice(1, 3), np.array([0, 2]), X.mean() < X):
+
+        def put(x: Any, y: Any, index: Any = index) -> Any:
+            value = (lambda old: old * y) if method == "apply" else y
+            return getattr(x.at[index], method)(value)
+
+        numpys = {"set": lambda a, b: b, "min": np.minimum, "max": np.maximum}
+        ufunc = numpys.get(method) or getattr(np, method.replace("apply", "multiply"))
+        wanted = X.copy()
+        wanted[index] = ufunc(X[index], Y)
+        for _ in range(8):
+            np.testing.assert_allclose(put(fnp.asarray(X), Y), wanted, rtol=4e-16)
+        np.testing.assert_allclose(ft.jit(put)(X, Y), wanted, rtol=4e-16)
+
+
+def test_factors_of_a_log_of_sums_keep_their_bits() -> None:
+    wanted = np.log(np.exp(X).sum() * Y)
+    for run in (nn.logsumexp, ft.jit(nn.logsumexp)):
+        np.testing.assert_allclose(run(X, None, Y), wanted, rtol=0, atol=2e-15)

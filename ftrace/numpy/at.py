@@ -33,10 +33,11 @@ from ftrace.numpy.indexing import (
 )
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.numpy.updates import update_now
+from ftrace.trace.all_bits import counts_bits
 from ftrace.trace.eager import Eager
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.indexing import scatter_p
-from ftrace.trace.tracer import Tracer, Value, check_fits, unbound_variable
+from ftrace.trace.tracer import Tracer, Value, aval_of, check_fits, unbound_variable
 
 __all__ = ["at"]
 
@@ -137,7 +138,6 @@ class Place:
 
     def _factors(self, values: Value, **options: Any) -> Any:
         """1 everywhere, times `values` at the place."""
-        values = as_value(values)
         dtype, _ = common_type(self.array, values)
         ones = axes.full(self.array.shape, 1, dtype)
         return Place(ones, self.index)._update("mul", values, **options)
@@ -203,6 +203,8 @@ class Place:
 def _fitting(values: Value, x: Any) -> Any:
     """What is put into `x`; a number has to fit its dtype."""
     check_fits(values, x.dtype)
+    if counts_bits(aval_of(values), x.dtype):
+        return cast(values, x.dtype)
     return as_value(values)
 
 

@@ -120,10 +120,10 @@ def _quickly(value: Any, dtype: Dtype, copy: bool) -> Array | None:
     if common is None:
         return None
     target = common if dtype is None else dtypes.as_dtype(dtype)
-    if target == common:
-        return _array_of(value, common)
-    if int in kinds and target not in _WIDE_FLOATS:
+    if target != common and int in kinds and target not in _WIDE_FLOATS:
         return None  # each has to fit
+    if target == common or dtypes.is_inexact(target):
+        return _array_of(value, target)
     made = _array_of(value, common)
     return None if made is None else constant(Array.of(convert(made.numpy(), target)))
 

@@ -23,6 +23,7 @@ from ftrace.numpy.axes import (
     drop_axes,
     full,
 )
+from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.reductions import check_where, reduced
 from ftrace.trace.avals import pairs_of
 from ftrace.trace.fused import run_fused
@@ -115,9 +116,11 @@ def logsumexp(
     Returns:
       The logarithm; NaN where the sum is negative and its sign is not asked for.
     """
-    a, factors = as_value(a), None
-    if b is not None:
-        factors = as_value(b)
+    factors = None
+    if b is None:
+        a = as_value(a)
+    else:
+        a, factors = values_together([a, b])
         avals = [aval_of(a), aval_of(factors)]
         dtype, _ = dtypes.promote(*pairs_of(avals))
         if not dtypes.is_inexact(dtype):
