@@ -71,7 +71,9 @@ def _polynomial(coefficients: tuple[float, ...], x: Node) -> Node:
 
 def _logistic(x: Node) -> Node:
     one = const_like(x, 1)
-    return p.div(one, p.add(one, p.exp(p.neg(x))))
+    part = p.exp(p.neg(p.absolute(x)))
+    top = p.select(p.lt(x, const_like(x, 0)), part, one)
+    return p.div(top, p.add(one, part))
 
 
 def _rsqrt(x: Node) -> Node:
