@@ -171,19 +171,20 @@ def test_text_of_another_form_is_no_program(text: str) -> None:
 def test_damaged_text_is_no_program_or_another_one() -> None:
     text = program_text(lower(ft.make_graph(mlp)(X)).program)
     assert text is not None
-    kernels, whole = json.loads(text)
-    assert program_of(json.dumps([kernels[:-1], whole])) is None
-    assert program_of(json.dumps([kernels, whole[1:]])) is None
+    kernels, infos, whole = json.loads(text)
+    assert program_of(json.dumps([kernels[:-1], infos, whole])) is None
+    assert program_of(json.dumps([kernels, infos[:-1], whole])) is None
+    assert program_of(json.dumps([kernels, infos, whole[1:]])) is None
 
 
 def test_kernels_stay_text_until_somebody_looks_at_them() -> None:
     program = lower(ft.make_graph(mlp)(X)).program
     text = program_text(program)
     assert text is not None
-    kernels, whole = json.loads(text)
+    kernels, infos, whole = json.loads(text)
     for row in kernels:
         row[0] = "[]"
-    found = program_of(json.dumps([kernels, whole]))
+    found = program_of(json.dumps([kernels, infos, whole]))
     assert found is not None
     assert [s.buffers for s in found.kernels] == [s.buffers for s in program.kernels]
     assert found.written == program.written
