@@ -174,6 +174,8 @@ def test_no_number_of_shapes_takes_more_than_the_limit(
         whole = sys.modules[f"ftrace.transforms.{module}"]
         monkeypatch.setattr(whole, "SIGNATURES_KEPT", 8)
     ft.clear_caches()
+    with ft.config(cache_memory=0):  # what is left of other functions goes now
+        ft.jit(lambda x: x * 2.5)(np.ones(3))
     gc.collect()
     f, nodes = WAYS[name](), interned_count()
     held: list[int] = []
@@ -188,7 +190,8 @@ def test_no_number_of_shapes_takes_more_than_the_limit(
                 alive.append(interned_count() - nodes)
     # The latest 16 of each table stay.
     assert held[2] <= max(1.25 * held[0], held[1]) + LIMIT
-    assert alive[2] <= 1.25 * max(alive[0], alive[1]) + 50
+    most = max(alive[0], alive[1])
+    assert alive[2] <= most + abs(most) / 4 + 50
 
 
 def test_a_signature_that_was_forgotten_is_compiled_again() -> None:
