@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -146,3 +147,35 @@ def test_an_interrupted_import_leaves_the_search_as_it_was() -> None:
             assert gc.isenabled(), number
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_threads_that_take_turns_do_not_put_the_search_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collection, "MOST_UNSEARCHED", 500)
+    inside, leave = threading.Event(), threading.Event()
+
+    @without_collection
+    def stay() -> None:
+        inside.set()
+        leave.wait()
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    @without_collection
+    def walk() -> weakref.ref[Cycle]:
+        made = weakref.ref(Cycle())
+        for _ in range(1000):
+            Cycle()
+        return made
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    inside.wait()
+    assert walk()() is None
+    assert not gc.isenabled()
+    leave.set()
+    thread.join()
+    assert gc.isenabled()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+from _thread import get_ident
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -17,15 +18,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-#: As many entries as there are calls that pause, in all threads.
-_blocks: list[None] = []
-_ONE_MORE = (None,)
+#: The threads that pause.
+_blocks: dict[int, None] = {}
+#: So many objects may be made until cycles are looked for where a walk ends, though
+#: others go on: threads that take turns would put it off for ever.
+MOST_UNSEARCHED = 200_000
 
 
 def _end_all() -> None:
     """In a child process: the threads that had begun are not in it."""
-    if _blocks:
-        _blocks.clear()
+    others = [thread for thread in _blocks if thread != get_ident()]
+    for thread in others:
+        del _blocks[thread]
+    if others and not _blocks:
         gc.enable()
 
 
@@ -44,15 +49,20 @@ def without_collection(function: Callable[P, R]) -> Callable[P, R]:
         blocks = _blocks
         if not blocks and not gc.isenabled():  # the user has turned it off
             return function(*args, **kwargs)
+        me = get_ident()
+        if me in blocks:
+            return function(*args, **kwargs)
         # Of each statement that counts no call comes before: Ctrl-C comes behind calls.
         try:
-            blocks += _ONE_MORE
+            blocks[me] = None
             gc.disable()
             return function(*args, **kwargs)
         finally:
-            del blocks[-1:]
+            del blocks[me]
             if not blocks:
                 gc.enable()
+            elif gc.get_count()[0] > MOST_UNSEARCHED:
+                gc.collect()
 
     return call
 
