@@ -280,9 +280,9 @@ def _rounded(node: Node) -> Node:
 def _as_last(results: Sequence[Value], first: Sequence[ShapedArray]) -> list[Value]:
     """The last carry, and what else comes out; weak scalars in their first types."""
     found = list(results)
-    for i, (x, aval) in enumerate(zip(results, first)):  # noqa: B905
-        if is_narrow(aval) and is_exact(aval_of(x)):
-            found[i] = cast(x, aval.dtype, True)
+    for i, aval in enumerate(first):
+        if is_narrow(aval) and is_exact(aval_of(found[i])):
+            found[i] = cast(found[i], aval.dtype, True)
     return found
 
 
