@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -147,3 +148,24 @@ def test_slopes_at_zeros_and_infinities_are_those_of_jax(
     slopes = ft.vmap(ft.grad(lambda x: x**exponent))
     for found in at_once_and_jitted(slopes, x):
         assert_same(found, np.float32(wanted))
+
+
+def tangents_along_ones(f: Any, x: Any) -> Any:
+    return ft.jvp(f, (x,), (fnp.ones_like(x),))[1]
+
+
+@pytest.mark.parametrize("exponent", [-1, -2, -3, -4, -5, -8, -9, -17])
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_slopes_of_negative_powers_are_infinite_at_zero(
+    device: Any, name: str, exponent: int
+) -> None:
+    dtype = fnp.dtype(name)
+    tiny = float(fnp.finfo(dtype).smallest_subnormal)
+    x = np.array([0.0, -0.0, tiny, -tiny, np.inf, -np.inf, 1.0, -1.0]).astype(dtype)
+    sizes = np.array([np.inf] * 4 + [0] * 2 + [-exponent] * 2)
+    wanted = -sizes * np.copysign(1.0, x.astype(float)) ** (exponent - 1)
+    for f in (lambda x: x**exponent, lambda x: ft.lax.integer_pow(x, exponent)):
+        tangents = partial(tangents_along_ones, f)
+        for slopes in (ft.vmap(ft.grad(f)), tangents):
+            for found in at_once_and_jitted(slopes, x):
+                np.testing.assert_array_equal(np.asarray(found, float), wanted)

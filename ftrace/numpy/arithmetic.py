@@ -265,6 +265,9 @@ def integer_power(x: Any, exponent: int) -> Any:
             f"integers cannot be raised to a negative power: power of "
             f"{x.dtype.name} and {exponent}; write a float, x ** {exponent}.0"
         )
+    if exponent < -1 and isinstance(x, Tracer) and dtypes.is_float(x.dtype):
+        # The slope of 1 divided by a product is lost where that is 0 or infinite.
+        return elementwise(ops.power, x, float(exponent))
     if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4 and abs(exponent) > 1:
         wide = integer_power(cast(x, dtypes.float32), exponent)
         return cast(wide, x.dtype, x.weak_type)

@@ -112,11 +112,13 @@ def _positive_power(a: Term, y: Term) -> Term:
 
 def power_by_tables(x: Term, y: Term) -> Term:
     """`power` where `TABLES` can be looked up: float32 in float64 arithmetic."""
-    simple = _simple_power(x, y)
-    if simple is not None:
-        return simple
     if not x.single:
         return power(x, y)
+    simple = _inverse_of_product(x, y)
+    if simple is None:
+        simple = _simple_power(x, y)
+    if simple is not None:
+        return simple
     log = log2_by_tables(cast(abs(x), dtypes.float64))
     e = cast(y, dtypes.float64) * log
     n = round_even(e)  # beyond all exponents it is e, and 2ⁿ is ∞ or 0
@@ -157,12 +159,49 @@ def _simple_power(x: Term, power: Term) -> Term | None:
         return select(eq(x, -INFINITY), 0.0, 1.0 / (sqrt(x) + 0.0))
     if y == -1.0:
         return 1.0 / x
-    if y not in (1.0, 2.0, 3.0, 4.0):
-        return None
-    if y == 1.0:
+    if y in (-2.0, -3.0, -4.0):
+        return _inverse(x, int(-y))
+    return _repeated(x, int(y)) if y in (1.0, 2.0, 3.0, 4.0) else None
+
+
+def _repeated(x: Term, count: int) -> Term:
+    """x multiplied by itself: squared, and halves multiplied."""
+    if count == 1:
         return x
-    square = x * x
-    return {2.0: square, 3.0: square * x, 4.0: square * square}[y]
+    half = _repeated(x, count // 2)
+    square = half * half
+    return square * x if count & 1 else square
+
+
+def _inverse(x: Term, count: int) -> Term:
+    """1 / xⁿ; also where that is denormal, and xⁿ is too large for a float.
+
+    Large powers are scaled by a power of two, and so is the 1 that they divide.
+    """
+    half = _repeated(x, count // 2)
+    rest = half * x if count & 1 else half
+    bits = format_of(x).bias + 1
+    large = abs(rest) >= 2.0 ** (bits // 2 - 4)
+    scale = select(large, number(2.0 ** -(bits // 4), x), 1.0)
+    return scale / (half * scale * rest)
+
+
+#: More factors take as long as a logarithm.
+_FACTORS: Final = 16
+
+
+def _inverse_of_product(x: Term, power: Term) -> Term | None:
+    """x to a whole negative power by float64's product: no float32 overflows it.
+
+    It overflows only where the inverse is 0, and is 0 only where that is infinite.
+    """
+    if power.node.op is not const_p:
+        return None
+    y = float(constant_value(power.node))
+    if not y.is_integer() or not -_FACTORS <= y < -4:
+        return None
+    product = _repeated(cast(x, dtypes.float64), int(-y))
+    return cast(1.0 / product, dtypes.float32)
 
 
 #: The guess at x^(-1/3): its bits are those of this number less a third of x's.
