@@ -208,6 +208,20 @@ def test_extrema_without_ties_have_the_derivative_of_the_tree(
     np.testing.assert_allclose(quick, tree, rtol=1e-12)
 
 
+@pytest.mark.parametrize("size", [6, 12])
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_running_extrema_have_no_slope_from_nan_on(name: str, size: int) -> None:
+    """Along short axes, which are windows, and along those that are steps."""
+    x = np.array([1.0, 1, np.nan, *range(3, size)])
+    weights = np.arange(1.0, size + 1)
+
+    def f(x: Any) -> Any:
+        return (getattr(ft.lax, name)(x) * weights).sum()
+
+    for slope in (ft.grad(f), ft.jit(ft.grad(f))):
+        np.testing.assert_array_equal(slope(x), [2, 1] + [0] * (size - 2))
+
+
 # Linear recurrences.
 
 

@@ -33,6 +33,8 @@ CORNERS: dict[str, tuple[Callable[..., Any], dict[float, float]]] = {
     "leaky_relu": (nn.leaky_relu, {-1: 0.01, 0: 1, 1: 1}),
     "elu": (nn.elu, {0: 1, 1: 1, 200: 1, -200: 0}),
     "hard_tanh": (nn.hard_tanh, {-2: 0, -1: 1, 0: 1, 1: 1, 2: 0}),
+    "hard_sigmoid": (nn.hard_sigmoid, {-4: 0, -3: 0, 0: 1 / 6, 3: 0, 4: 0}),
+    "hard_silu": (nn.hard_silu, {-4: 0, -3: 0, 0: 0.5, 3: 1, 4: 1}),
     "softplus": (nn.softplus, {0: 0.5, 100: 1, -800: 0}),
     "silu": (nn.silu, {0: 0.5}),
     "gelu": (nn.gelu, {0: 0.5, 50: 1, -50: 0}),

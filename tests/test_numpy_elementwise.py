@@ -154,6 +154,8 @@ def derivative(function: Any, *at: float, argnum: int = 0, order: int = 1) -> fl
         (fnp.logaddexp, (1.0, -math.inf), (1.0, 0.0)),
         (fnp.logaddexp, (-math.inf, 1.0), (0.0, 1.0)),
         (fnp.logaddexp, (1000.0, 0.0), (1.0, 0.0)),
+        (fnp.logaddexp, (math.inf, math.inf), (0.5, 0.5)),
+        (fnp.logaddexp, (-math.inf, -math.inf), (0.5, 0.5)),
         (fnp.logaddexp2, (2.0, 2.0), (0.5, 0.5)),
         (fnp.hypot, (3.0, 4.0), (0.6, 0.8)),
         (fnp.power, (2.0, 3.0), (12.0, 8 * math.log(2))),

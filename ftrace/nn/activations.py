@@ -65,10 +65,14 @@ def relu(x: Value) -> Any:
     return fnp.where(elementwise(p.le, x, zero), zero, x)
 
 
+def _relu6(x: Any) -> Any:
+    return fnp.where(x >= 6, 6, relu(x))
+
+
 @_beside_floats
 def relu6(x: Any) -> Any:
     """min(max(x, 0), 6), with a derivative of 0 at both ends."""
-    return fnp.where(x >= 6, 6, relu(x))
+    return _relu6(x)
 
 
 def leaky_relu(x: Value, negative_slope: Value = 1e-2) -> Any:
@@ -91,13 +95,13 @@ def hard_tanh(x: Any) -> Any:
 @_beside_floats
 def hard_sigmoid(x: Any) -> Any:
     """relu6(x + 3) / 6."""
-    return fnp.minimum(fnp.maximum(x + 3, 0), 6) / 6
+    return _relu6(x + 3) / 6
 
 
 @_beside_floats
 def hard_silu(x: Any) -> Any:
     """x·hard_sigmoid(x)."""
-    return x * (fnp.minimum(fnp.maximum(x + 3, 0), 6) / 6)
+    return x * (_relu6(x + 3) / 6)
 
 
 hard_swish = hard_silu

@@ -62,14 +62,14 @@ def _log_add(x1: Value, x2: Value, power: Any, scale: float) -> Any:
     x1, x2 = promote_inexact(x1, x2)
     if kind_of(x1) == "c":
         return _complex_log_add(x1, x2, power, scale)
-    # Infinities of one sign, and NaN, have no finite difference: their sum is right.
+    # Infinities of one sign, and NaN, have no finite difference: the maximum is right.
     difference = subtract(x1, x2)
     undefined = isnan(difference)
     safe = choose(undefined, 0.0, difference)
     # -|x1 - x2|, with a slope of 0 at a tie, where the maximum shares it.
     distance = minimum(safe, multiply(safe, -1))
     smaller = multiply(log1p(power(distance)), scale)
-    return choose(undefined, add(x1, x2), add(maximum(x1, x2), smaller))
+    return add(maximum(x1, x2), choose(undefined, 0.0, smaller))
 
 
 def _complex_log_add(x1: Any, x2: Any, power: Any, scale: float) -> Any:

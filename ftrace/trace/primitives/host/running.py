@@ -171,9 +171,10 @@ def _two_steps(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
 
 
 def _shares(kind: str, left: Array, right: Array) -> tuple[Array, Array]:
-    """How much of left and right is in their maximum (minimum)."""
-    first = _where(left == right, 0.5, left > right if kind == "max" else left < right)
-    return first, 1 - first
+    """How much of left and right is in their maximum (minimum): nothing in a NaN."""
+    beyond = np.greater if kind == "max" else np.less
+    tied = 0.5 * (left == right)
+    return beyond(left, right) + tied, beyond(right, left) + tied
 
 
 def extremum_tangent(
