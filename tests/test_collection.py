@@ -18,8 +18,10 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
+from ftrace.origin import user_origin
 from ftrace.trace import collection
 from ftrace.trace.collection import importing, without_collection
+from ftrace.trace.graph import making_nodes_of, provenance
 from tests.faults.interrupts import SIGINT, STEPS
 
 
@@ -58,6 +60,17 @@ def test_an_exception_ends_the_pause() -> None:
     with pytest.raises(KeyError):
         fail()
     assert gc.isenabled()
+
+
+def test_an_exception_where_a_block_ends_leaves_no_origin() -> None:
+    @without_collection
+    def interrupted() -> None:
+        making_nodes_of(user_origin()).__enter__()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert provenance.origin is None
 
 
 def test_threads_pause_together() -> None:

@@ -32,15 +32,14 @@ def is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
         return True
     drafts = plan.result.drafts
     kernels = {context.kernel for context in uses}
-    own = weight(node)
-    if max([drafts[k].weight for k in kernels]) + own > KERNEL_LIMIT:
+    if max([drafts[k].weight for k in kernels]) + weight(node) > KERNEL_LIMIT:
         return False
     if not may_fuse(plan, uses):
         return False
     again = max([factor for factor, _ in uses.values()]) > 1
     if again and (cost > CHEAP or any(_in_product(plan, c) for c in uses)):
         return False
-    if cost > 1 and max([_overlap(node, c) for c in uses]) * cost > WINDOWED:
+    if cost > 1 and any(_overlap(node, c) * cost > WINDOWED for c in uses):
         return False
     if len(kernels) > 1 and not _is_done_again(plan, node, cost, len(kernels)):
         return False
@@ -107,7 +106,7 @@ def _overlap(node: Node, context: Context) -> int:
     """How many windows see each element; 0 where none slide over it."""
     # A sum of one atom, if that is no quotient, has one range; of none, none.
     sums = [i for i in context.indices if len(i.terms) > 1 or _is_divided(i)]
-    if all(len(ranges_of(index)) < 2 for index in sums):
+    if not sums or all(len(ranges_of(index)) < 2 for index in sums):
         return 0  # each place is asked for by one: others are outside
     seen = prod(sample(a.size) for a in ranges_of_all(context.indices))
     found = seen // max(sample(node.size), 1)

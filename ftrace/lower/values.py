@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ftrace.tables import memo
 from ftrace.trace.avals import Shape
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, Op
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import is_reused, mul, mul_zero
 from ftrace.trace.primitives.movement import reshape_p
@@ -86,11 +87,15 @@ def shared_dear(order: Iterable[Node]) -> set[Node]:
 
 def weight(node: Node) -> int:
     """Operations that one element of a node costs, its operands aside."""
-    family = node.op.family
-    if family in ("movement", "source", "identity", "cast"):
+    return _weight_of(node.op)
+
+
+@memo(1024)
+def _weight_of(op: Op) -> int:
+    if op.family in ("movement", "source", "identity", "cast"):
         return 0
-    if family == "reduction":
+    if op.family == "reduction":
         return 2
-    if node.op.name in _COSTLY:
-        return 20 if node.op.name in ("lgamma", "digamma", "erf_inv", "pow") else 10
-    return 3 if family == "indexing" else 1
+    if op.name in _COSTLY:
+        return 20 if op.name in ("lgamma", "digamma", "erf_inv", "pow") else 10
+    return 3 if op.family == "indexing" else 1

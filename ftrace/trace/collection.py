@@ -14,6 +14,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from ftrace.trace.graph import provenance
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -52,6 +54,7 @@ def without_collection(function: Callable[P, R]) -> Callable[P, R]:
         me = get_ident()
         if me in blocks:
             return function(*args, **kwargs)
+        outer = provenance.origin
         # Of each statement that counts no call comes before: Ctrl-C comes behind calls.
         try:
             blocks[me] = None
@@ -59,6 +62,7 @@ def without_collection(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         finally:
             del blocks[me]
+            provenance.origin = outer  # Ctrl-C may have kept a block from doing so
             if not blocks:
                 gc.enable()
             elif gc.get_count()[0] > MOST_UNSEARCHED:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ftrace.trace.collection import without_collection
 from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
 from ftrace.trace.primitives.record import item_p
 
@@ -15,6 +16,7 @@ from ftrace.trace.primitives.record import item_p
 Change = Callable[[Node, tuple[Node, ...]], Node | Sequence[Node] | None]
 
 
+@without_collection
 def exchange(outputs: Sequence[Node], change: Change) -> list[Node]:
     """The outputs over what `change` makes of each node, sources first."""
     done: dict[Node, Node] = {}

@@ -14,6 +14,7 @@ steps, and once more if one of them changed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -314,17 +315,14 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
       GraphError: the rules do not come to an end.
     """
     table = matcher.candidates(settings.current().disabled_rules)
+    nodes = nodes_of(outputs)
+    if not any(_may_match(node, table) for node in nodes):
+        return list(outputs)
+    limit = _LIMIT * len(nodes)
     done: dict[Node, Node] = {}
     became: dict[Node, Node | None] = {}  # None: it waits for its sources
-    users = _Users(outputs, became) if matcher.counts_uses else None
+    users = _Users(outputs, nodes, became) if matcher.counts_uses else None
     refused = users.refused if users is not None else ()
-    if users is not None:
-        limit = _LIMIT * len(users.counts)
-    else:
-        nodes = nodes_of(outputs)
-        limit = _LIMIT * len(nodes)
-        if not any(_may_match(node, table) for node in nodes):
-            return list(outputs)
     pending = list(outputs)
     with inherited_origin() as take:
         while pending:
@@ -376,11 +374,13 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
 
 
 def _may_match(node: Node, table: _Table) -> bool:
-    candidates = table[(node.op, *[s.op for s in node.src])]
-    try:
-        return any(match(node) is not None for _, match in candidates)
-    except DynamicDimensionError:
-        return True  # of some rule: the walk tries each of them
+    for _, match in table[(node.op, *[s.op for s in node.src])]:
+        try:
+            if match(node) is not None:
+                return True
+        except DynamicDimensionError:
+            return True  # of some rule: the walk tries each of them
+    return False
 
 
 def _check_ends(
@@ -406,14 +406,16 @@ class _Users:
     """
 
     def __init__(
-        self, outputs: Sequence[Node], became: Mapping[Node, Node | None]
+        self,
+        outputs: Sequence[Node],
+        nodes: Iterable[Node],
+        became: Mapping[Node, Node | None],
     ) -> None:
-        self.counts: dict[Node, int] = {}
+        self.counts = Counter(outputs)
+        self.counts.update([s for node in nodes for s in set(node.src)])
         self.passed: dict[Node, int] = {}
         self.refused: set[Node] = set()
         self._became = became
-        for node in outputs:
-            self._retain(node)
 
     def _retain(self, node: Node) -> None:
         """One more user; a node without any was not there, nor what it uses."""
