@@ -25,6 +25,8 @@ THREADS = 3
 KNOWN = 24
 #: Bytes of what is traced and compiled: it is full when memory is looked at.
 CACHE_MEMORY = 16 << 20
+#: Bytes of files, of all processes: the oldest go, as they do after years of use.
+CACHE_SIZE = 16 << 20
 #: Share of the steps of a thread during which an exception arrives.
 INTERRUPTED = 0.3
 #: Steps of the main thread until it forks.
@@ -137,7 +139,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return child(options.child)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["FTRACE_CACHE_DIR"] = folder  # for the processes beside
+        os.environ["FTRACE_CACHE_SIZE"] = str(CACHE_SIZE)
         ft.config.update("cache_dir", folder)
+        ft.config.update("cache_size", CACHE_SIZE)
         ft.config.update("cache_memory", CACHE_MEMORY)
         return soak(options.minutes, options.seed, Path(folder))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import inspect
 import os
 import signal
 import stat
@@ -22,35 +23,39 @@ PATIENCE = 180
 
 
 class Interruption:
-    """An exception at the n-th event that Python tells a trace function of.
+    """An exception at the n-th place in the library where a signal could arrive.
 
+    That is where a function begins and behind what is called of C: anywhere else, as
+    at the line with which a `with` ends, no code can be safe. A generator begins also
+    where it is thrown away, which is no such place.
     `PyThreadState_SetAsyncExc` may reach a thread that is only just started instead.
     """
 
-    def __init__(self, events: int, lines: bool) -> None:
-        self.left, self.lines = events, lines
+    def __init__(self, places: int) -> None:
+        self.left = places
 
-    def __call__(self, frame: Any, event: str, arg: Any) -> Any:
-        if "/ftrace/" not in frame.f_code.co_filename:
-            return None
+    def __call__(self, frame: Any, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_flags & inspect.CO_GENERATOR:
+            return
+        if event not in ("call", "c_return") or "/ftrace/" not in code.co_filename:
+            return
         self.left -= 1
         if self.left == 0:
-            sys.settrace(None)
+            sys.setprofile(None)
             raise Interrupted
-        return self if self.lines else None
 
 
 def interrupted(step: Callable[[], None], record: Record, random: Random) -> None:
     """A step during which an exception arrives somewhere in the library."""
-    lines = random.random() < 0.3
     record.counts["exceptions sent"] += 1
-    sys.settrace(Interruption(int(10 ** random.uniform(0, 5 + lines)), lines))
+    sys.setprofile(Interruption(int(10 ** random.uniform(0, 5.5))))
     try:
         step()
     except Interrupted:
         record.counts["exceptions arrived"] += 1
     finally:
-        sys.settrace(None)
+        sys.setprofile(None)
 
 
 def press_ctrl_c(record: Record, random: Random) -> None:
@@ -123,12 +128,12 @@ def run_processes(record: Record, random: Random, seconds: float = 20) -> None:
 def damage_cache(record: Record, folder: Path, random: Random) -> None:
     """Files that are cut, changed, removed, unreadable, or something else."""
     while not record.stop.wait(random.uniform(0.05, 0.5)):
-        files = [p for p in folder.rglob("*") if p.is_file()]
-        if not files:
-            continue
         damage = random.choice((_cut, _change, _remove, _lock, _pipe, _close_folder))
         try:
-            damage(random.choice(files), random)
+            path = folder / random.choice(os.listdir(folder) or [""])
+            if not path.is_file():
+                continue
+            damage(path, random)
             record.counts[f"cache: {damage.__name__[1:]}"] += 1
         except OSError:
             continue  # another process was there first
