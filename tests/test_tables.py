@@ -153,6 +153,11 @@ def function(x: Any, y: Any) -> Any:
     return (fnp.sin(x) * y + 1).sum()
 
 
+def by_interpreter(x: Any, y: Any) -> Any:
+    with ft.default_device("interpreter"):
+        return ft.jit(function)(x, y)
+
+
 WAYS: dict[str, Callable[[], Callable[..., Any]]] = {
     "jit": lambda: ft.jit(function),
     "jit of grad": lambda: ft.jit(ft.grad(function)),
@@ -161,6 +166,7 @@ WAYS: dict[str, Callable[[], Callable[..., Any]]] = {
     "linearize": lambda: lambda x, y: ft.linearize(function, x, y)[1](x, y),
     "product": lambda: lambda x, y: fnp.matmul(x[None], y),
     "random": lambda: lambda x, y: ft.random.normal(ft.random.key(0), x.shape),
+    "interpreter": lambda: by_interpreter,
     "jit anew": lambda: lambda x, y: ft.jit(lambda x, y: function(x, y))(x, y),
 }
 LIMIT = 100_000

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,15 +24,19 @@ from ftrace.devices.interpreter_plan import KernelPlan
 from ftrace.devices.report import report_compiled
 from ftrace.devices.shortage import require_memory
 from ftrace.errors import GraphError
+from ftrace.locks import free_after_fork
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.program import Program, RunKernel
 from ftrace.lower.sizes import program_at
+from ftrace.tables import Table
 from ftrace.trace.sizes import Sizes
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
 #: Plans that are kept for the next program with the same kernel.
 PLANS_KEPT = 4096
+#: What a plan weighs, roughly, for each node of its kernel, which it keeps.
+NODE_BYTES = 1500
 
 
 class Interpreter(Device):
@@ -45,8 +48,8 @@ class Interpreter(Device):
     def __init__(self) -> None:
         super().__init__()
         self.allocator = HostAllocator(self)
-        self._plans: OrderedDict[Kernel, KernelPlan] = OrderedDict()
-        self._lock = threading.Lock()
+        self._plans: Table[Kernel, KernelPlan] = Table(PLANS_KEPT)
+        self._lock = free_after_fork(threading.Lock())
 
     def copy_in(self, array: Array) -> Buffer:
         memory: Any = np.ascontiguousarray(array)
@@ -61,18 +64,16 @@ class Interpreter(Device):
             return SpecialisedProgram(self, program)
         with timed(self.counters, "compile_seconds"), self._lock:
             plans = [self._plan(step) for step in program.kernels]
-            while len(self._plans) > PLANS_KEPT:
-                self._plans.popitem(last=False)
         return InterpretedProgram(self, program, plans)
 
     def _plan(self, step: RunKernel) -> KernelPlan:
         plan = self._plans.get(step.kernel)
         if plan is not None:
-            self._plans.move_to_end(step.kernel)
             self.counters.kernels_cached += 1
             return plan
         start = time.perf_counter()
-        plan = self._plans[step.kernel] = KernelPlan(step.kernel)
+        plan = KernelPlan(step.kernel)
+        self._plans.put(step.kernel, plan, NODE_BYTES * len(step.kernel.nodes))
         self.counters.kernels_compiled += 1
         report_compiled(self.name, step, time.perf_counter() - start, "")
         return plan
