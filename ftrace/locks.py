@@ -13,9 +13,11 @@ import _thread
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
+from itertools import islice
 from operator import methodcaller
 from time import monotonic, sleep
 from typing import Any, Generic, Protocol, TypeVar, overload
@@ -31,17 +33,27 @@ class _Lock(Protocol):
 Lock = TypeVar("Lock", bound=_Lock)
 
 
-#: Those that one that forks takes, the last one first, after these waits.
+#: Those that one that forks takes, the last one first, after these waits; what they
+#: wait for may begin again until all are taken.
 _locks: list[_Lock] = []
-_waits: list[Callable[[], object]] = []
-_take = methodcaller("acquire")
+_waits: list[tuple[Callable[[], object], Callable[[], bool]]] = []
+_take, _give = methodcaller("acquire"), methodcaller("release")
+#: Goes through an iterator.
+_exhaust: Callable[[Iterable[object]], None] = deque[object](maxlen=0).extend
 
 
 class _Forking(threading.local):
-    """Those that this thread has taken; others may fork at the same time."""
+    """What a thread that forks has taken; others may fork at the same time.
+
+    Attributes:
+      let_go: called behind the fork, in parent and child.
+      tell: then called in the parent.
+    """
 
     def __init__(self) -> None:
         self.taken: deque[_Lock] = deque()
+        self.let_go: Callable[[], object] = int
+        self.tell: Callable[[], object] = int
 
 
 _forking = _Forking()
@@ -53,10 +65,13 @@ def free_after_fork(lock: Lock) -> Lock:
     return lock
 
 
-def before_forks(wait: Callable[[], object]) -> None:
+def before_forks(wait: Callable[[], object], is_busy: Callable[[], bool]) -> None:
     """Has a process that forks wait; it holds none of the locks then."""
-    _waits.append(wait)
+    _waits.append((wait, is_busy))
 
+
+#: Who begins what forks wait for takes it for a moment. It is the last to be taken.
+gate = free_after_fork(_thread.allocate_lock())
 
 #: Seconds after which a fork waits for imports no longer: they may wait for it.
 _PATIENCE = 20.0
@@ -75,43 +90,51 @@ def _is_imported_elsewhere() -> bool:
     return False
 
 
+def _let_go() -> Callable[[], object]:
+    """What releases all that this thread has taken then, the last one first."""
+    taken = _forking.taken
+    last_first = islice(iter(taken.pop, None), len(taken))
+    return partial(_exhaust, map(_give, last_first))
+
+
 def _before_fork() -> None:
-    interrupted, end = False, monotonic() + _PATIENCE
-    ready = False
+    """Takes all locks. Python prints what is raised here, and forks.
+
+    Whatever arrives, no lock that is taken is forgotten: each of these steps is in C
+    alone. Ctrl-C arrives behind the fork.
+    """
+    interrupted = ready = False
+    end = 0.0
     while not ready:
-        _after_fork()
         try:
-            for wait in _waits:
+            end = end or monotonic() + _PATIENCE
+            _let_go()()
+            for wait, _ in _waits:
                 wait()
             while _is_imported_elsewhere() and monotonic() < end:
                 sleep(0.001)
-        except KeyboardInterrupt:  # Python would print it, and fork
-            interrupted = True
-            continue
-        locks, taken = _locks[::-1], _forking.taken
-        while len(taken) < len(locks):
-            try:  # in C alone: what is taken is noted
+            locks, taken = _locks[::-1], _forking.taken
+            while len(taken) < len(locks):
                 taken.extend(filter(_take, locks[len(taken) :]))
-            except KeyboardInterrupt:
-                interrupted = True
-        try:  # an import that has begun meanwhile may wait for them
-            ready = not _is_imported_elsewhere() or monotonic() >= end
+            _forking.let_go = _let_go()
+            _forking.tell = _thread.interrupt_main if interrupted else int
+            # An import that has begun meanwhile may wait for the locks.
+            ready = not any(is_busy() for _, is_busy in _waits) and (
+                not _is_imported_elsewhere() or monotonic() >= end
+            )
         except KeyboardInterrupt:
             interrupted = True
-    if interrupted:
-        _thread.interrupt_main()  # it arrives behind the fork
-
-
-def _after_fork() -> None:
-    taken = _forking.taken
-    while taken:
-        taken.pop().release()
 
 
 if hasattr(os, "register_at_fork"):
+    # Python prints what is raised behind a fork, and goes on. So nothing of it is
+    # written in Python: a signal that has arrived meanwhile waits until it is over.
     os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+        before=_before_fork,
+        after_in_parent=partial(methodcaller("let_go"), _forking),
+        after_in_child=partial(methodcaller("let_go"), _forking),
     )
+    os.register_at_fork(after_in_parent=partial(methodcaller("tell"), _forking))
 
 
 class Once(Generic[T]):

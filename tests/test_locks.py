@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from types import ModuleType
 
 import pytest
 
+from ftrace.devices.llvm.compiling.workers import apart
 from ftrace.locks import Once, cached_property, free_after_fork
 
 
@@ -177,3 +179,49 @@ def test_no_property_of_ours_holds_a_lock() -> None:
     for path in package.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"from functools import .*cached_property", text), path
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_ctrl_c_behind_a_fork_arrives_and_holds_no_lock() -> None:
+    program = """
+import _thread, os, signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)
+os.register_at_fork(after_in_parent=_thread.interrupt_main)  # first, and in C alone
+from ftrace.locks import free_after_fork
+lock = free_after_fork(threading.RLock())
+arrived, free = 0, []
+for _ in range(3):
+    try:
+        if os.fork() == 0:
+            os._exit(0)
+    except KeyboardInterrupt:
+        arrived += 1
+other = threading.Thread(target=lambda: free.append(lock.acquire(timeout=5)))
+other.start()
+other.join()
+assert (arrived, free) == (3, [True]), (arrived, free)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_fork_waits_for_what_threads_of_users_compile() -> None:
+    begun, seen = threading.Event(), []
+
+    def compile_something() -> None:
+        begun.set()
+        time.sleep(0.3)
+        seen.append(1)
+
+    thread = threading.Thread(target=apart, args=(compile_something,))
+    thread.start()
+    begun.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(len(seen))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    thread.join()

@@ -18,14 +18,15 @@ from functools import partial
 from threading import main_thread
 from typing import Any, TypeVar
 
-from ftrace.locks import before_forks
+from ftrace.locks import before_forks, gate
 
 T = TypeVar("T")
 #: Of a job its number, what it returned, and what it raised.
 _Outcome = tuple[int, Any, BaseException | None]
 _Waiting = SimpleQueue["tuple[int, Callable[[], Any]] | None"]
 
-#: For each thread of ours that has begun a lock that it holds until it ends.
+#: For each call of ours on a thread that a fork would stop a lock that it holds until
+#: it ends.
 _under_way: dict[Any, None] = {}
 
 
@@ -36,7 +37,11 @@ def wait_for_workers() -> None:
             pass  # it has ended
 
 
-before_forks(wait_for_workers)
+def _is_under_way() -> bool:
+    return any(ended.locked() for ended in list(_under_way))
+
+
+before_forks(wait_for_workers, _is_under_way)
 atexit.register(wait_for_workers)
 
 
@@ -48,7 +53,7 @@ def is_main() -> bool:
 def apart(function: Callable[..., T], *args: Any) -> T:
     """`function(*args)`, where no signal arrives."""
     if not is_main():
-        return function(*args)
+        return _under_way_until_end(function, *args)
     (result,) = run_all([partial(function, *args)], 1)
     return result
 
@@ -88,22 +93,24 @@ def run_all(jobs: Iterable[Callable[[], T]], threads: int) -> list[T]:
 
 def _begin(waiting: _Waiting, done: SimpleQueue[_Outcome]) -> bool:
     """Begins a thread that does jobs; False if the system gives none."""
-    ended = _thread.allocate_lock()
-    ended.acquire()
     try:
-        _thread.start_new_thread(_work_until_end, (waiting, done, ended))
+        _thread.start_new_thread(_under_way_until_end, (_work, waiting, done))
     except RuntimeError:
         return False
     return True
 
 
-def _work_until_end(waiting: _Waiting, done: SimpleQueue[_Outcome], ended: Any) -> None:
-    _under_way[ended] = None
+def _under_way_until_end(function: Callable[..., T], *args: Any) -> T:
+    """`function(*args)`, for whose end a fork waits: a child would not see it."""
+    ended = _thread.allocate_lock()
+    ended.acquire()
     try:
-        _work(waiting, done)
+        with gate:  # none begins while a process forks
+            _under_way[ended] = None
+        return function(*args)
     finally:
-        del _under_way[ended]
         ended.release()
+        _under_way.pop(ended, None)
 
 
 def _work(waiting: _Waiting, done: SimpleQueue[_Outcome]) -> None:
