@@ -485,3 +485,28 @@ def test_a_cotangent_of_zero_is_as_weak_as_its_argument() -> None:
             (found,) = ft.vjp(through_integers, x)[1](ct)
             assert (found.dtype, found.weak_type) == (np.float32, weak)
         assert ft.jacrev(through_integers)(x).weak_type is weak
+
+
+def test_numbers_as_tangents_keep_all_their_bits() -> None:
+    x = np.array(1.0)
+    triple = lambda x: x * 3.0  # noqa: E731
+    found = [
+        ft.jvp(triple, (x,), (0.1,))[1],
+        ft.jit(lambda x: ft.jvp(triple, (x,), (0.1,))[1])(x),
+        ft.linearize(triple, x)[1](0.1),
+        *ft.vjp(triple, x)[1](0.1),
+        *ft.linear_transpose(triple, x)(0.1),
+    ]
+    assert [float(value) for value in found] == [0.1 * 3.0] * len(found)
+    (complex_ct,) = ft.vjp(triple, np.array(1j))[1](0.1j)
+    assert complex(complex_ct) == 0.1j * 3.0
+
+
+@pytest.mark.parametrize("name", ["grad", "value_and_grad", "jacfwd", "jacrev"])
+def test_what_aux_must_be_is_told_under_the_name_that_was_called(name: str) -> None:
+    for result in (lambda x: x.sum(), lambda x: (x, x, x)):
+        for called in (name, "hessian"):
+            with pytest.raises(
+                ft.errors.ArgumentError, match=f"^{called} with has_aux"
+            ):
+                getattr(ft, called)(result, has_aux=True)(np.ones(3))

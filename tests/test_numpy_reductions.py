@@ -207,3 +207,28 @@ def test_extremum_of_a_long_vector_stands_first(size: int, dtype: str) -> None:
     np.testing.assert_array_equal(
         ft.jit(ft.vmap(fnp.argmax))(stack), np.argmax(stack, 1)
     )
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_what_is_taken_off_the_count_may_be_traced(name: str, masked: bool) -> None:
+    x = np.array([[1.0, 2, 4, 7], [2, 2, 3, 9]])
+    where = np.array([[True] * 4, [False, True, True, True]]) if masked else None
+
+    def spread(lost: Any) -> Any:
+        given = {} if where is None else {"where": where}
+        return getattr(fnp, name)(x, axis=1, ddof=lost, **given)
+
+    for lost in (0, 1, 1.5, 4):
+        wanted = np.asarray(spread(lost))
+        for found in (
+            ft.jit(spread)(lost),
+            spread(fnp.asarray(lost)),
+            ft.vmap(spread)(np.array([lost]))[0],
+        ):
+            np.testing.assert_allclose(found, wanted, rtol=1e-14)
+    slope = ft.jacfwd(spread)(1.0)
+    step = (np.asarray(spread(1 + 1e-6)) - np.asarray(spread(1 - 1e-6))) / 2e-6
+    np.testing.assert_allclose(slope, step, rtol=1e-5)
+    with pytest.raises(ft.errors.ShapeError, match="ddof must be a number"):
+        spread(np.ones(2))

@@ -169,3 +169,16 @@ def test_slopes_of_negative_powers_are_infinite_at_zero(
         for slopes in (ft.vmap(ft.grad(f)), tangents):
             for found in at_once_and_jitted(slopes, x):
                 np.testing.assert_array_equal(np.asarray(found, float), wanted)
+
+
+def test_powers_and_quotients_of_integers_are_weak_alike_with_and_without_jit() -> None:
+    mask = np.array([True, False])
+    cases = [
+        (lambda x: fnp.power(x, mask), False),
+        (lambda x: fnp.floor_divide(x, 2), True),
+        (lambda x: fnp.divmod(x, 2)[0], True),
+        (lambda x: fnp.floor_divide(x, np.int32(2)), False),
+    ]
+    for function, weak in cases:
+        assert function(3).weak_type == weak
+        assert ft.jit(function)(3).weak_type == weak

@@ -134,7 +134,7 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
     if dtypes.is_float(x1.dtype):
         found = _of_floats(_quotient_now, np.floor_divide, x1, x2, x2)
         return _floor_quotient(x1, x2) if found is None else found
-    weak = x1.weak_type and x2.weak_type and dtypes.kind(x1.dtype) == "u"
+    weak = x1.weak_type and x2.weak_type
     found = do_now(_whole_quotient, x1, x2, dtype=x1.dtype, weak=weak)
     if found is not None:
         return found
@@ -143,7 +143,7 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
         return quotient
     rest = elementwise(ops.rem, x1, x2)
     inexact = bitwise_and(not_equal(rest, 0), not_equal(sign(x1), sign(x2)))
-    return subtract(quotient, cast(inexact, quotient.dtype))
+    return subtract(quotient, cast(inexact, quotient.dtype, quotient.weak_type))
 
 
 def _whole_quotient(x1: Any, x2: Any) -> Any:
@@ -231,7 +231,8 @@ def power(x1: Value, x2: Value, /) -> Any:
     if exponent is not None:
         return integer_power(cast(x1, dtype, weak), exponent)
     if dtypes.is_integer(dtype):
-        return _integer_powers(x1, cast(x1, dtype, weak), cast(x2, dtype, weak))
+        x2 = cast(x2, dtype, weak and kind_of(x2) != "b")
+        return _integer_powers(x1, cast(x1, dtype, weak), x2)
     return elementwise(ops.power, x1, x2)
 
 

@@ -100,12 +100,12 @@ def var(
     axis: Axis = None,
     dtype: Dtype = None,
     out: None = None,
-    ddof: int = 0,
+    ddof: Value = 0,
     keepdims: bool = False,
     *,
     where: Value | None = None,
     mean: Value | None = None,
-    correction: float | None = None,
+    correction: Value | None = None,
 ) -> Any:
     """The variance along `axis`, or of all: the mean square distance from the mean.
 
@@ -121,7 +121,7 @@ def var(
       correction: the array API's name of `ddof`.
     """
     no_out("var", out)
-    if correction is not None and ddof:
+    if correction is not None and not (isinstance(ddof, int) and ddof == 0):
         raise ValueRangeError("var: give ddof or correction, not both")
     a = as_value(a)
     lost = ddof if correction is None else correction
@@ -133,12 +133,12 @@ def std(
     axis: Axis = None,
     dtype: Dtype = None,
     out: None = None,
-    ddof: int = 0,
+    ddof: Value = 0,
     keepdims: bool = False,
     *,
     where: Value | None = None,
     mean: Value | None = None,
-    correction: float | None = None,
+    correction: Value | None = None,
 ) -> Any:
     """The standard deviation: the square root of `var`, with its arguments."""
     no_out("std", out)
@@ -154,7 +154,7 @@ def variance(
     a: Any,
     axis: Axis,
     dtype: Dtype,
-    ddof: float,
+    ddof: Value,
     keepdims: bool,
     where: Value | None,
     known_mean: Value | None,
@@ -171,6 +171,11 @@ def variance(
         operands.append(check_where(name, where, a.shape))
     if known_mean is not None:
         operands.append(known_mean)
+    if not isinstance(ddof, (int, float)):
+        if aval_of(ddof).shape:
+            raise ShapeError(f"{name}: ddof must be a number, got {aval_of(ddof)!r}")
+        operands.append(ddof)
+        ddof = 0
     final = dtypes.real_dtype(wanted) if dtype is None else wanted
     result = run_fused(
         _mean_square, operands, axes=axes, dtype=widened(wanted), ddof=ddof,
@@ -188,24 +193,30 @@ def _mean_square(
     has_where: bool,
     has_mean: bool,
 ) -> Any:
-    """The mean squared distance of `a` from its mean, in two passes; axes are kept."""
-    where: Any = rest[0] if has_where else None
+    """The mean squared distance of `a` from its mean, in two passes; axes are kept.
+
+    A `ddof` that is not known yet is the last operand.
+    """
+    given = iter(rest)
+    where: Any = next(given) if has_where else None
     a = cast(a, dtype)
     if has_mean:
-        center = cast(rest[-1], dtype)
+        center = cast(next(given), dtype)
     else:
         center = _mean("var", a, axes, dtype, True, where)
     centered = elementwise(p.sub, a, center)
     squares = squared_magnitude(centered)
     dtype = squares.dtype
     total = masked_reduce("var", reduce_sum_p, squares, axes, dtype, True, None, where)
-    if where is None:
-        count = prod(a.shape[axis] for axis in axes) - ddof
+    lost: Any = next(given, ddof)
+    count: Any = prod(a.shape[axis] for axis in axes)
+    if where is None and lost is ddof:
+        count = count - ddof
         divisor = full((), count if count > 0 else np.nan, dtype)
     else:
-        count = elementwise(
-            p.sub, counted("var", a.shape, axes, dtype, True, where), ddof
-        )
+        if where is not None:
+            count = counted("var", a.shape, axes, dtype, True, where)
+        count = elementwise(p.sub, count, lost)
         divisor = choose(elementwise(p.gt, count, 0), count, np.nan)
     return elementwise(p.div, total, divisor)
 

@@ -310,8 +310,15 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
       (output, vjp_fun), and aux with `has_aux`. `vjp_fun(ct)` takes a cotangent of the
       structure of the output and returns a tuple with a cotangent per primal.
     """
-    check_callable(fun, "vjp")
-    values, treedef, graph, output = _trace_primals("vjp", fun, primals, has_aux)
+    return vjp_for("vjp", fun, primals, has_aux)
+
+
+def vjp_for(
+    name: str, fun: Function, primals: Sequence[Any], has_aux: bool = False
+) -> Any:
+    """`vjp`, under the name of what the user has called."""
+    check_callable(fun, name)
+    values, treedef, graph, output = _trace_primals("vjp", fun, primals, has_aux, name)
     avals = [aval_of(x) for x in values]
     heads = graph.outputs[: output.count]
     types = [tangent_type(n.aval) for n in heads]
@@ -346,15 +353,15 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
 
 
 def _trace_primals(
-    transform: str, fun: Function, primals: Sequence[Any], has_aux: bool
+    transform: str, fun: Function, primals: Sequence[Any], has_aux: bool, called: str
 ) -> tuple[list[Value], tree.TreeDef, Graph, Output]:
-    values, treedef = flatten_values(tuple(primals), f"{transform}: the argument ")
+    values, treedef = flatten_values(tuple(primals), f"{called}: the argument ")
     values = [owned(x) for x in values]
 
     def call(*tracers: Value) -> Any:
         return fun(*tree.unflatten(treedef, tracers))
 
-    output = Output(call, transform, has_aux)
+    output = Output(call, called, has_aux)
     output.function.__name__ = name_of(fun)
     graph = trace(transform, output, [aval_of(x) for x in values], values)
     return values, treedef, graph, output
@@ -484,8 +491,17 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     Returns:
       (output, f_jvp), and aux with `has_aux`; f_jvp takes tangents like the primals.
     """
-    check_callable(fun, "linearize")
-    values, treedef, graph, output = _trace_primals("linearize", fun, primals, has_aux)
+    return linearize_for("linearize", fun, primals, has_aux)
+
+
+def linearize_for(
+    name: str, fun: Function, primals: Sequence[Any], has_aux: bool = False
+) -> Any:
+    """`linearize`, under the name of what the user has called."""
+    check_callable(fun, name)
+    values, treedef, graph, output = _trace_primals(
+        "linearize", fun, primals, has_aux, name
+    )
     avals = [aval_of(x) for x in values]
     leaves = tangents_of_leaves(graph.inputs[: len(avals)])
     heads = graph.outputs[: output.count]

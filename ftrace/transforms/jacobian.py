@@ -14,7 +14,7 @@ from ftrace.errors import DerivativeError
 from ftrace.trace import tree
 from ftrace.trace.tracer import Value, aval_of
 from ftrace.transforms.arguments import Argnums, check_callable, of_arguments
-from ftrace.transforms.derivatives import Function, check_inputs, linearize, vjp
+from ftrace.transforms.derivatives import Function, check_inputs, linearize_for, vjp_for
 from ftrace.transforms.tangents import holds_numbers
 from ftrace.transforms.vmap import vmap
 
@@ -48,7 +48,7 @@ def _jacfwd(
         avals = [aval_of(x) for x in values]
         check_inputs(name, avals, holomorphic, False, complex_too=False)
         sizes = [a.size for a in avals]
-        output, push, *aux = linearize(call, *values, has_aux=has_aux)
+        output, push, *aux = linearize_for(name, call, values, has_aux)
         _check_outputs(name, tree.leaves(output), holomorphic)
         basis = _basis(values)
         columns = vmap(push, out_axes=-1)(*basis)
@@ -87,7 +87,7 @@ def _jacrev(
     def jacrev_f(*args: Any, **kwargs: Any) -> Any:
         values, treedef, call = of_arguments(fun, chosen, args, kwargs)
         check_inputs(name, [aval_of(x) for x in values], holomorphic, allow_int)
-        output, pull, *aux = vjp(call, *values, has_aux=has_aux)
+        output, pull, *aux = vjp_for(name, call, values, has_aux)
         outs, out_def = tree.flatten(output)
         _check_outputs(name, outs, holomorphic)
         basis = _basis(outs)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.array import Array
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from ftrace.locks import cached_property
 from ftrace.trace import tree
@@ -87,10 +88,14 @@ def tangents_of(
             )
         if got.shape != aval.shape:
             raise ShapeError(f"{what}: {aval!r} is required, got {got!r}")
-        if holds_numbers(aval):
-            same = got.dtype == aval.dtype
-            cast_to = (aval.dtype, got.weak_type)
-            kept.append(value if same else bind(cast_p, value, arg=cast_to))
+        if not holds_numbers(aval):
+            continue
+        if got.dtype != aval.dtype:
+            if type(value) in (float, complex):  # with all its bits
+                value = Array.of(np.asarray(value, aval.dtype), True)
+            else:
+                value = bind(cast_p, value, arg=(aval.dtype, got.weak_type))
+        kept.append(value)
     return kept
 
 
