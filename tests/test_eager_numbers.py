@@ -507,6 +507,15 @@ def test_chains_take_arrays_in_any_order(seen: str) -> None:
             assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()
 
 
+def test_signs_of_complex_numbers_are_the_same_in_all_modes() -> None:
+    parts = np.array([0.0, -0.0, 1.0, -3e38, 1e-45, np.inf, -np.inf, np.nan], "f")
+    x = (parts + 1j * parts[:, None]).astype(np.complex64)
+    with ft.config(device="interpreter"):
+        meant = np.asarray(ft.jit(fnp.sign)(x))
+    for found in (fnp.sign(x), fnp.sign(fnp.asarray(x)), ft.jit(fnp.sign)(x)):
+        np.testing.assert_allclose(np.asarray(found), meant, rtol=3e-7)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "bool"])
 def test_single_loops_take_arrays_in_any_order(dtype: str) -> None:
     def functions(x: Any, y: Any) -> list[Any]:

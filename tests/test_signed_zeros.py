@@ -197,6 +197,21 @@ def test_sums_of_one_element_each_are_the_elements(device: Any, dtype: Any) -> N
     assert not np.signbit(fnp.sum(fnp.zeros(0, dtype)))
 
 
+@pytest.mark.parametrize("shape", [(3,), (100,), (40, 3), (3, 40), (500, 70)])
+def test_sums_of_negative_zeros_are_positive(
+    device: Any, shape: tuple[int, ...]
+) -> None:
+    """A sum of several terms begins with +0; of one it is the term."""
+    x = np.full(shape, -0.0, np.float32)
+    for axis in range(len(shape)):
+        for function in (fnp.sum, fnp.mean, fnp.cumsum):
+            for found in (
+                function(x, axis),
+                ft.jit(function, static_argnums=1)(x, axis),
+            ):
+                assert not np.signbit(np.asarray(found)).any()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (2, 3), (5, 1), (70, 40)])
 def test_a_product_over_one_term_is_the_term(

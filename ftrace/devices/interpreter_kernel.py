@@ -305,6 +305,8 @@ def _reduce(
     total = parts[next(corners)].astype(dtype)
     for corner in corners:
         ufunc(total, parts[corner], out=total, dtype=dtype)
+    if ufunc is np.add:
+        total += dtype.type(0)  # a sum begins with +0: of -0 alone it is +0
     return total
 
 

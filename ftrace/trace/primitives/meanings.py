@@ -97,6 +97,9 @@ def sign(x: Any) -> Any:
     """-1, 0 or 1 with the sign of zero kept; x/|x| of complex numbers."""
     if dtypes.kind(x.dtype) == "f":
         return np.where(np.isnan(x) | (x == 0), x, np.copysign(np.ones((), x.dtype), x))
+    if dtypes.is_complex(x.dtype):  # of an infinity NumPy gives its direction
+        length = np.where(x == 0, np.ones((), x.real.dtype), np.abs(x))
+        return make_complex(x.real / length, x.imag / length)
     return np.sign(x)
 
 

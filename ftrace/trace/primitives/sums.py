@@ -67,7 +67,7 @@ def sum_of(
     if terms == 1:
         return np.array, (dtype,)  # NumPy adds 0, and -0 becomes 0
     if _is_plain(terms, prod(shape), dtype) or terms == max(shape) == prod(shape):
-        return _reduce, (axes, dtype, None, True)
+        return _reduce, (axes, dtype, None, True, 0)  # of -0 alone it is +0
     return _Sum(axes, dtype), ()
 
 
@@ -200,7 +200,7 @@ def _shaped(shape: Shape) -> _Step:
 
 def _whole(axes: Shape) -> _Step:
     """A sum that NumPy does alone."""
-    return lambda x: _reduce(x, axes, None, None, True)
+    return lambda x: _reduce(x, axes, None, None, True, 0)
 
 
 def _cuts(shape: Shape, axis: int, inside: int) -> list[_Step]:
