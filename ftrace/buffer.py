@@ -13,6 +13,7 @@ import numpy as np
 
 from ftrace import capacity, fence
 from ftrace.errors import OutOfMemoryError
+from ftrace.locks import fresh_after_fork
 
 ALIGNMENT = 64
 
@@ -159,7 +160,7 @@ class LRUAllocator(Allocator):
         self._lent: dict[_Loan, None] = {}
         self._returned: deque[_Loan] = deque()
         self._note: Any = self._returned.append
-        self._lock = threading.RLock()
+        self._lock = fresh_after_fork(threading.RLock())
         capacity.keepers.put(id(self), self)
 
     @abstractmethod

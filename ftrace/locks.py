@@ -22,6 +22,8 @@ from operator import methodcaller
 from time import monotonic, sleep
 from typing import Any, Generic, Protocol, TypeVar, overload
 
+from ftrace.weak import WeakValues
+
 T = TypeVar("T")
 
 
@@ -38,6 +40,9 @@ Lock = TypeVar("Lock", bound=_Lock)
 _locks: list[_Lock] = []
 _waits: list[tuple[Callable[[], object], Callable[[], bool]]] = []
 _take, _give = methodcaller("acquire"), methodcaller("release")
+_renew = methodcaller("_at_fork_reinit")  # as the standard library does
+#: Those that a child has anew.
+_of_objects: WeakValues[int, Any] = WeakValues()
 #: Goes through an iterator.
 _exhaust: Callable[[Iterable[object]], None] = deque[object](maxlen=0).extend
 
@@ -48,12 +53,14 @@ class _Forking(threading.local):
     Attributes:
       let_go: called behind the fork, in parent and child.
       tell: then called in the parent.
+      renew: then called in the child.
     """
 
     def __init__(self) -> None:
         self.taken: deque[_Lock] = deque()
         self.let_go: Callable[[], object] = int
         self.tell: Callable[[], object] = int
+        self.renew: Callable[[], object] = int
 
 
 _forking = _Forking()
@@ -63,6 +70,14 @@ def free_after_fork(lock: Lock) -> Lock:
     """The lock, which stays as long as the process."""
     _locks.append(lock)
     return lock
+
+
+def fresh_after_fork(lock: Lock) -> Lock:
+    """The lock, of an object, for which no fork waits: a child finds it as if new.
+
+    What it guards must be of use after each step that a thread may have been at.
+    """
+    return _of_objects.put(id(lock), lock)
 
 
 def before_forks(wait: Callable[[], object], is_busy: Callable[[], bool]) -> None:
@@ -88,6 +103,10 @@ def _is_imported_elsewhere() -> bool:
             if owner not in (None, me):
                 return True
     return False
+
+
+def _is_mine(lock: Any) -> bool:
+    return getattr(lock, "_is_owned", bool)()
 
 
 def _let_go() -> Callable[[], object]:
@@ -116,6 +135,8 @@ def _before_fork() -> None:
             locks, taken = _locks[::-1], _forking.taken
             while len(taken) < len(locks):
                 taken.extend(filter(_take, locks[len(taken) :]))
+            others = [lock for lock in _of_objects.values() if not _is_mine(lock)]
+            _forking.renew = partial(_exhaust, map(_renew, others))
             _forking.let_go = _let_go()
             _forking.tell = _thread.interrupt_main if interrupted else int
             # An import that has begun meanwhile may wait for the locks.
@@ -134,7 +155,10 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=partial(methodcaller("let_go"), _forking),
         after_in_child=partial(methodcaller("let_go"), _forking),
     )
-    os.register_at_fork(after_in_parent=partial(methodcaller("tell"), _forking))
+    os.register_at_fork(
+        after_in_parent=partial(methodcaller("tell"), _forking),
+        after_in_child=partial(methodcaller("renew"), _forking),
+    )
 
 
 class Once(Generic[T]):

@@ -14,9 +14,12 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
+import ftrace as ft
 from ftrace.devices.llvm.compiling.workers import apart
 from ftrace.locks import Once, cached_property, free_after_fork
 
@@ -179,6 +182,46 @@ def test_no_property_of_ours_holds_a_lock() -> None:
     for path in package.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"from functools import .*cached_property", text), path
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_child_calls_what_a_thread_was_tracing() -> None:
+    begun = threading.Event()
+
+    @ft.jit
+    def double(x: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            time.sleep(0.5)
+        return x * 2
+
+    thread = threading.Thread(target=double, args=(np.ones(3),))
+    thread.start()
+    begun.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(int(double(np.ones(4))[3]))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    thread.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_function_that_is_traced_may_fork() -> None:
+    @ft.jit
+    def double(x: Any) -> Any:
+        child = os.fork()
+        if child == 0:
+            return x * 3
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        return x * 2
+
+    me = os.getpid()
+    found = int(double(np.ones(4))[3])
+    if os.getpid() != me:
+        os._exit(found)
+    assert found == 2
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")

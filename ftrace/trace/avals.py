@@ -17,6 +17,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DynamicDimensionError
+from ftrace.locks import fresh_after_fork
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.sizes import lower_bound
 from ftrace.weak import WeakValues
@@ -225,7 +226,7 @@ def _scalar_like(kind: type[_Kind], dtype: np.dtype[Any]) -> _Kind:
 
 
 _interned: WeakValues[Any, ShapedArray] = WeakValues()
-_lock = threading.Lock()
+_lock = fresh_after_fork(threading.Lock())
 
 #: Each effect takes the token of the effect before it and gives a new one.
 TOKEN = _scalar_like(Token, dtypes.uint8)

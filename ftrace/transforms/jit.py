@@ -14,6 +14,7 @@ from ftrace.array import Array, is_array
 from ftrace.devices.base import Device, get_device
 from ftrace.devices.calls import Bound
 from ftrace.errors import ArgumentError
+from ftrace.locks import fresh_after_fork
 from ftrace.settings import Config
 from ftrace.tables import Table
 from ftrace.trace import tree
@@ -152,7 +153,7 @@ class Jitted(Linked, Travels):
         self._known: list[Known] = []
         self._bound: list[tuple[Bound, Ready]] = []
         self._links: Any = None
-        self._lock = threading.RLock()
+        self._lock = fresh_after_fork(threading.RLock())
         self.trace_count = 0
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:

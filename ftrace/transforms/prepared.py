@@ -22,6 +22,7 @@ from ftrace import settings
 from ftrace.array import Array
 from ftrace.devices.base import Executable, get_device
 from ftrace.devices.calls import Bound, Signature
+from ftrace.locks import fresh_after_fork
 from ftrace.settings import Config
 from ftrace.tables import LIGHT, Table
 from ftrace.trace.all_bits import is_exact
@@ -66,7 +67,7 @@ class Prepared(Linked):
         # By the classes of the arguments, after how many calls they become native.
         self._left: dict[tuple[type[Any], ...], int] = {}
         self._bound: list[Bound] = []
-        self._lock = threading.Lock()
+        self._lock = fresh_after_fork(threading.Lock())
 
     @property
     def shares_inputs(self) -> bool:

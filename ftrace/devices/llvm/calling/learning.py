@@ -27,6 +27,7 @@ from ftrace.devices.llvm.calling.looping import Looping
 from ftrace.devices.llvm.calling.outcome import NotNative
 from ftrace.devices.llvm.calling.steps import Steps, Unlearnable
 from ftrace.devices.llvm.calling.surface import PLACES, TRIED
+from ftrace.locks import fresh_after_fork
 from ftrace.trace import tree
 from ftrace.trace.layout import Leaf, layout_of
 from ftrace.trace.tape import Tape, recording
@@ -81,7 +82,7 @@ class Fronts:
         self._marks = marks
         self._records: list[Record | None] = [None] * PLACES
         self._count = self._learned = 0
-        self._lock = threading.Lock()
+        self._lock = fresh_after_fork(threading.Lock())
 
     def __len__(self) -> int:
         return self._count

@@ -29,7 +29,7 @@ from ftrace.devices.llvm.compiling.machine import machine, sources
 from ftrace.devices.llvm.compiling.workers import apart
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.errors import DeviceError
-from ftrace.locks import Once, cached_property
+from ftrace.locks import Once, cached_property, fresh_after_fork
 from ftrace.version import VERSION
 
 #: 0 … 3; 1 gives code as fast as 3 for loops that are already in vectors.
@@ -79,7 +79,7 @@ class _Compiler:
         llvm.initialize_native_asmprinter()
         self.llvm: Any = llvm
         self.numbers = itertools.count()
-        self._lock = threading.Lock()
+        self._lock = fresh_after_fork(threading.Lock())
         self._lean_blocks = 0
         # A context and a machine serve one thread at a time; they are kept for reuse.
         self._benches: dict[Target, list[tuple[Any, Any]]] = {}

@@ -24,6 +24,7 @@ import numpy
 
 from ftrace.devices.llvm.compiling.compile import Code, emit_object, link
 from ftrace.devices.llvm.ir.symbols import ROOTS
+from ftrace.locks import fresh_after_fork
 from ftrace.lower.fourier_lengths import stages_of
 from ftrace.weak import WeakValues
 
@@ -32,7 +33,7 @@ np: Any = numpy  # whose stubs leave too much unknown
 
 _QUARTERS = np.array([1, -1j, -1, 1j])
 _DTYPES = {"f32": np.float32, "f64": np.float64}
-_lock = threading.Lock()
+_lock = fresh_after_fork(threading.Lock())
 _codes: WeakValues[str, Code] = WeakValues()
 
 

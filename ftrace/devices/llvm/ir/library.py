@@ -33,8 +33,9 @@ from ftrace.devices.llvm.ir.symbols import (
 )
 from ftrace.devices.llvm.runtime.compiled import runtime
 from ftrace.devices.llvm.target import host_target
+from ftrace.locks import fresh_after_fork
 
-_lock = threading.RLock()  # none is made twice; one may call another
+_lock = fresh_after_fork(threading.RLock())  # none is made twice; one may call another
 _DECLARED: Final = rf"^declare .* @({PREFIX}\w+)\("
 
 
