@@ -252,3 +252,17 @@ def test_a_slope_that_is_an_integer_is_no_float() -> None:
     for _ in range(8):
         assert ft.nn.leaky_relu(x, 2).dtype == "int32"
         assert ft.nn.leaky_relu(x, 2.0).dtype == "float32"
+
+
+def test_complex_weights_have_the_variance_that_was_asked_for() -> None:
+    key = ft.random.key(0)
+    for name in ("glorot_uniform", "lecun_uniform", "he_uniform", "lecun_normal"):
+        for dtype in (np.complex64, np.complex128):
+            found = getattr(nn.initializers, name)()(key, (400, 300), dtype)
+            values = np.asarray(found)
+            assert values.dtype == dtype
+            fan = {"glorot": 350, "lecun": 400, "he": 200}[name.split("_")[0]]
+            assert np.abs(values.mean()) < 0.01 / np.sqrt(fan)
+            np.testing.assert_allclose((abs(values) ** 2).mean() * fan, 1, rtol=0.03)
+    radii = abs(np.asarray(nn.initializers.he_uniform()(key, (50, 50), np.complex64)))
+    assert radii.max() <= np.sqrt(2 * 2 / 50)

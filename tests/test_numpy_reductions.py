@@ -232,3 +232,27 @@ def test_what_is_taken_off_the_count_may_be_traced(name: str, masked: bool) -> N
     np.testing.assert_allclose(slope, step, rtol=1e-5)
     with pytest.raises(ft.errors.ShapeError, match="ddof must be a number"):
         spread(np.ones(2))
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_complex_extrema_begin_with_initial(name: str) -> None:
+    x = np.array([[1 + 2j, 1 - 1j, 0.5], [3, -1j, 2]], np.complex64)
+    where = np.array([[True, False, True], [False] * 3])
+    function, numpy = getattr(fnp, name), getattr(np, name)
+    for initial in (0.7, 1 + 1j, -9.0, 9.0):
+        for given in ({}, {"axis": 0}, {"axis": 1, "keepdims": True}):
+            call = lambda x: function(x, initial=initial, where=where, **given)  # noqa: B023, E731
+            wanted = numpy(x, initial=initial, where=where, **given)
+            np.testing.assert_array_equal(call(x), wanted)
+            np.testing.assert_array_equal(ft.jit(call)(x), wanted)
+    assert function(x[:0], initial=2j) == 2j
+    nan = np.array([1 + 1j, complex(np.nan, 3)])
+    np.testing.assert_array_equal(function(nan), nan[1])
+
+
+def test_lax_extrema_of_complex_numbers_are_those_of_numpy() -> None:
+    x = np.array([1 + 2j, 1 - 1j, 2, 1], np.complex64)
+    for name, numpy in (("max", np.maximum), ("min", np.minimum)):
+        function = getattr(ft.lax, name)
+        for found in (function(x, x[::-1]), ft.jit(function)(x, x[::-1])):
+            np.testing.assert_array_equal(found, numpy(x, x[::-1]))

@@ -28,6 +28,7 @@ from ftrace.numpy.axes import (
     static_int,
 )
 from ftrace.numpy.elementwise import arctan2
+from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace import tree
 from ftrace.trace.operations import bind
 from ftrace.trace.operations import elementwise as apply_elementwise
@@ -98,7 +99,12 @@ def _unary(name: str, op: Primitive) -> Callable[..., Any]:
     return _named(function, name, op.doc)
 
 
-def _binary(name: str, op: Primitive, kinds: str = "") -> Callable[[Value, Value], Any]:
+def _binary(
+    name: str,
+    op: Primitive,
+    kinds: str = "",
+    of_complex: Callable[[Value, Value], Any] | None = None,
+) -> Callable[[Value, Value], Any]:
     """`kinds` restricts the dtypes that the primitive takes."""
 
     def function(x: Value, y: Value) -> Any:
@@ -108,6 +114,8 @@ def _binary(name: str, op: Primitive, kinds: str = "") -> Callable[[Value, Value
                 f"lax.{name} is not defined for {dtype}; convert the operands"
             )
         _check_ranks(name, x, y)
+        if of_complex is not None and dtypes.is_complex(dtype):
+            return of_complex(x, y)
         return apply_elementwise(op, x, y)
 
     return _named(function, name, op.doc)
@@ -168,8 +176,8 @@ ge = _binary("ge", p.ge)
 gt = _binary("gt", p.gt)
 le = _binary("le", p.le)
 lt = _binary("lt", p.lt)
-max = _binary("max", p.maximum)
-min = _binary("min", p.minimum)
+max = _binary("max", p.maximum, of_complex=maximum)
+min = _binary("min", p.minimum, of_complex=minimum)
 mul = _binary("mul", p.mul, "iufc")
 ne = _binary("ne", p.ne)
 nextafter = _binary("nextafter", p.nextafter)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.numpy.axes import (
     Axis,
     as_value,
@@ -23,6 +23,7 @@ from ftrace.numpy.axes import (
     full,
     no_out,
 )
+from ftrace.numpy.joining import stack
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -115,11 +116,16 @@ def masked_reduce(
         a = choose(mask, a, full((), identity(primitive, dtype), dtype))
     result = reduced(primitive, a, axes, keepdims)
     if initial is not None:
-        first = cast(initial, dtype)
-        if first.ndim:
-            raise ShapeError(f"{name}: initial must be a scalar, got {first.shape}")
-        result = elementwise(combine, first, result)
+        result = elementwise(combine, _first_value(name, initial, dtype), result)
     return result
+
+
+def _first_value(name: str, initial: Value, dtype: np.dtype[Any]) -> Any:
+    """The value that a reduction begins with."""
+    first = cast(initial, dtype)
+    if first.ndim:
+        raise ShapeError(f"{name}: initial must be a scalar, got {first.shape}")
+    return first
 
 
 _COMBINE = {
@@ -225,11 +231,18 @@ def _extremum(
             f"{name}: the array of shape {a.shape} has no elements along the axes "
             f"{axes}, and {name} has no identity; give initial="
         )
-    if dtypes.is_complex(a.dtype):
-        if initial is not None:
-            raise DtypeError(f"{name}: initial= is not supported for {a.dtype.name}")
+    if not dtypes.is_complex(a.dtype):
+        return masked_reduce(
+            name, primitive, a, axis, a.dtype, keepdims, initial, where
+        )
+    if initial is None:
         return _complex_extremum(primitive, a, axes, keepdims)
-    return masked_reduce(name, primitive, a, axis, a.dtype, keepdims, initial, where)
+    first = _first_value(name, initial, a.dtype)
+    if where is not None:
+        a = choose(check_where(name, where, a.shape), a, first)
+    found = _complex_extremum(primitive, a, axes, keepdims)
+    pair = stack([broadcast_to(first, found.shape), found])
+    return _complex_extremum(primitive, pair, (0,), False)
 
 
 def any_of(conditions: Any) -> bool:
@@ -244,7 +257,8 @@ def _complex_extremum(
     x, y = elementwise(p.real, a), elementwise(p.imag, a)
     first = reduced(primitive, x, axes, True)
     beyond = full((), identity(primitive, y.dtype), y.dtype)
-    among = choose(elementwise(p.eq, x, first), y, beyond)
+    hits = elementwise(p.bit_or, elementwise(p.eq, x, first), elementwise(p.ne, x, x))
+    among = choose(hits, y, beyond)
     second = reduced(primitive, among, axes, True)
     result = elementwise(p.make_complex, first, second)
     return result if keepdims else drop_axes(result, axes)
