@@ -20,6 +20,7 @@ class Purpose:
       detail: one that the message holds.
       dtypes: kinds, one of which an argument has.
       units: the greatest difference, in the distances of floats at 1.
+      least: so many statements at least: the operands of the last one are rounded.
     """
 
     reason: str
@@ -30,6 +31,7 @@ class Purpose:
     transforms: tuple[str, ...] = TRANSFORMS
     dtypes: str = ""
     units: float = float("inf")
+    least: int = 1
 
     def explains(self, program: Program, failure: Failure) -> bool:
         if failure.way not in self.ways or failure.kind not in self.kinds:
@@ -38,6 +40,8 @@ class Purpose:
             return False
         if not re.search(self.detail, failure.detail):
             return False
+        if len(program.statements) < self.least:
+            return False
         kinds = {dtype_of(i.dtype).kind for i in program.inputs}
         if self.dtypes and not kinds & set(self.dtypes):
             return False
@@ -45,12 +49,15 @@ class Purpose:
 
 
 GRADIENTS = ("grad", "vmap(grad)")
+ANY_WAY = ("jit", "interpreter", "loop", "inner jit", "peer")
+#: What was found, and not 0.
+NOT_ZERO = r", not (np\.float\d+\()?-?0(\.0)?\)? ±"
 PURPOSES = (
     Purpose(
         "whether what rounding leaves of equal numbers is 0, asked as a bool",
         r"standardize|jnp\.(var|std)\(",
         detail=r"np\.(True|False)_, not",
-        ways=("jit", "interpreter", "loop", "inner jit", "peer"),
+        ways=ANY_WAY,
     ),
     Purpose(
         "quantiles of no numbers, which are NaN here and an error in JAX",
@@ -116,12 +123,12 @@ PURPOSES = (
     Purpose(
         "sinc of a whole number is 0 here; in JAX sin of its multiple of a rounded pi",
         r"sinc\(",
-        detail=r", not (np\.float\d+\()?-?0(\.0)?\)? ±",
+        detail=NOT_ZERO,
     ),
     Purpose(
         "shares of ties in a scatter, whose sum in JAX leaves a rounding beside 0",
         r"\.(max|min)\(|segment_(max|min)\(",
-        detail=r", not (np\.float\d+\()?-?0(\.0)?\)? ±",
+        detail=NOT_ZERO,
         transforms=GRADIENTS,
         units=2,
     ),
@@ -135,6 +142,12 @@ PURPOSES = (
         r"tanh\(|sigmoid\(|logistic\(|silu\(|gelu\(",
         transforms=GRADIENTS,
         units=8,
+    ),
+    Purpose(
+        "derivatives where tanh is flat, which are 0 here and a rounding of 1 in JAX",
+        r"tanh\(",
+        detail=NOT_ZERO,
+        transforms=GRADIENTS,
     ),
     Purpose(
         "derivatives of e^x - 1, which are its value + 1 in JAX",
@@ -187,6 +200,47 @@ PURPOSES = (
         r"/|reciprocal",
         detail="nan",
         dtypes="c",
+    ),
+    Purpose(
+        "derivatives of quotients in 16 bits, where JAX's y ** -2 is denormal",
+        r"/|reciprocal",
+        transforms=GRADIENTS,
+        detail=r"float16|: -?\d",
+        dtypes="fV",
+    ),
+    Purpose(
+        "derivatives of logaddexp: JAX subtracts its result, which is rounded",
+        r"logaddexp",
+        transforms=GRADIENTS,
+    ),
+    Purpose(
+        "derivatives of prod beside what overflows or is 0: limits, in JAX often NaN",
+        r"prod\(",
+        detail="inf|nan",
+        transforms=GRADIENTS,
+    ),
+    Purpose(
+        "the order of keys that one rounding makes equal and another does not",
+        r"lax\.sort\(",
+        ways=ANY_WAY,
+        least=2,
+    ),
+    Purpose(
+        "a NaN with a sign, which is less than all numbers to JAX's top_k",
+        r"top_k\(|partition\(",
+        least=2,
+    ),
+    Purpose(
+        "convolve with infinities, which JAX multiplies by zeros under vmap",
+        r"convolve\(|correlate\(",
+        detail="nan",
+        transforms=("vmap", "vmap(grad)"),
+    ),
+    Purpose(
+        "the slope at NaN of what returns its operand there: 1 here, 0 in JAX",
+        r"relu6?\(|hard_|clamp\(",
+        detail=r": (np\.float\d+\()?-?0(\.0)?\)?, not",
+        transforms=GRADIENTS,
     ),
 )
 
