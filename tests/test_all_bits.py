@@ -248,3 +248,21 @@ def test_factors_of_a_log_of_sums_keep_their_bits() -> None:
     wanted = np.log(np.exp(X).sum() * Y)
     for run in (nn.logsumexp, ft.jit(nn.logsumexp)):
         np.testing.assert_allclose(run(X, None, Y), wanted, rtol=0, atol=2e-15)
+
+
+def test_literals_beside_weak_scalars_keep_their_bits_in_derivatives() -> None:
+    def f(y: Any) -> Any:
+        return X * (y * 0.1)
+
+    wanted, slope = X * (0.7 * 0.1), X * 0.1
+    found = [
+        ft.jvp(f, (0.7,), (1.0,)),
+        (ft.vjp(f, 0.7)[0], ft.jacfwd(f)(0.7)),
+        (ft.linearize(f, 0.7)[0], ft.linearize(f, 0.7)[1](1.0)),
+    ]
+    for value, tangent in found:
+        np.testing.assert_allclose(value, wanted, rtol=1e-15)
+        np.testing.assert_allclose(tangent, slope, rtol=1e-15)
+    value, gradient = ft.value_and_grad(lambda x, y: (x * (y * 0.1)).sum())(X, 0.7)
+    np.testing.assert_allclose(value, wanted.sum(), rtol=1e-15)
+    np.testing.assert_allclose(gradient, np.full(3, 0.7 * 0.1), rtol=1e-15)

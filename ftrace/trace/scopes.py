@@ -207,16 +207,11 @@ class Scope:
     def number(
         self, value: complex, dtype: np.dtype[Any], shape: Shape, weak: bool
     ) -> Node:
-        """A number of Python's as a constant; where it is weak it keeps all its bits.
-
-        Not so in un-jitted transforms, whose programs serve other numbers as well
-        (`transforms/numbers.py`).
-        """
+        """A number of Python's as a constant; a weak one keeps all its bits."""
         node = const(value, dtype, shape, weak)
         if not weak or type(value) not in (float, complex):
             return node
-        jitted = stack.scopes[stack.floor].transform == "jit"
-        if jitted and has_more_bits(node.aval):
+        if has_more_bits(node.aval):
             exact = const(value, WIDE[dtype], shape, True)
             if constant_value(exact) != constant_value(node):
                 return cast_p(exact, arg=(dtype, True))

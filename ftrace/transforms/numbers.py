@@ -48,7 +48,7 @@ _ARITHMETIC = frozenset(
         elementwise.add, elementwise.sub, elementwise.mul, elementwise.div,
         elementwise.maximum, elementwise.minimum, elementwise.eq, elementwise.ne,
         elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge,
-        elementwise.select,
+        elementwise.select, elementwise.cast_p,
     }
 )  # fmt: skip
 
