@@ -869,3 +869,39 @@ def test_dictionaries_whose_keys_have_no_order_are_arguments(
         lanes = transform(ft.vmap(lambda x: slope(x, table)))(fnp.full(2, x))
         for got in (transform(lambda x: slope(x, table))(x), ft.grad(value)(x), lanes):
             np.testing.assert_allclose(got, factor * np.cos(0.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize("transform", [ft.grad, ft.value_and_grad, ft.jacfwd])
+def test_a_call_whose_operands_are_known_runs_once(transform: Any) -> None:
+    runs: list[str] = []
+
+    @ft.custom_jvp
+    def sine(x: Any) -> Any:
+        runs.append("sine")
+        return fnp.sin(x)
+
+    sine.defjvp(lambda p, t: (fnp.sin(p[0]), t[0] * 100))
+    derivative = transform(lambda x: x * sine(np.float32(2.0)))
+    for n in range(1, 11):
+        derivative(1.0)
+        assert len(runs) == n
+
+
+def test_a_call_that_closes_over_what_is_traced_is_refused_by_its_name() -> None:
+    class Model:
+        weight: Any = None
+
+    model = Model()
+
+    @ft.custom_jvp
+    def scaled(x: Any) -> Any:
+        return x * model.weight
+
+    scaled.defjvp(lambda p, t: (p[0] * model.weight, t[0]))
+
+    def loss(weight: Any) -> Any:
+        model.weight = weight
+        return scaled(np.float32(2.0))
+
+    with pytest.raises(ft.errors.DerivativeError, match="scaled is differentiated"):
+        ft.grad(loss)(3.0)

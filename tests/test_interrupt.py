@@ -294,3 +294,35 @@ def test_the_main_thread_never_holds_the_lock_of_llvm(threads: int) -> None:
     assert threading.main_thread().ident not in users
     """
     run(program, FTRACE_THREADS=str(threads))
+
+
+def test_ctrl_c_while_a_kernel_asks_for_memory_arrives() -> None:
+    program = """
+    import _thread
+    from ftrace import capacity
+    from ftrace.devices.llvm.runtime.compiled import runtime
+
+    class Switch(int):
+        fire = property(_thread.interrupt_main)  # no call follows, where it would come
+
+    free, switch = capacity.free_memory, Switch(signal.SIGINT)
+    def asked():
+        switch.fire
+        return free()
+
+    def loss(x):  # its stack is larger than what is had without asking
+        return fnp.sum(ft.lax.while_loop(
+            lambda c: c[0] < 4000, lambda c: (c[0] + 1, fnp.sin(c[1])), (0, x))[1])
+    f, x = ft.jit(ft.grad(loss)), np.ones(4096, np.float32)
+    want = np.asarray(f(x))
+    runtime().forget_chunks()
+    capacity.free_memory = asked
+    try:
+        f(x)
+    except KeyboardInterrupt:
+        print("arrived")
+    capacity.free_memory = free
+    np.testing.assert_array_equal(np.asarray(f(x)), want)
+    all_is_well()
+    """
+    assert run(program).strip() == "arrived"

@@ -351,8 +351,7 @@ emptied(_inlined.clear)
 
 #: What stands behind a function that recognises its calls, how it lifts, and whether
 #: it shares memory.
-_behind: weakref.WeakKeyDictionary[Any, tuple[FunctionType, Lifting, bool]]
-_behind = weakref.WeakKeyDictionary()
+_behind: dict[Any, tuple[FunctionType, Lifting, bool]] = {}
 
 
 def recall_all(

@@ -139,7 +139,7 @@ class custom_jvp(WithRules):
             rules = _JvpRule(call, self.jvp, self.symbolic_zeros, None)
             return _called_at(level, self, call, rules)
         if found is None:
-            return self.fun(*call.args)
+            return call.run()
         rule: Rule | None = None
         if self.jvp is not None:
             key = (call.key(self.fun, self.jvp), self.symbolic_zeros)
@@ -303,7 +303,7 @@ class custom_vjp(WithRules):
             rules = _VjpRules(call, self.fwd, self.bwd, self.symbolic_zeros, None)
             return _called_at(level, self, call, rules)
         if found is None:
-            return self.fun(*call.args)
+            return call.run()
         fwd: Rule | None = None
         bwd: Rule | None = None
         if self.fwd is not None and self.bwd is not None:

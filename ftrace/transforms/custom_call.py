@@ -17,7 +17,7 @@ from ftrace.trace.calls.closures import closed_over
 from ftrace.trace.calls.custom import no_rule
 from ftrace.trace.calls.rules import Called, called, later_values
 from ftrace.trace.scopes import Scope, open_scopes
-from ftrace.trace.tracer import aval_of
+from ftrace.trace.tracer import Tracer, aval_of
 from ftrace.transforms.arguments import (
     Output,
     check_callable,
@@ -56,6 +56,13 @@ class Invocation:
         self.avals = [aval_of(x) for x in self.values]
         self.output = Output(lambda *xs: fun(*self.joined(xs)), kind, False)
         self.output.function.__name__ = self.name
+        self._fun = fun
+        self._done: tuple[Any, ...] = ()
+
+    def run(self) -> Any:
+        """What the function returns; it runs once."""
+        self._done = self._done or (self._fun(*self.args),)
+        return self._done[0]
 
     def _positions(self, kind: str, fixed: Sequence[int]) -> list[int]:
         count = len(self.args)
@@ -70,6 +77,7 @@ class Invocation:
     def forget(self) -> None:
         """Lets go of the values: rules that are kept remember the call."""
         self.values = []
+        self._done = ()
         self.args = [x if i in self.fixed else None for i, x in enumerate(self.args)]
 
     @property
@@ -104,6 +112,10 @@ class Invocation:
 
 def _static(value: Any) -> Static:
     return Static(value, (id(value),)) if is_array(value) else Static.of(value)
+
+
+def _traced(values: Iterable[Any]) -> bool:
+    return any(isinstance(x, Tracer) for x in values)
 
 
 def _hashable(value: Any) -> Any:
@@ -212,6 +224,10 @@ class WithRules(Travels):
         level = level_of(call.values)
         if level is not None:  # the rules run now, and not the function
             return call, None, level
+        runs = all(s.bound and not s.isolated for s in scopes)
+        # Most close over nothing that is traced, and what they do is done once.
+        if runs and not _traced(call.values) and not _traced(closed_over([call.run()])):
+            return call, None, None
         others = closed_over([*rules, *call.constants])
         found = called(self.kind, call.output, call.values, others)
         if found is not None:

@@ -25,12 +25,16 @@ PLACES = 64
 _DECLARATIONS = f"""
 declare ptr @malloc(i64)
 declare void @free(ptr)
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare ptr @PyErr_Occurred()
+declare i32 @PyObject_IsTrue(ptr)
 
 @kept = internal global [{2 * PLACES} x i64] zeroinitializer, align 128
 @kept_bytes = internal global i64 0, align 128
 @kept_lock = internal global i32 0, align 128
 
-; ask_memory(bytes) -> 0 if there is no room for them; null until the runtime sets it
+; A Python object: ask_memory(bytes) -> is there room? null until the runtime sets it
 @ask_memory = global ptr null, align 8
 """
 
@@ -68,13 +72,24 @@ def _unlock() -> Function:
 
 
 def _has_room() -> Function:
+    """Is there room? What Python raises stays with the thread: then there is none."""
     f = Function("has_room", "i1", "i64 %size")
     ask = f.load("ptr", "@ask_memory")
     small = f.let(f"icmp ult i64 %size, {LEAST_ASKED}")
     with f.when(f.let(f"or i1 {small}, {f.let(f'icmp eq ptr {ask}, null')}")):
         f.give("true")
-    answer = f.let(f"call i32 {ask}(i64 %size)")
-    f.give(f.let(f"icmp ne i32 {answer}, 0"))
+    state = f.let("call i32 @PyGILState_Ensure()")
+    room = f.variable("i32", 0)
+    raised = f.let("call ptr @PyErr_Occurred()")
+    with f.when(f.let(f"icmp eq ptr {raised}, null")):
+        operands = f"ptr {ask}, ptr @one_number, i64 %size"
+        call = f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({operands})"
+        answer = f.let(call)
+        with f.when(f.let(f"icmp ne ptr {answer}, null")):
+            f.store("i32", f.let(f"call i32 @PyObject_IsTrue(ptr {answer})"), room)
+            f.do(f"call void @Py_DecRef(ptr {answer})")
+    f.do(f"call void @PyGILState_Release(i32 {state})")
+    f.give(f.let(f"icmp ne i32 {f.load('i32', room)}, 0"))
     return f
 
 

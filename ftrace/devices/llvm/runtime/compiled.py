@@ -75,10 +75,8 @@ class Runtime:
         self.forget_chunks = function("forget_chunks", None)
         self._reset_chunks = function("reset_chunks", None)
         self.run_pointers = address("run_pointers")
-        # Called without the GIL: ctypes takes it for as long as Python is asked.
-        self._ask = ctypes.CFUNCTYPE(ctypes.c_int, i64)(_has_room)
-        place = ctypes.c_void_p.from_address(address("ask_memory"))
-        place.value = ctypes.cast(self._ask, pointer).value
+        # No callback of ctypes: it would print what a signal raises, and go on.
+        ctypes.c_void_p.from_address(address("ask_memory")).value = id(_has_room)
         self.handlers = {name: address(name) for name in _EXPORTED[1:6]}
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_anew)
@@ -94,8 +92,8 @@ def _text(kept: int) -> str:
     return runner_ir(kept)
 
 
-def _has_room(nbytes: int) -> int:
-    return int(nbytes <= capacity.free_memory())
+def _has_room(nbytes: int) -> bool:
+    return nbytes <= capacity.free_memory()
 
 
 #: The runner; compiled at the first call.
