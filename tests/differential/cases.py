@@ -1,7 +1,8 @@
 """Cases: a row, and a level of each of its factors.
 
 The factors are the mode, the setting, the shape, how the arguments' shapes fit, what
-numbers they hold, what tangents are, and the level of each argument. A row's cases are
+numbers they hold, what tangents are, which two numbers stand beside each other, and the
+level of each argument. A row's cases are
 chosen one after the other, each from a few candidates as the one with the most pairs
 of levels that no earlier case had: every pair is met early, and case `n` of a row
 depends on the seed and on `n` alone.
@@ -29,6 +30,7 @@ from tests.differential.kinds import (
     SHAPES,
     Choice,
     Given,
+    Numbers,
     given,
 )
 from tests.differential.rows import Row
@@ -53,9 +55,21 @@ DERIVED = ("grad", "jvp", "vjp", "linearize", "jacfwd", "jit_vmap_grad")
 #: How the levels of arguments end by which one can differentiate.
 INEXACT = (" float", " complex", *FLOATS, *COMPLEX)
 #: ftrace's switch enable_x64: False, True, None.
-SETTINGS = ("narrow", "narrow", "wide", "default")
+SETTINGS = ("narrow", "wide", "default", "default")
 #: What a tangent or a cotangent is: an array of the dtype, a Python number, an int.
 TANGENTS = ("array", "python", "python", "integer")
+#: Numbers that are seldom met by chance and often by users: Python's beside arrays of
+#: 64 bits, the one before the other; in most cases each argument is drawn for itself.
+BESIDE = (
+    *((),) * 8,
+    ("array float64", "python float"), ("python float", "array float64"),
+    ("array float64", "python int"), ("numpy float64", "python float"),
+    ("array float64", "weak float"), ("array int64", "python int"),
+    ("python int", "array int64"), ("array int64", "python float"),
+    ("array complex128", "python float"), ("python complex", "array float64"),
+)  # fmt: skip
+#: What a case has beside the levels of its arguments.
+FACTORS = 7
 CANDIDATES = 8
 
 
@@ -78,7 +92,7 @@ class Case:
     fit = property(lambda self: self.factors[3])
     data = property(lambda self: self.factors[4])
     tangents = property(lambda self: self.factors[5])
-    levels = property(lambda self: self.factors[6:])
+    levels = property(lambda self: self.factors[FACTORS:])
 
     def arguments(self) -> list[tuple[str | None, Given]]:
         """What is passed, with the keyword where there is one."""
@@ -118,6 +132,11 @@ class Case:
         found = [value.dtype for value in given]
         return (*found, "float32" if weak and self.setting == "default" else "")
 
+    @cached_property
+    def kept(self) -> set[str]:
+        """The dtypes that its arrays have, and no Python number and no NumPy scalar."""
+        return {v.dtype for _, v in self.arguments() if v.form in ("array", "numpy")}
+
     def __str__(self) -> str:
         shown = ", ".join(
             f"{keyword + '=' if keyword else ''}"
@@ -145,6 +164,7 @@ def _factors(row: Row) -> list[tuple[Any, ...]]:
         FITS,
         DATA,
         TANGENTS,
+        tuple(b for b in BESIDE if not b or _places(row, b)),
         *(a.levels for a in row.arguments),
     ]
 
@@ -160,21 +180,37 @@ def cases_of(row: Row, seed: int) -> Iterator[Case]:
             [int(rng.integers(len(f))) for f in factors] for _ in range(CANDIDATES)
         ]
         if number % 6 != 5:
-            sound = [levels for levels in drawn if _sound(_chosen(factors, levels))]
+            sound = [levels for levels in drawn if _sound(_chosen(row, factors, levels))]
             drawn = sound or drawn
         chosen = max(drawn, key=lambda levels: len(_pairs(levels) - seen))
         seen |= _pairs(chosen)
-        yield Case(row, number, seed, _chosen(factors, chosen))
+        yield Case(row, number, seed, _chosen(row, factors, chosen))
         number += 1
 
 
-def _chosen(factors: list[tuple[Any, ...]], levels: list[int]) -> tuple[Any, ...]:
-    return tuple(f[i] for f, i in zip(factors, levels, strict=True))
+def _places(row: Row, beside: tuple[str, ...]) -> list[int]:
+    """The arguments of a row that can be of two kinds in turn."""
+    found: list[int] = []
+    for place, argument in enumerate(row.arguments):
+        number = isinstance(argument.kind, Numbers) and argument.kind.domain != "index"
+        if beside and number and beside[len(found) % 2] in argument.levels:
+            found.append(place)
+    return found if len(found) > 1 else []
+
+
+def _chosen(
+    row: Row, factors: list[tuple[Any, ...]], levels: list[int]
+) -> tuple[Any, ...]:
+    chosen = [f[i] for f, i in zip(factors, levels, strict=True)]
+    beside = chosen[FACTORS - 1]
+    for turn, place in enumerate(_places(row, beside)):
+        chosen[FACTORS + place] = beside[turn % 2]
+    return tuple(chosen)
 
 
 def _sound(factors: tuple[Any, ...]) -> bool:
     """Is it no sure error? Errors are a sixth of the cases."""
-    mode, _, _, fit, _, tangents, *levels = factors
+    mode, _, _, fit, _, tangents, _, *levels = factors
     if fit == "bad" or any(isinstance(x, int) and x in (5, -4) for x in levels):
         return False
     if mode not in DERIVED:

@@ -22,7 +22,7 @@ logsumexp logmeanexp: any axis=axes where=mask keepdims=flag
 logsumexp: any b=floats return_sign=flag
 standardize {rough=16}: any axis=axes where=mask
 one_hot: index [0,3,5,-1] dtype=dtype axis=[0,-1]
-dot_product_attention {rough=8}: attended attended attended is_causal=flag scale=[0.5]
+dot_product_attention {rough=8}: attended attended attended is_causal=flag scale=[0.3]
 """
 
 SPECIAL = """

@@ -18,7 +18,7 @@ size {modes=plain}: any axis=[0,-1,(0,),5]
 logical_not bitwise_not invert bitwise_invert bitwise_count {elementwise modes=mapped}:
     any
 angle {elementwise}: any deg=flag
-nan_to_num {elementwise}: any nan=[0.0,7] posinf=[1.5] neginf=[-3]
+nan_to_num {elementwise}: any nan=[0.0,7] posinf=[1.1] neginf=[-3]
 round around {elementwise}: any decimals=[0,1,2,-1]
 modf frexp {elementwise}: any
 add subtract multiply divide true_divide {elementwise}: any any
@@ -42,21 +42,21 @@ where {elementwise}: bool any? any?
 
 REDUCTIONS = """
 sum prod nansum nanprod: any axis=axes keepdims=flag dtype=dtype
-max min amax amin: any axis=axes keepdims=flag initial=[1,2.5]
+max min amax amin: any axis=axes keepdims=flag initial=[1,2.3]
 mean nanmean: any axis=axes keepdims=flag dtype=dtype
 std var nanstd nanvar: any axis=axes keepdims=flag ddof=[0,1] dtype=dtype
 nanmax nanmin ptp: any axis=axes keepdims=flag
 all any count_nonzero {modes=forward}: any axis=axes keepdims=flag
 argmax argmin nanargmax nanargmin {modes=forward}: any axis=axis keepdims=flag
 median nanmedian: any axis=axes keepdims=flag
-quantile nanquantile: any [0.5,0.25,[0.1,0.9],0,1] axis=axes keepdims=flag
+quantile nanquantile: any [0.3,0.25,[0.1,0.9],0,1] axis=axes keepdims=flag
     method=['linear','lower','higher','midpoint','nearest']
 percentile nanpercentile: any [50,25.5,[10,90],0] axis=axes keepdims=flag
     method=['linear','lower','higher','midpoint','nearest']
 cumsum cumprod nancumsum nancumprod: any axis=axis dtype=dtype
 cumulative_sum cumulative_prod: any axis=axis dtype=dtype include_initial=flag
 average: any axis=axes weights=same keepdims=flag
-trapezoid: any x=same dx=[1.0,2] axis=axis
+trapezoid: any x=same dx=[0.1,2] axis=axis
 """
 
 CREATION = """
@@ -163,7 +163,7 @@ unravel_index {modes=forward}: index [(2,3),(4,),6]
 ravel_multi_index {modes=forward}: index [(3,4),(2,2)] mode=['clip','wrap','raise']
 searchsorted {modes=forward}: sorted any side=['left','right','up']
 digitize {modes=forward}: any sorted right=flag
-interp: any sorted sorted left=[0.5] right=[7] period=[3.0]
+interp: any sorted sorted left=[0.1] right=[7] period=[3.3]
 sort argsort: any axis=[None,0,-1,5] descending=flag
 sort_complex: any
 lexsort {modes=forward}: array axis=[0,-1]
@@ -174,7 +174,7 @@ unique_all unique_counts unique_inverse unique_values: any
 union1d intersect1d setdiff1d setxor1d: any any
 isin {modes=forward}: any any invert=flag
 diff: any n=[0,1,2,-1] axis=[0,-1,5]
-ediff1d: any to_end=[1,[1,2]] to_begin=[0.5]
+ediff1d: any to_end=[1,[1,2]] to_begin=[0.1]
 gradient: any axis=[None,0,-1]
 packbits unpackbits {modes=forward}: bits axis=[None,0,-1] bitorder=['big','little']
 """

@@ -52,7 +52,7 @@ def _loss(L: Any) -> Any:
 def _derivative(name: str) -> Any:
     def program(L: Any, x: Any, **k: Any) -> Any:
         function = _loss(L) if name in ("grad", "value_and_grad", "hessian") else _f(L)
-        return getattr(L, name)(function, **k)(x, 2.5)
+        return getattr(L, name)(function, **k)(x, 2.3)
 
     return program
 
@@ -107,8 +107,8 @@ def _custom_gradient(L: Any, x: Any) -> Any:
 
 
 def _closure_convert(L: Any, x: Any) -> Any:
-    function, consts = L.closure_convert(lambda y: y * x, 2.0)
-    return function(2.0, *consts)
+    function, consts = L.closure_convert(lambda y: y * x, 2.3)
+    return function(2.3, *consts)
 
 
 def _pure_callback(L: Any, x: Any) -> Any:
@@ -169,9 +169,9 @@ PROGRAMS: dict[str, Any] = {
     "jit": lambda L, x, **k: L.jit(_f(L), **k)(x, 3),
     "eval_shape": _eval_shape,
     "make_jaxpr": lambda L, x: L.make_jaxpr(L.numpy.sin)(x) is None,
-    "checkpoint": lambda L, x: L.checkpoint(_f(L))(x, 2.0),
+    "checkpoint": lambda L, x: L.checkpoint(_f(L))(x, 2.3),
     "remat": lambda L, x: L.remat(_f(L))(x, 2),
-    "named_call": lambda L, x: L.named_call(_f(L), name="f")(x, 2.0),
+    "named_call": lambda L, x: L.named_call(_f(L), name="f")(x, 2.3),
     "custom_jvp": _custom_jvp, "custom_vjp": _custom_vjp,
     "custom_gradient": _custom_gradient, "closure_convert": _closure_convert,
     "pure_callback": _pure_callback,
