@@ -142,7 +142,9 @@ class Judge:
     def different(
         self, way: str, got: list[Any], spreads: list[Any] | None
     ) -> Failure | None:
-        fail = lambda *what: Failure(self.transform, way, *what)  # noqa: E731
+        def fail(*what: Any) -> Failure:
+            return Failure(self.transform, way, *what)
+
         if len(got) != len(self.reference):
             return fail("count", f"{len(got)} results, not {len(self.reference)}")
         for place, (a, b) in enumerate(zip(got, self.reference, strict=True)):
