@@ -10,6 +10,7 @@
 `outcomes.py`  what came of it, and what it takes for two of them to be equal
 `purpose.py`   where ftrace differs on purpose, and where that is documented
 `record.py`    outcomes in a file: a sample of them is part of the repository
+`watch.py`     a case that crashes or hangs ends no run
 
 A new public function needs a row in `table/`, or `tests/test_differential.py` fails;
 after that, `--record` writes the sample anew.

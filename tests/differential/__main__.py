@@ -11,8 +11,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.differential import record
+from tests.differential import record, watch
 from tests.differential.cases import Case, cases_of, shares
+from tests.differential.outcomes import Difference, Outcome
 from tests.differential.purpose import purpose_of
 from tests.differential.rows import Row
 from tests.differential.table import ROWS
@@ -26,6 +27,10 @@ QUICK = (
 )
 #: Cases without JAX, and with it.
 CASES = {None: 3000, "jax": 20000}
+#: What was asked of JAX is written down every so many seconds.
+SAVED = 30
+#: Programs of so many cases stay compiled: they share some, but take 3 MB each.
+COMPILED = 500
 
 
 def main() -> int:
@@ -42,7 +47,7 @@ def main() -> int:
         "--record",
         nargs="?",
         const=record.SAMPLE,
-        help="write what JAX gives to a file",
+        help="write what JAX gives to a file; what the file has already is not asked",
     )
     parser.add_argument(
         "--against", nargs="+", help="compare with what was recorded in these files"
@@ -56,6 +61,8 @@ def main() -> int:
     options = parser.parse_args()
     faulthandler.enable()
     if (options.peer or options.record) and not options.against:
+        if not watch.watched():
+            return watch.watch(sys.argv[1:])
         # Code that is compiled for one call need not be fast.
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
         os.environ.setdefault("XLA_FLAGS", " ".join(QUICK))
@@ -63,57 +70,84 @@ def main() -> int:
 
 
 def compare_all(options: argparse.Namespace) -> int:
-    from tests.differential.compare import compare
-
     name, _, number = (options.only or "").partition("#")
     part, parts = map(int, options.part.split("/"))
     rows = [row for row in ROWS if (name == row.title if number else name in row.title)]
-    rows = rows[part::parts]
-    recorded = None
-    if options.against or not (options.peer or options.record):
-        recorded = record.load(*options.against or [record.SAMPLE])
-    count = options.cases or CASES["jax" if options.peer else None]
-    of_row = shares(ROWS, count)
-    counts: Counter[str] = Counter()
-    on_purpose: Counter[str] = Counter()
-    outcomes = {}
-    started = time.perf_counter()
-    for case in _chosen(rows, of_row, options.seed, number):
-        wanted = None
-        if recorded is not None:
-            wanted = recorded.get(case)
-            if wanted is None:
-                counts["not recorded"] += 1
-                continue
-        if options.verbose:
+    asks = bool(options.peer or options.record) and not options.against
+    files = options.against or [options.record or record.SAMPLE]
+    recorded = record.load(*files if options.record or not asks else [])
+    of_row = shares(ROWS, options.cases or CASES["jax" if options.peer else None])
+    report = Report(options, asks)
+    for case in _chosen(rows[part::parts], of_row, options.seed, number):
+        wanted = recorded.get(case)
+        if wanted is None and not asks:
+            report.counts["not recorded"] += 1
+        else:
+            report.take(case, wanted)
+    watch.leave()
+    return report.end()
+
+
+class Report:
+    """The cases so far: what JAX gave, and the differences, counted and told."""
+
+    def __init__(self, options: argparse.Namespace, asks: bool) -> None:
+        self.options, self.asks = options, asks
+        self.counts: Counter[str] = Counter()
+        self.on_purpose: Counter[str] = Counter()
+        self.outcomes: dict[Case, Outcome] = {}
+        self.started = self.saved = time.perf_counter()
+
+    def take(self, case: Case, wanted: Outcome | None) -> None:
+        from tests.differential.compare import compare
+
+        if self.options.verbose:
             print(case, flush=True)
-        counts["cases"] += 1
+        self.counts["cases"] += 1
+        if case.id in watch.left_out():
+            self.tell(case, Difference("dies", "the process crashed, or took too long"))
+            return
+        watch.enter(case.id)
         found, wanted = compare(case, wanted)
         if wanted.error == "Missing":
-            counts["not in JAX"] += 1
-            continue
-        outcomes[case] = wanted
-        if options.record and len(outcomes) % 1000 == 0:
-            record.save(options.record, outcomes)
-        counts["errors in both"] += bool(wanted.error and not found)
+            self.counts["not in JAX"] += 1
+            return
+        self.outcomes[case] = wanted
+        if self.asks and len(self.outcomes) % COMPILED == 0:
+            import jax
+
+            jax.clear_caches()
+        self.save()
+        self.counts["errors in both"] += bool(wanted.error and not found)
         for difference in found:
             purpose = purpose_of(case, difference)
             if purpose:
-                on_purpose[purpose.reason] += 1
+                self.on_purpose[purpose.reason] += 1
             else:
-                counts["differences"] += 1
-                counts[difference.what] += 1
-                print(f"{case}\n    {difference.what}: {difference.text}", flush=True)
-    if options.record:
-        record.save(options.record, outcomes)
-    seconds = time.perf_counter() - started
-    print(
-        f"\nseed {options.seed}, {seconds:.0f} s, "
-        + ", ".join(f"{v} {k}" for k, v in counts.items())
-    )
-    for reason, n in on_purpose.most_common():
-        print(f"    on purpose {n}: {reason}")
-    return 1 if counts["differences"] else 0
+                self.tell(case, difference)
+
+    def tell(self, case: Case, difference: Difference) -> None:
+        self.counts["differences"] += 1
+        self.counts[difference.what] += 1
+        print(f"{case}\n    {difference.what}: {difference.text}", flush=True)
+
+    def save(self, last: bool = False) -> None:
+        if not self.options.record:
+            return
+        if last or time.perf_counter() - self.saved > SAVED:
+            record.save(self.options.record, self.outcomes)
+            self.saved = time.perf_counter()
+
+    def end(self) -> int:
+        self.save(last=True)
+        seconds = time.perf_counter() - self.started
+        print(
+            f"\nseed {self.options.seed}, {seconds:.0f} s, "
+            + ", ".join(f"{v} {k}" for k, v in self.counts.items())
+        )
+        for reason, n in self.on_purpose.most_common():
+            print(f"    on purpose {n}: {reason}")
+        return 1 if self.counts["differences"] else 0
 
 
 def _chosen(

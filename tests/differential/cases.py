@@ -180,7 +180,7 @@ def cases_of(row: Row, seed: int) -> Iterator[Case]:
             [int(rng.integers(len(f))) for f in factors] for _ in range(CANDIDATES)
         ]
         if number % 6 != 5:
-            sound = [levels for levels in drawn if _sound(_chosen(row, factors, levels))]
+            sound = [x for x in drawn if _sound(_chosen(row, factors, x))]
             drawn = sound or drawn
         chosen = max(drawn, key=lambda levels: len(_pairs(levels) - seen))
         seen |= _pairs(chosen)

@@ -107,8 +107,10 @@ def failed(error: BaseException, ours: bool) -> Outcome:
 def differences(
     case: Case, found: Outcome, wanted: Outcome, loose: bool
 ) -> list[Difference]:
-    """What is not the same. `loose`: the widths of dtypes that no argument has may
-    differ."""
+    """What is not the same.
+
+    `loose`: widths may differ, but for dtypes that an array among the arguments has.
+    """
     if found.error and wanted.error:
         return (
             [] if found.ours else [Difference("raw", f"{found.error}: {found.message}")]
@@ -140,7 +142,7 @@ def _kind(dtype: str) -> str:
 
 def _leaf(case: Case, place: int, a: Leaf, b: Leaf, loose: bool) -> list[Difference]:
     where = f"result {place}: " if place else ""
-    loose &= b.dtype not in case.kept
+    loose &= b.weak or b.dtype not in case.kept
     same = _kind(a.dtype) == _kind(b.dtype) if loose else a.dtype == b.dtype
     if a.shape != b.shape:
         return [Difference("shape", f"{where}{a.head}; not {b.head}")]
