@@ -61,7 +61,7 @@ TANGENTS = ("array", "python", "python", "integer")
 #: Numbers that are seldom met by chance and often by users: Python's beside arrays of
 #: 64 bits, the one before the other; in most cases each argument is drawn for itself.
 BESIDE = (
-    *((),) * 8,
+    *((),) * 20,
     ("array float64", "python float"), ("python float", "array float64"),
     ("array float64", "python int"), ("numpy float64", "python float"),
     ("array float64", "weak float"), ("array int64", "python int"),
