@@ -266,3 +266,28 @@ def test_literals_beside_weak_scalars_keep_their_bits_in_derivatives() -> None:
     value, gradient = ft.value_and_grad(lambda x, y: (x * (y * 0.1)).sum())(X, 0.7)
     np.testing.assert_allclose(value, wanted.sum(), rtol=1e-15)
     np.testing.assert_allclose(gradient, np.full(3, 0.7 * 0.1), rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, y: fnp.where(True, y, x),
+        lambda x, y: fnp.where(np.ones(3) > 0, y, x),
+        lambda x, y: fnp.maximum(x, y * 1j + 20),
+        lambda x, y: fnp.fmin(x, y * 1j - 20),
+        lambda x, y: lax.reduce_window(x * 0, y, lax.add, (1,), (1,), "SAME"),
+    ],
+)
+def test_what_is_chosen_beside_64_bits_keeps_its_bits(f: Any) -> None:
+    wanted = np.asarray(f(X, np.array(Y)))
+    for _ in range(8):
+        np.testing.assert_array_equal(f(X, Y), wanted)
+    np.testing.assert_array_equal(ft.jit(f)(X, Y), wanted)
+    np.testing.assert_array_equal(ft.jit(lambda x: f(x, Y))(X), wanted)
+
+
+def test_a_number_is_equal_to_an_array_of_its_bits() -> None:
+    for equal in fnp.array_equal, fnp.array_equiv:
+        assert equal(np.array(Y), Y)
+        assert ft.jit(equal)(np.array(Y), Y)
+        assert not equal(np.array(Y), np.float32(Y))

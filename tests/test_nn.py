@@ -266,3 +266,11 @@ def test_complex_weights_have_the_variance_that_was_asked_for() -> None:
             np.testing.assert_allclose((abs(values) ** 2).mean() * fan, 1, rtol=0.03)
     radii = abs(np.asarray(nn.initializers.he_uniform()(key, (50, 50), np.complex64)))
     assert radii.max() <= np.sqrt(2 * 2 / 50)
+
+
+def test_logarithms_of_complex_activations_lie_between_minus_pi_and_pi() -> None:
+    x = np.array([1.4 - 3.7255j, 1.4 + 9j, -2 + 7j, 30 + 20j])
+    wanted = np.log(1 + np.exp(x))
+    for f in nn.softplus, ft.jit(nn.softplus):
+        np.testing.assert_allclose(f(x), wanted, rtol=1e-13)
+    np.testing.assert_allclose(nn.log_sigmoid(-x), -wanted, rtol=1e-13)

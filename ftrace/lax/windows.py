@@ -11,7 +11,7 @@ from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.lax.monoids import Monoid, recognise
 from ftrace.lax.reductions import is_identity
-from ftrace.numpy.axes import as_value, check_shape, drop_axes, static_int
+from ftrace.numpy.axes import as_value, cast, check_shape, drop_axes, static_int
 from ftrace.numpy.windows import Window, slide_all
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, elementwise
@@ -146,7 +146,7 @@ def reduce_window(
     windows = tuple(Window(n, s, d, lo, hi, gap - 1) for n, s, d, (lo, hi), gap in rows)
     operands = [x]
     if not begins:
-        operands.append(as_value(init_value))
+        operands.append(cast(init_value, dtype))
     return run_fused(_reduce_windows, operands, monoid=monoid, windows=windows)
 
 

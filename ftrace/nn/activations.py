@@ -162,6 +162,8 @@ swish = silu
 
 def _softplus(x: Any) -> Any:
     """log(1 + exp(x)): log1p of the power that cannot overflow, smooth at 0."""
+    if x.dtype.kind == "c":
+        return fnp.logaddexp(x, 0)
     positive = x > 0
     tail = fnp.log1p(fnp.exp(fnp.where(positive, -x, x)))
     return fnp.where(positive, x + tail, tail)

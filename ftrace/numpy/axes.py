@@ -41,7 +41,7 @@ from ftrace.trace.primitives.movement import (
 from ftrace.trace.primitives.source import const, iota_p
 from ftrace.trace.primitives.source import iota as iota_node
 from ftrace.trace.room import FEW, no_memory, require_room
-from ftrace.trace.scopes import all_bits, asarray, current_scope, scope_of
+from ftrace.trace.scopes import all_bits, as_input, asarray, current_scope, scope_of
 from ftrace.trace.sizes import lower_bound
 from ftrace.trace.tape import Number, recording
 from ftrace.trace.tracer import Tracer, Value, aval_of, check_fits
@@ -315,12 +315,11 @@ def choose(mask: Value, x: Value, y: Value) -> Any:
         return Tracer(select(chosen, *nodes), scope)
     for v in (x, y):
         check_fits(v, dtype)
-    arrays = [asarray(v) for v in operands]
-    if all(v.memory.host for v in arrays):
-        require_room("where", ShapedArray.of(shape, dtype))
-        chosen, *values = [v.numpy() for v in arrays]
-        first, second = [convert(v, dtype) for v in values]
-        chosen = convert(chosen, dtypes.bool_)
+    if all(asarray(v).memory.host for v in operands):
+        full = ShapedArray.of(shape, dtype, weak)
+        require_room("where", full)
+        first, second = [as_input(v, full).numpy() for v in (x, y)]
+        chosen = convert(asarray(mask).numpy(), dtypes.bool_)
         return Array.of(select.numpy(None, None, chosen, first, second), weak)
     first, second = [broadcast_to(cast(v, dtype, weak), shape) for v in (x, y)]
     return bind(select, broadcast_to(cast(mask, dtypes.bool_), shape), first, second)

@@ -63,7 +63,7 @@ def allclose(
 def array_equal(a1: Value, a2: Value, equal_nan: bool = False) -> Any:
     """Are the shapes and all elements equal? False for what is no array."""
     try:
-        a1, a2 = array(a1, copy=False), array(a2, copy=False)
+        a1, a2 = (x if is_value(x) else array(x, copy=False) for x in (a1, a2))
     except (ArgumentError, ShapeError):
         return full((), False, dtypes.bool_)
     if aval_of(a1).shape != aval_of(a2).shape:
