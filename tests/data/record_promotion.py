@@ -2,14 +2,17 @@
 
     python tests/data/record_promotion.py
 
-Needs jax; wrote `promotion.json` with jax 0.10.2. For each state of the switch and
-each pair of operands: the dtype of their sum, and of their quotient, with a `~` where
-it is weak; then what the expressions of `EXPRESSIONS` give.
+Needs jax; wrote `promotion.json` with jax 0.10.2. For each state of the switch, each
+function of two operands and each pair of them: the dtype of the result, with a `~`
+where it is weak, as a letter; functions with the same letters share a line. Then what
+the expressions of `EXPRESSIONS` give.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,27 @@ DTYPES = [
     "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
 ]  # fmt: skip
 SCALARS = {"True": True, "1": 1, "1.0": 1.0, "1j": 1j}
+
+#: The functions of two operands, by their module.
+FUNCTIONS = {
+    "numpy": """
+        add subtract multiply divide true_divide floor_divide remainder mod fmod divmod
+        power pow float_power maximum minimum fmax fmin arctan2 atan2 hypot logaddexp
+        logaddexp2 copysign heaviside nextafter equal not_equal less less_equal greater
+        greater_equal logical_and logical_or logical_xor bitwise_and bitwise_or
+        bitwise_xor gcd lcm left_shift right_shift ldexp isclose array_equal append dot
+        inner outer kron vdot clip
+        """,
+    "lax": """
+        add sub mul div rem max min pow atan2 nextafter eq ne lt le gt ge bitwise_and
+        bitwise_or bitwise_xor shift_left shift_right_arithmetic shift_right_logical
+        complex
+        """,
+}
+NAMES = [
+    f"{module}.{name}" for module, names in FUNCTIONS.items() for name in names.split()
+]
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 #: `xnp` is the numpy of the library, `np` is NumPy; each gives an array or an error.
 EXPRESSIONS = (
@@ -44,19 +68,29 @@ EXPRESSIONS = (
 )  # fmt: skip
 
 
+def function(library: Any, name: str) -> Callable[..., Any]:
+    return reduce(getattr, name.split("."), library)
+
+
 def describe(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(describe, value))
     weak = bool(getattr(value, "weak_type", False))
     return value.dtype.name + "~" * weak
 
 
-def outcome(expression: str, names: dict[str, Any]) -> str:
-    """The dtype that an expression gives, or the kind of exception."""
+def dtype_of(call: Callable[[], Any]) -> str:
+    """The dtype that a call gives, or the kind of exception."""
     try:
-        return describe(eval(expression, dict(names)))
+        return describe(call())
     except OverflowError:
         return "OverflowError"
     except (TypeError, ValueError) as error:
-        return type(error).__name__
+        return "TypeError" if isinstance(error, TypeError) else "ValueError"
+
+
+def outcome(expression: str, names: dict[str, Any]) -> str:
+    return dtype_of(lambda: eval(expression, dict(names)))
 
 
 def operands(xnp: Any) -> dict[str, Any]:
@@ -64,14 +98,20 @@ def operands(xnp: Any) -> dict[str, Any]:
     return {name: xnp.ones((), name) for name in DTYPES} | SCALARS
 
 
-def table(xnp: Any) -> dict[str, list[str]]:
-    """For each pair of operands the dtypes of sum and quotient."""
-    values = operands(xnp)
-    return {
-        f"{a} {b}": [describe(xnp.add(x, y)), describe(xnp.true_divide(x, y))]
-        for a, x in values.items()
-        for b, y in values.items()
-    }
+def traced(library: Any, f: Callable[..., Any], *pair: Any) -> Any:
+    """What a function of arrays, and of Python's numbers as they are, would give."""
+    arrays = [x for x in pair if hasattr(x, "dtype")]
+
+    def call(*arrays: Any) -> Any:
+        given = iter(arrays)
+        return f(*(next(given) if hasattr(x, "dtype") else x for x in pair))
+
+    return library.eval_shape(call, *arrays)
+
+
+def pairs(xnp: Any) -> list[tuple[Any, Any]]:
+    values = operands(xnp).values()
+    return [(x, y) for x in values for y in values]
 
 
 def main() -> None:
@@ -82,14 +122,46 @@ def main() -> None:
     import numpy as np
 
     warnings.simplefilter("ignore")
-    recorded: dict[str, Any] = {}
+    found: dict[str, dict[str, list[str]]] = {}
+    expressions: dict[str, Any] = {}
     for state in (False, True):
         jax.config.update("jax_enable_x64", state)
-        recorded[str(state)] = {
-            "promotion": table(jnp),
-            "expressions": {e: outcome(e, {"xnp": jnp, "np": np}) for e in EXPRESSIONS},
+        values = pairs(jnp)
+        found[str(state)] = {
+            name: [
+                dtype_of(partial(traced, jax, function(jax, name), *p)) for p in values
+            ]
+            for name in NAMES
         }
+        expressions[str(state)] = {
+            e: outcome(e, {"xnp": jnp, "np": np}) for e in EXPRESSIONS
+        }
+    every = sorted({x for of in found.values() for row in of.values() for x in row})
+    letter = dict(zip(every, LETTERS, strict=False))
+    recorded: dict[str, Any] = {
+        "letters": {value: key for key, value in letter.items()},
+        "expressions": expressions,
+    }
+    for state, of in found.items():
+        lines: dict[str, list[str]] = {}
+        for name, row in of.items():
+            lines.setdefault("".join(letter[x] for x in row), []).append(name)
+        recorded[state] = {" ".join(names): line for line, names in lines.items()}
     PATH.write_text(json.dumps(recorded, indent=0) + "\n")
+
+
+def load() -> dict[str, dict[str, list[str]]]:
+    """By switch and function: the dtypes of all pairs."""
+    recorded = json.loads(PATH.read_text())
+    letters = recorded["letters"]
+    return {
+        state: {
+            name: [letters[x] for x in line]
+            for names, line in recorded[state].items()
+            for name in names.split()
+        }
+        for state in ("False", "True")
+    }
 
 
 if __name__ == "__main__":

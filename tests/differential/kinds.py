@@ -280,7 +280,10 @@ def numbers(
             values = plain(unit.real, rng) + 1j * unit.imag
         else:
             values = (special if data == "special" else plain)(unit, rng)
-        return _convert(values, made, data == "special" and kind.domain == "any")
+        # A number of NumPy's is no array, and it is what its arithmetic makes of one.
+        return np.asarray(
+            _convert(values, made, data == "special" and kind.domain == "any")
+        )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,109 @@
+"""Dtypes and weak types of functions of two operands: those that JAX gives.
+
+`tests/data/record_promotion.py` says what is recorded. Here it is held for arrays,
+NumPy's arrays and scalars and Python's numbers, called eagerly, again, and traced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import dtypes
+from tests.data import record_promotion as promotion
+
+RECORDED = promotion.load()
+PAIRS = list(product([*promotion.DTYPES, *promotion.SCALARS], repeat=2))
+SWITCH = {"narrow": False, "wide": True, "default": None}
+#: What a scalar of NumPy's is beside an array by default.
+WEAK = {"int64": "1", "float64": "1.0", "complex128": "1j"}
+NARROW = {"int64~": "int32~", "float64~": "float32~", "complex128~": "complex64~"}
+
+#: Where ftrace differs on purpose: in which mode, functions, what it gives, what JAX
+#: gives, and why.
+PURPOSES = (
+    (r".*", r".*", r"bool", r"bool~", "bools are never weak"),
+    (r"default", r".*", r"float32~?", r"float64~?", "integers become float32"),
+    (
+        r".*", r"lax\..*|numpy\.(dot|vdot|kron)", r"[^E]*", r"TypeError",
+        "more is taken than in JAX: a Python number beside any array that holds it, "
+        "products of bools, complex numbers of 16-bit floats",
+    ),
+    (
+        r".*", r"numpy\.(power|pow)", r"int64", r"int32",
+        "bools count as the other operand",
+    ),
+)  # fmt: skip
+
+
+def _wanted(setting: str, name: str, pair: tuple[str, str]) -> str:
+    """What is recorded; by default the dtypes of arrays are kept, and others narrow."""
+    wanted = RECORDED[str(setting != "narrow")][name][PAIRS.index(pair)]
+    if setting == "default":
+        wanted = " ".join(NARROW.get(part, part) for part in wanted.split())
+    return wanted
+
+
+def _right(setting: str, name: str, found: str, wanted: str) -> bool:
+    if found == wanted or (found.endswith("Error") and wanted.endswith("Error")):
+        return True
+    case = (setting, name, found, wanted)
+    return any(all(map(re.fullmatch, row, case)) for *row, _ in PURPOSES)
+
+
+def _wrong(
+    name: str, setting: str, pair: tuple[str, str], call: Callable[[], Any]
+) -> str:
+    found, wanted = promotion.dtype_of(call), _wanted(setting, name, pair)
+    right = _right(setting, name, found, wanted)
+    return "" if right else f"{' '.join(pair)}: {found}, not {wanted}"
+
+
+@pytest.mark.parametrize("setting", SWITCH)
+@pytest.mark.parametrize("name", promotion.NAMES)
+def test_types_of_two_operands_are_jaxs(name: str, setting: str) -> None:
+    f = promotion.function(ft, name)
+    with ft.config(enable_x64=SWITCH[setting]), np.errstate(all="ignore"):
+        wrong = [
+            _wrong(name, setting, pair, call)
+            for pair, (x, y) in zip(PAIRS, promotion.pairs(fnp), strict=True)
+            for call in (lambda: f(x, y), lambda: promotion.traced(ft, f, x, y))  # noqa: B023
+        ]
+    assert not any(wrong), "\n".join(filter(None, wrong))
+
+
+def _scalar_pair(setting: str, pair: tuple[str, str], place: int) -> tuple[str, str]:
+    """The operands as they count where the one at a place is a scalar of NumPy's."""
+    changed = list(pair)
+    if setting == "default":
+        changed[place] = WEAK.get(pair[place], pair[place])
+    return (changed[0], changed[1])
+
+
+@pytest.mark.parametrize("setting", SWITCH)
+@pytest.mark.parametrize("name", promotion.NAMES)
+def test_arrays_and_scalars_of_numpy_have_the_types_of_arrays(
+    name: str, setting: str
+) -> None:
+    """Some pairs of each function, each function others; also in later calls."""
+    f = promotion.function(ft, name)
+    wrong: list[str] = []
+    with ft.config(enable_x64=SWITCH[setting]), np.errstate(all="ignore"):
+        for pair in PAIRS[promotion.NAMES.index(name) % 11 :: 11]:
+            if not set(pair) <= set(promotion.DTYPES):
+                continue
+            x, y = (np.ones(1, dtypes.canonical(d)) for d in pair)
+            for place, operands in ((None, (x, y)), (0, (x[0], y)), (1, (x, y[0]))):
+                counts = pair if place is None else _scalar_pair(setting, pair, place)
+                wrong += [
+                    _wrong(name, setting, counts, lambda: f(*operands))  # noqa: B023
+                    for _ in range(8)
+                ]
+    assert not any(wrong), "\n".join(filter(None, wrong))
