@@ -40,8 +40,12 @@ PURPOSES = (
         "products of bools, complex numbers of 16-bit floats",
     ),
     (
-        r".*", r"numpy\.(power|pow)", r"int64", r"int32",
-        "bools count as the other operand",
+        r".*", r"numpy\.(power|pow)", r"int\d+~?", r"int\d+~?",
+        "bools count as the other operand, and powers of numbers are weak",
+    ),
+    (
+        r".*", r"numpy\.(floor_divide|divmod|ldexp)", r"(int|float)\d+~?.*",
+        r"(int|float)\d+~?.*", "weak types follow from the operands alone",
     ),
 )  # fmt: skip
 

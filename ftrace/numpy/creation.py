@@ -380,7 +380,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
         raise ArgumentError(
             f"from_dlpack takes an array with __dlpack__, got {type(x).__name__}"
         )
-    return placed(_from_numpy(np.from_dlpack(x), None, bool(copy)), device)
+    # NumPy has no bfloat16 there.
+    source = x.numpy() if isinstance(x, Array) else np.from_dlpack(x)
+    return placed(_from_numpy(source, None, bool(copy)), device)
 
 
 def frombuffer(

@@ -182,6 +182,8 @@ def put(
     """
     _not_in_place("put", inplace)
     x, indices = as_value(a), ravel(as_value(ind))
+    if dtypes.kind(indices.dtype) == "b":  # numbers, and no mask
+        indices = cast(indices, dtypes.int32)
     values = ravel(cast(v, x.dtype))
     if indices.size == 0 or values.size == 0:
         return x

@@ -140,7 +140,7 @@ def _array_type(x: Any) -> np.dtype[Any]:
 
 def isscalar(element: Any) -> bool:
     """Is it a number, or an array without axes?"""
-    if isinstance(element, ArrayLike):
+    if isinstance(element, (ArrayLike, np.ndarray)):
         return element.ndim == 0
     return bool(np.isscalar(element))
 

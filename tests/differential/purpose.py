@@ -25,6 +25,7 @@ class Purpose:
       shows: a pattern that its text contains.
       reason: why it is so.
       modes: in which modes; in all where there are none.
+      given: a pattern that the case contains: its mode, its setting, its arguments.
       documented: the page that says so.
     """
 
@@ -33,30 +34,79 @@ class Purpose:
     shows: str
     reason: str
     modes: tuple[str, ...] = ()
+    given: str = ""
     documented: str = PORTING
 
 
 ANY = r".*"
 _WEAKNESS = "weak types follow from the operands alone, not from how a result is made"
 _NAN = "a cotangent of zero wins over infinity and NaN; at the edges limits are taken"
+_INFINITE = r"(not|:) np\.\w+\((-?nan|-?inf|nan[+-]nanj)"
 _MORE = "more is taken than in JAX where the meaning is plain"
 _STRICT = "what has no meaning is refused"
 
-#: What JAX says where ftrace does what is asked.
-_REFUSALS = "|".join((
-    "NotImplementedError", "does not accept dtype", "got <class '(list|tuple)'>",
-    "is not supported", "same dtypes?", "requires ndarray", "inexact dtype",
-    "negative axes", "out-of-bounds", "Invalid axis", "out of bounds", "iota dimension",
-    "must be specified", "k must be", "int expected", "Numpy array", "Cannot lower",
-    "for array of dimension 0", "not inexact", "zero-size", "IndexError",
-    "must be a square matrix", "too many values", "diag input", "complex value",
-    "Reverse-mode differentiation does not work", "must be integer typed",
-    "Sizes passed to split", "fewer dimensions", "Slice size at", "nonzero length",
-    "every element be nonnegative", "AttributeError", "x values not supported",
-    "float0 array", "must be disjoint", "must have shapes", "must be integers",
-    "must be a floating type",
-    "Invalid start_index_map", "tangent arguments to jax.jvp do not match",
-))  # fmt: skip
+#: What JAX says where ftrace does what is asked, by the functions that say so.
+_REFUSALS = {
+    r".*": (
+        "NotImplementedError",
+        "is not supported",
+        "zero-size",
+        "ZeroDivisionError",
+        "every element be nonnegative",
+        "float0 array",
+        "MLIRError",
+        "OverflowError",
+        "Abstract tracer value encountered where concrete value is expected: .* size",
+    ),
+    r"(numpy|lax|nn|scipy)\..*": ("does not accept dtype", "not inexact"),
+    r"numpy\..*": (
+        "got <class '(list|tuple)'>",
+        "requires ndarray",
+        "Invalid axis",
+        "out of bounds",
+        "for array of dimension 0",
+        "too many values",
+        "diag input",
+        "Sizes passed to split",
+        "must be integer typed",
+        "x values not supported",
+        "must be integers",
+        "int expected",
+        "Slice size at",
+    ),
+    r"numpy\.(at_\w+|indexed\w*)": ("fewer dimensions", "AttributeError", "IndexError"),
+    r"lax\.(?!linalg).*": (
+        "same dtypes?",
+        "inexact dtype",
+        "negative axes",
+        "out-of-bounds",
+        "out of bounds",
+        "iota dimension",
+        "must be specified",
+        "k must be",
+        "Cannot lower",
+        "Slice size at",
+        "Invalid start_index_map",
+        "unhashable",
+        "must be a permutation of operand",
+        "must have an integer type",
+        "must be disjoint",
+        "must have shapes",
+        "must be a floating type",
+        "Numpy array",
+    ),
+    r"(lax|scipy|numpy)\.linalg\..*": (
+        "same dtypes?",
+        "must be a square matrix",
+        "out of bounds",
+        "nonzero length",
+        "Reverse-mode differentiation does not work",
+        "inputs are supported",
+        "tangent arguments to jax.jvp do not match",
+    ),
+    r"ops\..*": ("fewer dimensions", "out of bounds", "Slice size at"),
+    r"nn\..*": ("complex value",),
+}
 
 #: What ftrace says of what JAX makes something of.
 _REFUSED = "|".join((
@@ -66,7 +116,9 @@ _REFUSED = "|".join((
     "floor is not defined for c", "segment_ids must be integers",
     "do not broadcast to the place", "complex numbers have no maximum",
     "must be float32, float64", "are required, got", "are transformed; got",
-    "elements no 0 can", "axis -?\\d+ is out of bounds",
+    "elements no 0 can", "axis -?\\d+ is out of bounds", "constants for m=0",
+    "no elements to extend", "the modes are fill", "minimize runs outside jit",
+    "an index must be an integer",
 ))  # fmt: skip
 
 _LOSES_WEAKNESS = "|".join((
@@ -75,30 +127,50 @@ _LOSES_WEAKNESS = "|".join((
     r"lax\.(clz|full_like)|numpy\.linalg\.norm",
     r"numpy\.(choose|unravel_index|unique_inverse|unique_all|intersect1d|sinc|i0)",
     r"scipy\.(special|stats)\..*", r"scipy\.linalg\.block_diag",
+    r"numpy\.(unique|unwrap)|numpy\.fft\..*|lax\.dot_general",
 ))  # fmt: skip
 
 
-def _of_derivatives(names: str, what: str, shows: str, reason: str) -> list[Purpose]:
+def _of_derivatives(
+    names: str, what: str, shows: str, reason: str, given: str = ""
+) -> list[Purpose]:
     """A difference of derivatives; the value beside them is held to JAX's."""
+    whole, beside = ("grad", "jacfwd", "jit_vmap_grad"), ("jvp", "vjp", "linearize")
     return [
-        Purpose(names, what, shows, reason, ("grad", "jacfwd", "jit_vmap_grad")),
-        Purpose(names, what, f"^result.*{shows}", reason, ("jvp", "vjp", "linearize")),
+        Purpose(names, what, shows, reason, whole, given),
+        Purpose(names, what, f"^result.*{shows}", reason, beside, given),
     ]
 
 
 PURPOSES: tuple[Purpose, ...] = (
     # Weak types.
     Purpose(ANY, "weak", r"bool\[", "bools are never weak"),
-    *_of_derivatives(ANY, "weak", "", "derivatives are as weak as what they are of"),
+    *_of_derivatives(
+        ANY, "weak", " weak; not .*\\]$", "derivatives of weak numbers are weak",
+        r"weak (int|float|complex)|python (int|float|complex)",
+    ),
+    *_of_derivatives(
+        ANY, "weak", "\\]; not .* weak$",
+        "what meets an array, in the value or in the cotangent, is strong from there",
+    ),
     Purpose(
-        r"grad|value_and_grad|jac\w+|hessian|jvp|vjp|linearize", "weak", "",
+        r"jac\w+|hessian|vjp|linear\w+", "weak", "",
         "derivatives are as weak as what they are of",
     ),
     Purpose(_LOSES_WEAKNESS, "weak", "", _WEAKNESS),
     Purpose(r"nn\..*", "weak dtype", "float", "activations of integers are floats"),
     # Derivatives at the edges.
+    *_of_derivatives(ANY, "value", _INFINITE, _NAN, " special: "),
     *_of_derivatives(
-        ANY, "value", r"(not|:) np\.\w+\((-?nan|-?inf|nan[+-]nanj)", _NAN
+        r"(numpy|lax)\.(float_)?pow\w*|(numpy|lax)\.(\w*mod|rem\w*|floor_divide|fabs)"
+        r"|numpy\.(\w*norm|n?a?n?(std|var)|hypot|sqrt|logaddexp2?|prod|nanprod|cumprod)"
+        r"|(numpy|lax|scipy)\.linalg\..*|scipy\..*|lax\.(\w*prod|r?sqrt|cbrt|atan2)"
+        r"|numpy\.(arc\w+|a\w+h?|cbrt|log\w*|divide|reciprocal|corrcoef|geomspace)",
+        "value", _INFINITE, _NAN,
+    ),
+    Purpose(
+        r"hessian|jac\w+|grad|value_and_grad", "value", _INFINITE, _NAN,
+        given=" special: ",
     ),
     *_of_derivatives(
         r"numpy\.(unique.*|union1d|setdiff1d|setxor1d|intersect1d)", "value", "",
@@ -111,6 +183,18 @@ PURPOSES: tuple[Purpose, ...] = (
     *_of_derivatives(
         r"lax\.approx_.*", "value", "", "of equal elements the first is picked"
     ),
+    *_of_derivatives(
+        r"lax\.clamp", "value", "", "in a bound, the bound is what has the slope"
+    ),
+    *_of_derivatives(
+        r"scipy\.linalg\.solve", "value", "",
+        "a symmetric matrix has its slope in the half that is read",
+        r"assume_a='(pos|sym)'",
+    ),
+    *_of_derivatives(
+        r"lax\.(gather|dynamic_\w+)", "value", "",
+        "an index out of bounds that is clipped has the slope of the last element",
+    ),
     # Values.
     Purpose(
         r"numpy\.sinc", "value", r": np\.float64\(-?0\.0\)", "its zeros are exact"
@@ -120,7 +204,7 @@ PURPOSES: tuple[Purpose, ...] = (
         "the fraction has the sign of the number, and infinities have none, as in C",
     ),
     Purpose(
-        r"numpy\.linalg\.(vector_norm|norm|matrix_norm)", "value", "float",
+        r"numpy\.linalg\.(vector_norm|norm|matrix_norm)", "value dtype", "float",
         "the norm of integers is computed in floats, and does not wrap",
     ),
     *_of_derivatives(
@@ -131,14 +215,14 @@ PURPOSES: tuple[Purpose, ...] = (
         "value", "nan", _NAN,
     ),
     *_of_derivatives(
-        r"(numpy|lax)\.tanh", "value", "complex64",
-        "1 - tanh² cancels where tanh is near 1, here less than there",
+        r"(numpy|lax|nn)\.(tanh?|logistic|sigmoid)", "value", "",
+        "1 - tanh² cancels where tanh is near 1, and 1 + tan² where tan is near i",
     ),
     *_of_derivatives(
         r"random\.uniform", "value", "", "16-bit floats are computed in float32"
     ),
     Purpose(
-        r"numpy\.fft\..*|nn\.celu|scipy\.signal\..*|scipy\.linalg\.fiedler_companion"
+        r"numpy\.fft\..*|scipy\.fft\..*|lax\.conv\w*|nn\.celu|scipy\.signal\..*|scipy\.linalg\.fiedler_companion"
         r"|scipy\.special\.(log)?gamma.*", "value", "nan", _NAN,
     ),
     *_of_derivatives(
@@ -170,8 +254,89 @@ PURPOSES: tuple[Purpose, ...] = (
         r"scipy\.linalg\.(hankel|toeplitz|circulant)", "value", "nan",
         "elements are moved, not multiplied: a NaN stays where it belongs",
     ),
+    Purpose(
+        r"(nn|scipy\.special)\.log_softmax", "value", "complex",
+        "the logarithm of a complex number is known up to full turns",
+    ),
+    Purpose(
+        r"scipy\.special\.(log)?(gamma\w*|beta\w*)", "value", r": np\.float64\(0\.0\)",
+        "its zeros are exact",
+    ),
+    Purpose(
+        r"scipy\.special\.(kl_div|rel_entr)", "value", "float32",
+        "its terms cancel where both numbers are near each other",
+    ),
+    Purpose(
+        r"numpy\.(nan)?cum(prod|sum)", "value", "", "16-bit floats add up in float32",
+        given="dtype='b?float16'",
+    ),
+    Purpose(
+        r"scipy\.stats\.norm\..*|nn\.squareplus", "value", "",
+        "integers become floats by themselves, and do not wrap",
+        given=r" special: .*int\d+\[",
+    ),
+    Purpose(
+        r"random\.(key|PRNGKey|split|fold_in)\w*", "value", "",
+        "a seed has 64 bits, with the switch or without",
+        given="default .*1099511627776",
+    ),
+    Purpose(r"numpy\.getitem", "raw", "IndexError", "NumPy's own array is indexed"),
+    Purpose(r"lax\.unstack", "dies", "", "JAX compiles 1000 results for minutes"),
+    # Dtypes where nothing is switched: arrays keep theirs, what is made has 32 bits.
+    Purpose(
+        r"random\..*", "dtype value", "float32", "random numbers have 32 bits",
+        given=" default ",
+    ),
+    Purpose(
+        r"numpy\.(nan)?arg(min|max|sort)|numpy\.(searchsorted|unique.*|nonzero|argwhere)"
+        r"|numpy\.(ravel_multi_index|flatnonzero|digitize|count_nonzero|unravel_index)"
+        r"|lax\.(arg\w+|top_k)", "dtype", "int32.*not u?int(64|8)",
+        "indices are of int32", given=" (default|narrow) ",
+    ),
+    Purpose(
+        ANY, "dtype", "u?int64.*not u?int32", "arrays keep their dtype, and promote so",
+        given=" default .*uint32",
+    ),
+    Purpose(
+        ANY, "dtype value shape weak", "", "NumPy's scalars of 64 bits are weak",
+        given=" default .*scalar (int64|float64|complex128)",
+    ),
+    Purpose(
+        r"flatten_util\..*|tree_util\..*|numpy\.(astype|atleast_.*|broadcast_arrays)",
+        "dtype value", "", "a number alone, or no dtype, is of 32 bits",
+        given=r" default .*(python|weak|None)",
+    ),
+    Purpose(
+        r"numpy\.(setdiff1d|setxor1d|union1d|intersect1d|unique.*|isin)", "shape value",
+        "", "a weak array has 32 bits", given=" default .*weak",
+    ),
+    *_of_derivatives(
+        ANY, "dtype", "(float32|complex64).*not (float64|complex128)",
+        "the derivative by a number is a number of 32 bits",
+        " default .*(python|weak) ",
+    ),
+    Purpose(
+        r"numpy\.apply_along_axis", "dtype", "", "the function is given an array",
+    ),
+    # Sets and percentiles.
+    Purpose(
+        r"numpy\.setxor1d", "shape", "", "NaN is one element, in both sets or in one",
+        given=" special: ",
+    ),
+    Purpose(
+        r"numpy\.(nan)?(percentile|quantile)", "shape", "",
+        "a number has no axis to keep", given=r"\[\], .*keepdims=True",
+    ),
+    Purpose(r"random\.choice", "shape dtype", "", "whole rows are drawn"),
+    Purpose(
+        r"ops\.segment_\w+", "shape", "", "one number of a segment has the whole array",
+        given=r"(scalar|python|0d) \w+\[\]",
+    ),
     # Errors.
-    Purpose(ANY, "accepts", _REFUSALS, _MORE),
+    *(
+        Purpose(names, "accepts", "|".join(texts), _MORE)
+        for names, texts in _REFUSALS.items()
+    ),
     Purpose(r"numpy\.permute_dims|random\.choice", "accepts", "", _MORE),
     Purpose(
         r"numpy\.(unique.*|union1d)", "accepts", "Abstract tracer",
@@ -205,6 +370,7 @@ def purpose_of(case: Case, difference: Difference) -> Purpose | None:
             and (not row.modes or case.mode in row.modes)
             and re.fullmatch(row.names, case.row.name)
             and re.search(row.shows, difference.text)
+            and re.search(row.given, str(case))
         ):
             return row
     return None
