@@ -40,7 +40,7 @@ PURPOSES = (
         "products of bools, complex numbers of 16-bit floats",
     ),
     (
-        r".*", r"numpy\.(power|pow)", r"int\d+~?", r"int\d+~?",
+        r".*", r"numpy\.(power|pow)", r"\w+~?", r"(int|float|complex)\d+~?",
         "bools count as the other operand, and powers of numbers are weak",
     ),
     (

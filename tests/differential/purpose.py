@@ -70,6 +70,7 @@ _REFUSALS = {
         "Sizes passed to split",
         "must be integer typed",
         "x values not supported",
+        "must not be narrower",
         "must be integers",
         "int expected",
         "Slice size at",
@@ -118,7 +119,7 @@ _REFUSED = "|".join((
     "must be float32, float64", "are required, got", "are transformed; got",
     "elements no 0 can", "axis -?\\d+ is out of bounds", "constants for m=0",
     "no elements to extend", "the modes are fill", "minimize runs outside jit",
-    "an index must be an integer",
+    "an index must be an integer", r"(min|max) is not defined for c",
 ))  # fmt: skip
 
 _LOSES_WEAKNESS = "|".join((
@@ -314,6 +315,11 @@ PURPOSES: tuple[Purpose, ...] = (
         ANY, "dtype", "(float32|complex64).*not (float64|complex128)",
         "the derivative by a number is a number of 32 bits",
         " default .*(python|weak) ",
+    ),
+    *_of_derivatives(
+        ANY, "value", "(float64|complex128)",
+        "the tangent of a number is a number of 32 bits",
+        " python default .*(python|weak) ",
     ),
     Purpose(
         r"numpy\.apply_along_axis", "dtype", "", "the function is given an array",
