@@ -241,3 +241,11 @@ def test_a_range_of_truth_values_is_refused() -> None:
             fnp.arange(*bounds)
     assert fnp.arange(0, True).tolist() == [0]
     assert fnp.arange(True, dtype="float32").tolist() == [0]
+
+
+def test_arrays_of_any_dtype_are_exchanged() -> None:
+    for dtype in ("bfloat16", "float32", "int8"):
+        x = fnp.ones(2, dtype)
+        assert fnp.from_dlpack(x).dtype == x.dtype
+    assert fnp.isscalar(np.array(1))
+    assert not fnp.isscalar(np.ones(1))

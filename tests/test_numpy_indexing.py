@@ -413,3 +413,12 @@ def test_updates_where_int64_does_not_reach_are_dropped(kind: str, value: int) -
     assert ft.jit(partial(update, i=several))(x).tolist() == wanted
     assert ft.jit(update)(x, one).tolist() == x.tolist()
     assert ft.jit(partial(update, i=one))(x).tolist() == x.tolist()
+
+
+def test_bools_are_numbers_where_places_are_put() -> None:
+    def put(a: Any, places: Any) -> Any:
+        return fnp.put(a, places, np.array([5, 6, 7]), inplace=False)
+
+    places = np.array([True, False, True])
+    for call in put, ft.jit(put):
+        np.testing.assert_array_equal(call(np.zeros(3), places), [6, 7, 0])
