@@ -118,7 +118,8 @@ _REFUSED = "|".join((
     "do not broadcast to the place", "complex numbers have no maximum",
     "must be float32, float64", "are required, got", "are transformed; got",
     "elements no 0 can", "axis -?\\d+ is out of bounds", "constants for m=0",
-    "no elements to extend", "the modes are fill", "minimize runs outside jit",
+    "must match the leading axes", "no elements to extend", "the modes are fill",
+    "minimize runs outside jit",
     "an index must be an integer", r"(min|max) is not defined for c",
 ))  # fmt: skip
 
