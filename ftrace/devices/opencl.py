@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -35,12 +35,15 @@ from ftrace.lower.legalize import legalize
 from ftrace.lower.memory import ALIGNMENT
 from ftrace.lower.program import Program, RunKernel
 from ftrace.records import NamedTuple
+from ftrace.tables import Table
 from ftrace.trace.sizes import Sizes, evaluate_shape
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
 #: Built kernels that are kept for the next program that has them.
 KERNELS_KEPT = 4096
+#: What a built kernel weighs in the driver, roughly, beside its source.
+KERNEL_BYTES = 16 << 10
 
 #: Smaller arrays are copied on the host first, so that the caller need not wait.
 QUEUED_COPY = 1 << 20
@@ -170,7 +173,7 @@ class OpenCL(Device):
         self.max_buffers = min(self.handle.max_parameter_size // 8 - 4, 120)
         self.divides_memory = self.handle.mem_base_addr_align <= 8 * ALIGNMENT
         self.lock = threading.RLock()
-        self._kernels: OrderedDict[Kernel, BuiltKernel] = OrderedDict()
+        self._kernels: Table[Kernel, BuiltKernel] = Table(KERNELS_KEPT)
         self._uploads: deque[Any] = deque()
 
     @contextmanager
@@ -242,24 +245,24 @@ class OpenCL(Device):
     def compile(self, program: Program) -> Executable:
         steps = program.kernels
         with timed(self.counters, "compile_seconds"), self.lock:
+            kernels: dict[Kernel, BuiltKernel] = {}
             missing: dict[Kernel, RunKernel] = {}
             for step in steps:
-                if step.kernel in self._kernels:
-                    self._kernels.move_to_end(step.kernel)
-                else:
+                known = self._kernels.get(step.kernel)
+                if known is None:
                     missing.setdefault(step.kernel, step)
+                else:
+                    kernels[step.kernel] = known
             if missing:
-                self._build(list(missing.values()))
+                kernels |= self._build(list(missing.values()))
             self.counters.kernels_compiled += len(missing)
             self.counters.kernels_cached += len(steps) - len(missing)
-            built = [self._kernels[step.kernel] for step in steps]
-            while len(self._kernels) > KERNELS_KEPT:
-                self._kernels.popitem(last=False)
+            built = [kernels[step.kernel] for step in steps]
         if program.is_dynamic:
             return DynamicProgram(self, program, built)
         return EnqueuedProgram(self, program, built)
 
-    def _build(self, steps: Sequence[RunKernel]) -> None:
+    def _build(self, steps: Sequence[RunKernel]) -> dict[Kernel, BuiltKernel]:
         """Builds kernels in one go: the driver's compiler is slow to start."""
         start = time.perf_counter()
         rendered = [render(legalize(s.kernel, SUPPORTED), self.traits) for s in steps]
@@ -269,15 +272,18 @@ class OpenCL(Device):
             ).build(options=self.options, cache_dir=False)
             # Kernels that differ may be the same text once they are legalized.
             functions = {n: getattr(built, n) for n in {t.name: 0 for t in rendered}}
+            found: dict[Kernel, BuiltKernel] = {}
             for step, text in zip(steps, rendered, strict=True):
                 source = program_source([text], self.traits)
                 function = functions[text.name]
-                self._kernels[step.kernel] = BuiltKernel(
+                kernel = found[step.kernel] = BuiltKernel(
                     function, text.global_size, text.local_size, source, text.dims
                 )
+                self._kernels.put(step.kernel, kernel, KERNEL_BYTES + len(source))
         each = (time.perf_counter() - start) / len(steps)
         for step in steps:
-            report_compiled(self.name, step, each, self._kernels[step.kernel].source)
+            report_compiled(self.name, step, each, found[step.kernel].source)
+        return found
 
 
 class BuiltKernel(NamedTuple):
