@@ -381,7 +381,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
             f"from_dlpack takes an array with __dlpack__, got {type(x).__name__}"
         )
     # NumPy has no bfloat16 there.
-    source = x.numpy() if isinstance(x, Array) else np.from_dlpack(x)
+    source = x.numpy() if type(x) is Array else np.from_dlpack(x)
     return placed(_from_numpy(source, None, bool(copy)), device)
 
 
