@@ -345,3 +345,8 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
 @pytest.mark.parametrize("case", range(len(MESSAGES)))
 def test_lax_says_what_is_wrong(case: int) -> None:
     surface.check_message(*MESSAGES[case])
+
+
+def test_what_is_empty_has_floats_by_default() -> None:
+    assert lax.empty((2,), None).dtype == fnp.empty((2,)).dtype == fnp.float32
+    assert lax.empty((2,), int).dtype == fnp.zeros((), int).dtype

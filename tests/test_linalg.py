@@ -498,6 +498,8 @@ def test_lanes_factorise_as_long_as_they_need(device: Any) -> None:
         (lambda x: fnp.linalg.cond(x[:0]), errors.ShapeError, "empty"),
         (lambda x: fnp.linalg.lstsq(x[None], x), errors.ShapeError, "vmap"),
         (lambda x: fnp.linalg.pinv(x, 0.1, rcond=0.1), errors.ValueRangeError, "one"),
+        (lambda x: fnp.linalg.pinv(fnp.asarray(x, "bfloat16")), errors.DtypeError,
+         "float32"),
         (lambda x: fnp.linalg.slogdet(x[:, :2], method="x"), errors.ValueRangeError,
          "'lu' or 'qr'"),
         (lambda x: fnp.linalg.tensorinv(x, ind=0), errors.ValueRangeError, "positive"),

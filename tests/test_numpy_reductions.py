@@ -250,6 +250,15 @@ def test_complex_extrema_begin_with_initial(name: str) -> None:
     np.testing.assert_array_equal(function(nan), nan[1])
 
 
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_slopes_of_complex_extrema_are_shared_by_equal_numbers(name: str) -> None:
+    x = np.array([5 + 1j, 5 + 2j, 5 + 2j, 5 + 1j, 5 + 1j], np.complex128)
+    part = lambda x: getattr(fnp, name)(x).real  # noqa: E731
+    wanted = (x == getattr(np, name)(x)) / np.count_nonzero(x == getattr(np, name)(x))
+    for slope in (ft.grad(part)(x), ft.jit(ft.grad(part))(x)):
+        np.testing.assert_allclose(slope, wanted, rtol=1e-15)
+
+
 def test_lax_extrema_of_complex_numbers_are_those_of_numpy() -> None:
     x = np.array([1 + 2j, 1 - 1j, 2, 1], np.complex64)
     for name, numpy in (("max", np.maximum), ("min", np.minimum)):

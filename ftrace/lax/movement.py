@@ -386,8 +386,8 @@ def zeros_like_array(x: Value) -> Any:
 
 
 def empty(shape: Sequence[int], dtype: Dtype, *, out_sharding: Any = None) -> Any:
-    """An array whose elements do not matter; they are zero."""
-    return full(shape, 0, dtype)
+    """An array whose elements do not matter; they are zero, float32 for None."""
+    return full(shape, 0, dtypes.default_dtype("f") if dtype is None else dtype)
 
 
 def iota(dtype: Dtype, size: int) -> Any:

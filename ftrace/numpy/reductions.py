@@ -250,6 +250,12 @@ def any_of(conditions: Any) -> bool:
     return True in conditions
 
 
+def _same(x: Any, extremum: Any) -> Any:
+    return elementwise(
+        p.bit_or, elementwise(p.eq, x, extremum), elementwise(p.ne, x, x)
+    )
+
+
 def _complex_extremum(
     primitive: Primitive, a: Any, axes: tuple[int, ...], keepdims: bool
 ) -> Any:
@@ -257,9 +263,11 @@ def _complex_extremum(
     x, y = elementwise(p.real, a), elementwise(p.imag, a)
     first = reduced(primitive, x, axes, True)
     beyond = full((), identity(primitive, y.dtype), y.dtype)
-    hits = elementwise(p.bit_or, elementwise(p.eq, x, first), elementwise(p.ne, x, x))
-    among = choose(hits, y, beyond)
-    second = reduced(primitive, among, axes, True)
+    hits = _same(x, first)
+    second = reduced(primitive, choose(hits, y, beyond), axes, True)
+    # Of the real parts again: those with that imaginary part share the derivative.
+    hits = elementwise(p.bit_and, hits, _same(y, second))
+    first = reduced(primitive, choose(hits, x, beyond), axes, True)
     result = elementwise(p.make_complex, first, second)
     return result if keepdims else drop_axes(result, axes)
 

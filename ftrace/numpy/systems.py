@@ -31,6 +31,7 @@ from ftrace.numpy.linear import matmul
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.statistics import squared_magnitude
+from ftrace.numpy.types import finfo
 from ftrace.records import NamedTuple
 from ftrace.trace.avals import pairs_of
 from ftrace.trace.fused import run_fused
@@ -244,7 +245,7 @@ _SMALL = 1 << 10
 
 def epsilon(x: Any) -> float:
     """The spacing of numbers at 1 in the dtype of a value."""
-    return float(np.finfo(dtypes.real_dtype(x.dtype)).eps)
+    return float(finfo(dtypes.real_dtype(x.dtype)).eps)
 
 
 def pinv(

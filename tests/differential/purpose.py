@@ -87,7 +87,7 @@ _REFUSALS = {
         "k must be",
         "Cannot lower",
         "Slice size at",
-        "Invalid start_index_map",
+        "Invalid (axis|start_index_map)",
         "unhashable",
         "must be a permutation of operand",
         "must have an integer type",
@@ -95,6 +95,7 @@ _REFUSALS = {
         "must have shapes",
         "must be a floating type",
         "Numpy array",
+        "Reverse-mode differentiation does not work",
     ),
     r"(lax|scipy|numpy)\.linalg\..*": (
         "same dtypes?",
@@ -105,6 +106,7 @@ _REFUSALS = {
         "inputs are supported",
         "tangent arguments to jax.jvp do not match",
     ),
+    r"scipy\..*": ("diag input",),
     r"ops\..*": ("fewer dimensions", "out of bounds", "Slice size at"),
     r"nn\..*": ("complex value",),
 }
@@ -115,7 +117,8 @@ _REFUSED = "|".join((
     "must be positive, got", r"at least \d+ elements", "start <= stop",
     "has no derivative", "is required, got", "there are no axes", "initial= is not",
     "floor is not defined for c", "segment_ids must be integers",
-    "do not broadcast to the place", "complex numbers have no maximum",
+    "do not broadcast to the place", r"complex numbers have no m(ax|in)imum",
+    r"do not broadcast to shape \(\)", "must be a scalar or have the shape",
     "must be float32, float64", "are required, got", "are transformed; got",
     "elements no 0 can", "axis -?\\d+ is out of bounds", "constants for m=0",
     "must match the leading axes", "no elements to extend", "the modes are fill",
@@ -126,7 +129,7 @@ _REFUSED = "|".join((
 _LOSES_WEAKNESS = "|".join((
     r"numpy\.(log2|log10|rad2deg|deg2rad|degrees|radians|heaviside|hypot|logaddexp2?)",
     r"numpy\.(power|pow|float_power|ldexp|frexp|diagflat|full_like)",
-    r"lax\.(clz|full_like)|numpy\.linalg\.norm",
+    r"lax\.(clz|full_like)|numpy\.(linalg\.norm|gcd|lcm)|random\.choice",
     r"numpy\.(choose|unravel_index|unique_inverse|unique_all|intersect1d|sinc|i0)",
     r"scipy\.(special|stats)\..*", r"scipy\.linalg\.block_diag",
     r"numpy\.(unique|unwrap)|numpy\.fft\..*|lax\.dot_general",
@@ -204,6 +207,30 @@ PURPOSES: tuple[Purpose, ...] = (
     Purpose(
         r"numpy\.modf", "value", r"\(-?0\.0\); not np\.float64\((-?0\.0|nan)\)",
         "the fraction has the sign of the number, and infinities have none, as in C",
+    ),
+    *_of_derivatives(
+        r"numpy\.modf", "value", "", "the fraction of infinities is a constant",
+        " special: ",
+    ),
+    *_of_derivatives(
+        r"scipy\.stats\.norm\.log(sf|cdf)", "value", "float64",
+        "far out, the series has as many terms as float64 can tell",
+    ),
+    Purpose(
+        r"numpy\.ldexp", "value", r"not np\.float64\(-?(inf|0\.0)\)",
+        "denormals count, and powers are taken in steps", given=" special: ",
+    ),
+    Purpose(
+        r"lax\.scatter_apply", "value", "",
+        "the function is applied once to an element of several windows",
+    ),
+    Purpose(
+        r"numpy\.(true_divide|divide)", "value", r"nan\); not np\.float64\(0\.0\)",
+        "0/0 of bools is NaN", given=r"bool\[",
+    ),
+    Purpose(
+        r"scipy\.ndimage\.map_coordinates", "value", "not .*nan",
+        "what has the weight 0 does not count", given=" special: ",
     ),
     Purpose(
         r"numpy\.linalg\.(vector_norm|norm|matrix_norm)", "value dtype", "float",
