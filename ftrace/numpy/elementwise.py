@@ -149,6 +149,7 @@ def fabs(x: Value, /) -> Any:
 
 def square(x: Value, /) -> Any:
     """X · x."""
+    x = as_value(x)  # once: a product of one and the same
     if kind_of(x) == "b":
         x = cast(x, dtypes.int32)
     return elementwise(ops.mul, x, x)
@@ -170,7 +171,11 @@ sqrt = _float("sqrt", ops.sqrt, "The square root.")
 
 def log10(x: Value, /) -> Any:
     """The logarithm to base 10."""
-    return true_divide(log(x), math.log(10))
+    value = log(x)
+    if kind_of(value) != "c":
+        return true_divide(value, math.log(10))
+    parts = [true_divide(part, math.log(10)) for part in (real(value), imag(value))]
+    return bind(ops.make_complex, *parts)
 
 
 def cbrt(x: Value, /) -> Any:

@@ -1,7 +1,7 @@
 """Complex numbers as pairs of real terms: each elementwise primitive on pairs.
 
-Values for ordinary arguments follow C99 and NumPy, without overflow on the way. The
-real functions stay primitives here and are decomposed afterwards.
+Values follow C99 (Annex G, of special arguments too) and NumPy, without overflow on
+the way. The real functions stay primitives here and are decomposed afterwards.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from ftrace.lower.math.floats import INFINITY, copy_sign, format_of
+from ftrace.lower.math.floats import INFINITY, clamp, copy_sign, format_of
 from ftrace.lower.math.term import (
+    Operand,
     Term,
     apply,
     eq,
@@ -57,7 +58,14 @@ def sub(z: Complex, w: Complex) -> Complex:
 
 
 def mul(z: Complex, w: Complex) -> Complex:
-    """No fma: its one-sided rounding would give z·conj(z) an imaginary part."""
+    """No fma: its one-sided rounding would give z·conj(z) an imaginary part.
+
+    A square is (re - im)(re + im) + i·2·re·im: no difference of infinite squares. Of
+    halves, as the sum of two large parts is infinite too.
+    """
+    if z.re.node is w.re.node and z.im.node is w.im.node:
+        a, b = z.re * 0.5, z.im * 0.5
+        return Complex((a - b) * (a + b) * 4.0, a * z.im * 4.0)
     return Complex(z.re * w.re - z.im * w.im, z.re * w.im + z.im * w.re)
 
 
@@ -72,7 +80,7 @@ def div(z: Complex, w: Complex) -> Complex:
     p, q = select(wide, w.re, w.im), select(wide, w.im, w.re)
     x, y = select(wide, z.re, z.im), select(wide, z.im, z.re)
     zero = eq(p, 0.0)
-    r = select(zero, 0.0, q / p)
+    r = select(zero, q, q / p)  # a zero, or NaN
     below = select(zero, abs(p), p + q * r)
     imaginary = (y - x * r) / below
     return Complex((x + y * r) / below, select(wide, imaginary, -imaginary))
@@ -102,38 +110,64 @@ def _greater(a: Term, b: Term) -> Term:
     return select(a > b, a, b)
 
 
-def _scaling(largest: Term) -> tuple[Term, Term]:
-    """A power of two that makes squares of the parts safe, and its inverse."""
-    up, down, big, small = (
-        (2.0**80, 2.0**-66, 2.0**62, 2.0**-40)
-        if largest.single
-        else (2.0**600, 2.0**-520, 2.0**510, 2.0**-450)
-    )
+def _is_infinite(a: Term, b: Term) -> Term:
+    return eq(a, INFINITY) | eq(b, INFINITY)
+
+
+def _length(z: Complex) -> tuple[Term, Callable[[float, float, float], Term]]:
+    """|z|·s, ∞ where a part is, also beside NaN; and a choice by s.
+
+    s is a power of two that makes squares of the parts safe: with e of `_exponents`
+    the choice is the first of three for 2^-e[0], the second for 2^e[1], else the third.
+    """
+    a, b = abs(z.re), abs(z.im)
+    largest = _greater(a, b)
+    big, small = (2.0**62, 2.0**-40) if a.single else (2.0**510, 2.0**-450)
     large, tiny = largest > big, largest < small
-    one = number(1.0, largest)
-    scale = select(large, down, select(tiny, up, one))
-    return scale, select(large, 1 / down, select(tiny, 1 / up, one))
+
+    def choice(if_large: float, if_tiny: float, otherwise: float) -> Term:
+        return select(large, if_large, select(tiny, if_tiny, number(otherwise, a)))
+
+    down, up = _exponents(a)
+    scale = choice(2.0**-down, 2.0**up, 1.0)
+    x, y = a * scale, b * scale
+    value = sqrt(fma(x, x, y * y))
+    return select(_is_infinite(a, b), INFINITY, value), choice
+
+
+def _exponents(x: Term) -> tuple[int, int]:
+    return (66, 80) if x.single else (520, 600)
 
 
 def absolute(z: Complex) -> Term:
     """sqrt(re² + im²), scaled; ∞ where a part is, also beside NaN."""
-    a, b = abs(z.re), abs(z.im)
-    scale, unscale = _scaling(_greater(a, b))
-    x, y = a * scale, b * scale
-    value = sqrt(fma(x, x, y * y)) * unscale
-    return select(eq(a, INFINITY) | eq(b, INFINITY), INFINITY, value)
+    value, choice = _length(z)
+    down, up = _exponents(value)
+    return value * choice(2.0**down, 2.0**-up, 1.0)
 
 
 def sign(z: Complex) -> Complex:
     """z/|z|, and 0 for 0."""
-    length = absolute(z)
+    length, choice = _length(z)
+    down, up = _exponents(length)
+    scale = choice(2.0**-down, 2.0**up, 1.0)
     length = select(eq(length, 0.0), 1.0, length)
-    return Complex(z.re / length, z.im / length)
+    return Complex(z.re * scale / length, z.im * scale / length)
 
 
-def _times(a: Term, b: Term) -> Term:
-    """a·b, where zero wins over infinity."""
-    return select(eq(a, 0.0), a, a * b)
+def _times(a: Term, b: Term, unit: Operand = 1.0) -> Term:
+    """a·b, where a zero a wins over infinity and NaN; `unit` is ±1, as b is."""
+    return a * select(eq(a, 0.0), unit, b)
+
+
+def _unit(x: Term) -> Term:
+    """±1 with the sign of x."""
+    return copy_sign(number(1.0, x), x)
+
+
+def _is_lost(angle: Term, x: Term) -> Term:
+    """Is there no angle, beside an infinite part x? Then the result is as of 0."""
+    return eq(abs(x), INFINITY) & ne(angle, angle)
 
 
 def _polar(exponential: Callable[[Term], Term], base: float, z: Complex) -> Complex:
@@ -142,9 +176,11 @@ def _polar(exponential: Callable[[Term], Term], base: float, z: Complex) -> Comp
     large = z.re > limit
     length = exponential(select(large, z.re - 16.0, z.re))
     rest = select(large, number(base**16, z.re), 1.0)
-    re = _times(apply(ew.cos, z.im), length) * rest
-    im = _times(apply(ew.sin, z.im), length)
-    return Complex(re, _times(im, rest))
+    cosine, sine = apply(ew.cos, z.im), apply(ew.sin, z.im)
+    lost = _is_lost(sine, z.re)
+    re = select(lost, 1.0, cosine) * length * rest  # no float has the cosine 0
+    sine = select(lost, length - length, sine)  # 0, and NaN beside infinity
+    return Complex(re, _times(sine, length) * rest)
 
 
 def exp(z: Complex) -> Complex:
@@ -157,10 +193,11 @@ def exp2(z: Complex) -> Complex:
 
 
 def expm1(z: Complex) -> Complex:
-    """(expm1(re)·cos(im) - 2·sin²(im/2), e^re·sin(im))."""
+    """e^z - 1; near 0 the real part is expm1(re)·cos(im) - 2·sin²(im/2)."""
+    value = exp(z)
     half = apply(ew.sin, z.im * 0.5)
-    re = apply(ew.expm1, z.re) * apply(ew.cos, z.im) - 2.0 * half * half
-    return Complex(re, exp(z).im)
+    near = apply(ew.expm1, z.re) * apply(ew.cos, z.im) - 2.0 * half * half
+    return Complex(select(abs(z.re) < 1.0, near, value.re - 1.0), value.im)
 
 
 def _log_absolute(z: Complex) -> Term:
@@ -171,7 +208,9 @@ def _log_absolute(z: Complex) -> Term:
     near = (a > 0.7) & (a < 1.5)
     excess = fma(b, b, (a - 1.0) * (a + 1.0))
     inside = 0.5 * apply(ew.log1p, select(near, excess, 0.0))
-    return select(near, inside, apply(ew.log, absolute(z)))
+    length, choice = _length(z)
+    down, up = (math.log(2) * exponent for exponent in _exponents(length))
+    return select(near, inside, apply(ew.log, length) + choice(down, -up, 0.0))
 
 
 def log(z: Complex) -> Complex:
@@ -210,7 +249,6 @@ def square_root(z: Complex) -> Complex:
     right = z.re >= 0.0
     re = select(eq(b, INFINITY), INFINITY, select(right, t, other))
     im = select(eq(b, INFINITY), INFINITY, select(right, other, t))
-    im = select(eq(largest, 0.0), 0.0, im)
     return Complex(re, copy_sign(im, z.im))
 
 
@@ -243,15 +281,28 @@ def _turned(function: Callable[[Complex], Complex]) -> Callable[[Complex], Compl
 
 def sinh(z: Complex) -> Complex:
     """(sinh re·cos im, cosh re·sin im)."""
-    re = _times(apply(ew.sinh, z.re), apply(ew.cos, z.im))
-    return Complex(re, _times(apply(ew.sin, z.im), apply(ew.cosh, z.re)))
+    return _sinh(z, INFINITY)
+
+
+def _sinh(z: Complex, lost: float) -> Complex:
+    cosine, sine = apply(ew.cos, z.im), apply(ew.sin, z.im)
+    re = _times(apply(ew.sinh, z.re), cosine, _unit(cosine))
+    re = select(_is_lost(sine, z.re), lost, re)
+    return Complex(re, _times(sine, apply(ew.cosh, z.re)))
+
+
+@_turned
+def sin(z: Complex) -> Complex:
+    """-i·sinh(iz); an infinity without an angle is positive, as that of sinh."""
+    return _sinh(z, -INFINITY)
 
 
 def cosh(z: Complex) -> Complex:
     """(cosh re·cos im, sinh re·sin im)."""
-    re = apply(ew.cosh, z.re) * apply(ew.cos, z.im)
-    sine, hyperbolic = apply(ew.sin, z.im), apply(ew.sinh, z.re)
-    return Complex(re, select(eq(sine, 0.0), sine * 0.0, _times(hyperbolic, sine)))
+    cosine, sine = apply(ew.cos, z.im), apply(ew.sin, z.im)
+    re = apply(ew.cosh, z.re) * select(_is_lost(sine, z.re), 1.0, cosine)
+    im = _times(apply(ew.sinh, z.re), sine, _unit(sine))
+    return Complex(re, select(eq(sine, 0.0), sine * _unit(z.re), im))
 
 
 def cos(z: Complex) -> Complex:
@@ -262,8 +313,8 @@ def cos(z: Complex) -> Complex:
 def tanh(z: Complex) -> Complex:
     """With t = tan(im) and s = sinh(re): (b·c·s, t)/(1 + b·s²), b = 1 + t², c = cosh.
 
-    For a large |re|: (±1, 4·sin(im)·cos(im)·e^-2|re|). Source: W. Kahan, Branch cuts
-    for complex elementary functions (1987).
+    For a large |re|: (±1, 4·sin(im)·cos(im)·e^-2|re|), where no angle is 0 if re is
+    infinite. Source: W. Kahan, Branch cuts for complex elementary functions (1987).
     """
     t, s = apply(ew.tan, z.im), apply(ew.sinh, z.re)
     b = fma(t, t, 1.0)
@@ -273,54 +324,89 @@ def tanh(z: Complex) -> Complex:
     large = a > (11.0 if a.single else 22.0)
     decay = apply(ew.exp, -2.0 * a)
     wave = 4.0 * apply(ew.sin, z.im) * apply(ew.cos, z.im) * decay
-    re = select(large, copy_sign(number(1.0, a), z.re), b * c * s / below)
-    return Complex(re, select(large, wave, t / below))
+    wave = select(_is_lost(wave, a), 0.0, wave)
+    limit = copy_sign(1.0 + wave, z.re)  # 1, or NaN
+    re = select(large, limit, _unless_zero(z.re, b * c * s / below))
+    return Complex(re, select(large, wave, _unless_zero(z.im, t / below)))
 
 
-def _product(z: Complex, w: Complex) -> tuple[Term, Term]:
-    product = mul(z, w)
-    return product.re, product.im
+def _unless_zero(x: Term, value: Term) -> Term:
+    """The value, and x where it is 0, also beside NaN."""
+    return select(eq(x, 0.0), x, value)
 
 
-def asin(z: Complex) -> Complex:
-    """With u = sqrt(1 - z), v = sqrt(1 + z): (atan2(re, Re uv), asinh(Im conj(u)v)).
+def _arc(z: Complex) -> tuple[Term, Term, Term]:
+    """The real parts of asin and of acos, the imaginary part of asin.
 
-    Source of the inverse functions: Kahan, as above.
+    With u = sqrt(1 - z), v = sqrt(1 + z): atan2(re, Re uv), 2·atan2(Re u, Re v),
+    asinh(Im conj(u)v); far away atan2(re, |im|), atan2(|im|, re), log|2z|. Source of
+    the inverse functions: Kahan, as above.
     """
     u = square_root(Complex(1.0 - z.re, -z.im))
     v = square_root(Complex(1.0 + z.re, z.im))
-    re = apply(ew.atan2, z.re, _product(u, v)[0])
-    return Complex(re, apply(ew.asinh, _product(conj(u), v)[1]))
+    a, b = abs(z.re), abs(z.im)
+    big = _far(a)
+    far = (a > big) | (b > big)
+    sine = apply(ew.atan2, z.re, select(far, b, mul(u, v).re))
+    cosine = apply(ew.atan2, select(far, b, u.re), select(far, z.re, v.re))
+    cosine = cosine * select(far, number(1.0, a), 2.0)
+    half = Complex(v.re * 0.5, v.im * 0.5)
+    quarter = fma(half.re, half.re, half.im * half.im)  # |z|/4, which is no overflow
+    quarter = select(_is_infinite(a, b), INFINITY, quarter)
+    im = apply(ew.asinh, select(far, quarter, abs(mul(conj(u), v).im)))
+    im = im + select(far, math.log(4), number(0.0, a))
+    right = number(math.pi / 2, a)
+    return (
+        _unless_zero(z.re, sine),
+        select(eq(a, 0.0), right, cosine),
+        copy_sign(im, z.im),
+    )
+
+
+def _far(x: Term) -> float:
+    """From where on 1 is nothing beside a square."""
+    return 2.0**30 if x.single else 2.0**60
+
+
+def asin(z: Complex) -> Complex:
+    re, _, im = _arc(z)
+    return Complex(re, im)
 
 
 def acos(z: Complex) -> Complex:
-    """(2·atan2(Re u, Re v), asinh(Im conj(v)u)) with u, v as for asin."""
-    u = square_root(Complex(1.0 - z.re, -z.im))
-    v = square_root(Complex(1.0 + z.re, z.im))
-    re = 2.0 * apply(ew.atan2, u.re, v.re)
-    return Complex(re, apply(ew.asinh, _product(conj(v), u)[1]))
+    _, re, im = _arc(z)
+    return Complex(re, -im)
 
 
 def acosh(z: Complex) -> Complex:
-    """(asinh(Re conj(u)v), 2·atan2(Im u, Re v)), u = sqrt(z - 1), v = sqrt(z + 1)."""
-    u = square_root(Complex(z.re - 1.0, z.im))
-    v = square_root(Complex(z.re + 1.0, z.im))
-    re = apply(ew.asinh, _product(conj(u), v)[0])
-    return Complex(re, 2.0 * apply(ew.atan2, u.im, v.re))
+    """±i·acos(z), the one on the right."""
+    _, angle, im = _arc(z)
+    return Complex(abs(im), copy_sign(angle, z.im))
 
 
 def atanh(z: Complex) -> Complex:
-    """(log1p(4|x|/((1 - |x|)² + y²))/4, atan2(2y, (1 - x)(1 + x) - y²)/2)."""
-    a = abs(z.re)
-    length = absolute(z)
-    far = length > (2.0**30 if a.single else 2.0**60)
-    x, y = select(far, 2.0, a), select(far, 0.0, z.im)
+    """(log1p(4|x|/((1 - |x|)² + y²))/4, atan2(2y, (1 - x)(1 + x) - y²)/2).
+
+    Far away |x|/(x² + y²) and ±π/2; beside ±1, where y² is nothing, log(2/|y|)/2.
+    """
+    a, b = abs(z.re), abs(z.im)
+    big = _far(a)
+    x = select(eq(b, INFINITY), 2.0, clamp(a, None, big))
+    y = select(b > big, copy_sign(number(big, b), z.im), z.im)
     below = fma(y, y, (1.0 - x) * (1.0 - x))
-    re = 0.25 * apply(ew.log1p, 4.0 * x / below)
-    re = select(far, a / length / length, re)
+    least, up = (2.0**-120, 24) if a.single else (2.0**-800, 60)
+    beside = below < least
+    ratio = select(beside, 2.0, 4.0 * x) / select(beside, b * 2.0**up, below)
+    near = apply(ew.log1p, ratio) * select(beside, 0.5, number(0.25, a))
+    near = near + select(beside, up * math.log(2) / 2, number(0.0, a))
+    wide = a > b
+    p, q = select(wide, a, b), select(wide, b, a)
+    slope = q / p
+    away = select(wide, 0.5, 0.5 * slope) / fma(0.5 * q, slope, 0.5 * p)
+    away = select(_is_infinite(a, b), 0.0, away)
+    re = _unless_zero(a, select((a > big) | (b > big), away, near))
     im = 0.5 * apply(ew.atan2, 2.0 * y, (1.0 - x) * (1.0 + x) - y * y)
-    right_angle = copy_sign(number(math.pi / 2, a), z.im)
-    return Complex(copy_sign(re, z.re), select(far, right_angle, im))
+    return Complex(copy_sign(re, z.re), im)
 
 
 def power(z: Complex, w: Complex) -> Complex:
@@ -341,6 +427,6 @@ COMPLEX: Final[dict[str, Callable[..., Value]]] = {
     "expm1": expm1, "imag": imag, "is_finite": is_finite, "log": log,
     "log1p": log1p, "log2": log2, "logistic": logistic, "mul": mul,
     "mul_zero": mul_zero, "ne": not_equal, "neg": neg, "pow": power,
-    "real": real, "rsqrt": rsqrt, "sign": sign, "sin": _turned(sinh),
+    "real": real, "rsqrt": rsqrt, "sign": sign, "sin": sin,
     "sinh": sinh, "sqrt": square_root, "sub": sub, "tan": _turned(tanh), "tanh": tanh,
 }  # fmt: skip

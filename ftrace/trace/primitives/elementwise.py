@@ -179,8 +179,9 @@ def _transpose_product(node: Node, ct: Node, i: int) -> Node:
 
 
 mul = _binary(
-    "mul", "biufc", np.multiply, lambda x, y, z: y, lambda x, y, z: x,
+    "mul", "biufc", meanings.multiply, lambda x, y, z: y, lambda x, y, z: x,
     transpose=_transpose_product, zero_at_zero=True,
+    direct=lambda aval, arg: (meanings.multiplication(aval), ()),
     jvp=lambda node, t: _product_tangent(node, t), doc="x·y",
 )  # fmt: skip
 mul_zero = _binary(
@@ -334,7 +335,7 @@ exp2 = _unary(
     doc="2 to the power x",
 )  # fmt: skip
 expm1 = _unary(
-    "expm1", "fc", np.expm1, lambda x, y: add(y, one_like(y)), zero_at_zero=True,
+    "expm1", "fc", meanings.expm1, lambda x, y: add(y, one_like(y)), zero_at_zero=True,
     doc="exp(x) - 1, exact near 0",
 )  # fmt: skip
 log = _unary("log", "fc", np.log, lambda x, y: reciprocal(x), doc="natural logarithm")
@@ -343,7 +344,7 @@ log2 = _unary(
     lambda x, y: div(const_like(x, 1 / math.log(2)), x), doc="logarithm to base 2",
 )  # fmt: skip
 log1p = _unary(
-    "log1p", "fc", np.log1p, lambda x, y: reciprocal(add(x, one_like(x))),
+    "log1p", "fc", meanings.log1p, lambda x, y: reciprocal(add(x, one_like(x))),
     zero_at_zero=True, doc="log(1 + x), exact near 0",
 )  # fmt: skip
 sqrt = _unary(

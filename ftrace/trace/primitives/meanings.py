@@ -18,6 +18,7 @@ from ftrace.trace.primitives.record import Array
 Ufunc = Callable[..., Any]
 
 _where: Any = np.where  # the stubs know nothing of Any
+_vdot: Any = np.vdot
 
 # Arithmetic.
 
@@ -30,6 +31,8 @@ def mul_zero(x: Any, y: Any) -> Any:
 
 def divide(x: Any, y: Any) -> Any:
     """Integers truncate; division by zero gives -1, as XLA does."""
+    if dtypes.is_complex(x.dtype):
+        return _divide_complex(x, y)
     if not dtypes.is_integer(x.dtype):
         return np.true_divide(x, y)
     lowest = np.iinfo(x.dtype).min
@@ -43,7 +46,42 @@ def divide(x: Any, y: Any) -> Any:
 
 def division(aval: ShapedArray) -> Ufunc:
     """`divide` for one dtype, which need not be asked for again."""
-    return divide if dtypes.is_integer(aval.dtype) else np.true_divide
+    return np.true_divide if dtypes.kind(aval.dtype) == "f" else divide
+
+
+def _divide_complex(x: Any, y: Any) -> Any:
+    """NumPy multiplies by an inverse, which is infinite for the least divisors."""
+    value = np.true_divide(x, y)
+    if _is_bounded(value):
+        return value
+    wide = np.abs(y.real) >= np.abs(y.imag)
+    p, q = _where(wide, y.real, y.imag), _where(wide, y.imag, y.real)
+    a, b = _where(wide, x.real, x.imag), _where(wide, x.imag, x.real)
+    r = q / p
+    below = p + q * r
+    imaginary = (b - a * r) / below
+    imaginary = _where(wide, imaginary, -imaginary)
+    smith = make_complex((a + b * r) / below, imaginary)
+    return _where(np.isfinite(y) & (y != 0), smith, value)
+
+
+def multiply(x: Any, y: Any) -> Any:
+    """The square of a complex number is without a difference of infinite squares."""
+    value = np.multiply(x, y)
+    if x is not y or x.dtype.kind != "c" or _is_bounded(value):
+        return value
+    a, b = x.real / 2, x.imag / 2
+    return make_complex((a - b) * (a + b) * 4, a * x.imag * 4)
+
+
+def multiplication(aval: ShapedArray) -> Ufunc:
+    """`multiply` for one dtype."""
+    return multiply if dtypes.is_complex(aval.dtype) else np.multiply
+
+
+def _is_bounded(value: Any) -> bool:
+    """Is every part finite, and so small that one product can tell?"""
+    return _vdot(value, value).real < np.inf
 
 
 def remainder(x: Any, y: Any) -> Any:
@@ -67,8 +105,7 @@ def square_bound(x: Any) -> Any:
     """
     if x.dtype.char not in "fd" or x.size >= _FEW_TO_ASK:
         return np.nan
-    vdot: Any = np.vdot  # whose stubs know no type of what comes out
-    return vdot(x, x)
+    return _vdot(x, x)
 
 
 def power(x: Any, y: Any) -> Any:
@@ -98,9 +135,36 @@ def sign(x: Any) -> Any:
     if dtypes.kind(x.dtype) == "f":
         return np.where(np.isnan(x) | (x == 0), x, np.copysign(np.ones((), x.dtype), x))
     if dtypes.is_complex(x.dtype):  # of an infinity NumPy gives its direction
-        length = np.where(x == 0, np.ones((), x.real.dtype), np.abs(x))
-        return make_complex(x.real / length, x.imag / length)
+        length = np.abs(x)
+        scale = np.where(length == np.inf, 0.25, 1).astype(length.dtype)
+        re, im = x.real * scale, x.imag * scale
+        length = np.where(x == 0, scale, np.hypot(re, im))
+        return make_complex(re / length, im / length)
     return np.sign(x)
+
+
+def expm1(x: Any) -> Any:
+    """NumPy's complex one multiplies infinity by 0, and subtracts infinities."""
+    if x.dtype.kind != "c":
+        return np.expm1(x)
+    value: Any = np.asarray(np.exp(x))
+    value.real -= 1
+    np.copyto(value.real, np.expm1(x).real, where=np.abs(x.real) < 1)
+    return value
+
+
+def log1p(x: Any) -> Any:
+    """NumPy adds 1 to a complex x, however small; |1 + x|² - 1 = re·(2 + re) + im²."""
+    if x.dtype.kind != "c":
+        return np.log1p(x)
+    above: Any = np.array(x)
+    above.real += 1
+    value: Any = np.asarray(np.log(above))
+    re, im = x.real, x.imag
+    near = (np.abs(re) < 0.4) & (np.abs(im) < 0.8)
+    excess = re * (2 + re) + im * im
+    np.copyto(value.real, np.log1p(excess) / 2, where=near)
+    return value
 
 
 def rsqrt(x: Any) -> Any:

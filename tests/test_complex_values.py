@@ -1,0 +1,164 @@
+"""Complex functions of special arguments: one set of values, that of C99, Annex G.
+
+The table is Python's `cmath`, which raises where C signals; there it is the C library
+through NumPy. C leaves open the signs of some infinities beside NaN, and of zeros.
+"""
+
+import cmath
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+
+inf, nan = math.inf, math.nan
+
+#: Another name in NumPy and here.
+NAMES = {
+    "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh",
+    "atan": "arctan", "atanh": "arctanh",
+}  # fmt: skip
+#: Of C17, where an exact zero stays beside NaN; `cmath` has what C99 had.
+AMENDED: dict[str, Callable[[complex], complex | None]] = {
+    "tanh": lambda z: (
+        complex(z.real, nan) if z.real == 0 and z.imag != z.imag else None
+    ),
+    "tan": lambda z: complex(nan, z.imag) if z.imag == 0 and z.real != z.real else None,
+    "acosh": lambda z: (
+        complex(nan, math.pi / 2) if z.real == 0 and z.imag != z.imag else None
+    ),
+}
+
+
+def of_library(name: str) -> Callable[[complex], complex]:
+    """The function of `cmath`; where it raises that of the C library."""
+
+    def function(z: complex) -> complex:
+        amended = AMENDED.get(name, lambda z: None)(z)
+        if amended is not None:
+            return amended
+        try:
+            return getattr(cmath, name)(z)
+        except (ValueError, OverflowError):
+            with np.errstate(all="ignore"):
+                return complex(getattr(np, NAMES.get(name, name))(np.complex128(z)))
+
+    return function
+
+
+exp, log = of_library("exp"), of_library("log")
+
+
+def in_parts(function: Callable[[float], float], z: complex) -> complex:
+    return complex(function(z.real), function(z.imag))
+
+
+def is_tiny(z: complex) -> bool:
+    return abs(z.real) < 1e-30 and abs(z.imag) < 1e-30
+
+
+def minus_one(z: complex) -> complex:
+    return complex(z.real - 1, z.imag)
+
+
+def log1p(z: complex) -> complex:
+    return z if is_tiny(z) else log(complex(1 + z.real, z.imag))
+
+
+def square(z: complex) -> complex:
+    x, y = z.real / 2, z.imag / 2
+    return complex((x - y) * (x + y) * 4, x * y * 8)
+
+
+def reciprocal(z: complex) -> complex:
+    return 1 / z if z else complex(inf, nan)
+
+
+def sign(z: complex) -> complex:
+    if not z or cmath.isinf(z):
+        return z if not z else in_parts(lambda x: nan if math.isinf(x) else x / inf, z)
+    z = in_parts(lambda x: x / 4, z) if abs(z.real) > 1 or abs(z.imag) > 1 else z
+    length = math.hypot(z.real, z.imag)
+    return in_parts(lambda x: x / length, z)
+
+
+TABLE: dict[str, Callable[[complex], complex]] = {
+    "exp": exp,
+    "exp2": lambda z: exp(complex(z.real * math.log(2), z.imag * math.log(2))),
+    "expm1": lambda z: z if is_tiny(z) else minus_one(exp(z)),
+    "log": log,
+    "log2": lambda z: in_parts(lambda x: x / math.log(2), log(z)),
+    "log10": lambda z: in_parts(lambda x: x / math.log(10), log(z)),
+    "log1p": log1p,
+    "square": square,
+    "reciprocal": reciprocal,
+    "sign": sign,
+    "conj": lambda z: complex(z.real, -z.imag),
+    "negative": lambda z: complex(-z.real, -z.imag),
+    "absolute": lambda z: complex(math.hypot(z.real, z.imag)),
+    "sqrt": of_library("sqrt"),
+} | {
+    name: of_library(name)
+    for hyperbolic in ("", "h")
+    for inverse in ("", "a")
+    for name in (f"{inverse}{n}{hyperbolic}" for n in ("sin", "cos", "tan"))
+}
+
+
+def grid(dtype: Any) -> Any:
+    info = np.finfo(dtype)
+    parts = np.array(
+        [0.0, -0.0, 1, -2, inf, -inf, nan, info.max * 0.9, info.tiny / 8], info.dtype
+    )
+    z = np.empty((9, 9), dtype)
+    z.real, z.imag = parts, parts[:, None]
+    return z.ravel()
+
+
+def assert_is(
+    got: Any, wanted: Any, z: Any, atol: float, rtol: float, mode: str
+) -> None:
+    """Each part equal, or both NaN; the sign of an infinity only without NaN."""
+    for x, w, beside in (
+        (got.real, wanted.real, wanted.imag), (got.imag, wanted.imag, wanted.real)
+    ):  # fmt: skip
+        free = np.isinf(w) & np.isnan(beside)
+        x, w = np.where(free, np.abs(x), x), np.where(free, np.abs(w), w)
+        with np.errstate(all="ignore"):
+            same = (x == w) | (np.isnan(x) & np.isnan(w))
+            same |= np.isfinite(w) & (np.abs(x - w) <= atol + rtol * np.abs(w))
+        bad = np.flatnonzero(~same)[:5]
+        assert not bad.size, (mode, [(z[i], got[i], wanted[i]) for i in bad])
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("name", TABLE)
+def test_complex_values_are_those_of_c_in_every_mode(name: str, dtype: Any) -> None:
+    z = grid(dtype)
+    if name == "exp2":  # im·log 2 is rounded: of a large one nothing is left
+        z = z[~(np.isfinite(z.imag) & (np.abs(z.imag) > 1e9))]
+    function = getattr(fnp, name)
+    info = np.finfo(dtype)
+    with np.errstate(all="ignore"):
+        wanted = np.array([TABLE[name](complex(x)) for x in z]).astype(dtype)
+    compiled = ft.jit(function)
+    x = fnp.asarray(z)
+    with ft.config(device="interpreter"):
+        interpreted = np.asarray(ft.jit(function)(z))
+    values = {
+        "jit": np.asarray(compiled(z)),
+        "interpreter": interpreted,
+        "vmap": np.asarray(ft.vmap(function)(z)),
+        "vmap of jit": np.asarray(ft.jit(ft.vmap(function))(z)),
+        **{f"call {i}": np.asarray(function(x)) for i in range(13)},
+    }
+    for mode, got in values.items():
+        assert_is(got.astype(dtype), wanted, z, float(info.tiny), 8 * info.eps, mode)
+        for part in (np.real, np.imag):  # also the signs that C leaves open
+            x, y = part(got), part(values["jit"])
+            infinite = np.isinf(x)
+            np.testing.assert_array_equal(x[infinite], y[infinite], mode)
