@@ -70,8 +70,9 @@ def log1p(z: complex) -> complex:
 
 
 def square(z: complex) -> complex:
-    x, y = z.real / 2, z.imag / 2
-    return complex((x - y) * (x + y) * 4, x * y * 8)
+    x, y = z.real, z.imag
+    lost = abs(x) == abs(y) > 1e38  # 0·∞
+    return complex(nan if lost else (x - y) * (x + y), 2 * (x * y))
 
 
 def reciprocal(z: complex) -> complex:

@@ -60,12 +60,11 @@ def sub(z: Complex, w: Complex) -> Complex:
 def mul(z: Complex, w: Complex) -> Complex:
     """No fma: its one-sided rounding would give z·conj(z) an imaginary part.
 
-    A square is (re - im)(re + im) + i·2·re·im: no difference of infinite squares. Of
-    halves, as the sum of two large parts is infinite too.
+    A square is (re - im)(re + im) + i·2·re·im: no difference of infinite squares.
     """
     if z.re.node is w.re.node and z.im.node is w.im.node:
-        a, b = z.re * 0.5, z.im * 0.5
-        return Complex((a - b) * (a + b) * 4.0, a * z.im * 4.0)
+        product = z.re * z.im
+        return Complex((z.re - z.im) * (z.re + z.im), product + product)
     return Complex(z.re * w.re - z.im * w.im, z.re * w.im + z.im * w.re)
 
 

@@ -18,7 +18,6 @@ from ftrace.trace.primitives.record import Array
 Ufunc = Callable[..., Any]
 
 _where: Any = np.where  # the stubs know nothing of Any
-_vdot: Any = np.vdot
 
 # Arithmetic.
 
@@ -70,8 +69,8 @@ def multiply(x: Any, y: Any) -> Any:
     value = np.multiply(x, y)
     if x is not y or x.dtype.kind != "c" or _is_bounded(value):
         return value
-    a, b = x.real / 2, x.imag / 2
-    return make_complex((a - b) * (a + b) * 4, a * x.imag * 4)
+    re, im = x.real, x.imag
+    return make_complex((re - im) * (re + im), 2 * (re * im))
 
 
 def multiplication(aval: ShapedArray) -> Ufunc:
@@ -81,7 +80,8 @@ def multiplication(aval: ShapedArray) -> Ufunc:
 
 def _is_bounded(value: Any) -> bool:
     """Is every part finite, and so small that one product can tell?"""
-    return _vdot(value, value).real < np.inf
+    flat = value.ravel()
+    return abs(flat.dot(flat)) < np.inf
 
 
 def remainder(x: Any, y: Any) -> Any:
@@ -105,7 +105,8 @@ def square_bound(x: Any) -> Any:
     """
     if x.dtype.char not in "fd" or x.size >= _FEW_TO_ASK:
         return np.nan
-    return _vdot(x, x)
+    vdot: Any = np.vdot  # whose stubs know no type of what comes out
+    return vdot(x, x)
 
 
 def power(x: Any, y: Any) -> Any:
@@ -136,7 +137,8 @@ def sign(x: Any) -> Any:
         return np.where(np.isnan(x) | (x == 0), x, np.copysign(np.ones((), x.dtype), x))
     if dtypes.is_complex(x.dtype):  # of an infinity NumPy gives its direction
         length = np.abs(x)
-        scale = np.where(length == np.inf, 0.25, 1).astype(length.dtype)
+        scale = np.where(length < 1, 2.0**60, np.where(length == np.inf, 0.25, 1))
+        scale = scale.astype(length.dtype)
         re, im = x.real * scale, x.imag * scale
         length = np.where(x == 0, scale, np.hypot(re, im))
         return make_complex(re / length, im / length)
