@@ -105,6 +105,7 @@ class Session:
             self.explained[reason] += 1
             if not verbose:
                 return
+            print(f"# on purpose: {reason}")
         self._report(program.seed, text_of(small, failure))
 
     def _report(self, seed: int, text: str) -> None:

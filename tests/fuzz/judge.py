@@ -34,7 +34,7 @@ CALLS = 7
 #: The spread of the noises is a sample: the difference may be this much greater.
 SAFETY = 3.0
 #: Noises of four times the units, before a difference counts as one.
-THOROUGH = 24
+THOROUGH = 120
 
 
 @dataclass(frozen=True)

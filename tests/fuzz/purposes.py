@@ -60,6 +60,30 @@ PURPOSES = (
         ways=ANY_WAY,
     ),
     Purpose(
+        "whether a sum of the largest numbers overflows on the way, asked as a bool",
+        r"mean\(|sum\(",
+        detail=r"np\.(True|False)_, not",
+        ways=ANY_WAY,
+    ),
+    Purpose(
+        "means of integers of more digits than a float has",
+        r"mean\(",
+        ways=ANY_WAY,
+        dtypes="iu",
+    ),
+    Purpose(
+        "the sign of NaN, which says nothing",
+        r"signbit\(|copysign\(",
+        ways=ANY_WAY,
+        least=2,
+    ),
+    Purpose(
+        "a product minus another, which XLA rounds once, so that none overflows",
+        r" - .*max\(",
+        detail=r"\(0\.0\), not np\.float\d+\(nan\)",
+        least=2,
+    ),
+    Purpose(
         "quantiles of no numbers, which are NaN here and an error in JAX",
         r"(quantile|median|percentile)\(",
         detail="Slice size at index 0 in gather op is out of range",
