@@ -99,7 +99,7 @@ _SUMS: Final = (
     ),
     Rule(  # x + 0 -> x, for integers
         "fold_add_zero",
-        Pat(add, X, ZERO, commutes=True, where=is_exact),
+        Pat(add, X, ZERO, commutes=True, aval=is_exact),
         lambda x: x,
     ),
     Rule(  # x - 0 -> x
@@ -109,12 +109,12 @@ _SUMS: Final = (
     ),
     Rule(  # x - x -> 0, for integers
         "fold_sub_itself",
-        Pat(sub, X, X, where=is_exact),
+        Pat(sub, X, X, aval=is_exact),
         zero_like,
     ),
     Rule(  # x - c -> x + (-c), for integers
         "fold_sub_constant",
-        Pat(sub, X, C, where=is_exact),
+        Pat(sub, X, C, aval=is_exact),
         lambda x, c: add(x, _negated(c)),
     ),
     Rule(  # x + (-y) -> x - y
@@ -137,33 +137,33 @@ _SUMS: Final = (
 _PRODUCTS: Final = (
     Rule(  # x·1 -> x
         "fold_mul_one",
-        Pat(mul, X, constant(1), commutes=True, where=has_kind("biuf")),
+        Pat(mul, X, constant(1), commutes=True, aval=has_kind("biuf")),
         lambda x: x,
     ),
     Rule(  # x·0 -> 0, for integers
         "fold_mul_by_zero",
-        Pat(mul, X, ZERO, commutes=True, where=is_exact),
+        Pat(mul, X, ZERO, commutes=True, aval=is_exact),
         zero_like,
     ),
     Rule(  # (-x)·c -> x·(-c)
         "fold_mul_neg",
-        Pat(mul, Pat(neg, X), C, commutes=True, where=has_kind("f")),
+        Pat(mul, Pat(neg, X), C, commutes=True, aval=has_kind("f")),
         lambda x, c: mul(x, _negated(c)),
     ),
     Rule(  # -(x·c) -> x·(-c)
         "fold_neg_mul",
-        Pat(neg, Pat(mul, X, C, commutes=True, name="product"), where=has_kind("f")),
+        Pat(neg, Pat(mul, X, C, commutes=True, name="product"), aval=has_kind("f")),
         lambda x, c, product: mul(x, _negated(c)),
         single_use="product",
     ),
     Rule(  # (-x)·(-y) -> x·y
         "fold_mul_of_negs",
-        Pat(mul, Pat(neg, X), Pat(neg, Y), where=has_kind("iuf")),
+        Pat(mul, Pat(neg, X), Pat(neg, Y), aval=has_kind("iuf")),
         lambda x, y: mul(x, y),
     ),
     Rule(  # x/1 -> x
         "fold_div_one",
-        Pat(div, X, constant(1), where=has_kind("iuf")),
+        Pat(div, X, constant(1), aval=has_kind("iuf")),
         lambda x: x,
     ),
     Rule(  # x/2ⁿ -> x·2⁻ⁿ
@@ -173,17 +173,17 @@ _PRODUCTS: Final = (
     ),
     Rule(  # x⁰ -> 1
         "fold_pow_zero",
-        Pat(power, X, ZERO, where=has_kind("f")),
+        Pat(power, X, ZERO, aval=has_kind("f")),
         lambda x: const_like(x, 1),
     ),
     Rule(  # x¹ -> x
         "fold_pow_one",
-        Pat(power, X, constant(1), where=has_kind("f")),
+        Pat(power, X, constant(1), aval=has_kind("f")),
         lambda x: x,
     ),
     Rule(  # x² -> x·x
         "fold_pow_two",
-        Pat(power, X, constant(2), where=has_kind("f")),
+        Pat(power, X, constant(2), aval=has_kind("f")),
         lambda x: mul(x, x),
     ),
 )
@@ -198,7 +198,7 @@ def _select_by_mask(x: Node, mask: Node) -> Node:
     return select(mask, x, zeros_like(x))
 
 
-_MASK: Final = Pat(name="mask", where=has_kind("b"))
+_MASK: Final = Pat(name="mask", aval=has_kind("b"))
 _ANY_ZERO: Final = Pat(const_p, where=lambda c: bool(constant_value(c) == 0))
 _FINITE: Final = Pat(const_p, name="c", where=_is_finite_nonzero)
 
@@ -220,12 +220,12 @@ _MUL_ZERO: Final = (
     ),
     Rule(  # mul_zero(x, x) -> x·x
         "fold_mul_zero_by_itself",
-        Pat(mul_zero, X, X, where=has_kind("iuf")),
+        Pat(mul_zero, X, X, aval=has_kind("iuf")),
         lambda x: mul(x, x),
     ),
     Rule(  # mul_zero(x, y) -> x·y, for integers
         "fold_mul_zero_of_integers",
-        Pat(mul_zero, X, Y, where=is_exact),
+        Pat(mul_zero, X, Y, aval=is_exact),
         lambda x, y: mul(x, y),
     ),
 )
@@ -236,16 +236,8 @@ def _limit(which: int) -> Pat:
     return Pat(const_p, where=lambda c: is_bits(c, dtypes.limits(c.dtype)[which]))
 
 
-def _merge_constants(x: Node, c: Node, d: Node, outer: Node) -> Node | None:
-    if outer.op not in (maximum, minimum) and not is_exact(outer):
-        return None
-    inner = next(s for s in outer.src if s is not d)
-    if inner.op is not outer.op:
-        return None
+def _merge_constants(x: Node, c: Node, d: Node, outer: Node) -> Node:
     return outer.op(x, const_like(c, evaluate_scalar(outer.op(c, d))))
-
-
-_ASSOCIATIVE = (add, mul, bit_and, bit_or, bit_xor, maximum, minimum)
 
 
 def _clamp_iota(y: Node, c: Node, positions: Node) -> Node | None:
@@ -300,12 +292,16 @@ _EXTREMA: Final = (
     ),
     Rule(  # (x ∘ c) ∘ d -> x ∘ (c ∘ d), for integers, and for max and min of floats
         "merge_constants",
-        Pat(
-            _ASSOCIATIVE,
-            Pat(_ASSOCIATIVE, X, C, commutes=True),
-            D,
-            commutes=True,
-            name="outer",
+        tuple(
+            Pat(
+                op,
+                Pat(op, X, C, commutes=True),
+                D,
+                commutes=True,
+                name="outer",
+                aval=None if op in (maximum, minimum) else is_exact,
+            )
+            for op in (add, mul, bit_and, bit_or, bit_xor, maximum, minimum)
         ),
         _merge_constants,
     ),

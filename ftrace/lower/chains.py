@@ -58,7 +58,7 @@ def pair(
 ) -> Rule:
     """A rule on x = upper(y) and y = lower(…), both with elements."""
     y = Pat(lower, name="y", where=_has_elements)
-    return Rule(name, Pat(upper, y, name="x", where=_has_elements), function)
+    return Rule(name, Pat(upper, y, name="x", aval=lambda n: n.size > 0), function)
 
 
 # Merging.
@@ -221,7 +221,7 @@ _REMOVALS: Final = (
 _CONTIGUOUS: Final = Rule(
     # movements(x) that keep all elements in their order -> reshape(x)
     "contiguous_chain_is_its_root",
-    Pat(MOVEMENTS, Pat(MOVEMENTS), name="x", where=lambda n: n.size > 0),
+    Pat(MOVEMENTS, Pat(MOVEMENTS), name="x", aval=lambda n: n.size > 0),
     _contiguous_root,
 )
 

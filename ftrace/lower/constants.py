@@ -170,7 +170,11 @@ _EVERYWHERE = (reshape_p, permute_p, shrink_p, stride_p, expand_p)
 CONSTANTS: Final = (
     Rule(  # any value without elements -> constant
         "fold_empty",
-        Pat(name="x", where=lambda n: n.aval.size == 0 and n.op is not const_p),
+        Pat(
+            name="x",
+            aval=lambda n: n.aval.size == 0,
+            where=lambda n: n.op is not const_p,
+        ),
         zero_like,
     ),
     Rule(  # reduce(value without elements) -> the reduction's identity

@@ -92,7 +92,7 @@ _SELECTS: Final = (
             P,
             Pat(const_p, name="x"),
             Pat(const_p, name="y"),
-            where=has_kind("b"),
+            aval=has_kind("b"),
         ),
         _select_of_bools,
     ),
@@ -232,9 +232,7 @@ _COMPARISONS: Final = (
     ),
     Rule(  # x == true, x != false -> x; x == false, x != true -> not x
         "fold_compare_of_bool",
-        Pat(
-            (eq, ne), Pat(name="x", where=has_kind("b")), C, commutes=True, name="node"
-        ),
+        Pat((eq, ne), Pat(name="x", aval=has_kind("b")), C, commutes=True, name="node"),
         lambda x, c, node: (
             x if bool(constant_value(c)) is (node.op is eq) else bit_not(x)
         ),

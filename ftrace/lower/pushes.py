@@ -164,7 +164,7 @@ PUSHES: Final = (
     ),
     Rule(  # shrink(reduce(x)) -> reduce(shrink(x))
         "shrink_before_reduce",
-        Pat(shrink_p, Pat(REDUCTIONS, name="y"), name="x", where=lambda n: n.size > 0),
+        Pat(shrink_p, Pat(REDUCTIONS, name="y"), name="x", aval=lambda n: n.size > 0),
         _shrink_before_reduce,
         single_use="y",
         passes="y",

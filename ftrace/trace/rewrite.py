@@ -23,7 +23,7 @@ from ftrace.errors import DynamicDimensionError, GraphError
 from ftrace.locks import cached_property
 from ftrace.records import NamedTuple, dataclass
 from ftrace.tables import emptied
-from ftrace.trace.graph import Node, inherited_origin, nodes_of, rebuild, toposort
+from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
 
 Captures = dict[str, Node]
 #: Of a rule: takes the captures by name, and returns None for "not mine".
@@ -46,10 +46,12 @@ class Pat:
       name: under which the rule's function gets the node; two parts of a pattern
         with one name match the same node.
       where: a further condition on the node.
+      aval: a condition on its shape and dtype alone: asked once for all nodes that
+        have the same ones.
       commutes: two sources may also stand the other way round.
     """
 
-    __slots__ = ("commutes", "name", "ops", "src", "where")
+    __slots__ = ("aval", "commutes", "name", "ops", "src", "where")
 
     def __init__(
         self,
@@ -57,16 +59,23 @@ class Pat:
         *src: Pat,
         name: str | None = None,
         where: Test | None = None,
+        aval: Test | None = None,
         commutes: bool = False,
     ) -> None:
         self.ops = _as_set(op)
         self.src = src
         self.name = name
         self.where = where
+        self.aval = aval
         self.commutes = commutes and len(src) == 2
 
     def takes(self, op: Any) -> bool:
         return self.ops is None or op in self.ops
+
+    @property
+    def is_leaf(self) -> bool:
+        """Does it take constants and other leaves alone?"""
+        return self.ops is not None and all(op.family == "source" for op in self.ops)
 
 
 def _as_set(op: Any) -> frozenset[Any] | None:
@@ -84,12 +93,15 @@ class _Variant(NamedTuple):
     Attributes:
       root: its root, whose op and number of sources the table has checked.
       src: the sources of the root; the table has checked their ops.
+      fixed: conditions that hold for all nodes alike or for none, where those have one
+        op, type, and sources of one kind: the ops of these, leaves themselves.
       tests: conditions on the root that remain.
       captures: names, and how to get at the node from the root.
     """
 
     root: Pat
     src: tuple[Pat, ...]
+    fixed: tuple[Test, ...]
     tests: tuple[Test, ...]
     captures: tuple[tuple[str, Callable[[Node], Node]], ...]
 
@@ -100,6 +112,13 @@ class _Variant(NamedTuple):
         return len(self.src) == len(source_ops) and all(
             p.takes(s) for p, s in zip(self.src, source_ops, strict=True)
         )
+
+    def fits(self, node: Node) -> bool:
+        """May nodes match that are alike in what `fixed` asks for?"""
+        try:
+            return all(holds(node) for holds in self.fixed)
+        except DynamicDimensionError:
+            return False  # whether it applies depends on a size that is not known
 
     def match(self, node: Node) -> Captures | None:
         for holds in self.tests:
@@ -126,6 +145,7 @@ def _ordered(pattern: Pat, path: Path) -> list[dict[Path, Pat]]:
 
 
 def _variant(parts: Mapping[Path, Pat]) -> _Variant:
+    fixed: list[Test] = []
     shape: list[Test] = []
     conditions: list[Test] = []
     captures: dict[str, Callable[[Node], Node]] = {}
@@ -134,8 +154,12 @@ def _variant(parts: Mapping[Path, Pat]) -> _Variant:
             shape.append(_has_op(path, part.ops))
         if len(path) > 0 and part.src:
             shape.append(_at(path, _has_sources(len(part.src))))
+        is_leaf = len(path) == 1 and part.is_leaf
+        if part.aval is not None:
+            held = fixed if is_leaf or not path else conditions
+            held.append(_at(path, part.aval))
         if part.where is not None:
-            conditions.append(_at(path, part.where))
+            (fixed if is_leaf else conditions).append(_at(path, part.where))
         if part.name is not None:
             get = _getter(path)
             if part.name in captures:
@@ -143,7 +167,8 @@ def _variant(parts: Mapping[Path, Pat]) -> _Variant:
             captures.setdefault(part.name, get)
     root = parts[()]
     src = tuple(parts[(i,)] for i in range(len(root.src)))
-    return _Variant(root, src, (*shape, *conditions), tuple(captures.items()))
+    tests = (*shape, *conditions)
+    return _Variant(root, src, tuple(fixed), tests, tuple(captures.items()))
 
 
 def _getter(path: Path) -> Callable[[Node], Node]:
@@ -218,23 +243,43 @@ class _Candidate(NamedTuple):
     match: Callable[[Node], Captures | None]
 
 
-class _Table(dict[tuple[Any, ...], "list[_Candidate]"]):
-    """(op, ops of the sources) -> the rules that may match; filled as it is asked."""
+class _Table:
+    """The rules that may match a node, looked up by what it has in common with others.
+
+    By its op and those of its sources for all graphs; for one graph by its type and by
+    the leaves that it uses as well: most nodes have none then.
+    """
 
     def __init__(self, rules: Iterable[tuple[Rule, list[_Variant]]]) -> None:
-        super().__init__()
         self._rules = [
             (_Candidate(rule, v.match), v) for rule, variants in rules for v in variants
         ]
         self._by_op: dict[Any, list[tuple[_Candidate, _Variant]]] = {}
+        self._by_ops: dict[Any, list[tuple[_Candidate, _Variant]]] = {}
 
-    def __missing__(self, key: tuple[Any, ...]) -> list[_Candidate]:
-        op, *source_ops = key
-        rules = self._by_op.get(op)
-        if rules is None:
-            rules = [(c, v) for c, v in self._rules if v.root.takes(op)]
-            self._by_op[op] = rules
-        self[key] = found = [c for c, v in rules if v.allows(source_ops)]
+    def for_graph(self) -> Callable[[Node], list[_Candidate]]:
+        """What gives the rules for each node of a graph."""
+        known: dict[Any, list[_Candidate]] = {}
+
+        def candidates(node: Node) -> list[_Candidate]:
+            key = (node.op, node.aval, *[s.op if s.src else s for s in node.src])
+            found = known.get(key)
+            if found is None:
+                found = known[key] = [c for c, v in self._allowed(node) if v.fits(node)]
+            return found
+
+        return candidates
+
+    def _allowed(self, node: Node) -> list[tuple[_Candidate, _Variant]]:
+        op, ops = node.op, [s.op for s in node.src]
+        found = self._by_ops.get((op, *ops))
+        if found is None:
+            rules = self._by_op.get(op)
+            if rules is None:
+                rules = [(c, v) for c, v in self._rules if v.root.takes(op)]
+                self._by_op[op] = rules
+            found = [(c, v) for c, v in rules if v.allows(ops)]
+            self._by_ops[(op, *ops)] = found
         return found
 
 
@@ -314,12 +359,22 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
     Raises:
       GraphError: the rules do not come to an end.
     """
-    table = matcher.candidates(settings.current().disabled_rules)
-    nodes = nodes_of(outputs)
-    if not any(_may_match(node, table) for node in nodes):
+    candidates = matcher.candidates(settings.current().disabled_rules).for_graph()
+    nodes = toposort(outputs)
+    matched: set[Node] = set()
+    above: set[Node] = set()  # those that match nothing, but use what may change
+    done: dict[Node, Node] = {}
+    for node in nodes:
+        found = candidates(node)
+        if found and _may_match(node, found):
+            matched.add(node)
+        elif above.isdisjoint(node.src) and matched.isdisjoint(node.src):
+            done[node] = node
+        else:
+            above.add(node)
+    if not matched:
         return list(outputs)
     limit = _LIMIT * len(nodes)
-    done: dict[Node, Node] = {}
     became: dict[Node, Node | None] = {}  # None: it waits for its sources
     users = _Users(outputs, nodes, became) if matcher.counts_uses else None
     refused = users.refused if users is not None else ()
@@ -342,12 +397,12 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                         changed = True
                 # A rule never sees a source that was replaced. One refused because
                 # of users gets a second chance: they may be gone by then.
-                first = node not in became
+                first = node not in became and node not in above
                 if not changed and (first or node in refused):
-                    candidates = table[(node.op, *[s.op for s in node.src])]
-                    if candidates:
+                    found = candidates(node)
+                    if found:
                         take(node)
-                        target = _first_replacement(node, candidates, users)
+                        target = _first_replacement(node, found, users)
                         limit -= target is not None
                 if target is None:
                     became[node] = None
@@ -373,8 +428,8 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
     return [done[node] for node in outputs]
 
 
-def _may_match(node: Node, table: _Table) -> bool:
-    for _, match in table[(node.op, *[s.op for s in node.src])]:
+def _may_match(node: Node, candidates: Iterable[_Candidate]) -> bool:
+    for _, match in candidates:
         try:
             if match(node) is not None:
                 return True
@@ -481,8 +536,7 @@ class Spec:
     def check(self, outputs: Iterable[Node]) -> None:
         """Raises GraphError naming the first node that no pattern allows."""
         rule = Rule(self.name, self.patterns, lambda node: None)
-        table = PatternMatcher([rule]).candidates()
+        candidates = PatternMatcher([rule]).candidates().for_graph()
         for node in toposort(outputs):
-            candidates = table[(node.op, *[s.op for s in node.src])]
-            if all(match(node) is None for _, match in candidates):
+            if all(match(node) is None for _, match in candidates(node)):
                 raise GraphError(f"{self.name}: {node!r} is not allowed")
