@@ -55,7 +55,8 @@ def graph_identity(graph: Graph, *settings: Any) -> str | None:
         return None
     try:
         outputs = tuple(inline_calls(graph.outputs))
-        return _identity((graph.inputs, outputs, settings))
+        nodes = list(dict.fromkeys((*toposort(outputs), *graph.inputs)))
+        return _identity((graph.inputs, outputs, settings), nodes)
     except _NoTextError:
         return None
 
@@ -76,8 +77,9 @@ def size_of_graph(graph: Graph) -> int:
     return count
 
 
-def _identity(whole: Any) -> str:
-    nodes = toposort(list(_nodes_in(whole)))
+def _identity(whole: Any, nodes: list[Node] | None = None) -> str:
+    if nodes is None:
+        nodes = toposort(list(_nodes_in(whole)))
     numbers = {node: str(number) for number, node in enumerate(nodes)}
     lines: list[str] = []
     types: dict[ShapedArray, str] = {}

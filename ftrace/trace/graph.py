@@ -222,6 +222,28 @@ def _take_origin(node: Node) -> None:
 # Walks.
 
 
+class _Latest(threading.local):
+    """The outputs that were put in order last, and their order, in `one_order`."""
+
+    order: tuple[tuple[Node, ...], list[Node]] | None = None
+
+
+_latest = _Latest()
+
+
+class one_order:  # reads as a statement: `with one_order()`
+    """A block in which pass after pass asks for the order of a graph: it is kept."""
+
+    __slots__ = ("outer",)
+
+    def __enter__(self) -> None:
+        self.outer = _latest.order
+        _latest.order = self.outer or ((), [])
+
+    def __exit__(self, *_: object) -> None:
+        _latest.order = self.outer
+
+
 def toposort(outputs: Iterable[Node], known: Iterable[Node] = ()) -> list[Node]:
     """All nodes that the outputs need, sources first: depth first, left first.
 
@@ -233,8 +255,11 @@ def toposort(outputs: Iterable[Node], known: Iterable[Node] = ()) -> list[Node]:
       outputs: in an order of their own: no set.
       known: nodes that are left out, with what only they need.
     """
+    outputs, done = tuple(outputs), set(known)
+    latest = None if done else _latest.order
+    if latest is not None and latest[0] == outputs:
+        return list(latest[1])
     order: list[Node] = []
-    done = set(known)
     pending = list(outputs)[::-1]
     enter, finish, push, pop = order.append, done.add, pending.append, pending.pop
     while pending:
@@ -251,11 +276,15 @@ def toposort(outputs: Iterable[Node], known: Iterable[Node] = ()) -> list[Node]:
         if ready:
             finish(node)
             enter(node)
+    if latest is not None:
+        _latest.order = outputs, list(order)
     return order
 
 
 def nodes_of(outputs: Iterable[Node]) -> set[Node]:
     """The nodes of `toposort(outputs)`, where no order is needed."""
+    if _latest.order is not None:
+        return set(toposort(outputs))
     seen = set(outputs)
     pending = list(seen)
     while pending:

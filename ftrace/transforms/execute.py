@@ -27,7 +27,7 @@ from ftrace.tables import Shared, Table
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
-from ftrace.trace.graph import Graph, Node
+from ftrace.trace.graph import Graph, Node, one_order
 from ftrace.trace.hooks import CALLS_BEFORE_NATIVE, hooks
 from ftrace.trace.ownership import own_array
 from ftrace.trace.recall import inline_again
@@ -96,6 +96,7 @@ class CompiledGraph:
             self._lower = partial(_lower, closed, given, limits)
             self._lowered: tuple[Graph, Program] | None = None
             identity = self._identity(closed, given, limits)
+            nodes = size_of(closed)
         found = None if identity is None else device.load(identity)
         if found is None:
             device.prepare()
@@ -107,7 +108,7 @@ class CompiledGraph:
         self.executable: Executable = found
         program = found.program
         places = [program.slots[i].place for i in program.outputs]
-        nodes, kernels = size_of(closed), len(program.kernels)
+        kernels = len(program.kernels)
         self.nbytes = NODE_BYTES * nodes + KERNEL_BYTES * kernels + found.code_bytes
         self.shares_inputs = "input" in places
         written = program.written
@@ -269,7 +270,8 @@ def compile_graph(
     )
     found = _cache.get(key)
     if found is None:
-        compiled = CompiledGraph(graph, device, donated)
+        with one_order():
+            compiled = CompiledGraph(graph, device, donated)
         found = _cache.put(key, compiled, compiled.nbytes)
     return found
 

@@ -35,15 +35,17 @@ def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
     found = _derived.get(key) if not graph.effects else None
     if found is not None:
         return Graph(*found, graph.captured)
+    plain = is_plain(graph)
     whole = derive()
-    if is_plain(graph):
+    if plain:
         _derived.put(key, (whole.inputs, whole.outputs), weight_of(whole))
     return whole
 
 
 def is_plain(graph: Graph) -> bool:
     """Is its derivative ours alone? No effects or bodies, no operation of a user."""
-    return not graph.effects and all(isinstance(n.op, Primitive) for n in graph.nodes)
+    ops = operations_of(graph.outputs)
+    return not graph.effects and all(isinstance(op, Primitive) for op in ops)
 
 
 def weight_of(graph: Graph) -> int:

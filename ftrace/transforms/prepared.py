@@ -26,7 +26,7 @@ from ftrace.locks import fresh_after_fork
 from ftrace.settings import Config
 from ftrace.tables import LIGHT, Table
 from ftrace.trace.all_bits import is_exact
-from ftrace.trace.graph import Graph
+from ftrace.trace.graph import Graph, one_order
 from ftrace.trace.hooks import hooks
 from ftrace.trace.layout import Container, Leaf, Part
 from ftrace.trace.scopes import as_input, asarray, current_scope, owned
@@ -169,15 +169,16 @@ def apply_derived(
     found = _prepared.get(key)
     if found is not None and found.is_for(config):
         return _run(found, values, graph.captured)
-    whole = derived(kind, graph, derive)
-    if config.disable_jit or not is_on_host(values):
-        return apply_graph(whole, values)
-    numbered = like_another(whole, config, _prepare)
-    if numbered is not None:
-        _prepared.put(key, numbered, 4 * LIGHT)
-        return _run(numbered, values, graph.captured)
-    results = apply_graph(whole, values)
-    prepared = _prepare(whole, config)
+    with one_order():
+        whole = derived(kind, graph, derive)
+        if config.disable_jit or not is_on_host(values):
+            return apply_graph(whole, values)
+        numbered = like_another(whole, config, _prepare)
+        if numbered is not None:
+            _prepared.put(key, numbered, 4 * LIGHT)
+            return _run(numbered, values, graph.captured)
+        results = apply_graph(whole, values)
+        prepared = _prepare(whole, config)
     if prepared is not None:
         _prepared.put(key, prepared, prepared.nbytes)
     return results
