@@ -20,7 +20,6 @@ from ftrace.lower.index import (
     Index,
     flatten_index,
     range_index,
-    ranges_of_all,
     source_index,
 )
 from ftrace.lower.values import is_contraction, is_step, reduced_axes
@@ -43,8 +42,8 @@ def reduces_columns(node: Node, context: Context, stored: frozenset[Node]) -> bo
     inner = list(context.indices)
     for number, axis in enumerate(reduced_axes(node)):
         inner[axis] = range_index(_FAR + number, node.src[0].shape[axis], True)
-    within = context._replace(indices=tuple(inner))
-    return are_columns(node.src[0], within, ranges_of_all(context.indices), stored)
+    within = Context(context.kernel, tuple(inner), context.valid)
+    return are_columns(node.src[0], within, context.ranges, stored)
 
 
 def are_columns(

@@ -19,6 +19,7 @@ from math import prod
 from typing import Any
 
 from ftrace.lower.index import (
+    ALWAYS,
     ZERO,
     Atom,
     Index,
@@ -31,18 +32,31 @@ from ftrace.lower.index import (
 )
 from ftrace.lower.positions import NumberOf, Reading, position_of
 from ftrace.lower.values import is_contraction, reduced_axes, squeeze
-from ftrace.records import NamedTuple, dataclass
+from ftrace.records import dataclass
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p
 
 
-class Context(NamedTuple):
-    """A use of a value: the kernel, the index, and where the index is one."""
+class Context:
+    """A use of a value: the kernel, the index, and where the index is one.
 
-    kernel: int
-    indices: tuple[Index, ...]
-    valid: Valid | None
+    Of a kernel's equal ones are one object, which `Draft.at` gives: indices are deep,
+    and what computes element by element needs its operands in the context that it has.
+
+    Attributes:
+      ranges: those on which the indices depend.
+    """
+
+    __slots__ = ("indices", "kernel", "ranges", "valid")
+
+    def __init__(
+        self, kernel: int, indices: tuple[Index, ...], valid: Valid | None
+    ) -> None:
+        self.kernel = kernel
+        self.indices = indices
+        self.valid = valid
+        self.ranges = ranges_of_all(indices)
 
 
 @dataclass(eq=False)
@@ -94,6 +108,7 @@ class Draft:
     )
 
     def __post_init__(self) -> None:
+        self._contexts: dict[tuple[tuple[Index, ...], Valid | None], Context] = {}
         for size in self.shape:
             self.indices.append(self.new_range(size))
         self.atoms = [index.terms[0][0] for index in self.indices]
@@ -117,6 +132,14 @@ class Draft:
         The value has an element per iteration of all loops, or of the outer ones.
         """
         return root_indices(self.indices, self.shape, shape)
+
+    def at(self, indices: tuple[Index, ...], valid: Valid | None = ALWAYS) -> Context:
+        """The context of the kernel at an index."""
+        found = self._contexts.get((indices, valid))
+        if found is None:
+            found = Context(self.number, indices, valid)
+            self._contexts[indices, valid] = found
+        return found
 
     def ranges_for(self, key: Any, sizes: Sequence[int]) -> ReduceRanges:
         """The ranges of the reduces with that key: the same ones for the same key."""
@@ -169,11 +192,14 @@ def root_indices(
 
 #: Gives the ranges of the reduces with a key, for the sizes of their axes.
 RangesFor = Callable[[Any, Sequence[int]], ReduceRanges]
+#: `Draft.at`.
+At = Callable[[tuple[Index, ...], Valid | None], Context]
 
 
 def operand_contexts(
     node: Node,
     context: Context,
+    at: At,
     ranges_for: RangesFor,
     number_of: NumberOf,
     level: int,
@@ -184,11 +210,11 @@ def operand_contexts(
     """
     if keeps_index(node):
         return [(source, context) for source in node.src]
-    kernel, indices, valid = context
+    indices, valid = context.indices, context.valid
     family = node.op.family
     if family == "movement":
         where, inside = source_index(node, indices, valid)
-        return [(node.src[0], Context(kernel, where, inside))]
+        return [(node.src[0], at(where, inside))]
     if family == "reduction":
         axes = reduced_axes(node)
         key = reduce_key(node, context, level)
@@ -196,8 +222,8 @@ def operand_contexts(
         inner = list(indices)
         for axis, index in zip(axes, ranges.indices, strict=True):
             inner[axis] = index
-        return [(node.src[0], Context(kernel, tuple(inner), valid))]
-    return _gather_contexts(node, context, number_of)
+        return [(node.src[0], at(tuple(inner), valid))]
+    return _gather_contexts(node, context, at, number_of)
 
 
 def keeps_index(node: Node) -> bool:
@@ -208,15 +234,15 @@ def keeps_index(node: Node) -> bool:
 def reduce_key(node: Node, context: Context, level: int) -> Any:
     """Reduces with one key share their ranges."""
     sizes = tuple(node.src[0].shape[a] for a in reduced_axes(node))
-    rows = ranges_of_all(context.indices)
+    rows = context.ranges
     alone = node if is_contraction(node) else None
     return sizes, rows, level, context.valid, alone
 
 
 def _gather_contexts(
-    node: Node, context: Context, number_of: NumberOf
+    node: Node, context: Context, at: At, number_of: NumberOf
 ) -> list[tuple[Node, Context]]:
-    kernel, indices, valid = context
+    indices, valid = context.indices, context.valid
     axes: tuple[int, ...] = node.arg
     source, *arrays = node.src
     depth = arrays[0].ndim
@@ -229,6 +255,6 @@ def _gather_contexts(
     where = tuple(found[a] if a in found else next(rest) for a in range(source.ndim))
     read = [r for position in positions for r, _ in position.readings]
     return [
-        (source, Context(kernel, where, valid)),
-        *((r.array, Context(kernel, r.indices, r.valid)) for r in read),
+        (source, at(where, valid)),
+        *((r.array, at(r.indices, r.valid)) for r in read),
     ]

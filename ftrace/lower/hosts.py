@@ -192,9 +192,9 @@ def kernel_that_adds_up(
 def is_aligned(node: Node, context: Context, draft: Draft) -> bool:
     """Does the kernel compute each element of `node` once, at its loops' pace?"""
     if context.valid != ALWAYS or node.shape == ():
-        return context.valid == ALWAYS and not ranges_of_all(context.indices)
+        return context.valid == ALWAYS and not context.ranges
     position = flatten_index(context.indices, node.shape)
-    depth = len(ranges_of_all(context.indices))
+    depth = len(context.ranges)
     outer = draft.indices[:depth]
     return position == flatten_index(outer, draft.shape[:depth]) and (
         prod(draft.shape[:depth]) == node.size

@@ -12,7 +12,7 @@ from typing import Any
 
 from ftrace.lower.across import reduces_columns
 from ftrace.lower.drafts import Context
-from ftrace.lower.index import ALWAYS, Index, complexity, ranges_of, ranges_of_all
+from ftrace.lower.index import ALWAYS, Index, complexity, ranges_of
 from ftrace.lower.plan import KERNEL_LIMIT, NESTED, Plan
 from ftrace.lower.values import CHEAP, RECOMPUTE, is_contraction, root_of, weight
 from ftrace.trace.graph import Node
@@ -51,7 +51,7 @@ def reduce_is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
         return False
     ((context, (factor, _)),) = uses.items()
     draft = plan.result.drafts[context.kernel]
-    rows = ranges_of_all(context.indices)
+    rows = context.ranges
     if factor != 1 or context.valid != ALWAYS or draft.kind == "scatter":
         return False
     if prod(a.size for a in rows) != node.size:
@@ -79,7 +79,7 @@ def may_fuse(plan: Plan, uses: dict[Context, Any]) -> bool:
     """Are the decisions by which its users would compute it switched on?"""
     if not plan.disabled:
         return True
-    inside = [any(a.reduced for a in ranges_of_all(c.indices)) for c in uses]
+    inside = [any(a.reduced for a in c.ranges) for c in uses]
     return not (
         ("fuse_into_reduce" in plan.disabled and any(inside))
         or ("fuse_elementwise" in plan.disabled and not all(inside))
@@ -108,7 +108,7 @@ def _overlap(node: Node, context: Context) -> int:
     sums = [i for i in context.indices if len(i.terms) > 1 or _is_divided(i)]
     if not sums or all(len(ranges_of(index)) < 2 for index in sums):
         return 0  # each place is asked for by one: others are outside
-    seen = prod(sample(a.size) for a in ranges_of_all(context.indices))
+    seen = prod(sample(a.size) for a in context.ranges)
     found = seen // max(sample(node.size), 1)
     return found if found > 1 else 0
 
@@ -120,5 +120,4 @@ def _is_divided(index: Index) -> bool:
 def _in_product(plan: Plan, context: Context) -> bool:
     """Is it an operand of a contraction?"""
     draft = plan.result.drafts[context.kernel]
-    rows = ranges_of_all(context.indices)
-    return draft.kind == "contract" and any(a.reduced for a in rows)
+    return draft.kind == "contract" and any(a.reduced for a in context.ranges)

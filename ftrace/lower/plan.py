@@ -13,7 +13,7 @@ from math import prod
 
 from ftrace import settings
 from ftrace.lower.drafts import Context, Draft, Schedule
-from ftrace.lower.index import Atom, ranges_of_all
+from ftrace.lower.index import Atom
 from ftrace.lower.precedence import Precedence
 from ftrace.lower.values import (
     elements_of_sum,
@@ -162,7 +162,7 @@ class Plan:
 
     def use(self, node: Node, context: Context, path: tuple[Atom, ...]) -> None:
         """Notes that a kernel needs `node`; only as far in as its ranges reach."""
-        ranges = ranges_of_all(context.indices)
+        ranges = context.ranges
         depth = max((k + 1 for k, a in enumerate(path) if a in ranges), default=0)
         around = path[:depth]
         factor = prod(sample(a.size) for a in around if a not in ranges)

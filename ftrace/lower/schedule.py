@@ -34,7 +34,7 @@ from ftrace.lower.hosts import (
     kernel_that_has_it,
     kernel_that_reduces_it,
 )
-from ftrace.lower.index import ALWAYS, ZERO, ranges_of_all
+from ftrace.lower.index import ZERO
 from ftrace.lower.inlining import is_inlined, may_fuse
 from ftrace.lower.plan import SOURCES, AddsUp, Plan
 from ftrace.lower.positions import targets_of
@@ -110,12 +110,11 @@ def _inline(plan: Plan, node: Node, uses: dict[Context, Any]) -> None:
                 plan.use_alike(source, context, factor, path)
             continue
         below = operand_contexts(
-            node, context, draft.ranges_for, plan.result.number_of, level
+            node, context, draft.at, draft.ranges_for, plan.result.number_of, level
         )
         for source, inner in below:
-            ranges = ranges_of_all(inner.indices)
             around = path + tuple(
-                sorted(a for a in ranges if a not in path and a.reduced)
+                sorted(a for a in inner.ranges if a not in path and a.reduced)
             )
             plan.use(source, inner, around)
 
@@ -145,9 +144,9 @@ def _store(plan: Plan, node: Node, uses: dict[Context, Any]) -> None:
     plan.result.stored[node] = draft.number
     plan.feed(draft, {c.kernel for c in uses} - {draft.number})
     here = {c: v for c, v in uses.items() if c.kernel == draft.number}
-    root = Context(draft.number, draft.root_indices(node.shape), ALWAYS)
+    root = draft.at(draft.root_indices(node.shape))
     if not any(is_aligned(node, c, draft) for c in here):
-        own = ranges_of_all(root.indices)  # of a value per row the outer ones
+        own = root.ranges  # of a value per row the outer ones
         here[root] = (1, tuple(a for a in draft.atoms if a in own))
     _inline(plan, node, here)
 
@@ -160,7 +159,7 @@ def _add_up(plan: Plan, node: Node, draft: Draft, uses: dict[Context, Any]) -> N
     plan.result.stored[node] = draft.number
     plan.feed(draft, {c.kernel for c in uses})
     elements = node.src[0]
-    at = Context(draft.number, draft.root_indices(elements.shape), ALWAYS)
+    at = draft.at(draft.root_indices(elements.shape))
     plan.use(elements, at, tuple(draft.atoms))
 
 
@@ -177,14 +176,14 @@ def _store_scatter(plan: Plan, node: Node, uses: dict[Context, Any]) -> None:
     plan.feed(prepare, {apply.number})
     plan.result.stored[node] = apply.number
     plan.result.inlined[node] = {prepare.number}
-    start = Context(prepare.number, prepare.root_indices(node.shape), ALWAYS)
+    start = prepare.at(prepare.root_indices(node.shape))
     plan.use(x, start, tuple(prepare.atoms))
     at = apply.root_indices(updates.shape)
     path = tuple(apply.atoms)
-    plan.use(updates, Context(apply.number, at, ALWAYS), path)
+    plan.use(updates, apply.at(at), path)
     for target in targets_of(node, at):
         for reading, _ in target.readings:
-            here = Context(apply.number, reading.indices, reading.valid)
+            here = apply.at(reading.indices, reading.valid)
             plan.use(reading.array, here, path)
 
 
@@ -194,5 +193,5 @@ def _run_as_step(plan: Plan, node: Node) -> None:
     plan.feed(draft, plan.readers.pop(node, set()))
     for source in node.src:
         root = root_of(source)
-        at = Context(draft.number, (ZERO,) * root.ndim, ALWAYS)
+        at = draft.at((ZERO,) * root.ndim)
         plan.use(root, at, ())

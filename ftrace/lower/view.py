@@ -103,24 +103,21 @@ class View:
         return self.draft.number not in self.plan.inlined.get(node, ())
 
     def root_contexts(self) -> list[tuple[Node, Context]]:
-        number, indices = self.draft.number, self.axes.indices
+        at, indices = self.draft.at, self.axes.indices
         scattered = self.draft.scattered
         if scattered is not None:
             updates = scattered.src[1]
-            at = root_indices(indices, self.shape, updates.shape)
-            read = [r for t in targets_of(scattered, at) for r, _ in t.readings]
-            return [(updates, Context(number, at, ALWAYS))] + [
-                (r.array, Context(number, r.indices, r.valid)) for r in read
+            where = root_indices(indices, self.shape, updates.shape)
+            read = [r for t in targets_of(scattered, where) for r, _ in t.readings]
+            return [(updates, at(where))] + [
+                (r.array, at(r.indices, r.valid)) for r in read
             ]
         sums = self.draft.sums
         roots = [
             n.src[0] if self.draft.kind == "scatter" or n in sums else n
             for n in self.draft.roots
         ]
-        return [
-            (n, Context(number, root_indices(indices, self.shape, n.shape), ALWAYS))
-            for n in roots
-        ]
+        return [(n, at(root_indices(indices, self.shape, n.shape))) for n in roots]
 
     def _derive(self) -> None:
         """Contexts of all nodes of the kernel, from its roots down."""
@@ -153,8 +150,9 @@ class View:
         self._asking = node
         plan = self.plan
         found = operand_contexts(
-            node, context, self.ranges_for, plan.number_of, plan.levels[node]
-        )
+            node, context, self.draft.at, self.ranges_for, plan.number_of,
+            plan.levels[node],
+        )  # fmt: skip
         if node.op is gather_p:
             self._note_readings(found[1:])
         self._operands[node, context] = found
@@ -204,7 +202,7 @@ class View:
             return context
         axes = reduced_axes(node)
         where = [ZERO if a in axes else i for a, i in enumerate(context.indices)]
-        return context._replace(indices=tuple(where))
+        return self.draft.at(tuple(where), context.valid)
 
     def row_of_sum(self, node: Node) -> Index:
         """Which of the elements that a sum is made of is added now."""
@@ -227,7 +225,7 @@ class View:
                 valid |= {Condition(found[axis], 0, size)}
         rest = iter(at[node.src[2].ndim :])
         where = tuple(found[a] if a in found else next(rest) for a in range(node.ndim))
-        return Context(self.draft.number, where, valid)
+        return self.draft.at(where, valid)
 
     def meeting(self) -> frozenset[int]:
         """Ranges along which several updates may hit the same element."""
@@ -237,7 +235,8 @@ class View:
             return frozenset(a.number for row in rows for a in ranges_of(row))
         batch = root_indices(self.axes.indices, self.shape, node.src[1].shape)
         ranges = ranges_of_all(batch[: node.src[2].ndim])
-        ((_, (_, where, _)),) = self.stored()
+        ((_, context),) = self.stored()
+        where = context.indices
         positions = [where[a] for a in axes_and_kind(node)[0]]
         whole = flatten_index(where, node.shape)
         apart = never_meeting([*positions, whole], ranges)
