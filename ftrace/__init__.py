@@ -16,9 +16,6 @@ import gc as _gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ftrace.trace.collection import importing as _importing
-from ftrace.trace.collection import put_away as _put_away
-
 _collects = _gc.isenabled()
 try:  # as `_importing` does
     _gc.disable()
@@ -26,6 +23,8 @@ try:  # as `_importing` does
     from ftrace.array import Array
     from ftrace.dtypes import float0
     from ftrace.settings import Config, config, set_threads
+    from ftrace.trace.collection import importing as _importing
+    from ftrace.trace.collection import put_away as _put_away
     from ftrace.trace.dims import Dim
     from ftrace.transforms.callbacks import effects_barrier, io_callback, pure_callback
     from ftrace.transforms.checkpoint import checkpoint, checkpoint_policies

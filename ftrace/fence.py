@@ -11,9 +11,9 @@ elements. What nobody has written yet is NaN, or -1.
 from __future__ import annotations
 
 import ctypes
-import mmap
 import sys
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -34,7 +34,8 @@ def fenced(nbytes: int) -> Any:
     Raises:
       MemoryError: the system has no more memory, or no more maps.
     """
-    page = mmap.PAGESIZE
+    mmap: Any = import_module("mmap")  # only behind a fence
+    page: int = mmap.PAGESIZE
     room = -(-nbytes // page) * page
     try:
         whole: Any = np.frombuffer(mmap.mmap(-1, room + 2 * page), np.uint8)

@@ -5,9 +5,9 @@
 
 The standard library's dataclass writes each method as a text of its own, and compiles
 it: for the hundred classes of ours that took a third of the import. Here one text has
-all of them, and what needs no text is a function. Who asks for more than is written
-here gets the standard library's. Its NamedTuple compiles the annotation of each field,
-which nobody reads.
+all of them, compiled when one is called first, and what needs no text is a function.
+Who asks for more than is written here gets the standard library's. Its NamedTuple
+compiles the annotation of each field, which nobody reads.
 """
 
 from __future__ import annotations
@@ -62,26 +62,47 @@ def _made(
     fields = dataclasses.fields(made)
     assert not any(field.kw_only for field in fields), "not written here"
     own: dict[str, Any] = {}
-    names: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
-    texts = [_init_text(fields, frozen, hasattr(cls, "__post_init__"), names)]
+    late = ["__init__"]
     explicit = "__hash__" in cls.__dict__ and cls.__dict__["__hash__"] is not None
     if eq:
-        texts.append(_eq_text(fields))
+        late.append("__eq__")
         if frozen and not explicit:
-            texts.append(_hash_text(fields))
+            late.append("__hash__")
         elif not explicit:
             own["__hash__"] = None
-    exec("\n".join(texts), names, own)
+
+    def write() -> dict[str, Any]:
+        names: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
+        texts = [_init_text(fields, frozen, hasattr(cls, "__post_init__"), names)]
+        texts += [_eq_text(fields), _hash_text(fields)][: len(late) - 1]
+        written: dict[str, Any] = {}
+        exec("\n".join(texts), names, written)
+        for name, method in written.items():
+            method.__qualname__ = f"{cls.__qualname__}.{name}"
+            if type(cls.__dict__[name]) is _Late:
+                setattr(made, name, method)
+        return written
+
+    own |= {name: _Late(name, write) for name in late}
     if repr:
         own["__repr__"] = _repr
     if frozen:
         own["__setattr__"], own["__delattr__"] = _frozen(made, fields)
     for name, method in own.items():
         if name == "__hash__" or name not in cls.__dict__:
-            if callable(method) and name not in ("__repr__",):
-                method.__qualname__ = f"{cls.__qualname__}.{name}"
             setattr(made, name, method)
     return made
+
+
+class _Late:
+    """In the place of a method until it is asked for; then all of a class are there."""
+
+    def __init__(self, name: str, write: Callable[[], dict[str, Any]]) -> None:
+        self.name = name
+        self.write = write
+
+    def __get__(self, instance: Any, owner: type[Any]) -> Any:
+        return self.write()[self.name].__get__(instance, owner)
 
 
 def _init_text(

@@ -18,7 +18,7 @@ import sys
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from types import EllipsisType, FrameType, FunctionType, NoneType
 from typing import Any, get_origin
 
@@ -408,6 +408,7 @@ def _of_module(
     return made
 
 
+@cache  # of each it is asked by `make_all_eager`, too
 def takes_functions(function: FunctionType) -> bool:
     """Is one of its parameters a function, going by their types?"""
     types = {k: t for k, t in function.__annotations__.items() if k != "return"}

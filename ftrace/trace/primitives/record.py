@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from importlib import import_module
-from pkgutil import walk_packages
 from typing import Any, TypedDict
 
 from ftrace.errors import PrimitiveError
@@ -206,7 +205,8 @@ def _of_name(name: str) -> Op:
 
 def _load_all() -> None:
     package = __name__.split(".primitives")[0]
-    for module in walk_packages(import_module(package).__path__, f"{package}."):
+    walk: Any = import_module("pkgutil").walk_packages
+    for module in walk(import_module(package).__path__, f"{package}."):
         import_module(module.name)
 
 
