@@ -114,12 +114,24 @@ def power(x: Any, y: Any) -> Any:
 
     Powers of -0 and -infinity are 0 and infinity.
     """
+    if x.dtype.kind == "c":
+        return _power_complex(x, y)
     if not _is_half(y, x.shape) or x.dtype.kind != "f":
         return np.power(x, y)
     root = np.sqrt(x) + x.dtype.type(0)
     if square_bound(x) < np.inf:
         return root
     return _where(x == -np.inf, -x, root)
+
+
+def _power_complex(x: Any, y: Any) -> Any:
+    """NumPy multiplies for a small whole exponent, also infinities and NaN."""
+    value = np.power(x, y)
+    if _is_bounded(value):
+        return value
+    power = np.exp(multiply(y, np.log(x)))
+    power = _where((x == 0) & (y.real > 0), 0, _where(y == 0, 1, power))
+    return _where(np.isfinite(value), value, power)
 
 
 def _is_half(y: Any, shape: Sequence[int]) -> bool:
@@ -170,13 +182,15 @@ def log1p(x: Any) -> Any:
 
 
 def rsqrt(x: Any) -> Any:
-    return np.reciprocal(np.sqrt(x))
+    return divide(x.dtype.type(1), np.sqrt(x))
 
 
 def logistic(x: Any) -> Any:
     """e^x rather than 1/e^-x where x is negative: it is denormal, not infinite."""
     if x.dtype.kind == "c":
-        return np.reciprocal(1 + np.exp(-x))
+        left = x.real < 0
+        part = np.exp(_where(left, x, -x))
+        return divide(_where(left, part, x.dtype.type(1)), 1 + part)
     part = np.exp(-np.abs(x))
     return _where(x < 0, part, x.dtype.type(1)) / (1 + part)
 
