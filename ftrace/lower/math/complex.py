@@ -78,12 +78,11 @@ def div(z: Complex, w: Complex) -> Complex:
     wide = abs(w.re) >= abs(w.im)
     p, q = select(wide, w.re, w.im), select(wide, w.im, w.re)
     x, y = select(wide, z.re, z.im), select(wide, z.im, z.re)
-    zero = eq(abs(w.re) + abs(w.im), 0.0)
-    r = q / p
+    zero = eq(p, 0.0)
+    r = select(zero, q, q / p)  # a zero, or NaN
     below = select(zero, abs(p), p + q * r)
-    across, along = select(zero, 0.0, x * r), select(zero, 0.0, y * r)
-    imaginary = (y - across) / below
-    return Complex((x + along) / below, select(wide, imaginary, -imaginary))
+    imaginary = (y - x * r) / below
+    return Complex((x + y * r) / below, select(wide, imaginary, -imaginary))
 
 
 def equal(z: Complex, w: Complex) -> Term:

@@ -127,11 +127,14 @@ def power(x: Any, y: Any) -> Any:
 def _power_complex(x: Any, y: Any) -> Any:
     """NumPy multiplies for a small whole exponent, also infinities and NaN."""
     value = np.power(x, y)
-    if _is_bounded(value):
+    if _is_bounded(value) and _is_bounded(x + y):
         return value
-    power = np.exp(multiply(y, np.log(x)))
+    log: Any = np.log(x)
+    re = y.real * log.real - y.imag * log.imag  # NumPy's product takes an fma
+    exponent = make_complex(re, y.real * log.imag + y.imag * log.real)
+    power = np.exp(exponent)
     power = _where((x == 0) & (y.real > 0), 0, _where(y == 0, 1, power))
-    return _where(np.isfinite(value), value, power)
+    return _where(np.isfinite(value) & np.isfinite(exponent), value, power)
 
 
 def _is_half(y: Any, shape: Sequence[int]) -> bool:
