@@ -72,6 +72,14 @@ PURPOSES = (
         dtypes="iu",
     ),
     Purpose(
+        "0/0, where a sum of 16 bits is 0 when it is rounded and not before",
+        r" / ",
+        detail=r": 1, not nan",
+        ways=ANY_WAY,
+        dtypes="V",
+        least=2,
+    ),
+    Purpose(
         "the sign of NaN, which says nothing",
         r"signbit\(|copysign\(",
         ways=ANY_WAY,
