@@ -66,6 +66,13 @@ PURPOSES = (
         ways=ANY_WAY,
     ),
     Purpose(
+        "running products of which one overflows: the host carries them in 64 bits",
+        r"cum(ulative_)?prod\(",
+        detail="nan|inf",
+        ways=ANY_WAY,
+        dtypes="fc",
+    ),
+    Purpose(
         "means of integers of more digits than a float has",
         r"mean\(",
         ways=ANY_WAY,

@@ -280,20 +280,21 @@ def _turned(function: Callable[[Complex], Complex]) -> Callable[[Complex], Compl
 
 def sinh(z: Complex) -> Complex:
     """(sinh re·cos im, cosh re·sin im)."""
-    return _sinh(z, INFINITY)
+    return _sinh(z, abs(z.re))
 
 
-def _sinh(z: Complex, lost: float) -> Complex:
+def _sinh(z: Complex, without_angle: Term) -> Complex:
+    """Without an angle the real part is NaN but for 0 and infinity, x = 2·x."""
     cosine, sine = apply(ew.cos, z.im), apply(ew.sin, z.im)
-    re = _times(apply(ew.sinh, z.re), cosine, _unit(cosine))
-    re = select(_is_lost(sine, z.re), lost, re)
+    lost = ne(cosine, cosine) & eq(z.re + z.re, z.re)
+    re = select(lost, without_angle, apply(ew.sinh, z.re) * cosine)
     return Complex(re, _times(sine, apply(ew.cosh, z.re)))
 
 
 @_turned
 def sin(z: Complex) -> Complex:
     """-i·sinh(iz); an infinity without an angle is positive, as that of sinh."""
-    return _sinh(z, -INFINITY)
+    return _sinh(z, -abs(z.re))
 
 
 def cosh(z: Complex) -> Complex:

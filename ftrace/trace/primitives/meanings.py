@@ -164,9 +164,12 @@ def expm1(x: Any) -> Any:
     """NumPy's complex one multiplies infinity by 0, and subtracts infinities."""
     if x.dtype.kind != "c":
         return np.expm1(x)
+    near = np.expm1(x)
+    if _is_bounded(near):
+        return near
     value: Any = np.asarray(np.exp(x))
     value.real -= 1
-    np.copyto(value.real, np.expm1(x).real, where=np.abs(x.real) < 1)
+    np.copyto(value.real, near.real, where=np.abs(x.real) < 1)
     return value
 
 
@@ -178,9 +181,8 @@ def log1p(x: Any) -> Any:
     above.real += 1
     value: Any = np.asarray(np.log(above))
     re, im = x.real, x.imag
-    near = (np.abs(re) < 0.4) & (np.abs(im) < 0.8)
     excess = re * (2 + re) + im * im
-    np.copyto(value.real, np.log1p(excess) / 2, where=near)
+    np.copyto(value.real, np.log1p(excess) / 2, where=np.abs(x) < 0.5)
     return value
 
 
