@@ -70,10 +70,11 @@ def _arrays(
     node: Node, context: Context, stored: frozenset[Node]
 ) -> Iterator[tuple[Node, tuple[Index, ...]]]:
     """What a value is made of in memory, and where that is read."""
-    pending = [(node, context.indices)]
-    seen = set(pending)
+    pending = [(node, context.indices, 0)]
+    numbers = {context.indices: 0}  # indices are deep
+    seen = {(node, 0)}
     while pending:
-        node, indices = pending.pop()
+        node, indices, number = pending.pop()
         if node in stored or is_variable(node) or is_contraction(node):
             yield node, indices
             continue
@@ -84,7 +85,8 @@ def _arrays(
             indices, valid = source_index(node, indices, context.valid)
             if valid is None:
                 continue
+            number = numbers.setdefault(indices, len(numbers))
         for source in node.src:
-            if len(seen) < _NEAR and (source, indices) not in seen:
-                seen.add((source, indices))
-                pending.append((source, indices))
+            if len(seen) < _NEAR and (source, number) not in seen:
+                seen.add((source, number))
+                pending.append((source, indices, number))

@@ -26,6 +26,7 @@ from ftrace.lower.index import (
     Valid,
     flatten_index,
     range_index,
+    ranges_of,
     ranges_of_all,
     source_index,
     unflatten_index,
@@ -36,6 +37,7 @@ from ftrace.records import dataclass
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p
+from ftrace.trace.sizes import sample
 
 
 class Context:
@@ -46,9 +48,10 @@ class Context:
 
     Attributes:
       ranges: those on which the indices depend.
+      places: how many places a window that slides is at; 0 where none slides.
     """
 
-    __slots__ = ("indices", "kernel", "ranges", "valid")
+    __slots__ = ("indices", "kernel", "places", "ranges", "valid")
 
     def __init__(
         self, kernel: int, indices: tuple[Index, ...], valid: Valid | None
@@ -57,6 +60,14 @@ class Context:
         self.indices = indices
         self.valid = valid
         self.ranges = ranges_of_all(indices)
+        # A sum of one atom, if that is no quotient, has one range; of none, none.
+        sums = [i for i in indices if len(i.terms) > 1 or _is_divided(i)]
+        slides = any(len(ranges_of(index)) > 1 for index in sums)
+        self.places = prod([sample(a.size) for a in self.ranges]) if slides else 0
+
+
+def _is_divided(index: Index) -> bool:
+    return any(atom.kind != "range" for atom, _ in index.terms)
 
 
 @dataclass(eq=False)

@@ -111,13 +111,14 @@ def kernel_alike(plan: Plan, node: Node, uses: dict[Context, Any]) -> Draft | No
     readers = _readers_of_elements(plan, node)
     found: Draft | None = None
     kernels = {context.kernel for context in uses}
+    soon = plan.precedence.soon_after(kernels)
     latest = plan.result.drafts[-32:]
     for draft in latest if _is_second_half(node) else reversed(latest):
         if draft.shape != shape or draft.kind != "map":
             continue
         if len(draft.roots) >= ROOTS or draft.weight + 64 > KERNEL_LIMIT:
             continue
-        if draft.number in plan.precedence.soon_after(kernels):
+        if draft.number in soon:
             continue
         if _has_another_contraction(plan, node, draft):
             continue
@@ -140,6 +141,7 @@ def kernel_over_rows(plan: Plan, node: Node, uses: dict[Context, Any]) -> Draft 
     if not shape or node.op is copy or is_contraction(node):
         return None
     kernels = {context.kernel for context in uses}
+    soon = plan.precedence.soon_after(kernels)
     for draft in reversed(plan.result.drafts[-32:]):
         if draft.kind != "map" or not draft.shape:
             continue
@@ -148,7 +150,7 @@ def kernel_over_rows(plan: Plan, node: Node, uses: dict[Context, Any]) -> Draft 
         rows, whole = sorted((shape, draft.shape), key=len)
         if not _are_rows(rows, whole):
             continue
-        if draft.number in plan.precedence.soon_after(kernels):
+        if draft.number in soon:
             continue
         short = (node,) if shape is rows else draft.roots
         if not all(plan.result.levels[n] for n in short):

@@ -12,7 +12,7 @@ from typing import Any
 
 from ftrace.lower.across import reduces_columns
 from ftrace.lower.drafts import Context
-from ftrace.lower.index import ALWAYS, Index, complexity, ranges_of
+from ftrace.lower.index import ALWAYS, complexity
 from ftrace.lower.plan import KERNEL_LIMIT, NESTED, Plan
 from ftrace.lower.values import CHEAP, RECOMPUTE, is_contraction, root_of, weight
 from ftrace.trace.graph import Node
@@ -39,7 +39,8 @@ def is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
     again = max([factor for factor, _ in uses.values()]) > 1
     if again and (cost > CHEAP or any(_in_product(plan, c) for c in uses)):
         return False
-    if cost > 1 and any(_overlap(node, c) * cost > WINDOWED for c in uses):
+    slides = [c for c in uses if c.places]
+    if cost > 1 and any(_overlap(node, c) * cost > WINDOWED for c in slides):
         return False
     if len(kernels) > 1 and not _is_done_again(plan, node, cost, len(kernels)):
         return False
@@ -104,17 +105,8 @@ def _is_plain(context: Context) -> bool:
 
 def _overlap(node: Node, context: Context) -> int:
     """How many windows see each element; 0 where none slide over it."""
-    # A sum of one atom, if that is no quotient, has one range; of none, none.
-    sums = [i for i in context.indices if len(i.terms) > 1 or _is_divided(i)]
-    if not sums or all(len(ranges_of(index)) < 2 for index in sums):
-        return 0  # each place is asked for by one: others are outside
-    seen = prod(sample(a.size) for a in context.ranges)
-    found = seen // max(sample(node.size), 1)
-    return found if found > 1 else 0
-
-
-def _is_divided(index: Index) -> bool:
-    return any(atom.kind != "range" for atom, _ in index.terms)
+    found = context.places // max(sample(node.size), 1)
+    return found if found > 1 else 0  # each place is asked for by one
 
 
 def _in_product(plan: Plan, context: Context) -> bool:

@@ -25,10 +25,10 @@ from ftrace.lower.values import (
     weight,
 )
 from ftrace.trace.avals import Shape
-from ftrace.trace.graph import Node, toposort
+from ftrace.trace.graph import Node, operations_of, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.movement import reshape_p
-from ftrace.trace.primitives.record import compound_of
+from ftrace.trace.primitives.record import Compound, compound_of
 from ftrace.trace.primitives.source import is_variable
 from ftrace.trace.sizes import sample
 
@@ -52,6 +52,7 @@ class Plan:
       disabled: names of decisions that are switched off.
       forced: see `schedule`.
       order: the nodes; they are decided on from the last to the first.
+      has_steps: some nodes are steps of the program by themselves.
       must_store: values that are stored, whatever they cost.
       shared: values that are dear and have several users, where sums wait for them.
       precedence: which kernels run before which.
@@ -77,7 +78,8 @@ class Plan:
         self.forced = forced
         self.order = toposort(outputs)
         self.must_store = forced | {n for n in outputs if not is_variable(n)}
-        for node in self.order:
+        self.has_steps = any(isinstance(op, Compound) for op in operations_of(outputs))
+        for node in self.order if self.has_steps else ():
             if compound_of(node) is not None:
                 roots = map(root_of, node.src)
                 self.must_store |= {r for r in roots if r.size and not is_variable(r)}
@@ -103,7 +105,7 @@ class Plan:
                 for root in {root_of(s) for s in node.src}:
                     if root in self.users:
                         self.users[root] += 1
-            if is_step(node):
+            if self.has_steps and is_step(node):
                 levels[node] = self.costs[node] = 0
                 continue
             if node in self.must_store or node.op.name in SOURCES:

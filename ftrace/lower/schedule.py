@@ -81,7 +81,7 @@ def schedule(
         if node.op is item_p:
             readers = plan.readers.setdefault(node.src[0], set())
             readers |= {context.kernel for context in uses}
-        elif is_step(node):
+        elif plan.has_steps and is_step(node):
             _run_as_step(plan, node)
         elif node.op in (scatter_p, copy) or node in plan.must_store:
             _store(plan, node, uses)
