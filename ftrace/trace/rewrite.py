@@ -319,10 +319,6 @@ class PatternMatcher:
         return table
 
 
-def _call(function: Any, captures: Captures) -> Node | None:
-    return function(**captures)
-
-
 def _first_replacement(
     node: Node, candidates: Iterable[_Candidate], users: _Users | None
 ) -> Node | None:
@@ -334,12 +330,14 @@ def _first_replacement(
             if users is not None and not users.allow(rule, found):
                 users.refused.add(node)
                 continue
-            new = _call(rule.function, found)
+            function: Any = rule.function
+            new: Node | None = function(**found)
         except DynamicDimensionError:
             continue  # whether it applies depends on a size that is not known
         if new is None or new is node:
             continue
-        if new.aval.shape != node.aval.shape or new.dtype != node.dtype:
+        old, made = node.aval, new.aval
+        if made is not old and (made.shape, made.dtype) != (old.shape, old.dtype):
             raise GraphError(f"rule {rule.name} turned {node!r} into {new!r}")
         if users is not None:
             users.replaced(node, new)
@@ -361,23 +359,24 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
     """
     candidates = matcher.candidates(settings.current().disabled_rules).for_graph()
     nodes = toposort(outputs)
-    matched: set[Node] = set()
-    above: set[Node] = set()  # those that match nothing, but use what may change
-    done: dict[Node, Node] = {}
+    #: Of what may change, or uses such a node, the rules that may match it.
+    rules: dict[Node, Sequence[_Candidate]] = {}
+    changing, done = rules.keys(), dict[Node, Node]()
     for node in nodes:
         found = candidates(node)
         if found and _may_match(node, found):
-            matched.add(node)
-        elif above.isdisjoint(node.src) and matched.isdisjoint(node.src):
+            rules[node] = found
+        elif changing.isdisjoint(node.src):
             done[node] = node
         else:
-            above.add(node)
-    if not matched:
+            rules[node] = ()
+    if not rules:
         return list(outputs)
     limit = _LIMIT * len(nodes)
     became: dict[Node, Node | None] = {}  # None: it waits for its sources
     users = _Users(outputs, nodes, became) if matcher.counts_uses else None
     refused = users.refused if users is not None else ()
+    seen = became.keys()
     pending = list(outputs)
     with inherited_origin() as take:
         while pending:
@@ -397,9 +396,10 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                         changed = True
                 # A rule never sees a source that was replaced. One refused because
                 # of users gets a second chance: they may be gone by then.
-                first = node not in became and node not in above
-                if not changed and (first or node in refused):
-                    found = candidates(node)
+                if not changed and (node not in became or node in refused):
+                    found = rules.get(node)
+                    if found is None:
+                        found = candidates(node)
                     if found:
                         take(node)
                         target = _first_replacement(node, found, users)
@@ -407,7 +407,8 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                 if target is None:
                     became[node] = None
                     if missing:
-                        _check_ends(missing, became, limit)
+                        if not seen.isdisjoint(missing):
+                            raise _circle(next(n for n in missing if n in seen))
                         pending.extend(missing)
                         continue
                     if not changed:
@@ -423,7 +424,10 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                 done[node] = done[target]
                 pending.pop()
             else:
-                _check_ends((target,), became, limit)
+                if target in seen:
+                    raise _circle(target)
+                if limit < 0:
+                    raise GraphError(f"the rules do not end at {target!r}")
                 pending.append(target)
     return [done[node] for node in outputs]
 
@@ -438,15 +442,9 @@ def _may_match(node: Node, candidates: Iterable[_Candidate]) -> bool:
     return False
 
 
-def _check_ends(
-    nodes: Sequence[Node], became: Mapping[Node, Node | None], limit: int
-) -> None:
-    """A node that waits for itself, or work without end, is a fault of the rules."""
-    for node in nodes:
-        if node in became:
-            raise GraphError(f"the rules lead from {node!r} back to it")
-    if limit < 0:
-        raise GraphError(f"the rules do not end at {nodes[0]!r}")
+def _circle(node: Node) -> GraphError:
+    """A node that waits for itself is a fault of the rules."""
+    return GraphError(f"the rules lead from {node!r} back to it")
 
 
 class _Users:
@@ -474,19 +472,20 @@ class _Users:
 
     def _retain(self, node: Node) -> None:
         """One more user; a node without any was not there, nor what it uses."""
-        pending = [node]
+        counts, pending = self.counts, [node]
         while pending:
             used = self._current(pending.pop())
-            before = self.counts.get(used, 0)
-            self.counts[used] = before + 1
+            before = counts.get(used, 0)
+            counts[used] = before + 1
             if before == 0:
-                pending.extend(set(used.src))
+                src = used.src
+                pending.extend(set(src) if len(src) > 1 else src)
 
     def _release(self, node: Node) -> None:
-        pending = [node]
+        counts, pending = self.counts, [node]
         while pending:
             used = self._current(pending.pop())
-            self.counts[used] = left = self.counts.get(used, 1) - 1
+            counts[used] = left = counts.get(used, 1) - 1
             if left == 0:
                 pending.extend(set(used.src))
 
