@@ -256,6 +256,14 @@ def test_memory_of_values_that_live_at_the_same_time_does_not_overlap() -> None:
     assert plan.size < sum(life.nbytes for life in lives) / 3
 
 
+def test_values_of_one_size_take_the_lowest_place_that_is_free() -> None:
+    spans = [(0, 3), (0, 1), (1, 2), (2, 5), (3, 4), (4, 6), (4, 4)]
+    lives = [Lifetime(256, first, last) for first, last in spans]
+    assert plan_memory(lives).offsets == (0, 256, 512, 256, 512, 0, 768)
+    late = [Lifetime(256, 9, 9), *lives]  # it is placed before those it lives after
+    assert plan_memory(late).offsets == (0, 0, 256, 512, 256, 512, 0, 768)
+
+
 def test_precedence_is_that_of_all_ways() -> None:
     rng = np.random.default_rng(0)
     for _ in range(20):

@@ -8,7 +8,9 @@ free while it lives, the largest first.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import pairwise
 from operator import itemgetter
 
 import numpy as np
@@ -44,26 +46,46 @@ class MemoryPlan:
 
 def plan_memory(lifetimes: Sequence[Lifetime]) -> MemoryPlan:
     """Packs values into an arena."""
-    offsets = [0] * len(lifetimes)
-    many = len(lifetimes) > MANY
-    placed = _ManyPlaced(len(lifetimes)) if many else _Placed()
-    size = 0
-    order = sorted(range(len(lifetimes)), key=lambda i: (-lifetimes[i].nbytes, i))
-    for i in order:
-        life = lifetimes[i]
-        need = -(-max(life.nbytes, 1) // ALIGNMENT) * ALIGNMENT
-        offset = placed.lowest_gap(life, need)
-        offsets[i] = offset
-        size = max(size, offset + need)
-        placed.add(offset, need, life)
+    needs = [-(-max(v.nbytes, 1) // ALIGNMENT) * ALIGNMENT for v in lifetimes]
+    order = sorted(range(len(needs)), key=lambda i: (-lifetimes[i].nbytes, i))
+    alike = [i for i in order if needs[i] == needs[order[0]]]
+    if any(lifetimes[i].first > lifetimes[k].first for i, k in pairwise(alike)):
+        alike = []
+    offsets = [0] * len(needs)
+    for i, column in zip(alike, _columns(lifetimes, alike), strict=True):
+        offsets[i] = column * needs[i]
+    rest = order[len(alike) :]
+    spans = [(offsets[i], offsets[i] + needs[i], lifetimes[i]) for i in alike]
+    spans.sort(key=itemgetter(0))
+    placed = _ManyPlaced(spans, len(rest)) if len(needs) > MANY else _Placed(spans)
+    for i in rest:
+        offsets[i] = placed.lowest_gap(lifetimes[i], needs[i])
+        placed.add(offsets[i], needs[i], lifetimes[i])
+    size = max([o + n for o, n in zip(offsets, needs, strict=True)], default=0)
     return MemoryPlan(tuple(offsets), size)
+
+
+def _columns(lifetimes: Sequence[Lifetime], alike: Sequence[int]) -> Iterator[int]:
+    """The places of values of one size, the first to live first: the lowest free."""
+    free: list[int] = []
+    taken: list[tuple[int, int]] = []  # by the steps that end it
+    for i in alike:
+        life = lifetimes[i]
+        while taken and taken[0][0] < life.first:
+            heappush(free, heappop(taken)[1])
+        column = heappop(free) if free else len(taken)
+        heappush(taken, (life.last, column))
+        yield column
+
+
+_Span = tuple[int, int, Lifetime]
 
 
 class _Placed:
     """The values that have a place, in the order of their places."""
 
-    def __init__(self) -> None:
-        self._spans: list[tuple[int, int, Lifetime]] = []
+    def __init__(self, spans: list[_Span]) -> None:
+        self._spans = spans
 
     def lowest_gap(self, life: Lifetime, need: int) -> int:
         """The lowest offset from which `need` bytes are free while a value lives."""
@@ -86,13 +108,17 @@ class _ManyPlaced:
     Thousands of values that live from a forward to a backward pass all overlap.
 
     Args:
-      capacity: how many there will be.
+      spans: those that there are.
+      more: how many there will be beside them.
     """
 
-    def __init__(self, capacity: int) -> None:
-        self._count = 0
+    def __init__(self, spans: list[_Span], more: int) -> None:
+        self._count = len(spans)
         # Rows: offset, end, first step, last step.
-        self._rows = np.zeros((4, capacity), np.int64)
+        self._rows = np.zeros((4, len(spans) + more), np.int64)
+        starts, ends = [s for s, _, _ in spans], [e for _, e, _ in spans]
+        lives = [v.first for _, _, v in spans], [v.last for _, _, v in spans]
+        self._rows[:, : len(spans)] = starts, ends, *lives
 
     def lowest_gap(self, life: Lifetime, need: int) -> int:
         offset, end, first, last = self._rows[:, : self._count]
