@@ -183,8 +183,8 @@ def _chain_below(x: Node) -> list[Node]:
 def _contiguous_root(x: Node) -> Node | None:
     """The lowest node of a chain that has the elements of `x`, in the same order."""
     chain = _chain_below(x)
-    # A permute that moves elements is undone by no reshape, nor the other way round.
-    if len(chain) == 2 and {n.op for n in chain} == {reshape_p, permute_p}:
+    # One that moves elements is undone by no reshape, nor the other way round.
+    if [n.op is reshape_p for n in chain].count(False) == 1:
         return None
     roots = [n.src[0] for n in chain[1:] if n.src[0].size == x.size]
     if not roots:

@@ -34,7 +34,7 @@ def is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
     kernels = {context.kernel for context in uses}
     if max([drafts[k].weight for k in kernels]) + weight(node) > KERNEL_LIMIT:
         return False
-    if not may_fuse(plan, uses):
+    if plan.disabled and not may_fuse(plan, uses):
         return False
     again = max([factor for factor, _ in uses.values()]) > 1
     if again and (cost > CHEAP or any(_in_product(plan, c) for c in uses)):

@@ -96,24 +96,25 @@ class Plan:
 
     def _measure(self) -> None:
         """Per node: operations below it down to what is loaded; reduces below it."""
-        levels, places = self.result.levels, self.result.places
+        levels, places, costs = self.result.levels, self.result.places, self.costs
         for place, node in enumerate(self.order):
             places[node] = place
+            family = node.op.family
             level = max([levels[s] for s in node.src], default=0)
-            levels[node] = level + (node.op.family == "reduction")
+            levels[node] = level + (family == "reduction")
             if self.users and node.op is not reshape_p:
                 for root in {root_of(s) for s in node.src}:
                     if root in self.users:
                         self.users[root] += 1
             if self.has_steps and is_step(node):
-                levels[node] = self.costs[node] = 0
+                levels[node] = costs[node] = 0
                 continue
             if node in self.must_store or node.op.name in SOURCES:
-                self.costs[node] = 0
+                costs[node] = 0
                 continue
-            if node.op.family == "reduction":
+            if family == "reduction":
                 # A reduce is stored, or done once per row, whoever uses it.
-                self.costs[node] = 0
+                costs[node] = 0
                 if is_contraction(node):
                     self.epilogue[node] = frozenset((node,))
                     self.users[node] = 0
@@ -121,8 +122,8 @@ class Plan:
             contractions = self.contractions_of(node) if self.epilogue else None
             if contractions:
                 self.epilogue[node] = contractions
-            total = sum([self.costs[s] for s in node.src]) + weight(node)
-            self.costs[node] = min(total, 10_000)
+            total = sum([costs[s] for s in node.src]) + weight(node)
+            costs[node] = total if total < 10_000 else 10_000
 
     def _sums_last(self) -> list[Node]:
         """The nodes in an order in which sums wait for kernels that may add them up."""

@@ -97,18 +97,19 @@ def schedule(
 def _inline(plan: Plan, node: Node, uses: dict[Context, Any]) -> None:
     kernels = plan.result.inlined.setdefault(node, set())
     own, level = weight(node), plan.result.levels[node]
+    alike = keeps_index(node)
     for context, (factor, path) in uses.items():
         draft = plan.result.drafts[context.kernel]
         kernels.add(context.kernel)
         draft.weight += own
+        if alike:
+            for source in node.src:
+                plan.use_alike(source, context, factor, path)
+            continue
         if node.op.family == "reduction":
             draft.reduces += 1
             if is_contraction(node):
                 draft.kind = "contract"
-        if keeps_index(node):
-            for source in node.src:
-                plan.use_alike(source, context, factor, path)
-            continue
         below = operand_contexts(
             node, context, draft.at, draft.ranges_for, plan.result.number_of, level
         )
