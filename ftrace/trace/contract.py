@@ -22,7 +22,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.records import NamedTuple
 from ftrace.tables import memo
-from ftrace.trace.primitives.sums import sum_along
+from ftrace.trace.primitives.sums import sum_of
 
 Array = Any  # numpy.ndarray
 
@@ -34,7 +34,7 @@ _FEW = 1 << 12
 _PART = 1 << 23
 #: From so many terms on sums of products are long, if there are so few of them: parts
 #: of so many terms are added up each by itself.
-_LONG, _FEW_SUMS, _TERMS = 1 << 12, 1 << 8, 1 << 9
+_LONG, _FEW_SUMS, _TERMS = 1 << 12, 1 << 8, 1 << 10
 #: Strides of operands for which one product is prepared.
 _WAYS_KEPT = 16
 
@@ -56,20 +56,8 @@ class _Recipe(NamedTuple):
     rows: int
 
 
-def sum_of_product(
-    x: Array, y: Array, shape: tuple[int, ...], axes: tuple[int, ...], out: Any
-) -> Array | None:
-    """The sum of x·y over `axes`, which stay with size 1; None if it must be stored.
-
-    Args:
-      x, y: operands of one dtype, of sizes 1 or those of `shape`.
-      shape: of the product.
-      axes: the axes to sum over.
-      out: shape and dtype of the result.
-    """
-    recipe = _recipe(shape, _repeats(x, shape, axes), _repeats(y, shape, axes), axes)
-    if recipe is None:
-        return None
+def _sum_of_product(recipe: _Recipe, out: Any, x: Array, y: Array) -> Array:
+    """The sum of x·y over some axes, which stay with size 1, as the recipe says."""
     dtype = out.dtype
     left = _arranged(x, recipe.left)
     right = _arranged(y, recipe.right)
@@ -87,38 +75,49 @@ def sum_of_product(
     )
 
 
-def _stored(x: Array, y: Array) -> None:
-    """What is no matrix product must be stored before it is added up."""
+_Way = Callable[[Array, Array], Array]
 
 
 class PreparedProduct:
-    """`sum_of_product`, with all decided once for the strides of the operands.
+    """The sum of x·y over some axes, all decided once for the strides of the operands.
 
     Args:
-      shape, axes, out: as of `sum_of_product`.
+      shape: of the product; operands are of one dtype, of sizes 1 or these.
+      axes: the axes to sum over; they stay with size 1.
+      out: shape and dtype of the result.
+      stored: gives what is done for such operands where the product must be stored.
     """
 
-    def __init__(self, shape: tuple[int, ...], axes: tuple[int, ...], out: Any) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        axes: tuple[int, ...],
+        out: Any,
+        stored: Callable[[Array, Array], _Way],
+    ) -> None:
         self._given = shape, axes, out
-        self._ways: dict[Any, Callable[[Array, Array], Array | None]] = {}
+        self._stored = stored
+        self._ways: dict[Any, _Way] = {}
 
-    def __call__(self, x: Array, y: Array) -> Array | None:
+    def __call__(self, x: Array, y: Array) -> Array:
         key = x.shape, x.strides, y.shape, y.strides
         way = self._ways.get(key)
         if way is None:
             if len(self._ways) >= _WAYS_KEPT:
                 self._ways.clear()
-            way = self._ways[key] = self._way(x, y)
+            way = self._ways[key] = self.way(x, y)
         return way(x, y)
 
-    def _way(self, x: Array, y: Array) -> Callable[[Array, Array], Array | None]:
+    def way(self, x: Array, y: Array) -> _Way:
+        """What a call does for operands of these shapes and strides."""
         found = self.views(x, y)
         if found is None:
             shape, axes, out = self._given
             x_repeats, y_repeats = _repeats(x, shape, axes), _repeats(y, shape, axes)
-            if _recipe(shape, x_repeats, y_repeats, axes) is None:
-                return _stored
-            return lambda x, y: sum_of_product(x, y, shape, axes, out)
+            recipe = _recipe(shape, x_repeats, y_repeats, axes)
+            if recipe is None:
+                return self._stored(x, y)
+            return partial(_sum_of_product, recipe, out)
         left, right, last = found
         multiply = product_of(left(x), right(y))
         if left.are_none and right.are_none:
@@ -277,26 +276,37 @@ def product_of(left: Array, right: Array) -> Callable[[Array, Array], Array]:
     along = left if columns == 1 else right.swapaxes(-1, -2) if rows == 1 else None
     if along is not None and along.strides[-1] == along.itemsize:
         return np.matmul
-    return partial(_added_in_parts, _part_of(terms))
+    return _product_of_parts(left.shape, right.shape, left.dtype)
 
 
-def _part_of(terms: int) -> int:
-    """So many terms are one part; if it can be, they divide all of them."""
+def _product_of_parts(
+    left: tuple[int, ...], right: tuple[int, ...], dtype: np.dtype[Any]
+) -> Callable[[Array, Array], Array]:
+    """The product for these shapes; parts divide all terms if they can."""
+    *rows, terms = left
+    *batch, _, columns = right
     sizes = range(_TERMS, 2 * _TERMS)
-    return next((n for n in sizes if terms % n == 0), _TERMS)
-
-
-def _added_in_parts(part: int, left: Array, right: Array) -> Array:
-    *rows, terms = left.shape
-    *batch, _, columns = right.shape
+    part = next((n for n in sizes if terms % n == 0), _TERMS)
     parts = terms // part
     used = parts * part
-    x = left[..., :used].reshape(*rows, parts, part).swapaxes(-2, -3)
-    sums = np.matmul(x, right[..., :used, :].reshape(*batch, parts, part, columns))
-    total = sum_along(sums, (sums.ndim - 3,), sums.dtype).squeeze(-3)
-    if used < terms:
-        total += np.matmul(left[..., used:], right[..., used:, :])
-    return total
+    cuts = (*rows, parts, part), (*batch, parts, part, columns)
+    lead = np.broadcast_shapes(tuple(rows[:-1]), tuple(batch))
+    add, more = sum_of((*lead, parts, rows[-1], columns), (len(lead),), dtype)
+    shape = *lead, rows[-1], columns
+
+    def of_parts(x: Array, y: Array) -> Array:
+        sums = np.matmul(x.reshape(cuts[0]).swapaxes(-2, -3), y.reshape(cuts[1]))
+        return add(sums, *more).reshape(shape)
+
+    if used == terms:
+        return of_parts
+
+    def of_parts_and_rest(x: Array, y: Array) -> Array:
+        total = of_parts(x[..., :used], y[..., :used, :])
+        total += np.matmul(x[..., used:], y[..., used:, :])
+        return total
+
+    return of_parts_and_rest
 
 
 def _product_in_parts(left: Array, right: Array, recipe: _Recipe) -> Array:

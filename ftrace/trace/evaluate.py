@@ -7,7 +7,7 @@ operands would add up is never made (`contract.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,7 @@ from ftrace.trace.primitives.elementwise import (
     ne,
     sub,
 )
+from ftrace.trace.primitives.meanings import multiplication
 from ftrace.trace.primitives.movement import shear_p
 from ftrace.trace.primitives.record import compound_of, item_p, primitive_of
 from ftrace.trace.primitives.source import const_p
@@ -282,10 +283,11 @@ class Contraction:
         self.node = node
         self.product: Any = node.src[0]
         axes: Any = node.arg
-        self._product = PreparedProduct(self.product.shape, axes, node.aval)
+        self._product = PreparedProduct(
+            self.product.shape, axes, node.aval, self._stored
+        )
         dtype = self.product.dtype
         self._half = dtype.itemsize == 2 and dtypes.is_float(dtype)
-        self._multiply = primitive_of(self.product).numpy
         self._is_long = _is_long(self.product) and self._is_of_all
 
     @property
@@ -308,42 +310,29 @@ class Contraction:
         return self._product.views(x, y)
 
     def __call__(self, x: Any, y: Any) -> Any:
-        node = self.node
-        result = self._product(x, y)
-        if result is None:
-            product = self.product
-            factors = [
-                f if f.shape == product.shape else np.broadcast_to(f, product.shape)
-                for f in (x, y)
-            ]
-            result = self.multiplied(*factors)
-        return settle(result, node.aval.dtype)
+        return settle(self._product(x, y), self.node.dtype)
 
     def least_work(self, x: Any, y: Any) -> Any:
         """What a call does for operands of these shapes and strides."""
-        product, node = self.product, self.node
-        if (
-            self._half
-            or self._is_long
-            or not (x.shape == y.shape == product.shape != node.shape)
-        ):
-            return self
-        if self._product(x, y) is not None:
-            return self
-        axes: Any = node.arg
-        return partial(_multiplied, *sum_call(product.shape, node.aval, axes))
+        is_settled = self.product.dtype.kind in "fc" and not self._half
+        return self._product.way(x, y) if is_settled else self
 
-    def multiplied(self, x: Any, y: Any) -> Any:
-        """The sum of the product of operands of its shape, made in two steps.
+    def _stored(self, x: Any, y: Any) -> Callable[[Any, Any], Any]:
+        """The product and its sum in two steps.
 
         Long ones are multiplied and added up in blocks, and the blocks as sums are.
         """
+        product, node = self.product, self.node
+        shape = product.shape
+        if not x.shape == y.shape == shape:
+            seen: Any = partial(np.broadcast_to, shape=shape)
+            way = self._stored(seen(x), seen(y))
+            return lambda x, y: way(seen(x), seen(y))
         if self._is_long and x.flags.c_contiguous and y.flags.c_contiguous:
-            return _dot_by_blocks(x.reshape(-1), y.reshape(-1)).reshape(self.node.shape)
-        if self._half:
-            x, y = x.astype(np.float32), y.astype(np.float32)  # exact before the sum
-        values = self._multiply(self.product.aval, self.product.arg, x, y)
-        return reduce_sum_p.numpy(self.node.aval, self.node.arg, values)
+            return partial(_dot_by_blocks, node.shape)
+        axes: Any = node.arg
+        multiply = _multiply_wide if self._half else multiplication(product.aval)
+        return partial(_multiplied, multiply, *sum_call(shape, node.aval, axes))
 
 
 #: Products that are not stored, but added up by BLAS: from so many on, in blocks of
@@ -359,19 +348,27 @@ def _is_long(product: Node) -> bool:
 _add: Any = np.add  # the stubs know nothing of Any
 
 
-def _dot_by_blocks(x: Any, y: Any) -> Any:
-    """x·y of vectors."""
+def _dot_by_blocks(shape: tuple[int, ...], x: Any, y: Any) -> Any:
+    """x·y of all elements."""
+    x, y = x.reshape(-1), y.reshape(-1)
     many = x.size // _BLOCK
     end = many * _BLOCK
     blocks: Any = np.matmul(
         x[:end].reshape(many, 1, _BLOCK), y[:end].reshape(many, _BLOCK, 1)
     )
     total: Any = _add.reduce(blocks.reshape(-1))
-    return total if end == x.size else total + np.dot(x[end:], y[end:])
+    if end != x.size:
+        total = total + np.dot(x[end:], y[end:])
+    return total.reshape(shape)
 
 
-def _multiplied(add: Any, how: tuple[Any, ...], x: Any, y: Any) -> Any:
-    return add(np.multiply(x, y), *how)
+def _multiply_wide(x: Any, y: Any) -> Any:
+    """Of 16 bits, exact before the sum."""
+    return np.multiply(x, y, dtype=np.float32)
+
+
+def _multiplied(multiply: Any, add: Any, how: tuple[Any, ...], x: Any, y: Any) -> Any:
+    return add(multiply(x, y), *how)
 
 
 def _window_view(node: Node, z: Any) -> Any:
