@@ -261,9 +261,11 @@ def average(
     dtype = dtypes.to_inexact(dtype)
     if factors.shape != a.shape:
         factors = _weights_along(a.shape, factors, axes, axis is None)
-    a, factors = cast(a, dtype), broadcast_to(cast(factors, dtype), a.shape)
+    a, factors = cast(a, dtype), cast(factors, dtype)
     total = reduced(reduce_sum_p, factors, axes, keepdims)
-    weighted = reduced(reduce_sum_p, bind(p.mul, a, factors), axes, keepdims)
+    products = bind(p.mul, a, broadcast_to(factors, a.shape))
+    weighted = reduced(reduce_sum_p, products, axes, keepdims)
+    total = broadcast_to(total, weighted.shape)
     result = elementwise(p.div, weighted, total)
     return (result, total) if returned else result
 
