@@ -20,6 +20,7 @@ from typing import Any
 
 from ftrace.lower.index import (
     ALWAYS,
+    RECENT,
     ZERO,
     Atom,
     Index,
@@ -34,6 +35,7 @@ from ftrace.lower.index import (
 from ftrace.lower.positions import NumberOf, Reading, position_of
 from ftrace.lower.values import is_contraction, reduced_axes, squeeze
 from ftrace.records import dataclass
+from ftrace.tables import memo
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p
@@ -60,10 +62,16 @@ class Context:
         self.indices = indices
         self.valid = valid
         self.ranges = ranges_of_all(indices)
-        # A sum of one atom, if that is no quotient, has one range; of none, none.
-        sums = [i for i in indices if len(i.terms) > 1 or _is_divided(i)]
-        slides = any(len(ranges_of(index)) > 1 for index in sums)
-        self.places = prod([sample(a.size) for a in self.ranges]) if slides else 0
+        self.places = _places(indices)
+
+
+@memo(RECENT)
+def _places(indices: tuple[Index, ...]) -> int:
+    # A sum of one atom, if that is no quotient, has one range; of none, none.
+    sums = [i for i in indices if len(i.terms) > 1 or _is_divided(i)]
+    if not sums or all(len(ranges_of(index)) < 2 for index in sums):
+        return 0
+    return prod([sample(a.size) for a in ranges_of_all(indices)])
 
 
 def _is_divided(index: Index) -> bool:

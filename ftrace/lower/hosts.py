@@ -111,13 +111,9 @@ def kernel_alike(plan: Plan, node: Node, uses: dict[Context, Any]) -> Draft | No
     readers = _readers_of_elements(plan, node)
     found: Draft | None = None
     kernels = {context.kernel for context in uses}
-    soon = plan.precedence.soon_after(kernels)
-    latest = plan.result.drafts[-32:]
-    for draft in latest if _is_second_half(node) else reversed(latest):
-        if draft.shape != shape or draft.kind != "map":
-            continue
-        if len(draft.roots) >= ROOTS or draft.weight + 64 > KERNEL_LIMIT:
-            continue
+    alike = [d for d in _open(plan) if d.shape == shape]
+    soon = plan.precedence.soon_after(kernels) if alike else ()
+    for draft in reversed(alike) if _is_second_half(node) else alike:
         if draft.number in soon:
             continue
         if _has_another_contraction(plan, node, draft):
@@ -141,16 +137,13 @@ def kernel_over_rows(plan: Plan, node: Node, uses: dict[Context, Any]) -> Draft 
     if not shape or node.op is copy or is_contraction(node):
         return None
     kernels = {context.kernel for context in uses}
-    soon = plan.precedence.soon_after(kernels)
-    for draft in reversed(plan.result.drafts[-32:]):
-        if draft.kind != "map" or not draft.shape:
-            continue
-        if len(draft.roots) >= ROOTS or draft.weight + 64 > KERNEL_LIMIT:
+    for draft in _open(plan):
+        if not draft.shape:
             continue
         rows, whole = sorted((shape, draft.shape), key=len)
         if not _are_rows(rows, whole):
             continue
-        if draft.number in soon:
+        if draft.number in plan.precedence.soon_after(kernels):
             continue
         short = (node,) if shape is rows else draft.roots
         if not all(plan.result.levels[n] for n in short):
@@ -173,12 +166,8 @@ def kernel_that_adds_up(
     if node.op is not reduce_sum_p or plan.contractions_of(node):
         return None
     kernels = {context.kernel for context in uses}
-    for draft in reversed(plan.result.drafts[-32:]):
-        if draft.kind != "map" or draft.number in kernels:
-            continue
-        if len(draft.roots) >= ROOTS or draft.weight + 64 > KERNEL_LIMIT:
-            continue
-        if not plan.adds_up(node, draft.shape):
+    for draft in _open(plan):
+        if draft.number in kernels or not plan.adds_up(node, draft.shape):
             continue
         if _both_need(plan, node, draft, draft.shape, len(draft.shape) - 1) and not (
             plan.precedence.is_before(kernels, draft.number)
@@ -189,6 +178,15 @@ def kernel_that_adds_up(
     if plan.will_be_stored(elements) and elements.op.family in ELEMENTWISE:
         return plan.new_draft(shape) if plan.adds_up(node, shape) else None
     return None
+
+
+def _open(plan: Plan) -> list[Draft]:
+    """The latest kernels that may store one more value, the last one first."""
+    return [
+        d
+        for d in plan.result.drafts[:-33:-1]
+        if d.kind == "map" and len(d.roots) < ROOTS and d.weight + 64 <= KERNEL_LIMIT
+    ]
 
 
 def is_aligned(node: Node, context: Context, draft: Draft) -> bool:
