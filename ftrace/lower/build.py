@@ -145,7 +145,7 @@ class _Builder:
         if node.op in (const_p, dim_p):
             return []
         needs: list[tuple[Node, Context]] = []
-        if not self.view.is_loaded(node):
+        if node not in self.view.loaded:
             inner = self.view.operands(node, context)
             needs = [(s, c) for s, c in inner if c.valid is not None]
         assert context.valid is not None
@@ -160,7 +160,7 @@ class _Builder:
             return make_node(const_p, scalar, (), node.arg)
         if node.op is dim_p:
             return cast(const(node.arg, INDEX), node.dtype)
-        if self.view.is_loaded(node):
+        if node in self.view.loaded:
             return self._load(node, context)
         if node.op is iota_p:
             axis: int = node.arg
@@ -248,7 +248,7 @@ class _Builder:
     def _info(self, specs: tuple[BufferSpec, ...]) -> KernelInfo:
         names: list[str] = []
         operations = 0
-        computed = [n for n in self.view.members if not self.view.is_loaded(n)]
+        computed = [n for n in self.view.members if n not in self.view.loaded]
         for node in computed:
             if node.op.family not in ("movement", "source"):
                 names.append(node.op.name)

@@ -174,6 +174,8 @@ class _Placement:
                 if node.op is reduce_p:
                     ranges = node.src[1:]
                     sharing[ranges] = sharing.get(ranges, frozenset()) | self.free[node]
+            if not sharing:
+                return sharing
             changed = False
             for node in kernel_nodes:
                 if node.op is range_p or not node.src:

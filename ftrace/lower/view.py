@@ -71,6 +71,7 @@ class View:
         self.by_key: dict[Any, Group] = {}
         self.arrays: dict[int, tuple[Node, Context]] = {}
         self.members: list[Node] = []
+        self.loaded: set[Node] = set()  # members that another kernel computes
         self.axes = self._new_group(None, self.draft.shape, False)
         self.shape = self.draft.shape
         self._derive()
@@ -99,9 +100,6 @@ class View:
         self.groups.append(group)
         return group
 
-    def is_loaded(self, node: Node) -> bool:
-        return self.draft.number not in self.plan.inlined.get(node, ())
-
     def root_contexts(self) -> list[tuple[Node, Context]]:
         at, indices = self.draft.at, self.axes.indices
         scattered = self.draft.scattered
@@ -122,7 +120,7 @@ class View:
     def _derive(self) -> None:
         """Contexts of all nodes of the kernel, from its roots down."""
         pending: list[tuple[int, Node]] = []
-        places = self.plan.places
+        places, inlined = self.plan.places, self.plan.inlined
 
         def need(node: Node, context: Context) -> None:
             if node not in self.contexts:
@@ -134,7 +132,8 @@ class View:
         while pending:  # a node after all that need it
             _, node = heappop(pending)
             self.members.append(node)
-            if self.is_loaded(node):
+            if self.draft.number not in inlined.get(node, ()):
+                self.loaded.add(node)
                 continue
             for context in self.contexts[node]:
                 for source, inner in self.operands(node, context):
@@ -176,7 +175,7 @@ class View:
                 if context.valid is None:
                     continue
                 found.update(dict.fromkeys(c.position for c in context.valid))
-                if self.is_loaded(node) and node.op not in (const_p, dim_p):
+                if node in self.loaded and node.op not in (const_p, dim_p):
                     found[flatten_index(context.indices, node.shape)] = None
                 elif node.op is iota_p:
                     axis: int = node.arg

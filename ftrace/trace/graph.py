@@ -146,20 +146,23 @@ def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Nod
         elif provenance.origin is None:
             node.origin = user_origin()
         return node
-    with _table_lock:
-        reference = _table.get(key)
-        node = reference() if reference is not None else None
-        if node is None:
-            node = object.__new__(Node)
-            node.op = op
-            node.aval = aval
-            node.src = src
-            node.arg = arg
-            node.origin = provenance.origin or user_origin()
-            node.serial = next(_serials)
-            reference = _Reference(node, _bury_later)
-            reference.key = key
-            _table[key] = reference
+    node = object.__new__(Node)
+    node.op = op
+    node.aval = aval
+    node.src = src
+    node.arg = arg
+    node.origin = provenance.origin or user_origin()
+    node.serial = next(_serials)
+    reference = _Reference(node, _bury_later)
+    reference.key = key
+    # One step: of the nodes that threads make at the same time one is kept.
+    while (kept := _table.setdefault(key, reference)) is not reference:
+        other = kept()
+        if other is not None:
+            return other
+        with _table_lock:
+            if _table.get(key) is kept:
+                del _table[key]
     if _dead:
         _bury()
     return node
@@ -347,7 +350,7 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
     """`node` over other sources of the same shapes and dtypes."""
     if src == node.src:
         return node
-    if all(new.aval is old.aval for new, old in zip(src, node.src, strict=True)):
+    if [s.aval for s in src] == [s.aval for s in node.src]:
         return make_node(node.op, node.aval, src, node.arg)
     return node.op(*src, arg=node.arg)
 

@@ -33,7 +33,8 @@ class Values(Elements):
         streamed: frozenset[int] = frozenset(),
     ) -> None:
         super().__init__(writer, facts, target, buffers, streamed)
-        self._known: dict[tuple[object, ...], tuple[str, Level]] = {}
+        # By the node, and the copies that matter to it.
+        self._known: dict[tuple[Node, bool, At | None], tuple[str, Level]] = {}
 
     # Values.
 
@@ -61,15 +62,10 @@ class Values(Elements):
         anchor = self.writer.anchor
         return anchor if anchor is not None and anchor.depth > home.depth else home
 
-    def _key(self, node: Node, first: bool, at: At) -> tuple[object, ...]:
-        """What a value is known by: the node, and the copies that matter to it."""
-        slots = self.home(node)[0]
-        if not slots:
-            return node, first
-        return node, first, tuple([at[s] for s in slots])
-
     def _get(self, node: Node, first: bool, at: At) -> str | None:
-        found = self._known.get(self._key(node, first, at))
+        slots = (self._homes.get(node) or self.home(node))[0]
+        copies = tuple([at[s] for s in slots]) if slots else None
+        found = self._known.get((node, first, copies))
         return found[0] if found is not None and found[1].open else None
 
     def _evaluate(self, node: Node, first: bool, at: At) -> str:
@@ -97,8 +93,9 @@ class Values(Elements):
         return text
 
     def _keep(self, node: Node, first: bool, at: At, text: str) -> None:
-        level = self._kept(self.home(node)[1], text)
-        self._known[self._key(node, first, at)] = (text, level)
+        slots, home = self.home(node)
+        copies = tuple([at[s] for s in slots]) if slots else None
+        self._known[node, first, copies] = (text, self._kept(home, text))
 
     def _first(self, nodes: Iterable[Node]) -> list[tuple[Node, bool]]:
         return [(n, self.varies(n)) for n in nodes]
