@@ -183,9 +183,9 @@ def _accumulate(total: dict[Node, Node], node: Node, cotangent: Node) -> None:
 
 def _check_linear(node: Node, varying: set[Node]) -> None:
     op = primitive_of(node)
-    positions = [i for i, s in enumerate(node.src) if s in varying]
     if op.linear:
         return
+    positions = [i for i, s in enumerate(node.src) if s in varying]
     allowed = _LINEAR_OPERANDS.get(op)
     if op in (mul, mul_zero):
         linear = len(positions) == 1

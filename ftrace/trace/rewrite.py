@@ -23,7 +23,7 @@ from ftrace.errors import DynamicDimensionError, GraphError
 from ftrace.locks import cached_property
 from ftrace.records import NamedTuple, dataclass
 from ftrace.tables import emptied
-from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
+from ftrace.trace.graph import Aval, Node, Op, inherited_origin, rebuild, toposort
 
 Captures = dict[str, Node]
 #: Of a rule: takes the captures by name, and returns None for "not mine".
@@ -115,16 +115,24 @@ class _Variant(NamedTuple):
 
     def fits(self, node: Node) -> bool:
         """May nodes match that are alike in what `fixed` asks for?"""
-        try:
-            return all(holds(node) for holds in self.fixed)
-        except DynamicDimensionError:
-            return False  # whether it applies depends on a size that is not known
+        return all(_surely(holds, node) for holds in self.fixed)
+
+    def suits(self, node: Node) -> bool:
+        """May nodes match that have this one's type?"""
+        return self.root.aval is None or _surely(self.root.aval, node)
 
     def match(self, node: Node) -> Captures | None:
         for holds in self.tests:
             if not holds(node):
                 return None
         return {name: get(node) for name, get in self.captures}
+
+
+def _surely(holds: Test, node: Node) -> bool:
+    try:
+        return holds(node)
+    except DynamicDimensionError:
+        return False  # whether it does depends on a size that is not known
 
 
 def _variants(pattern: Pat) -> list[_Variant]:
@@ -257,11 +265,18 @@ class _Table:
         self._by_op: dict[Any, list[tuple[_Candidate, _Variant]]] = {}
         self._by_ops: dict[Any, list[tuple[_Candidate, _Variant]]] = {}
 
-    def for_graph(self) -> Callable[[Node], list[_Candidate]]:
+    def for_graph(self) -> Callable[[Node], Sequence[_Candidate]]:
         """What gives the rules for each node of a graph."""
         known: dict[Any, list[_Candidate]] = {}
+        types: dict[tuple[Op, Aval], bool] = {}  # is there a rule for any of the type?
 
-        def candidates(node: Node) -> list[_Candidate]:
+        def candidates(node: Node) -> Sequence[_Candidate]:
+            kind = node.op, node.aval
+            some = types.get(kind)
+            if some is None:
+                some = types[kind] = any(v.suits(node) for _, v in self._of(node.op))
+            if not some:
+                return ()
             key = (node.op, node.aval, *[s.op if s.src else s for s in node.src])
             found = known.get(key)
             if found is None:
@@ -274,12 +289,15 @@ class _Table:
         op, ops = node.op, [s.op for s in node.src]
         found = self._by_ops.get((op, *ops))
         if found is None:
-            rules = self._by_op.get(op)
-            if rules is None:
-                rules = [(c, v) for c, v in self._rules if v.root.takes(op)]
-                self._by_op[op] = rules
-            found = [(c, v) for c, v in rules if v.allows(ops)]
+            found = [(c, v) for c, v in self._of(op) if v.allows(ops)]
             self._by_ops[(op, *ops)] = found
+        return found
+
+    def _of(self, op: Op) -> list[tuple[_Candidate, _Variant]]:
+        found = self._by_op.get(op)
+        if found is None:
+            found = [(c, v) for c, v in self._rules if v.root.takes(op)]
+            self._by_op[op] = found
         return found
 
 

@@ -164,14 +164,24 @@ def scale(tangent: Node, factor: Node) -> Node:
     the zeros are data, and a select per term would cost more than it tells.
     """
     for known, other in ((factor, tangent), (tangent, factor)):
-        if known.op is const_p and np.isfinite(constant_value(known)):
-            value = constant_value(known)
+        if known.op is const_p:
+            value = _as_factor(known.dtype, known.arg)
             if value == 1:
                 return other
-            return mul(tangent, factor) if value != 0 else zeros_like(other)
+            if value is not None:
+                return mul(tangent, factor) if value else zeros_like(other)
     if is_reused(tangent) and is_reused(factor):
         return mul(tangent, factor)
     return mul_zero(tangent, factor)
+
+
+@memo(_TYPES_KEPT)
+def _as_factor(dtype: np.dtype[Any], bits: bytes) -> int | None:
+    """0, 1, or 2 for any other constant; None if it is not finite."""
+    (value,) = np.frombuffer(bits, dtype)
+    if not np.isfinite(value):
+        return None
+    return 0 if value == 0 else 1 if value == 1 else 2
 
 
 def _transpose_product(node: Node, ct: Node, i: int) -> Node:
