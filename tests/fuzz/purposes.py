@@ -101,7 +101,7 @@ PURPOSES = (
     Purpose(
         "quantiles of no numbers, which are NaN here and an error in JAX",
         r"(quantile|median|percentile)\(",
-        detail="Slice size at index 0 in gather op is out of range",
+        detail=r"Slice size at index \d+ in gather op is out of range",
         kinds=("error",),
     ),
     Purpose(
@@ -270,10 +270,56 @@ PURPOSES = (
         least=2,
     ),
     Purpose(
-        "convolve with infinities, which JAX multiplies by zeros under vmap",
+        "convolve with infinities, by which JAX multiplies padding now and then",
         r"convolve\(|correlate\(",
         detail="nan",
-        transforms=("vmap", "vmap(grad)"),
+    ),
+    Purpose(
+        "a small index beside a long axis, whose size JAX takes for one, too",
+        detail=r"OverflowError: Python integer \d+ out of bounds for u?int8$",
+        kinds=("error",),
+    ),
+    Purpose(
+        "an element beside larger ones of what rounds all of them together",
+        r"linalg\.(inv|cholesky)\(|fft\.",
+        ways=ANY_WAY,
+        units=8,
+    ),
+    Purpose(
+        "tanh of large numbers, which is 1 less a rounding in JAX",
+        r"tanh\(",
+        detail=r"np\.float32",
+        units=2,
+    ),
+    Purpose(
+        "logistic in float16, whose e^-x overflows in JAX",
+        r"logistic\(|sigmoid\(",
+        detail=r"np\.float16\(0\.0\), not",
+        units=1,
+    ),
+    Purpose(
+        "gradients of running products, where JAX's scan loses digits to cancellation",
+        r"cum(ulative_)?prod\(",
+        transforms=GRADIENTS,
+        units=64,
+    ),
+    Purpose(
+        "gradients of float16 that are denormal where one factor comes before another",
+        detail=r"np\.float16\(",
+        transforms=GRADIENTS,
+        units=2**-10,
+    ),
+    Purpose(
+        "zeros of both signs, which are equal here: JAX's partition puts -0 first",
+        r"partition\(",
+        detail=r"\(-?0\.0\)",
+        kinds=("value", "zero"),
+        dtypes="fV",
+    ),
+    Purpose(
+        "what was not taken adds nothing to a derivative within the program either",
+        r"jax\.(jvp|grad|vjp|linearize)\(",
+        detail=r"^result \d+ at \(.*\): \S*nan\S*, not (?!\S*nan)",
     ),
     Purpose(
         "the slope at NaN of what returns its operand there: 1 here, 0 in JAX",
