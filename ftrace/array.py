@@ -43,9 +43,13 @@ class Watch:
 watch = Watch()
 
 
+#: Refused beside an array, where Python would say that they are not equal.
+_CONTAINERS = (list, tuple, set, dict)
+
+
 def _operator(name: str) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
-        if not is_operand(other):
+        if not is_operand(other) and not isinstance(other, _CONTAINERS):
             return NotImplemented
         return surface[name](self, other)
 
@@ -54,7 +58,7 @@ def _operator(name: str) -> Callable[..., Any]:
 
 def _reflected(name: str) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
-        if not is_operand(other):
+        if not is_operand(other) and not isinstance(other, _CONTAINERS):
             return NotImplemented
         return surface[name](other, self)
 

@@ -184,9 +184,9 @@ def test_specifications_are_checked() -> None:
     ):
         ft.pure_callback(double, wide, 1.0)
     for call in (ft.pure_callback, ft.io_callback):
-        with pytest.raises(errors.ArgumentError, match="a function is required"):
+        with pytest.raises(errors.ArgumentError, match="takes a function"):
             call(3, SCALAR, 1.0)
-    with pytest.raises(errors.ArgumentError, match="a function is required"):
+    with pytest.raises(errors.ArgumentError, match="takes a function"):
         debug.callback(None, 1.0)  # pyright: ignore[reportArgumentType]
 
 

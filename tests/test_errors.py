@@ -24,6 +24,13 @@ F = Callable[..., Any]
 X = fnp.ones((2, 3))
 Y = fnp.ones((4, 5))
 V = fnp.arange(3)
+
+
+def nested(depth: int) -> Any:
+    """A list in a list in a list, and so on."""
+    return functools.reduce(lambda inner, _: [inner], range(depth), 1)
+
+
 IMAGE, FILTERS = fnp.ones((1, 3, 8, 8)), fnp.ones((4, 3, 3, 3))
 conv = lax.conv_general_dilated
 
@@ -200,6 +207,30 @@ def test_bad_input_is_refused_alike_under_every_transform(
         (lambda: ft.jit(lambda a: a)("s"), errors.ArgumentError, "got str"),
         (lambda: ft.jit(3), errors.ArgumentError, "jit takes a function, got int"),
         (lambda: ft.grad(3), errors.ArgumentError, "grad takes a function, got int"),
+        (lambda: ft.tree.map(3, [1]), errors.ArgumentError, "map takes a function"),
+        (lambda: ft.optim.apply_updates({"a": X}, {"b": X}), errors.TreeError,
+         r"^apply_updates: .*: \{'a': \*\} and \{'b': \*\}\n"),
+        (lambda: V == [1, 2, 3], errors.ArgumentError, "equal: .* got list.*asarray"),
+        (lambda: V != (1, 2, 3), errors.ArgumentError, "not_equal: .* got tuple"),
+        (lambda: ft.jit(lambda a: a == {"b": 1})(V), errors.ArgumentError, "got dict"),
+        (lambda: V + [1, 2, 3], errors.ArgumentError, "add: .* got list"),
+        (lambda: fnp.array(nested(2000)), errors.NestingError, "deeper than 64"),
+        (lambda: fnp.sum(nested(2000)), errors.ArgumentError, "got list"),
+        (lambda: fnp.take(V, 2**63), errors.IndexBoundsError, "807 or more is out"),
+        (lambda: fnp.transpose(X, 0), errors.AxisError, "not a permutation"),
+        (lambda: ft.lax.transpose(X, 0), errors.ShapeError, "not a permutation"),
+        (lambda: fnp.split(V, 2.0), errors.ArgumentError, "sections must be an int"),
+        (lambda: fnp.diag(V, 1.5), errors.ArgumentError, "k must be an integer"),
+        (lambda: fnp.array([1], ndmin=1.5), errors.ArgumentError, "ndmin must be an"),
+        (lambda: fnp.cov(X, ddof="a"), errors.ArgumentError, "ddof must be an integer"),
+        (lambda: fnp.select(3, [V]), errors.ArgumentError, "a list of conditions"),
+        (lambda: fnp.piecewise(V, [V > 0], 3), errors.ArgumentError, "of functions"),
+        (lambda: fnp.linalg.multi_dot(3), errors.ArgumentError, "sequence of arrays"),
+        (lambda: fnp.frombuffer(b"abc", "f4"), errors.ArgumentError, "frombuffer: buf"),
+        (lambda: fnp.vectorize(3), errors.ArgumentError, "vectorize takes a function"),
+        (lambda: fnp.fromfunction(3, (2,)), errors.ArgumentError, "takes a function"),
+        (lambda: ft.lax.reduce(V, 0, 3, (0,)), errors.ArgumentError, "a function"),
+        (lambda: ft.load(3), errors.ArgumentError, "load: a path is required, got 3"),
         (lambda: ft.devices("nope"), errors.DeviceError, "devices are cpu"),
         (lambda: ft.config(nope=1).__enter__(), errors.ArgumentError, "settings are"),
         (lambda: ft.random.normal(3, (2,)), errors.ArgumentError, "random.key"),

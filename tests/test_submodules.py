@@ -235,7 +235,7 @@ def test_callback_gets_arrays() -> None:
     assert isinstance(values[0], ft.Array)
     np.testing.assert_array_equal(values[0], np.arange(3.0))
     assert (name, kw) == ("name", {"k": 1})
-    with pytest.raises(errors.ArgumentError, match="a function is required"):
+    with pytest.raises(errors.ArgumentError, match="takes a function"):
         debug.callback(3)  # pyright: ignore[reportArgumentType]
 
 

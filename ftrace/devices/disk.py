@@ -30,6 +30,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.capacity import has_room
 from ftrace.errors import (
+    ArgumentError,
     DtypeError,
     FileFormatError,
     OutOfMemoryError,
@@ -98,6 +99,8 @@ def _bad(path: Path, reason: str) -> FileFormatError:
 
 
 def _format(path: PathLike, verb: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    if not isinstance(path, (str, os.PathLike)):
+        raise ArgumentError(f"{verb}: a path is required, got {path!r:.60}")
     suffix = Path(path).suffix
     if suffix not in _HANDLERS:
         raise ValueRangeError(

@@ -26,7 +26,7 @@ from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.elementwise import cast as cast_node
 from ftrace.trace.primitives.source import const, iota, variable
 from ftrace.trace.tracer import Tracer, Value, aval_of
-from ftrace.transforms.arguments import check_callable, flatten_values, name_of
+from ftrace.transforms.arguments import flatten_values, name_of
 from ftrace.transforms.bodies import (
     Traced,
     apply_compound,
@@ -92,7 +92,7 @@ def cond(
         operands, names = (first, second), [name_of(g), name_of(f)]
         branches = [lambda *xs: g(xs[1]), lambda *xs: f(xs[0])]
     for branch in branches:
-        check_callable(branch, "cond")
+        tree.check_callable(branch, "cond")
     aval = _scalar("cond: the predicate", pred)
     if dtypes.is_complex(aval.dtype):
         raise DtypeError(f"cond: the predicate must be a bool, got {aval!r}")
@@ -123,7 +123,7 @@ def switch(
     if not branches:
         raise ArgumentError("switch takes at least one branch, got none")
     for branch in branches:
-        check_callable(branch, "switch")
+        tree.check_callable(branch, "switch")
     aval = _scalar("switch: the index", index)
     if not dtypes.is_integer(aval.dtype):
         raise DtypeError(f"switch: the index must be an integer, got {aval!r}")
@@ -220,8 +220,8 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
       TreeError, ShapeError, DtypeError: the carry changes its structure or type, or
         the predicate is no scalar bool.
     """
-    check_callable(cond_fun, "while_loop")
-    check_callable(body_fun, "while_loop")
+    tree.check_callable(cond_fun, "while_loop")
+    tree.check_callable(body_fun, "while_loop")
     values, treedef = flatten_values((init_val,), "while_loop: the initial value ")
     wanted = tree.structure(init_val)
     names = leaf_names("carry", init_val)
@@ -343,7 +343,7 @@ def fori_loop(
     Raises:
       DtypeError: a bound is no integer. Others as of `scan`.
     """
-    check_callable(body_fun, "fori_loop")
+    tree.check_callable(body_fun, "fori_loop")
     bounds = [_scalar("fori_loop: a bound", x) for x in (lower, upper)]
     for aval in bounds:
         if not dtypes.is_integer(aval.dtype):
@@ -410,7 +410,7 @@ def scan(
       ArgumentError: `xs` and `length` do not tell one length.
       TreeError, ShapeError, DtypeError: the carry changes its structure or type.
     """
-    check_callable(f, "scan")
+    tree.check_callable(f, "scan")
     if unroll < 0:
         raise ArgumentError(f"scan: unroll must not be negative, got {unroll}")
     count = _length(xs, length)
@@ -531,7 +531,7 @@ def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
     Returns:
       The results along a leading axis.
     """
-    check_callable(f, "map")
+    tree.check_callable(f, "map")
 
     def step(carry: Any, x: Any) -> Any:
         return carry, f(x)

@@ -181,7 +181,7 @@ def transpose(operand: Value, permutation: Sequence[int]) -> Any:
       ShapeError: it is no permutation of them.
     """
     x = as_value(operand)
-    axes = tuple(static_int(a, "lax.transpose: permutation") for a in permutation)
+    axes = check_shape(permutation, "lax.transpose: permutation")
     if sorted(axes) != list(range(x.ndim)):
         raise ShapeError(
             f"lax.transpose: {axes} is not a permutation of the axes of {x.shape}"

@@ -119,6 +119,7 @@ def reduce(
       dimensions: the axes.
       out_sharding: accepted, without effect.
     """
+    tree.check_callable(computation, "lax.reduce")
     leaves, treedef = tree.flatten(operands)
     starts = tree.leaves(init_values)
     if len(starts) != len(leaves) or not leaves:

@@ -91,7 +91,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
       dtype: of the result, by default float32.
       axis: where the result has the new axis.
     """
-    x = as_value(x)
+    x = fnp.asarray(x)
     count = static_int(num_classes, "one_hot: num_classes")
     if count < 0:
         raise ValueRangeError(f"one_hot: num_classes must not be negative, got {count}")

@@ -13,7 +13,13 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.array import Array, ArrayLike, is_array, surface
-from ftrace.errors import ArgumentError, DtypeOverflowError, ShapeError, ValueRangeError
+from ftrace.errors import (
+    ArgumentError,
+    DtypeOverflowError,
+    NestingError,
+    ShapeError,
+    ValueRangeError,
+)
 from ftrace.numpy.axes import (
     as_value,
     broadcast_to,
@@ -22,6 +28,7 @@ from ftrace.numpy.axes import (
     constant,
     insert_axes,
     reshape,
+    static_int,
 )
 from ftrace.numpy.axes import full as filled
 from ftrace.numpy.joining import concatenate, stack
@@ -82,6 +89,7 @@ def array(
     """
     if order not in (None, "K", "C", "A"):
         raise ValueRangeError(f"array: arrays are row-major; got order={order!r}")
+    ndmin = static_int(ndmin, "array: ndmin")
     if not ndmin and device is None:
         found = _quickly(object, dtype, copy)
         if found is not None:
@@ -152,14 +160,18 @@ _SEQUENCES = frozenset((list, tuple, range))
 _WIDE_FLOATS = frozenset(map(np.dtype, ("float32", "float64")))
 
 
-def _kinds_in(value: Any) -> set[type[Any]]:
+#: Lists that stand in each other: beyond it one is taken to contain itself.
+_DEPTH = 64
+
+
+def _kinds_in(value: Any, depth: int = 1) -> set[type[Any]]:
     """The types of what nested lists and tuples hold."""
     found = set(map(type, value))
-    if list in found or tuple in found:
+    if (list in found or tuple in found) and depth < _DEPTH:
         found -= {list, tuple}
         for part in value:
             if type(part) in (list, tuple):
-                found |= _kinds_in(part)
+                found |= _kinds_in(part, depth + 1)
     return found
 
 
@@ -325,13 +337,16 @@ def _leaf_types(
     return list({(a.dtype, a.weak_type): None for a in avals})
 
 
-def _rectangle(value: Sequence[Any], leaves: list[Any]) -> Shape:
+def _rectangle(value: Sequence[Any], leaves: list[Any], depth: int = 0) -> Shape:
     """The shape of nested sequences; their arrays and numbers go into `leaves`."""
-    # The depth is that of the brackets in the user's text.
     first: Shape | None = None
+    if depth == _DEPTH:
+        raise NestingError(
+            f"array: lists are nested deeper than {_DEPTH}, or one contains itself"
+        )
     for item in value:
         if is_sequence(item) or type(item) is range:
-            shape = _rectangle(item, leaves)
+            shape = _rectangle(item, leaves, depth + 1)
         elif type(item) in _NUMBERS:
             leaves.append(item)
             shape = ()
@@ -389,7 +404,11 @@ def frombuffer(
     buffer: Any, dtype: Dtype = float, count: int = -1, offset: int = 0
 ) -> Any:
     """The bytes of a buffer as an array of one axis."""
-    return Array.of(np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset))
+    try:
+        found = np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"frombuffer: {error}") from None
+    return Array.of(found)
 
 
 # One value everywhere.

@@ -16,6 +16,7 @@ from ftrace.numpy.axes import (
     move_axis,
     reshape,
 )
+from ftrace.numpy.creation import asarray
 from ftrace.numpy.types import is_sequence
 from ftrace.trace import tree
 from ftrace.trace.avals import Shape
@@ -32,6 +33,7 @@ def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: Value, *args: Any, **kwargs: Any
 ) -> Any:
     """`func1d(vector, *args, **kwargs)` of every vector along an axis."""
+    tree.check_callable(func1d, "apply_along_axis")
     x = as_value(arr)
     axis = canonical_axis(axis, x.ndim, "apply_along_axis")
     lanes = move_axis(x, axis, x.ndim - 1)
@@ -64,6 +66,7 @@ def apply_over_axes(
     Raises:
       ShapeError: `func` changes the number of axes by more than one.
     """
+    tree.check_callable(func, "apply_over_axes")
     x = as_value(a)
     places: Any = axes if is_sequence(axes) else (axes,)
     for axis in places:
@@ -100,6 +103,7 @@ def vectorize(
       ValueRangeError: the signature cannot be read.
       ShapeError: the arguments do not fit the signature.
     """
+    tree.check_callable(pyfunc, "vectorize")
     cores = _parse_signature(signature) if signature is not None else None
     left_out = set(excluded)
 
@@ -115,8 +119,8 @@ def vectorize(
             named = dict(zip(names, values[len(places) :], strict=True))
             return pyfunc(*full, **{**kwargs, **named})
 
-        operands = [as_value(args[i]) for i in places]
-        operands += [as_value(kwargs[name]) for name in names]
+        operands = [args[i] for i in places] + [kwargs[name] for name in names]
+        operands = [asarray(x) if is_sequence(x) else as_value(x) for x in operands]
         return _map_cores(call, operands, cores)
 
     return owning(mapped)

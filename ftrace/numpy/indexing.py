@@ -359,6 +359,10 @@ def _read_places(places: tuple[Any, ...], x: Any, *arrays: Any) -> Any:
     return x[filled(places, arrays)]
 
 
+#: What larger indices count as.
+_LAST = (1 << 63) - 1
+
+
 def parse_and_check(shape: Shape, index: Any, wrap: bool = True) -> Index:
     """`parse_index`; indices of arrays that are known must be in bounds, too."""
     parsed = parse_index(shape, index, None, wrap)
@@ -368,9 +372,11 @@ def parse_and_check(shape: Shape, index: Any, wrap: bool = True) -> Index:
             outside = (values < (-size if wrap else 0)) | (values >= size)
             if outside.any():
                 first = int(values[outside].flat[0])
+                more = " or more" if first == _LAST else ""
                 raise IndexBoundsError(
-                    f"index {first} is out of bounds for axis {axis} of size {size} "
-                    f"of an array of shape {shape}; give a mode to clip, drop or fill"
+                    f"index {first}{more} is out of bounds for axis {axis} of size "
+                    f"{size} of an array of shape {shape}; give a mode to clip, drop "
+                    "or fill"
                 )
     return parsed
 

@@ -67,7 +67,7 @@ def concatenate(
       ShapeError: they differ in another size or in rank, or have no axes.
       ValueRangeError: there are none.
     """
-    parts = _parts("concatenate", arrays)
+    parts = sequence_of("concatenate", arrays)
     if axis is None:
         parts, axis = [ravel(x) for x in parts], 0
     first = parts[0]
@@ -87,7 +87,7 @@ def concatenate(
     return _joined([cast(x, target, weak) for x in parts], axis)
 
 
-def _parts(name: str, arrays: Any) -> list[Any]:
+def sequence_of(name: str, arrays: Any) -> list[Any]:
     if isinstance(arrays, (ArrayLike, np.ndarray)):
         parts = list(unstack(arrays))
     elif hasattr(arrays, "__iter__"):
@@ -172,7 +172,7 @@ def stack(
       ShapeError: their shapes differ.
     """
     no_out("stack", out)
-    parts = _parts("stack", arrays)
+    parts = sequence_of("stack", arrays)
     for x in parts:
         if x.shape != parts[0].shape:
             raise ShapeError(
@@ -198,23 +198,23 @@ def _stacked(axis: int, *parts: Any) -> Any:
 
 def vstack(tup: Sequence[Value] | Value, dtype: Any = None) -> Any:
     """The arrays below each other; vectors are rows."""
-    return concatenate([atleast_2d(x) for x in _parts("vstack", tup)], 0, dtype)
+    return concatenate([atleast_2d(x) for x in sequence_of("vstack", tup)], 0, dtype)
 
 
 def hstack(tup: Sequence[Value] | Value, dtype: Any = None) -> Any:
     """The arrays beside each other: along the second axis, vectors along the first."""
-    parts = [atleast_1d(x) for x in _parts("hstack", tup)]
+    parts = [atleast_1d(x) for x in sequence_of("hstack", tup)]
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1, dtype)
 
 
 def dstack(tup: Sequence[Value] | Value, dtype: Any = None) -> Any:
     """The arrays behind each other, along the third axis."""
-    return concatenate([atleast_3d(x) for x in _parts("dstack", tup)], 2, dtype)
+    return concatenate([atleast_3d(x) for x in sequence_of("dstack", tup)], 2, dtype)
 
 
 def column_stack(tup: Sequence[Value] | Value) -> Any:
     """Vectors as columns, matrices beside each other."""
-    parts = _parts("column_stack", tup)
+    parts = sequence_of("column_stack", tup)
     return concatenate([reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in parts], 1)
 
 

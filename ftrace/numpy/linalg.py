@@ -18,6 +18,7 @@ from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.numpy import factorizations, linear, norms, systems
 from ftrace.numpy.axes import as_value
 from ftrace.numpy.factorizations import *
+from ftrace.numpy.joining import sequence_of
 from ftrace.numpy.linear import matmul, matrix_transpose, need_axes, tensordot, vecdot
 from ftrace.numpy.norms import *
 from ftrace.numpy.systems import *
@@ -41,7 +42,7 @@ def multi_dot(arrays: Sequence[Value], *, precision: Any = None) -> Any:
       ValueRangeError: there are fewer than two arrays.
       ShapeError: one has the wrong number of axes, or two neighbours do not fit.
     """
-    values = [as_value(x) for x in arrays]
+    values = sequence_of("multi_dot", arrays)
     if len(values) < 2:
         raise ValueRangeError(
             f"multi_dot: at least two arrays are required, got {len(values)}"

@@ -133,7 +133,7 @@ def diag(v: Value, k: int = 0) -> Any:
         return diagonal(v, k)
     if v.ndim != 1:
         raise ShapeError(f"diag takes a vector or a matrix, got shape {v.shape}")
-    n = v.shape[0]
+    n, k = v.shape[0], static_int(k, "diag: k")
     row, column = _grid(n, n)
     square = choose(equal(row, column), reshape(v, (n, 1)), _zero(v))
     right, down = max(k, 0), max(-k, 0)

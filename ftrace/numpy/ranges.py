@@ -41,6 +41,7 @@ from ftrace.numpy.elementwise import (
 )
 from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.joining import concatenate, stack
+from ftrace.trace import tree
 from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.eager import Eager
 from ftrace.trace.operations import broadcast_shapes, do_now
@@ -332,6 +333,7 @@ def fromfunction(
 
     What the function returns for one place stands behind the axes of the shape.
     """
+    tree.check_callable(function, "fromfunction")
     sizes = check_sizes(shape, "fromfunction")
     target = dtypes.as_dtype(dtype)
 

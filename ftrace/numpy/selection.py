@@ -75,6 +75,11 @@ def select(
     Raises:
       ValueRangeError: the lists differ in length, or are empty.
     """
+    if not is_sequence(condlist) or not is_sequence(choicelist):
+        raise ArgumentError(
+            "select takes a list of conditions and a list of choices, got "
+            f"{condlist!r:.60} and {choicelist!r:.60}"
+        )
     if len(condlist) != len(choicelist) or not condlist:
         raise ValueRangeError(
             f"select takes as many conditions as choices, and at least one; got "
@@ -101,6 +106,10 @@ def piecewise(
     x = as_value(x)
     many = is_sequence(condlist) or aval_of(condlist).ndim > x.ndim
     conditions: list[Any] = list(condlist) if many else [condlist]
+    if not hasattr(funclist, "__iter__"):
+        raise ArgumentError(
+            f"piecewise takes a list of functions, got {funclist!r:.60}"
+        )
     functions = list(funclist)
     if len(functions) == len(conditions):
         functions.append(0)

@@ -127,12 +127,10 @@ def transpose(a: Value, axes: Sequence[int] | None = None) -> Any:
     a = as_value(a)
     if axes is None:
         return permute(a, tuple(reversed(range(a.ndim))))
-    order = canonical_axes(
-        axes if not isinstance(axes, int) else (axes,), a.ndim, "transpose"
-    )
+    order = canonical_axes(axes, a.ndim, "transpose")
     if len(order) != a.ndim:
         raise AxisError(
-            f"transpose: {tuple(axes)} is not a permutation of the {a.ndim} axes of "
+            f"transpose: {axes} is not a permutation of the {a.ndim} axes of "
             f"an array of shape {a.shape}"
         )
     return permute(a, order)
@@ -393,7 +391,7 @@ def _sized(name: str, ary: Value, axis: int) -> tuple[Any, int, int]:
 
 
 def _is_count(sections: Any) -> bool:
-    return isinstance(sections, int) or len(getattr(sections, "shape", (0,))) == 0
+    return not hasattr(sections, "__iter__") or getattr(sections, "shape", None) == ()
 
 
 def _split_at(ary: Any, axis: int, size: int, indices: Any) -> list[Any]:

@@ -27,6 +27,7 @@ from ftrace.numpy.axes import (
     pad,
     permute,
     reshape,
+    static_int,
 )
 from ftrace.numpy.contraction import dot_axes
 from ftrace.numpy.reductions import (
@@ -335,7 +336,7 @@ def cov(
         for name, w in (("fweights", fweights), ("aweights", aweights))
         if w is not None
     ]
-    lost = (0 if bias else 1) if ddof is None else ddof
+    lost = (0 if bias else 1) if ddof is None else static_int(ddof, "cov: ddof")
     if samples == 0:
         count = sum(x.shape[0] for x in operands[: len(variables)])
         return full(() if count == 1 else (count, count), np.nan, computed)

@@ -115,7 +115,7 @@ def apply_updates(params: Tree, updates: Tree) -> Tree:
             param = fnp.asarray(param)
         return (param + update).astype(param.dtype)
 
-    return tree.map_with_none(add, params, updates)
+    return tree.map_with_none("apply_updates", add, params, updates)
 
 
 def each(function: Callable[..., Any], first: Tree, *rest: Tree) -> Tree:
@@ -126,7 +126,7 @@ def each(function: Callable[..., Any], first: Tree, *rest: Tree) -> Tree:
             return None
         return function(*[x if type(x) is Array else fnp.asarray(x) for x in values])
 
-    return tree.map_with_none(apply, first, *rest)
+    return tree.map_with_none("tree.map", apply, first, *rest)
 
 
 def filled(params: Tree, value: Any = 0, dtype: Any = None) -> Tree:

@@ -242,10 +242,7 @@ def _as_array(operand: Any) -> Array:
 
 
 def _shape_of(structure: Any) -> str:
-    """A structure as a person would write it, with a * for each leaf."""
-    text = str(structure)
-    if ", namespace=" not in text:
-        text = text.removeprefix("PyTreeSpec(").removesuffix(")")
+    text = tree.readable(structure)
     return "one array" if text == "*" else text
 
 

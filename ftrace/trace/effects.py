@@ -25,7 +25,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.array import Array
-from ftrace.errors import ArgumentError, ConcretizationTypeError, DerivativeError
+from ftrace.errors import ConcretizationTypeError, DerivativeError
 from ftrace.origin import user_origin
 from ftrace.trace import tree
 from ftrace.trace.avals import REHEARSAL, TOKEN, ShapedArray
@@ -227,8 +227,7 @@ def call_back(
       TreeError, ShapeError, DtypeError: called now, it did not return what `specs` say.
       DerivativeError: called now, for arguments that are being differentiated.
     """
-    if not callable(function):
-        raise ArgumentError(f"{kind}: a function is required, got {function!r:.60}")
+    tree.check_callable(function, kind)
     leaves, treedef = tree.flatten((args, kwargs))
     static = [None if _is_operand(x, static_numbers) else Static.of(x) for x in leaves]
     operands = [x for x, s in zip(leaves, static, strict=True) if s is None]

@@ -10,6 +10,7 @@ bind the variables of a scope to values: what Python asks of a tracer (`if`, `fl
 
 from __future__ import annotations
 
+import reprlib
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -348,7 +349,7 @@ def aval_of(value: Value) -> ShapedArray:
     )
     raise ArgumentError(
         f"{_in_call()}an array or a number is required, got {type(value).__name__}: "
-        f"{value!r:.60}; {advice}"
+        f"{reprlib.repr(value)}; {advice}"
     )
 
 
@@ -386,15 +387,14 @@ def check_fits(value: complex, dtype: np.dtype[Any]) -> None:
         is_large = type(value.node.aval) is LargeInteger
         if is_large and dtypes.is_integer(dtype) and dtype.itemsize < 8:
             raise DtypeOverflowError(
-                f"an integer argument that int32 does not hold does not fit {dtype}, "
-                "the dtype of the other operand; convert one of them, or pass a float",
+                f"an integer argument that int32 does not hold does not fit {dtype}; "
+                "take a wider dtype, or pass a float",
                 value.origin,
             )
     elif type(value) in _INTEGERS and dtypes.is_integer(dtype):
         low, high = dtypes.limits(dtype)
         if not low <= value <= high:
             raise DtypeOverflowError(
-                f"{_INTEGERS[type(value)]} {value} does not fit {dtype}, the "
-                "dtype of the other operand; convert one of them, or write it as a "
-                "float"
+                f"{_INTEGERS[type(value)]} {value} does not fit {dtype}, which holds "
+                f"{low} to {high}; take a wider dtype, or write it as a float"
             )

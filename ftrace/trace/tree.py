@@ -74,6 +74,13 @@ def _check_sortable(node: TreeDef) -> None:
         ) from None
 
 
+def check_callable(function: Any, what: str) -> None:
+    if not callable(function):
+        raise ArgumentError(
+            f"{what} takes a function, got {type(function).__name__}: {function!r}"
+        )
+
+
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
     """The leaves of a tree, and its structure.
 
@@ -130,11 +137,17 @@ def flatten_up_to(treedef: TreeDef, tree: Any, what: str) -> list[Any]:
     """
     try:
         return treedef.flatten_up_to(tree)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError):
         raise TreeError(
-            f"{what}: the trees differ in structure: {treedef} and "
-            f"{structure(tree)}; {error}"
+            f"{what}: the trees differ in structure: {readable(treedef)} and "
+            f"{readable(structure(tree))}"
         ) from None
+
+
+def readable(treedef: TreeDef) -> str:
+    """A structure as in `(*, {'a': *})`."""
+    text = str(treedef).removeprefix("PyTreeSpec(").removesuffix(")")
+    return text.removesuffix(f", namespace={NAMESPACE!r}").removesuffix(", NoneIsLeaf")
 
 
 def map(f: Leafwise, tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
@@ -145,18 +158,21 @@ def map(f: Leafwise, tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> An
     """
     if tree.__class__ is Array and is_leaf is None:
         return f(tree, *rest)
-    return _mapped(f, *flatten(tree, is_leaf), rest)
+    return _mapped(f, *flatten(tree, is_leaf), rest, "tree.map")
 
 
-def map_with_none(f: Leafwise, tree: Any, *rest: Any) -> Any:
-    """`map`, where None is a leaf of the first tree."""
+def map_with_none(what: str, f: Leafwise, tree: Any, *rest: Any) -> Any:
+    """`map`, where None is a leaf of the first tree; `what` names it in messages."""
     found, treedef = _optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
     _check_order(treedef)
-    return _mapped(f, found, treedef, rest)
+    return _mapped(f, found, treedef, rest, what)
 
 
-def _mapped(f: Leafwise, first: Any, treedef: TreeDef, rest: Sequence[Any]) -> Any:
-    columns = [first, *[flatten_up_to(treedef, x, "tree.map") for x in rest]]
+def _mapped(
+    f: Leafwise, first: Any, treedef: TreeDef, rest: Sequence[Any], what: str
+) -> Any:
+    check_callable(f, what)
+    columns = [first, *[flatten_up_to(treedef, x, what) for x in rest]]
     made = [f(*column) for column in zip(*columns, strict=True)]
     return _unflatten(treedef, made)
 

@@ -15,13 +15,6 @@ from ftrace.trace.tree import TreeDef
 _SEQUENCE: tuple[type[Any], ...] = (tuple, list)
 
 
-def check_callable(function: Any, transform: str) -> None:
-    if not callable(function):
-        raise ArgumentError(
-            f"{transform} takes a function, got {type(function).__name__}: {function!r}"
-        )
-
-
 def name_of(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
 

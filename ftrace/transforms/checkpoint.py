@@ -34,7 +34,6 @@ from ftrace.trace.tracer import Value, aval_of
 from ftrace.trace.tracing import trace
 from ftrace.transforms.arguments import (
     Output,
-    check_callable,
     flatten_values,
     name_of,
     read_argnums,
@@ -74,7 +73,7 @@ def checkpoint(
             static_argnums=static_argnums,
             static_argnames=static_argnames,
         )
-    check_callable(fun, "checkpoint")
+    tree.check_callable(fun, "checkpoint")
     chosen = policy_of(policy)
     numbers = read_argnums("checkpoint", "static_argnums", static_argnums)
     barrier = prevent_cse if isinstance(prevent_cse, bool) else any(prevent_cse)
@@ -240,7 +239,7 @@ def saved_residuals(
     fun: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> list[Residual]:
     """What the derivative of `fun` keeps of the first computation."""
-    check_callable(fun, "saved_residuals")
+    tree.check_callable(fun, "saved_residuals")
     values, treedef = flatten_values((args, kwargs), "saved_residuals: the argument ")
 
     def call(*leaves: Value) -> Any:

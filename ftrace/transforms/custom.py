@@ -32,7 +32,7 @@ from ftrace.trace.graph import Node, dependents, substitute
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.scopes import Scope, all_bits
 from ftrace.trace.tracer import Tracer, Value, aval_of
-from ftrace.transforms.arguments import check_callable, name_of
+from ftrace.transforms.arguments import name_of
 from ftrace.transforms.custom_call import (
     Invocation,
     WithRules,
@@ -46,7 +46,6 @@ from ftrace.transforms.custom_check import (
     as_tuple,
     pair_of,
     place_of,
-    readable,
     zeros_of,
 )
 from ftrace.transforms.levels import Level
@@ -94,7 +93,7 @@ class custom_jvp(WithRules):
           jvp: its tangent is linear in `tangents`, in the structure of the result.
           symbolic_zeros: tangents that are zero are `SymbolicZero` instead of arrays.
         """
-        check_callable(jvp, "defjvp")
+        tree.check_callable(jvp, "defjvp")
         self.jvp = jvp
         self.symbolic_zeros = symbolic_zeros
         return jvp
@@ -292,8 +291,8 @@ class custom_vjp(WithRules):
           optimize_remat: accepted; what a forward rule computes and nobody needs is
             never computed.
         """
-        check_callable(fwd, "defvjp")
-        check_callable(bwd, "defvjp")
+        tree.check_callable(fwd, "defvjp")
+        tree.check_callable(bwd, "defvjp")
         self.fwd, self.bwd = fwd, bwd
         self.symbolic_zeros = symbolic_zeros
 
@@ -429,8 +428,8 @@ class _VjpRules:
             raise TreeError(
                 f"the bwd rule of {name} must return a tuple with a cotangent per "
                 f"argument, in its structure, or None for zero: expected "
-                f"{readable(tree.structure(example))}, got "
-                f"{readable(tree.structure(got))}",
+                f"{tree.readable(tree.structure(example))}, got "
+                f"{tree.readable(tree.structure(got))}",
                 place_of(self.bwd),
             )
         promise = Promise(

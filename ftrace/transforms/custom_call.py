@@ -20,7 +20,6 @@ from ftrace.trace.scopes import Scope, open_scopes
 from ftrace.trace.tracer import Tracer, aval_of
 from ftrace.transforms.arguments import (
     Output,
-    check_callable,
     flatten_values,
     name_of,
     read_argnums,
@@ -191,7 +190,7 @@ class WithRules(Travels):
         nondiff_argnums: int | Sequence[int] = (),
         nondiff_argnames: str | Iterable[str] = (),
     ) -> None:
-        check_callable(fun, self.kind)
+        tree.check_callable(fun, self.kind)
         wrapped: Any = self
         update_wrapper(wrapped, fun)
         self.fun = fun

@@ -20,7 +20,6 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.primitives.source import const, is_variable
 from ftrace.trace.scopes import current_scope
 from ftrace.trace.tracer import Tracer, Value, aval_of, is_value
-from ftrace.trace.tree import TreeDef
 
 _SEQUENCE: tuple[type[Any], ...] = (tuple, list)
 
@@ -110,7 +109,7 @@ class Promise:
         if treedef != expected:
             raise TreeError(
                 f"{self.what} must have the structure of {self.like}: expected "
-                f"{readable(expected)}, got {readable(treedef)}",
+                f"{tree.readable(expected)}, got {tree.readable(treedef)}",
                 self.origin,
             )
         return leaves
@@ -154,12 +153,6 @@ class Promise:
         if isinstance(leaf, Tracer) and not is_variable(leaf.node):
             return leaf.origin or self.origin
         return self.origin
-
-
-def readable(treedef: TreeDef) -> str:
-    """A structure as in `(*, {'a': *})`."""
-    text = str(treedef).removeprefix("PyTreeSpec(").removesuffix(")")
-    return text.removesuffix(", namespace='ftrace'")
 
 
 def pair_of(result: Any, what: str, rule: Callable[..., Any]) -> tuple[Any, Any]:

@@ -23,7 +23,7 @@ from ftrace.trace.calls.linear import LinearCall, linear_call_p
 from ftrace.trace.calls.rules import Rule, bind_call, called, trace_call
 from ftrace.trace.graph import Body, Graph
 from ftrace.trace.tracer import Tracer, Value, aval_of
-from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
+from ftrace.transforms.arguments import Output, flatten_values, name_of
 from ftrace.transforms.custom import custom_vjp
 from ftrace.transforms.custom_call import (
     Invocation,
@@ -36,7 +36,6 @@ from ftrace.transforms.custom_check import (
     Promise,
     SymbolicZero,
     place_of,
-    readable,
     zeros_of,
 )
 from ftrace.transforms.execute import apply_graph
@@ -61,7 +60,7 @@ def closure_convert(
       (converted, values): converted(*args, *values) is fun(*args); the values are the
       traced ones of float or complex dtype that `fun` closes over.
     """
-    check_callable(fun, "closure_convert")
+    tree.check_callable(fun, "closure_convert")
     what = "closure_convert: the argument "
     examples, treedef = flatten_values(tuple(example_args), what)
     output = Output(
@@ -81,7 +80,7 @@ def closure_convert(
         if got != treedef:
             raise ArgumentError(
                 f"closure_convert: {name_of(fun)} was converted for arguments of the "
-                f"structure {readable(treedef)}, got {readable(got)}"
+                f"structure {tree.readable(treedef)}, got {tree.readable(got)}"
             )
         return output.build(_apply(body, [*leaves, *args[count:], *fixed]))
 
@@ -121,7 +120,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     Returns:
       The function of the value alone.
     """
-    check_callable(fun, "custom_gradient")
+    tree.check_callable(fun, "custom_gradient")
 
     @wraps(fun)
     def value_of(*args: Any) -> Any:
@@ -142,8 +141,8 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         if len(draft.outputs) != structure.num_leaves:
             raise TreeError(
                 f"custom_gradient: the pullback of {name_of(fun)} must return a "
-                f"cotangent per argument, in the structure {readable(structure)}, got "
-                f"{len(draft.outputs)} arrays",
+                f"cotangent per argument, in the structure "
+                f"{tree.readable(structure)}, got {len(draft.outputs)} arrays",
                 place_of(pullback),
             )
         return value, (_Pullback(body), structure, list(draft.values))
@@ -182,8 +181,8 @@ def linear_call(
       TreeError, ShapeError, DtypeError: when transposed, `fun_transpose` returned
         something else than the type of `linear_args`.
     """
-    check_callable(fun, "linear_call")
-    check_callable(fun_transpose, "linear_call")
+    tree.check_callable(fun, "linear_call")
+    tree.check_callable(fun_transpose, "linear_call")
     call = Invocation(fun, "linear_call", (residual_args, linear_args), ())
     count = len(tree.leaves(residual_args))
     found = called(

@@ -22,14 +22,14 @@ from ftrace.trace.calls.rules import Rule, bind_call, called
 from ftrace.trace.graph import Body
 from ftrace.trace.scopes import open_scopes
 from ftrace.trace.tracer import Value
-from ftrace.transforms.arguments import check_callable, name_of
+from ftrace.transforms.arguments import name_of
 from ftrace.transforms.custom_call import (
     Invocation,
     resolved,
     result_types,
     signature_of,
 )
-from ftrace.transforms.custom_check import Promise, pair_of, place_of, readable
+from ftrace.transforms.custom_check import Promise, pair_of, place_of
 from ftrace.transforms.travel import Travels
 
 
@@ -50,7 +50,7 @@ class custom_vmap(Travels):
     sequential = False
 
     def __init__(self, fun: Callable[..., Any]) -> None:
-        check_callable(fun, "custom_vmap")
+        tree.check_callable(fun, "custom_vmap")
         update_wrapper(self, fun)
         self.fun = fun
         self._signature = signature_of(fun)
@@ -69,7 +69,7 @@ class custom_vmap(Travels):
             the leaf has one more leading axis, of size `axis_size`. `out_batched` says
             the same of the result: a tree of bools of its structure.
         """
-        check_callable(vmap_rule, "def_vmap")
+        tree.check_callable(vmap_rule, "def_vmap")
         self.vmap_rule = vmap_rule
         return vmap_rule
 
@@ -162,8 +162,8 @@ class _VmapRule:
         if treedef != tree.structure(example):
             raise TreeError(
                 f"the vmap rule of {name}: out_batched must have the structure of the "
-                f"results of {name}, {readable(tree.structure(example))}, got "
-                f"{readable(treedef)}",
+                f"results of {name}, {tree.readable(tree.structure(example))}, got "
+                f"{tree.readable(treedef)}",
                 place_of(self.rule),
             )
         for leaf in leaves:

@@ -46,12 +46,10 @@ from ftrace.trace.tracing import trace
 from ftrace.transforms.arguments import (
     Argnums,
     Output,
-    check_callable,
     flatten_values,
     name_of,
     of_arguments,
 )
-from ftrace.transforms.custom_check import readable
 from ftrace.transforms.memo import derived, is_plain, weight_of
 from ftrace.transforms.prepared import apply_again, apply_derived
 from ftrace.transforms.tangents import (
@@ -102,7 +100,7 @@ def _value_and_grad(
     holomorphic: bool, allow_int: bool,
 ) -> Function:  # fmt: skip
     """`value_and_grad`, under the name of what the user has called."""
-    check_callable(fun, name)
+    tree.check_callable(fun, name)
     chosen = Argnums(name, argnums)
 
     @wraps(fun)
@@ -199,8 +197,8 @@ def _check_scalar(
         assert output.treedef is not None
         raise ArgumentError(
             f"{transform}: {name} must return one scalar, got {output.count} values in "
-            f"the structure {readable(output.treedef)}; return the scalar itself, and "
-            "the others as aux with has_aux=True"
+            f"the structure {tree.readable(output.treedef)}; return the scalar itself, "
+            "and the others as aux with has_aux=True"
         )
     head = graph.outputs[0]
     if head.shape != ():
@@ -240,7 +238,7 @@ def jvp(
       TreeError: primals and tangents differ in structure.
       ShapeError, DtypeError: a tangent does not match its primal.
     """
-    check_callable(fun, "jvp")
+    tree.check_callable(fun, "jvp")
     values, treedef = _tuple_values("jvp: primals", primals)
     directions, tangent_def = _tuple_values("jvp: tangents", tangents)
     if treedef != tangent_def:
@@ -317,7 +315,7 @@ def vjp_for(
     name: str, fun: Function, primals: Sequence[Any], has_aux: bool = False
 ) -> Any:
     """`vjp`, under the name of what the user has called."""
-    check_callable(fun, name)
+    tree.check_callable(fun, name)
     values, treedef, graph, output = _trace_primals("vjp", fun, primals, has_aux, name)
     avals = [aval_of(x) for x in values]
     heads = graph.outputs[: output.count]
@@ -498,7 +496,7 @@ def linearize_for(
     name: str, fun: Function, primals: Sequence[Any], has_aux: bool = False
 ) -> Any:
     """`linearize`, under the name of what the user has called."""
-    check_callable(fun, name)
+    tree.check_callable(fun, name)
     values, treedef, graph, output = _trace_primals(
         "linearize", fun, primals, has_aux, name
     )
@@ -540,7 +538,7 @@ def linear_transpose(fun: Function, *primals: Any) -> Function:
     Raises:
       DerivativeError: `fun` is not linear.
     """
-    check_callable(fun, "linear_transpose")
+    tree.check_callable(fun, "linear_transpose")
     leaves, treedef = tree.flatten(tuple(primals))
     avals = [type_of(x) for x in leaves]
 

@@ -13,7 +13,7 @@ from ftrace.array import Array
 from ftrace.errors import DerivativeError
 from ftrace.trace import tree
 from ftrace.trace.tracer import Value, aval_of
-from ftrace.transforms.arguments import Argnums, check_callable, of_arguments
+from ftrace.transforms.arguments import Argnums, of_arguments
 from ftrace.transforms.derivatives import Function, check_inputs, linearize_for, vjp_for
 from ftrace.transforms.tangents import holds_numbers
 from ftrace.transforms.vmap import vmap
@@ -39,7 +39,7 @@ def _jacfwd(
     holomorphic: bool,
 ) -> Function:  # fmt: skip
     """`jacfwd`, under the name of what the user has called."""
-    check_callable(fun, name)
+    tree.check_callable(fun, name)
     chosen = Argnums(name, argnums)
 
     @wraps(fun)
@@ -80,7 +80,7 @@ def _jacrev(
     holomorphic: bool, allow_int: bool,
 ) -> Function:  # fmt: skip
     """`jacrev`, under the name of what the user has called."""
-    check_callable(fun, name)
+    tree.check_callable(fun, name)
     chosen = Argnums(name, argnums)
 
     @wraps(fun)

@@ -27,7 +27,6 @@ from ftrace.trace.tracing import has_free_variables, trace
 from ftrace.transforms.arguments import (
     Output,
     check_arguments,
-    check_callable,
     name_of,
     read_argnums,
 )
@@ -103,7 +102,7 @@ def jit(
             device=device,
             dynamic=dynamic,
         )
-    check_callable(fun, "jit")
+    tree.check_callable(fun, "jit")
     static = chosen_arguments(fun, "static", static_argnums, static_argnames)
     donated = chosen_arguments(fun, "donate", donate_argnums, donate_argnames)
     check_disjoint(fun, static, donated)
@@ -416,7 +415,7 @@ def make_graph(
       static_argnums: arguments that are Python values.
       return_shape: also return the shapes and dtypes of the result.
     """
-    check_callable(fun, "make_graph")
+    tree.check_callable(fun, "make_graph")
     numbers = read_argnums("make_graph", "static_argnums", static_argnums)
     jitted = Jitted(fun, Chosen(numbers))
 

@@ -17,7 +17,7 @@ from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.source import scope_and_position, variable
 from ftrace.trace.tracer import Value, aval_of
 from ftrace.trace.tracing import trace
-from ftrace.transforms.arguments import Output, check_callable, flatten_values, name_of
+from ftrace.transforms.arguments import Output, flatten_values, name_of
 from ftrace.transforms.execute import apply_graph
 from ftrace.transforms.prepared import apply_derived
 from ftrace.transforms.tangents import holds_numbers, with_float0
@@ -48,7 +48,7 @@ def vmap(
       BatchSizeError: the mapped axes differ in size, or there is none.
       TreeError: in_axes or out_axes do not fit the arguments or results.
     """
-    check_callable(fun, "vmap")
+    tree.check_callable(fun, "vmap")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if not isinstance(in_axes, (int, tuple, type(None))):
