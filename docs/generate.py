@@ -236,9 +236,11 @@ def accuracy_page() -> str:
             "a pair is added decides which infinity it is, or NaN."
         ),
         paragraph(
-            "Functions of complex numbers have the values of C17, Annex G, at "
+            "Functions of one complex number have the values of C17, Annex G, at "
             "infinities, NaN and zeros, and do not overflow on the way at huge or "
-            "subnormal numbers: with and without `jit`, in every element alike."
+            "subnormal numbers: with and without `jit`, in every element alike. "
+            "Products that overflow on the way, and infinities or NaN divided by 0, "
+            "may differ: without `jit` they are NumPy's."
         ),
         table(
             ("function", "float32", "float64"),

@@ -22,7 +22,7 @@ from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives import extrema, meanings, special
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand_p
 from ftrace.trace.primitives.conversion import convert
-from ftrace.trace.primitives.record import Array, Facts, Primitive
+from ftrace.trace.primitives.record import Array, Direct, Facts, Primitive
 from ftrace.trace.primitives.source import const, const_like, const_p, zeros_like
 
 Factor = Callable[..., Node]
@@ -44,6 +44,11 @@ def _check(name: str, kinds: str, avals: tuple[ShapedArray, ...]) -> None:
             raise DtypeError(f"{name}: the operands differ in dtype: {shapes}")
     if dtypes.kind(first.dtype) not in kinds:
         raise DtypeError(f"{name} is not defined for {first!r}; convert with .astype")
+
+
+def _unless_complex(ufunc: Ufunc, meaning: Ufunc) -> Direct:
+    """`direct` of what NumPy does right for real numbers."""
+    return lambda aval, arg: (meaning if dtypes.is_complex(aval.dtype) else ufunc, ())
 
 
 def batch_elementwise(
@@ -269,11 +274,12 @@ rem = _binary(
 
 
 power = _binary(
-    "pow", "fc", meanings.power,
+    "pow", "fc", meanings.power_of_any,
     lambda x, y, z: select(
         eq(y, zeros_like(y)), zeros_like(x), mul(y, power(x, sub(y, one_like(y))))
     ),
     lambda x, y, z: mul_zero(log(select(_is_zero(x), one_like(x), x)), z),
+    direct=_unless_complex(meanings.power, meanings.power_of_any),
     doc="x to the power y",
 )  # fmt: skip
 
@@ -346,6 +352,7 @@ exp2 = _unary(
 )  # fmt: skip
 expm1 = _unary(
     "expm1", "fc", meanings.expm1, lambda x, y: add(y, one_like(y)), zero_at_zero=True,
+    direct=_unless_complex(np.expm1, meanings.expm1),
     doc="exp(x) - 1, exact near 0",
 )  # fmt: skip
 log = _unary("log", "fc", np.log, lambda x, y: reciprocal(x), doc="natural logarithm")
@@ -355,7 +362,8 @@ log2 = _unary(
 )  # fmt: skip
 log1p = _unary(
     "log1p", "fc", meanings.log1p, lambda x, y: reciprocal(add(x, one_like(x))),
-    zero_at_zero=True, doc="log(1 + x), exact near 0",
+    zero_at_zero=True, direct=_unless_complex(np.log1p, meanings.log1p),
+    doc="log(1 + x), exact near 0",
 )  # fmt: skip
 sqrt = _unary(
     "sqrt", "fc", np.sqrt, lambda x, y: div(const_like(y, 0.5), y), zero_at_zero=True,

@@ -114,8 +114,6 @@ def power(x: Any, y: Any) -> Any:
 
     Powers of -0 and -infinity are 0 and infinity.
     """
-    if x.dtype.kind == "c":
-        return _power_complex(x, y)
     if not _is_half(y, x.shape) or x.dtype.kind != "f":
         return np.power(x, y)
     root = np.sqrt(x) + x.dtype.type(0)
@@ -124,17 +122,19 @@ def power(x: Any, y: Any) -> Any:
     return _where(x == -np.inf, -x, root)
 
 
-def _power_complex(x: Any, y: Any) -> Any:
-    """NumPy multiplies for a small whole exponent, also infinities and NaN."""
+def power_of_any(x: Any, y: Any) -> Any:
+    """Of complex numbers; NumPy multiplies infinities for a small whole exponent."""
+    if x.dtype.kind != "c":
+        return power(x, y)
     value = np.power(x, y)
     if _is_bounded(value) and _is_bounded(x + y):
         return value
     log: Any = np.log(x)
     re = y.real * log.real - y.imag * log.imag  # NumPy's product takes an fma
     exponent = make_complex(re, y.real * log.imag + y.imag * log.real)
-    power = np.exp(exponent)
-    power = _where((x == 0) & (y.real > 0), 0, _where(y == 0, 1, power))
-    return _where(np.isfinite(value) & np.isfinite(exponent), value, power)
+    other = np.exp(exponent)
+    other = _where((x == 0) & (y.real > 0), 0, _where(y == 0, 1, other))
+    return _where(np.isfinite(value) & np.isfinite(exponent), value, other)
 
 
 def _is_half(y: Any, shape: Sequence[int]) -> bool:
@@ -187,7 +187,9 @@ def log1p(x: Any) -> Any:
 
 
 def rsqrt(x: Any) -> Any:
-    return divide(x.dtype.type(1), np.sqrt(x))
+    if x.dtype.kind == "c":
+        return divide(x.dtype.type(1), np.sqrt(x))
+    return np.reciprocal(np.sqrt(x))
 
 
 def logistic(x: Any) -> Any:
