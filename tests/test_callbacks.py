@@ -174,6 +174,14 @@ def test_results_take_the_promised_type(mode: str) -> None:
         ft.jit(lambda x: ft.pure_callback(lambda _: 300, int8, x))(1.0)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "complex64", "float32", "bool"])
+def test_float64_is_given_as_float64(dtype: str) -> None:
+    wide = ft.ShapeDtypeStruct((2,), np.float64)
+    for run in (lambda f: f, ft.jit):
+        with pytest.raises(errors.DtypeError, match=f"must have .* got {dtype}"):
+            run(lambda: ft.pure_callback(lambda: np.ones(2, dtype), wide))()
+
+
 def test_specifications_are_checked() -> None:
     with pytest.raises(errors.ArgumentError, match="ShapeDtypeStruct"):
         ft.pure_callback(double, 3, 1.0)

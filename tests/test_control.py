@@ -332,9 +332,13 @@ MISTAKES: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
         DtypeError, r"must be an integer",
         lambda: lax.switch(1.5, [lambda: 1, lambda: 2]),
     ),
-    "bounds are floats": (
-        DtypeError, r"must be integers",
+    "bounds of two kinds": (
+        DtypeError, r"integers, or both floats, got i32~\[\] and f32~",
         lambda: lax.fori_loop(0, 2.5, lambda i, c: c, X),
+    ),
+    "bound is infinite": (
+        ArgumentError, r"finite, got inf",
+        lambda: lax.fori_loop(0.0, np.inf, lambda i, c: c, X),
     ),
     "no function": (ArgumentError, r"function", lambda: lax.cond(True, 1, 2)),
     "batch size of zero": (
@@ -390,6 +394,16 @@ def test_a_counter_of_python_numbers_takes_any_dtype(dtype: str) -> None:
     assert ft.jit(lambda n: lax.fori_loop(0, n, add, zeros))(5).dtype == dtype
     with pytest.raises(DtypeError, match="keep its dtype"):
         lax.fori_loop(np.int32(0), np.int32(5), add, fnp.zeros(2, "int8"))
+
+
+def test_float_bounds_count_as_in_jax() -> None:
+    add = lambda i, c: c + i  # noqa: E731
+    for lower, upper, known, traced in (0.0, 3.0, 4.0, 4.0), (0.5, 3.0, 4.0, 5.5):
+        assert lax.fori_loop(lower, upper, add, 1.0) == known
+        assert ft.jit(lambda n, m: lax.fori_loop(n, m, add, 1.0))(lower, upper) == (
+            traced
+        )
+    assert lax.fori_loop(np.float32(0), np.float16(3), lambda i, c: i, 0).dtype == "i4"
 
 
 def test_a_negative_unroll_is_refused() -> None:

@@ -76,6 +76,25 @@ def test_stop_gradient_takes_trees() -> None:
     np.testing.assert_array_equal(slope, [3])
 
 
+def test_a_start_that_changes_nothing_may_be_of_any_dtype() -> None:
+    x, static = np.array([3, -5, 2], "i4"), (1, 2, 3)
+    for f, start, whole, pairs in (
+        (lax.max, -np.inf, 3, [3, 2]),
+        (lax.min, np.inf, -5, [-5, -5]),
+        (lax.add, 0.0, 0, [-2, -3]),
+    ):
+        for run in (lax.reduce, ft.jit(lax.reduce, static_argnums=static)):
+            found = run(x, start, f, (0,))
+            assert (found, found.dtype) == (whole, "i4")
+        for run in (
+            lax.reduce_window,
+            ft.jit(lax.reduce_window, static_argnums=static),
+        ):
+            assert run(x, start, f, (2,)).tolist() == pairs
+    with pytest.raises(DtypeError, match="one dtype"):
+        lax.reduce_window(x, 1.0, lax.max, (2,))
+
+
 def test_reduce_takes_any_associative_function() -> None:
     x = RNG.standard_normal((3, 13))
     places = np.broadcast_to(np.arange(13), x.shape).astype(np.int32)

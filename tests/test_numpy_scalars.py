@@ -178,6 +178,74 @@ def test_attention_in_a_scan_keeps_the_dtype_of_its_carry() -> None:
     assert ft.jit(lax.scan, static_argnums=0)(layer, h, weights)[0].dtype == np.float32
 
 
+#: Ways to `c * number` three times.
+_LOOPS: dict[str, Any] = {
+    "fori": lambda c, n: lax.fori_loop(0, 3, lambda i, c: c * n, c),
+    "scan": lambda c, n: lax.scan(lambda c, _: (c * n, c), c, None, length=3)[0],
+    "while": lambda c, n: lax.while_loop(
+        lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * n), (0, c)
+    )[1],
+    "traced": lambda c, n: ft.jit(
+        lambda count: lax.fori_loop(0, count, lambda i, c: c * n, c)
+    )(3),
+    "swap": lambda c, n: lax.fori_loop(0, 3, lambda i, c: (c[1] * n, c[0] * n), (c, c))[
+        0
+    ],
+    "cond": lambda c, n: lax.cond(True, lambda: c * n * n * n, lambda: n * c),
+    "switch": lambda c, n: lax.switch(
+        1, [lambda: n * c, lambda: c * n * n * n, lambda: n * c]
+    ),
+}
+_NUMBERS = (
+    np.float64(1.5), np.sqrt(2), np.int64(3), np.int64(2**20), np.complex128(1j),
+    np.float32(1.5), 1.5, 3,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("way", _LOOPS)
+@pytest.mark.parametrize("first", [1, 2.0, 1j, np.int64(1), np.float64(0.1)], ids=repr)
+def test_a_loop_makes_of_numbers_what_its_steps_make(way: str, first: Any) -> None:
+    for number in _NUMBERS:
+        run = lambda n=number: _LOOPS[way](first, n)  # noqa: E731
+        wanted = np.asarray(first * number * number * number)
+        for found in (*(run() for _ in range(3)), ft.jit(run)()):
+            assert found.dtype.kind == wanted.dtype.kind
+            np.testing.assert_allclose(found, wanted, 1e-6)
+        lanes = ft.vmap(lambda x: x + run())(fnp.zeros(2, "float64"))  # noqa: B023
+        np.testing.assert_allclose(lanes[1], wanted, 1e-6)
+        if wanted.dtype.kind == "f":
+            slope = ft.grad(lambda x: (x * run()) ** 2.0)(1.0)  # noqa: B023
+            np.testing.assert_allclose(slope, 2 * wanted**2, 1e-5)
+
+
+def test_branches_of_numbers_have_the_bits_of_all_of_them() -> None:
+    x = np.array([0.3, 0.7])
+    wide, half = np.int64(2**40), np.float64(0.5)
+
+    def times(a: Any, which: Any) -> Any:
+        return x * lax.cond(which, lambda a: a, lambda a: a * half, a)
+
+    for which in (False, True):
+        assert lax.cond(which, lambda: wide, lambda: 0) == which * 2**40
+        for run in (times, ft.jit(times)):
+            for _ in range(CALLS):
+                assert (run(0.1, which) == x * 0.1 * (1 if which else 0.5)).all()
+
+
+def test_weak_carries_may_swap() -> None:
+    def three() -> Any:
+        return lax.scan(lambda c, v: (c[::-1], v), (0, 1.0), fnp.ones(3))[0]
+
+    for run in (three, ft.jit(three)):
+        assert [(float(x), x.dtype) for x in run()] == [(1, "f4"), (0, "f4")]
+    steps = lambda c: lax.fori_loop(0, 3, lambda i, c: c[::-1], c)  # noqa: E731
+    assert [x.dtype for x in steps((fnp.int8(1), 2))] == ["int8", "int8"]
+    with pytest.raises(errors.DtypeError, match=r"carry\[0\] of type i32\[\] became"):
+        steps((fnp.int32(1), 2.0))
+    with pytest.raises(errors.DtypeError, match=r"of type f32~.* became i32~"):
+        lax.scan(lambda c, _: (1, None), 1.0, None, length=3)
+
+
 # Where another dtype comes in.
 
 _DOUBLES = np.ones(3)

@@ -162,6 +162,9 @@ def _branch(
                 f"returns {first} and {name} {other.treedef}"
             )
     types = common_types(what, [t.draft.outputs for t in traced], names)
+    if any(is_exact(t) for t in types):
+        parts = [(what, b, treedef, avals, values, types) for b in branches]
+        traced = [trace_function(*p) for p in parts]
     free, places = distinct([t.draft.values for t in traced])
     effects = any(t.draft.effects for t in traced)
     bodies = tuple(
@@ -232,7 +235,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         check_structure("while_loop", wanted, body.treedef)
         types = next_types("while_loop", avals, body.draft.outputs, names)
         if types != avals:
-            avals = types
+            first, avals = _returned(first, avals, types), types
             continue
         test = trace_function("while_loop", cond_fun, treedef, avals)
         types = with_wide(avals, {*body.draft.wide, *test.draft.wide})
@@ -275,6 +278,16 @@ def _rounded(node: Node) -> Node:
         return node
     narrow = dtypes.default_dtype(dtypes.kind(node.dtype))
     return cast_node(node, narrow, True)
+
+
+def _returned(
+    first: Sequence[ShapedArray],
+    before: Sequence[ShapedArray],
+    after: Sequence[ShapedArray],
+) -> list[ShapedArray]:
+    """The types that come out of a loop, when the body made others of its carry."""
+    pairs = zip(first, before, after, strict=True)
+    return [f if old == new else new for f, old, new in pairs]
 
 
 def _as_last(results: Sequence[Value], first: Sequence[ShapedArray]) -> list[Value]:
@@ -335,24 +348,31 @@ def fori_loop(
     """`for i in range(lower, upper): val = body_fun(i, val)`.
 
     Args:
-      lower, upper: integers; known ones, or traced.
+      lower, upper: integers; known ones, or traced. Floats may be both: known ones
+        count as integers do, without what stands behind the point.
       body_fun: (i, carry) -> carry.
       init_val: the first carry: a pytree of arrays.
       unroll: accepted for JAX's sake.
 
     Raises:
-      DtypeError: a bound is no integer. Others as of `scan`.
+      DtypeError: the bounds are of other kinds. Others as of `scan`.
+      ArgumentError: a bound is infinite, or NaN.
     """
     tree.check_callable(body_fun, "fori_loop")
     bounds = [_scalar("fori_loop: a bound", x) for x in (lower, upper)]
-    for aval in bounds:
-        if not dtypes.is_integer(aval.dtype):
-            raise DtypeError(f"fori_loop: the bounds must be integers, got {aval!r}")
+    kinds = {dtypes.kind(a.dtype) for a in bounds}
+    if not kinds <= {"i", "u"} and kinds not in ({"f"}, {"b"}):
+        raise DtypeError(
+            "fori_loop: the bounds must be integers, or both floats, got "
+            f"{bounds[0]!r} and {bounds[1]!r}"
+        )
     pairs = [(a.dtype, a.weak_type) for a in bounds]
     counter = ShapedArray.of((), *dtypes.promote(*pairs))
     if isinstance(lower, Tracer) or isinstance(upper, Tracer):
         return _while_below(lower, upper, counter, body_fun, init_val)
     start, stop = _int(lower), _int(upper)
+    if not dtypes.is_integer(counter.dtype):
+        counter = aval_of(0)
 
     def step(carry: Any, i: Value) -> Any:
         return body_fun(i, carry), None
@@ -365,7 +385,10 @@ def fori_loop(
 def _int(value: Any) -> Any:
     if is_dynamic(value):
         return value
-    return operator.index(value if isinstance(value, int) else np.asarray(value).item())
+    try:
+        return int(value if isinstance(value, int) else np.asarray(value).item())
+    except (OverflowError, ValueError):
+        raise ArgumentError(f"fori_loop: a bound must be finite, got {value}") from None
 
 
 def _while_below(
@@ -473,8 +496,10 @@ def _scan(
         body = trace_function(what, f, treedef, [*avals, *of_elements])
         _check_pair(what, f, wanted, body)
         types = next_types(what, avals, body.draft.outputs[: len(avals)], names)
-        if types == avals:
-            types = with_wide(avals, body.draft.wide)
+        if types != avals:
+            first, avals = _returned(first, avals, types), types
+            continue
+        types = with_wide(avals, body.draft.wide)
         if types == avals:
             break
         avals = types

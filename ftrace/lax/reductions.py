@@ -114,7 +114,7 @@ def reduce(
     Args:
       operands: an array, or a tree of arrays of one shape.
       init_values: for each of them what changes nothing: a scalar of its dtype. Of
-        sums and the like a number of any dtype.
+        sums and the like a number of any dtype, -inf for maxima of integers.
       computation: of two values, or of two trees of them, as `operands` is one.
       dimensions: the axes.
       out_sharding: accepted, without effect.
@@ -159,7 +159,9 @@ def is_identity(monoid: Monoid, start: Value, dtype: np.dtype[Any]) -> bool:
     """Is it a known number that the reduction begins with anyway?"""
     if not isinstance(start, (bool, int, float, np.generic)):
         return False
-    return bool(start == identity(monoid.reduction, dtype))
+    # That of its own dtype too: -inf for a maximum of integers.
+    both = (identity(monoid.reduction, d) for d in (dtype, aval_of(start).dtype))
+    return any(bool(start == x) for x in both)
 
 
 def _zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Any:

@@ -232,8 +232,9 @@ def _fits(got: ShapedArray, wanted: ShapedArray) -> bool:
             wanted.dtype,
             False,
         )
-    narrow = settings.current().enable_x64 is not True
-    return narrow and _NARROWED.get(got.dtype) == wanted.dtype
+    if settings.current().enable_x64 is True:
+        return False
+    return _NARROWED.get(got.dtype, got.dtype) == wanted.dtype  # None is float64
 
 
 def _as_array(operand: Any) -> Array:

@@ -12,7 +12,7 @@ from ftrace.errors import DtypeError, ShapeError, TreeError
 from ftrace.origin import Origin
 from ftrace.records import dataclass
 from ftrace.trace import tree
-from ftrace.trace.all_bits import WIDE, is_exact
+from ftrace.trace.all_bits import WIDE, is_exact, is_narrow
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import Draft, trace_body
 from ftrace.trace.graph import Node, toposort
@@ -20,7 +20,7 @@ from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.record import Compound
 from ftrace.trace.scopes import current_scope, scope_of
 from ftrace.trace.tracer import Tracer, Value, aval_of
-from ftrace.trace.tracing import current_token, match_aval, trace
+from ftrace.trace.tracing import current_token, lift_as, match_aval, trace
 from ftrace.transforms.arguments import Output, name_of
 from ftrace.transforms.execute import apply_graph
 
@@ -46,11 +46,13 @@ def trace_function(
     treedef: tree.TreeDef,
     avals: Sequence[ShapedArray],
     given: Sequence[Value] = (),
+    types: Sequence[ShapedArray] = (),
 ) -> Traced:
     """The body of `fun`, called with arguments of a structure and these types.
 
     Args:
       given: what the arguments stand for, if they are the same each time.
+      types: of the results: numbers of Python's are converted with all their bits.
     """
 
     def call(*tracers: Value) -> Any:
@@ -58,7 +60,15 @@ def trace_function(
 
     output = Output(call, what, False)
     call.__name__ = name_of(fun)
-    return Traced(trace_body(what, output, avals, given), output)
+
+    def typed(*tracers: Value) -> list[Value]:
+        scope = current_scope()
+        assert scope is not None
+        pairs = zip(output(*tracers), types, strict=True)
+        return [scope.wrap(lift_as(scope, x, aval)) for x, aval in pairs]
+
+    body = typed if types else output
+    return Traced(trace_body(what, body, avals, given), output)
 
 
 # Types that go around a loop.
@@ -87,6 +97,7 @@ def next_types(
       ShapeError, DtypeError: a leaf changes its shape or dtype.
     """
     found: list[ShapedArray] = []
+    wrong: list[DtypeError] = []
     for aval, node, name in zip(before, after, names, strict=True):
         new = node.aval
         if new.shape != aval.shape:
@@ -98,17 +109,22 @@ def next_types(
         if new.dtype == aval.dtype:
             found.append(aval if new.weak_type else aval.strong())
             continue
-        if new.weak_type and is_exact(aval) and WIDE.get(new.dtype) == aval.dtype:
+        if is_exact(aval) and is_narrow(new) and WIDE[new.dtype] == aval.dtype:
             found.append(aval)
             continue
         pair = (aval.dtype, aval.weak_type), (new.dtype, new.weak_type)
-        if not aval.weak_type or dtypes.promote(*pair)[0] != new.dtype:
-            raise DtypeError(
+        wanted = dtypes.promote(*pair) if aval.weak_type else pair[0]
+        found.append(aval.with_dtype(*wanted))
+        if wanted[0] != new.dtype:
+            error = DtypeError(
                 f"{what}: the carry must keep its dtype, but {name} of type {aval!r} "
                 f"became {new!r}; convert it with .astype, or begin with {new.dtype}",
                 _line_of_change(node, aval.dtype),
             )
-        found.append(new)
+            wrong.append(error)
+    # While another leaf gives way, this one may become what it was: two may swap.
+    if wrong and found == list(before):
+        raise wrong[0]
     return found
 
 
@@ -178,7 +194,8 @@ def common_types(
             pair = (aval.dtype, aval.weak_type), (new.dtype, new.weak_type)
             dtype, weak = dtypes.promote(*pair)
             kept = [d for d, is_weak in pair if not is_weak]
-            if any(d != dtype for d in kept) or (not kept and new.dtype != aval.dtype):
+            alike = dtypes.kind(new.dtype) == dtypes.kind(aval.dtype)
+            if any(d != dtype for d in kept) or not (kept or alike):
                 where = _conversion(nodes[0], new.dtype)
                 origin = where.origin if where else _line_of_change(node, aval.dtype)
                 raise DtypeError(f"{text}; convert one with .astype", origin)

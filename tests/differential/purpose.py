@@ -331,6 +331,14 @@ PURPOSES: tuple[Purpose, ...] = (
         given=" default .*scalar (int64|float64|complex128)",
     ),
     Purpose(
+        r"lax\.(\w+_carry|branch)", "accepts dtype",
+        r"equal .*types|\b([a-z]+)\d+\S* weak; not \1\d+",
+        "NumPy's scalars of 64 bits are weak",
+    ),
+    Purpose(
+        r"lax\.(\w+_carry|branch)", "weak", "", _WEAKNESS,
+    ),
+    Purpose(
         r"flatten_util\..*|tree_util\..*|numpy\.(astype|atleast_.*|broadcast_arrays)",
         "dtype value", "", "a number alone, or no dtype, is of 32 bits",
         given=r" default .*(python|weak|None)",

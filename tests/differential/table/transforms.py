@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from tests.differential.rows import names, read
 
 CONTROL = """
@@ -9,6 +11,7 @@ cond: bool any any
 switch: index any any
 select_branch: bool same
 while_loop fori_loop: any
+while_carry fori_carry scan_carry branch: any [0,1,2,3,4,5,6,7]
 scan: array any reverse=flag unroll=[1,2,True] length=[2,3]
 map: array batch_size=[None,2]
 """
@@ -82,6 +85,33 @@ def _scan(L: Any, xs: Any, init: Any, **k: Any) -> Any:
 
 def _while(L: Any, x: Any) -> Any:
     return L.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, x))
+
+
+#: Known numbers that the body of a loop, or a branch, multiplies by.
+FACTORS = (np.float64(1.5), np.sqrt(2), np.int64(3), np.complex128(1j), np.uint64(3),
+           np.float32(1.5), np.int8(3), 1.5)  # fmt: skip
+
+
+def _while_carry(L: Any, x: Any, number: int) -> Any:
+    def step(carry: Any) -> Any:
+        return carry[0] + 1, carry[1] * FACTORS[number]
+
+    return L.lax.while_loop(lambda c: c[0] < 3, step, (0, x))
+
+
+def _fori_carry(L: Any, x: Any, number: int) -> Any:
+    return L.lax.fori_loop(0, 3, lambda i, c: c * FACTORS[number] + i, x)
+
+
+def _scan_carry(L: Any, x: Any, number: int) -> Any:
+    def step(carry: Any, _: None) -> Any:
+        return (carry[1], carry[0] * FACTORS[number]), carry[0]
+
+    return L.lax.scan(step, (x, 1), None, length=3)
+
+
+def _branch(L: Any, x: Any, number: int) -> Any:
+    return L.lax.cond(True, lambda a: a * FACTORS[number], lambda a: a * 1, x)
 
 
 def _custom_jvp(L: Any, x: Any) -> Any:
@@ -189,6 +219,10 @@ CONTROL_PROGRAMS: dict[str, Any] = {
     "while_loop": _while,
     "fori_loop": lambda L, x: L.lax.fori_loop(0, 3, lambda i, c: c * 2, x),
     "scan": _scan,
+    "while_carry": _while_carry,
+    "fori_carry": _fori_carry,
+    "scan_carry": _scan_carry,
+    "branch": _branch,
     "map": lambda L, x, **k: L.lax.map(lambda v: L.numpy.sin(v), x, **k),
 }
 
