@@ -156,3 +156,52 @@ def test_rules_in_programs_are_the_plain_function(wrap: str, loop: str) -> None:
     expected = gradients(LOOPS[loop](base))(X, Y)
     for a, b in zip(ft.tree.leaves(found), ft.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+
+
+@ft.custom_jvp
+def _hundredfold(x: Any) -> Any:
+    return x * 1
+
+
+@_hundredfold.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    return _hundredfold(primals[0]), 100 * tangents[0]
+
+
+_NESTED: dict[str, tuple[Callable[..., Any], float]] = {
+    "vmap(grad)": (ft.vmap(ft.grad(_hundredfold)), 100),
+    "vmap(vmap(grad))": (
+        lambda x: ft.vmap(ft.vmap(ft.grad(_hundredfold)))(x[None])[0], 100
+    ),
+    "grad(vmap)": (ft.grad(lambda x: ft.vmap(_hundredfold)(x).sum()), 100),
+    "vmap(grad(vmap))": (
+        ft.vmap(ft.grad(lambda x: ft.vmap(_hundredfold)(x[None])[0])), 100
+    ),
+    "vmap(jvp)": (
+        ft.vmap(lambda x: ft.jvp(_hundredfold, (x,), (fnp.ones_like(x),))[1]), 100
+    ),
+    "jacfwd(vmap)": (lambda x: ft.jacfwd(ft.vmap(_hundredfold))(x).sum(0), 100),
+    "jacrev(vmap)": (lambda x: ft.jacrev(ft.vmap(_hundredfold))(x).sum(0), 100),
+    "linearize(vmap)": (
+        lambda x: ft.linearize(ft.vmap(_hundredfold), x)[1](fnp.ones_like(x)), 100
+    ),
+    "vmap, then grad": (
+        ft.grad(lambda x: _hundredfold(ft.vmap(_hundredfold)(x)).sum()), 10_000
+    ),
+    "grad within vmap of what is around": (
+        ft.vmap(lambda x: ft.grad(lambda w: _hundredfold(x) * w)(2.0) / x), 1
+    ),
+    "scan within vmap": (
+        ft.vmap(ft.grad(
+            lambda x: ft.lax.scan(lambda c, _: (_hundredfold(c), None), x, None, 2)[0]
+        )), 10_000,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _NESTED)
+def test_rule_holds_wherever_vmap_stands(name: str) -> None:
+    function, slope = _NESTED[name]
+    x = fnp.array([1.0, 2.0, 3.0])
+    for f in (function, ft.jit(function)):
+        assert np.asarray(f(x)).tolist() == [slope] * 3

@@ -16,7 +16,7 @@ from ftrace.trace.callback import Same, Static
 from ftrace.trace.calls.closures import closed_over
 from ftrace.trace.calls.custom import no_rule
 from ftrace.trace.calls.rules import Called, called, later_values
-from ftrace.trace.scopes import Scope, open_scopes
+from ftrace.trace.scopes import Scope, open_scopes, scope_of
 from ftrace.trace.tracer import Tracer, aval_of
 from ftrace.transforms.arguments import (
     Output,
@@ -113,8 +113,22 @@ def _static(value: Any) -> Static:
     return Static(value, (id(value),)) if is_array(value) else Static.of(value)
 
 
-def _traced(values: Iterable[Any]) -> bool:
-    return any(isinstance(x, Tracer) for x in values)
+def _needs_no_rule(call: Invocation, scopes: Sequence[Scope]) -> bool:
+    """Does nothing take derivatives of a call, as where its values are known?
+
+    Most close over nothing that is traced, and what they do is done once: its results
+    are of the arguments' scope. Around that are vmaps alone, whose graphs run at once.
+    """
+    own = scope_of(call.values) if _tracers(call.values) else None
+    if own is None:
+        runs = all(s.bound and not s.isolated for s in scopes)
+    else:
+        runs = all(s.transform == "vmap" for s in scopes if s.depth <= own.depth)
+    return runs and all(x.scope is own for x in _tracers(closed_over([call.run()])))
+
+
+def _tracers(values: Iterable[Any]) -> list[Tracer]:
+    return [x for x in values if isinstance(x, Tracer)]
 
 
 def _hashable(value: Any) -> Any:
@@ -223,9 +237,7 @@ class WithRules(Travels):
         level = level_of(call.values)
         if level is not None:  # the rules run now, and not the function
             return call, None, level
-        runs = all(s.bound and not s.isolated for s in scopes)
-        # Most close over nothing that is traced, and what they do is done once.
-        if runs and not _traced(call.values) and not _traced(closed_over([call.run()])):
+        if _needs_no_rule(call, scopes):
             return call, None, None
         others = closed_over([*rules, *call.constants])
         found = called(self.kind, call.output, call.values, others)
