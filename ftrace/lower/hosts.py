@@ -48,11 +48,11 @@ def kernel_that_has_it(
     kernels = {context.kernel for context in uses}
     for number in sorted(kernels):
         draft = plan.result.drafts[number]
+        if draft.kind in ("scatter", "step") or len(draft.roots) >= ROOTS:
+            continue
         here = [c for c in uses if c.kernel == number]
         aligned = [c for c in here if is_aligned(node, c, draft)]
-        if len(aligned) != 1 or draft.kind in ("scatter", "step"):
-            continue
-        if node.op is copy or len(draft.roots) >= ROOTS:
+        if len(aligned) != 1 or node.op is copy:
             continue
         if node.op.family == "reduction":
             here_only = {aligned[0]: uses[aligned[0]]}

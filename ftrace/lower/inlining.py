@@ -30,17 +30,20 @@ def is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
         return all(_is_plain(context) for context in uses)
     if cost == 0:
         return True
-    drafts = plan.result.drafts
-    kernels = {context.kernel for context in uses}
-    if max([drafts[k].weight for k in kernels]) + weight(node) > KERNEL_LIMIT:
-        return False
+    drafts, most = plan.result.drafts, KERNEL_LIMIT - weight(node)
+    kernels: set[int] = set()
+    again = slides = False
+    for context, (factor, _) in uses.items():
+        if drafts[context.kernel].weight > most:
+            return False
+        kernels.add(context.kernel)
+        again = again or factor > 1
+        slides = slides or context.places > 0
     if plan.disabled and not may_fuse(plan, uses):
         return False
-    again = max([factor for factor, _ in uses.values()]) > 1
     if again and (cost > CHEAP or any(_in_product(plan, c) for c in uses)):
         return False
-    slides = [c for c in uses if c.places]
-    if cost > 1 and any(_overlap(node, c) * cost > WINDOWED for c in slides):
+    if slides and cost > 1 and any(_overlap(node, c) * cost > WINDOWED for c in uses):
         return False
     if len(kernels) > 1 and not _is_done_again(plan, node, cost, len(kernels)):
         return False

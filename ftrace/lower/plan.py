@@ -99,8 +99,11 @@ class Plan:
         levels, places, costs = self.result.levels, self.result.places, self.costs
         for place, node in enumerate(self.order):
             places[node] = place
-            family = node.op.family
-            level = max([levels[s] for s in node.src], default=0)
+            family, level, total = node.op.family, 0, 0
+            for source in node.src:
+                total += costs[source]
+                if levels[source] > level:
+                    level = levels[source]
             levels[node] = level + (family == "reduction")
             if self.users and node.op is not reshape_p:
                 for root in {root_of(s) for s in node.src}:
@@ -122,8 +125,7 @@ class Plan:
             contractions = self.contractions_of(node) if self.epilogue else None
             if contractions:
                 self.epilogue[node] = contractions
-            total = sum([costs[s] for s in node.src]) + weight(node)
-            costs[node] = total if total < 10_000 else 10_000
+            costs[node] = min(total + weight(node), 10_000)
 
     def _sums_last(self) -> list[Node]:
         """The nodes in an order in which sums wait for kernels that may add them up."""
@@ -147,7 +149,7 @@ class Plan:
 
     def costs_below(self, node: Node) -> int:
         """The cost of a stored value, were it not stored."""
-        return min(sum(self.costs[s] for s in node.src) + weight(node), 10_000)
+        return min(sum([self.costs[s] for s in node.src]) + weight(node), 10_000)
 
     def contractions_of(self, node: Node) -> frozenset[Node]:
         """Those from which a value is computed element by element: the latest.
