@@ -263,22 +263,21 @@ def toposort(outputs: Iterable[Node], known: Iterable[Node] = ()) -> list[Node]:
     if latest is not None and latest[0] == outputs:
         return list(latest[1])
     order: list[Node] = []
-    pending = list(outputs)[::-1]
-    enter, finish, push, pop = order.append, done.add, pending.append, pending.pop
-    while pending:
-        node = pop()
-        if node in done:
-            continue
-        ready = True
-        for source in reversed(node.src):
+    path: list[Node] = []
+    rest = [iter(outputs)]  # of each node of the path the sources that are left
+    enter, finish, push, pop = order.append, done.add, path.append, path.pop
+    while rest:
+        for source in rest[-1]:
             if source not in done:
-                if ready:
-                    push(node)  # again when its sources are done
-                    ready = False
                 push(source)
-        if ready:
-            finish(node)
-            enter(node)
+                rest.append(iter(source.src))
+                break
+        else:
+            rest.pop()
+            if path:
+                node = pop()
+                finish(node)
+                enter(node)
     if latest is not None:
         _latest.order = outputs, list(order)
     return order

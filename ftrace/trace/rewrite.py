@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, cast
 
 from ftrace import settings
@@ -483,7 +484,8 @@ class _Users:
         became: Mapping[Node, Node | None],
     ) -> None:
         self.counts = Counter(outputs)
-        self.counts.update([s for node in nodes for s in set(node.src)])
+        used = [n.src if len(n.src) < 2 else set(n.src) for n in nodes]
+        self.counts.update(chain.from_iterable(used))
         self.passed: dict[Node, int] = {}
         self.refused: set[Node] = set()
         self._became = became
