@@ -179,7 +179,7 @@ class Kernel:
     def shape(self) -> tuple[int, ...]:
         return tuple(axis_of(axis).size for axis in self.axes)
 
-    @property
+    @cached_property
     def is_dynamic(self) -> bool:
         """Does it run over sizes that only a call knows, or read one?"""
         sizes = (*self.shape, *[spec.size for spec in self.buffers])

@@ -24,7 +24,7 @@ from ftrace.lower.math.pieces import (
 )
 from ftrace.lower.math.tables import TABLES
 from ftrace.lower.math.term import Term
-from ftrace.trace.graph import Node, inherited_origin, rebuild
+from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
 
 Decomposition = Callable[[Node], Node]
 
@@ -126,6 +126,8 @@ def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
     nodes that result.
     """
     known = _decompositions(has)
+    if not any(n.op.name in known and n.op.name not in has for n in toposort(roots)):
+        return list(roots)
     finished: dict[Node, Node] = {}
     expansion: dict[Node, Node] = {}
     pending = list(roots)
