@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
 from ftrace import dtypes, settings
 from ftrace.lower.drafts import Context, Draft, Schedule, reduce_key
@@ -266,11 +265,10 @@ class _Builder:
 
 def origins_of(nodes: Iterable[Node]) -> tuple[Origin, ...]:
     """The user's lines that made the nodes, each once."""
-    places: dict[Any, Origin] = {}
-    for node in nodes:
-        origin = node.origin
+    places: dict[tuple[int, int], Origin] = {}  # to hash code takes long
+    for origin in dict.fromkeys([node.origin for node in nodes]):
         if origin is not None:
-            places.setdefault((origin.code, origin.offset), origin)
+            places.setdefault((id(origin.code), origin.offset), origin)
     origins: dict[str, Origin] = {}
     for origin in places.values():
         origins.setdefault(str(origin), origin)

@@ -18,10 +18,11 @@ its operands.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from functools import cache
 from importlib import import_module
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -174,10 +175,16 @@ def _kind(name: str) -> type[Any]:
 
 
 @cache
-def _field_names(kind: type[Any]) -> tuple[str, ...]:
+def _form(kind: type[Any]) -> tuple[str, Callable[[Any], tuple[Any, ...]]] | None:
+    """The name of a kind of parts, and what gives the parts of one."""
+    name = _NAMES.get((kind.__module__, kind.__qualname__))
+    if name is None:
+        return None
     if issubclass(kind, tuple):
-        return cast("Any", kind)._fields
-    return tuple(field.name for field in fields(kind))
+        return name, tuple
+    names = [field.name for field in fields(kind)]
+    get = attrgetter(*names)
+    return name, (lambda value: (get(value),)) if len(names) == 1 else get
 
 
 class _Writer:
@@ -195,6 +202,10 @@ class _Writer:
         kind = cast("type[Any]", type(value))
         if kind in _PLAIN:
             return value
+        form = _form(kind)
+        if form is not None:
+            name, parts_of = form
+            return [name, *self._parts(parts_of(value))]
         if kind is Node:
             return ["%", self._number(value)]
         if kind is tuple:
@@ -213,10 +224,7 @@ class _Writer:
         if isinstance(value, RunKernel):
             number = self._kernel(value.kernel), self._info(value.info)
             return ["run", *number, self.part(value.slots)]
-        name = _NAMES.get((kind.__module__, kind.__qualname__))
-        if name is None:
-            raise _NoTextError
-        return [name, *self._parts([getattr(value, f) for f in _field_names(kind)])]
+        raise _NoTextError
 
     def _parts(self, values: Iterable[Any]) -> list[Any]:
         return [v if v.__class__ in _PLAIN else self.part(v) for v in values]
