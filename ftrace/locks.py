@@ -35,9 +35,11 @@ class _Lock(Protocol):
 Lock = TypeVar("Lock", bound=_Lock)
 
 
+#: Who begins what forks wait for takes it for a moment. It is the last to be taken.
+gate = threading.RLock()
 #: Those that one that forks takes, the last one first, after these waits; what they
 #: wait for may begin again until all are taken.
-_locks: list[_Lock] = []
+_locks: list[_Lock] = [gate]
 _waits: list[tuple[Callable[[], object], Callable[[], bool]]] = []
 _take, _give = methodcaller("acquire"), methodcaller("release")
 _renew = methodcaller("_at_fork_reinit")  # as the standard library does
@@ -68,7 +70,8 @@ _forking = _Forking()
 
 def free_after_fork(lock: Lock) -> Lock:
     """The lock, which stays as long as the process."""
-    _locks.append(lock)
+    with gate:  # there are no more of them when a process forks than it has taken
+        _locks.append(lock)
     return lock
 
 
@@ -84,9 +87,6 @@ def before_forks(wait: Callable[[], object], is_busy: Callable[[], bool]) -> Non
     """Has a process that forks wait; it holds none of the locks then."""
     _waits.append((wait, is_busy))
 
-
-#: Who begins what forks wait for takes it for a moment. It is the last to be taken.
-gate = free_after_fork(_thread.allocate_lock())
 
 #: Seconds after which a fork waits for imports no longer: they may wait for it.
 _PATIENCE = 20.0
@@ -140,8 +140,9 @@ def _before_fork() -> None:
             _forking.let_go = _let_go()
             _forking.tell = _thread.interrupt_main if interrupted else int
             # An import that has begun meanwhile may wait for the locks.
-            ready = not any(is_busy() for _, is_busy in _waits) and (
-                not _is_imported_elsewhere() or monotonic() >= end
+            ready = len(locks) == len(_locks) and (
+                not any(is_busy() for _, is_busy in _waits)
+                and (not _is_imported_elsewhere() or monotonic() >= end)
             )
         except KeyboardInterrupt:
             interrupted = True

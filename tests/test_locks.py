@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -20,6 +22,8 @@ import numpy as np
 import pytest
 
 import ftrace as ft
+from ftrace.devices import base
+from ftrace.devices.base import Device, get_device
 from ftrace.devices.llvm.compiling.workers import apart
 from ftrace.locks import Once, cached_property, free_after_fork
 
@@ -182,6 +186,92 @@ def test_no_property_of_ours_holds_a_lock() -> None:
     for path in package.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"from functools import .*cached_property", text), path
+
+
+#: What makes locks of threads, or has one.
+MAKERS = {
+    "Barrier", "BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore",
+    "allocate_lock",
+}  # fmt: skip
+OURS = ("free_after_fork", "fresh_after_fork")
+
+
+def _bare_locks(tree: ast.AST) -> Iterator[int]:
+    """Lines that name a maker of locks, but in an annotation or for one of ours."""
+    fine: set[ast.AST] = set()
+    modules: set[str] = set()
+    for node in ast.walk(tree):  # what stands around goes before what is inside
+        if isinstance(node, ast.Import):
+            threads = [a for a in node.names if a.name in ("threading", "_thread")]
+            modules |= {alias.asname or alias.name for alias in threads}
+        if isinstance(node, ast.ImportFrom) and node.module in ("threading", "_thread"):
+            if not MAKERS.isdisjoint(name.name for name in node.names):
+                yield node.lineno
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in OURS:
+            fine |= {arg.func for arg in node.args if isinstance(arg, ast.Call)}
+        for annotation in ("annotation", "returns"):
+            if found := getattr(node, annotation, None):
+                fine |= set(ast.walk(found))
+        if isinstance(node, ast.Attribute) and node.attr in MAKERS:
+            owner = getattr(node.value, "id", "")
+            if owner in modules and node not in fine:
+                yield node.lineno
+
+
+def test_every_lock_of_ours_is_free_in_a_child() -> None:
+    package = Path(__file__).parent.parent / "ftrace"
+    bare: dict[str, list[str]] = {}
+    for path in package.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for line in _bare_locks(ast.parse(text)):
+            file = str(path.relative_to(package))
+            bare.setdefault(file, []).append(text.splitlines()[line - 1].strip())
+    assert bare == {
+        "locks.py": ["gate = threading.RLock()"],  # in the list by itself
+        # One for whose end a fork waits.
+        "devices/llvm/compiling/workers.py": ["ended = _thread.allocate_lock()"],
+    }
+
+
+def test_a_lock_that_is_not_ours_is_found() -> None:
+    fine = "a = free_after_fork(threading.Lock())\ndef f(x: Lock) -> threading.RLock: 0"
+    bare = "import threading as t\na = t.Lock()\nb = field(default_factory=t.RLock)"
+    assert not list(_bare_locks(ast.parse(fine)))
+    assert sorted(_bare_locks(ast.parse(bare))) == [2, 3]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_child_makes_the_device_that_a_thread_was_making(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, go = threading.Event(), threading.Event()
+    me, cpu = threading.get_ident(), get_device("cpu")
+
+    def make() -> Device:
+        if threading.get_ident() != me:
+            begun.set()
+            go.wait()
+            inner = free_after_fork(threading.Lock())
+            with inner:
+                time.sleep(0.2)
+        return cpu
+
+    monkeypatch.setitem(vars(base)["_factories"], "slow", make)
+    monkeypatch.setattr(base, "_devices", {})
+    thread = threading.Thread(target=get_device, args=("slow",))
+    thread.start()
+    begun.wait()
+    threading.Timer(0.1, go.set).start()
+    for _ in range(3):  # before and while a lock of the device is held
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            get_device("slow")
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        go.wait()
+    thread.join()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")

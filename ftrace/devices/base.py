@@ -10,7 +10,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from ftrace import fence, settings
 from ftrace.buffer import Allocator, Buffer
 from ftrace.devices.calls import Bound, Signature
 from ftrace.errors import DeviceError
-from ftrace.locks import cached_property
+from ftrace.locks import cached_property, fresh_after_fork
 from ftrace.records import dataclass
 from ftrace.trace.sizes import Sizes
 
@@ -203,25 +202,18 @@ class Device(ABC):
         return get_device, (self.name,)
 
 
-@dataclass
-class _Registry:
-    factories: dict[str, Callable[[], Device]] = field(
-        default_factory=dict[str, Callable[[], Device]]
-    )
-    devices: dict[str, Device] = field(default_factory=dict[str, Device])
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-_registry = _Registry()
+_factories: dict[str, Callable[[], Device]] = {}
+_devices: dict[str, Device] = {}
+_lock = fresh_after_fork(threading.RLock())
 
 
 def register_device(name: str, factory: Callable[[], Device]) -> None:
     """Adds a device; `factory` is called at its first use."""
-    _registry.factories[name] = factory
+    _factories[name] = factory
 
 
 def device_names() -> list[str]:
-    return list(_registry.factories)
+    return list(_factories)
 
 
 def get_device(name: str | Device | None = None) -> Device:
@@ -233,21 +225,21 @@ def get_device(name: str | Device | None = None) -> Device:
     if isinstance(name, Device):
         return name
     name = name or settings.current().device
-    found = _registry.devices.get(name)
+    found = _devices.get(name)
     if found is not None:
         return found
-    with _registry.lock:
-        if name not in _registry.factories:
-            known = ", ".join(_registry.factories)
+    with _lock:
+        if name not in _factories:
+            known = ", ".join(_factories)
             raise DeviceError(f"there is no device {name!r}; the devices are {known}")
-        if name not in _registry.devices:
-            _registry.devices[name] = _registry.factories[name]()
-        return _registry.devices[name]
+        if name not in _devices:
+            _devices[name] = _factories[name]()
+        return _devices[name]
 
 
 def live_devices() -> list[Device]:
     """The devices that have been used in this process."""
-    return list(_registry.devices.values())
+    return list(_devices.values())
 
 
 class timed:  # reads as a statement: `with timed(counters, "seconds")`

@@ -30,6 +30,7 @@ from ftrace.devices.pocl import name_processor
 from ftrace.devices.report import report_compiled
 from ftrace.devices.shortage import require_memory
 from ftrace.errors import DeviceError, GraphError, MissingExtraError, OutOfMemoryError
+from ftrace.locks import fresh_after_fork
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.legalize import legalize
 from ftrace.lower.memory import ALIGNMENT
@@ -172,7 +173,7 @@ class OpenCL(Device):
         # Each parameter is a pointer; a few bytes are left to the driver.
         self.max_buffers = min(self.handle.max_parameter_size // 8 - 4, 120)
         self.divides_memory = self.handle.mem_base_addr_align <= 8 * ALIGNMENT
-        self.lock = threading.RLock()
+        self.lock = fresh_after_fork(threading.RLock())
         self._kernels: Table[Kernel, BuiltKernel] = Table(KERNELS_KEPT)
         self._uploads: deque[Any] = deque()
 
