@@ -12,6 +12,7 @@ import os
 import sys
 from importlib.util import find_spec
 from types import CodeType, FrameType
+from typing import Any
 
 #: Of files met so far: is their code ours, or of a library between the user and us?
 is_internal_file: dict[str, bool] = {}
@@ -70,6 +71,28 @@ class Origin:
         """The line as a traceback would show it."""
         where = f'File "{self.file}", line {self.line}, in {self.function}'
         return f"{where}\n    {self.text}" if self.text else where
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _placed, (self.file, self.line, self.function, self.text)
+
+
+class _Place(Origin):
+    """A place of another process, where its source may not be."""
+
+    __slots__ = ("_text",)
+
+    @property
+    def text(self) -> str:
+        return self._text
+
+
+def _placed(file: str, line: int, function: str, text: str) -> Origin:
+    code = _placed.__code__.replace(
+        co_filename=file, co_firstlineno=line, co_name=function
+    )
+    place = _Place(code, -1)  # before its first instruction
+    place._text = text  # pyright: ignore[reportPrivateUsage]
+    return place
 
 
 def is_internal(frame: FrameType) -> bool:

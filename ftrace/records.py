@@ -16,7 +16,11 @@ import collections
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ftrace.errors import ArgumentError
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -38,6 +42,30 @@ else:
 
     #: A class of which only the name is used: see `typing.NamedTuple`.
     NamedTuple = type.__new__(_Named, "NamedTuple", (), {})
+
+
+class Immutable:
+    """A copy of it, also a deep one, is itself."""
+
+    __slots__ = ()
+
+    def __copy__(self: T) -> T:
+        return self
+
+    def __deepcopy__(self: T, memo: Any) -> T:
+        return self
+
+
+class OfProcess(Immutable):
+    """What belongs to this process: it is not pickled."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise ArgumentError(
+            f"{type(self).__name__} belongs to the process that made it and cannot be "
+            "pickled; pickle the function, and trace it where it is needed"
+        )
 
 
 #: What makes a class without a method.

@@ -205,8 +205,7 @@ def _bare_locks(tree: ast.AST) -> Iterator[int]:
             threads = [a for a in node.names if a.name in ("threading", "_thread")]
             modules |= {alias.asname or alias.name for alias in threads}
         if isinstance(node, ast.ImportFrom) and node.module in ("threading", "_thread"):
-            if not MAKERS.isdisjoint(name.name for name in node.names):
-                yield node.lineno
+            yield from [node.lineno for name in node.names if name.name in MAKERS]
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in OURS:
             fine |= {arg.func for arg in node.args if isinstance(arg, ast.Call)}
         for annotation in ("annotation", "returns"):

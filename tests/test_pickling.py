@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import linecache
 import pickle
 import subprocess
 import sys
@@ -175,6 +176,77 @@ for f in cases.values(): f(2.0)
 """
     exec(text, space)
     return space
+
+
+#: Every exception and warning of ours.
+CLASSES = [
+    each
+    for each in vars(errors).values()
+    if isinstance(each, type) and issubclass(each, (errors.FtraceError, Warning))
+]
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("way", WAYS)
+def test_exceptions_travel(way: Callable[[Any], Any], kind: type[Exception]) -> None:
+    space: dict[str, Any] = {"kind": kind}
+    exec(compile("def make():\n    return kind('what')", "elsewhere.py", "exec"), space)
+    linecache.cache["elsewhere.py"] = 0, None, ["\n", "    return kind('what')\n"], ""
+    error = space["make"]()
+    error.__notes__ = ["a note"]
+    want = str(error)
+    whole = way(error)
+    del linecache.cache["elsewhere.py"]  # where it arrives there is no such file
+    for _ in range(2):
+        assert type(whole) is kind
+        assert (whole.args, whole.__notes__) == (("what",), ["a note"])
+        assert str(whole) == want or way is not sent
+        whole = way(whole)
+    if issubclass(kind, errors.FtraceError):
+        assert want.endswith("line 2, in make\n    return kind('what')")
+        assert whole.message == "what"
+
+
+def _fails(shape: Any) -> Any:
+    return fnp.ones(shape) + fnp.ones(3)
+
+
+POOLS = (
+    functools.partial(ProcessPoolExecutor, mp_context=get_context("spawn")),
+    get_context("spawn").Pool,
+)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_exceptions_of_workers_arrive(pool: Any) -> None:
+    wanted = pytest.raises(errors.ShapeError, match=r"\(2,\) and \(3,\)")
+    with pool(1) as workers, wanted as caught:
+        list(workers.map(_fails, [(2,)]))
+    assert "return fnp.ones(shape) + fnp.ones(3)" in str(caught.value)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_graph_that_arrives_is_made_of_nodes_of_its_new_process(
+    way: Callable[[Any], Any],
+) -> None:
+    def loop(x: Any) -> Any:
+        for _ in range(3000):  # deeper than pickle may go
+            x = fnp.sin(x)
+        return ft.lax.fori_loop(0, 3, lambda i, y: y * 2, x)
+
+    graph = ft.make_jaxpr(loop)(1.0)
+    made = way(graph)
+    assert (made.inputs, str(made)) == (graph.inputs, str(graph))
+    node = graph.outputs[0].src[0]
+    assert way(node) is node or node.op.name == "loop"
+
+
+def test_what_was_compiled_stays_where_it_is() -> None:
+    lowered = ft.jit(_power).lower(2.0)
+    assert copy.copy(lowered) is copy.deepcopy(lowered) is lowered
+    for one in (lowered, ft.jit(_power).trace(2.0)):
+        with pytest.raises(errors.ArgumentError, match="pickle the function"):
+            pickle.dumps(one)
 
 
 def test_functions_of_a_notebook_travel_by_value() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DynamicDimensionError
 from ftrace.locks import fresh_after_fork
+from ftrace.records import Immutable
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.sizes import lower_bound
 from ftrace.weak import WeakValues
@@ -25,7 +26,7 @@ from ftrace.weak import WeakValues
 Shape = tuple[int, ...]
 
 
-class ShapedArray:
+class ShapedArray(Immutable):
     """Shape and dtype of an array; interned, so that equal ones are one object.
 
     Make them with `ShapedArray.of(shape, dtype, weak_type)`. A weak type is that of
@@ -80,6 +81,9 @@ class ShapedArray:
         dims = ",".join(map(str, self.shape))
         weak = "~" if self.weak_type else ""
         return f"{dtypes.SHORT[self.dtype]}{weak}[{dims}]"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return ShapedArray.of, (self.shape, self.dtype, self.weak_type)
 
 
 def pairs_of(avals: Sequence[ShapedArray]) -> tuple[tuple[np.dtype[Any], bool], ...]:
@@ -136,6 +140,9 @@ class LargeInteger(ShapedArray):
         assert isinstance(found, LargeInteger)
         return found
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LargeInteger.of_dtype, (self.dtype,)
+
 
 class Bundle(ShapedArray):
     """The types of several results. To walks over a graph it looks like a scalar.
@@ -166,6 +173,9 @@ class Bundle(ShapedArray):
 
     def __repr__(self) -> str:
         return f"({', '.join(map(repr, self._items))})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Bundle.of_items, (self._items,)
 
 
 class Stack(ShapedArray):
@@ -203,6 +213,9 @@ class Stack(ShapedArray):
         several = f"{list(self.lanes)}" if self.lanes else ""
         return f"stack{several} of {self.element!r}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Stack.of_element, (self.element, self.lanes)
+
 
 class Token(ShapedArray):
     """The type of `TOKEN`: a byte without meaning that puts effects in order."""
@@ -211,6 +224,9 @@ class Token(ShapedArray):
 
     def __repr__(self) -> str:
         return "token"
+
+    def __reduce__(self) -> str:
+        return "TOKEN"
 
 
 _Kind = TypeVar("_Kind", bound=ShapedArray)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ftrace.array import surface
 from ftrace.errors import ArgumentError, DynamicDimensionError, ValueRangeError
+from ftrace.records import Immutable
 from ftrace.tables import memo
 from ftrace.trace.polynomials import (
     Monomial,
@@ -66,7 +67,7 @@ else:
     _Base = object
 
 
-class Dim(_Base):
+class Dim(Immutable, _Base):
     """A dimension whose size is not known while a function is compiled.
 
     Args:
@@ -286,12 +287,6 @@ class Dim(_Base):
 
     def __format__(self, spec: str) -> str:
         return repr(self)
-
-    def __copy__(self) -> Dim:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Dim:
-        return self
 
     def __reduce__(self) -> Any:
         return _made, (dict(self.terms),)

@@ -23,7 +23,7 @@ import numpy as np
 from ftrace.errors import GraphError
 from ftrace.locks import free_after_fork
 from ftrace.origin import Origin, user_origin
-from ftrace.records import dataclass
+from ftrace.records import Immutable, dataclass
 from ftrace.trace.avals import Shape, ShapedArray
 
 Aval = ShapedArray
@@ -50,7 +50,7 @@ class Op:
         return self.name
 
 
-class Node:
+class Node(Immutable):
     """One operation on arrays: compared by identity, hashed by identity.
 
     Attributes:
@@ -90,6 +90,9 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.op.name} #{self.serial} {self.aval!r}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _only_output, (Graph((), (self,)),)
 
 
 _table: dict[Any, weakref.ref[Node]] = {}
@@ -406,7 +409,7 @@ class Body:
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class Graph(Immutable):
     """A function of arrays: `outputs` in terms of `inputs`.
 
     Attributes:
@@ -434,6 +437,38 @@ class Graph:
         return render_graph(self)
 
     __repr__ = __str__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its nodes in order, without recursion: who reads them makes them anew."""
+        nodes = self.nodes
+        number = {node: i for i, node in enumerate(nodes)}
+        rows = [
+            (n.op, n.aval, tuple([number[s] for s in n.src]), n.arg, n.origin)
+            for n in nodes
+        ]
+        ends = [
+            tuple([number[node] for node in part])
+            for part in (self.inputs, self.outputs, self.effects)
+        ]
+        return _remade, (rows, ends, self.captured, self.level)
+
+
+def _remade(
+    rows: Sequence[tuple[Op, Aval, tuple[int, ...], Any, Origin | None]],
+    ends: Sequence[tuple[int, ...]],
+    captured: tuple[Any, ...],
+    level: Any,
+) -> Graph:
+    nodes: list[Node] = []
+    for op, aval, src, arg, origin in rows:
+        with making_nodes_of(origin):
+            nodes.append(make_node(op, aval, tuple([nodes[i] for i in src]), arg))
+    inputs, outputs, effects = [tuple([nodes[i] for i in end]) for end in ends]
+    return Graph(inputs, outputs, captured, effects, level)
+
+
+def _only_output(graph: Graph) -> Node:
+    return graph.outputs[0]
 
 
 def render_graph(graph: Graph, source_lines: bool = True) -> str:

@@ -29,6 +29,7 @@ from ftrace.errors import (
     UnexpectedTracerError,
 )
 from ftrace.origin import Origin, called_function, user_origin
+from ftrace.records import Immutable
 from ftrace.trace.avals import REHEARSAL, TOKEN, LargeInteger, Shape, ShapedArray
 from ftrace.trace.dims import Dim, is_dynamic
 from ftrace.trace.evaluate import evaluate
@@ -68,7 +69,7 @@ stack = _Stack()
 open_in_all_threads: list[None] = []
 
 
-class Tracer(ArrayLike):
+class Tracer(Immutable, ArrayLike):
     """Stands for an array while a function is traced."""
 
     __slots__ = ("__weakref__", "node", "origin", "scope")
@@ -185,12 +186,6 @@ class Tracer(ArrayLike):
         return concrete(self).reshape(())[()]
 
     def block_until_ready(self) -> Tracer:
-        return self
-
-    def __copy__(self) -> Tracer:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Tracer:
         return self
 
 

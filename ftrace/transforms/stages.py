@@ -10,7 +10,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.devices.base import Device
 from ftrace.errors import ArgumentError, ShapeError
-from ftrace.records import dataclass
+from ftrace.records import OfProcess, dataclass
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Graph
@@ -19,7 +19,7 @@ from ftrace.transforms.execute import compile_graph
 
 
 @dataclass(frozen=True, eq=False)
-class Traced:
+class Traced(OfProcess):
     """A function traced for one signature.
 
     Attributes:
@@ -33,7 +33,7 @@ class Traced:
     closed: bool
 
 
-class Stages:
+class Stages(OfProcess):
     """A jitted function for one signature: graph, kernels, source, program.
 
     Attributes:

@@ -12,19 +12,15 @@ from operator import attrgetter
 from types import FrameType
 from typing import Any
 
+from ftrace.records import Immutable
+
 _getframe: Callable[[int], FrameType] = sys._getframe  # pyright: ignore[reportPrivateUsage]
 
 
-class Travels:
+class Travels(Immutable):
     """What stands for a function of the user's, whose name it has."""
 
     __slots__ = ()
-
-    def __copy__(self) -> Any:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         name, module = getattr(self, "__qualname__", ""), self.__module__
