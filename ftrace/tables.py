@@ -144,7 +144,7 @@ class Table(Generic[K, V]):
         entry = self._entries.get(key)
         if entry is None:
             return None
-        self.touch(entry)
+        _budget.clock = entry.used = _budget.clock + 1  # `touch`, without a call
         return entry.value
 
     @staticmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 import re
 from dataclasses import FrozenInstanceError, field
@@ -134,6 +135,27 @@ def test_wrong_arguments_are_refused(kinds: dict[str, Any]) -> None:
             kinds["Point"](*arguments)
     with pytest.raises(TypeError, match="unexpected keyword argument 'w'"):
         kinds["Point"](1, w=2)
+
+
+def test_a_method_that_is_not_written_yet_is_as_one_that_is() -> None:
+    for name, made in classes(records.dataclass).items():
+        theirs = classes(dataclasses.dataclass)[name]
+        assert inspect.signature(made).parameters.keys() == (
+            inspect.signature(theirs).parameters.keys()
+        )
+    kind = classes(records.dataclass)["Point"]
+
+    class Further(kind):
+        """Whose constructor calls the one that is not written."""
+
+        def __init__(self) -> None:
+            super().__init__(1)
+
+    assert Further().x == 1
+    for method in ("__eq__", "__hash__", "__init__"):
+        fresh = classes(records.dataclass)["Hashed"]
+        assert getattr(fresh, method).__qualname__.endswith(f"Hashed.{method}")
+        assert fresh(1) == fresh(1)
 
 
 def test_a_mutable_default_is_refused() -> None:

@@ -244,6 +244,12 @@ def _scalar_like(kind: type[_Kind], dtype: np.dtype[Any]) -> _Kind:
 _interned: WeakValues[Any, ShapedArray] = WeakValues()
 _lock = fresh_after_fork(threading.Lock())
 
+#: The types of Python's numbers stay: they are asked for again and again.
+_OF_NUMBERS = [
+    ShapedArray.of((), np.dtype(name), name != "bool")
+    for name in ("bool", "i4", "i8", "f4", "f8", "c8", "c16")
+]
+
 #: Each effect takes the token of the effect before it and gives a new one.
 TOKEN = _scalar_like(Token, dtypes.uint8)
 #: The value of a token under which effects do not happen: for who wants the values of

@@ -248,7 +248,8 @@ def jvp(
         )
     avals = [aval_of(x) for x in values]
     moved = [tangent_type(a) for a in avals]
-    kept = tangents_of("jvp: the tangent", directions, moved)
+    found = [aval_of(x) for x in directions]
+    kept = tangents_of("jvp: the tangent", directions, found, moved)
     varying = [i for i, t in enumerate(moved) if holds_numbers(t)]
 
     def call(*tracers: Value) -> Any:

@@ -60,6 +60,7 @@ def with_float0(
 def tangents_of(
     what: str,
     given: Sequence[Value],
+    found: Sequence[ShapedArray],
     types: Sequence[ShapedArray],
     any_for_float0: bool = False,
 ) -> list[Value]:
@@ -68,6 +69,7 @@ def tangents_of(
     Args:
       what: for messages: "jvp: the tangent".
       given: what the user gave, flat.
+      found: the types of that.
       types: what is required.
       any_for_float0: where float0 is required any dtype will do, as JAX has it for
         cotangents.
@@ -76,9 +78,8 @@ def tangents_of(
       DtypeError, ShapeError: one is of another type.
     """
     kept: list[Value] = []
-    for value, aval in zip(given, types, strict=True):
-        got = aval_of(value)
-        if got is aval and holds_numbers(aval):
+    for value, got, aval in zip(given, found, types, strict=True):
+        if (got.dtype, got.shape) == (aval.dtype, aval.shape) and holds_numbers(aval):
             kept.append(value)
             continue
         fits = dtypes.narrow(got.dtype) == dtypes.narrow(aval.dtype)
@@ -90,11 +91,10 @@ def tangents_of(
             raise ShapeError(f"{what}: {aval!r} is required, got {got!r}")
         if not holds_numbers(aval):
             continue
-        if got.dtype != aval.dtype:
-            if type(value) in (float, complex):  # with all its bits
-                value = Array.of(np.asarray(value, aval.dtype), True)
-            else:
-                value = bind(cast_p, value, arg=(aval.dtype, got.weak_type))
+        if type(value) in (float, complex):  # with all its bits
+            value = Array.of(np.asarray(value, aval.dtype), True)
+        else:
+            value = bind(cast_p, value, arg=(aval.dtype, got.weak_type))
         kept.append(value)
     return kept
 
@@ -156,8 +156,10 @@ class Linear:
         results: Sequence[ShapedArray], out_tree: tree.TreeDef, single: bool,
     ) -> None:  # fmt: skip
         self.name = name
+        self._what = f"{name}: the argument "
         self.run = run
         self.types = types
+        self._numbers = [t for t in types if holds_numbers(t)]
         self.in_tree = in_tree
         self.results = results
         self.out_tree = out_tree
@@ -170,11 +172,13 @@ class Linear:
                 f"{self.in_tree}, got {len(args)}; write f((a, b)) for a tuple"
             )
         given = args[0] if self.single else args
-        leaves, treedef = flatten_values(given, f"{self.name}: the argument ")
+        leaves, treedef = flatten_values(given, self._what)
         if treedef != self.in_tree:
             raise TreeError(
                 f"{self.name}: the structure must be {self.in_tree}, got {treedef}"
             )
-        kept = tangents_of(self.name, leaves, self.types, any_for_float0=self.single)
-        results = with_float0(self.run(kept), len(self.results), self.results)
+        found = [aval_of(x) for x in leaves]
+        if found != self._numbers:  # most are as required
+            leaves = tangents_of(self.name, leaves, found, self.types, self.single)
+        results = with_float0(self.run(leaves), len(self.results), self.results)
         return tree.unflatten(self.out_tree, results)
