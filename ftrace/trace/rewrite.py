@@ -380,17 +380,19 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
     nodes = toposort(outputs)
     #: Of what may change, or uses such a node, the rules that may match it.
     rules: dict[Node, Sequence[_Candidate]] = {}
-    changing, done = rules.keys(), dict[Node, Node]()
     for node in nodes:
         found = candidates(node)
         if found and _may_match(node, found):
             rules[node] = found
-        elif changing.isdisjoint(node.src):
-            done[node] = node
-        else:
-            rules[node] = ()
     if not rules:
         return list(outputs)
+    changing, done = rules.keys(), dict[Node, Node]()
+    for node in nodes:
+        if node not in rules:
+            if changing.isdisjoint(node.src):
+                done[node] = node
+            else:
+                rules[node] = ()
     limit = _LIMIT * len(nodes)
     became: dict[Node, Node | None] = {}  # None: it waits for its sources
     users = _Users(outputs, nodes, became) if matcher.counts_uses else None
@@ -438,6 +440,8 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                     target = rebuild(node, tuple([done[s] for s in node.src]))
                     if users is not None:
                         users.rebuilt(node, target)
+                    if target not in seen and not candidates(target):
+                        done[target] = target  # its sources are at their ends
                 became[node] = target
             if target in done:
                 done[node] = done[target]
