@@ -49,6 +49,21 @@ def only(*rules: Rule) -> PatternMatcher:
 # Patterns.
 
 
+def test_a_condition_on_types_is_asked_once_for_each_of_a_graph() -> None:
+    asked: list[Node] = []
+
+    def is_float(node: Node) -> bool:
+        asked.append(node)
+        return dtypes.is_float(node.dtype)
+
+    rule = Rule("sin_to_cos", Pat(sin, X, aval=is_float), lambda x: cos(x))
+    node = other = var(3)
+    for _ in range(10):
+        node, other = sin(exp(node)), cos(exp(other))
+    assert rewrite([node], only(rule)) == [other]
+    assert len(asked) <= 2 * len({n.aval for n in asked})
+
+
 def test_pattern_captures_by_name() -> None:
     found: dict[str, Node] = {}
 
