@@ -284,8 +284,9 @@ def accuracy_page() -> str:
             + ", ".join(f"`{name}`" if " " not in name else name for name in ONE_BY_ONE)
             + ": at the worst an error of as many roundings as terms, as a rule of "
             "about the root of that. But running sums of float32 are added up in "
-            "float64 and rounded once, and products of matrices that are few and long "
-            "are added up in parts."
+            "float64 and rounded once, and products of matrices that are few and long, "
+            "and many terms at few places, are added up in parts; without jit such terms "
+            "of float32 are added up in float64."
         ),
         table(
             ("function", "roundings"),

@@ -188,3 +188,54 @@ def test_running_sum_of_float32_is_rounded_once() -> None:
     want = x.astype(np.float64).cumsum(0)
     for error in errors(lambda x: fnp.cumsum(x, 0), [x], want):
         assert (error / want).max() <= 1.001 * rounding(np.float32)
+
+
+#: Of places and terms, into so many bins.
+AT_PLACES: dict[str, Callable[[Array, Array, int], Any]] = {
+    "at": lambda i, x, n: fnp.zeros((n, *x.shape[1:]), x.dtype).at[i].add(x),
+    "bincount": lambda i, x, n: fnp.bincount(i, x, length=n),
+    "segment_sum": lambda i, x, n: ft.ops.segment_sum(x, i, n),
+    "histogram": lambda i, x, n: fnp.histogram(i, n, (0, n), weights=x)[0],
+    "scatter_add": lambda i, x, n: lax.scatter_add(
+        fnp.zeros((n, *x.shape[1:]), x.dtype), i[:, None], x, _ROWS_OF[x.ndim]
+    ),
+}
+_ROWS_OF = {
+    1: lax.ScatterDimensionNumbers((), (0,), (0,)),
+    2: lax.ScatterDimensionNumbers((1,), (0,), (0,)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize("name", AT_PLACES)
+def test_sums_at_places_are_as_exact_without_jit(name: str, dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    for count, bins, row in ((100000, 1, ()), (40000, 7, ()), (3000, 2, (5,))):
+        if row and name in ("bincount", "histogram"):
+            continue
+        if dtype == "complex64" and name == "histogram":
+            continue
+        places = rng.integers(0, bins, count).astype(np.int32)
+        x = rng.random((count, *row)).astype(dtype)
+        want = np.zeros((bins, *row), np.result_type(dtype, np.longdouble))
+        for n in range(bins):
+            want[n] = x[places == n].astype(want.dtype).sum(0)
+        i, terms = fnp.asarray(places), fnp.asarray(x)
+        run = lambda i, x, n=bins: AT_PLACES[name](i, x, n)  # noqa: E731
+        jitted = np.abs(np.asarray(ft.jit(run)(i, terms)) - want).max()
+        for _ in range(3):
+            found = np.abs(np.asarray(run(i, terms)) - want).max()
+            unit = rounding(dtype) * np.abs(want).max()
+            assert found <= max(jitted, 16 * unit), (found / unit, jitted / unit)
+
+
+def test_sums_at_places_keep_the_sign_of_zeros() -> None:
+    x, i = -np.zeros(2, np.float32), np.zeros(40000, np.int32)
+    for dtype in ("float32", "float64", "float16"):
+        for value, want in ((-0.0, [True, True]), (0.0, [False, True])):
+            zeros = fnp.asarray(x.astype(dtype))
+            for values in (value, np.full(40000, value, dtype)):
+                added = zeros.at[i].add(values)
+                assert np.signbit(added).tolist() == want
+    many = fnp.zeros(3).at[i].add(0.1)
+    np.testing.assert_allclose(many, [np.float32(0.1) * 40000.0, 0, 0], 1e-6)

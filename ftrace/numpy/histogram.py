@@ -42,6 +42,7 @@ from ftrace.trace.operations import bind, bind_compound, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.primitives.indexing import scatter_p
+from ftrace.trace.primitives.sums import add_at
 from ftrace.trace.tracer import Tracer, Value, aval_of, concrete, unbound_variable
 from ftrace.trace.wholes import whole
 
@@ -120,7 +121,7 @@ def _counted_now(x: Any, minlength: int, integer: np.dtype[Any]) -> Any:
 
 
 def _weighed_now(x: Any, weights: Any, minlength: int) -> Any:
-    """Sums of weights, which NumPy forms in float64; None where it is not to do it."""
+    """Sums of weights, formed in float64; None where NumPy is not to do it."""
     if weights.dtype not in (dtypes.float32, dtypes.float64):
         return None
     if weights.shape != x.shape:
@@ -131,6 +132,10 @@ def _weighed_now(x: Any, weights: Any, minlength: int) -> Any:
 
 
 def _weighed(x: Any, weights: Any, minlength: int) -> Any:
+    if weights.dtype == np.float64:
+        sums = np.zeros(max(minlength, int(x.max()) + 1 if x.size else 0, 0))
+        add_at(sums, np.maximum(x, 0), weights)
+        return sums
     try:
         sums = np.bincount(x, weights, minlength)
     except ValueError:  # for negative numbers

@@ -22,6 +22,7 @@ from ftrace.numpy.indexing import (
 from ftrace.trace.eager import integer_classes, is_by_place
 from ftrace.trace.primitives import extrema
 from ftrace.trace.primitives.conversion import convert
+from ftrace.trace.primitives.indexing import COMBINE_AT
 from ftrace.trace.room import require_room
 from ftrace.trace.scopes import asarray
 from ftrace.trace.tape import recording
@@ -78,7 +79,7 @@ def _updated(kind: str, x: Any, new: Any, index: Any) -> Any:
     elif all(part is None or type(part) in _BASIC for part in index_parts(index)):
         result[index] = _UFUNCS[kind](result[index], new)
     else:
-        _UFUNCS[kind].at(result, index, new)
+        COMBINE_AT[kind](result, index, new)
     return result
 
 

@@ -10,8 +10,9 @@ whose index is out of bounds, and combines duplicates in row-major order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import getitem
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,7 @@ from ftrace.trace.primitives.elementwise import (
 from ftrace.trace.primitives.movement import move_axis, reshape
 from ftrace.trace.primitives.record import Array, Primitive
 from ftrace.trace.primitives.source import const, const_like, iota, zeros_like
+from ftrace.trace.primitives.sums import add_at
 
 KINDS = ("set", "add", "mul", "min", "max")
 
@@ -147,11 +149,12 @@ def axes_and_kind(node: Node) -> tuple[tuple[int, ...], str]:
     return node.arg
 
 
-_COMBINE = {
-    "add": np.add,
-    "mul": np.multiply,
-    "min": extrema.minimum,
-    "max": extrema.maximum,
+#: (array, index, values): changes the array.
+COMBINE_AT: dict[str, Callable[[Array, Any, Array], None]] = {
+    "add": add_at,
+    "mul": np.multiply.at,
+    "min": extrema.minimum.at,
+    "max": extrema.maximum.at,
 }
 
 
@@ -172,7 +175,7 @@ def _scatter_value(
     if kind == "set":
         view[kept] = updates[inside]
     else:
-        _COMBINE[kind].at(view, kept, updates[inside])
+        COMBINE_AT[kind](view, kept, updates[inside])
     return result
 
 

@@ -248,3 +248,51 @@ def _add_parts(
         first = found[rest[0]]
         first += x[rest[1]]
     return found
+
+
+# Sums at places.
+
+#: Terms for each place from which on they do not meet the total one by one.
+_CROWD = 4
+#: So many terms of float64 make a part.
+_PART = 1 << 14
+
+
+def add_at(x: Array, index: Any, values: Array) -> None:
+    """`x[index] += values`, as often as each place is in the index.
+
+    Where many terms meet in few places they are added up in float64; those of float64
+    in parts, as compiled code does, and then these.
+    """
+    count = values.size
+    arrays: Any = index if index.__class__ is tuple else (index,)
+    if count == 1:  # for all places
+        count = max(map(np.size, arrays))
+    few = count < _FEW_OF_SMALL or count < _CROWD * x.size
+    if few or x.dtype.kind in "biu":
+        _add.at(x, index, values)
+        return
+    wide = np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64)
+    if x.dtype != wide:
+        total = x.astype(wide)
+        _add.at(total, index, values.astype(wide))
+        with np.errstate(over="ignore"):
+            x[...] = total
+    elif _is_by_rows(x, arrays, values):
+        each = max(_PART, _CROWD * x.size)
+        for i in range(0, len(values), each):
+            part = x if i == 0 else -np.zeros_like(x)  # -0.0 changes nothing
+            rows = slice(i, i + each)
+            _add.at(part, tuple([a[rows] for a in arrays]), values[rows])
+            if i:
+                x += part
+    else:
+        _add.at(x, index, values)
+
+
+def _is_by_rows(x: Array, arrays: Any, values: Array) -> bool:
+    """Is there a row of values for each element of the indices, vectors of integers?"""
+    return values.ndim == x.ndim - len(arrays) + 1 and all(
+        type(a) is np.ndarray and a.dtype.kind in "iu" and a.shape == values.shape[:1]
+        for a in arrays
+    )
