@@ -285,8 +285,8 @@ def accuracy_page() -> str:
             + ": at the worst an error of as many roundings as terms, as a rule of "
             "about the root of that. But running sums of float32 are added up in "
             "float64 and rounded once, and products of matrices that are few and long, "
-            "and many terms at few places, are added up in parts; without jit such terms "
-            "of float32 are added up in float64."
+            "and many terms at few places, are added up in parts; without jit such "
+            "terms of float32 are added up in float64."
         ),
         table(
             ("function", "roundings"),
