@@ -68,6 +68,30 @@ def test_static_arguments() -> None:
         ft.jit(lambda x: x, static_argnums=3)
 
 
+def test_negative_positions_count_from_the_last_argument_of_a_call() -> None:
+    def known(*args: Any) -> Any:
+        return fnp.asarray([isinstance(x, int) for x in args])
+
+    def after_one(first: Any, *rest: Any) -> Any:
+        return known(first, *rest)
+
+    for f in (known, after_one):
+        for numbers, *lists in (
+            (-1, [1], [0, 1], [0, 0, 1]),
+            (-2, [0], [1, 0], [0, 1, 0]),
+            ((0, -1), [1], [1, 1], [1, 0, 1]),
+        ):
+            jitted = ft.jit(f, static_argnums=numbers)
+            for _ in range(8):
+                for wanted in lists:
+                    args = range(2, 2 + len(wanted))
+                    assert jitted(*args).tolist() == [bool(x) for x in wanted]
+    for _ in range(8):
+        x, y, z = (fnp.ones(3) * n for n in (1, 2, 3))
+        ft.jit(lambda *xs: xs[0] + xs[-1], donate_argnums=-1)(x, y, z)
+        assert [a.is_deleted() for a in (x, y, z)] == [False, False, True]
+
+
 def test_trees_methods_and_keywords() -> None:
     class Model:
         def __init__(self) -> None:

@@ -70,7 +70,8 @@ def assert_same(name: str, drawn: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("name", [n for n in DRAWS if n.startswith("exact")])
 def test_bits_are_those_of_jax(name: str) -> None:
-    drawn = record.storable(DRAWS[name]())
+    with ft.config(enable_x64=True if "/x64/" in name else None):
+        drawn = record.storable(DRAWS[name]())
     expected = RECORDED[name]
     assert drawn.dtype == expected.dtype
     np.testing.assert_array_equal(drawn, expected)
@@ -240,6 +241,59 @@ def test_the_64_bit_switch_is_that_of_jax(enabled: bool) -> None:
         assert np.asarray(random.PRNGKey(1 << 40)).tolist() == [high, 0]
         high = (1 << 32) - 1 if enabled else 0
         assert np.asarray(random.PRNGKey(-1)).tolist() == [high, (1 << 32) - 1]
+
+
+#: Distributions by the number that they take.
+OF_NUMBERS: dict[str, Any] = {
+    "bernoulli": lambda p: random.bernoulli(KEY, p, (9,)),
+    "bernoulli_high": lambda p: random.bernoulli(KEY, p, (9,), mode="high"),
+    "geometric": lambda p: random.geometric(KEY, p, (9,)),
+    "uniform": lambda p: random.uniform(KEY, (9,), minval=-p, maxval=p),
+    "truncated_normal": lambda p: random.truncated_normal(KEY, -p, p, (9,)),
+    "triangular": lambda p: random.triangular(KEY, -p, 0.0, p, (9,)),
+    "wald": lambda p: random.wald(KEY, p, (9,)),
+    "pareto": lambda p: random.pareto(KEY, p, (9,)),
+    "rayleigh": lambda p: random.rayleigh(KEY, p, (9,)),
+    "lognormal": lambda p: random.lognormal(KEY, p, (9,)),
+    "weibull_min": lambda p: random.weibull_min(KEY, p, p, (9,)),
+    "maxwell": lambda p: random.double_sided_maxwell(KEY, p, p, (9,)),
+}
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_numbers_of_numpy_draw_what_pythons_draw(name: str) -> None:
+    run = OF_NUMBERS[name]
+    wanted = np.asarray(run(0.5))
+    for _ in range(8):
+        for found in (run(np.float64(0.5)), ft.jit(run)(np.float64(0.5))):
+            assert found.dtype == wanted.dtype
+            np.testing.assert_allclose(found, wanted, 1e-6)
+    with ft.config(enable_x64=True):
+        np.testing.assert_array_equal(run(np.float64(0.5)), run(0.5))
+
+
+def test_bounds_of_integers_fit_the_dtype() -> None:
+    for dtype in ("int8", "uint8", "int32", "uint32", "int64"):
+        least, greatest = np.iinfo(dtype).min, np.iinfo(dtype).max
+        found = random.randint(KEY, (99,), int(least), int(greatest) + 1, dtype)
+        assert found.dtype == dtype
+        for one in (int, np.int64):
+            for low, high in ((0, 2**40), (-(2**40), 0)):
+                if dtype == "int64":
+                    continue
+                with pytest.raises(errors.DtypeOverflowError, match="does not fit"):
+                    random.randint(KEY, (3,), one(low), one(high), dtype)
+        with pytest.raises(errors.DtypeOverflowError, match="bound inf does not fit"):
+            random.randint(KEY, (3,), 0, np.inf, dtype)
+        # Of an array what lies beyond is moved to the end.
+        wide = np.array([2**40] * 9)
+        beyond = min(2**40, int(greatest) + 1)
+        np.testing.assert_array_equal(
+            random.randint(KEY, (9,), 0, wide, dtype),
+            random.randint(KEY, (9,), 0, beyond, dtype),
+        )
+    with pytest.raises(errors.DtypeOverflowError, match="does not fit int32"):
+        random.choice(KEY, 2**40, (3,))
 
 
 # Bad input.

@@ -88,5 +88,10 @@ def test_bad_axes_say_what_to_do() -> None:
         ft.vmap(f, (0,))(np.ones(3), np.ones(3))
     with pytest.raises(TreeError, match="prefix"):
         ft.vmap(f, ({"a": 0}, 0))(np.ones(3), np.ones(3))
+    for axes in (True, (0, False), ({"a": True}, 0), (1.5, 0)):
+        with pytest.raises(ArgumentError, match="in_axes must"):
+            ft.vmap(f, axes)
+        with pytest.raises(ArgumentError, match="out_axes must hold ints or None"):
+            ft.vmap(f, out_axes=axes)
     with pytest.raises(ArgumentError, match="out_axes is None"):
         ft.vmap(f, out_axes=None)(np.ones(3), np.ones(3))

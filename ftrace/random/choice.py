@@ -37,7 +37,7 @@ from ftrace.trace.primitives.indexing import gather
 from ftrace.trace.primitives.movement import move_axis, permute, reshape, shrink_axis
 from ftrace.trace.primitives.reduction import reduce, reduce_max_p, reduce_min_p
 from ftrace.trace.primitives.source import const, const_like, iota
-from ftrace.trace.tracer import aval_of, is_value
+from ftrace.trace.tracer import aval_of, check_fits, is_value
 
 Dtype = np.dtype[Any]
 
@@ -177,6 +177,7 @@ def choice(
         raise AxisError(f"random.choice: axis {axis} is out of range for {aval!r}")
     axis = axis % aval.ndim if rows else 0
     count = aval.shape[axis] if rows else int(a)
+    check_fits(count, dtypes.default_dtype("i"))
     if count <= 0 and prod(shape):
         raise ValueRangeError("random.choice: there are no elements to draw from")
     if not replace:

@@ -20,6 +20,7 @@ from ftrace.random.draw import (
     check_key,
     common_shape,
     draw,
+    drawn_dtype,
     float_info,
     parameter,
 )
@@ -60,7 +61,6 @@ from ftrace.trace.primitives.elementwise import (
 )
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.source import const_like
-from ftrace.trace.tracer import aval_of
 
 Dtype = np.dtype[Any]
 
@@ -354,15 +354,13 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     if not dtypes.is_integer(wanted):
         raise DtypeError(f"random.geometric draws integer dtypes, got {wanted}")
     shape = common_shape("geometric", shape, p)
-    own = aval_of(p).dtype
-    p = parameter(p, own if dtypes.is_float(own) else dtypes.default_dtype("f"))
-    return draw(_geometric, check_key("geometric", key), p, shape=shape, dtype=wanted)
+    own = drawn_dtype(p)
+    p, key = parameter(p, own), check_key("geometric", key)
+    return draw(_geometric, key, p, shape=shape, own=own, dtype=wanted)
 
 
-def _geometric(key: Key, p: Node, shape: Shape, dtype: Dtype) -> Node:
-    if not dtypes.is_float(p.dtype):
-        p = cast(p, dtypes.default_dtype("f"))
-    u = unit(key, shape, p.dtype)
+def _geometric(key: Key, p: Node, shape: Shape, own: Dtype, dtype: Dtype) -> Node:
+    p, u = cast(p, own), unit(key, shape, own)
     u = select(eq(u, const_like(u, 0)), const_like(u, 1), u)
     trials = floor(div(log(u), broadcast_to(log1p(neg(p)), shape)))
     return cast(add(trials, const_like(trials, 1)), dtype)

@@ -197,6 +197,13 @@ def parameter(x: Any, dtype: np.dtype[Any]) -> Any:
     return x
 
 
+def drawn_dtype(x: Any) -> np.dtype[Any]:
+    """The float dtype drawn beside a parameter: the default for any number."""
+    aval = aval_of(x)
+    kept = dtypes.is_float(aval.dtype) and not aval.weak_type
+    return aval.dtype if kept else dtypes.default_dtype("f")
+
+
 def common_shape(name: str, shape: Any, *parameters: Any) -> Shape:
     """The shape asked for, or by default that of the parameters.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ValueRangeError
+from ftrace.errors import DtypeError, DtypeOverflowError, ValueRangeError
 from ftrace.random.draw import (
     as_float,
     as_shape,
@@ -20,6 +20,7 @@ from ftrace.random.draw import (
     check_key,
     common_shape,
     draw,
+    drawn_dtype,
     float_info,
     parameter,
 )
@@ -50,9 +51,10 @@ from ftrace.trace.primitives.elementwise import (
     sub,
 )
 from ftrace.trace.primitives.source import const, const_like
-from ftrace.trace.tracer import aval_of
+from ftrace.trace.tracer import aval_of, check_fits
 
 Dtype = np.dtype[Any]
+_NUMBERS: Any = (int, float, np.integer)
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
@@ -169,35 +171,54 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
     Args:
       key: a key.
       shape: of the result.
-      minval, maxval: integers that broadcast to `shape`. A bound beyond the dtype is
-        moved to its end; `maxval` may be one more than the greatest value.
+      minval, maxval: integers that broadcast to `shape`; `maxval` may be one more
+        than the greatest value of the dtype. In arrays a bound beyond it is moved to
+        its end.
       dtype: an integer dtype, by default int32.
 
     Raises:
       DtypeError: the dtype is no integer.
+      DtypeOverflowError: a number that is a bound does not fit the dtype.
       ShapeError: the bounds do not broadcast to `shape`.
     """
     wanted = dtypes.as_dtype(int if dtype is None else dtype)
     if not dtypes.is_integer(wanted):
         raise DtypeError(f"random.randint draws integer dtypes, got {wanted}")
     shape = common_shape("randint", as_shape("randint", shape), minval, maxval)
-    low, high = _integer_bound(minval), _integer_bound(maxval)
+    low, high = _integer_bound(minval, wanted, 0), _integer_bound(maxval, wanted, 1)
     check_key("randint", key)
     return draw(_integers, key, low, high, shape=shape, dtype=wanted)
 
 
-def _integer_bound(x: Any) -> Any:
-    if type(x) in (bool, int, float):
-        x = int(x)
-        return np.asarray(x, dtypes.scalar_type(x)[0])[()]
-    return x
+def _integer_bound(x: Any, dtype: Dtype, over: int) -> Any:
+    """A bound; a known one is an integer that the dtype holds, or the default one.
+
+    Args:
+      over: how far beyond the greatest value it may be.
+    """
+    if not isinstance(x, _NUMBERS):
+        check_fits(x, dtype)
+        return x
+    least, greatest = dtypes.limits(dtype)
+    low, high = dtypes.limits(dtypes.default_dtype("i"))
+    if not min(least, low) <= x <= max(greatest + over, high):
+        raise DtypeOverflowError(
+            f"random.randint: the bound {x} does not fit {dtype}, which holds {least} "
+            f"to {greatest}; draw another dtype, as int64"
+        )
+    if type(x) not in (bool, int, float):
+        return x
+    x = int(x)
+    return np.asarray(x, dtypes.scalar_type(x)[0])[()]
 
 
 def _integers(key: Key, low: Node, high: Node, shape: Shape, dtype: Dtype) -> Node:
     if dtype.itemsize < 4:  # 32 bits have less bias than 8 or 16
         least, greatest = dtypes.limits(dtype)
-        low = _clip(cast(low, dtypes.int32), least, greatest)
-        high = _clip(cast(high, dtypes.int32), least, greatest + 1)
+        low, high = (
+            _convert_clipped(_as_integers(x), dtypes.int32) for x in (low, high)
+        )
+        low, high = _clip(low, least, greatest), _clip(high, least, greatest + 1)
         return cast(offset_between(key, low, high, shape, dtypes.int32), dtype)
     return offset_between(key, low, high, shape, dtype)
 
@@ -265,16 +286,16 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
         raise ValueRangeError(
             f'random.bernoulli: mode is "low" or "high", got {mode!r}'
         )
-    dtype = aval_of(p).dtype
-    if not dtypes.is_float(dtype):
+    if not dtypes.is_float(aval_of(p).dtype):
         raise DtypeError(f"random.bernoulli: p must be a float, got {aval_of(p)!r}")
     shape = common_shape("bernoulli", shape, p)
-    p = parameter(p, dtype)
-    return draw(_flips, check_key("bernoulli", key), p, shape=shape, mode=mode)
+    own = drawn_dtype(p)
+    p, key = parameter(p, own), check_key("bernoulli", key)
+    return draw(_flips, key, p, shape=shape, dtype=own, mode=mode)
 
 
-def _flips(key: Key, p: Node, shape: Shape, mode: str) -> Node:
-    p = broadcast_to(p, shape)
+def _flips(key: Key, p: Node, shape: Shape, dtype: Dtype, mode: str) -> Node:
+    p = broadcast_to(cast(p, dtype), shape)
     if mode == "low":
         return lt(unit(key, shape, p.dtype), p)
     upper, lower = unit_pair(key, shape, p.dtype)

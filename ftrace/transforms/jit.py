@@ -319,7 +319,7 @@ class Jitted(Linked, Travels):
         try:
             return tuple(aval_of(x) for x in values)
         except ArgumentError:
-            static = {*self._static.numbers, *self._static.names}
+            static = {*self._static.positions(len(args)), *self._static.names}
             check_arguments(self._fun, args, kwargs, static)
             raise
 

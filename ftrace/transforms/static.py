@@ -20,10 +20,20 @@ from ftrace.transforms.arguments import name_of, read_argnums
 
 
 class Chosen(NamedTuple):
-    """Some arguments of a function, by position and by name."""
+    """Some arguments of a function, by position and by name.
+
+    Attributes:
+      numbers: negative ones count from the last argument of a call, where the
+        function takes any number of them.
+    """
 
     numbers: tuple[int, ...] = ()
     names: frozenset[str] = frozenset()
+
+    def positions(self, count: int) -> tuple[int, ...]:
+        """Those of a call with so many positional arguments."""
+        found = {n + count if n < 0 else n for n in self.numbers}
+        return tuple(sorted([n for n in found if 0 <= n < count]))
 
 
 def chosen_arguments(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
@@ -64,9 +74,10 @@ def chosen_arguments(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen
                 f"jit: {kind}_argnums has {number}, but {name_of(fun)} takes "
                 f"{len(positional)} positional arguments"
             )
-    numbers = [n % len(positional) if n < 0 else n for n in numbers]
+    if not variadic:
+        numbers = [n % len(positional) for n in numbers]
     from_names = [positional.index(n) for n in names if n in positional]
-    from_numbers = [positional[n] for n in numbers if n < len(positional)]
+    from_numbers = [positional[n] for n in numbers if 0 <= n < len(positional)]
     return Chosen(
         tuple(sorted({*numbers, *from_names})), frozenset([*names, *from_numbers])
     )
@@ -92,7 +103,7 @@ def split(
     """
     if not any(static):
         return (args, kwargs), None
-    fixed = [(i, args[i]) for i in static.numbers if i < len(args)]
+    fixed = [(i, args[i]) for i in static.positions(len(args))]
     named = [(n, kwargs[n]) for n in sorted(static.names) if n in kwargs]
     for name, value in (*fixed, *named):
         try:
@@ -130,7 +141,8 @@ def leaves_of(donated: Chosen, traced: Any, key: Any) -> tuple[int, ...]:
     args, kwargs = traced
     count = len(args) if key is None else key[0]
     fixed = {k for k, _, _ in key[1]} if key is not None else set[Any]()
-    flags = [i in donated.numbers for i in range(count) if i not in fixed]
+    given_up = donated.positions(count)
+    flags = [i in given_up for i in range(count) if i not in fixed]
     marks = [
         *(
             tree.map(lambda _, f=flag: f, arg)

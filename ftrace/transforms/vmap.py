@@ -17,7 +17,7 @@ from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.source import scope_and_position, variable
 from ftrace.trace.tracer import Value, aval_of
 from ftrace.trace.tracing import trace
-from ftrace.transforms.arguments import Output, flatten_values, name_of
+from ftrace.transforms.arguments import Output, flatten_values, is_int, name_of
 from ftrace.transforms.execute import apply_graph
 from ftrace.transforms.prepared import apply_derived
 from ftrace.transforms.tangents import holds_numbers, with_float0
@@ -56,6 +56,8 @@ def vmap(
             "vmap: in_axes must be an int, None or a tuple with an entry per "
             f"argument, got {in_axes!r}"
         )
+    _check_axes("in_axes", in_axes)
+    _check_axes("out_axes", out_axes)
 
     @wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
@@ -151,16 +153,16 @@ def _mapped_type(size: int, node: Node, place: Any) -> ShapedArray:
     return aval.with_shape(tuple(shape))
 
 
+def _check_axes(name: str, axes: Any) -> None:
+    for axis in (axes,) if is_int(axes) else tree.leaves(axes):
+        if axis is not None and (isinstance(axis, bool) or not is_int(axis)):
+            raise ArgumentError(f"vmap: {name} must hold ints or None, got {axis!r}")
+
+
 def _normal_axis(axis: Any, value: Value) -> int | None:
     if axis is None:
         return None
-    aval = aval_of(value)
-    try:
-        number = operator.index(axis)
-    except TypeError:
-        raise ArgumentError(
-            f"vmap: an axis must be an int or None, got {axis!r}"
-        ) from None
+    aval, number = aval_of(value), operator.index(axis)
     if not -aval.ndim <= number < aval.ndim:
         raise AxisError(
             f"vmap: the argument of type {aval!r} has no axis {number} to map over; "
