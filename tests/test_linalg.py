@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -614,3 +615,13 @@ def test_least_squares_of_what_is_not_finite_is_nan(value: float, dtype: str) ->
         found, _, _, values = fnp.linalg.lstsq(a, np.ones(600, dtype))
     assert np.isnan(found).all()
     assert np.isnan(values).all()
+
+
+def test_a_trace_adds_in_the_dtype_asked_for_as_a_sum() -> None:
+    x = np.array([[0.5, 1.0], [1.0, -0.5]], np.float32)
+    for dtype in (None, bool, "int8", "float16"):
+        wanted = fnp.sum(fnp.asarray(np.diagonal(x)), dtype=dtype)
+        for function in (fnp.trace, fnp.linalg.trace):
+            trace = partial(function, dtype=dtype)
+            for found in (trace(x), ft.jit(trace)(x)):
+                assert (found.dtype, found.item()) == (wanted.dtype, wanted.item())

@@ -18,7 +18,6 @@ from ftrace.numpy.axes import (
     as_value,
     canonical_axes,
     canonical_axis,
-    cast,
     drop_axes,
     full,
     insert_axes,
@@ -33,10 +32,9 @@ from ftrace.numpy.axes import (
     stride,
 )
 from ftrace.numpy.contraction import contract, dot_axes, finished, promoted
-from ftrace.numpy.reductions import chosen_dtype, reduced, summed_dtype
+from ftrace.numpy.reductions import sum as add_up
 from ftrace.trace.operations import bind, do_now, elementwise
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.tracer import Value
 
 __all__ = [
@@ -417,6 +415,5 @@ def trace(
     columns = canonical_axis(axis2, x.ndim, "trace")
     if rows == columns:
         raise ShapeError(f"trace: axis1 and axis2 are both {rows}; they must differ")
-    wide = chosen_dtype(dtype, summed_dtype(x.dtype))
     line = diagonal_of(x, rows, columns, static_int(offset, "trace: offset"))
-    return reduced(reduce_sum_p, cast(line, wide), (line.ndim - 1,), False)
+    return add_up(line, -1, dtype)

@@ -128,7 +128,7 @@ class Case:
     def dtypes(self) -> tuple[str, ...]:
         """The dtypes of its arguments. Weak arrays are as exact as float32."""
         given = [value for _, value in self.arguments() if value.traced]
-        weak = any(v.dtype == "float" and v.form == "weak" for v in given)
+        weak = any(v.dtype in ("float", "complex") and v.form == "weak" for v in given)
         found = [value.dtype for value in given]
         return (*found, "float32" if weak and self.setting == "default" else "")
 

@@ -74,6 +74,11 @@ _REFUSALS = {
         "must be integers",
         "int expected",
         "Slice size at",
+        "Cannot lower",
+        "indices must have an integer type",
+        "no attribute 'shape'",
+        "Cannot broadcast to shape with fewer",
+        "unexpected JAX type",
     ),
     r"numpy\.(at_\w+|indexed\w*)": ("fewer dimensions", "AttributeError", "IndexError"),
     r"lax\.(?!linalg).*": (
@@ -95,6 +100,8 @@ _REFUSALS = {
         "must have shapes",
         "must be a floating type",
         "Numpy array",
+        "select cases must have the same shapes",
+        "was not hashable",
         "Reverse-mode differentiation does not work",
     ),
     r"(lax|scipy|numpy)\.linalg\..*": (
@@ -119,6 +126,7 @@ _REFUSED = "|".join((
     "floor is not defined for c", "segment_ids must be integers",
     "do not broadcast to the place", r"complex numbers have no m(ax|in)imum",
     r"do not broadcast to shape \(\)", "must be a scalar or have the shape",
+    "must name an axis of", "the array must be float32 or float64",
     "must be float32, float64", "are required, got", "are transformed; got",
     "elements no 0 can", "axis -?\\d+ is out of bounds", "constants for m=0",
     "must match the leading axes", "no elements to extend", "the modes are fill",
@@ -130,6 +138,7 @@ _LOSES_WEAKNESS = "|".join((
     r"numpy\.(log2|log10|rad2deg|deg2rad|degrees|radians|heaviside|hypot|logaddexp2?)",
     r"numpy\.(power|pow|float_power|ldexp|frexp|diagflat|full_like)",
     r"lax\.(clz|full_like)|numpy\.(linalg\.norm|gcd|lcm)|random\.choice",
+    r"numpy\.(polyval|resize|union1d)|nn\.softmax",
     r"numpy\.(choose|unravel_index|unique_inverse|unique_all|intersect1d|sinc|i0)",
     r"scipy\.(special|stats)\..*", r"scipy\.linalg\.block_diag",
     r"numpy\.(unique|unwrap)|numpy\.fft\..*|lax\.dot_general",
@@ -170,7 +179,8 @@ PURPOSES: tuple[Purpose, ...] = (
         r"(numpy|lax)\.(float_)?pow\w*|(numpy|lax)\.(\w*mod|rem\w*|floor_divide|fabs)"
         r"|numpy\.(\w*norm|n?a?n?(std|var)|hypot|sqrt|logaddexp2?|prod|nanprod|cumprod)"
         r"|(numpy|lax|scipy)\.linalg\..*|scipy\..*|lax\.(\w*prod|r?sqrt|cbrt|atan2)"
-        r"|numpy\.(arc\w+|a\w+h?|cbrt|log\w*|divide|reciprocal|corrcoef|geomspace)",
+        r"|numpy\.(arc\w+|a\w+h?|cbrt|log\w*|divide|reciprocal|corrcoef|geomspace)"
+        r"|numpy\.vander",
         "value", _INFINITE, _NAN,
     ),
     Purpose(
@@ -270,8 +280,8 @@ PURPOSES: tuple[Purpose, ...] = (
         "integers become floats by themselves, and promote then",
     ),
     Purpose(
-        r"numpy\.(angle|histogram.*|fft\.irfftn)|scipy\.linalg\.qr_multiply", "dtype",
-        "", "each result has the dtype of what it is made of",
+        r"numpy\.(angle|histogram.*|fft\.irfftn|cov)|scipy\.linalg\.qr_multiply",
+        "dtype", "", "each result has the dtype of what it is made of",
     ),
     Purpose(r"lax\.concatenate", "shape", "", "axis -1 under vmap is that of a lane"),
     Purpose(r"numpy\.spacing", "value", "", "its sign is that of x, as in NumPy"),
@@ -300,10 +310,35 @@ PURPOSES: tuple[Purpose, ...] = (
         given="dtype='b?float16'",
     ),
     Purpose(
-        r"scipy\.stats\.norm\..*|nn\.squareplus", "value", "",
+        r"scipy\.stats\.norm\..*|nn\.(squareplus|soft_sign)"
+        r"|scipy\.special\.(log_)?softmax", "value", "",
         "integers become floats by themselves, and do not wrap",
-        given=r" special: .*int\d+\[",
+        given=r".*int\d+\[",
     ),
+    *_of_derivatives(
+        r"numpy\.logaddexp2?", "value", "", "beside infinities it is a maximum",
+        " special: ",
+    ),
+    *_of_derivatives(
+        r"scipy\.special\.(factorial|gamma|gammaln|digamma)|lax\.(lgamma|digamma)",
+        "value", "float64", "near a zero of its derivative digits are lost to JAX",
+    ),
+    *_of_derivatives(
+        r"scipy\.special\.(i0|i1)|numpy\.i0", "value", r": np\.float64\(-?0\.0\)",
+        "the slope at 0 is 0", "python",
+    ),
+    *_of_derivatives(
+        r"random\.(truncated_normal|triangular)", "value", "", "there is no interval",
+    ),
+    Purpose(
+        r"lax\.lgamma|scipy\.special\.(gammaln|factorial)", "value", "float64",
+        "near its zeros JAX's lgamma loses digits",
+    ),
+    Purpose(
+        r"lax\.linalg\.lu_pivots_to_permutation", "value", "",
+        "a pivot beyond the rows moves none",
+    ),
+    Purpose(r"lax\.empty", "dtype", "float32.*not float64", "floats have 32 bits"),
     Purpose(
         r"random\.(key|PRNGKey|split|fold_in)\w*", "value", "",
         "a seed has 64 bits, with the switch or without",
@@ -315,6 +350,13 @@ PURPOSES: tuple[Purpose, ...] = (
     Purpose(
         r"random\..*", "dtype value", "float32", "random numbers have 32 bits",
         given=" default ",
+    ),
+    *_of_derivatives(
+        r"random\..*", "value", "float64", "random numbers have 32 bits", " default ",
+    ),
+    Purpose(
+        r"eval_shape|ShapeDtypeStruct", "structure", "float32.*not.*float64",
+        "a number alone, or no dtype, is of 32 bits", given=" default ",
     ),
     Purpose(
         r"numpy\.(nan)?arg(min|max|sort)|numpy\.(searchsorted|unique.*|nonzero|argwhere)"
@@ -341,7 +383,7 @@ PURPOSES: tuple[Purpose, ...] = (
     Purpose(
         r"flatten_util\..*|tree_util\..*|numpy\.(astype|atleast_.*|broadcast_arrays)",
         "dtype value", "", "a number alone, or no dtype, is of 32 bits",
-        given=r" default .*(python|weak|None)",
+        given=r" default .*(python|weak|None|mixed_arrays)",
     ),
     Purpose(
         r"numpy\.(setdiff1d|setxor1d|union1d|intersect1d|unique.*|isin)", "shape value",
