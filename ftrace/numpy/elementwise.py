@@ -61,7 +61,7 @@ def _is_number(x: Value) -> bool:
     """Is it a number, or a traced one, of which it matters whether it fits?"""
     if isinstance(x, ArrayLike):
         return type(getattr(x, "aval", None)) is LargeInteger
-    return not isinstance(x, (np.ndarray, bool, np.bool_))
+    return not isinstance(x, (np.ndarray, bool, np.bool_)) and aval_of(x).weak_type
 
 
 def promote_together(*values: Value) -> list[Any]:
