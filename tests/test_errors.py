@@ -230,6 +230,7 @@ def test_bad_input_is_refused_alike_under_every_transform(
         (lambda: fnp.vectorize(3), errors.ArgumentError, "vectorize takes a function"),
         (lambda: fnp.fromfunction(3, (2,)), errors.ArgumentError, "takes a function"),
         (lambda: ft.lax.reduce(V, 0, 3, (0,)), errors.ArgumentError, "a function"),
+        (lambda: ft.random.choice(ft.random.key(0), 1j), errors.DtypeError, "a count"),
         (lambda: ft.load(3), errors.ArgumentError, "load: a path is required, got 3"),
         (lambda: ft.devices("nope"), errors.DeviceError, "devices are cpu"),
         (lambda: ft.config(nope=1).__enter__(), errors.ArgumentError, "settings are"),

@@ -274,3 +274,13 @@ def test_logarithms_of_complex_activations_lie_between_minus_pi_and_pi() -> None
     for f in nn.softplus, ft.jit(nn.softplus):
         np.testing.assert_allclose(f(x), wanted, rtol=1e-13)
     np.testing.assert_allclose(nn.log_sigmoid(-x), -wanted, rtol=1e-13)
+
+
+def test_logsumexp_of_complex_numbers_has_a_real_logarithm_beside_its_sign() -> None:
+    z, b = np.array([1 + 2j, -3 + 0.5j]), np.array([1.0, -2.0])
+    for factors in (None, b):
+        total = (np.exp(z) * (1 if factors is None else factors)).sum()
+        size, sign = ft.nn.logsumexp(z, b=factors, return_sign=True)
+        assert size.dtype == np.float64
+        np.testing.assert_allclose(size, np.log(abs(total)), rtol=1e-14)
+        np.testing.assert_allclose(sign, total / abs(total), rtol=1e-14)

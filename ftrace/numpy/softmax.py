@@ -142,6 +142,7 @@ def logsumexp(
     kept = result if keepdims else drop_axes(result, axes)
     if return_sign:
         sign = run_fused(_logsumexp, operands, part=1, **options)
+        kept = bind(p.real, kept) if dtypes.is_complex(a.dtype) else kept
         return kept, sign if keepdims else drop_axes(sign, axes)
     if factors is None or dtypes.is_complex(a.dtype):
         return kept

@@ -173,6 +173,8 @@ def choice(
     shape = as_shape("choice", shape)
     aval = aval_of(a)
     rows = (a,) if aval.shape else ()
+    if not rows and dtypes.is_complex(aval.dtype):
+        raise DtypeError(f"random.choice: a must be an array or a count, got {aval!r}")
     if rows and not -aval.ndim <= axis < aval.ndim:
         raise AxisError(f"random.choice: axis {axis} is out of range for {aval!r}")
     axis = axis % aval.ndim if rows else 0

@@ -56,6 +56,9 @@ _REFUSALS = {
         "float0 array",
         "MLIRError",
         "OverflowError",
+        "primal and tangent arguments to jax.jvp do not match",
+        "called on tangent values inconsistent",
+        "cotangent type does not match",
         "Abstract tracer value encountered where concrete value is expected: .* size",
     ),
     r"(numpy|lax|nn|scipy)\..*": ("does not accept dtype", "not inexact"),
@@ -127,7 +130,8 @@ _REFUSED = "|".join((
     "floor is not defined for c", "segment_ids must be integers",
     "do not broadcast to the place", r"complex numbers have no m(ax|in)imum",
     r"do not broadcast to shape \(\)", "must be a scalar or have the shape",
-    "must name an axis of", "the array must be float32 or float64",
+    "must name an axis of", "requires operands of one dtype",
+    "indices must be integers", "the array must be float32 or float64",
     "must be float32, float64", "are required, got", "are transformed; got",
     "elements no 0 can", "axis -?\\d+ is out of bounds", "constants for m=0",
     "must match the leading axes", "no elements to extend", "the modes are fill",
@@ -140,6 +144,7 @@ _LOSES_WEAKNESS = "|".join((
     r"numpy\.(power|pow|float_power|ldexp|frexp|diagflat|full_like)",
     r"lax\.(clz|full_like)|numpy\.(linalg\.norm|gcd|lcm)|random\.choice",
     r"numpy\.(polyval|polydiv|resize|union1d)|nn\.(softmax|log_sigmoid)",
+    r"flatten_util\.ravel_pytree|tree_util\.tree_broadcast|lax\.(conj|scan)",
     r"numpy\.(choose|unravel_index|unique_inverse|unique_all|intersect1d|sinc|i0)",
     r"scipy\.(special|stats)\..*", r"scipy\.linalg\.block_diag",
     r"numpy\.(unique|unwrap)|numpy\.fft\..*|lax\.dot_general",
@@ -319,7 +324,7 @@ PURPOSES: tuple[Purpose, ...] = (
         given="dtype='b?float16'",
     ),
     Purpose(
-        r"scipy\.stats\.norm\..*|nn\.(squareplus|soft_sign)"
+        r"scipy\.stats\.norm\..*|nn\.(squareplus|soft_sign|(log_)?softmax)"
         r"|scipy\.special\.(log_)?softmax", "value", "",
         "integers become floats by themselves, and do not wrap",
         given=r".*int\d+\[",
@@ -331,6 +336,34 @@ PURPOSES: tuple[Purpose, ...] = (
     *_of_derivatives(
         r"scipy\.special\.(factorial|gamma|gammaln|digamma)|lax\.(lgamma|digamma)",
         "value", "float64", "near a zero of its derivative digits are lost to JAX",
+    ),
+    *_of_derivatives(
+        r"nn\.standardize|numpy\.(var|std)", "value", "float32",
+        "JAX subtracts squares that are rounded", "weak float",
+    ),
+    *_of_derivatives(
+        r"nn\.relu6?", "value", "", "the slope at NaN of what returns it is 1",
+        " special: ",
+    ),
+    Purpose(
+        r"scipy\.special\.betaln", "value", "float64",
+        "of large numbers JAX's lgamma loses digits", given=" special: ",
+    ),
+    Purpose(
+        r"numpy\.(pow|power)", "value", r"not np\.complex128\(nan",
+        "0 to a power with a positive real part is 0",
+    ),
+    Purpose(
+        r"numpy\.polydiv", "value", r"nan", "a leading 0 divides nothing",
+        given=r"bool\[|int\d+\[",
+    ),
+    Purpose(
+        r"numpy\.nancumsum", "value", "int32", "sums of saturated integers wrap",
+        given=" special: ",
+    ),
+    Purpose(
+        r"numpy\.linalg\.vecdot", "value", ": .*nan", "0 times infinity is NaN",
+        given=r"bool\[",
     ),
     *_of_derivatives(
         r"scipy\.special\.(i0|i1)|numpy\.i0", "value", r": np\.float64\(-?0\.0\)",
