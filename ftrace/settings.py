@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 from ftrace.errors import ArgumentError, ValueRangeError
@@ -89,25 +90,68 @@ class Config:
         return self.disabled_rules, self.tune
 
     def __post_init__(self) -> None:
-        if self.enable_x64 not in (None, True, False):
-            raise ArgumentError(f"enable_x64 must be None or bool: {self.enable_x64!r}")
-        if self.tune not in (True, False):
-            raise ArgumentError(f"tune must be True or False, got {self.tune!r}")
-        object.__setattr__(self, "threads", _threads(self.threads, "threads"))
-        if self.cpu and self.cpu not in CPUS:
-            known = ", ".join(CPUS)
-            raise ValueRangeError(f"cpu must be one of {known}; got {self.cpu!r}")
-        if self.fence not in FENCES:
-            raise ValueRangeError(f"fence must be end or front; got {self.fence!r}")
-        object.__setattr__(self, "cache_dir", _folder(self.cache_dir))
-        object.__setattr__(self, "cache_size", _bytes(self.cache_size))
-        memory = _bytes(self.cache_memory, "cache_memory", "keeps the latest alone")
-        object.__setattr__(self, "cache_memory", memory)
-        object.__setattr__(self, "disabled_rules", frozenset(self.disabled_rules))
+        for name, check in _CHECKS.items():
+            object.__setattr__(self, name, check(getattr(self, name), name))
+
+
+def _wrong(name: str, wanted: str, value: Any) -> ArgumentError:
+    kind = type(value).__name__
+    return ArgumentError(f"{name} must be {wanted}, got {kind}: {value!r}")
+
+
+def _flag(value: Any, name: str, wanted: str = "True or False") -> bool:
+    if type(value).__name__ in ("bool", "bool_", "int") and value in (0, 1):
+        return bool(value)
+    raise _wrong(name, wanted, value)
+
+
+def _flag_or_none(value: Any, name: str) -> bool | None:
+    return None if value is None else _flag(value, name, "None, True or False")
+
+
+def _level(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise _wrong(name, "a whole number", value) from None
+
+
+#: What raises for a name that nobody has: those who know the names add it.
+name_checks: dict[str, Callable[[Any], object]] = {}
+
+
+def _device(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise _wrong(name, "the name of a device", value)
+    name_checks.get(name, str)(value)
+    return value
+
+
+def _rules(value: Any, name: str) -> frozenset[str]:
+    names: Any = [None] if isinstance(value, str) else value
+    try:
+        given = frozenset[Any](names)
+    except TypeError:
+        given = frozenset[Any]([None])
+    if not all(isinstance(each, str) for each in given):
+        raise _wrong(name, "names of rules, as {'merge_reshapes'}", value)
+    if given:
+        name_checks.get(name, frozenset)(given)
+    return given
+
+
+def _one_of(*known: str) -> Callable[[Any, str], str]:
+    def check(value: Any, name: str) -> str:
+        if value and value not in known:
+            names = ", ".join(known)
+            raise ValueRangeError(f"{name} must be one of {names}; got {value!r}")
+        return value
+
+    return check
 
 
 def _threads(
-    value: Any, name: str, otherwise: str = "None takes all cores"
+    value: Any, name: str = "threads", otherwise: str = "None takes all cores"
 ) -> int | None:
     """A number of threads; None is all cores."""
     if value is None:
@@ -142,14 +186,30 @@ def _bytes(value: Any, name: str = "cache_size", none: str = "is no disk cache")
     return size
 
 
-def _folder(value: Any) -> str:
+def _folder(value: Any, name: str) -> str:
     try:
         return os.path.expanduser(os.fsdecode(value))
     except TypeError:
-        kind = type(value).__name__
-        raise ArgumentError(
-            f"cache_dir must be the path of a folder, got {kind}: {value!r}"
-        ) from None
+        raise _wrong(name, "the path of a folder", value) from None
+
+
+#: What a setting is, given what the user writes; or it raises.
+_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    "enable_x64": _flag_or_none,
+    "device": _device,
+    "debug": _level,
+    "disabled_rules": _rules,
+    "disable_jit": _flag,
+    "check_specs": _flag,
+    "threads": _threads,
+    "native_calls": _flag,
+    "cache_dir": _folder,
+    "cache_size": _bytes,
+    "cache_memory": partial(_bytes, none="keeps the latest alone"),
+    "tune": _flag,
+    "cpu": _one_of(*CPUS),
+    "fence": _one_of(*FENCES[1:]),
+}
 
 
 def _from_environment() -> Config:

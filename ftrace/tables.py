@@ -228,7 +228,9 @@ def emptied(forget: Callable[[], object]) -> None:
 
 
 def clear_tables() -> None:
-    """Empties all tables but those that belong to functions."""
+    """Empties all memos, and all tables but those that belong to functions."""
+    for empty in _budget.memos:
+        empty()
     for table in _budget.tables():
         if not table.own:
             table.clear()

@@ -110,6 +110,31 @@ def test_a_folder_that_others_can_write_is_a_miss_told_of_once(
         assert cache.load("key") == b"code"  # and nothing was written meanwhile
 
 
+def test_nobody_is_told_to_change_a_folder_of_other_things(folder: Path) -> None:
+    filled()
+    (folder / "thesis.tex").write_text("of a colleague")
+    folder.chmod(0o775)
+    with pytest.warns(CacheWarning, match="FTRACE_CACHE_DIR=~/.cache/ftrace") as caught:
+        assert ObjectCache().load("key") is None
+    assert "chmod" not in str(caught[0].message)
+
+
+def test_no_folder_is_told_of_as_that(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with ft.config(cache_dir=tmp_path / "file"):
+        with pytest.warns(CacheWarning, match=r"Not a directory: .*file'") as caught:
+            ObjectCache().store(b"code", "key")
+        assert ObjectCache().load("key") is None
+    assert "chmod" not in str(caught[0].message)
+
+
+def test_the_null_device_is_no_disk_cache() -> None:
+    with ft.config(cache_dir=os.devnull):
+        cache = ObjectCache()
+        cache.store(b"code", "key")  # and no warning
+        assert cache.load("key") is None
+
+
 @needs_root
 def test_code_of_another_user_is_not_run(folder: Path) -> None:
     filled()

@@ -283,3 +283,39 @@ def test_every_setting_and_processor_is_documented() -> None:
         assert f"| `{field.name}` |" in text
     for cpu in CPUS:
         assert f"`{cpu}`" in text
+
+
+WRONG: list[tuple[str, Any, type[Exception], str]] = [
+    ("disable_jit", "false", errors.ArgumentError, "disable_jit must be True or False"),
+    ("check_specs", "no", errors.ArgumentError, "check_specs must be True or False"),
+    ("native_calls", None, errors.ArgumentError, "native_calls must be True or False"),
+    ("tune", 2, errors.ArgumentError, "tune must be True or False, got int: 2"),
+    ("enable_x64", "yes", errors.ArgumentError, "must be None, True or False, got str"),
+    ("debug", "a", errors.ArgumentError, "debug must be a whole number, got str: 'a'"),
+    ("device", 3, errors.ArgumentError, "device must be the name of a device, got int"),
+    ("device", "foo", errors.DeviceError, "no device 'foo'; the devices are cpu"),
+    ("disabled_rules", "foo", errors.ArgumentError, r"must be names .* got str: 'foo'"),
+    ("disabled_rules", 3, errors.ArgumentError, "must be names of rules, as {'merge_"),
+    ("disabled_rules", [3], errors.ArgumentError, "must be names of rules, as {'merge"),
+    ("disabled_rules", {"foo"}, errors.ArgumentError, "there is no rule 'foo'"),
+    ("cache_memory", 1.5, errors.ArgumentError, "cache_memory must be a whole number"),
+    ("cache_size", -1, errors.ValueRangeError, "cache_size must be 0 or more"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "kind", "message"), WRONG)
+def test_a_setting_is_checked_where_it_is_set(
+    name: str, value: Any, kind: type[Exception], message: str
+) -> None:
+    before = settings.current()
+    with pytest.raises(kind, match=message):
+        ft.config.update(name, value)
+    with pytest.raises(kind, match=message), ft.config(**{name: value}):
+        pass
+    assert settings.current() == before
+
+
+def test_every_setting_is_checked() -> None:
+    for name in settings.Config.__dataclass_fields__:
+        with pytest.raises(errors.FtraceError):
+            settings.Config(**{name: object()})  # pyright: ignore[reportArgumentType]

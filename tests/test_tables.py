@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import os
 import subprocess
@@ -222,6 +223,54 @@ def test_what_belongs_to_a_function_goes_with_it() -> None:
     assert traced() is None
     left = len(execute._cache)  # pyright: ignore[reportPrivateUsage]
     assert left <= compiled - 59 + execute.LATEST
+
+
+def _structures(f: Callable[[Any], Any], count: int) -> list[Any]:
+    """References to classes of containers with each of which `f` was called once."""
+    classes: list[Any] = []
+    for _ in range(count):
+        pair = collections.namedtuple("pair", "x y")
+        f(pair(np.ones(2, np.float32), np.float32(1)))
+        classes.append(weakref.ref(pair))
+    return classes
+
+
+def _alive(classes: list[Any]) -> int:
+    gc.collect()
+    return sum(each() is not None for each in classes)
+
+
+def partial_of(f: Callable[..., Any]) -> Callable[[Any], Any]:
+    return lambda d: f(d, type(d))
+
+
+OF_PAIRS: dict[str, Callable[[], Callable[..., Any]]] = {
+    "jit": lambda: ft.jit(lambda d: d),
+    "static": lambda: partial_of(ft.jit(lambda d, s: d, static_argnums=1)),
+    "grad": lambda: ft.grad(lambda d: d.x.sum()),
+    "linearize": lambda: lambda d: ft.linearize(lambda d: d.x, d),
+    "loop": lambda: ft.jit(lambda d: ft.lax.fori_loop(0, 2, lambda _, d: d, d)),
+    "map": lambda: lambda d: ft.tree.map(np.negative, d),
+    "callback": lambda: ft.jit(lambda d: ft.debug.callback(lambda d: None, d)),
+}
+
+
+@pytest.mark.parametrize("name", OF_PAIRS)
+def test_classes_of_containers_go_with_the_function(name: str) -> None:
+    f = OF_PAIRS[name]()
+    classes = _structures(f, 40)
+    del f
+    gc.collect()
+    ft.clear_caches()
+    assert _alive(classes) == 0
+
+
+def test_no_number_of_classes_takes_more_than_the_limit() -> None:
+    f = ft.jit(lambda d: d)
+    with ft.config(cache_memory=1_000_000):
+        classes = _structures(f, 400)
+        f(1.0)
+        assert _alive(classes) <= 110
 
 
 PROGRAM = """

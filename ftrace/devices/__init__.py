@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ftrace import settings
 from ftrace.devices.base import Device, register_device
 from ftrace.trace.collection import importing
 
@@ -49,6 +50,15 @@ def lowering() -> Callable[..., Lowered]:
     return load() if has_lowered() else importing(load)
 
 
+def _check_rules(names: frozenset[str]) -> None:
+    def load() -> Callable[[frozenset[str]], None]:
+        from ftrace.lower.lowering import check_disabled_rules
+
+        return check_disabled_rules
+
+    importing(load)(names)
+
+
 def has_lowered() -> bool:
     """Are the passes loaded already?"""
     return "ftrace.lower.lowering" in sys.modules
@@ -68,6 +78,7 @@ def size_of(graph: Graph) -> int:
     return size_of_graph(graph)
 
 
+settings.name_checks["disabled_rules"] = _check_rules
 register_device("cpu", _cpu)
 register_device("interpreter", _interpreter)
 register_device("opencl", _opencl)

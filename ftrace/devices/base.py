@@ -216,6 +216,15 @@ def device_names() -> list[str]:
     return list(_factories)
 
 
+def _require(name: str) -> None:
+    if name not in _factories:
+        known = ", ".join(_factories)
+        raise DeviceError(f"there is no device {name!r}; the devices are {known}")
+
+
+settings.name_checks["device"] = _require
+
+
 def get_device(name: str | Device | None = None) -> Device:
     """The device of that name, or the default one.
 
@@ -229,9 +238,7 @@ def get_device(name: str | Device | None = None) -> Device:
     if found is not None:
         return found
     with _lock:
-        if name not in _factories:
-            known = ", ".join(_factories)
-            raise DeviceError(f"there is no device {name!r}; the devices are {known}")
+        _require(name)
         if name not in _devices:
             _devices[name] = _factories[name]()
         return _devices[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from ftrace import settings
 from ftrace.errors import ArgumentError, DeviceError, GraphError
@@ -99,7 +100,6 @@ def lower(
       recurrences: the device runs small loops in registers.
       cache: bytes of the cache that a core has for itself; 0 where that is no help.
     """
-    check_disabled_rules(settings.current().disabled_rules)
     outputs = inline_calls(graph.outputs)
     prepared = control_to_loops(simplify_loops(outputs))
     simplified = Graph(graph.inputs, tuple(simplify_graph(prepared)))
@@ -226,6 +226,7 @@ def build_step(
     return BuiltStep(node, programs)
 
 
+@cache
 def rule_names() -> frozenset[str]:
     """The names that `config.disabled_rules` may hold: rules and decisions."""
     rules = {rule.name for _, matcher in PASSES for rule in matcher}
@@ -238,7 +239,7 @@ def rule_names() -> frozenset[str]:
 
 def check_disabled_rules(names: frozenset[str]) -> None:
     """Raises ArgumentError for a name that is no rule's."""
-    for name in sorted(names - rule_names() if names else names):
+    for name in sorted(names - rule_names()):
         close = difflib.get_close_matches(name, rule_names(), 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ArgumentError(f"disabled_rules: there is no rule {name!r}{hint}")

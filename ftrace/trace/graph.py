@@ -126,7 +126,7 @@ class _Reference(weakref.ref[Node]):
     key: Any
 
 
-def _bury() -> None:
+def bury() -> None:
     """Removes the entries of dead nodes."""
     with _table_lock:
         while _dead:
@@ -167,7 +167,7 @@ def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Nod
             if _table.get(key) is kept:
                 del _table[key]
     if _dead:
-        _bury()
+        bury()
     return node
 
 
@@ -178,7 +178,7 @@ def origin_now(node: Node) -> Origin | None:
 
 def interned_count() -> int:
     """How many nodes are alive in the process."""
-    _bury()
+    bury()
     return len(_table)
 
 

@@ -36,29 +36,40 @@ _optree: Any = optree
 
 
 # Structures. The keys of dictionaries must have an order, else two equal dictionaries
-# could be flattened differently; each structure is looked at once.
+# could be flattened differently; each structure is looked at once. Of those that were
+# there is only a number, which keeps no class alive.
 
-_checked: set[TreeDef] = set()
+_checked: set[tuple[int, int]] = set()
 _CHECKED_LIMIT = 4096
+
+
+def _parts(treedef: TreeDef) -> Iterator[TreeDef]:
+    pending = [treedef]
+    while pending:
+        yield (node := pending.pop())
+        pending.extend(node.children())
+
+
+def classes_of(treedef: TreeDef) -> set[Any]:
+    """The classes of containers that are kept alive by a structure."""
+    found: set[Any] = {node.type for node in _parts(treedef)}
+    return found - {None, tuple, list, dict}
 
 
 def _check_order(treedef: TreeDef) -> None:
     try:
-        if treedef in _checked:
+        number = hash(treedef), treedef.num_nodes
+        if number in _checked:
             return
         if len(_checked) >= _CHECKED_LIMIT:
             _checked.clear()
-        hashable = True
     except TypeError:  # static data of a user's container cannot be hashed
-        hashable = False
-    pending = [treedef]
-    while pending:
-        node = pending.pop()
+        number = None
+    for node in _parts(treedef):
         if isinstance(node.type, type) and issubclass(node.type, dict):
             _check_sortable(node)
-        pending.extend(node.children())
-    if hashable:
-        _checked.add(treedef)
+    if number is not None:
+        _checked.add(number)
 
 
 def _check_sortable(node: TreeDef) -> None:

@@ -36,6 +36,8 @@ from ftrace.transforms.execute import apply_graph, device_for
 from ftrace.transforms.known import (
     BOUND_KEPT,
     CALLS_BEFORE,
+    CLASS_BYTES,
+    SIGNATURE_BYTES,
     SIGNATURES_KEPT,
     STRUCTURES_KEPT,
     Known,
@@ -341,7 +343,8 @@ class Jitted(Linked, Travels):
             graph = trace("jit", output, avals, exact=True)
             traced = Traced(graph, output, not has_free_variables(graph))
             if traced.closed:  # another is good for this call only
-                self._traced.put(signature, traced, weight_of(graph))
+                own = CLASS_BYTES * len(tree.classes_of(treedef)) + SIGNATURE_BYTES
+                self._traced.put(signature, traced, weight_of(graph) + own)
             return traced
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:

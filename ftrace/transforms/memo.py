@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 
 from ftrace import settings
 from ftrace.tables import Table, clear_tables
-from ftrace.trace.graph import Graph, Node, operations_of
+from ftrace.trace.graph import Graph, Node, bury, operations_of
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.recall import forget_calls
 
@@ -57,3 +57,4 @@ def forget_all() -> None:
     """Empties every table, and that of what was traced."""
     clear_tables()
     forget_calls()
+    bury()

@@ -64,7 +64,8 @@ class ObjectCache:
     Args:
       folder: where; None for `config.cache_dir` or else the platform's own, looked up
         at every use.
-      limit: bytes that it may hold; None for `config.cache_size`.
+      limit: bytes that it may hold; None for `config.cache_size`, or none at all where
+        `config.cache_dir` is /dev/null.
 
     Attributes:
       hits, misses: how often `load` found something, and how often not.
@@ -84,7 +85,10 @@ class ObjectCache:
 
     @property
     def limit(self) -> int:
-        return settings.current().cache_size if self._limit is None else self._limit
+        if self._limit is not None:
+            return self._limit
+        chosen = settings.current()
+        return 0 if chosen.cache_dir == os.devnull else chosen.cache_size
 
     @property
     def folder(self) -> str:

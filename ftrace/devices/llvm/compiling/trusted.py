@@ -8,6 +8,7 @@ such facts, and everything is taken.
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import stat
@@ -48,6 +49,8 @@ def check_folder(folder: str) -> None:
       OSError: there is no such folder.
     """
     facts = os.stat(folder)
+    if not stat.S_ISDIR(facts.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
     if not hasattr(os, "geteuid"):
         return
     writable = facts.st_mode & _OTHERS_WRITE
@@ -57,11 +60,14 @@ def check_folder(folder: str) -> None:
         reason = f"belongs to user {facts.st_uid}"
     else:
         reason = "can be written by other users"
+    place = os.path.abspath(folder)
+    own = os.path.join(place, f"ftrace-{os.geteuid()}")
+    mend = f"export FTRACE_CACHE_DIR={shlex.quote(own)}"
     if facts.st_uid == os.geteuid() and not facts.st_mode & stat.S_ISVTX:
-        mend = f"chmod go-w {shlex.quote(os.path.abspath(folder))}"
-    else:  # a folder for all, as /tmp
-        own = os.path.join(os.path.abspath(folder), f"ftrace-{os.geteuid()}")
-        mend = f"export FTRACE_CACHE_DIR={shlex.quote(own)}"
+        if all(".ftrace" in name for name in os.listdir(folder)):
+            mend = f"chmod go-w {shlex.quote(place)}"
+        else:  # who has put other things there may need to
+            mend = "export FTRACE_CACHE_DIR=~/.cache/ftrace"
     raise UntrustedError(f"the folder {folder} {reason}: {mend}")
 
 
