@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -95,21 +96,22 @@ def test_a_daemon_thread_that_works_does_not_abort_the_end(work: str) -> None:
     assert done.stderr == ""
 
 
-def test_code_is_compiled_in_a_handler_of_the_end() -> None:
+@pytest.mark.parametrize("keeps", [False, True])
+def test_code_is_compiled_in_a_handler_of_the_end(keeps: bool, tmp_path: Path) -> None:
     program = """
 import atexit
 import numpy as np
 import ftrace as ft, ftrace.numpy as fnp
+f = ft.jit(lambda x: fnp.sin(x) @ fnp.cos(x))
 def late():
-    with ft.config(cache_size=0):
-        f = ft.jit(lambda x: fnp.sin(x) @ fnp.cos(x))
-        print([round(float(v), 4) for v in (f(np.ones(8)), ft.grad(f)(np.ones(8))[0])])
+    print([round(float(v), 4) for v in (f(np.ones(8)), ft.grad(f)(np.ones(8))[0])])
 atexit.register(late)
 """
+    folder = str(tmp_path) if keeps else os.devnull
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True, text=True, check=True, cwd=ROOT, timeout=300,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "FTRACE_CACHE_DIR": folder},
     )  # fmt: skip
     assert done.stdout == "[3.6372, -0.4161]\n", done.stderr
     assert done.stderr == ""

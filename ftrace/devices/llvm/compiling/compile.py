@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import sys
 import threading
 from collections.abc import (
     Callable,
@@ -75,6 +76,8 @@ class _Compiler:
 
     def __init__(self) -> None:
         llvm: Any = import_module("llvmlite.binding")
+        # It is told of the end of a process, unless that has begun when it is imported.
+        llvm.ffi.ObjectRef.__del__.__defaults__ = (sys.is_finalizing,)
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.llvm: Any = llvm
