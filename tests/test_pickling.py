@@ -19,6 +19,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors
+from ftrace.trace.callback import Same, Static
 from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES
 
 
@@ -239,6 +240,12 @@ def test_a_graph_that_arrives_is_made_of_nodes_of_its_new_process(
     assert (made.inputs, str(made)) == (graph.inputs, str(graph))
     node = graph.outputs[0].src[0]
     assert way(node) is node or node.op.name == "loop"
+
+
+def test_what_is_told_by_its_place_in_memory_is_so_where_it_arrives() -> None:
+    for kind in (Same, Static):
+        shifted = kind(_power, id(_power) + 16)  # as another process has it
+        assert sent(shifted) == kind.of(_power)
 
 
 def test_what_was_compiled_stays_where_it_is() -> None:

@@ -54,6 +54,9 @@ class Same:
             return Same(value, (id(value.__self__), id(value.__func__)))
         return Same(value, id(value))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Same.of, (self.value,)  # in another process its key is another one
+
 
 @dataclass(frozen=True)
 class Static:
@@ -67,6 +70,9 @@ class Static:
         if isinstance(value, (str, bytes, *_SCALARS)):  # 0.0 and -0.0 are two
             return Static(value, (type(value), repr(value)))
         return Static(value, id(value))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Static.of, (self.value,)
 
 
 @dataclass(frozen=True)
