@@ -260,8 +260,9 @@ def test_classes_of_containers_go_with_the_function(name: str) -> None:
     f = OF_PAIRS[name]()
     classes = _structures(f, 40)
     del f
-    gc.collect()
-    ft.clear_caches()
+    for _ in range(3):  # nodes in cycles with a class die when that is looked for
+        gc.collect()
+        ft.clear_caches()
     assert _alive(classes) == 0
 
 
