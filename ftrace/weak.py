@@ -59,6 +59,7 @@ class WeakValues(Generic[K, V]):
 
     def clear(self) -> None:
         self._references.clear()
+        self._dead.clear()  # which have their keys
 
     def _bury(self) -> None:
         try:

@@ -251,6 +251,7 @@ OF_PAIRS: dict[str, Callable[[], Callable[..., Any]]] = {
     "linearize": lambda: lambda d: ft.linearize(lambda d: d.x, d),
     "loop": lambda: ft.jit(lambda d: ft.lax.fori_loop(0, 2, lambda _, d: d, d)),
     "map": lambda: lambda d: ft.tree.map(np.negative, d),
+    "callback": lambda: ft.jit(lambda d: ft.debug.callback(lambda d: None, d)),
 }
 
 
