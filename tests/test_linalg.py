@@ -625,3 +625,9 @@ def test_a_trace_adds_in_the_dtype_asked_for_as_a_sum() -> None:
             trace = partial(function, dtype=dtype)
             for found in (trace(x), ft.jit(trace)(x)):
                 assert (found.dtype, found.item()) == (wanted.dtype, wanted.item())
+
+
+def test_elements_that_are_moved_do_not_spread_nan() -> None:
+    below = np.array([np.nan, np.inf])
+    found = np.array(ft.scipy.linalg.leslie(np.ones(3), below))
+    np.testing.assert_array_equal(found[1:], [[np.nan, 0, 0], [0, np.inf, 0]])

@@ -422,3 +422,14 @@ def test_bools_are_numbers_where_places_are_put() -> None:
     places = np.array([True, False, True])
     for call in put, ft.jit(put):
         np.testing.assert_array_equal(call(np.zeros(3), places), [6, 7, 0])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "uint64"])
+@pytest.mark.parametrize("mode", ["raise", "clip"])
+def test_positions_in_a_flat_array_are_integers_that_hold_them(
+    dtype: str, mode: str
+) -> None:
+    places = (np.array([150, 3], dtype), np.array([150, 7], dtype))
+    found = fnp.ravel_multi_index(places, (200, 200), mode=mode)
+    assert fnp.issubdtype(found.dtype, fnp.integer)
+    np.testing.assert_array_equal(found, [30150, 607])

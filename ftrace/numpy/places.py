@@ -174,7 +174,8 @@ def ravel_multi_index(
             return found
     bounded = [_bounded(i, n, m) for i, n, m in zip(arrays, sizes, modes, strict=True)]
     axes = range(len(sizes)) if order == "C" else reversed(range(len(sizes)))
-    result: Any = full((), 0, dtypes.int32)
+    wide = arrays and arrays[0].dtype == np.uint64  # beside int32 it would be a float
+    result: Any = full((), 0, dtypes.uint64 if wide else dtypes.int32)
     for axis in axes:
         result = add(multiply(result, sizes[axis]), bounded[axis])
     return result if dtype is None else cast(result, dtypes.as_dtype(dtype))

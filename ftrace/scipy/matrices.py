@@ -178,8 +178,8 @@ def companion(a: Value) -> Any:
 def _row_over_diagonal(row: Any, below: Any) -> Any:
     """A first row (…, n), and (…, n - 1) below the diagonal."""
     n = row.shape[-1]
-    eye = fnp.eye(n - 1, n, dtype=below.dtype)
-    rest = insert_axes(below, (below.ndim,)) * eye
+    here = fnp.eye(n - 1, n, dtype=bool)  # chosen: 0 times NaN is no 0
+    rest = fnp.where(here, insert_axes(below, (below.ndim,)), 0)
     return fnp.concatenate([insert_axes(row, (row.ndim - 1,)), rest], axis=-2)
 
 

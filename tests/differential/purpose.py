@@ -83,6 +83,7 @@ _REFUSALS = {
         "Cannot broadcast to shape with fewer",
         "unexpected JAX type",
         "Cannot concatenate arrays",
+        "not large enough to hold flattened index",
     ),
     r"numpy\.(at_\w+|indexed\w*)": ("fewer dimensions", "AttributeError", "IndexError"),
     r"lax\.(?!linalg).*": (
@@ -362,12 +363,12 @@ PURPOSES: tuple[Purpose, ...] = (
         given=" special: ",
     ),
     Purpose(
-        r"numpy\.linalg\.vecdot", "value", ": .*nan", "0 times infinity is NaN",
-        given=r"bool\[",
+        r"numpy\.(linalg\.vecdot|average)", "value", ": .*nan",
+        "0 times infinity is NaN", given=r"bool\[",
     ),
     *_of_derivatives(
         r"scipy\.special\.(i0|i1)|numpy\.i0", "value", r": np\.float64\(-?0\.0\)",
-        "the slope at 0 is 0", "python",
+        "the slope at 0 is 0",
     ),
     *_of_derivatives(
         r"random\.(truncated_normal|triangular)", "value", "", "there is no interval",
@@ -403,7 +404,7 @@ PURPOSES: tuple[Purpose, ...] = (
     Purpose(
         r"numpy\.(nan)?arg(min|max|sort)|numpy\.(searchsorted|unique.*|nonzero|argwhere)"
         r"|numpy\.(ravel_multi_index|flatnonzero|digitize|count_nonzero|unravel_index)"
-        r"|lax\.(arg\w+|top_k)", "dtype", "int32.*not u?int(64|8)",
+        r"|numpy\.lexsort|lax\.(arg\w+|top_k)", "dtype", "int32.*not u?int(64|8)",
         "indices are of int32", given=" (default|narrow) ",
     ),
     Purpose(
