@@ -433,3 +433,20 @@ def test_positions_in_a_flat_array_are_integers_that_hold_them(
     found = fnp.ravel_multi_index(places, (200, 200), mode=mode)
     assert fnp.issubdtype(found.dtype, fnp.integer)
     np.testing.assert_array_equal(found, [30150, 607])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint64"])
+def test_updates_of_integers_by_floats_are_computed_in_floats(dtype: str) -> None:
+    x = fnp.array([1, 2, 3], dtype)
+    for update, wanted in (
+        (lambda x, u: x.at[1:].multiply(u), [1, 5, 8]),
+        (lambda x, u: x.at[np.array([1, 2])].multiply(u), [1, 5, 8]),
+        (lambda x, u: x.at[0].add(u), [3, 2, 3]),
+    ):
+        for found in (
+            *[update(x, 2.7) for _ in range(9)],
+            ft.jit(update)(x, 2.7),
+            ft.jit(lambda x, update=update: update(x, 2.7))(x),
+        ):
+            assert found.dtype == x.dtype
+            np.testing.assert_array_equal(found, wanted)

@@ -203,8 +203,9 @@ class Place:
 def _fitting(values: Value, x: Any) -> Any:
     """What is put into `x`; a number has to fit its dtype."""
     check_fits(values, x.dtype)
-    if counts_bits(aval_of(values), x.dtype):
-        return cast(values, x.dtype)
+    dtype, _ = common_type(x, values)
+    if counts_bits(aval_of(values), dtype):
+        return cast(values, dtype)
     return as_value(values)
 
 
