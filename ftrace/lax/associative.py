@@ -55,7 +55,7 @@ def associative_scan(
         if structure != treedef:
             raise TreeError(
                 f"lax.associative_scan: fn must return a tree like its arguments, "
-                f"{treedef}; got {structure}"
+                f"{tree.readable(treedef)}; got {tree.readable(structure)}"
             )
         return [as_value(x) for x in found]
 

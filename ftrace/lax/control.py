@@ -159,7 +159,8 @@ def _branch(
         if other.treedef != first:
             raise TreeError(
                 f"{what}: all branches must return the same structure, but {names[0]} "
-                f"returns {first} and {name} {other.treedef}"
+                f"returns {tree.readable(first)} and {name} "
+                f"{tree.readable(other.treedef)}"
             )
     types = common_types(what, [t.draft.outputs for t in traced], names)
     if any(is_exact(t) for t in types):
@@ -540,7 +541,7 @@ def _check_pair(what: str, f: Function, wanted: tree.TreeDef, body: Traced) -> N
     if body.treedef.type not in (tuple, list) or len(children) != 2:
         raise TreeError(
             f"{what}: {name_of(f)} must return a pair (carry, y), got the structure "
-            f"{body.treedef}; return (carry, None) if there is no y"
+            f"{tree.readable(body.treedef)}; return (carry, None) if there is no y"
         )
     check_structure(what, wanted, children[0])
 

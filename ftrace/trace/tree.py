@@ -124,8 +124,8 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     leaves = list(leaves)
     if len(leaves) != treedef.num_leaves:
         raise TreeError(
-            f"tree.unflatten: the structure {treedef} takes {treedef.num_leaves} "
-            f"leaves, got {len(leaves)}"
+            f"tree.unflatten: the structure {readable(treedef)} takes "
+            f"{treedef.num_leaves} leaves, got {len(leaves)}"
         )
     return _optree.tree_unflatten(treedef, leaves)
 

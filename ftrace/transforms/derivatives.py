@@ -243,8 +243,8 @@ def jvp(
     directions, tangent_def = _tuple_values("jvp: tangents", tangents)
     if treedef != tangent_def:
         raise TreeError(
-            f"jvp: primals and tangents differ in structure: {treedef} and "
-            f"{tangent_def}"
+            f"jvp: primals and tangents differ in structure: "
+            f"{tree.readable(treedef)} and {tree.readable(tangent_def)}"
         )
     avals = [aval_of(x) for x in values]
     moved = [tangent_type(a) for a in avals]

@@ -175,7 +175,8 @@ class Linear:
         leaves, treedef = flatten_values(given, self._what)
         if treedef != self.in_tree:
             raise TreeError(
-                f"{self.name}: the structure must be {self.in_tree}, got {treedef}"
+                f"{self.name}: the structure must be {tree.readable(self.in_tree)}, "
+                f"got {tree.readable(treedef)}"
             )
         found = [aval_of(x) for x in leaves]
         if found != self._numbers:  # most are as required
