@@ -107,7 +107,7 @@ _REFUSALS = {
         "must be a floating type",
         "Numpy array",
         "select cases must have the same shapes",
-        "was not hashable",
+        "must have __hash__",
         "Reverse-mode differentiation does not work",
     ),
     r"(lax|scipy|numpy)\.linalg\..*": (
@@ -131,7 +131,7 @@ _REFUSED = "|".join((
     "has no derivative", "is required, got", "there are no axes", "initial= is not",
     "floor is not defined for c", "segment_ids must be integers",
     "do not broadcast to the place", r"complex numbers have no m(ax|in)imum",
-    r"do not broadcast to shape \(\)", "must be a scalar or have the shape",
+    "do not broadcast to shape", "must be a scalar or have the shape",
     "must name an axis of", "requires operands of one dtype",
     "indices must be integers", "requires operands with the same number of axes",
     "takes float or complex numbers", "how many elements the result has",
@@ -298,7 +298,7 @@ PURPOSES: tuple[Purpose, ...] = (
         "integers become floats by themselves, and promote then",
     ),
     Purpose(
-        r"numpy\.(angle|histogram.*|fft\.irfftn|cov)|scipy\.linalg\.qr_multiply",
+        r"numpy\.(angle|histogram.*|fft\.irfftn|cov|polyint)|scipy\.linalg\.qr_multiply",
         "dtype", "", "each result has the dtype of what it is made of",
     ),
     Purpose(r"lax\.concatenate", "shape", "", "axis -1 under vmap is that of a lane"),
@@ -332,6 +332,10 @@ PURPOSES: tuple[Purpose, ...] = (
         r"|scipy\.special\.(log_)?softmax", "value", "",
         "integers become floats by themselves, and do not wrap",
         given=r".*int\d+\[",
+    ),
+    *_of_derivatives(
+        r"numpy\.(cumulative_|cum|nancum)(sum|prod)", "value", "",
+        "the derivative is rounded where the value is", "dtype='float32'",
     ),
     *_of_derivatives(
         r"numpy\.logaddexp2?", "value", "", "beside infinities it is a maximum",
@@ -399,6 +403,7 @@ PURPOSES: tuple[Purpose, ...] = (
         given="default .*1099511627776",
     ),
     Purpose(r"numpy\.getitem", "raw", "IndexError", "NumPy's own array is indexed"),
+    Purpose(r"tree(_util)?\.(tree_)?all", "raw", "truth value", "NumPy's own array"),
     Purpose(r"lax\.unstack", "dies", "", "JAX compiles 1000 results for minutes"),
     # Dtypes where nothing is switched: arrays keep theirs, what is made has 32 bits.
     Purpose(
@@ -462,7 +467,7 @@ PURPOSES: tuple[Purpose, ...] = (
         given=" special: ",
     ),
     Purpose(
-        r"numpy\.(nan)?(percentile|quantile)", "shape", "",
+        r"numpy\.(nan)?(percentile|quantile)", "shape value", "",
         "a number has no axis to keep", given=r"\[\], .*keepdims=True",
     ),
     Purpose(r"random\.choice", "shape dtype", "", "whole rows are drawn"),
