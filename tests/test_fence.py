@@ -141,7 +141,7 @@ def test_blocks_of_groups_read_no_filter_behind_the_last() -> None:
 def test_fence_is_one_of_the_whole_process() -> None:
     with pytest.raises(ArgumentError, match="FTRACE_FENCE"), ft.config(fence="end"):
         pass
-    with pytest.raises(ValueRangeError, match="end or front"):
+    with pytest.raises(ValueRangeError, match="one of end, front"):
         ft.Config(fence="back")
     assert "FTRACE_FENCE" in run("back", "import ftrace").stderr
 

@@ -177,5 +177,7 @@ def test_a_terminal_shows_a_bar(
 
 
 def test_tune_is_a_switch() -> None:
-    with pytest.raises(ArgumentError, match="tune must be True or False, got 'yes'"):
+    with pytest.raises(
+        ArgumentError, match="tune must be True or False, got str: 'yes'"
+    ):
         ft.config.update("tune", "yes")

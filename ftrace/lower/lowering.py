@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from functools import cache
 
 from ftrace import settings
 from ftrace.errors import ArgumentError, DeviceError, GraphError
@@ -57,7 +56,7 @@ from ftrace.trace.collection import without_collection
 from ftrace.trace.graph import Body, Graph, Node, toposort
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.source import is_variable
-from ftrace.trace.rewrite import PatternMatcher, rewrite
+from ftrace.trace.rewrite import RULE_NAMES, PatternMatcher, rewrite
 
 PASSES: tuple[tuple[str, PatternMatcher], ...] = (
     ("simplify", SIMPLIFY),
@@ -226,15 +225,13 @@ def build_step(
     return BuiltStep(node, programs)
 
 
-@cache
 def rule_names() -> frozenset[str]:
     """The names that `config.disabled_rules` may hold: rules and decisions."""
-    rules = {rule.name for _, matcher in PASSES for rule in matcher}
     decisions = (
         SCHEDULING, RANGES, LOOPS, SHARING, REGISTERS, PRODUCTS, RUNNING, SLICES,
         FACTORING, SORTING, TRANSFORMS, RENDERING, SUMS, PARTS, EXTREMA, COMPOUNDS,
     )  # fmt: skip
-    return frozenset(rules.union(*decisions))
+    return frozenset(RULE_NAMES.union(*decisions))
 
 
 def check_disabled_rules(names: frozenset[str]) -> None:

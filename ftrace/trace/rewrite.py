@@ -302,6 +302,10 @@ class _Table:
         return found
 
 
+#: Of all rules that stand in a list, which may be switched off.
+RULE_NAMES: set[str] = set()
+
+
 class PatternMatcher:
     """A list of rules, tried in order; lists are joined with `+`."""
 
@@ -310,6 +314,7 @@ class PatternMatcher:
         if len(set(names)) != len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise GraphError(f"several rules share a name: {', '.join(twice)}")
+        RULE_NAMES.update(names)
         self.rules = tuple(rules)
         self.counts_uses = any(rule.single_use for rule in rules)
         self._variants = [
