@@ -57,6 +57,7 @@ _REFUSALS = {
         "MLIRError",
         "OverflowError",
         "primal and tangent arguments to jax.jvp do not match",
+        "unexpected JAX type",
         "called on tangent values inconsistent",
         "cotangent type does not match",
         "Abstract tracer value encountered where concrete value is expected: .* size",
@@ -81,7 +82,6 @@ _REFUSALS = {
         "indices must have an integer type",
         "no attribute 'shape'",
         "Cannot broadcast to shape with fewer",
-        "unexpected JAX type",
         "Cannot concatenate arrays",
         "not large enough to hold flattened index",
         "Abstract tracer value encountered",
@@ -349,6 +349,14 @@ PURPOSES: tuple[Purpose, ...] = (
         r"nn\.standardize|numpy\.(var|std)", "value", "float32",
         "JAX subtracts squares that are rounded", "weak float",
     ),
+    Purpose(
+        r"jvp|vjp|lax\.cond", "value", "float64", "a number alone has 32 bits",
+        given=" default .*python float",
+    ),
+    *_of_derivatives(
+        r"nn\.standardize", "value", r"not np\.float64\(nan",
+        "without axes each element is its own mean", r"axis=\(\)",
+    ),
     *_of_derivatives(
         r"nn\.relu6?", "value", "", "the slope at NaN of what returns it is 1",
         " special: ",
@@ -415,7 +423,7 @@ PURPOSES: tuple[Purpose, ...] = (
     ),
     Purpose(
         r"eval_shape|ShapeDtypeStruct", "structure", "float32.*not.*float64",
-        "a number alone, or no dtype, is of 32 bits", given=" default ",
+        "a number alone, or no dtype, is of 32 bits", given=" (default|narrow) ",
     ),
     Purpose(
         r"numpy\.(nan)?arg(min|max|sort)|numpy\.(searchsorted|unique.*|nonzero|argwhere)"
