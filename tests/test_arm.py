@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from ftrace.devices.llvm.ir.formulas import function_text
 from ftrace.devices.llvm.ir.library import symbols_in
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import Kernel
+from tests.kernel_texts import assembly_of
 
 ARM = Target.of("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon,+fullfp16")
 
@@ -79,29 +79,12 @@ PROGRAMS: dict[str, tuple[F, tuple[Any, ...], str]] = {
 }  # fmt: skip
 
 
-@cache
-def machine() -> tuple[Any, Any]:
-    llvm = pytest.importorskip("llvmlite.binding")
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    target = llvm.Target.from_triple(ARM.triple)
-    return llvm, target.create_target_machine(cpu=ARM.cpu, features=ARM.features, opt=1)
-
-
-def assembly_of(text: str) -> str:
-    llvm, arm = machine()
-    module = llvm.parse_assembly(text)
-    module.verify()
-    assert arm.emit_object(module)
-    return str(arm.emit_assembly(module))
-
-
 def code_of(kernel: Kernel) -> str:
     """The assembly of a kernel, and of the functions that it calls."""
     text = render_kernel(kernel, ARM).text
     called = [s for s in symbols_in(text) if re.search(r"_v?\d*f(32|64)$", s)]
     return "\n".join(
-        [assembly_of(text), *map(assembly_of, map(text_of_function, called))]
+        [assembly_of(x, ARM) for x in (text, *map(text_of_function, called))]
     )
 
 
