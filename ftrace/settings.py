@@ -20,6 +20,8 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ftrace.errors import ArgumentError, ValueRangeError
 from ftrace.records import dataclass
 
@@ -99,8 +101,11 @@ def _wrong(name: str, wanted: str, value: Any) -> ArgumentError:
     return ArgumentError(f"{name} must be {wanted}, got {kind}: {value!r}")
 
 
+_FLAGS: tuple[type, ...] = (bool, int, np.bool_)
+
+
 def _flag(value: Any, name: str, wanted: str = "True or False") -> bool:
-    if type(value).__name__ in ("bool", "bool_", "int") and value in (0, 1):
+    if isinstance(value, _FLAGS) and value in (0, 1):
         return bool(value)
     raise _wrong(name, wanted, value)
 

@@ -56,8 +56,8 @@ def network(x: Any, weights: Any) -> Any:
     return (x * x).sum()
 
 
-def built_for(depth: int, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many kernels are built for the gradient of a network, each of them right."""
+def built_for(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """How many kernels a graph has, each of them right, and how many are built."""
     built = 0
 
     def counted(draft: Any, plan: Any) -> Any:
@@ -66,18 +66,42 @@ def built_for(depth: int, monkeypatch: pytest.MonkeyPatch) -> int:
         return build_kernel(draft, plan)
 
     monkeypatch.setattr(isomorphic, "build_kernel", counted)
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(6, 8)).astype(np.float32)
-    weights = rng.normal(size=(depth, 8, 8)).astype(np.float32)
-    graph = ft.make_graph(ft.grad(network, (0, 1)))(x, [*weights])
     plan = lower(graph).plan
     check(plan)
     built = 0
-    kernels = dict(build_kernels(plan))
-    assert len(kernels) > 4 * depth
-    return built
+    return len(dict(build_kernels(plan))), built
 
 
 def test_a_kernel_is_built_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The first and last dozen of layers have kernels of their own.
-    assert built_for(40, monkeypatch) == built_for(60, monkeypatch)
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(6, 8)).astype(np.float32)
+    counts: list[int] = []
+    for depth in (40, 60):
+        weights = rng.normal(size=(depth, 8, 8)).astype(np.float32)
+        graph = ft.make_graph(ft.grad(network, (0, 1)))(x, [*weights])
+        kernels, built = built_for(graph, monkeypatch)
+        assert kernels > 4 * depth
+        counts.append(built)
+    assert counts[0] == counts[1]  # the first and last dozen have some of their own
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x: fnp.sin(x) * 1.25 + x,
+        lambda x: fnp.tanh(x) * x + x,
+        lambda x: x + 0.1 * (fnp.cos(x) - x * x),
+    ],
+)
+def test_kernels_of_an_unrolled_loop_end_between_its_steps(
+    step: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loop(x: Any) -> Any:
+        for _ in range(600):
+            x = step(x)
+        return x.sum()
+
+    graph = ft.make_graph(ft.grad(loop))(np.ones(64, np.float32))
+    kernels, built = built_for(graph, monkeypatch)
+    assert kernels > 80
+    assert built <= 6

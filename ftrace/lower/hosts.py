@@ -20,14 +20,20 @@ from ftrace.lower.across import are_columns
 from ftrace.lower.drafts import Context, Draft
 from ftrace.lower.index import ALWAYS, Atom, flatten_index, ranges_of_all
 from ftrace.lower.inlining import reduce_is_inlined
-from ftrace.lower.plan import ELEMENTWISE, KERNEL_LIMIT, NESTED, Plan
+from ftrace.lower.plan import (
+    ELEMENTWISE,
+    ENOUGH,
+    KERNEL_LIMIT,
+    NESTED,
+    Plan,
+    ends_before,
+)
 from ftrace.lower.values import (
     RECOMPUTE,
     elements_of_sum,
     is_contraction,
     root_of,
     squeeze,
-    weight,
 )
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
@@ -58,9 +64,8 @@ def kernel_that_has_it(
             here_only = {aligned[0]: uses[aligned[0]]}
             if len(here) > 1 or not reduce_is_inlined(plan, node, here_only):
                 continue
-        elif (
-            plan.costs_below(node) * (len(here) - 1) > RECOMPUTE
-            or draft.weight + weight(node) > KERNEL_LIMIT
+        elif plan.costs_below(node) * (len(here) - 1) > RECOMPUTE or (
+            draft.weight > ENOUGH and ends_before(draft, node)
         ):
             continue
         if not plan.precedence.is_before(kernels - {number}, number):

@@ -13,8 +13,8 @@ from typing import Any
 from ftrace.lower.across import reduces_columns
 from ftrace.lower.drafts import Context
 from ftrace.lower.index import ALWAYS, complexity
-from ftrace.lower.plan import KERNEL_LIMIT, NESTED, Plan
-from ftrace.lower.values import CHEAP, RECOMPUTE, is_contraction, root_of, weight
+from ftrace.lower.plan import ENOUGH, NESTED, Plan, ends_before
+from ftrace.lower.values import CHEAP, RECOMPUTE, is_contraction, root_of
 from ftrace.trace.graph import Node
 from ftrace.trace.sizes import sample
 
@@ -30,11 +30,12 @@ def is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
         return all(_is_plain(context) for context in uses)
     if cost == 0:
         return True
-    drafts, most = plan.result.drafts, KERNEL_LIMIT - weight(node)
+    drafts = plan.result.drafts
     kernels: set[int] = set()
     again = slides = False
     for context, (factor, _) in uses.items():
-        if drafts[context.kernel].weight > most:
+        draft = drafts[context.kernel]
+        if draft.weight > ENOUGH and ends_before(draft, node):
             return False
         kernels.add(context.kernel)
         again = again or factor > 1

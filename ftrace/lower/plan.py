@@ -33,6 +33,7 @@ from ftrace.trace.primitives.source import is_variable
 from ftrace.trace.sizes import sample
 
 KERNEL_LIMIT = 600  # operations in one kernel
+ENOUGH = 450  # from which on it ends where a step begins like the one it began with
 NESTED = 1 << 14  # elements of a reduce that may run inside another one
 CONTRACTIONS = 8  # that are told apart of those from which a value is made
 
@@ -192,3 +193,19 @@ class Plan:
         """Notes that these kernels read what one stores."""
         draft.feeds |= readers
         self.precedence.add(draft.number, readers)
+
+
+def ends_before(draft: Draft, node: Node) -> bool:
+    """Does a kernel of more than `ENOUGH` operations leave this one to another?
+
+    Of an unrolled loop it ends between two steps if it can: it stores little there,
+    and the kernels of all steps are the same one.
+    """
+    if draft.weight + weight(node) > KERNEL_LIMIT:
+        return True
+    root = draft.roots[0] if draft.roots else node
+    return (
+        root is not node
+        and (root.op, root.aval) == (node.op, node.aval)
+        and [s.op for s in root.src] == [s.op for s in node.src]
+    )

@@ -321,9 +321,8 @@ class PatternMatcher:
             (rule, [v for p in rule.patterns for v in _variants(p)]) for rule in rules
         ]
         self._tables: dict[frozenset[str], _Table] = {}
-        emptied(
-            self._tables.clear
-        )  # users disable any rules, and have ops of their own
+        # Users disable any set of rules, and have operations of their own.
+        emptied(self._tables.clear)
 
     def __add__(self, other: PatternMatcher) -> PatternMatcher:
         return PatternMatcher(self.rules + other.rules)

@@ -168,13 +168,15 @@ def scale(tangent: Node, factor: Node) -> Node:
     In a contraction (both sides repeat their elements) it is a plain product: there
     the zeros are data, and a select per term would cost more than it tells.
     """
-    for known, other in ((factor, tangent), (tangent, factor)):
-        if known.op is const_p:
-            value = _as_factor(known.dtype, known.arg)
-            if value == 1:
-                return other
-            if value is not None:
-                return mul(tangent, factor) if value else zeros_like(other)
+    if factor.op is const_p or tangent.op is const_p:
+        sides = (factor, tangent), (tangent, factor)
+        beside = {_as_factor(a.dtype, a.arg): b for a, b in sides if a.op is const_p}
+        if 0 in beside:
+            return zeros_like(beside[0])
+        if 1 in beside:
+            return beside[1]
+        if 2 in beside:
+            return mul(tangent, factor)
     if is_reused(tangent) and is_reused(factor):
         return mul(tangent, factor)
     return mul_zero(tangent, factor)

@@ -23,8 +23,9 @@ import numpy as np
 from ftrace.errors import AxisError, ShapeError
 from ftrace.records import NamedTuple
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, make_node
 from ftrace.trace.primitives.record import Array, Direct, Primitive
+from ftrace.trace.primitives.source import const_p
 
 Pads = tuple[tuple[int, int, int], ...]
 Bounds = tuple[tuple[int, int], ...]
@@ -97,7 +98,11 @@ reshape_p = _movement(
 
 
 def reshape(x: Node, shape: Shape) -> Node:
-    return x if x.shape == shape else reshape_p(x, arg=shape)
+    if x.shape == shape:
+        return x
+    if x.op is const_p:
+        return make_node(const_p, _infer_reshape(shape, x.aval), (), x.arg)
+    return reshape_p(x, arg=shape)
 
 
 # permute
