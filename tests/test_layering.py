@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,7 @@ def names(path: Path, statement: ast.Import | ast.ImportFrom) -> list[str]:
     return found
 
 
+@cache
 def own_imports(path: Path) -> list[tuple[str, int]]:
     """(module of ftrace, line) for every import of `path` from the package."""
     found = [
