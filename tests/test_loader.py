@@ -157,6 +157,7 @@ def test_memory_goes_with_its_owner() -> None:
     during = maps()
     kept.clear()
     gc.collect()
+    kept.append(load(code, ("f",), {}))  # now the pages of the others go
     # Neighbours are one line each: at least some are freed, and none is left.
     assert maps() <= max(before + 5, during - 1)
 
@@ -279,3 +280,22 @@ def test_results_are_the_same_where_llvm_loads(
     monkeypatch.setattr(compile_module, "load", nothing)
     ft.clear_caches()
     np.testing.assert_array_equal(np.asarray(ft.jit(f)(x)), first)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_llvm_keeps_nothing_of_what_it_has_compiled() -> None:
+    program = """
+import ctypes, resource
+from ftrace.devices.llvm.compiling.compile import generate
+for n in range(200):
+    numbers = ", ".join(f"i64 {n * 1000 + i}" for i in range(1000))
+    generate(f"@table = constant [1000 x i64] [{numbers}]")
+    if n in (50, 199):
+        ctypes.CDLL(None).malloc_trim(0)
+        with open("/proc/self/statm") as file:
+            print(int(file.read().split()[1]) * resource.getpagesize())
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    assert after - before < 5e6  # a context that stays takes 17

@@ -43,6 +43,9 @@ LEAN_OPTIONS = (
     ("disable-cgp", "true", "false"),
     ("enable-misched", "false", "true"),
 )
+#: Characters of text that go through a context of LLVM until it is thrown away: it
+#: keeps each constant and type that it has seen, some bytes for each character.
+CONTEXT_LENGTH = 1 << 18
 object_cache = ObjectCache()
 
 
@@ -84,8 +87,9 @@ class _Compiler:
         self.numbers = itertools.count()
         self._lock = fresh_after_fork(threading.Lock())
         self._lean_blocks = 0
-        # A context and a machine serve one thread at a time; they are kept for reuse.
-        self._benches: dict[Target, list[tuple[Any, Any]]] = {}
+        # A context and a machine serve one thread at a time; they are kept for reuse,
+        # with how much they have compiled.
+        self._benches: dict[Target, list[tuple[Any, Any, int]]] = {}
 
     @cached_property
     def jit(self) -> Any:
@@ -119,14 +123,15 @@ class _Compiler:
         try:
             bench = benches.pop()
         except IndexError:
-            bench = self.llvm.create_context(), self._machine(target)
-        context, machine = bench
+            bench = self.llvm.create_context(), self._machine(target), 0
+        context, machine, length = bench
         try:  # the module ends before its context, also where LLVM refuses it
             with self.llvm.parse_assembly(text, context) as module:
                 module.verify()
                 return _emit_unlocked(machine, module)
         finally:
-            benches.append(bench)
+            if (length := length + len(text)) < CONTEXT_LENGTH:
+                benches.append((context, machine, length))
 
 
 #: The compiler of this process.
