@@ -12,6 +12,8 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check
 JOBS ?= 2
+# Hundreds of the tests start a process: the byte code that all import is written once.
+export PYTHONDONTWRITEBYTECODE :=
 
 ifdef PYTHON
 PYTHONS := $(PYTHON)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -29,6 +30,17 @@ DEVICES = ("cpu", "interpreter", "opencl")
 
 # The laws about threads hold for any number of them, on any machine.
 ftrace.settings.MACHINE_THREADS = ftrace.settings.MAX_THREADS
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What 30,000 tests are made of stays: no search for cycles walks it again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def require_device(name: str) -> Any:

@@ -25,6 +25,14 @@ from ftrace.trace.graph import making_nodes_of, provenance
 from tests.faults.interrupts import SIGINT, STEPS
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_put_away() -> Iterator[None]:
+    gc.unfreeze()
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
     was_on = gc.isenabled()
