@@ -160,6 +160,8 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=partial(methodcaller("tell"), _forking),
         after_in_child=partial(methodcaller("renew"), _forking),
     )
+    # Or those would be alive at the next fork, and so for ever.
+    os.register_at_fork(after_in_parent=partial(setattr, _forking, "renew", int))
 
 
 class Once(Generic[T]):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
@@ -25,7 +26,7 @@ import ftrace as ft
 from ftrace.devices import base
 from ftrace.devices.base import Device, get_device
 from ftrace.devices.llvm.compiling.workers import apart
-from ftrace.locks import Once, cached_property, free_after_fork
+from ftrace.locks import Once, cached_property, free_after_fork, fresh_after_fork
 
 
 def test_threads_that_ask_together_have_the_same() -> None:
@@ -294,6 +295,18 @@ def test_a_child_calls_what_a_thread_was_tracing() -> None:
         os._exit(int(double(np.ones(4))[3]))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
     thread.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_fork_keeps_no_lock_of_what_is_gone() -> None:
+    lock: Any = fresh_after_fork(threading.Lock())
+    gone = weakref.ref(lock)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    del lock
+    assert gone() is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
