@@ -14,7 +14,7 @@ from ftrace.errors import (
 from ftrace.numpy.axes import as_value, full, static_int
 from ftrace.numpy.bounds import check_mode, widened
 from ftrace.numpy.selection import clip
-from ftrace.trace.eager import make_all_eager
+from ftrace.trace.eager import make_all_eager, member
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import scatter_p
@@ -30,16 +30,38 @@ from ftrace.trace.tracer import Tracer, Value, unbound_variable
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
 
-def segment_sum(
-    data: Value,
-    segment_ids: Value,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-    out_sharding: Any = None,
-) -> Any:
+def _segments(name: str, kind: str, reduction: Primitive):
+    def segments(
+        data: Value,
+        segment_ids: Value,
+        num_segments: int | None = None,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        bucket_size: int | None = None,
+        mode: Any = None,
+        out_sharding: Any = None,
+    ) -> Any:
+        values, ids = as_value(data), as_value(segment_ids)
+        if not dtypes.is_integer(ids.dtype):
+            got = ids.dtype.name
+            raise DtypeError(f"{name}: segment_ids must be integers, got {got}")
+        if values.shape[: ids.ndim] != ids.shape:
+            raise ShapeError(
+                f"{name}: segment_ids of shape {ids.shape} must match the leading axes "
+                f"of data of shape {values.shape}"
+            )
+        count = _count(name, ids, num_segments)
+        if check_mode(name, mode) == "clip" and count:
+            ids = clip(widened(ids, count), 0, count - 1)
+        shape = (count, *values.shape[ids.ndim :])
+        start = full(shape, identity(reduction, values.dtype), values.dtype)
+        return bind(scatter_p, start, values, ids, arg=((0,), kind))
+
+    return segments
+
+
+@member(_segments, "add", reduce_sum_p)
+def segment_sum():
     """The sums of the rows of each segment.
 
     Args:
@@ -61,93 +83,39 @@ def segment_sum(
       ConcretizationTypeError: num_segments is not given and the ids are traced.
       ValueRangeError: num_segments is negative, or there is no such mode.
     """
-    return _segments(
-        "segment_sum", "add", reduce_sum_p, data, segment_ids, num_segments, mode
-    )
 
 
-def segment_prod(
-    data: Value,
-    segment_ids: Value,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-    out_sharding: Any = None,
-) -> Any:
+@member(_segments, "mul", reduce_prod_p)
+def segment_prod():
     """The products of the rows of each segment; arguments as in `segment_sum`."""
-    return _segments(
-        "segment_prod", "mul", reduce_prod_p, data, segment_ids, num_segments, mode
-    )
 
 
-def segment_max(
-    data: Value,
-    segment_ids: Value,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-    out_sharding: Any = None,
-) -> Any:
+@member(_segments, "max", reduce_max_p)
+def segment_max():
     """The greatest of the rows of each segment; arguments as in `segment_sum`."""
-    return _segments(
-        "segment_max", "max", reduce_max_p, data, segment_ids, num_segments, mode
-    )
 
 
-def segment_min(
-    data: Value,
-    segment_ids: Value,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-    out_sharding: Any = None,
-) -> Any:
+@member(_segments, "min", reduce_min_p)
+def segment_min():
     """The least of the rows of each segment; arguments as in `segment_sum`."""
-    return _segments(
-        "segment_min", "min", reduce_min_p, data, segment_ids, num_segments, mode
-    )
 
 
-def _segments(
-    name: str,
-    kind: str,
-    reduction: Primitive,
-    data: Value,
-    segment_ids: Value,
-    num_segments: int | None,
-    mode: Any,
-) -> Any:
-    values, ids = as_value(data), as_value(segment_ids)
-    if not dtypes.is_integer(ids.dtype):
-        raise DtypeError(f"{name}: segment_ids must be integers, got {ids.dtype.name}")
-    if values.shape[: ids.ndim] != ids.shape:
-        raise ShapeError(
-            f"{name}: segment_ids of shape {ids.shape} must match the leading axes of "
-            f"data of shape {values.shape}"
-        )
-    if num_segments is None:
-        if isinstance(ids, Tracer) and unbound_variable(ids.node) is not None:
-            raise ConcretizationTypeError(
-                f"{name}: how many segments there are depends on the values of traced "
-                f"segment_ids of type {ids.aval!r}; give num_segments=n"
-            )
-        known = ids.__array__()
-        count = max(int(known.max()) + 1, 0) if known.size else 0
-    else:
+def _count(name: str, ids: Any, num_segments: int | None) -> int:
+    """How many segments there are."""
+    if num_segments is not None:
         count = static_int(num_segments, f"{name}: num_segments")
-    if count < 0:
-        raise ValueRangeError(f"{name}: num_segments must not be negative, got {count}")
-    if check_mode(name, mode) == "clip" and count:
-        ids = clip(widened(ids, count), 0, count - 1)
-    shape = (count, *values.shape[ids.ndim :])
-    start = full(shape, identity(reduction, values.dtype), values.dtype)
-    return bind(scatter_p, start, values, ids, arg=((0,), kind))
+        if count < 0:
+            raise ValueRangeError(
+                f"{name}: num_segments must not be negative, got {count}"
+            )
+        return count
+    if isinstance(ids, Tracer) and unbound_variable(ids.node) is not None:
+        raise ConcretizationTypeError(
+            f"{name}: how many segments there are depends on the values of traced "
+            f"segment_ids of type {ids.aval!r}; give num_segments=n"
+        )
+    known = ids.__array__()
+    return max(int(known.max()) + 1, 0) if known.size else 0
 
 
 make_all_eager(__name__)

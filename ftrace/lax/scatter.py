@@ -29,6 +29,7 @@ from ftrace.numpy import axes as moves
 from ftrace.numpy.axes import as_value, cast, check_shape, reshape
 from ftrace.numpy.elementwise import negative
 from ftrace.records import NamedTuple
+from ftrace.trace.eager import member
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.tracer import Value
@@ -59,16 +60,34 @@ class ScatterDimensionNumbers(NamedTuple):
     scatter_indices_batching_dims: Sequence[int] = ()
 
 
-def scatter(
-    operand: Value,
-    scatter_indices: Value,
-    updates: Value,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | GatherScatterMode | None = None,
-) -> Any:
+def _scatter(name: str, kind: str, negated: bool = False):
+    def scatter(
+        operand: Value,
+        scatter_indices: Value,
+        updates: Value,
+        dimension_numbers: ScatterDimensionNumbers,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: str | GatherScatterMode | None = None,
+    ) -> Any:
+        new = negative(as_value(updates)) if negated else updates
+        check_dtypes(name, operand, new)
+        x, starts = as_value(operand), check_starts(name, scatter_indices)
+        new = cast(new, x.dtype)
+        windows, through = _checked(name, x, starts, new.shape, dimension_numbers)
+        if new.size == 0 or x.size == 0:
+            return x
+        x, found, inner = _at_places(x, windows, starts, mode)
+        new = _ordered_updates(new, inner, found, through, starts.ndim - 1)
+        result = bind(scatter_p, x, new, *only_inside(found), arg=(found.axes, kind))
+        return reshape(result, windows.shape)
+
+    return scatter
+
+
+@member(_scatter, "set")
+def scatter():
     """`operand` with windows of `updates` set at computed starts.
 
     Where windows overlap, the last one in row-major order stands.
@@ -88,99 +107,40 @@ def scatter(
       ShapeError: the dimension numbers do not fit the shapes or each other.
       DtypeError: the starts are no integers, or the updates of another dtype.
     """
-    return _scatter(
-        "scatter", "set", operand, scatter_indices, updates, dimension_numbers, mode
-    )
 
 
-def scatter_add(
-    operand: Value,
-    scatter_indices: Value,
-    updates: Value,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | GatherScatterMode | None = None,
-) -> Any:
+@member(_scatter, "add")
+def scatter_add():
     """`operand` with windows added; arguments and errors as in `scatter`."""
-    return _scatter(
-        "scatter_add", "add", operand, scatter_indices, updates, dimension_numbers, mode
-    )
 
 
-def scatter_sub(
-    operand: Value,
-    scatter_indices: Value,
-    updates: Value,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | GatherScatterMode | None = None,
-) -> Any:
+@member(_scatter, "add", negated=True)
+def scatter_sub():
     """`operand` with windows subtracted; arguments and errors as in `scatter`."""
-    minus = negative(as_value(updates))
-    return _scatter(
-        "scatter_sub", "add", operand, scatter_indices, minus, dimension_numbers, mode
-    )
 
 
-def scatter_mul(
-    operand: Value,
-    scatter_indices: Value,
-    updates: Value,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | GatherScatterMode | None = None,
-) -> Any:
+@member(_scatter, "mul")
+def scatter_mul():
     """`operand` multiplied by windows; arguments and errors as in `scatter`.
 
     It has a derivative also where windows overlap.
     """
-    return _scatter(
-        "scatter_mul", "mul", operand, scatter_indices, updates, dimension_numbers, mode
-    )
 
 
-def scatter_min(
-    operand: Value,
-    scatter_indices: Value,
-    updates: Value,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | GatherScatterMode | None = None,
-) -> Any:
+@member(_scatter, "min")
+def scatter_min():
     """The lesser of `operand` and windows; arguments and errors as in `scatter`.
 
     Where several hold the least, each has the same share in the derivative.
     """
-    return _scatter(
-        "scatter_min", "min", operand, scatter_indices, updates, dimension_numbers, mode
-    )
 
 
-def scatter_max(
-    operand: Value,
-    scatter_indices: Value,
-    updates: Value,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | GatherScatterMode | None = None,
-) -> Any:
+@member(_scatter, "max")
+def scatter_max():
     """The greater of `operand` and windows; arguments and errors as in `scatter`.
 
     Where several hold the greatest, each has the same share in the derivative.
     """
-    return _scatter(
-        "scatter_max", "max", operand, scatter_indices, updates, dimension_numbers, mode
-    )
 
 
 def scatter_apply(
@@ -223,27 +183,6 @@ def scatter_apply(
         )
     updates = cast(new, x.dtype)
     result = bind(scatter_p, x, updates, *only_inside(found), arg=(found.axes, "set"))
-    return reshape(result, windows.shape)
-
-
-def _scatter(
-    name: str,
-    kind: str,
-    operand: Value,
-    scatter_indices: Value,
-    updates: Value,
-    numbers: ScatterDimensionNumbers,
-    mode: str | GatherScatterMode | None,
-) -> Any:
-    check_dtypes(name, operand, updates)
-    x, starts = as_value(operand), check_starts(name, scatter_indices)
-    new = cast(updates, x.dtype)
-    windows, through = _checked(name, x, starts, new.shape, numbers)
-    if new.size == 0 or x.size == 0:
-        return x
-    x, found, inner = _at_places(x, windows, starts, mode)
-    new = _ordered_updates(new, inner, found, through, starts.ndim - 1)
-    result = bind(scatter_p, x, new, *only_inside(found), arg=(found.axes, kind))
     return reshape(result, windows.shape)
 
 

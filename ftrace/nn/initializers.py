@@ -14,6 +14,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes, lax, random
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy.axes import check_shape
+from ftrace.trace.eager import member
 
 __all__ = [
     "Initializer", "constant", "glorot_normal", "glorot_uniform", "he_normal",
@@ -188,8 +189,8 @@ def variance_scaling(
     return _initializer(dtype, build)
 
 
-def _named(scale: float, mode: str, distribution: str, doc: str) -> Any:
-    def factory(
+def _scaling(name: str, scale: float, mode: str, distribution: str):
+    def of_axes(
         in_axis: Axes = -2,
         out_axis: Axes = -1,
         batch_axis: Axes = (),
@@ -199,15 +200,38 @@ def _named(scale: float, mode: str, distribution: str, doc: str) -> Any:
             scale, mode, distribution, in_axis, out_axis, batch_axis, dtype
         )
 
-    factory.__doc__ = f"{doc}; arguments as in `variance_scaling`."
-    return factory
+    return of_axes
 
 
-glorot_uniform = _named(1.0, "fan_avg", "uniform", "Glorot's, uniform")
-glorot_normal = _named(1.0, "fan_avg", "truncated_normal", "Glorot's, normal")
-lecun_uniform = _named(1.0, "fan_in", "uniform", "LeCun's, uniform")
-lecun_normal = _named(1.0, "fan_in", "truncated_normal", "LeCun's, normal")
-he_uniform = _named(2.0, "fan_in", "uniform", "He's, uniform")
-he_normal = _named(2.0, "fan_in", "truncated_normal", "He's, normal")
+@member(_scaling, 1.0, "fan_avg", "uniform")
+def glorot_uniform():
+    """Glorot's, uniform; arguments as in `variance_scaling`."""
+
+
+@member(_scaling, 1.0, "fan_avg", "truncated_normal")
+def glorot_normal():
+    """Glorot's, normal; arguments as in `variance_scaling`."""
+
+
+@member(_scaling, 1.0, "fan_in", "uniform")
+def lecun_uniform():
+    """LeCun's, uniform; arguments as in `variance_scaling`."""
+
+
+@member(_scaling, 1.0, "fan_in", "truncated_normal")
+def lecun_normal():
+    """LeCun's, normal; arguments as in `variance_scaling`."""
+
+
+@member(_scaling, 2.0, "fan_in", "uniform")
+def he_uniform():
+    """He's, uniform; arguments as in `variance_scaling`."""
+
+
+@member(_scaling, 2.0, "fan_in", "truncated_normal")
+def he_normal():
+    """He's, normal; arguments as in `variance_scaling`."""
+
+
 xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal

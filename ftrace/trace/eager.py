@@ -14,12 +14,15 @@ from functools import update_wrapper
 from importlib import import_module
 from inspect import unwrap
 from types import FunctionType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from typing import cast as cast_to
 
 import numpy as np
 
 from ftrace.trace.recall import takes_functions
+
+F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
 
 #: Classes whose objects never change; a call is told apart from others by them.
 constant_classes: list[type[Any]] = []
@@ -38,6 +41,36 @@ def is_by_place(index: Any) -> bool:
     if type(index) is tuple:
         return all(type(part) in _PLACES for part in cast_to(Any, index))
     return type(index) in _PARTS
+
+
+def named(function: F, name: str, doc: str | None) -> F:
+    """A function that another one made, by its own name and with its own docstring."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+def member(
+    construct: Callable[Concatenate[str, P], F], *args: P.args, **kwargs: P.kwargs
+) -> Callable[[Callable[[], None]], F]:
+    '''A function of a family, in the place of one that has its name and docstring.
+
+        @member(_segments, "add")
+        def segment_sum():
+            """The sums of the rows of each segment."""
+
+    Args:
+      construct: is given the name, then `args` and `kwargs`; makes a function with the
+        parameters that all of the family have. Its own return type is not written but
+        inferred, so that those who call a member are shown these parameters.
+      args, kwargs: in what the functions differ.
+    '''
+
+    def made(said: Callable[[], None]) -> F:
+        function = construct(said.__name__, *args, **kwargs)
+        return named(function, said.__name__, said.__doc__)
+
+    return made
 
 
 class Eager:
@@ -68,7 +101,7 @@ class Eager:
         self.behind = function
         self.numbers = numbers
         self.indexed = indexed
-        self._place = place
+        self._place = self.__module__ = place
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.behind(*args, **kwargs)
