@@ -7,12 +7,17 @@ the rates of a machine swing within seconds, a figure from another minute says l
 - memory: the sum of two arrays that are far larger than the caches, written past them
 - reading: the sum over all elements of such an array; nothing is written
 - arithmetic: chains of fused multiply-adds that stay in registers
+
+What costs time in the interpreter has no limit. Next to it, `python_work` is timed: a
+piece of Python that stays the same, so that two runs can be compared.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import platform
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -26,6 +31,7 @@ from benchmarks.options import THREADS
 from benchmarks.timing import clock_of
 
 MEMORY, READING, ARITHMETIC = LIMITS = ("memory", "reading", "arithmetic")
+PYTHON = "python"
 
 FLOATS = 24 << 20  # per array: 96 MiB
 CLAIM = 1 << 18  # floats that a thread takes at a time: none waits long for another
@@ -36,6 +42,40 @@ STEPS = 1_500_000  # about five milliseconds
 def load_average() -> float:
     """How many other programs wanted to run in the last minute; 0 if unknown."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
+def describe() -> dict[str, str | int]:
+    """What is to be said of this machine next to figures that are kept."""
+    return {
+        "processor": f"{llvm.get_host_cpu_name()}, {platform.machine()}",
+        "cores": os.cpu_count() or 1,
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def python_work() -> int:
+    """Calls, tuples and tables for about 100 µs."""
+    found: dict[tuple[int, str], list[int]] = {}
+    for i in range(400):
+        found.setdefault((i % 37, str(i)), []).append(i)
+    return sum(map(len, found.values()))
+
+
+def python_seconds() -> float:
+    """Of the piece of Python, undisturbed: of many runs the best."""
+    found: list[float] = []
+    for _ in range(100):
+        start = time.perf_counter()
+        python_work()
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+def reference(name: str, seconds: float) -> Callable[[], float]:
+    """The clock of a limit, or of the piece of Python."""
+    return python_seconds if name == PYTHON else this_machine().clock(name, seconds)
 
 
 class Machine:

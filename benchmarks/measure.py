@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.libraries import Library, leaves
-from benchmarks.machine import ARITHMETIC, MEMORY, READING, this_machine
+from benchmarks.machine import ARITHMETIC, MEMORY, PYTHON, READING, reference
 from benchmarks.row import Row
 from benchmarks.timing import Effort, clock_of, in_turn, median
 
@@ -27,7 +27,8 @@ class Outcome:
       problems: what went wrong, by library.
       nbytes: what a memory-bound row has to move, or None.
       limits: by limit of the machine, the seconds per byte, or per operation, that
-        its own loop needed in each round of this row.
+        its own loop needed in each round of this row; for a row without one the
+        seconds of a piece of Python.
     """
 
     row: Row
@@ -62,7 +63,7 @@ def measure(row: Row, libraries: Sequence[Library], effort: Effort) -> Outcome:
     """Times a row in every library that it serves; ftrace comes first."""
     outcome = Outcome(row)
     clocks: dict[str, Callable[[], float]] = {}
-    reference: list[Any] | None = None
+    expected: list[Any] | None = None
     inputs = row.inputs()
     for library in libraries:
         if not _is_served(row, library):
@@ -76,19 +77,19 @@ def measure(row: Row, libraries: Sequence[Library], effort: Effort) -> Outcome:
                 result = library.wait(call())
                 found = [library.get(x) for x in leaves(result)]
                 if library.name == "ftrace":
-                    reference = found
-                elif reference is not None and library.dialect in row.compare:
-                    compare(found, reference, row.tolerance)
+                    expected = found
+                elif expected is not None and library.dialect in row.compare:
+                    compare(found, expected, row.tolerance)
                 clock = clock_of(call, library.wait, effort.seconds, row.wait == "each")
                 clocks[library.name] = _in_session(library, clock)
         except Exception as error:  # a row that fails must not end the run
             outcome.problems[library.name] = first_line(error)
-    if row.bytes is True and reference is not None:
-        outcome.nbytes = sum(x.nbytes for x in (*leaves(inputs), *reference))
+    if row.bytes is True and expected is not None:
+        outcome.nbytes = sum(x.nbytes for x in (*leaves(inputs), *expected))
     elif row.bytes is not None and row.bytes is not True:
         outcome.nbytes = row.bytes
-    limits = _limits_of(outcome, reference)
-    machine = {limit: this_machine().clock(limit, effort.seconds) for limit in limits}
+    limits = _limits_of(outcome, expected)
+    machine = {limit: reference(limit, effort.seconds) for limit in limits}
     gc.collect()
     try:
         rounds = in_turn({**clocks, **machine}, effort)
@@ -101,9 +102,9 @@ def measure(row: Row, libraries: Sequence[Library], effort: Effort) -> Outcome:
 
 
 def _limits_of(outcome: Outcome, results: Sequence[Any] | None) -> list[str]:
-    """The limits of the machine that a row is held to."""
+    """What takes its turn with a row: the limits of the machine that it is held to."""
     if outcome.nbytes is None:
-        return [] if outcome.row.flops is None else [ARITHMETIC]
+        return [PYTHON] if outcome.row.flops is None else [ARITHMETIC]
     written = sum(x.nbytes for x in results or ())
     reads = results is not None and written * MOSTLY_READS < outcome.nbytes
     return [MEMORY, READING] if reads else [MEMORY]

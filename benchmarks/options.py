@@ -45,7 +45,13 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--quick", action="store_true", help="few and short timings")
     made.add_argument(
-        "--json", metavar="FILE", type=Path, help="also write all figures"
+        "--save", "--json", metavar="FILE", type=Path, help="also write all figures"
+    )
+    made.add_argument(
+        "--against",
+        metavar="FILE",
+        type=Path,
+        help="compare with figures that were saved",
     )
     made.add_argument("--list", action="store_true", help="name the rows, time nothing")
     return made

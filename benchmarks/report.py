@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 from benchmarks.libraries import Library
-from benchmarks.machine import ARITHMETIC, LIMITS, MEMORY, READING
+from benchmarks.machine import ARITHMETIC, LIMITS, MEMORY, READING, describe
 from benchmarks.measure import Outcome
 from benchmarks.options import THREADS
 from benchmarks.stages import BUDGET, STAGES, StageTimes
@@ -38,7 +38,6 @@ class Report:
         return [library.name for library in self.libraries[1:]]
 
     def print(self) -> None:
-        show = _show_rich if find_spec("rich") else _show_plain
         if self.outcomes:
             show(self._title(), self._header(), self._lines())
         if self.stages:
@@ -152,7 +151,7 @@ class Report:
         return lines
 
 
-def mean_of(ratios: Sequence[float]) -> float | None:
+def mean_of(ratios: Collection[float]) -> float | None:
     """The geometric mean, or None of nothing."""
     if not ratios:
         return None
@@ -192,6 +191,11 @@ def _stage_table(stages: Sequence[StageTimes]) -> tuple[list[str], list[list[str
     budget = {together.get(part, part): f"≤ {us:g}" for part, us in BUDGET.items()}
     lines.append(["budget", "2000", "", *[budget.get(stage, "″") for stage in STAGES]])
     return header, lines
+
+
+def show(title: str, header: list[str], lines: list[list[str]]) -> None:
+    """Prints a table; a line of one cell is a heading."""
+    (_show_rich if find_spec("rich") else _show_plain)(title, header, lines)
 
 
 def _show_plain(title: str, header: list[str], lines: list[list[str]]) -> None:
@@ -243,6 +247,7 @@ def as_json(report: Report) -> dict[str, Any]:
     """Everything that was measured, for programs to read; times in seconds."""
     return {
         "libraries": {x.name: x.version for x in report.libraries},
+        "machine": describe(),
         "threads": THREADS,
         "load": report.load,
         "limits": {limit: report.limit_rates(limit) for limit in LIMITS},

@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
-from benchmarks import stages
+from benchmarks import against, stages
 from benchmarks.libraries import Library, MissingPeerError, load_library
 from benchmarks.machine import load_average
 from benchmarks.measure import Outcome, measure
@@ -71,17 +71,23 @@ def run(options: Namespace) -> int:
         libraries = load_libraries(options.peer, options.device)
     except (MissingPeerError, DeviceError) as error:
         return _refuse(str(error))
-    if options.json is not None and not options.json.absolute().parent.is_dir():
-        return _refuse(f"--json {options.json}: the folder does not exist")
+    if options.save is not None and not options.save.absolute().parent.is_dir():
+        return _refuse(f"--save {options.save}: the folder does not exist")
+    try:
+        before = None if options.against is None else against.read(options.against)
+    except (OSError, ValueError) as error:
+        return _refuse(f"--against {options.against}: {error}")
     effort = QUICK if options.quick else FULL
     load = load_average()
     outcomes = measure_rows(rows, libraries, effort)
     compile_times = stages.measure_stages(effort) if with_stages else []
     report = Report(libraries, outcomes, compile_times, load)
     report.print()
-    if options.json is not None:
-        text = json.dumps(as_json(report), indent=1)
-        options.json.write_text(text, encoding="utf-8")
+    figures = as_json(report)
+    if before is not None:
+        against.print_comparison(before, figures)
+    if options.save is not None:
+        options.save.write_text(json.dumps(figures, indent=1), encoding="utf-8")
     return 1 if any(outcome.problems for outcome in outcomes) else 0
 
 

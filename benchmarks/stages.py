@@ -16,7 +16,8 @@ from typing import Any
 import ftrace as ft
 import ftrace.numpy as fnp
 from benchmarks.inputs import normal, weights
-from benchmarks.timing import FULL, Effort, median
+from benchmarks.machine import python_seconds
+from benchmarks.timing import FULL, Effort
 from ftrace.devices.llvm.compiling.compile import generate
 from ftrace.devices.llvm.compiling.modules import grouped, in_one_module
 from ftrace.devices.llvm.device import render_kernel
@@ -49,15 +50,19 @@ class StageTimes:
 
     Attributes:
       program: its name.
+      size: how many nodes were asked for.
       nodes: of the graph that is lowered.
       kernels: how many came out, and how many of them differ.
       microseconds: per node, by stage.
+      python: seconds of a piece of Python in turn with it.
     """
 
     program: str
+    size: int
     nodes: int
     kernels: tuple[int, int]
     microseconds: dict[str, float]
+    python: float
 
 
 def is_wanted(pattern: str) -> bool:
@@ -66,8 +71,8 @@ def is_wanted(pattern: str) -> bool:
 
 
 def measure_stages(effort: Effort) -> list[StageTimes]:
-    """All programs at all sizes; each stage is the median of several runs."""
-    repetitions = max(1, effort.rounds // 3)
+    """All programs at all sizes; of each stage the best of several runs."""
+    repetitions = max(2, effort.rounds // 3)
     large = LARGE_SIZES if effort.rounds >= FULL.rounds else ()
     return [
         measure_program(name, make, size, repetitions if size in SIZES else 1)
@@ -82,10 +87,9 @@ def measure_program(
     """Times a program whose gradient has about `size` nodes."""
     depth = _depth_for(make, size)
     runs = [_run(*make(depth)) for _ in range(repetitions)]
-    times = {
-        stage: median([run.microseconds[stage] for run in runs]) for stage in STAGES
-    }
-    return StageTimes(name, runs[0].nodes, runs[0].kernels, times)
+    times = {stage: min(run.microseconds[stage] for run in runs) for stage in STAGES}
+    python = min(run.python for run in runs)
+    return StageTimes(name, size, runs[0].nodes, runs[0].kernels, times, python)
 
 
 def _depth_for(make: Callable[[int], Any], size: int) -> int:
@@ -127,7 +131,8 @@ def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
     spent["transform"] = max(spent["transform"] - spent["trace"], 0.0)
     per = {stage: traced if stage == "trace" else nodes for stage in STAGES}
     times = {stage: spent[stage] / per[stage] * 1e6 for stage in STAGES}
-    return StageTimes("", nodes, (len(program.kernels), len(kernels)), times)
+    found = len(program.kernels), len(kernels)
+    return StageTimes("", nodes, nodes, found, times, python_seconds())
 
 
 def _assembled(graph: Graph, simplified: Any, plan: Any, built: Any) -> Any:
@@ -137,16 +142,16 @@ def _assembled(graph: Graph, simplified: Any, plan: Any, built: Any) -> Any:
 
 
 class _Clock:
-    """Seconds by stage."""
+    """Seconds by stage: those of this process, whatever else the machine has to do."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     def time(self, stage: str, work: Callable[[], Any]) -> Any:
         gc.collect()
-        start = time.perf_counter()
+        start = time.process_time()
         result = work()
-        self.seconds[stage] = time.perf_counter() - start
+        self.seconds[stage] = time.process_time() - start
         return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +14,16 @@ import pytest
 
 import benchmarks.measure
 import ftrace
-from benchmarks import machine, models, report, stages, timing
+from benchmarks import against, machine, models, report, stages, timing
 from benchmarks.libraries import Api, leaves, load_library, map_tree
-from benchmarks.machine import ARITHMETIC, LIMITS, MEMORY, READING, Machine
+from benchmarks.machine import (
+    ARITHMETIC,
+    LIMITS,
+    MEMORY,
+    PYTHON,
+    READING,
+    Machine,
+)
 from benchmarks.measure import DisagreementError, Outcome, compare, measure
 from benchmarks.options import parser
 from benchmarks.row import Row
@@ -71,7 +79,9 @@ def test_a_missing_peer_is_a_message(
     [
         (["--rows", "no such row"], "no row matches 'no such row'; --list"),
         (["--rows", "("], "is no regular expression"),
-        (["--rows", "Rosenbrock", "--json", "no/such/folder"], "folder does not exist"),
+        (["--rows", "Rosenbrock", "--save", "no/such/folder"], "folder does not exist"),
+        (["--rows", "Rosenbrock", "--against", "no/such/file"], "--against no/such"),
+        (["--rows", "Rosenbrock", "--against", __file__], "--against"),
     ],
 )
 def test_bad_arguments_are_messages(
@@ -134,7 +144,7 @@ def test_libraries_take_turns() -> None:
 @pytest.mark.parametrize(
     ("options", "result", "limits"),
     [
-        ({}, np.negative, []),
+        ({}, np.negative, [PYTHON]),
         ({"flops": 1e3}, np.negative, [ARITHMETIC]),
         ({"bytes": True}, np.negative, [MEMORY]),
         ({"bytes": True}, np.sum, [MEMORY, READING]),
@@ -152,8 +162,7 @@ def test_the_limits_of_a_row_take_their_turn(
     def clock(limit: str, _: float) -> Any:
         return lambda: asked.append(limit) or 2.0
 
-    fake = SimpleNamespace(clock=clock)
-    monkeypatch.setattr(benchmarks.measure, "this_machine", lambda: fake)
+    monkeypatch.setattr(benchmarks.measure, "reference", clock)
     row = Row(
         "test", "limited", lambda: (np.ones(99, np.float32),), lambda _: result,
         jit=False, **options,
@@ -243,6 +252,46 @@ def test_the_report_shows_ratios_and_rates(
         "of pure reading reach: slow 62%",
     ):  # fmt: skip
         assert part in text
+
+
+def saved(processor: str, *rows: tuple[str, float, float]) -> dict[str, Any]:
+    return {
+        "machine": {"processor": processor, "cores": 2},
+        "rows": [
+            {
+                "family": "test",
+                "name": name,
+                "rounds": {"ftrace": [9 * own, own]},
+                "limits": {PYTHON: [reference, 7 * reference]},
+            }
+            for name, own, reference in rows
+        ],
+        "compile time": [
+            {"program": "p", "size": 5, "microseconds": {"trace": 2.0}, "python": 1e-4}
+        ],
+    }
+
+
+def test_two_runs_are_compared_by_what_had_its_turn_with_each_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = saved("old", ("same", 2.0, 1.0), ("quick", 1.0, 1.0), ("gone", 1.0, 1.0))
+    now = saved("new", ("same", 6.0, 3.0), ("quick", 0.5, 1.0), ("own", 1.0, 1.0))
+    file = tmp_path / "before.json"
+    file.write_text(json.dumps(before))
+    against.print_comparison(against.read(file), now)
+    text = capsys.readouterr().out
+    rows = [" ".join(re.findall(r"[\w.×/%]+", line)) for line in text.splitlines()]
+    assert "test/same 2 s 6 s 0.33 1.00×" in rows
+    assert "test/quick 1 s 500 ms 2.00 2.00×" in rows
+    assert "gone" not in text
+    assert "ANOTHER MACHINE: before processor old, cores 2; now processor new" in text
+    assert f"3 rows, in turn: {2 ** (1 / 3):.3f}" in text
+    assert text.count("beyond 3%") == 1
+    against.print_comparison(now, now)
+    text = capsys.readouterr().out
+    assert "both on the same kind of machine: processor new, cores 2" in text
+    assert "beyond" not in text
 
 
 def test_durations_have_three_digits() -> None:

@@ -65,6 +65,16 @@ def _(module: Any) -> Any:
     return lambda a, b: module.sum(module.tanh(a * b + a) ** 2)
 
 
+@FAMILY.row("eager softmax, 64", lambda: (normal(64),), jit=False, wait="once")
+def eager_softmax(lib: Any) -> Any:
+    return lib.nn.softmax
+
+
+@eager_softmax.peer("torch")
+def _(torch: Any) -> Any:
+    return lambda x: torch.softmax(x, -1)
+
+
 @FAMILY.row(
     "un-jitted gradient of an MLP 16-32-4, batch 8",
     lambda: models.mlp_inputs((16, 32, 4), 8),
