@@ -35,7 +35,6 @@ from ftrace.numpy.indexing import *
 from ftrace.numpy.joining import *
 from ftrace.numpy.linear import *
 from ftrace.numpy.matrices import *
-from ftrace.numpy.nanreductions import *
 from ftrace.numpy.padding import *
 from ftrace.numpy.places import *
 from ftrace.numpy.polynomial import *
@@ -91,8 +90,8 @@ _of_numbers = (
 # The modules of functions that compute, and do not only choose or move.
 _computing = (
     "arithmetic", "bessel", "bits", "comparison", "cumulative", "differences",
-    "einstein", "elementwise", "floats", "linear", "nanreductions", "norms",
-    "reductions", "selection", "softmax", "statistics",
+    "einstein", "elementwise", "floats", "linear", "norms", "reductions",
+    "selection", "softmax", "statistics",
 )  # fmt: skip
 _computing = tuple(f"{__name__}.{module}" for module in _computing)
 

@@ -31,8 +31,7 @@ from ftrace.numpy.axes import (
     stride,
 )
 from ftrace.numpy.joining import concatenate, stack
-from ftrace.numpy.nanreductions import without_nan
-from ftrace.numpy.reductions import chosen_dtype, summed_dtype
+from ftrace.numpy.reductions import chosen_dtype, summed_dtype, without_nan
 from ftrace.numpy.softmax import log_sum_exp
 from ftrace.numpy.windows import Window, slide_all
 from ftrace.trace.dims import is_dynamic

@@ -1,4 +1,4 @@
-"""Reductions that are one primitive: sum, prod, max, min, any, all.
+"""Reductions that are one primitive: sum, prod, max, min, any, all; without NaN, too.
 
 Dtypes are JAX's: bools and small integers are added as int32 or uint32, and 64-bit
 input stays 64-bit. float16 and bfloat16 accumulate in float32.
@@ -6,6 +6,7 @@ input stays 64-bit. float16 and bfloat16 accumulate in float32.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from ftrace.numpy.axes import (
     no_out,
 )
 from ftrace.numpy.joining import stack
+from ftrace.trace.eager import member
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -37,7 +39,8 @@ from ftrace.trace.primitives.reduction import (
 from ftrace.trace.tracer import Value
 
 __all__ = [
-    "all", "amax", "amin", "any", "count_nonzero", "max", "min", "prod", "ptp", "sum",
+    "all", "amax", "amin", "any", "count_nonzero", "max", "min", "nanmax", "nanmin",
+    "nanprod", "nansum", "prod", "ptp", "sum",
 ]  # fmt: skip
 
 Dtype = Any
@@ -141,37 +144,52 @@ _BOOL = {
 }
 
 
-def _accumulate(
-    name: str,
-    primitive: Primitive,
-    a: Value,
-    axis: Axis,
-    dtype: Dtype,
-    keepdims: bool,
-    initial: Value | None,
-    where: Value | None,
-    promote_integers: bool,
-) -> Any:
-    """Sum and prod."""
+def is_nan(a: Any) -> Any:
+    """Where a float or complex value is not a number; None for other dtypes."""
+    return bind(p.ne, a, a) if dtypes.is_inexact(a.dtype) else None
+
+
+def without_nan(a: Value, fill: float) -> Any:
+    """`a` with a number in the place of each NaN."""
     a = as_value(a)
-    promote = promote_integers or a.dtype == dtypes.bool_
-    natural = summed_dtype(a.dtype) if promote else a.dtype
-    final = chosen_dtype(dtype, natural)
-    wide = widened(final) if dtype is None else final
-    result = masked_reduce(name, primitive, a, axis, wide, keepdims, initial, where)
-    return cast(result, final)
+    missing = is_nan(a)
+    return a if missing is None else choose(missing, full((), fill, a.dtype), a)
 
 
-def sum(
-    a: Value,
-    axis: Axis = None,
-    dtype: Dtype = None,
-    out: None = None,
-    keepdims: bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
-    promote_integers: bool = True,
-) -> Any:
+def present(name: str, a: Any, where: Value | None) -> Any:
+    """The mask of the elements that count; None where all do."""
+    mask = check_where(name, where, a.shape)
+    if not dtypes.is_inexact(a.dtype):
+        return mask
+    here = bind(p.eq, a, a)
+    return here if mask is None else bind(p.bit_and, here, mask)
+
+
+def _total(name: str, primitive: Primitive):
+    def total(
+        a: Value,
+        axis: Axis = None,
+        dtype: Dtype = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: Value | None = None,
+        where: Value | None = None,
+        promote_integers: bool = True,
+    ) -> Any:
+        no_out(name, out)
+        a = as_value(a)
+        promote = promote_integers or a.dtype == dtypes.bool_
+        natural = summed_dtype(a.dtype) if promote else a.dtype
+        final = chosen_dtype(dtype, natural)
+        wide = widened(final) if dtype is None else final
+        result = masked_reduce(name, primitive, a, axis, wide, keepdims, initial, where)
+        return cast(result, final)
+
+    return total
+
+
+@member(_total, reduce_sum_p)
+def sum():
     """The sum of the elements along `axis`, or of all.
 
     Args:
@@ -184,28 +202,39 @@ def sum(
       where: a mask of the elements that count.
       promote_integers: add narrow integers as int32 or uint32.
     """
-    no_out("sum", out)
-    return _accumulate(
-        "sum", reduce_sum_p, a, axis, dtype, keepdims, initial, where, promote_integers
-    )
 
 
-def prod(
-    a: Value,
-    axis: Axis = None,
-    dtype: Dtype = None,
-    out: None = None,
-    keepdims: bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
-    promote_integers: bool = True,
-) -> Any:
+@member(_total, reduce_prod_p)
+def prod():
     """The product of the elements along `axis`, or of all; arguments as in `sum`."""
-    no_out("prod", out)
-    return _accumulate(
-        "prod", reduce_prod_p, a, axis, dtype, keepdims, initial, where,
-        promote_integers,
-    )  # fmt: skip
+
+
+def _total_without_nan(name: str, total: Callable[..., Any], nothing: int):
+    def nan_total(
+        a: Value,
+        axis: Axis = None,
+        dtype: Dtype = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: Value | None = None,
+        where: Value | None = None,
+    ) -> Any:
+        no_out(name, out)
+        return total(
+            without_nan(a, nothing), axis, dtype, None, keepdims, initial, where
+        )
+
+    return nan_total
+
+
+@member(_total_without_nan, sum, 0)
+def nansum():
+    """The sum of the elements that are not NaN; arguments as in `sum`."""
+
+
+@member(_total_without_nan, prod, 1)
+def nanprod():
+    """The product of the elements that are not NaN; arguments as in `sum`."""
 
 
 # Extrema.
@@ -272,38 +301,63 @@ def _complex_extremum(
     return result if keepdims else drop_axes(result, axes)
 
 
-def max(
-    a: Value,
-    axis: Axis = None,
-    out: None = None,
-    keepdims: bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
-) -> Any:
+def _extreme(name: str, primitive: Primitive, beyond: float | None = None):
+    """`beyond` takes the place of NaN, where that is left out."""
+
+    def extreme(
+        a: Value,
+        axis: Axis = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: Value | None = None,
+        where: Value | None = None,
+    ) -> Any:
+        no_out(name, out)
+        a = as_value(a)
+        filled = a if beyond is None else without_nan(a, beyond)
+        result = _extremum(name, primitive, filled, axis, keepdims, initial, where)
+        missing = None if beyond is None else is_nan(a)
+        if missing is None or initial is not None:
+            return result
+        axes = canonical_axes(axis, a.ndim, name)
+        nothing = reduced(reduce_min_p, missing, axes, keepdims)
+        return choose(nothing, full((), np.nan, a.dtype), result)
+
+    return extreme
+
+
+@member(_extreme, reduce_max_p)
+def max():
     """The greatest element along `axis`, or of all; NaN wins. Arguments as in `sum`.
 
     Raises:
       ValueRangeError: there are no elements, and no `initial`.
     """
-    no_out("max", out)
-    return _extremum("max", reduce_max_p, a, axis, keepdims, initial, where)
 
 
-def min(
-    a: Value,
-    axis: Axis = None,
-    out: None = None,
-    keepdims: bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
-) -> Any:
+@member(_extreme, reduce_min_p)
+def min():
     """The least element along `axis`, or of all; NaN wins. Arguments as in `sum`.
 
     Raises:
       ValueRangeError: there are no elements, and no `initial`.
     """
-    no_out("min", out)
-    return _extremum("min", reduce_min_p, a, axis, keepdims, initial, where)
+
+
+@member(_extreme, reduce_max_p, -np.inf)
+def nanmax():
+    """The greatest element that is not NaN; NaN where there is none.
+
+    Arguments and errors are those of `max`.
+    """
+
+
+@member(_extreme, reduce_min_p, np.inf)
+def nanmin():
+    """The least element that is not NaN; NaN where there is none.
+
+    Arguments and errors are those of `min`.
+    """
 
 
 amax = max
@@ -321,36 +375,32 @@ def ptp(a: Value, axis: Axis = None, out: None = None, keepdims: bool = False) -
 # Truth.
 
 
-def any(
-    a: Value,
-    axis: Axis = None,
-    out: None = None,
-    keepdims: bool = False,
-    *,
-    where: Value | None = None,
-) -> Any:
+def _truth(name: str, primitive: Primitive):
+    def truth(
+        a: Value,
+        axis: Axis = None,
+        out: None = None,
+        keepdims: bool = False,
+        *,
+        where: Value | None = None,
+    ) -> Any:
+        no_out(name, out)
+        a = as_value(a)
+        return masked_reduce(
+            name, primitive, a, axis, dtypes.bool_, keepdims, None, where
+        )
+
+    return truth
+
+
+@member(_truth, reduce_max_p)
+def any():
     """Is an element along `axis`, or of all, not zero?"""
-    no_out("any", out)
-    a = as_value(a)
-    return masked_reduce(
-        "any", reduce_max_p, a, axis, dtypes.bool_, keepdims, None, where
-    )
 
 
-def all(
-    a: Value,
-    axis: Axis = None,
-    out: None = None,
-    keepdims: bool = False,
-    *,
-    where: Value | None = None,
-) -> Any:
+@member(_truth, reduce_min_p)
+def all():
     """Are the elements along `axis`, or all of them, not zero?"""
-    no_out("all", out)
-    a = as_value(a)
-    return masked_reduce(
-        "all", reduce_min_p, a, axis, dtypes.bool_, keepdims, None, where
-    )
 
 
 def count_nonzero(a: Value, axis: Axis = None, keepdims: bool = False) -> Any:

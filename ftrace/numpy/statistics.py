@@ -34,18 +34,23 @@ from ftrace.numpy.reductions import (
     check_where,
     chosen_dtype,
     masked_reduce,
+    present,
     reduced,
     widened,
+    without_nan,
 )
 from ftrace.trace.avals import pairs_of
 from ftrace.trace.dims import is_dynamic
+from ftrace.trace.eager import member
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.tracer import Value, aval_of
 
-__all__ = ["average", "corrcoef", "cov", "mean", "std", "var"]
+__all__ = [
+    "average", "corrcoef", "cov", "mean", "nanmean", "nanstd", "nanvar", "std", "var",
+]  # fmt: skip
 
 Dtype = Any
 
@@ -96,18 +101,47 @@ def counted(
     return cast(reduced(reduce_sum_p, hits, axes, keepdims), dtype)
 
 
-def var(
+def nanmean(
     a: Value,
     axis: Axis = None,
     dtype: Dtype = None,
     out: None = None,
-    ddof: Value = 0,
     keepdims: bool = False,
-    *,
     where: Value | None = None,
-    mean: Value | None = None,
-    correction: Value | None = None,
 ) -> Any:
+    """The mean of the elements that are not NaN; arguments as in `mean`."""
+    no_out("nanmean", out)
+    a = as_value(a)
+    mask = present("nanmean", a, where)
+    return mean(without_nan(a, 0), axis, dtype, None, keepdims, where=mask)
+
+
+def _spread(name: str, root: bool):
+    def spread(
+        a: Value,
+        axis: Axis = None,
+        dtype: Dtype = None,
+        out: None = None,
+        ddof: Value = 0,
+        keepdims: bool = False,
+        *,
+        where: Value | None = None,
+        mean: Value | None = None,
+        correction: Value | None = None,
+    ) -> Any:
+        no_out(name, out)
+        if correction is not None and not (isinstance(ddof, int) and ddof == 0):
+            raise ValueRangeError(f"{name}: give ddof or correction, not both")
+        a = as_value(a)
+        lost = ddof if correction is None else correction
+        result = variance(name, a, axis, dtype, lost, keepdims, where, mean)
+        return elementwise(p.sqrt, result) if root else result
+
+    return spread
+
+
+@member(_spread, root=False)
+def var():
     """The variance along `axis`, or of all: the mean square distance from the mean.
 
     Args:
@@ -121,33 +155,42 @@ def var(
       mean: the mean, if it is known, with the reduced axes kept.
       correction: the array API's name of `ddof`.
     """
-    no_out("var", out)
-    if correction is not None and not (isinstance(ddof, int) and ddof == 0):
-        raise ValueRangeError("var: give ddof or correction, not both")
-    a = as_value(a)
-    lost = ddof if correction is None else correction
-    return variance("var", a, axis, dtype, lost, keepdims, where, mean)
 
 
-def std(
-    a: Value,
-    axis: Axis = None,
-    dtype: Dtype = None,
-    out: None = None,
-    ddof: Value = 0,
-    keepdims: bool = False,
-    *,
-    where: Value | None = None,
-    mean: Value | None = None,
-    correction: Value | None = None,
-) -> Any:
+@member(_spread, root=True)
+def std():
     """The standard deviation: the square root of `var`, with its arguments."""
-    no_out("std", out)
-    variance = var(
-        a, axis, dtype, None, ddof, keepdims, where=where, mean=mean,
-        correction=correction,
-    )  # fmt: skip
-    return elementwise(p.sqrt, variance)
+
+
+def _spread_without_nan(name: str, root: bool):
+    def nan_spread(
+        a: Value,
+        axis: Axis = None,
+        dtype: Dtype = None,
+        out: None = None,
+        ddof: Value = 0,
+        keepdims: bool = False,
+        where: Value | None = None,
+        mean: Value | None = None,
+    ) -> Any:
+        no_out(name, out)
+        a = as_value(a)
+        mask = present(name, a, where)
+        filled = without_nan(a, 0)
+        result = variance(name, filled, axis, dtype, ddof, keepdims, mask, mean)
+        return elementwise(p.sqrt, result) if root else result
+
+    return nan_spread
+
+
+@member(_spread_without_nan, root=False)
+def nanvar():
+    """The variance of the elements that are not NaN; arguments as in `var`."""
+
+
+@member(_spread_without_nan, root=True)
+def nanstd():
+    """The square root of `nanvar`, with its arguments."""
 
 
 def variance(
