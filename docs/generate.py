@@ -239,8 +239,13 @@ def accuracy_page() -> str:
             "Functions of one complex number have the values of C17, Annex G, at "
             "infinities, NaN and zeros, and do not overflow on the way at huge or "
             "subnormal numbers: with and without `jit`, in every element alike. "
-            "Products that overflow on the way, and infinities or NaN divided by 0, "
-            "may differ: without `jit` they are NumPy's."
+            "Products and quotients of infinities, NaN and zeros, and products that "
+            "overflow on the way, are NumPy's, with and without `jit`: of the two "
+            "products in each part of z·w the first is not rounded, on processors with "
+            "an fma, and the imaginary part of z·conj(z) is a rounding. `prod` and "
+            "`cumprod` multiply lengths and add angles under `jit`: each result is "
+            "accurate as a whole, not in each part, and infinities and NaN on the way "
+            "may differ."
         ),
         table(
             ("function", "float32", "float64"),

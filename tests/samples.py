@@ -84,7 +84,7 @@ _FLOAT_UNARY = [
 _FLAT_UNARY = ("sign", "floor", "ceil", "trunc", "round")
 _COMPLEX_UNARY = [
     "neg", "exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "expm1",
-    "log1p", "logistic", "rsqrt",
+    "log1p", "logistic", "rsqrt", "square",
 ]  # fmt: skip
 _SHAPES = ((), (1,), (3, 5))
 

@@ -15,6 +15,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
+from ftrace.devices.llvm.target import host_target
 
 inf, nan = math.inf, math.nan
 
@@ -195,4 +196,41 @@ def test_complex_powers_are_the_same_in_every_mode(dtype: Any) -> None:
             bound = info.tiny + 2e3 * info.eps * np.abs(compiled)  # log z: 745
             with np.errstate(all="ignore"):
                 same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= bound)
+            assert same.all(), (z[~same][:3], w[~same][:3])
+
+
+@pytest.mark.skipif(not host_target().fma, reason="NumPy's product rounds once less")
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("name", ["multiply", "divide"])
+def test_complex_products_and_quotients_are_the_same_in_every_mode(
+    name: str, dtype: Any
+) -> None:
+    """Also where a part overflows on the way, and the signs of zeros."""
+    info = np.finfo(dtype)
+    z, w = (x.ravel() for x in np.meshgrid(grid(dtype), grid(dtype)))
+    z, w = np.append(z, 2 + 4j).astype(dtype), np.append(w, 1 + 2j).astype(dtype)
+    function = getattr(fnp, name)
+    compiled = np.asarray(ft.jit(function)(z, w))
+    with ft.config(device="interpreter"):
+        interpreted = np.asarray(ft.jit(function)(z, w))
+    x, y = fnp.asarray(z), fnp.asarray(w)
+    alone = [function(x[i : i + 1], y[i : i + 1]) for i in range(0, len(z), 7)]
+    modes = [
+        (interpreted, compiled),
+        (np.asarray(function(x, y)), compiled),
+        (np.concatenate(alone), compiled[::7]),
+        (np.asarray(function(x[::-1], y[::-1])), compiled[::-1]),
+        (np.asarray(ft.vmap(function)(z, w)), compiled),
+        (np.asarray(ft.jvp(function, (z, w), (z, w))[0]), compiled),
+    ]
+    if name == "multiply":
+        with np.errstate(all="ignore"):
+            modes.append((np.multiply(z, w), compiled))
+    for found, wanted in modes:
+        for part in (np.real, np.imag):
+            a, b = part(found), part(wanted)
+            with np.errstate(all="ignore"):
+                same = (a == b) & (np.signbit(a) == np.signbit(b))
+                near = np.abs(a - b) <= 4 * info.eps * (np.abs(b) + info.tiny)
+            same |= (near & (b != 0)) | (np.isnan(a) & np.isnan(b))
             assert same.all(), (z[~same][:3], w[~same][:3])

@@ -150,6 +150,8 @@ def fabs(x: Value, /) -> Any:
 def square(x: Value, /) -> Any:
     """X · x."""
     x = as_value(x)  # once: a product of one and the same
+    if kind_of(x) == "c":
+        return elementwise(ops.square, x)
     if kind_of(x) == "b":
         x = cast(x, dtypes.int32)
     return elementwise(ops.mul, x, x)

@@ -17,6 +17,7 @@ from ftrace.lower.math.term import (
     apply,
     eq,
     fma,
+    mul_add,
     ne,
     number,
     select,
@@ -58,14 +59,15 @@ def sub(z: Complex, w: Complex) -> Complex:
 
 
 def mul(z: Complex, w: Complex) -> Complex:
-    """No fma: its one-sided rounding would give z·conj(z) an imaginary part.
+    """The first product of each part unrounded, where there is an fma: as NumPy's."""
+    re = mul_add(z.re, w.re, -(z.im * w.im))
+    return Complex(re, mul_add(z.re, w.im, z.im * w.re))
 
-    A square is (re - im)(re + im) + i·2·re·im: no difference of infinite squares.
-    """
-    if z.re.node is w.re.node and z.im.node is w.im.node:
-        product = z.re * z.im
-        return Complex((z.re - z.im) * (z.re + z.im), product + product)
-    return Complex(z.re * w.re - z.im * w.im, z.re * w.im + z.im * w.re)
+
+def square(z: Complex) -> Complex:
+    """(re - im)(re + im) + i·2·re·im: no difference of infinite squares."""
+    product = z.re * z.im
+    return Complex((z.re - z.im) * (z.re + z.im), product + product)
 
 
 def mul_zero(z: Complex, w: Complex) -> Complex:
@@ -79,10 +81,10 @@ def div(z: Complex, w: Complex) -> Complex:
     p, q = select(wide, w.re, w.im), select(wide, w.im, w.re)
     x, y = select(wide, z.re, z.im), select(wide, z.im, z.re)
     zero = eq(p, 0.0)
-    r = select(zero, q, q / p)  # a zero, or NaN
+    r = select(zero, q, q / p)  # a zero, which infinities give way to, or NaN
     below = select(zero, abs(p), p + q * r)
-    imaginary = (y - x * r) / below
-    return Complex((x + y * r) / below, select(wide, imaginary, -imaginary))
+    along, across = (select(zero, r, part * r) for part in (y, x))
+    return Complex((x + along) / below, select(wide, y - across, across - y) / below)
 
 
 def equal(z: Complex, w: Complex) -> Term:
@@ -347,13 +349,13 @@ def _arc(z: Complex) -> tuple[Term, Term, Term]:
     a, b = abs(z.re), abs(z.im)
     big = _far(a)
     far = (a > big) | (b > big)
-    sine = apply(ew.atan2, z.re, select(far, b, mul(u, v).re))
+    sine = apply(ew.atan2, z.re, select(far, b, u.re * v.re - u.im * v.im))
     cosine = apply(ew.atan2, select(far, b, u.re), select(far, z.re, v.re))
     cosine = cosine * select(far, number(1.0, a), 2.0)
     half = Complex(v.re * 0.5, v.im * 0.5)
     quarter = fma(half.re, half.re, half.im * half.im)  # |z|/4, which is no overflow
     quarter = select(_is_infinite(a, b), INFINITY, quarter)
-    im = apply(ew.asinh, select(far, quarter, abs(mul(conj(u), v).im)))
+    im = apply(ew.asinh, select(far, quarter, abs(u.re * v.im - u.im * v.re)))
     im = im + select(far, math.log(4), number(0.0, a))
     right = number(math.pi / 2, a)
     return (
@@ -428,5 +430,6 @@ COMPLEX: Final[dict[str, Callable[..., Value]]] = {
     "log1p": log1p, "log2": log2, "logistic": logistic, "mul": mul,
     "mul_zero": mul_zero, "ne": not_equal, "neg": neg, "pow": power,
     "real": real, "rsqrt": rsqrt, "sign": sign, "sin": sin,
-    "sinh": sinh, "sqrt": square_root, "sub": sub, "tan": _turned(tanh), "tanh": tanh,
+    "sinh": sinh, "sqrt": square_root, "square": square, "sub": sub,
+    "tan": _turned(tanh), "tanh": tanh,
 }  # fmt: skip

@@ -207,6 +207,10 @@ mul_zero = _binary(
     jvp=lambda node, t: _product_tangent(node, t),
     doc="x·y, and zero where either is zero, also beside infinity and NaN",
 )  # fmt: skip
+square: Primitive = _unary(
+    "square", "c", meanings.square, lambda x, y: add(x, x),
+    zero_at_zero=True, doc="x·x of complex numbers, without a difference of squares",
+)  # fmt: skip
 
 
 def _product_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:

@@ -58,24 +58,32 @@ def _divide_complex(x: Any, y: Any) -> Any:
     a, b = _where(wide, x.real, x.imag), _where(wide, x.imag, x.real)
     r = q / p
     below = p + q * r
-    imaginary = (b - a * r) / below
-    imaginary = _where(wide, imaginary, -imaginary)
-    smith = make_complex((a + b * r) / below, imaginary)
+    imaginary = _where(wide, b - a * r, a * r - b)
+    smith = make_complex((a + b * r) / below, imaginary / below)
     return _where(np.isfinite(y) & (y != 0), smith, value)
 
 
 def multiply(x: Any, y: Any) -> Any:
-    """The square of a complex number is without a difference of infinite squares."""
-    value = np.multiply(x, y)
-    if x is not y or x.dtype.kind != "c" or _is_bounded(value):
-        return value
-    re, im = x.real, x.imag
-    return make_complex((re - im) * (re + im), 2 * (re * im))
+    """NumPy rounds both products of a part where complex64 runs backwards."""
+    if getattr(x, "dtype", None) is dtypes.complex64:
+        plain = x.flags.forc and y.flags.forc
+        if not plain and min((*x.strides, *y.strides)) < 0:
+            x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
+    return np.multiply(x, y)
 
 
 def multiplication(aval: ShapedArray) -> Ufunc:
     """`multiply` for one dtype."""
     return multiply if dtypes.is_complex(aval.dtype) else np.multiply
+
+
+def square(x: Any) -> Any:
+    """Of complex numbers, without a difference of infinite squares."""
+    value = np.multiply(x, x)
+    if _is_bounded(value):
+        return value
+    re, im = x.real, x.imag
+    return make_complex((re - im) * (re + im), 2 * (re * im))
 
 
 def _is_bounded(value: Any) -> bool:
@@ -130,8 +138,7 @@ def power_of_any(x: Any, y: Any) -> Any:
     if _is_bounded(value) and _is_bounded(x + y):
         return value
     log: Any = np.log(x)
-    re = y.real * log.real - y.imag * log.imag  # NumPy's product takes an fma
-    exponent = make_complex(re, y.real * log.imag + y.imag * log.real)
+    exponent = multiply(y, log)
     other = np.exp(exponent)
     other = _where((x == 0) & (y.real > 0), 0, _where(y == 0, 1, other))
     return _where(np.isfinite(value) & np.isfinite(exponent), value, other)

@@ -18,6 +18,7 @@ from ftrace.devices.llvm.loops.ranges import At
 from ftrace.devices.llvm.loops.tiles import Steps
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import Kernel, reduce_p
+from ftrace.lower.math.term import RELAXED
 from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
@@ -91,16 +92,22 @@ class Lines:
         return block
 
 
-def products_of(value: Node) -> list[tuple[bool, Node]]:
-    """a·b, or a·b ± c·d, as products and whether they are subtracted; else nothing."""
-    if value.op.name == "mul":
-        return [(False, value)]
-    if value.op.name not in ("add", "sub"):
+def products_of(value: Node) -> list[tuple[bool, tuple[Node, ...]]]:
+    """a·b, or a·b ± c·d, as factors and whether they are subtracted; else nothing."""
+    name, src = value.op.name, value.src
+    if name == "mul":
+        return [(False, src)]
+    if name == "fma" and value.arg == RELAXED:
+        *first, last = src
+        less = last.op.name == "neg"
+        last = last.src[0] if less else last
+        return (
+            [(False, tuple(first)), (less, last.src)] if last.op.name == "mul" else []
+        )
+    if name not in ("add", "sub") or any(s.op.name != "mul" for s in src):
         return []
-    if any(s.op.name != "mul" for s in value.src):
-        return []
-    a, b = value.src
-    return [(False, a), (value.op.name == "sub", b)]
+    a, b = src
+    return [(False, a.src), (name == "sub", b.src)]
 
 
 def fused_products(kernel: Kernel, target: Target) -> frozenset[Node]:

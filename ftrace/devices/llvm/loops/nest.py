@@ -465,8 +465,8 @@ class Nest:
             new = add_group(values.ops, t, old, a, b)
         elif self._takes_products(total):
             new = old
-            for negative, product in products_of(value):
-                a, b = (values.plain(s, t.lanes, at) for s in product.src)
+            for negative, factors in products_of(value):
+                a, b = (values.plain(s, t.lanes, at) for s in factors)
                 if negative:
                     a = values.ops.apply("neg", t, a)
                 new = values.ops.call("fma", t, a, b, new)
