@@ -26,6 +26,7 @@ from ftrace.numpy.cumulative import scan_fused, scan_logsumexp
 from ftrace.numpy.positions import position_of
 from ftrace.numpy.reductions import reduced
 from ftrace.trace import tree
+from ftrace.trace.eager import member
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import elementwise
 from ftrace.trace.primitives import elementwise as p
@@ -42,7 +43,14 @@ __all__ = [
 # Of one kind.
 
 
-def _reduce_with(name: str, monoid: Monoid, operand: Value, axes: Sequence[int]) -> Any:
+def _reduction(name: str, monoid: Monoid):
+    def reduction(operand: Value, axes: Sequence[int]) -> Any:
+        return _reduced(name, monoid, operand, axes)
+
+    return reduction
+
+
+def _reduced(name: str, monoid: Monoid, operand: Value, axes: Sequence[int]) -> Any:
     x = as_value(operand)
     places = canonical_axes(tuple(axes), x.ndim, f"lax.{name}")
     return reduced(monoid.reduction, x, places, False)
@@ -50,50 +58,51 @@ def _reduce_with(name: str, monoid: Monoid, operand: Value, axes: Sequence[int])
 
 def reduce_sum(operand: Value, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
     """The sum along these axes, in the dtype of the operand."""
-    return _reduce_with("reduce_sum", SUM, operand, axes)
+    return _reduced("reduce_sum", SUM, operand, axes)
 
 
-def reduce_prod(operand: Value, axes: Sequence[int]) -> Any:
+@member(_reduction, PRODUCT)
+def reduce_prod():
     """The product along these axes, in the dtype of the operand."""
-    return _reduce_with("reduce_prod", PRODUCT, operand, axes)
 
 
-def reduce_max(operand: Value, axes: Sequence[int]) -> Any:
+@member(_reduction, MAXIMUM)
+def reduce_max():
     """The greatest along these axes; NaN wins."""
-    return _reduce_with("reduce_max", MAXIMUM, operand, axes)
 
 
-def reduce_min(operand: Value, axes: Sequence[int]) -> Any:
+@member(_reduction, MINIMUM)
+def reduce_min():
     """The least along these axes; NaN wins."""
-    return _reduce_with("reduce_min", MINIMUM, operand, axes)
 
 
-def reduce_and(operand: Value, axes: Sequence[int]) -> Any:
+def _bit_reduction(name: str, op: Primitive, start: int, of_bools: Monoid | None):
+    def bit_reduction(operand: Value, axes: Sequence[int]) -> Any:
+        x = as_value(operand)
+        if dtypes.is_inexact(x.dtype):
+            got = x.dtype.name
+            raise DtypeError(f"lax.{name} requires bools or integers, got {got}")
+        if x.dtype == dtypes.bool_ and of_bools is not None:
+            return _reduced(name, of_bools, x, axes)
+        first = cast(np.asarray(start), x.dtype)
+        return reduce(x, first, lambda a, b: elementwise(op, a, b), axes)
+
+    return bit_reduction
+
+
+@member(_bit_reduction, p.bit_and, -1, MINIMUM)
+def reduce_and():
     """All of bools, or the bits that all integers have, along these axes."""
-    return _reduce_bits("reduce_and", p.bit_and, -1, operand, axes)
 
 
-def reduce_or(operand: Value, axes: Sequence[int]) -> Any:
+@member(_bit_reduction, p.bit_or, 0, MAXIMUM)
+def reduce_or():
     """Any of bools, or the bits that some integer has, along these axes."""
-    return _reduce_bits("reduce_or", p.bit_or, 0, operand, axes)
 
 
-def reduce_xor(operand: Value, axes: Sequence[int]) -> Any:
+@member(_bit_reduction, p.bit_xor, 0, None)
+def reduce_xor():
     """The bits that an odd number of integers has, along these axes."""
-    return _reduce_bits("reduce_xor", p.bit_xor, 0, operand, axes)
-
-
-def _reduce_bits(
-    name: str, op: Primitive, start: int, operand: Value, axes: Sequence[int]
-) -> Any:
-    x = as_value(operand)
-    if dtypes.is_inexact(x.dtype):
-        raise DtypeError(f"lax.{name} requires bools or integers, got {x.dtype.name}")
-    if x.dtype == dtypes.bool_ and op is not p.bit_xor:
-        monoid = MINIMUM if op is p.bit_and else MAXIMUM
-        return _reduce_with(name, monoid, x, axes)
-    first = cast(np.asarray(start), x.dtype)
-    return reduce(x, first, lambda a, b: elementwise(op, a, b), axes)
 
 
 # Of any function.
@@ -198,59 +207,74 @@ def _fold(
 # Positions.
 
 
-def argmax(operand: Value, axis: int, index_dtype: Any) -> Any:
+def _position(name: str, primitive: Primitive):
+    def position(operand: Value, axis: int, index_dtype: Any) -> Any:
+        x = as_value(operand)
+        dtype = dtypes.canonicalize(dtypes.as_dtype(index_dtype))
+        if dtypes.is_complex(x.dtype) or not dtypes.is_integer(dtype):
+            raise DtypeError(
+                f"lax.{name} requires a real operand and an integer index_dtype, got "
+                f"{aval_of(x)!r} and {dtype}"
+            )
+        place = canonical_axis(axis, x.ndim, f"lax.{name}")
+        if x.shape[place] == 0:
+            raise ValueRangeError(
+                f"lax.{name}: axis {place} of {x.shape} has no elements"
+            )
+        found = position_of(primitive, x, place)
+        return cast(drop_axes(found, (place,)), dtype)
+
+    return position
+
+
+@member(_position, reduce_max_p)
+def argmax():
     """The index of the first greatest element along `axis`; the first NaN if any.
 
     Raises:
       ValueRangeError: the axis has no elements.
     """
-    return _position("argmax", reduce_max_p, operand, axis, index_dtype)
 
 
-def argmin(operand: Value, axis: int, index_dtype: Any) -> Any:
+@member(_position, reduce_min_p)
+def argmin():
     """The index of the first least element along `axis`; the first NaN if any.
 
     Raises:
       ValueRangeError: the axis has no elements.
     """
-    return _position("argmin", reduce_min_p, operand, axis, index_dtype)
-
-
-def _position(
-    name: str, primitive: Primitive, operand: Value, axis: int, index_dtype: Any
-) -> Any:
-    x = as_value(operand)
-    dtype = dtypes.canonicalize(dtypes.as_dtype(index_dtype))
-    if dtypes.is_complex(x.dtype) or not dtypes.is_integer(dtype):
-        raise DtypeError(
-            f"lax.{name} requires a real operand and an integer index_dtype, got "
-            f"{aval_of(x)!r} and {dtype}"
-        )
-    place = canonical_axis(axis, x.ndim, f"lax.{name}")
-    if x.shape[place] == 0:
-        raise ValueRangeError(f"lax.{name}: axis {place} of {x.shape} has no elements")
-    found = position_of(primitive, x, place)
-    return cast(drop_axes(found, (place,)), dtype)
 
 
 # Running reductions.
 
 
-def _cumulative(name: str, monoid: Monoid, doc: str) -> Callable[..., Any]:
-    def function(operand: Value, axis: int = 0, reverse: bool = False) -> Any:
+def _cumulative(name: str, monoid: Monoid):
+    def cumulative(operand: Value, axis: int = 0, reverse: bool = False) -> Any:
         x = as_value(operand)
         place = canonical_axis(axis, x.ndim, f"lax.{name}")
         return scan_fused(x, monoid.reduction, place, bool(reverse))
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The running {doc} along `axis`, from the end if `reverse`."
-    return function
+    return cumulative
 
 
-cumsum = _cumulative("cumsum", SUM, "sum")
-cumprod = _cumulative("cumprod", PRODUCT, "product")
-cummax = _cumulative("cummax", MAXIMUM, "maximum")
-cummin = _cumulative("cummin", MINIMUM, "minimum")
+@member(_cumulative, SUM)
+def cumsum():
+    """The running sum along `axis`, from the end if `reverse`."""
+
+
+@member(_cumulative, PRODUCT)
+def cumprod():
+    """The running product along `axis`, from the end if `reverse`."""
+
+
+@member(_cumulative, MAXIMUM)
+def cummax():
+    """The running maximum along `axis`, from the end if `reverse`."""
+
+
+@member(_cumulative, MINIMUM)
+def cummin():
+    """The running minimum along `axis`, from the end if `reverse`."""
 
 
 def cumlogsumexp(operand: Value, axis: int = 0, reverse: bool = False) -> Any:

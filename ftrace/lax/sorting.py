@@ -13,6 +13,7 @@ from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy.axes import as_value, canonical_axis, cast, static_int
 from ftrace.numpy.sorting import gather_along, positions_along, sort_along
 from ftrace.numpy.types import is_sequence
+from ftrace.trace.eager import member
 from ftrace.trace.operations import bind_compound, do_several_now
 from ftrace.trace.primitives.host.order import FEW, top_positions
 from ftrace.trace.primitives.host.sorting import TopK, top_k_p
@@ -126,31 +127,31 @@ def _top_now(count: int, largest: bool, x: Any) -> Any:
     return values.reshape(places.shape), places
 
 
-def approx_max_k(
-    operand: Value,
-    k: int,
-    reduction_dimension: int = -1,
-    recall_target: float = 0.95,
-    reduction_input_size_override: int = -1,
-    aggregate_to_topk: bool = True,
-) -> tuple[Any, Any]:
+def _approximate(name: str, largest: bool):
+    def top(
+        operand: Value,
+        k: int,
+        reduction_dimension: int = -1,
+        recall_target: float = 0.95,
+        reduction_input_size_override: int = -1,
+        aggregate_to_topk: bool = True,
+    ) -> tuple[Any, Any]:
+        return _top(name, operand, k, reduction_dimension, largest)
+
+    return top
+
+
+@member(_approximate, largest=True)
+def approx_max_k():
     """The k greatest elements along an axis and their positions, exactly: `top_k`.
 
     The options that trade exactness for time are accepted, without effect.
     """
-    return _top("approx_max_k", operand, k, reduction_dimension, True)
 
 
-def approx_min_k(
-    operand: Value,
-    k: int,
-    reduction_dimension: int = -1,
-    recall_target: float = 0.95,
-    reduction_input_size_override: int = -1,
-    aggregate_to_topk: bool = True,
-) -> tuple[Any, Any]:
+@member(_approximate, largest=False)
+def approx_min_k():
     """The k least elements along an axis, the least first, and their positions.
 
     The options that trade exactness for time are accepted, without effect.
     """
-    return _top("approx_min_k", operand, k, reduction_dimension, False)

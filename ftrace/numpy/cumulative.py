@@ -35,6 +35,7 @@ from ftrace.numpy.reductions import chosen_dtype, summed_dtype, without_nan
 from ftrace.numpy.softmax import log_sum_exp
 from ftrace.numpy.windows import Window, slide_all
 from ftrace.trace.dims import is_dynamic
+from ftrace.trace.eager import member
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, bind_compound, elementwise
 from ftrace.trace.primitives import elementwise as p
@@ -216,9 +217,21 @@ def cumulate(
     return cast(scan_fused(cast(a, wide), primitive, axis, False), final)
 
 
-def cumsum(
-    a: Value, axis: int | None = None, dtype: Dtype = None, out: None = None
-) -> Any:
+def _running(name: str, primitive: Primitive, nothing: int | None = None):
+    """`nothing` takes the place of NaN."""
+
+    def running(
+        a: Value, axis: int | None = None, dtype: Dtype = None, out: None = None
+    ) -> Any:
+        no_out(name, out)
+        x = a if nothing is None else without_nan(a, nothing)
+        return cumulate(name, primitive, x, axis, dtype)
+
+    return running
+
+
+@member(_running, reduce_sum_p)
+def cumsum():
     """The running sum along `axis`.
 
     Args:
@@ -227,42 +240,56 @@ def cumsum(
       dtype: in which to add.
       out: not supported.
     """
-    no_out("cumsum", out)
-    return cumulate("cumsum", reduce_sum_p, a, axis, dtype)
 
 
-def cumprod(
-    a: Value, axis: int | None = None, dtype: Dtype = None, out: None = None
-) -> Any:
+@member(_running, reduce_prod_p)
+def cumprod():
     """The running product along `axis`; arguments as in `cumsum`."""
-    no_out("cumprod", out)
-    return cumulate("cumprod", reduce_prod_p, a, axis, dtype)
 
 
-def nancumsum(
-    a: Value, axis: int | None = None, dtype: Dtype = None, out: None = None
-) -> Any:
+@member(_running, reduce_sum_p, 0)
+def nancumsum():
     """The running sum with NaN as 0; arguments as in `cumsum`."""
-    no_out("nancumsum", out)
-    return cumulate("nancumsum", reduce_sum_p, without_nan(a, 0), axis, dtype)
 
 
-def nancumprod(
-    a: Value, axis: int | None = None, dtype: Dtype = None, out: None = None
-) -> Any:
+@member(_running, reduce_prod_p, 1)
+def nancumprod():
     """The running product with NaN as 1; arguments as in `cumsum`."""
-    no_out("nancumprod", out)
-    return cumulate("nancumprod", reduce_prod_p, without_nan(a, 1), axis, dtype)
 
 
-def cumulative_sum(
-    x: Value,
-    /,
-    *,
-    axis: int | None = None,
-    dtype: Dtype = None,
-    include_initial: bool = False,
-) -> Any:
+def _array_api(name: str, primitive: Primitive):
+    def cumulative(
+        x: Value,
+        /,
+        *,
+        axis: int | None = None,
+        dtype: Dtype = None,
+        include_initial: bool = False,
+    ) -> Any:
+        x = as_value(x)
+        if x.ndim == 0 or (axis is None and x.ndim != 1):
+            raise ValueRangeError(
+                f"{name}: an array of shape {x.shape} needs axis=, and at least one "
+                "axis; flatten it first, or choose an axis"
+            )
+        axis = canonical_axis(0 if axis is None else axis, x.ndim, name)
+        if include_initial:
+            pads = [(0, 0, 0)] * x.ndim
+            pads[axis] = (1, 0, 0)
+            first = identity(primitive, x.dtype)
+            padded = pad(x, tuple(pads))
+            if first:
+                start = elementwise(p.eq, iota(dtypes.int32, padded.shape, axis), 0)
+                padded = choose(start, full((), first, x.dtype), padded)
+            x = padded
+        promote = primitive is reduce_sum_p  # as in JAX; a product stays as narrow as x
+        return cumulate(name, primitive, x, axis, dtype, promote_integers=promote)
+
+    return cumulative
+
+
+@member(_array_api, reduce_sum_p)
+def cumulative_sum():
     """The running sum along `axis`, as the array API has it.
 
     Args:
@@ -274,47 +301,11 @@ def cumulative_sum(
     Raises:
       ValueRangeError: the axis is not given, or the array has none.
     """
-    return _array_api("cumulative_sum", reduce_sum_p, x, axis, dtype, include_initial)
 
 
-def cumulative_prod(
-    x: Value,
-    /,
-    *,
-    axis: int | None = None,
-    dtype: Dtype = None,
-    include_initial: bool = False,
-) -> Any:
+@member(_array_api, reduce_prod_p)
+def cumulative_prod():
     """The running product along `axis`; arguments and errors as in `cumulative_sum`.
 
     It is computed in the dtype of `x`; with `include_initial` it begins with 1.
     """
-    return _array_api("cumulative_prod", reduce_prod_p, x, axis, dtype, include_initial)
-
-
-def _array_api(
-    name: str,
-    primitive: Primitive,
-    x: Value,
-    axis: int | None,
-    dtype: Dtype,
-    include_initial: bool,
-) -> Any:
-    x = as_value(x)
-    if x.ndim == 0 or (axis is None and x.ndim != 1):
-        raise ValueRangeError(
-            f"{name}: an array of shape {x.shape} needs axis=, and at least one axis; "
-            "flatten it first, or choose an axis"
-        )
-    axis = canonical_axis(0 if axis is None else axis, x.ndim, name)
-    if include_initial:
-        pads = [(0, 0, 0)] * x.ndim
-        pads[axis] = (1, 0, 0)
-        first = identity(primitive, x.dtype)
-        padded = pad(x, tuple(pads))
-        if first:
-            start = elementwise(p.eq, iota(dtypes.int32, padded.shape, axis), 0)
-            padded = choose(start, full((), first, x.dtype), padded)
-        x = padded
-    promote = primitive is reduce_sum_p  # as in JAX; a product stays as narrow as x
-    return cumulate(name, primitive, x, axis, dtype, promote_integers=promote)

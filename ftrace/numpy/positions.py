@@ -24,6 +24,7 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.reductions import reduced
 from ftrace.trace.dims import any_dynamic
+from ftrace.trace.eager import member
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, do_now
 from ftrace.trace.primitives import elementwise as p
@@ -34,35 +35,6 @@ from ftrace.trace.sizes import upper_bound
 from ftrace.trace.tracer import Value
 
 __all__ = ["argmax", "argmin", "nanargmax", "nanargmin"]
-
-
-def argmax(
-    a: Value, axis: int | None = None, out: None = None, keepdims: bool | None = None
-) -> Any:
-    """The index of the first greatest element; the first NaN where there is one.
-
-    Args:
-      a: the array.
-      axis: along which to look; None counts in the flattened array.
-      out: not supported.
-      keepdims: the axis stays, with size 1.
-
-    Raises:
-      ValueRangeError: the axis has no elements.
-    """
-    no_out("argmax", out)
-    return _position("argmax", reduce_max_p, a, axis, bool(keepdims))
-
-
-def argmin(
-    a: Value, axis: int | None = None, out: None = None, keepdims: bool | None = None
-) -> Any:
-    """The index of the first least element; the first NaN where there is one.
-
-    Arguments and errors are those of `argmax`.
-    """
-    no_out("argmin", out)
-    return _position("argmin", reduce_min_p, a, axis, bool(keepdims))
 
 
 def _position(
@@ -158,28 +130,6 @@ def _first(a: Any, primitive: Primitive, axis: int) -> Any:
     return bind(reduce_min_p, bind(p.select, here, numbers, beyond), arg=(axis,))
 
 
-def nanargmax(
-    a: Value, axis: int | None = None, out: None = None, keepdims: bool | None = None
-) -> Any:
-    """The index of the first greatest element, NaN left out; -1 where all are NaN.
-
-    Arguments and errors are those of `argmax`.
-    """
-    no_out("nanargmax", out)
-    return _nan_position("nanargmax", reduce_max_p, a, axis, bool(keepdims))
-
-
-def nanargmin(
-    a: Value, axis: int | None = None, out: None = None, keepdims: bool | None = None
-) -> Any:
-    """The index of the first least element, NaN left out; -1 where all are NaN.
-
-    Arguments and errors are those of `argmax`.
-    """
-    no_out("nanargmin", out)
-    return _nan_position("nanargmin", reduce_min_p, a, axis, bool(keepdims))
-
-
 def _nan_position(
     name: str, primitive: Primitive, a: Value, axis: int | None, keepdims: bool
 ) -> Any:
@@ -192,3 +142,57 @@ def _nan_position(
     axes = tuple(range(a.ndim)) if axis is None else (axis % a.ndim,)
     nothing = reduced(reduce_min_p, missing, axes, keepdims)
     return choose(nothing, full((), -1, found.dtype), found)
+
+
+def _positions(name: str, primitive: Primitive, skip_nan: bool = False):
+    find = _nan_position if skip_nan else _position
+
+    def positions(
+        a: Value,
+        axis: int | None = None,
+        out: None = None,
+        keepdims: bool | None = None,
+    ) -> Any:
+        no_out(name, out)
+        return find(name, primitive, a, axis, bool(keepdims))
+
+    return positions
+
+
+@member(_positions, reduce_max_p)
+def argmax():
+    """The index of the first greatest element; the first NaN where there is one.
+
+    Args:
+      a: the array.
+      axis: along which to look; None counts in the flattened array.
+      out: not supported.
+      keepdims: the axis stays, with size 1.
+
+    Raises:
+      ValueRangeError: the axis has no elements.
+    """
+
+
+@member(_positions, reduce_min_p)
+def argmin():
+    """The index of the first least element; the first NaN where there is one.
+
+    Arguments and errors are those of `argmax`.
+    """
+
+
+@member(_positions, reduce_max_p, skip_nan=True)
+def nanargmax():
+    """The index of the first greatest element, NaN left out; -1 where all are NaN.
+
+    Arguments and errors are those of `argmax`.
+    """
+
+
+@member(_positions, reduce_min_p, skip_nan=True)
+def nanargmin():
+    """The index of the first least element, NaN left out; -1 where all are NaN.
+
+    Arguments and errors are those of `argmax`.
+    """

@@ -37,6 +37,7 @@ from ftrace.numpy.axes import (
 from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.reductions import reduced, widened
 from ftrace.numpy.sorting import gather_along, positions_along, sort_along
+from ftrace.trace.eager import member
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -62,17 +63,27 @@ _OF_COUNTS = ("inverted_cdf", "averaged_inverted_cdf", "closest_observation")
 METHODS = (*_CONTINUOUS, *_STEPWISE, *_OF_COUNTS)
 
 
-def quantile(
-    a: Value,
-    q: Value,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Value | None = None,
-) -> Any:
+def _quantiles(name: str, skip_nan: bool, percent: bool):
+    def quantiles(
+        a: Value,
+        q: Value,
+        axis: Axis = None,
+        out: None = None,
+        overwrite_input: bool = False,
+        method: str = "linear",
+        keepdims: bool = False,
+        *,
+        weights: Value | None = None,
+    ) -> Any:
+        _check_in_place(name, out, overwrite_input)
+        fraction = _fraction(q) if percent else q
+        return _quantile(name, a, fraction, axis, method, keepdims, skip_nan, weights)
+
+    return quantiles
+
+
+@member(_quantiles, skip_nan=False, percent=False)
+def quantile():
     """The values below which the fractions `q` of the elements are.
 
     Args:
@@ -94,87 +105,48 @@ def quantile(
       ShapeError: `q` has more than one axis, or the weights do not fit.
       ValueRangeError: there is no such method, or it takes no weights.
     """
-    _check_in_place("quantile", out, overwrite_input)
-    return _quantile("quantile", a, q, axis, method, keepdims, False, weights)
 
 
-def nanquantile(
-    a: Value,
-    q: Value,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Value | None = None,
-) -> Any:
+@member(_quantiles, skip_nan=True, percent=False)
+def nanquantile():
     """As `quantile`, of the elements that are not NaN; NaN where there are none."""
-    _check_in_place("nanquantile", out, overwrite_input)
-    return _quantile("nanquantile", a, q, axis, method, keepdims, True, weights)
 
 
-def percentile(
-    a: Value,
-    q: Value,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Value | None = None,
-) -> Any:
+@member(_quantiles, skip_nan=False, percent=True)
+def percentile():
     """As `quantile`, with `q` in percent."""
-    _check_in_place("percentile", out, overwrite_input)
-    fraction = _fraction(q)
-    return _quantile("percentile", a, fraction, axis, method, keepdims, False, weights)
 
 
-def nanpercentile(
-    a: Value,
-    q: Value,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Value | None = None,
-) -> Any:
+@member(_quantiles, skip_nan=True, percent=True)
+def nanpercentile():
     """As `nanquantile`, with `q` in percent."""
-    _check_in_place("nanpercentile", out, overwrite_input)
-    fraction = _fraction(q)
-    return _quantile(
-        "nanpercentile", a, fraction, axis, method, keepdims, True, weights
-    )
 
 
-def median(
-    a: Value,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    keepdims: bool = False,
-) -> Any:
+def _medians(name: str, skip_nan: bool):
+    def medians(
+        a: Value,
+        axis: Axis = None,
+        out: None = None,
+        overwrite_input: bool = False,
+        keepdims: bool = False,
+    ) -> Any:
+        _check_in_place(name, out, overwrite_input)
+        return _quantile(name, a, 0.5, axis, "midpoint", keepdims, skip_nan, None)
+
+    return medians
+
+
+@member(_medians, skip_nan=False)
+def median():
     """The middle element along `axis`, or of all; the mean of two where there are two.
 
     Arguments and errors are those of `quantile`.
     """
-    _check_in_place("median", out, overwrite_input)
-    return _quantile("median", a, 0.5, axis, "midpoint", keepdims, False, None)
 
 
-def nanmedian(
-    a: Value,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    keepdims: bool = False,
-) -> Any:
+@member(_medians, skip_nan=True)
+def nanmedian():
     """As `median`, of the elements that are not NaN; NaN where there are none."""
-    _check_in_place("nanmedian", out, overwrite_input)
-    return _quantile("nanmedian", a, 0.5, axis, "midpoint", keepdims, True, None)
 
 
 # How.
