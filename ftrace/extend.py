@@ -22,6 +22,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import apply_body
 from ftrace.trace.calls.rules import Rule
 from ftrace.trace.calls.user import UserArg, UserRecord, compound_of_user
+from ftrace.trace.eager import named
 from ftrace.trace.graph import Node
 from ftrace.trace.operations import bind_compound
 from ftrace.trace.operations import elementwise as bind_elementwise
@@ -107,9 +108,7 @@ def elementwise(
             raise ArgumentError(f"{name} takes {operands} operands, got {len(values)}")
         return bind_elementwise(op, *values, inexact=dtypes == "f")
 
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = doc
-    return call
+    return named(call, name, doc)
 
 
 def _check_elementwise(
@@ -279,9 +278,7 @@ def primitive(
         several = rules.several(*[aval_of(x) for x in operands], **params)
         return tuple(results) if several else results[0]
 
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = doc
-    return call
+    return named(call, name, doc)
 
 
 def _check_rules(name: Any, **rules: Any) -> None:

@@ -30,6 +30,7 @@ from ftrace.numpy.axes import (
 from ftrace.numpy.elementwise import arctan2
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace import tree
+from ftrace.trace.eager import named
 from ftrace.trace.operations import bind
 from ftrace.trace.operations import elementwise as apply_elementwise
 from ftrace.trace.primitives import elementwise as p
@@ -96,7 +97,7 @@ def _unary(name: str, op: Primitive) -> Callable[..., Any]:
     def function(x: Value, *, accuracy: Any = None) -> Any:
         return apply_elementwise(op, x)
 
-    return _named(function, name, op.doc)
+    return named(function, name, f"Elementwise {op.doc}.")
 
 
 def _binary(
@@ -118,13 +119,7 @@ def _binary(
             return of_complex(x, y)
         return apply_elementwise(op, x, y)
 
-    return _named(function, name, op.doc)
-
-
-def _named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Elementwise {doc}."
-    return function
+    return named(function, name, f"Elementwise {op.doc}.")
 
 
 # One primitive each.

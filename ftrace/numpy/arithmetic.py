@@ -48,6 +48,7 @@ from ftrace.numpy.elementwise import (
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import BODY_DEPTH, close
 from ftrace.trace.control.loop import While, while_p
+from ftrace.trace.eager import named
 from ftrace.trace.operations import bind, bind_compound, do_now, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.movement import reshape
@@ -385,9 +386,7 @@ def _rounding(name: str, by: Callable[[Any], Any], doc: str) -> Callable[[Value]
     def function(x: Value, /) -> Any:
         return as_value(x) if kind_of(x) in "biu" else by(x)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return named(function, name, doc)
 
 
 floor = _rounding("floor", floor_values, "Rounded down; integers stay.")

@@ -14,6 +14,7 @@ from ftrace.errors import DtypeError
 from ftrace.numpy.axes import as_value, cast, full, no_out
 from ftrace.numpy.unbounded import compare
 from ftrace.trace.avals import LargeInteger, pairs_of
+from ftrace.trace.eager import named
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.record import Primitive
@@ -81,17 +82,11 @@ def common_type(*values: Value) -> tuple[np.dtype[Any], bool]:
     return dtypes.promote(*pairs_of([aval_of(x) for x in values]))
 
 
-def _document(function: Any, name: str, doc: str) -> Any:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
-
-
 def _unary(name: str, op: Primitive, doc: str, inexact: bool = False) -> Unary:
     def function(x: Value, /) -> Any:
         return elementwise(op, x, inexact=inexact)
 
-    return _document(function, name, doc)
+    return named(function, name, doc)
 
 
 def _float(name: str, op: Primitive, doc: str) -> Unary:
@@ -103,7 +98,7 @@ def _binary(name: str, op: Primitive, doc: str, inexact: bool = False) -> Binary
     def function(x1: Value, x2: Value, /) -> Any:
         return elementwise(op, x1, x2, inexact=inexact)
 
-    return _document(function, name, doc)
+    return named(function, name, doc)
 
 
 # Arithmetic.
@@ -313,7 +308,7 @@ def _comparison(name: str, op: Primitive, doc: str) -> Binary:
     def function(x1: Value, x2: Value, /) -> Any:
         return compare(op, x1, x2)
 
-    return _document(function, name, doc)
+    return named(function, name, doc)
 
 
 equal = _comparison("equal", ops.eq, "x1 == x2.")
@@ -332,7 +327,7 @@ def _order(name: str, op: Primitive, strict: Primitive, doc: str) -> Binary:
         by_real = elementwise(strict, real(x1), real(x2))
         return bitwise_or(by_real, bitwise_and(tie, by_imaginary))
 
-    return _document(function, name, doc)
+    return named(function, name, doc)
 
 
 less = _order("less", ops.lt, ops.lt, "x1 < x2.")

@@ -31,6 +31,7 @@ from ftrace.numpy.elementwise import add, divide, multiply
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.linear import conjugated
 from ftrace.numpy.padding import roll
+from ftrace.trace.eager import member
 from ftrace.trace.operations import bind_compound, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.host.fourier import Fourier, fft_p
@@ -52,7 +53,19 @@ _INVERSE = {None: 0.0, "backward": 0.0, "ortho": 0.5, "forward": 1.0}
 # Transforms.
 
 
-def fft(a: Value, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def _along_one(kind: str):
+    def along_one(
+        a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
+    ) -> Any:
+        lengths = None if n is None else (static_int(n, f"{kind}: n"),)
+        axes = (static_int(axis, f"{kind}: axis"),)
+        return _transform(kind, kind, a, lengths, axes, norm)
+
+    return along_one
+
+
+@member(_along_one)
+def fft():
     """The Fourier transform along one axis: y[k] = Σ a[j]·exp(-2πi·jk/n).
 
     Args:
@@ -68,33 +81,26 @@ def fft(a: Value, n: int | None = None, axis: int = -1, norm: str | None = None)
       AxisError: there is no such axis.
       ValueRangeError: the length is not positive, or the norm unknown.
     """
-    return _along_one("fft", a, n, axis, norm)
 
 
-def ifft(
-    a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
-) -> Any:
+@member(_along_one)
+def ifft():
     """The inverse of `fft`."""
-    return _along_one("ifft", a, n, axis, norm)
 
 
-def rfft(
-    a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
-) -> Any:
+@member(_along_one)
+def rfft():
     """The first n//2 + 1 elements of `fft` of a real array: the others mirror them.
 
     Raises:
       DtypeError: the array is complex, float16 or bfloat16.
       AxisError, ValueRangeError: see `fft`.
     """
-    return _along_one("rfft", a, n, axis, norm)
 
 
-def irfft(
-    a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
-) -> Any:
+@member(_along_one)
+def irfft():
     """The inverse of `rfft`, of length n: by default twice (the axis's size - 1)."""
-    return _along_one("irfft", a, n, axis, norm)
 
 
 def hfft(
@@ -111,52 +117,55 @@ def ihfft(
     return conjugated(rfft(a, n, axis, _opposite(norm)))
 
 
-def fft2(
-    a: Value,
-    s: Lengths = None,
-    axes: Sequence[int] = (-2, -1),
-    norm: str | None = None,
-) -> Any:
+def _along_two(name: str):
+    def along_two(
+        a: Value,
+        s: Lengths = None,
+        axes: Sequence[int] = (-2, -1),
+        norm: str | None = None,
+    ) -> Any:
+        kind = name[:-1]
+        if len(tuple(axes)) != 2:
+            raise AxisError(f"{name}: two axes are required, got {axes!r}; use {kind}n")
+        return _transform(name, kind, a, s, axes, norm)
+
+    return along_two
+
+
+@member(_along_two)
+def fft2():
     """`fftn` along two axes."""
-    return _along_two("fft", a, s, axes, norm)
 
 
-def ifft2(
-    a: Value,
-    s: Lengths = None,
-    axes: Sequence[int] = (-2, -1),
-    norm: str | None = None,
-) -> Any:
+@member(_along_two)
+def ifft2():
     """`ifftn` along two axes."""
-    return _along_two("ifft", a, s, axes, norm)
 
 
-def rfft2(
-    a: Value,
-    s: Lengths = None,
-    axes: Sequence[int] = (-2, -1),
-    norm: str | None = None,
-) -> Any:
+@member(_along_two)
+def rfft2():
     """`rfftn` along two axes."""
-    return _along_two("rfft", a, s, axes, norm)
 
 
-def irfft2(
-    a: Value,
-    s: Lengths = None,
-    axes: Sequence[int] = (-2, -1),
-    norm: str | None = None,
-) -> Any:
+@member(_along_two)
+def irfft2():
     """`irfftn` along two axes."""
-    return _along_two("irfft", a, s, axes, norm)
 
 
-def fftn(
-    a: Value,
-    s: Lengths = None,
-    axes: Sequence[int] | None = None,
-    norm: str | None = None,
-) -> Any:
+def _along_several(name: str):
+    def along_several(
+        a: Value,
+        s: Lengths = None,
+        axes: Sequence[int] | None = None,
+        norm: str | None = None,
+    ) -> Any:
+        return _transform(name, name[:-1], a, s, axes, norm)
+
+    return along_several
+
+
+@member(_along_several)
+def fftn():
     """`fft` along several axes.
 
     Args:
@@ -170,55 +179,26 @@ def fftn(
       ShapeError: `s` and `axes` differ in number.
       ValueRangeError: a length is not positive, or the norm unknown.
     """
-    return _transform("fftn", "fft", a, s, axes, norm)
 
 
-def ifftn(
-    a: Value,
-    s: Lengths = None,
-    axes: Sequence[int] | None = None,
-    norm: str | None = None,
-) -> Any:
+@member(_along_several)
+def ifftn():
     """The inverse of `fftn`."""
-    return _transform("ifftn", "ifft", a, s, axes, norm)
 
 
-def rfftn(
-    a: Value,
-    s: Lengths = None,
-    axes: Sequence[int] | None = None,
-    norm: str | None = None,
-) -> Any:
+@member(_along_several)
+def rfftn():
     """`rfft` along the last of several axes, then `fft` along the others.
 
     Raises:
       DtypeError: the array is complex, float16 or bfloat16.
       AxisError, ShapeError, ValueRangeError: see `fftn`.
     """
-    return _transform("rfftn", "rfft", a, s, axes, norm)
 
 
-def irfftn(
-    a: Value,
-    s: Lengths = None,
-    axes: Sequence[int] | None = None,
-    norm: str | None = None,
-) -> Any:
+@member(_along_several)
+def irfftn():
     """The inverse of `rfftn`: the last length is by default twice (the size - 1)."""
-    return _transform("irfftn", "irfft", a, s, axes, norm)
-
-
-def _along_one(kind: str, a: Value, n: Any, axis: Any, norm: Any) -> Any:
-    lengths = None if n is None else (static_int(n, f"{kind}: n"),)
-    return _transform(
-        kind, kind, a, lengths, (static_int(axis, f"{kind}: axis"),), norm
-    )
-
-
-def _along_two(kind: str, a: Value, s: Any, axes: Any, norm: Any) -> Any:
-    if len(tuple(axes)) != 2:
-        raise AxisError(f"{kind}2: two axes are required, got {axes!r}; use {kind}n")
-    return _transform(f"{kind}2", kind, a, s, axes, norm)
 
 
 def _opposite(norm: str | None) -> str | None:

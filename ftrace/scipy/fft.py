@@ -27,7 +27,7 @@ from ftrace.numpy.axes import (
     static_int,
 )
 from ftrace.numpy.factorizations import inexact
-from ftrace.trace.eager import make_all_eager
+from ftrace.trace.eager import make_all_eager, member
 from ftrace.trace.tracer import Value
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
@@ -37,13 +37,46 @@ np: Any = numpy  # whose stubs leave too much unknown
 _NORMS = (None, "backward", "forward", "ortho")
 
 
-def dct(
-    x: Value,
-    type: int = 2,
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-) -> Any:
+def _along(name: str):
+    def along(
+        x: Value,
+        type: int = 2,
+        n: int | None = None,
+        axis: int = -1,
+        norm: str | None = None,
+    ) -> Any:
+        if type not in (2, 3):
+            raise ValueRangeError(f"{name}: type must be 2 or 3, got {type!r}")
+        if norm not in _NORMS:
+            raise ValueRangeError(
+                f"{name}: norm must be 'backward', 'ortho' or 'forward', got {norm!r}"
+            )
+        value = inexact(x)
+        if value.dtype.itemsize == 2:
+            value = value.astype(dtypes.float32)  # 16 bits are too few to transform in
+        if dtypes.is_complex(value.dtype):
+            raise DtypeError(
+                f"{name}: a real array is required, got {value.dtype}; transform its "
+                "real and its imaginary part"
+            )
+        place = canonical_axis(axis, value.ndim, name)
+        value = move_axis(value, place, value.ndim - 1)
+        length = value.shape[-1] if n is None else static_int(n, f"{name}: n")
+        if length < 1:
+            raise ValueRangeError(f"{name}: n must be positive, got {length}")
+        value = _resized(value, length)
+        inverse = name == "idct"
+        if (type == 2) != inverse:
+            result = _second(value, length, norm, inverse)
+        else:
+            result = _third(value, length, norm, inverse)
+        return move_axis(result, result.ndim - 1, place)
+
+    return along
+
+
+@member(_along)
+def dct():
     """The cosine transform along one axis.
 
     Args:
@@ -58,27 +91,41 @@ def dct(
       DtypeError: x is complex.
       AxisError: there is no such axis.
     """
-    return _along("dct", x, type, n, axis, norm)
 
 
-def idct(
-    x: Value,
-    type: int = 2,
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-) -> Any:
+@member(_along)
+def idct():
     """The inverse of `dct`."""
-    return _along("idct", x, type, n, axis, norm)
 
 
-def dctn(
-    x: Value,
-    type: int = 2,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str | None = None,
-) -> Any:
+def _along_several(name: str, along: Callable[..., Any]):
+    def along_several(
+        x: Value,
+        type: int = 2,
+        s: Sequence[int] | None = None,
+        axes: Sequence[int] | None = None,
+        norm: str | None = None,
+    ) -> Any:
+        value = inexact(x)
+        if axes is None:
+            count = value.ndim if s is None else len(s)
+            axes = range(-min(count, value.ndim), 0)
+        places = canonical_axes(tuple(axes), value.ndim, name)
+        lengths = [None] * len(places) if s is None else list(s)
+        if len(lengths) != len(places):
+            raise ShapeError(
+                f"{name}: one length per axis is required, got {lengths} for the axes "
+                f"{places}"
+            )
+        for axis, n in zip(places, lengths, strict=True):
+            value = along(value, type, n, axis, norm)
+        return value
+
+    return along_several
+
+
+@member(_along_several, dct)
+def dctn():
     """`dct` along several axes.
 
     Args:
@@ -92,67 +139,11 @@ def dctn(
       ShapeError: `s` and `axes` differ in number.
       ValueRangeError, DtypeError, AxisError: see `dct`.
     """
-    return _along_several(dct, "dctn", x, type, s, axes, norm)
 
 
-def idctn(
-    x: Value,
-    type: int = 2,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str | None = None,
-) -> Any:
+@member(_along_several, idct)
+def idctn():
     """The inverse of `dctn`."""
-    return _along_several(idct, "idctn", x, type, s, axes, norm)
-
-
-def _along_several(
-    function: Callable[..., Any], name: str, x: Value, type: int, s: Any, axes: Any,
-    norm: Any,
-) -> Any:  # fmt: skip
-    value = inexact(x)
-    if axes is None:
-        count = value.ndim if s is None else len(s)
-        axes = range(-min(count, value.ndim), 0)
-    places = canonical_axes(tuple(axes), value.ndim, name)
-    lengths = [None] * len(places) if s is None else list(s)
-    if len(lengths) != len(places):
-        raise ShapeError(
-            f"{name}: one length per axis is required, got {lengths} for the axes "
-            f"{places}"
-        )
-    for axis, n in zip(places, lengths, strict=True):
-        value = function(value, type, n, axis, norm)
-    return value
-
-
-def _along(name: str, x: Value, type: int, n: Any, axis: int, norm: Any) -> Any:
-    if type not in (2, 3):
-        raise ValueRangeError(f"{name}: type must be 2 or 3, got {type!r}")
-    if norm not in _NORMS:
-        raise ValueRangeError(
-            f"{name}: norm must be 'backward', 'ortho' or 'forward', got {norm!r}"
-        )
-    value = inexact(x)
-    if value.dtype.itemsize == 2:
-        value = value.astype(dtypes.float32)  # 16 bits are too few to transform in
-    if dtypes.is_complex(value.dtype):
-        raise DtypeError(
-            f"{name}: a real array is required, got {value.dtype}; transform its real "
-            "and its imaginary part"
-        )
-    place = canonical_axis(axis, value.ndim, name)
-    value = move_axis(value, place, value.ndim - 1)
-    length = value.shape[-1] if n is None else static_int(n, f"{name}: n")
-    if length < 1:
-        raise ValueRangeError(f"{name}: n must be positive, got {length}")
-    value = _resized(value, length)
-    inverse = name == "idct"
-    if (type == 2) != inverse:
-        result = _second(value, length, norm, inverse)
-    else:
-        result = _third(value, length, norm, inverse)
-    return move_axis(result, result.ndim - 1, place)
 
 
 def _resized(x: Any, n: int) -> Any:

@@ -18,19 +18,27 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.contraction import promoted
 from ftrace.numpy.linear import conjugated
-from ftrace.trace.eager import make_all_eager
+from ftrace.trace.eager import make_all_eager, member
 from ftrace.trace.tracer import Value
 
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve"]
 
 
-def convolve(
-    in1: Value,
-    in2: Value,
-    mode: str = "full",
-    method: str = "auto",
-    precision: Any = None,
-) -> Any:
+def _convolution(name: str, mirrored: bool):
+    def convolution(
+        in1: Value,
+        in2: Value,
+        mode: str = "full",
+        method: str = "auto",
+        precision: Any = None,
+    ) -> Any:
+        return _convolve(name, in1, _mirrored(in2) if mirrored else in2, mode)
+
+    return convolution
+
+
+@member(_convolution, mirrored=False)
+def convolve():
     """The convolution of two arrays with as many axes.
 
     Args:
@@ -44,44 +52,37 @@ def convolve(
       ShapeError: the shapes do not fit.
       ValueRangeError: the mode is unknown.
     """
-    return _convolve("convolve", in1, in2, mode)
 
 
-def correlate(
-    in1: Value,
-    in2: Value,
-    mode: str = "full",
-    method: str = "auto",
-    precision: Any = None,
-) -> Any:
+@member(_convolution, mirrored=True)
+def correlate():
     """The correlation of two arrays with as many axes; arguments as in `convolve`."""
-    return _convolve("correlate", in1, _mirrored(in2), mode)
 
 
-def convolve2d(
-    in1: Value,
-    in2: Value,
-    mode: str = "full",
-    boundary: str = "fill",
-    fillvalue: float = 0,
-    precision: Any = None,
-) -> Any:
+def _convolution_of_matrices(name: str, mirrored: bool):
+    def convolution(
+        in1: Value,
+        in2: Value,
+        mode: str = "full",
+        boundary: str = "fill",
+        fillvalue: float = 0,
+        precision: Any = None,
+    ) -> Any:
+        _check_matrices(name, in1, in2, boundary, fillvalue)
+        other = _mirrored(in2) if mirrored else in2
+        return _convolve(name, in1, other, mode, late=int(mirrored))
+
+    return convolution
+
+
+@member(_convolution_of_matrices, mirrored=False)
+def convolve2d():
     """`convolve` of matrices; beyond them there are zeros."""
-    _check_matrices("convolve2d", in1, in2, boundary, fillvalue)
-    return _convolve("convolve2d", in1, in2, mode)
 
 
-def correlate2d(
-    in1: Value,
-    in2: Value,
-    mode: str = "full",
-    boundary: str = "fill",
-    fillvalue: float = 0,
-    precision: Any = None,
-) -> Any:
+@member(_convolution_of_matrices, mirrored=True)
+def correlate2d():
     """`correlate` of matrices; beyond them there are zeros."""
-    _check_matrices("correlate2d", in1, in2, boundary, fillvalue)
-    return _convolve("correlate2d", in1, _mirrored(in2), mode, late=1)
 
 
 def fftconvolve(in1: Value, in2: Value, mode: str = "full", axes: Any = None) -> Any:
