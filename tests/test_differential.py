@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,24 @@ def test_error_is_told_from_a_result() -> None:
     assert [d.what for d in differences(case, error, outcome, False)] == ["refuses"]
     raw = replace(error, ours=False)
     assert [d.what for d in differences(case, raw, error, False)] == ["raw"]
+
+
+def test_record_is_replaced_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, outcome = _sine()
+    path = str(tmp_path / "record.npz")
+    record.save(path, {case: outcome})
+
+    def interrupted(file: Any, **arrays: Any) -> None:
+        file.write(b"half")
+        assert record.load(path).get(case) is not None
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez_compressed", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        record.save(path, {})
+    assert record.load(path).get(case) is not None
 
 
 def test_case_follows_from_its_seed() -> None:

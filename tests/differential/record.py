@@ -80,7 +80,11 @@ def save(path: str, outcomes: dict[Case, Outcome]) -> None:
     text = np.frombuffer(json.dumps(entries, separators=(",", ":")).encode(), np.uint8)
     with np.errstate(all="ignore"):
         numbers = np.concatenate([np.zeros(0, np.complex128), *values])
-    np.savez_compressed(path, entries=text, values=numbers)
+    # A reader meanwhile sees the whole of the last record.
+    draft = f"{path}.draft"
+    with open(draft, "wb") as file:
+        np.savez_compressed(file, entries=text, values=numbers)
+    os.replace(draft, path)
 
 
 def load(*paths: str) -> Record:
