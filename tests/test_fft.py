@@ -197,3 +197,9 @@ def test_the_inverse_of_nothing_is_nothing(name: str) -> None:
     found = getattr(fnp.fft, name)(np.zeros((3, 0), np.float32))
     assert (found.shape, found.dtype) == ((3, 0), np.float32)
     assert getattr(fnp.fft, name)(np.zeros((0, 0), np.complex128)).shape == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["fftn", "ifftn", "irfftn"])
+def test_a_transform_along_no_axis_has_the_dtype_of_a_spectrum(name: str) -> None:
+    for x in (np.ones(3, np.uint32), np.ones((), bool), np.ones(2, np.complex64)):
+        assert getattr(fnp.fft, name)(x, axes=()).dtype == np.complex64

@@ -10,7 +10,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.errors import DtypeOverflowError
+from ftrace.errors import ArgumentError, DtypeOverflowError
 
 #: Of an array y of integers and a number v that does not fit them.
 EXPRESSIONS = """
@@ -85,3 +85,41 @@ def test_small_arguments_do_not_hide_large_ones() -> None:
         for large in (2**31, np.int64(2**40)):
             with pytest.raises(DtypeOverflowError, match="int32"):
                 multiply(x, large)
+
+
+_MADE = {
+    "array": lambda v, dtype: fnp.array(v, dtype),
+    "array of a list": lambda v, dtype: fnp.array([v], dtype),
+    "full": lambda v, dtype: fnp.full((2,), v, dtype),
+    "full_like": lambda v, dtype: fnp.full_like(fnp.zeros(2), v, dtype),
+    "lax.full": lambda v, dtype: lax.full((2,), v, dtype),
+    "lax.full_like": lambda v, dtype: lax.full_like(fnp.zeros(2), v, dtype),
+}
+
+
+@pytest.mark.parametrize("value", [1e40, -1e40, 300.0, -1.5, 3e9, np.inf, np.nan])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32"])
+@pytest.mark.parametrize("name", _MADE)
+def test_a_float_becomes_an_integer_in_one_way(
+    name: str, dtype: str, value: float
+) -> None:
+    wanted = int(fnp.array([value], fnp.float32).astype(dtype)[0])
+    for made in (_MADE[name], ft.jit(_MADE[name], static_argnums=(0, 1))):
+        assert set(np.ravel(made(value, dtype)).tolist()) == {wanted}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32"])
+@pytest.mark.parametrize("name", _MADE)
+def test_a_complex_number_fills_no_real_array(name: str, dtype: str) -> None:
+    with pytest.raises(ArgumentError, match="complex"):
+        _MADE[name](2j, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize("name", ["cumsum", "nancumsum", "cumprod", "cumulative_sum"])
+def test_running_totals_begin_with_what_a_cast_gives(name: str, dtype: str) -> None:
+    x = fnp.array([np.inf, 2.7], fnp.float32)
+    function = getattr(fnp, name)
+    wanted = function(x.astype(dtype), dtype=dtype)
+    for call in (function, ft.jit(function, static_argnames="dtype")):
+        assert call(x, dtype=dtype).tolist() == wanted.tolist()

@@ -631,3 +631,26 @@ def test_elements_that_are_moved_do_not_spread_nan() -> None:
     below = np.array([np.nan, np.inf])
     found = np.array(ft.scipy.linalg.leslie(np.ones(3), below))
     np.testing.assert_array_equal(found[1:], [[np.nan, 0, 0], [0, np.inf, 0]])
+
+
+def test_a_factor_takes_in_a_vector_with_all_its_parts() -> None:
+    r, w = np.eye(3, dtype=np.float32) * 2, np.array([1j, 0, 1], np.complex64)
+    s = np.asarray(lax.linalg.cholesky_update(r, w))
+    assert np.allclose(s.conj().T @ s, r.T @ r + np.outer(w, w.conj()))
+
+
+def test_matrices_of_no_elements_have_none() -> None:
+    none, three = np.zeros(0, np.float32), np.ones(3, np.float32)
+    for call in (lambda f: f, ft.jit):
+        assert call(linalg.circulant)(none).shape == (0, 0)
+        assert call(linalg.hankel)(none).shape == (0, 0)
+        assert call(linalg.hankel)(three, none).shape == (3, 0)
+        assert call(linalg.hankel)(none, three).shape == (0, 3)
+    right = np.zeros((0, 1), np.float32)
+    solve = lax.linalg.tridiagonal_solve
+    for made in ft.jvp(solve, (none, none, none, right), (none, none, none, right)):
+        assert made.shape == (0, 1)
+    gradients = ft.grad(lambda *a: solve(*a).sum(), argnums=(0, 3))(
+        none, none, none, right
+    )
+    assert [g.shape for g in gradients] == [(0,), (0, 1)]

@@ -16,7 +16,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace import dtypes
+from ftrace import dtypes, lax
 from tests.data import record_promotion as promotion
 
 RECORDED = promotion.load()
@@ -114,3 +114,23 @@ def test_arrays_and_scalars_of_numpy_have_the_types_of_arrays(
                     for _ in range(8)
                 ]
     assert not any(wrong), "\n".join(filter(None, wrong))
+
+
+_WEAK_ALONE = {
+    "clz": (lax.clz, 3),
+    "conj": (lax.conj, 3.0),
+    "resize to nothing": (lambda x: fnp.resize(x, (0,)), 3),
+    "unique": (lambda x: fnp.unique(x, size=2), 3.0),
+    "unique of nothing": (lambda x: fnp.unique(fnp.full((0,), x)), 3.0),
+    "unique_all": (lambda x: fnp.unique_all(x, size=1).values, 3),
+    "union1d": (lambda x: fnp.union1d(x, 2, size=2), 3.0),
+    "setdiff1d": (lambda x: fnp.setdiff1d(x, 2, size=2), 3.0),
+}
+
+
+@pytest.mark.parametrize("name", _WEAK_ALONE)
+def test_what_is_made_of_weak_numbers_alone_is_weak(name: str) -> None:
+    function, number = _WEAK_ALONE[name]
+    for call in (function, ft.jit(function)):
+        assert call(number).weak_type
+        assert not call(np.asarray(number)).weak_type

@@ -337,6 +337,11 @@ def test_bounds_of_integers_fit_the_dtype() -> None:
             "must end in that of the logits",
         ),
         (
+            lambda: random.categorical(KEY, np.zeros((3, 0), "f4")),
+            errors.ValueRangeError,
+            "no categories",
+        ),
+        (
             lambda: random.choice(KEY, 5, (6,), replace=False),
             errors.ValueRangeError,
             "without replacement",

@@ -196,7 +196,7 @@ def conj(x: Value) -> Any:
     """Elementwise complex conjugate, of a complex dtype also for real x."""
     x = as_value(x)
     if not dtypes.is_complex(x.dtype):
-        return cast(x, dtypes.complex_dtype(x.dtype))
+        return cast(x, dtypes.complex_dtype(x.dtype), x.weak_type)
     return bind(p.conj, x)
 
 
@@ -280,7 +280,7 @@ def clz(x: Value) -> Any:
     width = 8 * x.dtype.itemsize
     filled, shift = x, 1
     while shift < width:  # every bit below the highest one is set
-        below = shift_right_logical(filled, full((), shift, x.dtype))
+        below = shift_right_logical(filled, full((), shift, x.dtype, x.weak_type))
         filled, shift = bind(p.bit_or, filled, below), 2 * shift
     return bind(p.popcount, bind(p.bit_not, filled))
 

@@ -14,7 +14,6 @@ from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy.axes import (
     as_value,
-    cast,
     drop_axes,
     insert_axes,
     pad,
@@ -111,7 +110,7 @@ def cholesky_update(r_matrix: Value, w_vector: Value) -> Any:
             "cholesky_update: a matrix (n, n) and a vector (n,) are required, got the "
             f"shapes {r.shape} and {w.shape}"
         )
-    row = fnp.conj(insert_axes(cast(w, r.dtype), (0,)))
+    row = fnp.conj(insert_axes(w, (0,)))
     (_, s) = bind_compound(qr_p, fnp.concatenate([fnp.triu(r), row]), arg=False)
     sign = fnp.sign(fnp.diagonal(s))
     return insert_axes(fnp.conj(sign), (1,)) * s

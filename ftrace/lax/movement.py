@@ -22,6 +22,7 @@ from ftrace.numpy.axes import (
     choose,
     static_int,
 )
+from ftrace.numpy.creation import number_for
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.joining import concatenate as joined
 from ftrace.trace.operations import broadcast_shapes as common_shape
@@ -354,12 +355,8 @@ def full(
     )
     target = check_sizes(shape, "lax.full")
     if is_number(fill_value):
-        value: Any = np.asarray(fill_value).item()
-        if wanted != aval.dtype:
-            value = cast(value, wanted)
-        else:
-            return moves.full(target, value, wanted, weak)
-        return moves.broadcast_to(value, target, "lax.full")
+        value = number_for(np.asarray(fill_value).item(), wanted)
+        return moves.full(target, value, wanted, weak)
     return moves.broadcast_to(cast(fill_value, wanted, weak), target, "lax.full")
 
 

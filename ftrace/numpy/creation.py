@@ -246,11 +246,13 @@ def _from_number(value: complex, dtype: Dtype) -> Any:
         aval = aval_of(value)
         return filled((), value, aval.dtype, aval.weak_type)
     target = dtypes.as_dtype(dtype)
-    return filled((), _number_for(value, target), target)
+    return filled((), number_for(value, target), target)
 
 
-def _number_for(value: complex, target: np.dtype[Any]) -> complex:
+def number_for(value: complex, target: np.dtype[Any]) -> complex:
     """A Python number in a form that surely becomes one of this dtype.
+
+    A float becomes an integer as everywhere: cut, saturated, NaN as 0.
 
     Raises:
       DtypeOverflowError: it is an int that does not fit.
@@ -258,9 +260,11 @@ def _number_for(value: complex, target: np.dtype[Any]) -> complex:
     """
     if isinstance(value, complex) and dtypes.kind(target) not in "cb":
         raise ArgumentError(
-            f"array: {value} is complex, and {target} holds real numbers; write "
-            "its .real, or take a complex dtype"
+            f"{value} is complex, and {target} holds real numbers; write its .real, "
+            "or take a complex dtype"
         )
+    if isinstance(value, float) and dtypes.is_integer(target):
+        return convert(np.asarray(value), target).item()
     check_fits(value, target)
     if not isinstance(value, int) or dtypes.is_integer(target):
         return value
@@ -305,7 +309,7 @@ def _from_sequence(value: Sequence[Any], dtype: Dtype) -> Any:
         target = common
     elif dtypes.is_inexact(target):
         common = target
-    leaves = [_number_for(x, target) if type(x) in _ASKED else x for x in leaves]
+    leaves = [number_for(x, target) if type(x) in _ASKED else x for x in leaves]
     kinds = set(map(type, leaves))
     if kinds <= _NUMBERS:
         return reshape(Array.of(convert(np.asarray(leaves, common), target)), shape)
@@ -435,15 +439,18 @@ def full(
     shape: Any, fill_value: Any, dtype: Dtype = None, *, device: Any = None
 ) -> Any:
     """`fill_value`, a number or an array, broadcast to a shape."""
-    target = check_sizes(shape, "full")
+    return _full("full", check_sizes(shape, "full"), fill_value, dtype, device)
+
+
+def _full(name: str, target: Shape, fill_value: Any, dtype: Dtype, device: Any) -> Any:
     if not isinstance(fill_value, (bool, int, float, complex)):
         value = array(fill_value, dtype, copy=False)
-        return placed(broadcast_to(value, target, "full"), device)
+        return placed(broadcast_to(value, target, name), device)
     if dtype is None:
         aval = aval_of(fill_value)
         return placed(filled(target, fill_value, aval.dtype, aval.weak_type), device)
     chosen = dtypes.as_dtype(dtype)
-    return placed(filled(target, _number_for(fill_value, chosen), chosen), device)
+    return placed(filled(target, number_for(fill_value, chosen), chosen), device)
 
 
 def _like(name: str, a: Any, value: Any, dtype: Dtype, shape: Any) -> Any:
@@ -485,6 +492,4 @@ def full_like(
     """`fill_value` in the shape and dtype of `a`, or as given."""
     aval = aval_of(a if is_value(a) else array(a))
     target = aval.shape if shape is None else check_sizes(shape, "full_like")
-    value = fill_value if is_value(fill_value) else array(fill_value, copy=False)
-    value = cast(value, dtype_or(dtype, aval.dtype))
-    return placed(broadcast_to(value, target, "full_like"), device)
+    return _full("full_like", target, fill_value, dtype_or(dtype, aval.dtype), device)

@@ -211,7 +211,7 @@ def cumulate(
     promote = promote_integers or a.dtype == dtypes.bool_
     natural = summed_dtype(a.dtype) if promote else a.dtype
     final = chosen_dtype(dtype, natural)
-    if final == dtypes.bool_:
+    if not dtypes.is_inexact(final):  # what of a float is too much saturates there
         a = cast(a, final)
     wide = summed_dtype(final)
     return cast(scan_fused(cast(a, wide), primitive, axis, False), final)

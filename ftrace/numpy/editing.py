@@ -178,7 +178,7 @@ def resize(a: Value, new_shape: Any) -> Any:
     flat = ravel(a)
     total = int(np.prod(shape, dtype=np.int64))
     if flat.size == 0 or total == 0:
-        return full(shape, 0, flat.dtype)
+        return full(shape, 0, flat.dtype, flat.weak_type)
     # Where an array says how large, the call is never recorded: fewer steps then.
     if isinstance(new_shape, np.ndarray) and total < FEW:
         function = partial(_resized, shape)

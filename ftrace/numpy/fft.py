@@ -216,7 +216,7 @@ def _transform(name: str, kind: str, a: Value, s: Any, axes: Any, norm: Any) -> 
         )
     places = _axes(name, x, s, axes)
     if not places:
-        return _converted(name, kind, x) if kind != "irfft" else x
+        return _converted(name, kind, x)
     lengths = _lengths(name, kind, x, s, places)
     x = _converted(name, kind, x)
     sizes = list(lengths)

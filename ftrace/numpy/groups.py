@@ -118,11 +118,12 @@ def chosen(values: Any, flags: Any, count: int, fill_value: Any) -> Any:
     result = bind(gather_p, values, places, arg=(0,))
     if count == 0:
         return result
+    weak = values.weak_type
     if fill_value is None:
-        first, nothing = shrink_axis(result, 0, 0, 1), full((), 0, values.dtype)
+        first, nothing = shrink_axis(result, 0, 0, 1), cast(0, values.dtype, weak)
         fill = choose(elementwise(p.gt, found, 0), first, nothing)
     else:
-        fill = cast(fill_value, values.dtype)
+        fill = cast(fill_value, values.dtype, weak)
     there = elementwise(p.lt, iota(dtypes.int32, (count,), 0), found)
     there = insert_axes(there, range(1, values.ndim))
     return choose(there, result, fill)

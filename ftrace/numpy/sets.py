@@ -195,7 +195,7 @@ def _unique_of_none(x: Any, size: Any, fill_value: Any) -> UniqueAll:
             f"size={count}; give fill_value="
         )
     integer = dtypes.default_dtype("i")
-    fill = cast(0 if fill_value is None else fill_value, x.dtype)
+    fill = cast(0 if fill_value is None else fill_value, x.dtype, x.weak_type)
     values = choose(full((count, *x.shape[1:]), True, dtypes.bool_), fill, fill)
     zeros, inverse = full((count,), 0, integer), full((0,), 0, integer)
     return UniqueAll(values, zeros, inverse, zeros)
@@ -402,13 +402,13 @@ def setdiff1d(
     if size is None:
         now = _of_two_now(own, ar2, "first")
         if now is not None:
-            return cast(now, own.dtype) if now.dtype != own.dtype else now
+            return cast(now, own.dtype, own.weak_type)
     pair = _pair(own, ar2)
     missing = bind(p.bit_not, _is_number(pair.groups.ordered))
     alone = elementwise(p.bit_or, bind(p.bit_not, pair.in_second), missing)
     alone = elementwise(p.bit_and, alone, pair.in_first)
     values, _, _ = _select("setdiff1d", pair, alone, size, fill)
-    return cast(values, own.dtype)
+    return cast(values, own.dtype, own.weak_type)
 
 
 def setxor1d(

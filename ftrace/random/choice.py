@@ -84,6 +84,11 @@ def categorical(
             f"random.categorical: shape {shape} must end in that of the logits "
             f"without the axis of categories, {rest}"
         )
+    if not aval.shape[axis]:
+        raise ValueRangeError(
+            f"random.categorical: logits of shape {aval.shape} have no categories "
+            f"along axis {axis}; one at least is required"
+        )
     if not replace:
         return _distinct(
             check_key("categorical", key), logits, shape, leading, axis, mode

@@ -132,12 +132,8 @@ def _vector(name: str, x: Value, least: int) -> Any:
 
 
 def circulant(c: Value) -> Any:
-    """The matrices (…, n, n) whose columns are `c`, each turned by one more.
-
-    Raises:
-      ShapeError: there are no elements.
-    """
-    x = _vector("circulant", c, 1)
+    """The matrices (…, n, n) whose columns are `c`, each turned by one more."""
+    x = _vector("circulant", c, 0)
     n = x.shape[-1]
     rows = np.arange(n)
     return fnp.take(x, (rows[:, None] - rows) % n, axis=-1)
@@ -157,7 +153,7 @@ def hankel(c: Value, r: Value | None = None) -> Any:
     batch = broadcast_shapes("hankel", [column.shape[:-1], row.shape[:-1]])
     column = broadcast_to(column, (*batch, n))
     row = broadcast_to(row, (*batch, m))
-    values = fnp.concatenate([column, shrink_axis(row, len(batch), 1, m)], axis=-1)
+    values = fnp.concatenate([column, row[..., 1:]], axis=-1)
     return fnp.take(values, np.arange(n)[:, None] + np.arange(m), axis=-1)
 
 

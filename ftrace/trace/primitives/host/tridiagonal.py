@@ -152,9 +152,11 @@ def _times(dl: Node | None, d: Node | None, du: Node | None, x: Node) -> Node | 
 
 def _moved(x: Node, axis: int, by: int) -> Node:
     """The elements one further on (1) or back (-1) along an axis; zero comes in."""
+    n = x.shape[axis]
+    if n == 0:
+        return x
     pads = [(0, 0, 0)] * x.ndim
     pads[axis] = (1, 0, 0) if by > 0 else (0, 1, 0)
-    n = x.shape[axis]
     kept = shrink_axis(x, axis, 0, n - 1) if by > 0 else shrink_axis(x, axis, 1, n)
     return pad(kept, tuple(pads))
 
