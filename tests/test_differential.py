@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from tests.differential import record
-from tests.differential.cases import Case, cases_of
+from tests.differential.cases import DERIVED, Case, cases_of
 from tests.differential.compare import call_ftrace, compare
-from tests.differential.outcomes import Outcome, differences, sample
-from tests.differential.purpose import purpose_of
+from tests.differential.outcomes import Difference, Outcome, differences, sample
+from tests.differential.purpose import Purpose, purpose_of
 from tests.differential.rows import Row, read
 from tests.differential.table import ROWS
 from tests.differential.table.outside import MODULES, OUTSIDE
@@ -111,6 +111,40 @@ def test_difference_is_seen(what: str, change: Any) -> None:
     assert differences(case, outcome, sample(outcome), loose=False) == []
     wanted = _changed(outcome, **change(outcome.leaves[0]))
     assert what in {d.what for d in differences(case, outcome, wanted, loose=False)}
+
+
+#: Whose results are others on purpose, whatever the numbers are.
+_OTHER_VALUES = {
+    "the function is applied once to an element of several windows",
+    "a pivot beyond the rows moves none",
+    "integers become floats by themselves, and do not wrap",
+}
+
+
+@pytest.mark.parametrize("of", ["float64[3]", "result 1: float32[3]", "int32[3]"])
+def test_no_reason_excuses_any_wrong_number(of: str) -> None:
+    kind = "int32" if "int" in of else "float64"
+    text = f"{of} at 0: np.{kind}(1.0); not np.float64(2.0) (3 of 3)"
+    excused = {
+        f"{case}: {reason.reason}"
+        for row in ROWS
+        for case in islice(cases_of(row, 1), 5)
+        if case.data == "plain" and case.setting != "default"
+        if case.mode not in DERIVED
+        if (reason := purpose_of(case, Difference("value", text)))
+        and reason.reason not in _OTHER_VALUES
+    }
+    assert excused == set()
+
+
+def test_a_reason_that_says_near_holds_for_near_numbers_alone() -> None:
+    row = Purpose(".*", "value", "", "rounded", near=1e-6)
+    text = "float64[] at 0: np.float64({}); not np.float64(-0.5) (1 of 1)"
+    found = {
+        number: row.holds(_case("sin: float"), Difference("value", text.format(number)))
+        for number in ("-0.5000001", "-0.50001", "nan", "-inf", "0.0", "0.5")
+    }
+    assert [number for number, holds in found.items() if holds] == ["-0.5000001"]
 
 
 def test_error_is_told_from_a_result() -> None:

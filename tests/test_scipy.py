@@ -13,7 +13,7 @@ import ftrace.ops as ops
 import ftrace.scipy.signal as signal
 import ftrace.scipy.special as special
 import ftrace.scipy.stats.norm as norm
-from ftrace import jit
+from ftrace import grad, jit
 from ftrace.errors import (
     ConcretizationTypeError,
     DtypeError,
@@ -178,3 +178,34 @@ def test_fftconvolve_along_some_axes_broadcasts_the_others() -> None:
         signal.fftconvolve(x, k, "half")
     larger = signal.fftconvolve(np.ones((2, 5)), np.ones((3, 3)))
     assert larger.shape == (4, 7)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("power", [2, 3, 5])
+def test_zeta_of_what_is_below_zero_begins_with_its_first_term(
+    power: int, dtype: str
+) -> None:
+    near = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-6, "float64": 1e-13}
+    q = fnp.array([-0.5, -1.25, -7.25, -40.75, 0.5, 3.25], dtype)
+    s = fnp.full_like(q, power)
+    for zeta in (special.zeta, jit(special.zeta)):
+        found, later, first = zeta(s, q), zeta(s, q + 1), q ** (-s)
+        assert found.dtype == q.dtype
+        found, later, first = (
+            np.asarray(v).astype(np.float64) for v in (found, later, first)
+        )
+        assert np.isfinite(found).all()
+        size = abs(found) + abs(later) + abs(first)
+        assert (abs(found - later - first) <= near[dtype] * size).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_polygamma_is_the_derivative_of_digamma(dtype: str) -> None:
+    x = fnp.array([-3.2, -0.7, 0.5, 2.5, 40.0], dtype)
+    near = {"float16": 2e-2, "bfloat16": 5e-2, "float32": 2e-5, "float64": 1e-10}
+    derivative: Callable[..., Any] = special.digamma
+    for n in (1, 2, 3):
+        derivative = grad(derivative)
+        wanted = [derivative(np.float64(v)) for v in np.asarray(x)]
+        found = np.asarray(special.polygamma(n, x)).astype(np.float64)
+        np.testing.assert_allclose(found, wanted, rtol=near[dtype])

@@ -313,16 +313,36 @@ _ZETA_TERMS = 10
 
 
 def zeta(x: Value, q: Value | None = None) -> Any:
-    """Hurwitz's ζ(x, q) = Σ (q + k)^-x for x > 1 and q > 0; ∞ at whole q below.
+    """Hurwitz's ζ(x, q) = Σ (q + k)^-x for x > 1; ∞ at whole q below 1.
 
-    Euler–Maclaurin's formula after ten terms (NIST Handbook, 25.11.5).
+    Of q below 0 only whole powers x are real; NaN elsewhere.
     """
     s, a = promote_inexact(x, 1.0 if q is None else q)
-    return run_fused(_hurwitz, fnp.broadcast_arrays(s, a))
+    return run_fused(_zeta, fnp.broadcast_arrays(s, a))
+
+
+def _zeta(s: Any, a: Any) -> Any:
+    """Terms below 0, from a up to the last, are those of 1 - a down with another sign.
+
+    They are what ζ has at the distance of a from the whole number above it, but not yet
+    at 1 - a.
+    """
+    if s.dtype.itemsize < 4:
+        wide = [cast(v, dtypes.float32) for v in (s, a)]
+        return cast(_zeta(*wide), s.dtype)
+    below = (a < 0) & (fnp.floor(a) != a) & (fnp.floor(s) == s)
+    distance = choose(below, fnp.ceil(a) - a, 1.0)
+    terms = _hurwitz(s, distance) - _hurwitz(s, choose(below, 1 - a, 1.0))
+    terms = choose(below, terms, 0.0)
+    above = _hurwitz(s, choose(below, a - fnp.floor(a), a))
+    return above + choose(fnp.remainder(s, 2) == 0, terms, -terms)
 
 
 def _hurwitz(s: Any, a: Any) -> Any:
-    """Summed from the smallest terms up; large a take the formula without terms."""
+    """Euler–Maclaurin's formula after ten terms (NIST Handbook, 25.11.5).
+
+    Summed from the smallest terms up; large a take the formula without terms.
+    """
     is_far = a > 3 * s + _ZETA_TERMS
     edge = choose(is_far, a, a + _ZETA_TERMS)
     power = fnp.power(edge, -s)
@@ -344,7 +364,7 @@ def _hurwitz(s: Any, a: Any) -> Any:
 
 
 def polygamma(n: Value, x: Value) -> Any:
-    """The n-th derivative of digamma, for x > 0.
+    """The n-th derivative of digamma.
 
     Raises:
       DtypeError: n is not an integer.
@@ -352,6 +372,8 @@ def polygamma(n: Value, x: Value) -> Any:
     if not dtypes.is_integer(aval_of(n).dtype):
         raise DtypeError("polygamma: n must be an integer; write polygamma(1, x)")
     order, x = fnp.broadcast_arrays(*promote_inexact(n, x))
+    if x.dtype.itemsize < 4:
+        return cast(polygamma(n, cast(x, dtypes.float32)), x.dtype)
     sign = choose(fnp.remainder(order, 2) == 0, -1.0, 1.0)
     above = choose(order == 0, 1.0, order)
     value = sign * _factorial(n, above) * zeta(above + 1, x)
