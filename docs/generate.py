@@ -17,25 +17,10 @@ from importlib import import_module
 from pathlib import Path
 
 from ftrace import lower, trace
-from ftrace.lower.beside import DECISIONS as SUMS
-from ftrace.lower.compounds import DECISIONS as OTHERS
-from ftrace.lower.extrema import DECISIONS as EXTREMA
-from ftrace.lower.factors import DECISIONS as FACTORING
-from ftrace.lower.finite import DECISIONS as PRODUCTS
-from ftrace.lower.fourier import DECISIONS as TRANSFORMS
-from ftrace.lower.inplace import DECISIONS as SHARING
-from ftrace.lower.loops import DECISIONS as LOOPS
 from ftrace.lower.math import ACCURACY
 from ftrace.lower.movement import MOVEMENT
-from ftrace.lower.ordering import DECISIONS as SORTING
-from ftrace.lower.parted import DECISIONS as PARTS
-from ftrace.lower.ranges import DECISIONS as RANGES
-from ftrace.lower.recurrence import DECISIONS as REGISTERS
-from ftrace.lower.rendering import DECISIONS as RENDERING
-from ftrace.lower.running import DECISIONS as RUNNING
-from ftrace.lower.schedule import DECISIONS as SCHEDULING
+from ftrace.lower.pipeline import PIPELINE
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
-from ftrace.lower.slices import DECISIONS as SLICES
 from ftrace.numpy.accuracy import OF_EQUAL_TERMS, OF_SUMS, ONE_BY_ONE
 from ftrace.scipy.accuracy import ACCURACY as OF_COMPOSITIONS
 from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES, Primitive
@@ -338,19 +323,21 @@ def with_rules(page: str) -> str:
 
 def with_decisions(page: str) -> str:
     """The page with the tables of decisions between their markers."""
-    lists = {
-        "loops": LOOPS | REGISTERS,
-        "host": RUNNING | EXTREMA | OTHERS | FACTORING | SORTING | TRANSFORMS,
-        "slices": SLICES,
-        "schedule": SCHEDULING | SUMS | PARTS | RANGES | PRODUCTS,
-        "rendering": RENDERING,
-        "memory": SHARING,
+    pages = {
+        "loops": ("loops", "registers"),
+        "host": ("compounds", "library"),
+        "slices": ("slices",),
+        "schedule": ("schedule", "sums", "filters", "kernels"),
+        "rendering": ("code",),
+        "memory": ("memory",),
     }
-    for name, decisions in lists.items():
+    made = {stage.name: stage.decisions for stage in PIPELINE}
+    for name, stages in pages.items():
+        decisions = [row for stage in stages for row in made[stage].items()]
         begin, end = f"<!-- decisions {name} -->", "<!-- end -->"
         head, _, rest = page.partition(begin)
         _, _, tail = rest.partition(end)
-        rows = [(f"`{key}`", text) for key, text in decisions.items()]
+        rows = [(f"`{key}`", text) for key, text in decisions]
         body = table(("decision", "what it does"), rows)
         page = f"{head}{begin}\n\n{body}\n\n{end}{tail}"
     return page

@@ -14,6 +14,7 @@ import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.devices.base import get_device
 from ftrace.lower import lower
+from ftrace.lower.limits import Limits
 from ftrace.lower.program import Program
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph
@@ -131,7 +132,7 @@ def test_sums_beside_rows_are_those_of_the_whole(name: str, device: str) -> None
     row = PROGRAMS[name]
     arrays = [normal(*shape) for shape in row.shapes]
     graph = ft.make_graph(row.f)(*arrays)
-    program = lower(graph, cache=CACHE).program
+    program = lower(graph, Limits(cache=CACHE)).program
     found = run(program, device, graph, arrays)
     wanted: list[Any] = evaluate_graph(graph, *arrays)
     for got, want in zip(found, wanted, strict=True):
@@ -149,16 +150,16 @@ def test_sums_beside_rows_are_those_of_the_whole(name: str, device: str) -> None
 def test_kernels_add_where_they_need_the_rows(name: str) -> None:
     row = PROGRAMS[name]
     graph = ft.make_graph(row.f)(*[normal(*shape) for shape in row.shapes])
-    assert adding(lower(graph, cache=CACHE).program) == row.adding
+    assert adding(lower(graph, Limits(cache=CACHE)).program) == row.adding
     assert adding(lower(graph).program) == 0
     with ft.config(disabled_rules={RULE}):
-        assert adding(lower(graph, cache=CACHE).program) == 0
+        assert adding(lower(graph, Limits(cache=CACHE)).program) == 0
 
 
 def test_what_stays_in_the_cache_is_read_twice() -> None:
     row = PROGRAMS["rms norm 1024"]
     graph = ft.make_graph(row.f)(*[normal(*shape) for shape in row.shapes])
-    assert adding(lower(graph, cache=1 << 20).program) == 0
+    assert adding(lower(graph, Limits(cache=1 << 20)).program) == 0
 
 
 @pytest.mark.parametrize("f", [layer_norm, rms_norm])
@@ -180,7 +181,7 @@ def test_special_values_stay_in_their_column() -> None:
     x[5, 3], x[700, 3], x[6, 9], x[64, 11] = np.inf, -np.inf, np.inf, np.nan
     x[:, 20], y[:, 20] = 0, -1  # sums of -0
     graph = ft.make_graph(stored_and_summed)(x, y)
-    program = lower(graph, cache=CACHE).program
+    program = lower(graph, Limits(cache=CACHE)).program
     assert adding(program) == 1
     _, sums, squares = run(program, "cpu", graph, [x, y])
     with np.errstate(all="ignore"):
@@ -201,9 +202,10 @@ def test_sums_of_what_a_product_gives_stay_whole() -> None:
 
     arrays = [normal(32, 96), normal(96), normal(96, 40), normal(800, 32)]
     graph = ft.make_graph(ft.grad(loss, (0, 1, 2)))(*arrays)
-    program = lower(graph, cache=CACHE).program
+    program = lower(graph, Limits(cache=CACHE)).program
     with ft.config(disabled_rules={RULE}):
-        assert len(lower(graph, cache=CACHE).program.kernels) == len(program.kernels)
+        apart = lower(graph, Limits(cache=CACHE)).program
+        assert len(apart.kernels) == len(program.kernels)
     for got, want in zip(
         run(program, "cpu", graph, arrays), evaluate_graph(graph, *arrays), strict=True
     ):

@@ -10,9 +10,10 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.lower.compounds import compounds_as_parts
+from ftrace.lower.compounds import PARTS
 from ftrace.lower.program import CallHost
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.exchange import convert
 from ftrace.trace.graph import toposort
 from ftrace.trace.primitives.host.lu import cofactors_p
 from ftrace.trace.primitives.host.singular import pinv_p, svd_p
@@ -133,11 +134,11 @@ def test_empty_matrices_and_others_are_left_alone() -> None:
     empty = variable(ShapedArray.of((0, 3), np.dtype(np.float32)), 0, 0)
     rtol = variable(ShapedArray.of((), np.dtype(np.float32)), 0, 1)
     whole = pinv_p.results(empty, rtol, arg=False)
-    assert compounds_as_parts(whole) == whole
+    assert convert(whole, PARTS) == whole
     square = variable(ShapedArray.of((3, 3), np.dtype(np.float32)), 0, 2)
     other = svd_p.results(square, arg="full")
-    assert compounds_as_parts(other) == other
-    parts = compounds_as_parts(cofactors_p.results(square))
+    assert convert(other, PARTS) == other
+    parts = convert(cofactors_p.results(square), PARTS)
     assert not any(node.op is cofactors_p for node in toposort(parts))
 
 

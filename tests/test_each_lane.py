@@ -10,7 +10,8 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.lower.control import Loop, control_to_loops
+from ftrace.lower.control import LOOPS, Loop
+from ftrace.trace.exchange import convert
 from ftrace.trace.graph import toposort
 
 INTEGERS = ("int32", "int64", "uint32", "int16", "uint8")
@@ -53,7 +54,7 @@ def halved_by_itself(x: Any) -> Any:
 
 
 def loops_of(function: Any, *args: Any) -> list[Loop]:
-    outputs = control_to_loops(ft.jit(function).trace(*args).graph.outputs)
+    outputs = convert(ft.jit(function).trace(*args).graph.outputs, LOOPS)
     return [n.arg for n in toposort(outputs) if isinstance(n.arg, Loop)]
 
 

@@ -39,6 +39,7 @@ from ftrace.devices.llvm.ir.numbers import without_numbers
 from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.target import Target
 from ftrace.lower import lower
+from ftrace.lower.limits import Limits
 from tests.kernel_texts import assembly_of, digest, normal_form, outline
 
 FOLDER = Path(__file__).parent / "goldens"
@@ -202,7 +203,7 @@ def code_of(family: str, name: str) -> Iterator[tuple[str, Rendered]]:
     """(which kernel, processor, and its code), for each that is another one."""
     function, arguments = CODES[family][name]()
     graph = ft.make_graph(function)(*arguments)
-    steps = lower(graph, recurrences=True, cache=CACHES[1]).program.kernels
+    steps = lower(graph, Limits(recurrences=True, cache=CACHES[1])).program.kernels
     kernels = dict.fromkeys(without_numbers(step.kernel)[0] for step in steps)
     for number, kernel in enumerate(kernels, 1):
         for cpu, target in PROCESSORS.items():

@@ -207,7 +207,7 @@ def test_large_programs_are_lowered(program: Any, size: int) -> None:
     for n in (size // 4, size):
         graph = ft.make_graph(program(n))(np.ones(4))
         start = time.process_time()
-        lowered = lower(graph, 0)
+        lowered = lower(graph)
         spent.append(time.process_time() - start)
         assert lowered.program.kernels
     assert spent[1] < 10 * spent[0] + 0.5, f"{program.__name__}: {spent} s"
@@ -296,7 +296,7 @@ def test_a_graph_that_breaks_its_spec_is_found_between_passes() -> None:
     )
     graph = Graph(toposort([wrong])[:2], (wrong,))  # type: ignore[arg-type]
     with ft.config(check_specs=True), pytest.raises(errors.GraphError, match="add"):
-        lower(graph, 0)
+        lower(graph)
 
 
 def test_sound_programs_pass_the_specs() -> None:
@@ -304,4 +304,4 @@ def test_sound_programs_pass_the_specs() -> None:
         return fnp.sum(ft.nn.softmax(x @ x.T)[::2].reshape(-1) ** 2)
 
     with ft.config(check_specs=True):
-        lower(ft.make_graph(ft.grad(f))(np.ones((4, 4), np.float32)), 0)
+        lower(ft.make_graph(ft.grad(f))(np.ones((4, 4), np.float32)))

@@ -14,6 +14,7 @@ from ftrace.lower import isomorphic, lower
 from ftrace.lower.build import build_kernel
 from ftrace.lower.drafts import Schedule
 from ftrace.lower.isomorphic import build_kernels
+from ftrace.lower.limits import Limits
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.source import variable
 from tests.programs import programs
@@ -46,7 +47,7 @@ def check(plan: Schedule) -> None:
 @given(programs())
 def test_a_kernel_of_a_pattern_is_that_of_the_draft(drawn: tuple[Graph, Any]) -> None:
     check(lower(twice(drawn[0])).plan)
-    check(lower(twice(drawn[0]), recurrences=True, cache=1 << 20).plan)
+    check(lower(twice(drawn[0]), Limits(recurrences=True, cache=1 << 20)).plan)
 
 
 def network(x: Any, weights: Any) -> Any:

@@ -10,6 +10,7 @@ import pytest
 from ftrace import dtypes
 from ftrace.devices.base import get_device
 from ftrace.lower import lower
+from ftrace.lower.limits import Limits
 from ftrace.trace.autodiff import jvp_nodes, tangent_variable, transpose_nodes
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes
@@ -186,7 +187,7 @@ def test_devices_agree_with_evaluation(device: str, wide: bool) -> None:
         outputs.append(Sample(sample.name, values, sample.arg).build(*nodes))
         names.append(str(sample))
     graph = Graph(tuple(inputs), tuple(outputs))
-    program = lower(graph, chosen.max_buffers).program
+    program = lower(graph, Limits(chosen.limits.max_buffers)).program
     buffers = chosen.compile(program)([chosen.copy_in(a) for a in arrays])
     wanted = evaluate_graph(graph, *arrays)
     tolerance = 1e-11 if wide else 3e-6

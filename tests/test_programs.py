@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from ftrace.devices.base import get_device
 from ftrace.lower import lower
+from ftrace.lower.limits import Limits
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph
 from tests.programs import programs
@@ -19,7 +20,7 @@ EXAMPLES = {"interpreter": 300, "cpu": 150, "opencl": 25}
 
 def run_on(name: str, graph: Graph, arrays: list[Any]) -> list[Any]:
     device = get_device(name)
-    program = lower(graph, device.max_buffers).program
+    program = lower(graph, Limits(device.limits.max_buffers)).program
     buffers = device.compile(program)([device.copy_in(a) for a in arrays])
     return [
         device.copy_out(b, n.dtype, n.size).reshape(n.shape)

@@ -27,6 +27,7 @@ from ftrace.lower.index import (
     unflatten_index,
 )
 from ftrace.lower.inplace import Sharing
+from ftrace.lower.limits import Limits
 from ftrace.lower.memory import Lifetime, plan_memory
 from ftrace.lower.order import ordered_drafts
 from ftrace.lower.precedence import Precedence
@@ -192,7 +193,7 @@ def test_a_kernel_with_too_many_buffers_is_split() -> None:
         arrays
     )
     assert len(lower(graph).program.kernels) == 1
-    program = lower(graph, max_buffers=6).program
+    program = lower(graph, Limits(max_buffers=6)).program
     assert len(program.kernels) > 3
     assert max(len(step.slots) for step in program.kernels) <= 6
     (want,) = evaluate_graph(graph, *arrays)

@@ -15,6 +15,7 @@ from ftrace import nn
 from ftrace.devices.base import get_device
 from ftrace.lower import lower
 from ftrace.lower.alignment import axes_in_step, counted_by_axes, sliced
+from ftrace.lower.limits import Limits
 from ftrace.lower.program import Program, RunLoop, programs_of
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import evaluate, evaluate_graph
@@ -185,7 +186,7 @@ def test_slices_have_the_values_of_the_whole(
     f, arrays = PROGRAMS[program]
     graph = ft.make_graph(with_gradient(f, arrays) if gradient else f)(*arrays)
     whole = lower(graph).program
-    cut = lower(graph, cache=CACHE).program
+    cut = lower(graph, Limits(cache=CACHE)).program
     for got, want in zip(
         run(cut, name, graph, arrays), run(whole, name, graph, arrays), strict=True
     ):
@@ -208,7 +209,7 @@ def test_large_values_are_not_stored(program: str) -> None:
         if function is not f and program in WHOLE:
             continue
         graph = ft.make_graph(function)(*arrays)
-        whole, cut = lower(graph).program, lower(graph, cache=CACHE).program
+        whole, cut = lower(graph).program, lower(graph, Limits(cache=CACHE)).program
         assert loops(cut) > loops(whole)
         assert largest(cut) < largest(whole)
 
@@ -219,7 +220,7 @@ def test_the_scores_of_attention_are_not_stored() -> None:
     forward = ft.jit(causal).lower(*arrays).program
     step = ft.jit(with_gradient(causal, arrays)).lower(*arrays).program
     device = get_device("cpu")
-    assert device.cache > 0
+    assert device.limits.cache > 0
     for program, most in ((forward, 32 << 20), (step, 96 << 20)):
         assert program.arena < most
         assert largest(program) <= 8 * 2048 * 64
@@ -230,7 +231,7 @@ def test_the_scores_of_attention_are_not_stored() -> None:
 def test_gradients_that_come_from_outside_compute_the_scores_again() -> None:
     f, arrays = PROGRAMS["between products"]
     graph = ft.make_graph(with_gradient(f, arrays))(*arrays)
-    program = lower(graph, cache=CACHE).program
+    program = lower(graph, Limits(cache=CACHE)).program
     outer = [step for step in program.steps if isinstance(step, RunLoop)]
     assert len(outer) == 2  # forward, and in reverse
     assert largest(program) < 140 * 140
@@ -277,10 +278,10 @@ def test_what_is_cut(name: str) -> None:
     row = ROWS[name]
     arrays = [normal(*shape) / 4 for shape in row.shapes]
     graph = ft.make_graph(row.f)(*arrays)
-    program = lower(graph, cache=CACHE).program
+    program = lower(graph, Limits(cache=CACHE)).program
     assert bool(loops(program)) == row.applies
     with ft.config(disabled_rules={RULE}):
-        assert not loops(lower(graph, cache=CACHE).program)
+        assert not loops(lower(graph, Limits(cache=CACHE)).program)
     wanted = evaluate_graph(graph, *arrays)
     for got, want in zip(run(program, "cpu", graph, arrays), wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
@@ -294,7 +295,7 @@ def test_a_long_sum_is_not_computed_again() -> None:
 
     arrays = [normal(300, 200), normal(200, 1200), normal(1200, 4)]
     graph = ft.make_graph(ft.grad(loss, (0, 1, 2)))(*arrays)
-    assert not loops(lower(graph, cache=CACHE).program)
+    assert not loops(lower(graph, Limits(cache=CACHE)).program)
 
 
 def test_what_is_compared_is_not_computed_again() -> None:
@@ -305,7 +306,7 @@ def test_what_is_compared_is_not_computed_again() -> None:
 
     arrays = [normal(300, 5), normal(5, 300), normal(300, 7) / 20]
     graph = ft.make_graph(ft.grad(loss, (0, 1)))(*arrays)
-    program = lower(graph, cache=CACHE).program
+    program = lower(graph, Limits(cache=CACHE)).program
     assert not loops(program)
     got = run(program, "cpu", graph, arrays)
     for value, want in zip(got, evaluate_graph(graph, *arrays), strict=True):
@@ -317,7 +318,7 @@ def test_rows_without_anything_to_see_are_nan() -> None:
     mask = np.ones((130, 130), bool)
     mask[[0, 64, 129]] = False
     graph = ft.make_graph(lambda q, k, v, mask: attention(q, k, v, mask))(q, k, v, mask)
-    program = lower(graph, cache=CACHE).program
+    program = lower(graph, Limits(cache=CACHE)).program
     assert loops(program)
     (got,) = run(program, "cpu", graph, [q, k, v, mask])
     assert np.isnan(got[:, :, [0, 64, 129]]).all()
@@ -331,7 +332,7 @@ def test_nothing_and_one_are_sizes(shape: tuple[int, ...]) -> None:
     arrays = qkv(*shape)
     f = with_gradient(attention, arrays)
     graph = ft.make_graph(f)(*arrays)
-    got = run(lower(graph, cache=16).program, "cpu", graph, arrays)
+    got = run(lower(graph, Limits(cache=16)).program, "cpu", graph, arrays)
     for value, want in zip(got, evaluate_graph(graph, *arrays), strict=True):
         np.testing.assert_allclose(value, want, rtol=1e-5, atol=1e-5)
 
@@ -344,7 +345,7 @@ def test_short_floats_are_rounded_once() -> None:
         return nn.sigmoid(x @ y.T).T @ v
 
     graph = ft.make_graph(f)(x, y, v)
-    program = lower(graph, cache=CACHE).program
+    program = lower(graph, Limits(cache=CACHE)).program
     assert loops(program)
     (got,) = run(program, "cpu", graph, [x, y, v])
     (want,) = run(lower(graph).program, "cpu", graph, [x, y, v])
@@ -356,7 +357,7 @@ def test_short_floats_are_rounded_once() -> None:
 def test_threads_change_no_bit(program: str) -> None:
     f, arrays = PROGRAMS[program]
     graph = ft.make_graph(with_gradient(f, arrays))(*arrays)
-    lowered = lower(graph, cache=CACHE).program
+    lowered = lower(graph, Limits(cache=CACHE)).program
     found: list[list[Any]] = []
     for threads in (1, 2, 3):
         with ft.config(threads=threads):
@@ -419,7 +420,7 @@ def test_random_programs_have_the_values_of_the_whole(seed: int) -> None:
     arrays = [normal(2, n, 3) for n in (130, 70, 70, 130)]
     for f in (random_program(seed), with_gradient(random_program(seed), arrays)):
         graph = ft.make_graph(f)(*arrays)
-        whole, cut = lower(graph).program, lower(graph, cache=2048).program
+        whole, cut = lower(graph).program, lower(graph, Limits(cache=2048)).program
         for got, want in zip(
             run(cut, "cpu", graph, arrays),
             run(whole, "cpu", graph, arrays),

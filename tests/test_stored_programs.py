@@ -18,6 +18,7 @@ from ftrace.devices.llvm.compiling.wholes import packed, unpacked
 from ftrace.devices.llvm.device import CPU, CPUExecutable
 from ftrace.lower import lower, stored
 from ftrace.lower.identity import graph_identity, size_of_graph
+from ftrace.lower.limits import Limits
 from ftrace.lower.program import Program, RunKernel, describe, programs_of
 from ftrace.lower.stored import program_of, program_text
 from ftrace.transforms import execute
@@ -139,7 +140,7 @@ def assert_equal(a: Program, b: Program) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program_comes_back_from_its_text(name: str) -> None:
-    program = lower(ft.make_graph(PROGRAMS[name])(X), recurrences=True).program
+    program = lower(ft.make_graph(PROGRAMS[name])(X), Limits(recurrences=True)).program
     text = program_text(program)
     assert text is not None
     found = program_of(text)
@@ -304,7 +305,7 @@ def test_program_without_its_object_code_is_a_miss(tmp_path: Path) -> None:
 
 def test_programs_of_another_form_are_misses() -> None:
     device, graph = CPU(), ft.make_graph(mlp)(X)
-    executable = device.compile(lower(graph, recurrences=True).program)
+    executable = device.compile(lower(graph, Limits(recurrences=True)).program)
     assert isinstance(executable, CPUExecutable)
     whole = packed(executable.program, executable.kernels)
     assert whole is not None

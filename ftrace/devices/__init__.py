@@ -52,7 +52,7 @@ def lowering() -> Callable[..., Lowered]:
 
 def _check_rules(names: frozenset[str]) -> None:
     def load() -> Callable[[frozenset[str]], None]:
-        from ftrace.lower.lowering import check_disabled_rules
+        from ftrace.lower.pipeline import check_disabled_rules
 
         return check_disabled_rules
 

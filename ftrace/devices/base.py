@@ -19,6 +19,7 @@ from ftrace.buffer import Allocator, Buffer
 from ftrace.devices.calls import Bound, Signature
 from ftrace.errors import DeviceError
 from ftrace.locks import cached_property, fresh_after_fork
+from ftrace.lower.limits import ANY_DEVICE, Limits
 from ftrace.records import dataclass
 from ftrace.trace.sizes import Sizes
 
@@ -138,20 +139,15 @@ class Device(ABC):
       name: "cpu", "interpreter", "opencl".
       host: its memory is the host's: a buffer's `memory` is a NumPy array.
       allocator: where its buffers come from.
-      max_buffers: how many buffers one kernel can take; 0 is no limit.
+      limits: what it can do.
       keeps_programs: it keeps what graphs have become, for other processes.
-      recurrences: it compiles loops that keep their carry in registers.
-      cache: bytes of a cache into which slices of large values should fit; 0 where
-        they are no help.
     """
 
     name: str
     host: bool
     allocator: Allocator
-    max_buffers: int = 0
-    recurrences: bool = False
+    limits: Limits = ANY_DEVICE
     keeps_programs: bool = False
-    cache: int = 0
 
     def __init__(self) -> None:
         self.counters = Counters()

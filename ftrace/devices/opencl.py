@@ -33,6 +33,7 @@ from ftrace.errors import DeviceError, GraphError, MissingExtraError, OutOfMemor
 from ftrace.locks import fresh_after_fork
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.legalize import legalize
+from ftrace.lower.limits import Limits
 from ftrace.lower.memory import ALIGNMENT
 from ftrace.lower.program import Program, RunKernel
 from ftrace.records import NamedTuple
@@ -171,7 +172,8 @@ class OpenCL(Device):
         # ends the process.
         self.finishes_code = self.traits.clang
         # Each parameter is a pointer; a few bytes are left to the driver.
-        self.max_buffers = min(self.handle.max_parameter_size // 8 - 4, 120)
+        buffers = min(self.handle.max_parameter_size // 8 - 4, 120)
+        self.limits = Limits(max_buffers=buffers)
         self.divides_memory = self.handle.mem_base_addr_align <= 8 * ALIGNMENT
         self.lock = fresh_after_fork(threading.RLock())
         self._kernels: Table[Kernel, BuiltKernel] = Table(KERNELS_KEPT)

@@ -32,9 +32,10 @@ What stages ask of a value is in `values.py`; formulas of users in `users.py`. D
 make kernels legal (`legalize`, `math`, `rendering`, `sizes`); programs are kept on disk
 as text (`stored`, `identity`).
 
-`PASSES` is the list of the first two; each leaves a graph that `spec.py` describes.
-The stages are put together in `lowering.py`, which is loaded when somebody asks for it:
-a process that finds its programs on disk lowers none.
+`pipeline.py` has the list of the stages up to 2, of which each leaves a graph that
+`spec.py` describes; `lowering.py` goes on to the program. What devices can do is in
+`limits.py`. The stages are loaded when somebody asks for them: a process that finds its
+programs on disk lowers none.
 """
 
 from __future__ import annotations
@@ -43,34 +44,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ftrace.lower.lowering import (
-        PASSES,
-        Lowered,
-        build_step,
-        check_disabled_rules,
-        host_as_kernels,
-        lower,
-        lower_body,
-        rule_names,
-        simplified_outputs,
-        simplify_graph,
-    )
+    from ftrace.lower.lowering import Lowered, lower
+    from ftrace.lower.pipeline import rule_names, simplify_graph
 
-__all__ = [
-    "PASSES",
-    "Lowered",
-    "build_step",
-    "check_disabled_rules",
-    "host_as_kernels",
-    "lower",
-    "lower_body",
-    "rule_names",
-    "simplified_outputs",
-    "simplify_graph",
-]
+__all__ = ["Lowered", "lower", "rule_names", "simplify_graph"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'ftrace.lower' has no attribute {name!r}")
-    return getattr(import_module("ftrace.lower.lowering"), name)
+    module = "lowering" if name in ("Lowered", "lower") else "pipeline"
+    return getattr(import_module(f"ftrace.lower.{module}"), name)

@@ -17,6 +17,7 @@ from functools import partial
 from math import prod
 
 from ftrace import dtypes, settings
+from ftrace.lower.limits import Limits
 from ftrace.lower.values import (
     elements_of_sum,
     is_contraction,
@@ -26,7 +27,7 @@ from ftrace.lower.values import (
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, has_any, rebuild, toposort
+from ftrace.trace.graph import Node, rebuild, toposort
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.movement import reshape, reshape_p
@@ -51,22 +52,12 @@ _NEAR = 64
 _ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
 
 
-def sums_in_parts(outputs: Sequence[Node], cache: int) -> list[Node]:
-    """The outputs with sums in two halves, where another kernel may do the first.
-
-    Args:
-      outputs: of a graph after its rewrites.
-      cache: bytes of the cache that a core has for itself; 0 leaves all as it is.
-    """
-    if not cache or "sum_beside_rows" in settings.current().disabled_rules:
-        return list(outputs)
-    if not has_any(outputs, (reduce_sum_p,)):
-        return list(outputs)
+def sums_in_parts(outputs: Sequence[Node], limits: Limits) -> list[Node]:
+    """The outputs with sums in two halves, where another kernel may do the first."""
     order = toposort(outputs)
-    wanted = {n: b for n in order if (b := _blocks_of(n, _LEAST * cache))}
-    if not wanted:
-        return list(outputs)
-    chosen = _with_company(wanted, order, outputs)
+    least = _LEAST * limits.cache
+    wanted = {n: b for n in order if (b := _blocks_of(n, least))}
+    chosen = wanted and _with_company(wanted, order, outputs)
     if not chosen:
         return list(outputs)
 
@@ -185,14 +176,14 @@ def _in_parts(node: Node, blocks: int) -> Node:
 # For the schedule.
 
 
-def kernels_add_up(cache: int) -> Callable[[Node, Shape], bool] | None:
+def kernels_add_up(limits: Limits) -> Callable[[Node, Shape], bool] | None:
     """Tells whether a kernel over loops may add up the elements of a sum.
 
-    None where no kernel does that, and the argument as that of `sums_in_parts`.
+    None where no kernel does that.
     """
-    if not cache or "sum_beside_rows" in settings.current().disabled_rules:
+    if not limits.cache or "sum_beside_rows" in settings.current().disabled_rules:
         return None
-    return partial(_adds_up, _LEAST * cache)
+    return partial(_adds_up, _LEAST * limits.cache)
 
 
 def _adds_up(least: int, node: Node, loops: Shape) -> bool:

@@ -10,15 +10,15 @@ parts are kernels where the wholes would be calls of the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from ftrace import dtypes, settings
+from ftrace import dtypes
 from ftrace.trace.body import BODY_DEPTH
 from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Body, Node, has_any, rebuild
+from ftrace.trace.exchange import Rule
+from ftrace.trace.graph import Body, Node
 from ftrace.trace.primitives.broadcast import expand, reduce_sum
 from ftrace.trace.primitives.elementwise import (
     absolute,
@@ -69,22 +69,12 @@ DECISIONS = {
 }
 
 
-def compounds_as_parts(outputs: Sequence[Node]) -> list[Node]:
-    """The outputs with the parts of these operations in their places."""
-    off = "expand_compounds" in settings.current().disabled_rules
-    if off or not has_any(outputs, _PARTS):
-        return list(outputs)
-
-    def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:
-        if node.op not in _PARTS:
-            return None
-        whole = rebuild(node, src)
-        shapes = [x.shape for x in (*src, *items(whole))]
-        if any(any_dynamic(shape) or 0 in shape for shape in shapes):
-            return None
-        return _PARTS[node.op](whole)
-
-    return exchange(outputs, change)
+def _as_parts(whole: Node, read: Collection[int]) -> Sequence[Node] | None:
+    """The parts of an operation in the place of its results."""
+    shapes = [x.shape for x in (*whole.src, *items(whole))]
+    if any(any_dynamic(shape) or 0 in shape for shape in shapes):
+        return None
+    return _COMPOUNDS[whole.op](whole)
 
 
 # Pseudoinverses.
@@ -203,8 +193,11 @@ def _by_singular_values(a: Node, *_: Node) -> Node:
     return mul(everywhere(sign, result), result)
 
 
-_PARTS: dict[Any, Callable[[Node], Sequence[Node] | None]] = {
+_COMPOUNDS: dict[Any, Callable[[Node], Sequence[Node] | None]] = {
     pinv_p: _pinv,
     least_squares_p: _least_squares,
     cofactors_p: _cofactors,
 }
+
+#: The rule of each, for `convert`.
+PARTS: dict[Any, Rule] = dict.fromkeys(_COMPOUNDS, _as_parts)

@@ -9,7 +9,7 @@ the body, and the first one in the graph around it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,8 +25,8 @@ from ftrace.trace.control.scanned import (
     Scan,
     stacked_type,
 )
-from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Body, Node, has_any, toposort
+from ftrace.trace.exchange import Rule
+from ftrace.trace.graph import Body, Node, toposort
 from ftrace.trace.primitives.record import Compound
 
 #: Iterations of a parallel loop that may run at the same time.
@@ -80,22 +80,10 @@ loop_p = Compound(
 )  # fmt: skip
 
 
-def control_to_loops(outputs: Sequence[Node]) -> list[Node]:
-    """The outputs with each scan and while as a loop."""
-    if not has_any(outputs, (scan_p, while_p)):
-        return list(outputs)
-
-    def change(node: Node, src: tuple[Node, ...]) -> Node | None:
-        if node.op is scan_p:
-            return _loop_of_scan(node.arg, src)
-        return loop_of_while(node.arg, src) if node.op is while_p else None
-
-    return exchange(outputs, change)
-
-
-def _loop_of_scan(arg: Scan, src: Sequence[Node]) -> Node:
+def _loop_of_scan(node: Node, read: Collection[int]) -> Node:
+    arg: Scan = node.arg
     loop = Loop(arg.body, arg.length, arg.reverse, arg.consts, arg.carry, False)
-    return loop_p(*src, arg=loop)
+    return loop_p(*node.src, arg=loop)
 
 
 def loop_of_while(arg: While, src: Sequence[Node]) -> Node:
@@ -108,6 +96,10 @@ def loop_of_while(arg: While, src: Sequence[Node]) -> Node:
     each = loop_of_lane(arg)
     loop = Loop(body, None, False, arg.consts, arg.carry, True, each=each)
     return loop_p(first, *src, arg=loop)
+
+
+def _loop_of_while(node: Node, read: Collection[int]) -> Node:
+    return loop_of_while(node.arg, node.src)
 
 
 def runs_on_host(body: Body) -> bool:
@@ -125,3 +117,10 @@ def bodies_of(node: Node) -> tuple[Body, ...]:
     return (
         (node.arg.body,) if isinstance(node.arg, Loop) else bodies.bodies_of(node.arg)
     )
+
+
+#: What makes loops of the operations that have bodies to be repeated.
+LOOPS: dict[Any, Rule] = {
+    scan_p: _loop_of_scan,
+    while_p: _loop_of_while,
+}

@@ -13,17 +13,17 @@ The sums run backwards over (does a new maximum come next?, cotangent).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from ftrace import dtypes, settings
 from ftrace.lower.running import Operator, as_it_is, make_running, running_step
+from ftrace.lower.running import by_kernels as running_by_kernels
 from ftrace.trace.body import close
 from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, has_any, rebuild, toposort
+from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import (
     add,
     bit_and,
@@ -59,34 +59,19 @@ _LEAST = 1 << 12
 _DEPTH = -41
 
 
-def extrema_as_kernels(outputs: Sequence[Node]) -> list[Node]:
-    """The outputs with such derivatives as a choice between kernels and the host."""
-    if not has_any(outputs, (extremum_tangent_p,)):
-        return list(outputs)
-    order = toposort(outputs)
-    disabled = settings.current().disabled_rules
-    wanted = {n for n in order if n.op is extremum_tangent_p and _is_served(n)}
-    if not wanted or not disabled.isdisjoint((*DECISIONS, "running_in_registers")):
-        return list(outputs)
-
-    def change(node: Node, src: tuple[Node, ...]) -> Node | None:
-        return _chosen(rebuild(node, src)) if node in wanted else None
-
-    return exchange(outputs, change)
-
-
-def _is_served(node: Node) -> bool:
-    x, t = node.src
-    arg: Share = node.arg
-    if arg.ties or any_dynamic(x.shape) or x.size < _LEAST:
-        return False
-    return dtypes.is_float(x.dtype) and dtypes.is_float(t.dtype)
-
-
-def _chosen(node: Node) -> Node:
+def by_kernels(node: Node, read: Collection[int]) -> Node | None:
+    """A choice between kernels and the host; None: it is the host's."""
     (x, t), arg = node.src, node.arg
+    if arg.ties or any_dynamic(x.shape) or x.size < _LEAST:
+        return None
+    off = (*DECISIONS, "running_in_registers")
+    if not settings.current().disabled_rules.isdisjoint(off):
+        return None
+    if not (dtypes.is_float(x.dtype) and dtypes.is_float(t.dtype)):
+        return None
     run = Running(arg.kind, arg.axis, arg.reverse)
-    (y,) = cumulate_p.results(x, arg=run)
+    cumulated = cumulate_p(x, arg=run)
+    y = items(running_by_kernels(cumulated, ()) or cumulated)[0]
     operands = [x, y, t]
     names = [variable(n.aval, _DEPTH, i) for i, n in enumerate(operands)]
     kernels = _collected(names, arg) if arg.transposed else _handed_on(names, arg)

@@ -16,7 +16,7 @@ longer than their arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 from typing import Any
 
@@ -30,8 +30,7 @@ from ftrace.lower.recurrence import Step, register_loop_p
 from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, has_any, nodes_of, rebuild
+from ftrace.trace.graph import Node
 from ftrace.trace.primitives.host import lapack
 from ftrace.trace.primitives.host.lu import Op, det_p, lu_p, lu_solve_p, slogdet_p
 from ftrace.trace.primitives.host.matrix import transposed
@@ -44,7 +43,7 @@ from ftrace.trace.primitives.host.triangular import (
     triangular_solve_p,
 )
 from ftrace.trace.primitives.host.tridiagonal import tridiagonal_solve_p
-from ftrace.trace.primitives.record import item_p, items
+from ftrace.trace.primitives.record import items
 
 _MakeFactor = Callable[[Node], "Sequence[Node] | None"]
 
@@ -94,32 +93,16 @@ class Factor(Kernel):
         return f"{self.routine} of {self.batch} matrices of {self.dtype}: {words}"
 
 
-def factors_as_kernels(outputs: Sequence[Node]) -> list[Node]:
-    """The outputs with factorisations as kernels."""
-    if not has_any(outputs, _FACTORS):
-        return list(outputs)
-
-    read = {(n.src[0], n.arg) for n in nodes_of(outputs) if n.op is item_p}
-
-    def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:
-        if node.op not in _FACTORS:
-            return None
-        make = _FACTORS[node.op]
-        if node.op is eigh_p and (node, 0) not in read:
-            make = _eigenvalues
-        if node.op is eig_p:
-            make = _eig(((node, 1) in read, (node, 2) in read))
-        return _found(rebuild(node, src), make)
-
-    return exchange(outputs, change)
-
-
-def _found(node: Node, make: _MakeFactor) -> Sequence[Node] | None:
+def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
     """The results of a factorisation by a kernel; None where the host is asked."""
     shapes = [s.shape for s in (*node.src, *items(node))]
     if any(any_dynamic(shape) or not prod(shape) for shape in shapes):
         return None
-    return make(node)
+    if node.op is eigh_p and 0 not in read:
+        return _eigenvalues(node)
+    if node.op is eig_p:
+        return _eig((1 in read, 2 in read))(node)
+    return FACTORS[node.op](node)
 
 
 def _is_small(node: Node, *sizes: int) -> bool:
@@ -287,7 +270,7 @@ def _of_factors(
     return function(node, lambda node: _lu(lu_p(node.src[0])))
 
 
-_FACTORS: dict[Any, _MakeFactor] = {
+FACTORS: dict[Any, _MakeFactor] = {
     cholesky_p: _cholesky,
     triangular_solve_p: _triangular,
     lu_p: _lu,

@@ -22,7 +22,7 @@ from theirs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -37,10 +37,9 @@ from ftrace.lower.fourier_lengths import (
 )
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, has_any, rebuild
+from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, conj, imag, make_complex, real
-from ftrace.trace.primitives.host.fourier import Fourier, fft_p
+from ftrace.trace.primitives.host.fourier import Fourier
 from ftrace.trace.primitives.movement import (
     flip,
     move_axis,
@@ -75,22 +74,12 @@ FEW = 16
 _FEWEST = 4
 
 
-def transforms_as_kernels(outputs: Sequence[Node]) -> list[Node]:
-    """The outputs with Fourier transforms as kernels."""
+def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
+    """The result of a Fourier transform by kernels; None where the host is asked."""
     off = "transform_natively" in settings.current().disabled_rules
-    if off or not has_any(outputs, (fft_p,)):
-        return list(outputs)
-
-    def change(node: Node, src: tuple[Node, ...]) -> Node | Sequence[Node] | None:
-        if node.op is permute_p and src[0].op is permute_p:
-            return _permuted_twice(rebuild(node, src))
-        if node.op is not fft_p:
-            return None
-        new = rebuild(node, src)
-        x = src[0]
-        return [_Kernels(new).of(x)] if _has_kernels(x.shape, new.arg) else new
-
-    return exchange(outputs, change)
+    if off or not _has_kernels(node.src[0].shape, node.arg):
+        return None
+    return [_Kernels(node).of(node.src[0])]
 
 
 def _has_kernels(shape: Shape, arg: Fourier) -> bool:
@@ -100,9 +89,12 @@ def _has_kernels(shape: Shape, arg: Fourier) -> bool:
     return all(is_smooth(n) or n <= LONGEST_CHIRP for n in arg.lengths)
 
 
-def _permuted_twice(node: Node) -> Node:
-    first, second = node.src[0].arg, node.arg
-    return permute(node.src[0].src[0], tuple(first[a] for a in second))
+def permuted_twice(node: Node, read: Collection[int]) -> Node | None:
+    """A permutation of what `by_kernels` has permuted."""
+    inner = node.src[0]
+    if inner.op is not permute_p:
+        return None
+    return permute(inner.src[0], tuple(inner.arg[a] for a in node.arg))
 
 
 class _Kernels:

@@ -19,6 +19,7 @@ from typing import Any
 
 from ftrace import settings
 from ftrace.lower.fission import split_scan
+from ftrace.lower.limits import Limits
 from ftrace.lower.values import weight
 from ftrace.trace.avals import Stack
 from ftrace.trace.body import apply_body, close, depends_on
@@ -31,7 +32,6 @@ from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import (
     Body,
     Node,
-    has_any,
     inherited_origin,
     nodes_of,
     rebuild,
@@ -49,7 +49,7 @@ DECISIONS = {
     "split_products": "products that need no iteration are done for all at once",
 }
 
-_CONTROL = (scan_p, while_p, cond_p)
+CONTROL = (scan_p, while_p, cond_p)
 _FIRST_DEPTH = -9
 _SECOND_DEPTH = -10
 
@@ -57,12 +57,10 @@ _SECOND_DEPTH = -10
 _GROWTH = 4
 
 
-def simplify_loops(outputs: Sequence[Node]) -> list[Node]:
+def simplify_loops(outputs: Sequence[Node], limits: Limits) -> list[Node]:
     """The outputs after all rewrites of loops and branches."""
     nodes = list(outputs)
     disabled = settings.current().disabled_rules
-    if not has_any(nodes, _CONTROL):
-        return nodes
     passes: tuple[tuple[str, Callable[[list[Node]], list[Node]]], ...] = (
         ("merge_loops", merge_control),
         ("fuse_loops", _fuse),
@@ -84,7 +82,7 @@ def _rebuild(outputs: Sequence[Node], compound: Rebuilt) -> list[Node]:
     """The outputs with each control operation as `compound` gives it."""
 
     def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:
-        return compound(node, src) if node.op in _CONTROL else None
+        return compound(node, src) if node.op in CONTROL else None
 
     return exchange(outputs, change)
 
@@ -207,11 +205,11 @@ def _prune(outputs: list[Node]) -> list[Node]:
     kept: dict[Node, list[int]] = {}  # of a control operation: results that are used
     inputs: dict[Node, list[int]] = {}  # and operands
     for node in reversed(toposort(outputs)):
-        if node.op in _CONTROL:
+        if node.op in CONTROL:
             used = [i for i, r in enumerate(items(node)) if r in live]
             kept[node], inputs[node] = _needed(node, used)
             live.update(node.src[i] for i in inputs[node])
-        elif node in live and not (node.op is item_p and node.src[0].op in _CONTROL):
+        elif node in live and not (node.op is item_p and node.src[0].op in CONTROL):
             live.update(node.src)
 
     def compound(node: Node, src: tuple[Node, ...]) -> Sequence[Node]:

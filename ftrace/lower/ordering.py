@@ -28,7 +28,7 @@ run ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import log2, prod
 from typing import Any
 
@@ -40,8 +40,7 @@ from ftrace.lower.recurrence import Step, register_loop_p
 from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, has_any, rebuild
+from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import (
     add,
     bit_and,
@@ -127,23 +126,12 @@ class Ordering(Kernel):
         return f"{self.routine} of {self.rows} rows of {self.size}{runs}"
 
 
-def sorts_as_kernels(outputs: Sequence[Node]) -> list[Node]:
-    """The outputs with sorts as kernels."""
-    if not has_any(outputs, _SORTS) or not _allowed():
-        return list(outputs)
-
-    def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:
-        if node.op not in _SORTS:
-            return None
-        new = rebuild(node, src)
-        return [_SORTS[node.op](new)] if _is_plain(new) else None
-
-    return exchange(outputs, change)
-
-
-def _allowed() -> bool:
+def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
+    """The result of a sort by kernels; None where the host is asked."""
     off = "sort_natively" in settings.current().disabled_rules
-    return not off and has_sorters()
+    if off or not has_sorters() or not _is_plain(node):
+        return None
+    return [SORTS[node.op](node)]
 
 
 def _is_plain(node: Node) -> bool:
@@ -388,7 +376,7 @@ def _turned(bits: Node) -> Node:
     return bit_xor(bits, turn)
 
 
-_SORTS: dict[Any, Callable[[Node], Node]] = {
+SORTS: dict[Any, Callable[[Node], Node]] = {
     sort_p: _sort,
     argsort_p: _argsort,
     top_k_p: _top_k,

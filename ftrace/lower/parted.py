@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ftrace import dtypes, settings
+from ftrace import dtypes
+from ftrace.lower.limits import Limits
 from ftrace.lower.values import is_contraction, reduced_axes
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.graph import Node, has_any, inherited_origin, rebuild, toposort
+from ftrace.trace.exchange import exchange
+from ftrace.trace.graph import Node, rebuild, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.movement import permute, reshape, shear_p
 from ftrace.trace.primitives.reduction import reduce
@@ -32,28 +34,16 @@ _MANY = 1 << 23
 _PARTS = (8, 7, 6, 5, 4, 3, 2)
 
 
-def filters_in_parts(outputs: Sequence[Node], cache: int) -> list[Node]:
-    """The outputs with long sums of products over windows in two steps.
-
-    Args:
-      outputs: of a graph after its rewrites.
-      cache: bytes of the cache that a core has for itself; 0 leaves all as it is.
-    """
-    if not cache or "filters_in_parts" in settings.current().disabled_rules:
-        return list(outputs)
-    if not has_any(outputs, (reduce_sum_p,)):
-        return list(outputs)
-    order = toposort(outputs)
-    chosen = {n: p for n in order if (p := _parts_of(n))}
+def filters_in_parts(outputs: Sequence[Node], limits: Limits) -> list[Node]:
+    """The outputs with long sums of products over windows in two steps."""
+    chosen = {n: p for n in toposort(outputs) if (p := _parts_of(n))}
     if not chosen:
         return list(outputs)
-    done: dict[Node, Node] = {}
-    with inherited_origin() as take:
-        for node in order:
-            take(node)
-            new = rebuild(node, tuple([done[s] for s in node.src]))
-            done[node] = _in_parts(new, chosen[node]) if node in chosen else new
-    return [done[n] for n in outputs]
+
+    def change(node: Node, src: tuple[Node, ...]) -> Node | None:
+        return _in_parts(rebuild(node, src), chosen[node]) if node in chosen else None
+
+    return exchange(outputs, change)
 
 
 def _parts_of(node: Node) -> int:

@@ -41,13 +41,6 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.record import Compound, items
 
-#: What `config.disabled_rules` can switch off here.
-DECISIONS = {
-    "loops_in_registers": "a loop with a small body and carry becomes one kernel",
-    "loops_by_lanes": "elements that are done leave a loop that runs for others",
-}
-
-
 #: The number of the first register: larger than that of any buffer.
 FIRST_REGISTER = 1 << 20
 #: How often a loop is taken to run whose length nobody knows: often enough that others

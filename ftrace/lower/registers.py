@@ -8,7 +8,7 @@ axis that all of the carry has and in which the body is elementwise; none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from math import prod
 
 from ftrace import settings
@@ -29,13 +29,18 @@ from ftrace.lower.values import weight
 from ftrace.origin import Origin
 from ftrace.trace.avals import TOKEN, Stack
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Body, Node, has_any, nodes_of, rebuild, toposort
+from ftrace.trace.graph import Body, Node, toposort
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.record import item_p, items
+from ftrace.trace.primitives.record import items
 from ftrace.trace.primitives.source import dim_p
 
 Prepare = Callable[[Body], Sequence[Node]]
+
+#: What `config.disabled_rules` can switch off here.
+DECISIONS = {
+    "loops_in_registers": "a loop with a small body and carry becomes one kernel",
+    "loops_by_lanes": "elements that are done leave a loop that runs for others",
+}
 
 #: Registers of one lane.
 MOST_REGISTERS = 64
@@ -57,40 +62,21 @@ _SHRINKING = 4
 _FEW_LANES = 4
 
 
-def loops_in_registers(outputs: Sequence[Node], prepare: Prepare) -> list[Node]:
-    """The outputs with small loops as recurrences.
+def by_recurrence(
+    prepare: Prepare, loop: Node, read: Collection[int]
+) -> Node | Sequence[Node] | None:
+    """The recurrence that does what a loop does; None if it is too large or unfit.
 
     Args:
-      outputs: of a graph after its rewrites.
-      prepare: applies the same rewrites to a body.
+      prepare: applies to a body the rewrites that the loop's graph has seen.
+      loop: the loop.
+      read: which parts of the carry are needed.
     """
     if "loops_in_registers" in settings.current().disabled_rules:
-        return list(outputs)
-    if not has_any(outputs, (loop_p,)):
-        return list(outputs)
-    nodes = nodes_of(outputs)
-    prepared: dict[Body, Sequence[Node]] = {}
-
-    def prepare_once(body: Body) -> Sequence[Node]:
-        if body not in prepared:
-            prepared[body] = prepare(body)
-        return prepared[body]
-
-    wanted: dict[Node, list[int]] = {}
-    for node in nodes:
-        if node.op is item_p and node.src[0].op is loop_p:
-            wanted.setdefault(node.src[0], []).append(node.arg)
-
-    def change(node: Node, src: tuple[Node, ...]) -> Node | Sequence[Node] | None:
-        if node.op is not loop_p:
-            return None
-        loop = rebuild(node, src)
-        by_lanes = _lanes_by_themselves(
-            loop, sorted(wanted.get(node, ())), prepare_once
-        )
-        return by_lanes or find_recurrence(loop, prepare_once)
-
-    return exchange(outputs, change)
+        return None
+    return _lanes_by_themselves(loop, sorted(read), prepare) or find_recurrence(
+        loop, prepare
+    )
 
 
 def _lanes_by_themselves(

@@ -1,6 +1,6 @@
 """Running reductions as kernels: each element combined with all before it.
 
-    cumulate, recurrence  ->  register_loop(kernel)      `runs_as_kernels`
+    cumulate, recurrence  ->  register_loop(kernel)      `by_kernels`
 
     kernel = enter    right registers = f(elements)      one position of the operands
            , combine  left registers = left ∘ right
@@ -38,8 +38,7 @@ from ftrace.lower.recurrence import FIRST_REGISTER, Step, cost, register_loop_p
 from ftrace.records import NamedTuple, dataclass
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic
-from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import Node, has_any, rebuild, toposort
+from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import (
     absolute,
@@ -230,28 +229,17 @@ def make_running(
     )  # fmt: skip
 
 
-# The pass.
+# The rule.
 
 
-def runs_as_kernels(outputs: Sequence[Node]) -> list[Node]:
-    """The outputs with running reductions as kernels."""
-    if "running_in_registers" in settings.current().disabled_rules:
-        return list(outputs)
-    if not has_any(outputs, _OPERATORS):
-        return list(outputs)
-
-    def change(node: Node, src: tuple[Node, ...]) -> Node | None:
-        return _found(rebuild(node, src)) if node.op in _OPERATORS else None
-
-    return exchange(outputs, change)
-
-
-def _found(node: Node) -> Node | None:
+def by_kernels(node: Node, read: Collection[int]) -> Node | None:
     """The kernel of a running reduction; None where the host is asked."""
+    if "running_in_registers" in settings.current().disabled_rules:
+        return None
     shape = node.src[0].shape
     if any_dynamic(shape) or not prod(shape):
         return None
-    operator = _OPERATORS[node.op](node)
+    operator = OPERATORS[node.op](node)
     if operator is None:
         return None
     arg, last = node.arg, len(node.src) - 1
@@ -408,7 +396,7 @@ def _recurrence(node: Node) -> Operator | None:
     return Operator(_two_steps)
 
 
-_OPERATORS: dict[Any, Callable[[Node], Operator | None]] = {
+OPERATORS: dict[Any, Callable[[Node], Operator | None]] = {
     cumulate_p: _cumulated,
     recurrence_p: _recurrence,
 }

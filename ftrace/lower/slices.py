@@ -17,10 +17,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from ftrace import dtypes, settings
+from ftrace import dtypes
 from ftrace.lower.alignment import positions_by_axes, sliced
 from ftrace.lower.control import Loop, loop_p
 from ftrace.lower.cuts import FEW_ITERATIONS, Cut, Plan, plan_cuts
+from ftrace.lower.limits import Limits
 from ftrace.lower.region import Classes, Input, Region
 from ftrace.lower.regions import find_regions
 from ftrace.records import dataclass
@@ -57,15 +58,9 @@ _COMBINE = {
 }  # fmt: skip
 
 
-def in_slices(outputs: Sequence[Node], cache: int) -> list[Node]:
-    """The outputs with large values computed slice by slice.
-
-    Args:
-      outputs: of a graph after its rewrites.
-      cache: bytes of the cache that a core has for itself; 0 leaves all as it is.
-    """
-    if not cache or "large_values_in_slices" in settings.current().disabled_rules:
-        return list(outputs)
+def in_slices(outputs: Sequence[Node], limits: Limits) -> list[Node]:
+    """The outputs of a graph after its rewrites, large values slice by slice."""
+    cache = limits.cache
     whole = positions_by_axes(outputs, _LEAST * cache)
     plans = [
         (region, plan)

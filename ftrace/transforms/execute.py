@@ -38,6 +38,7 @@ from ftrace.trace.tracing import has_free_variables, outer_scope
 from ftrace.transforms.memo import forget_all
 
 if TYPE_CHECKING:
+    from ftrace.lower.limits import Limits
     from ftrace.lower.program import Program
 
 #: Compiled graphs that are kept when nobody has them: a function that is made anew at
@@ -60,12 +61,9 @@ FIRST = 32
 SIZES_KEPT = 64
 
 
-def _lower(
-    graph: Graph, given: list[Node], limits: tuple[Any, ...]
-) -> tuple[Graph, Program]:
+def _lower(graph: Graph, given: list[Node], limits: Limits) -> tuple[Graph, Program]:
     """The graph after the rewrites, and its program."""
-    max_buffers, recurrences, cache = limits
-    found = lowering()(graph, max_buffers, given, recurrences, cache)
+    found = lowering()(graph, limits, given)
     return found.simplified, found.program  # the plan would be half of what is kept
 
 
@@ -92,7 +90,7 @@ class CompiledGraph:
         given = [graph.inputs[i] for i in donated]
         with timed(device.counters, "compile_seconds"):
             closed = closed_graph(graph)
-            limits = device.max_buffers, device.recurrences, device.cache
+            limits = device.limits
             self._lower = partial(_lower, closed, given, limits)
             self._lowered: tuple[Graph, Program] | None = None
             identity = self._identity(closed, given, limits)
@@ -135,9 +133,7 @@ class CompiledGraph:
             self._lowered = self._lower()
         return self._lowered
 
-    def _identity(
-        self, graph: Graph, given: list[Node], limits: tuple[Any, ...]
-    ) -> str | None:
+    def _identity(self, graph: Graph, given: list[Node], limits: Limits) -> str | None:
         """The name under which the device may keep what becomes of a large graph."""
         chosen, device = settings.current(), self.device
         plain = not (chosen.debug or chosen.check_specs)

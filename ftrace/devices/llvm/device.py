@@ -41,6 +41,7 @@ from ftrace.devices.shortage import (
 from ftrace.errors import GraphError, OutOfMemoryError
 from ftrace.locks import free_after_fork
 from ftrace.lower.kernel import Kernel, KernelInfo
+from ftrace.lower.limits import Limits
 from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
 from ftrace.lower.rendering import DECISIONS
 from ftrace.records import NamedTuple
@@ -109,7 +110,6 @@ class CPU(Device):
 
     name = "cpu"
     host = True
-    recurrences = True
     keeps_programs = True
 
     def __init__(self) -> None:
@@ -127,9 +127,9 @@ class CPU(Device):
         self.cores = available_cores()
 
     @property
-    def cache(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Bytes of the cache that a core has for itself."""
-        return host_caches()[1]
+    def limits(self) -> Limits:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What it can do; the cache is the one that a core has for itself."""
+        return Limits(recurrences=True, cache=host_caches()[1])
 
     @property
     def threads(self) -> int:

@@ -1,0 +1,178 @@
+"""The stages of lowering, in one list. Each makes a graph of a graph.
+
+    for stage in PIPELINE: outputs = stage(outputs, limits)
+
+Those of the graph of a program are also those of the bodies of its loops. Stages that
+need nothing of a device come first: what they leave is the graph that people are shown,
+and the body of which it is asked whether it fits into registers. The last stages make
+the program of the graph: see `lowering.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field
+from functools import partial
+from typing import Any
+
+from ftrace import settings
+from ftrace.errors import ArgumentError, GraphError
+from ftrace.lower import (
+    beside,
+    compounds,
+    control,
+    extrema,
+    factors,
+    finite,
+    fourier,
+    inplace,
+    loops,
+    ordering,
+    parted,
+    ranges,
+    registers,
+    rendering,
+    running,
+    slices,
+)
+from ftrace.lower import schedule as scheduling
+from ftrace.lower.limits import ANY_DEVICE, Limits
+from ftrace.lower.movement import MOVEMENT
+from ftrace.lower.simplify import SIMPLIFY, SPLIT
+from ftrace.lower.spec import GRAPH_SPEC, check_after
+from ftrace.records import dataclass
+from ftrace.tables import memo
+from ftrace.trace.collection import without_collection
+from ftrace.trace.exchange import Rule, convert
+from ftrace.trace.graph import Body, Node, has_any
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.host.cumulative import extremum_tangent_p
+from ftrace.trace.primitives.host.fourier import fft_p
+from ftrace.trace.primitives.movement import permute_p
+from ftrace.trace.rewrite import RULE_NAMES, PatternMatcher, rewrite
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One stage of lowering.
+
+    Attributes:
+      name: for people, and of what holds after it (`spec.py`).
+      make: rules; or a table, of operations and what makes others of them (`convert`);
+        or a function of the outputs and the limits. None: it is no stage of graphs.
+      decisions: what `config.disabled_rules` can switch off in it, and what that does.
+        It is left out where all are off.
+      needs: the limit without which it is left out.
+      of: operations without which there is nothing to do; () is any graph.
+    """
+
+    name: str
+    make: PatternMatcher | dict[Any, Rule] | Callable[..., Sequence[Node]] | None
+    decisions: Mapping[str, str] = field(default_factory=dict[str, str])
+    needs: str = ""
+    of: Collection[Any] = ()
+
+    def __call__(self, outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
+        make = self.make
+        if make is None or (self.needs and not getattr(limits, self.needs)):
+            return outputs
+        if self.of and not has_any(outputs, self.of):
+            return outputs
+        disabled = settings.current().disabled_rules
+        if disabled and self.decisions and disabled.issuperset(self.decisions):
+            return outputs
+        if callable(make):
+            return make(outputs, limits)
+        rules = isinstance(make, PatternMatcher)
+        return rewrite(outputs, make) if rules else convert(outputs, make)
+
+
+def simplified_body(body: Body) -> Sequence[Node]:
+    """What a body returns, after the stages that need nothing of a device."""
+    chosen = settings.current()
+    return _simplified(body, chosen.disabled_rules, chosen.check_specs)
+
+
+@memo(32)  # a loop that is too large for registers asks again
+def _simplified(body: Body, disabled: frozenset[str], check: bool) -> Sequence[Node]:
+    return simplify_graph(body.outputs)
+
+
+SUMS = (reduce_sum_p,)
+LOOPS: dict[Any, Rule] = {
+    control.loop_p: partial(registers.by_recurrence, simplified_body)
+}
+#: Library operations, and what makes kernels of them.
+LIBRARY: dict[Any, Rule] = {
+    extremum_tangent_p: extrema.by_kernels,
+    **dict.fromkeys(running.OPERATORS, running.by_kernels),
+    **dict.fromkeys(factors.FACTORS, factors.by_kernels),
+    **dict.fromkeys(ordering.SORTS, ordering.by_kernels),
+    fft_p: fourier.by_kernels,
+}
+
+PIPELINE = (
+    Stage("loops", loops.simplify_loops, loops.DECISIONS, of=loops.CONTROL),
+    Stage("control", control.LOOPS),
+    Stage("compounds", compounds.PARTS, compounds.DECISIONS),
+    Stage("simplify", SIMPLIFY),
+    Stage("movement", SIMPLIFY + MOVEMENT),
+    Stage("split", SPLIT),
+    Stage("slices", slices.in_slices, slices.DECISIONS, "cache"),
+    Stage("registers", LOOPS, registers.DECISIONS, "recurrences"),
+    Stage(
+        "library", LIBRARY | {permute_p: fourier.permuted_twice},
+        running.DECISIONS | extrema.DECISIONS | factors.DECISIONS
+        | ordering.DECISIONS | fourier.DECISIONS,
+        "recurrences", LIBRARY,
+    ),
+    Stage("sums", beside.sums_in_parts, beside.DECISIONS, "cache", SUMS),
+    Stage("filters", parted.filters_in_parts, parted.DECISIONS, "cache", SUMS),
+    # Those of the program and of its code.
+    Stage("schedule", None, scheduling.DECISIONS),
+    Stage("kernels", None, ranges.DECISIONS | finite.DECISIONS),
+    Stage("memory", None, inplace.DECISIONS),
+    Stage("code", None, rendering.DECISIONS),
+)  # fmt: skip
+
+
+@without_collection
+def run_stages(
+    outputs: Sequence[Node], limits: Limits, stages: Iterable[Stage] = PIPELINE
+) -> Sequence[Node]:
+    """The outputs after some stages."""
+    check = settings.current().check_specs
+    if check:
+        GRAPH_SPEC.check(outputs)
+    for stage in stages:
+        before, outputs = outputs, stage(outputs, limits)
+        if check and outputs is not before:
+            check_after(stage.name, outputs)
+            for old, new in zip(before, outputs, strict=True):
+                if old.shape != new.shape or old.dtype != new.dtype:
+                    raise GraphError(f"{stage.name} turned {old!r} into {new!r}")
+    return outputs
+
+
+def simplify_graph(outputs: Sequence[Node]) -> Sequence[Node]:
+    """The outputs after all stages that need nothing of a device."""
+    return run_stages(outputs, ANY_DEVICE, [s for s in PIPELINE if not s.needs])
+
+
+def suit_device(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
+    """The outputs after the stages that come behind `simplify_graph`."""
+    return run_stages(outputs, limits, [s for s in PIPELINE if s.needs])
+
+
+def rule_names() -> frozenset[str]:
+    """The names that `config.disabled_rules` may hold: rules and decisions."""
+    return frozenset(RULE_NAMES.union(*[stage.decisions for stage in PIPELINE]))
+
+
+def check_disabled_rules(names: frozenset[str]) -> None:
+    """Raises ArgumentError for a name that is no rule's."""
+    for name in sorted(names - rule_names()):
+        close = difflib.get_close_matches(name, rule_names(), 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ArgumentError(f"disabled_rules: there is no rule {name!r}{hint}")
