@@ -3,8 +3,6 @@
 # ruff: noqa: F403
 
 from ftrace.lax import linalg as linalg
-from ftrace.lax.associative import *
-from ftrace.lax.barrier import *
 from ftrace.lax.control import *
 from ftrace.lax.convolution import *
 from ftrace.lax.dot import *

@@ -25,14 +25,18 @@ from ftrace.numpy.axes import (
 from ftrace.numpy.creation import number_for
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.joining import concatenate as joined
+from ftrace.trace import tree
+from ftrace.trace.operations import bind_compound
 from ftrace.trace.operations import broadcast_shapes as common_shape
+from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.tracer import Value, aval_of
+from ftrace.transforms.arguments import flatten_values
 
 __all__ = [
     "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank",
     "broadcasted_iota", "collapse", "concatenate", "dtype", "empty", "expand_dims",
-    "full", "full_like", "iota", "pad", "reshape", "rev", "split", "squeeze", "stack",
-    "tile", "transpose", "unstack", "zeros_like_array",
+    "full", "full_like", "iota", "optimization_barrier", "pad", "reshape", "rev",
+    "split", "squeeze", "stack", "tile", "transpose", "unstack", "zeros_like_array",
 ]  # fmt: skip
 
 Dtype = Any
@@ -407,3 +411,17 @@ def broadcasted_iota(
     sizes = check_sizes(shape, "lax.broadcasted_iota")
     axis = canonical_axis(dimension, len(sizes), "lax.broadcasted_iota")
     return moves.iota(wanted, sizes, axis)
+
+
+def optimization_barrier(operand: Any) -> Any:
+    """The arrays of a tree, none of which can be used before all have been computed.
+
+    What is computed of the results is not merged with what is computed of `operand`.
+
+    Raises:
+      ArgumentError: a leaf is no array.
+    """
+    values, treedef = flatten_values(operand, "optimization_barrier: the operand ")
+    if not values:
+        return operand
+    return tree.unflatten(treedef, bind_compound(barrier_p, *values))

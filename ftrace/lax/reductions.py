@@ -1,4 +1,8 @@
-"""Reductions under JAX's `lax` names: reduce, reduce_sum, argmax, cumsum."""
+"""Reductions under JAX's `lax` names: reduce, reduce_sum, argmax, cumsum.
+
+`reduce(x, 0.0, lambda a, b: a + b, (0,))` gives the function, not its name: it is
+traced on two scalars, and one operation on both of them is a reduction we have.
+"""
 
 from __future__ import annotations
 
@@ -9,36 +13,104 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ValueRangeError
+from ftrace.errors import (
+    ArgumentError,
+    DtypeError,
+    FtraceError,
+    ShapeError,
+    TreeError,
+    ValueRangeError,
+)
 from ftrace.lax.elementwise import check_dtypes
-from ftrace.lax.monoids import MAXIMUM, MINIMUM, PRODUCT, SUM, Monoid, recognise
 from ftrace.numpy.axes import (
     as_value,
     canonical_axes,
     canonical_axis,
     cast,
     drop_axes,
+    flip,
     permute,
     reshape,
     shrink_axis,
 )
-from ftrace.numpy.cumulative import scan_fused, scan_logsumexp
+from ftrace.numpy.cumulative import combine_axis, scan_fused, scan_logsumexp
 from ftrace.numpy.positions import position_of
 from ftrace.numpy.reductions import reduced
+from ftrace.records import NamedTuple
+from ftrace.tables import memo
 from ftrace.trace import tree
-from ftrace.trace.eager import member
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.eager import Eager, member
 from ftrace.trace.fused import run_fused
+from ftrace.trace.graph import Op
 from ftrace.trace.operations import elementwise
 from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.record import Primitive
-from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
+from ftrace.trace.primitives.reduction import (
+    identity,
+    reduce_max_p,
+    reduce_min_p,
+    reduce_prod_p,
+)
 from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.tracing import trace
 
 __all__ = [
-    "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum",
-    "reduce", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod",
-    "reduce_sum", "reduce_xor",
+    "argmax", "argmin", "associative_scan", "cumlogsumexp", "cummax", "cummin",
+    "cumprod", "cumsum", "reduce", "reduce_and", "reduce_max", "reduce_min",
+    "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor",
 ]  # fmt: skip
+
+
+# Which reduction a function of two values stands for.
+
+
+class Monoid(NamedTuple):
+    """A reduction and the operation of two values that it repeats."""
+
+    reduction: Primitive
+    combine: Primitive
+
+
+SUM = Monoid(reduce_sum_p, p.add)
+PRODUCT = Monoid(reduce_prod_p, p.mul)
+MAXIMUM = Monoid(reduce_max_p, p.maximum)
+MINIMUM = Monoid(reduce_min_p, p.minimum)
+
+_BY_OPERATION: dict[Op, Monoid] = {
+    m.combine: m for m in (SUM, PRODUCT, MAXIMUM, MINIMUM)
+}
+_OF_BOOLS: dict[Op, Monoid] = {p.bit_and: MINIMUM, p.bit_or: MAXIMUM}
+
+
+def recognise(computation: Callable[..., Any], dtype: np.dtype[Any]) -> Monoid | None:
+    """The reduction of this dtype that repeats the function; None if it is another."""
+    if type(computation) is Eager:  # a public one, which is always the same
+        return _recognised(computation, dtype)
+    return _traced(computation, dtype)
+
+
+def _traced(computation: Callable[..., Any], dtype: np.dtype[Any]) -> Monoid | None:
+    scalar = ShapedArray.of((), dtype)
+
+    def combined(a: Any, b: Any) -> list[Any]:
+        return [computation(a, b)]
+
+    try:
+        graph = trace("reduce", combined, [scalar, scalar])
+    except (FtraceError, TypeError, ValueError):
+        return None  # it takes something else than two scalars
+    (result,) = graph.outputs
+    if set(result.src) != set(graph.inputs) or len(graph.inputs) != 2:
+        return None
+    if dtype == dtypes.bool_ and result.op in _OF_BOOLS:
+        return _OF_BOOLS[result.op]
+    return _BY_OPERATION.get(result.op)
+
+
+_recognised = memo(256)(_traced)
+
 
 # Of one kind.
 
@@ -282,3 +354,57 @@ def cumlogsumexp(operand: Value, axis: int = 0, reverse: bool = False) -> Any:
     x = as_value(operand)
     place = canonical_axis(axis, x.ndim, "lax.cumlogsumexp")
     return run_fused(scan_logsumexp, [x], axis=place, reverse=bool(reverse))
+
+
+def associative_scan(
+    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
+) -> Any:
+    """Each element combined with all before it, by pairs: O(n) calls' worth of work.
+
+    Args:
+      fn: an associative function fn(a, b) of two trees like `elems`, whose leaves are
+        slices of any length along the axis; it acts on them element by element.
+      elems: an array, or a tree of arrays that have one size along the axis.
+      reverse: combine each element with all behind it: of [x, y, z] the first result
+        is fn(fn(z, y), x).
+      axis: along which to combine.
+
+    Returns:
+      A tree like `elems`.
+
+    Raises:
+      ArgumentError: `fn` is no function.
+      ShapeError: the sizes along the axis differ.
+      TreeError: `fn` returns a tree of another structure.
+    """
+    if not callable(fn):
+        raise ArgumentError(f"lax.associative_scan: fn must be callable, got {fn!r}")
+    leaves, treedef = tree.flatten(elems)
+    values = [as_value(x) for x in leaves]
+    if not values:
+        return elems
+    axes = [canonical_axis(axis, x.ndim, "lax.associative_scan") for x in values]
+    sizes = {x.shape[a] for x, a in zip(values, axes, strict=True)}
+    if len(sizes) != 1 or len(set(axes)) != 1:
+        raise ShapeError(
+            f"lax.associative_scan: all arrays must have one size along axis {axis}, "
+            f"counted alike; got shapes {[x.shape for x in values]}"
+        )
+    place = axes[0]
+
+    def combine(left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+        result = fn(tree.unflatten(treedef, left), tree.unflatten(treedef, right))
+        found, structure = tree.flatten(result)
+        if structure != treedef:
+            raise TreeError(
+                f"lax.associative_scan: fn must return a tree like its arguments, "
+                f"{tree.readable(treedef)}; got {tree.readable(structure)}"
+            )
+        return [as_value(x) for x in found]
+
+    if reverse:
+        values = [flip(x, (place,)) for x in values]
+    results = combine_axis(combine, values, place)
+    if reverse:
+        results = [flip(x, (place,)) for x in results]
+    return tree.unflatten(treedef, results)

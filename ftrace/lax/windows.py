@@ -9,8 +9,7 @@ import numpy as np
 
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.lax.elementwise import check_dtypes
-from ftrace.lax.monoids import Monoid, recognise
-from ftrace.lax.reductions import is_identity
+from ftrace.lax.reductions import Monoid, is_identity, recognise
 from ftrace.numpy.axes import as_value, cast, check_shape, drop_axes, static_int
 from ftrace.numpy.windows import Window, slide_all
 from ftrace.trace.fused import run_fused

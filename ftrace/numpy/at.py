@@ -3,6 +3,10 @@
 region = the part that slices and integers reach
 new    = the region itself, or scattered into where arrays index
 result = where(in the region, new put back by padding, x)
+
+Where array and index are known NumPy does it, at once. Integers of an index say where
+and decide nothing else: eager calls with others are repeated, as are those with other
+arrays of indices.
 """
 
 # The compositions beside `Place` use what is its own.
@@ -11,12 +15,13 @@ result = where(in the region, new put back by padding, x)
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import is_array
+from ftrace.array import Array, is_array
 from ftrace.errors import ShapeError
 from ftrace.numpy import axes
 from ftrace.numpy.arithmetic import power
@@ -25,18 +30,26 @@ from ftrace.numpy.bounds import Position, check_mode, is_known
 from ftrace.numpy.elementwise import add, common_type, divide, multiply, negative
 from ftrace.numpy.indexing import (
     Index,
+    arrays_of,
+    filled,
     index_parts,
+    numpy_index,
     parse_and_check,
     parse_index,
     read_at,
     sliced,
+    with_gaps,
 )
 from ftrace.numpy.selection import maximum, minimum
-from ftrace.numpy.updates import update_now
 from ftrace.trace.all_bits import counts_bits
-from ftrace.trace.eager import Eager
+from ftrace.trace.eager import Eager, integer_classes, is_by_place
 from ftrace.trace.operations import bind
-from ftrace.trace.primitives.indexing import scatter_p
+from ftrace.trace.primitives import extrema
+from ftrace.trace.primitives.conversion import convert
+from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p
+from ftrace.trace.room import require_room
+from ftrace.trace.scopes import asarray
+from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Tracer, Value, aval_of, check_fits, unbound_variable
 
 __all__ = ["at"]
@@ -394,3 +407,76 @@ def put_back(x: Any, new: Any, index: Index) -> Any:
 def at(x: Value) -> At:
     """`at(x)[index].set(y)`: what `x.at` calls."""
     return At(x)
+
+
+# Arrays and indices that are known.
+
+_BASIC = frozenset((int, slice, type(Ellipsis), *integer_classes))
+_UFUNCS: dict[str, Any] = {
+    "add": np.add,
+    "mul": np.multiply,
+    "min": extrema.minimum,
+    "max": extrema.maximum,
+}
+
+
+def update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
+    """The update of an array of the host by NumPy; None where it raises."""
+    found = numpy_index(tuple([_shown(part) for part in index_parts(index)]))
+    if found is None:
+        return None
+    require_room("at", aval_of(x))
+    new = convert(asarray(values).numpy(), x.dtype)
+    try:
+        with np.errstate(all="ignore"):
+            result = _updated(kind, x.numpy(), new, found)
+    except (IndexError, OverflowError, TypeError, ValueError):
+        return None
+    made = Array.of(result, x.weak_type)
+    if (tape := recording.tape) is not None:
+        operands = [x, tape.converted(values, x.dtype)]
+        if is_by_place(index) or type(index) is slice:
+            # Such an index repeats no element.
+            function = _set_now if kind == "set" else partial(_met_now, _UFUNCS[kind])
+            tape.note(function, [*operands, index], made)
+        elif (places := with_gaps(index, "iub")) is not None:
+            function = partial(_updated_places, kind, places)
+            tape.note(function, [*operands, *arrays_of(index)], made)
+    return made
+
+
+def _shown(part: Any) -> Any:
+    """A mask as NumPy has it: its values decide nothing but where."""
+    if type(part) is Array and part.ndim and part.dtype.kind == "b":
+        return part.numpy()
+    return part
+
+
+def _updated(kind: str, x: Any, new: Any, index: Any) -> Any:
+    """A copy of an array that is changed at an index."""
+    result = _host.array(x)
+    if kind == "set":
+        result[index] = new
+    elif all(part is None or type(part) in _BASIC for part in index_parts(index)):
+        result[index] = _UFUNCS[kind](result[index], new)
+    else:
+        COMBINE_AT[kind](result, index, new)
+    return result
+
+
+def _set_now(x: Any, new: Any, index: Any) -> Any:
+    result = x.copy()
+    result[index] = new
+    return result
+
+
+def _met_now(function: Any, x: Any, new: Any, index: Any) -> Any:
+    result = x.copy()
+    result[index] = function(result[index], new)
+    return result
+
+
+def _updated_places(
+    kind: str, places: tuple[Any, ...], x: Any, new: Any, *arrays: Any
+) -> Any:
+    return _updated(kind, x, new, filled(places, arrays))

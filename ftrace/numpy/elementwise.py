@@ -1,8 +1,14 @@
-"""Functions of NumPy that are one primitive after promotion, or a line around one."""
+"""Functions of NumPy that are one primitive after promotion, or a line around one.
+
+As in NumPy 2, Python integers that do not fit the dtype of the other operand compare as
+numbers: no element of `uint8[3]` is 300, each is less. (JAX takes what is left of the
+integer in that dtype.)
+"""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,9 +16,8 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.array import ArrayLike
-from ftrace.errors import DtypeError
+from ftrace.errors import DtypeError, DtypeOverflowError
 from ftrace.numpy.axes import as_value, cast, full, no_out
-from ftrace.numpy.unbounded import compare
 from ftrace.trace.avals import LargeInteger, pairs_of
 from ftrace.trace.eager import named
 from ftrace.trace.operations import bind, elementwise
@@ -21,19 +26,19 @@ from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
-    "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh",
-    "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan",
-    "atan2", "atanh", "bitwise_and", "bitwise_count", "bitwise_invert",
-    "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
-    "bitwise_xor", "cbrt", "conj", "conjugate", "cos", "cosh", "deg2rad", "degrees",
-    "divide", "equal", "exp", "exp2", "expm1", "fabs", "greater", "greater_equal",
-    "imag", "invert", "iscomplex", "isfinite", "isinf", "isnan", "isneginf",
-    "isposinf", "isreal", "left_shift", "less", "less_equal", "log", "log10",
-    "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "multiply", "negative", "not_equal", "positive", "rad2deg", "radians", "real",
-    "reciprocal", "right_shift", "sign", "signbit", "sin", "sinh", "sqrt", "square",
-    "subtract", "tan", "tanh", "true_divide",
+    "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin",
+    "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan", "atan2",
+    "atanh", "bitwise_and", "bitwise_count", "bitwise_invert", "bitwise_left_shift",
+    "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "cbrt", "conj",
+    "conjugate", "cos", "cosh", "deg2rad", "degrees", "divide", "equal", "exp", "exp2",
+    "expm1", "fabs", "greater", "greater_equal", "imag", "invert", "iscomplex",
+    "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "left_shift",
+    "less", "less_equal", "log", "log10", "log1p", "log2", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "multiply", "negative", "not_equal", "positive",
+    "rad2deg", "radians", "real", "reciprocal", "right_shift", "sign", "signbit", "sin",
+    "sinh", "sqrt", "square", "subtract", "tan", "tanh", "true_divide",
 ]  # fmt: skip
+
 
 Unary = Callable[[Value], Any]
 Binary = Callable[[Value, Value], Any]
@@ -302,6 +307,50 @@ def logical_not(x: Value, /) -> Any:
 
 
 # Comparisons. Complex numbers are ordered by real part, then by imaginary part.
+
+
+_MEANINGS: dict[str, Callable[[int, int], bool]] = {
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
+    "gt": operator.gt, "ge": operator.ge,
+}  # fmt: skip
+
+
+def compare(op: Primitive, x1: Value, x2: Value) -> Any:
+    """A comparison after promotion and broadcasting, with integers of any size.
+
+    Raises:
+      DtypeOverflowError: neither operand is an array, or one is of floats, and an
+        integer is too large for them.
+    """
+    try:
+        return elementwise(op, x1, x2)
+    except DtypeOverflowError:
+        if (type(x1) is int) == (type(x2) is int):
+            raise
+        values, number = (x1, x2) if type(x2) is int else (x2, x1)
+        dtype = aval_of(values).dtype
+        if dtypes.kind(dtype) not in "biu":
+            return _compare_floats(op, x1, x2)
+    if dtypes.is_integer(dtype):
+        low, high = dtypes.limits(dtype)
+        if low <= number <= high:  # too large for the dtype of numbers alone
+            typed = dtype.type(number)
+            return elementwise(op, *[typed if x is number else x for x in (x1, x2)])
+    # Beyond one end of the dtype: all elements compare as 0 does with ±1.
+    beyond = 1 if number > 0 else -1
+    pair = (0, beyond) if values is x1 else (beyond, 0)
+    answer = ops.eq if _MEANINGS[op.name](*pair) else ops.ne
+    return elementwise(answer, values, values)
+
+
+def _compare_floats(op: Primitive, x1: Value, x2: Value) -> Any:
+    try:
+        pair = [float(x) if type(x) is int else x for x in (x1, x2)]
+    except OverflowError as error:
+        raise DtypeOverflowError(
+            f"a Python int is too large for any float ({error}); write it as math.inf"
+        ) from None
+    return elementwise(op, *pair)
 
 
 def _comparison(name: str, op: Primitive, doc: str) -> Binary:
