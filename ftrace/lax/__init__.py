@@ -8,11 +8,10 @@ from ftrace.lax.convolution import *
 from ftrace.lax.dot import *
 from ftrace.lax.elementwise import *
 from ftrace.lax.fourier import *
-from ftrace.lax.gather import *
+from ftrace.lax.gather_scatter import *
 from ftrace.lax.movement import *
 from ftrace.lax.options import *
 from ftrace.lax.reductions import *
-from ftrace.lax.scatter import *
 from ftrace.lax.slicing import *
 from ftrace.lax.sorting import *
 from ftrace.lax.windows import *
