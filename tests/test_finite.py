@@ -11,6 +11,7 @@ import pytest
 import ftrace as ft
 import ftrace.nn as nn
 import ftrace.numpy as fnp
+from ftrace import lax
 from ftrace.lower import lower
 from ftrace.trace.graph import toposort
 
@@ -43,6 +44,7 @@ ROWS: dict[str, tuple[Any, int]] = {
     "NaN from elsewhere": (lambda x, y: fnp.tanh(x) * fnp.tanh(y), 2),
     "nothing known": (lambda x, y: x * x * y * y, 2),
     "clipped": (lambda x, y: fnp.exp(fnp.clip(x, -1, 1)) * fnp.tanh(x), 0),
+    "zero at one": (lambda x, y: x * y * lax.stop_gradient(fnp.log(fnp.tanh(x))), 2),
     "sums of infinities": (lambda x, y: (fnp.exp(x) - x) * fnp.tanh(x) * y, 4),
 }
 

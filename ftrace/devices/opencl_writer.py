@@ -23,9 +23,6 @@ from ftrace.trace.primitives.source import dim_p
 from ftrace.trace.sizes import upper_bound
 
 _INT_LIMIT = 1 << 31
-_COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "cast"))
-
-
 #: Work-items in all and in a group, for each dimension.
 Sizes = tuple[tuple[Any, ...], tuple[int, ...] | None]
 
@@ -113,7 +110,7 @@ class Writer:
 
     def compute(self, node: Node) -> str:
         operands: list[str] = []
-        plain = node in self.ints or node.op.name in _COMPARISONS
+        plain = node in self.ints or node.op.family in ("compare", "cast")
         for source in node.src:
             name = self.names[source]
             widened = source in self.ints and not plain

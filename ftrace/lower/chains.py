@@ -17,33 +17,23 @@ from ftrace.lower.index import (
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p
 from ftrace.trace.primitives.movement import (
+    MOVEMENT,
     pad,
     pad_p,
     permute,
     permute_p,
     reshape,
     reshape_p,
-    shear_p,
     shrink,
     shrink_p,
     stride,
     stride_p,
-    unshear_p,
 )
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.source import zeros_like
 from ftrace.trace.rewrite import Pat, Rule
 
-MOVEMENTS: Final = (
-    reshape_p,
-    permute_p,
-    expand_p,
-    pad_p,
-    shrink_p,
-    stride_p,
-    shear_p,
-    unshear_p,
-)
+MOVEMENTS: Final = (*MOVEMENT, expand_p)
 
 
 def _has_elements(node: Node) -> bool:

@@ -23,6 +23,7 @@ from ftrace.lower.kernel import Kernel, load_p, reduce_p
 from ftrace.records import NamedTuple
 from ftrace.trace.graph import Node, constant_value, inherited_origin, make_node
 from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.source import const_p, zeros_like
 
 #: What `config.disabled_rules` can switch off here.
@@ -62,17 +63,6 @@ Bounds = tuple[float, float]
 
 _NOTHING: Final[frozenset[Node]] = frozenset()
 _ANYTHING: Final = (-_INFINITY, _INFINITY)
-
-#: Functions that are NaN for NaN only, and where they are.
-_BOUNDED: Final[dict[str, Bounds]] = {
-    "tanh": (-1.1, 1.1), "logistic": (0.0, 1.1), "erf": (-1.1, 1.1),
-    "erfc": (0.0, 2.1), "atan": (-1.6, 1.6), "sign": (-1.0, 1.0),
-}  # fmt: skip
-#: Functions that keep NaN, and are zero for finite operands only.
-_ZERO_AT_FINITE: Final = frozenset((
-    "tanh", "erf", "atan", "sin", "tan", "asin", "sinh", "asinh", "expm1", "log",
-    "log1p", "neg", "abs", "sign", "sqrt", "cbrt", "copy", "stop_gradient",
-))  # fmt: skip
 
 
 def relax_products(kernel: Kernel) -> Kernel:
@@ -154,14 +144,17 @@ def _range(node: Node, src: list[Range | None]) -> Range:
     operands = [s for s in src if s is not None]
     if not operands or len(operands) != len(src):
         return Range(*_ANYTHING, None, _NOTHING, own)  # of integers, of bits
-    found = _RULES.get(name)
+    op, found = node.op, _RULES.get(name)
+    if not isinstance(op, Primitive):
+        return Range(*_ANYTHING, None, _NOTHING, own)
     carried = _few(_NOTHING.union(*[s.carried for s in operands]))
-    if found is None:
-        bounds, nan = _of_function(name, operands)
-        carried = carried if name in _KEEPS_NAN else _NOTHING
-    else:
+    if found is not None:
         bounds, nan = found(*operands, node.src[0] is node.src[-1])
-    zeros = operands[0].zeros if name in _ZERO_AT_FINITE else _NOTHING
+    else:
+        bounds, nan = op.range or _ANYTHING, operands[0].nan if op.range else None
+        carried = carried if op.keeps_nan else _NOTHING
+    zeros = operands[0].zeros if op.zero_for == "zero" else _NOTHING
+    zeros = frozenset(node.src) if op.zero_for == "finite" else zeros
     return _limited(node, *bounds, nan, carried, zeros)
 
 
@@ -283,14 +276,3 @@ _RULES: Final[dict[str, Callable[..., Rule]]] = {
     "min": _min, "neg": _neg, "abs": _abs, "copy": _same, "stop_gradient": _same,
     "exp": _exp, "sqrt": _sqrt, "rsqrt": _rsqrt, "sin": _wave, "cos": _wave,
 }  # fmt: skip
-_KEEPS_NAN: Final = frozenset((
-    *_BOUNDED, "exp2", "expm1", "log", "log2", "log1p", "tan", "asin", "acos", "sinh",
-    "cosh", "asinh", "acosh", "atanh", "cbrt",
-))  # fmt: skip
-
-
-def _of_function(name: str, operands: list[Range]) -> Rule:
-    bounds = _BOUNDED.get(name)
-    if bounds is None:
-        return _ANYTHING, None
-    return bounds, operands[0].nan

@@ -17,16 +17,10 @@ from ftrace.trace.graph import Node, Op
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import is_reused, mul, mul_zero
 from ftrace.trace.primitives.movement import reshape_p
-from ftrace.trace.primitives.record import compound_of, item_p
+from ftrace.trace.primitives.record import Primitive, compound_of, item_p
 
 CHEAP = 4  # operations that are rather done again than stored and loaded
 RECOMPUTE = 40  # operations that may be done again inside one kernel
-
-_COSTLY = frozenset((
-    "exp", "exp2", "expm1", "log", "log2", "log1p", "pow", "sin", "cos", "tan", "asin",
-    "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "atan2", "erf",
-    "erfc", "erf_inv", "lgamma", "digamma", "logistic", "cbrt",
-))  # fmt: skip
 
 
 def is_step(node: Node) -> bool:
@@ -96,6 +90,6 @@ def _weight_of(op: Op) -> int:
         return 0
     if op.family == "reduction":
         return 2
-    if op.name in _COSTLY:
-        return 20 if op.name in ("lgamma", "digamma", "erf_inv", "pow") else 10
-    return 3 if op.family == "indexing" else 1
+    if op.family == "indexing":
+        return 3
+    return op.cost if isinstance(op, Primitive) else 1

@@ -17,46 +17,13 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.trace.graph import Graph, Node, constant_value, toposort
 from ftrace.trace.primitives.broadcast import expand_p
-from ftrace.trace.primitives.elementwise import (
-    add,
-    bit_and,
-    bit_not,
-    bit_or,
-    bit_xor,
-    bitcast,
-    cast_p,
-    eq,
-    ge,
-    gt,
-    le,
-    lt,
-    maximum,
-    minimum,
-    mul,
-    ne,
-    rem,
-    select,
-    shift_left,
-    shift_right_logical,
-    sub,
-)
+from ftrace.trace.primitives.elementwise import cast_p, mul
 from ftrace.trace.primitives.host.sorting import argsort_p
-from ftrace.trace.primitives.indexing import gather_p
-from ftrace.trace.primitives.movement import permute_p, reshape_p, shrink_p
-from ftrace.trace.primitives.record import item_p
-from ftrace.trace.primitives.source import const_p, iota_p
+from ftrace.trace.primitives.movement import reshape_p
+from ftrace.trace.primitives.record import Primitive, item_p
+from ftrace.trace.primitives.source import const_p
 
-#: Of elements of any dtype: they are compared, taken, or stay what they are.
-_OF_ALL = frozenset((
-    bitcast, const_p, eq, expand_p, gather_p, ge, gt, iota_p, le, lt, ne, permute_p,
-    reshape_p, select, shrink_p,
-))  # fmt: skip
-_OF_INTEGERS = frozenset((
-    add, bit_and, bit_not, bit_or, bit_xor, cast_p, maximum, minimum, mul, rem,
-    shift_left, shift_right_logical, sub,
-))  # fmt: skip
-#: Rounded once, or not at all.
-_OF_FLOATS = frozenset((add, cast_p, maximum, minimum, sub))
+_ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
 _WIDE_ENOUGH = frozenset((dtypes.float32, dtypes.float64))
 
 
@@ -64,16 +31,15 @@ def is_exact(node: Node) -> bool:
     """Has a node the same bits on every device, if its operands have?"""
     if node.op is argsort_p or node.op is item_p:
         return True  # every sort is stable
-    if node.op not in _OF_ALL and node.op not in _OF_INTEGERS:
-        return False
-    types = {x.dtype for x in (node, *node.src)}
-    if node.op in _OF_ALL:
-        return all(_is_whole(t) or t in _WIDE_ENOUGH for t in types)
-    if node.op in _OF_INTEGERS and all(map(_is_whole, types)):
-        return True
-    # A product may be rounded together with a sum, or not: where it has to be.
-    single = node.op is mul and all(map(_is_of_float32, node.src))
-    return (single or node.op in _OF_FLOATS) and types <= _WIDE_ENOUGH
+    op, types = node.op, {x.dtype for x in (node, *node.src)}
+    exact = isinstance(op, Primitive) and op.exact
+    if all(map(_is_whole, types)):
+        return exact or op.family in _ELEMENTWISE
+    if op is mul:
+        # It may be rounded together with a sum, or not: where it has to be.
+        return all(map(_is_of_float32, node.src))
+    mixed = op is not cast_p or types <= _WIDE_ENOUGH
+    return exact and mixed and all(_is_whole(t) or t in _WIDE_ENOUGH for t in types)
 
 
 def _is_of_float32(x: Node) -> bool:

@@ -41,7 +41,7 @@ from ftrace.trace.operations import bind_compound
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p, imag, real
 from ftrace.trace.primitives.movement import pad_p, reshape_p
-from ftrace.trace.primitives.record import Compound
+from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.recall import describe
 from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Tracer, aval_of
@@ -66,13 +66,8 @@ OPERATIONS = {
 MOST = 1 << 31
 #: Calls with arrays of one shape before they have a kernel of their own.
 CALLS_OF_SHAPE = 64
-#: How many times as long some take NumPy: the first are done number by number.
-_SLOW: dict[str, int] = {
-    "digamma": 600, "lgamma": 500, "erf": 400, "erfc": 400, "erf_inv": 200, "rem": 30,
-    "select": 30, "shl": 15, "shr": 15, "sar": 15, "sign": 10, "nextafter": 10,
-    "max": 4, "min": 4, "cumulate": 25, "pow": 40,
-}  # fmt: skip
-_FLOAT_TO_INTEGER = 70
+#: How many times as long as an addition these take NumPy, twice: see `Primitive.slow`.
+_CUMULATE, _FLOAT_TO_INTEGER = 25, 70
 #: Multiplications of a product of matrices that take as long as one element.
 _OF_PRODUCT = 16
 
@@ -138,7 +133,9 @@ def _price(node: Node, largest: int) -> int:
     size = max(node.size, *[x.size for x in node.src])
     if size > 2 * largest:  # of a product of matrices, which is not stored
         size //= _OF_PRODUCT
-    times = _SLOW.get(node.op.name, 2)
+    times = node.op.slow if isinstance(node.op, Primitive) else 2
+    if node.op.name == "cumulate":
+        times = _CUMULATE
     if node.op is cast_p and dtypes.is_inexact(node.src[0].dtype):
         times = _FLOAT_TO_INTEGER if dtypes.is_integer(node.dtype) else times
     return numpy_time(size * times)

@@ -51,7 +51,7 @@ def _expand_value(aval: ShapedArray, shape: Shape, x: Array) -> Array:
 expand_p = Primitive(
     "expand", "movement", _infer_expand, _expand_value, _batch_expand,
     transpose=_transpose_expand, linear=True, zero_at_zero=True,
-    doc="repeats along axes of size 1",
+    exact=True, doc="repeats along axes of size 1",
 )  # fmt: skip
 
 

@@ -127,6 +127,18 @@ def _unary(
     return _elementwise(name, "unary", kinds, numpy, factors, result, **facts)
 
 
+def _function(
+    name: str,
+    kinds: str,
+    numpy: Ufunc,
+    derivative: Callable[[Node, Node], Node],
+    **facts: Unpack[Facts],
+) -> Primitive:
+    """One that takes many instructions, and is NaN for NaN."""
+    facts = {"cost": 10, "called": True, "keeps_nan": True, **facts}
+    return _unary(name, kinds, numpy, derivative, **facts)
+
+
 def _binary(
     name: str,
     kinds: str,
@@ -147,7 +159,9 @@ def _real_part(aval: ShapedArray) -> np.dtype[Any]:
 
 
 def _compare(name: str, kinds: str, numpy: Ufunc, doc: str) -> Primitive:
-    return _elementwise(name, "compare", kinds, numpy, (), _to_bool, doc=doc)
+    return _elementwise(
+        name, "compare", kinds, numpy, (), _to_bool, exact=True, doc=doc
+    )
 
 
 # Multiplication, and what makes zero win.
@@ -243,16 +257,16 @@ def _difference_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | N
 
 
 add = _binary(
-    "add", "biufc", np.add, transpose=_same, linear=True,
+    "add", "biufc", np.add, transpose=_same, linear=True, exact=True,
     jvp=lambda node, t: _sum_tangents(t), zero_at_zero=True, doc="x + y",
 )  # fmt: skip
 sub = _binary(
     "sub", "iufc", np.subtract, transpose=_transpose_sub, linear=True,
-    jvp=_difference_tangent, zero_at_zero=True, doc="x - y",
+    jvp=_difference_tangent, zero_at_zero=True, exact=True, doc="x - y",
 )  # fmt: skip
 neg: Primitive = _unary(
     "neg", "iufc", np.negative, transpose=lambda node, ct, i: neg(ct), linear=True,
-    zero_at_zero=True, doc="-x",
+    zero_at_zero=True, zero_for="zero", doc="-x",
 )  # fmt: skip
 div = _binary(
     "div", "iufc", meanings.divide,
@@ -274,7 +288,7 @@ def _quotient_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | Non
 
 rem = _binary(
     "rem", "iuf", meanings.remainder, lambda x, y, z: const_like(x, 1),
-    lambda x, y, z: neg(truncate(div(x, y))),
+    lambda x, y, z: neg(truncate(div(x, y))), slow=30,
     doc="the remainder with the sign of x; x for an integer y = 0",
 )  # fmt: skip
 
@@ -286,7 +300,7 @@ power = _binary(
     ),
     lambda x, y, z: mul_zero(log(select(_is_zero(x), one_like(x), x)), z),
     direct=_unless_complex(meanings.power, meanings.power_of_any),
-    doc="x to the power y",
+    cost=20, called=True, slow=40, doc="x to the power y",
 )  # fmt: skip
 
 
@@ -312,11 +326,13 @@ def _ties(x: Node, y: Node, z: Node) -> Node:
 
 maximum = _binary(
     "max", "biuf", extrema.maximum, _ties, lambda x, y, z: _ties(y, x, z),
-    zero_at_zero=True, doc="the greater, +0 of two zeros; NaN wins",
+    zero_at_zero=True, slow=4, exact=True,
+    doc="the greater, +0 of two zeros; NaN wins",
 )  # fmt: skip
 minimum = _binary(
     "min", "biuf", extrema.minimum, _ties, lambda x, y, z: _ties(y, x, z),
-    zero_at_zero=True, doc="the lesser, -0 of two zeros; NaN wins",
+    zero_at_zero=True, slow=4, exact=True,
+    doc="the lesser, -0 of two zeros; NaN wins",
 )  # fmt: skip
 
 
@@ -337,11 +353,14 @@ def tiny_like(x: Node) -> Node:
 
 absolute = _unary(
     "abs", "iufc", np.absolute, jvp=_absolute_tangent, zero_at_zero=True,
-    result=_real_part, doc="|x|",
+    result=_real_part, zero_for="zero", doc="|x|",
 )  # fmt: skip
 
 
-sign = _unary("sign", "iufc", meanings.sign, zero_at_zero=True, doc="-1, 0 or 1; x/|x|")
+sign = _unary(
+    "sign", "iufc", meanings.sign, zero_at_zero=True, slow=10, keeps_nan=True,
+    range=(-1.0, 1.0), zero_for="zero", doc="-1, 0 or 1; x/|x|",
+)  # fmt: skip
 floor = _unary("floor", "f", np.floor, zero_at_zero=True, doc="rounded down")
 ceil = _unary("ceil", "f", np.ceil, zero_at_zero=True, doc="rounded up")
 truncate = _unary("trunc", "f", np.trunc, zero_at_zero=True, doc="rounded toward 0")
@@ -351,29 +370,34 @@ round_even = _unary(
 
 # Exponential, logarithm, roots.
 
-exp = _unary("exp", "fc", np.exp, lambda x, y: y, doc="e to the power x")
-exp2 = _unary(
+exp = _function(
+    "exp", "fc", np.exp, lambda x, y: y, called=False, doc="e to the power x"
+)
+exp2 = _function(
     "exp2", "fc", np.exp2, lambda x, y: mul(y, const_like(y, math.log(2))),
-    doc="2 to the power x",
+    called=False, doc="2 to the power x",
 )  # fmt: skip
-expm1 = _unary(
+expm1 = _function(
     "expm1", "fc", meanings.expm1, lambda x, y: add(y, one_like(y)), zero_at_zero=True,
-    direct=_unless_complex(np.expm1, meanings.expm1),
+    direct=_unless_complex(np.expm1, meanings.expm1), zero_for="zero",
     doc="exp(x) - 1, exact near 0",
 )  # fmt: skip
-log = _unary("log", "fc", np.log, lambda x, y: reciprocal(x), doc="natural logarithm")
-log2 = _unary(
-    "log2", "fc", np.log2,
-    lambda x, y: div(const_like(x, 1 / math.log(2)), x), doc="logarithm to base 2",
+log = _function(
+    "log", "fc", np.log, lambda x, y: reciprocal(x), zero_for="finite",
+    doc="natural logarithm",
 )  # fmt: skip
-log1p = _unary(
+log2 = _function(
+    "log2", "fc", np.log2, lambda x, y: div(const_like(x, 1 / math.log(2)), x),
+    doc="logarithm to base 2",
+)  # fmt: skip
+log1p = _function(
     "log1p", "fc", meanings.log1p, lambda x, y: reciprocal(add(x, one_like(x))),
     zero_at_zero=True, direct=_unless_complex(np.log1p, meanings.log1p),
-    doc="log(1 + x), exact near 0",
+    zero_for="zero", doc="log(1 + x), exact near 0",
 )  # fmt: skip
 sqrt = _unary(
     "sqrt", "fc", np.sqrt, lambda x, y: div(const_like(y, 0.5), y), zero_at_zero=True,
-    doc="square root",
+    zero_for="zero", doc="square root",
 )  # fmt: skip
 
 
@@ -381,15 +405,15 @@ rsqrt = _unary(
     "rsqrt", "fc", meanings.rsqrt, lambda x, y: mul(const_like(y, -0.5), div(y, x)),
     doc="1/sqrt(x)",
 )  # fmt: skip
-cbrt = _unary(
+cbrt = _function(
     "cbrt", "f", np.cbrt, lambda x, y: div(const_like(y, 1 / 3), _square(y)),
-    zero_at_zero=True, doc="cube root",
+    zero_at_zero=True, zero_for="zero", doc="cube root",
 )  # fmt: skip
 
 
-logistic = _unary(
+logistic = _function(
     "logistic", "fc", meanings.logistic, lambda x, y: mul(y, sub(one_like(y), y)),
-    doc="1/(1 + exp(-x))",
+    called=False, range=(0.0, 1.1), doc="1/(1 + exp(-x))",
 )  # fmt: skip
 
 # Trigonometric and hyperbolic functions.
@@ -399,45 +423,48 @@ def _square(x: Node) -> Node:
     return mul(x, x)
 
 
-sin = _unary("sin", "fc", np.sin, lambda x, y: cos(x), zero_at_zero=True, doc="sine")
-cos: Primitive = _unary("cos", "fc", np.cos, lambda x, y: neg(sin(x)), doc="cosine")
-tan = _unary(
+sin = _function(
+    "sin", "fc", np.sin, lambda x, y: cos(x), zero_at_zero=True, zero_for="finite",
+    doc="sine",
+)  # fmt: skip
+cos: Primitive = _function("cos", "fc", np.cos, lambda x, y: neg(sin(x)), doc="cosine")
+tan = _function(
     "tan", "fc", np.tan, lambda x, y: add(one_like(y), _square(y)), zero_at_zero=True,
-    doc="tangent",
+    zero_for="finite", doc="tangent",
 )  # fmt: skip
-asin = _unary(
+asin = _function(
     "asin", "fc", np.arcsin, lambda x, y: rsqrt(sub(one_like(x), _square(x))),
-    zero_at_zero=True, doc="inverse sine",
+    zero_at_zero=True, zero_for="zero", doc="inverse sine",
 )  # fmt: skip
-acos = _unary(
+acos = _function(
     "acos", "fc", np.arccos, lambda x, y: neg(rsqrt(sub(one_like(x), _square(x)))),
     doc="inverse cosine",
 )  # fmt: skip
-atan = _unary(
+atan = _function(
     "atan", "fc", np.arctan, lambda x, y: reciprocal(add(one_like(x), _square(x))),
-    zero_at_zero=True, doc="inverse tangent",
+    zero_at_zero=True, range=(-1.6, 1.6), zero_for="zero", doc="inverse tangent",
 )  # fmt: skip
-sinh = _unary(
-    "sinh", "fc", np.sinh, lambda x, y: cosh(x), zero_at_zero=True,
+sinh = _function(
+    "sinh", "fc", np.sinh, lambda x, y: cosh(x), zero_at_zero=True, zero_for="zero",
     doc="hyperbolic sine",
 )  # fmt: skip
-cosh: Primitive = _unary(
-    "cosh", "fc", np.cosh, lambda x, y: sinh(x), doc="hyperbolic cosine"
+cosh: Primitive = _function(
+    "cosh", "fc", np.cosh, lambda x, y: sinh(x), called=False, doc="hyperbolic cosine"
 )
-tanh = _unary(
-    "tanh", "fc", np.tanh, lambda x, y: sub(one_like(y), _square(y)),
-    zero_at_zero=True, doc="hyperbolic tangent",
+tanh = _function(
+    "tanh", "fc", np.tanh, lambda x, y: sub(one_like(y), _square(y)), zero_at_zero=True,
+    range=(-1.1, 1.1), zero_for="zero", doc="hyperbolic tangent",
 )  # fmt: skip
-asinh = _unary(
+asinh = _function(
     "asinh", "fc", np.arcsinh, lambda x, y: rsqrt(add(_square(x), one_like(x))),
-    zero_at_zero=True, doc="inverse hyperbolic sine",
+    zero_at_zero=True, zero_for="zero", doc="inverse hyperbolic sine",
 )  # fmt: skip
-acosh = _unary(
+acosh = _function(
     "acosh", "fc", np.arccosh,
     lambda x, y: mul(rsqrt(sub(x, one_like(x))), rsqrt(add(x, one_like(x)))),
     doc="inverse hyperbolic cosine",
 )  # fmt: skip
-atanh = _unary(
+atanh = _function(
     "atanh", "fc", np.arctanh, lambda x, y: reciprocal(sub(one_like(x), _square(x))),
     zero_at_zero=True, doc="inverse hyperbolic tangent",
 )  # fmt: skip
@@ -449,7 +476,8 @@ def _atan2_norm(y: Node, x: Node) -> Node:
 
 atan2 = _binary(
     "atan2", "f", np.arctan2, lambda y, x, z: div(x, _atan2_norm(y, x)),
-    lambda y, x, z: neg(div(y, _atan2_norm(y, x))), doc="the angle of the point (y, x)",
+    lambda y, x, z: neg(div(y, _atan2_norm(y, x))), cost=10, called=True,
+    doc="the angle of the point (y, x)",
 )  # fmt: skip
 
 # Special functions.
@@ -461,21 +489,23 @@ def _gauss(x: Node, factor: float) -> Node:
     return mul(const_like(x, factor), exp(neg(_square(x))))
 
 
-erf = _unary(
+erf = _function(
     "erf", "f", special.erf, lambda x, y: _gauss(x, _ERF_SLOPE), zero_at_zero=True,
-    doc="error function",
+    slow=400, range=(-1.1, 1.1), zero_for="zero", doc="error function",
 )  # fmt: skip
-erfc = _unary(
-    "erfc", "f", special.erfc, lambda x, y: _gauss(x, -_ERF_SLOPE), doc="1 - erf(x)"
-)
-erf_inv = _unary(
+erfc = _function(
+    "erfc", "f", special.erfc, lambda x, y: _gauss(x, -_ERF_SLOPE), slow=400,
+    range=(0.0, 2.1), doc="1 - erf(x)",
+)  # fmt: skip
+erf_inv = _function(
     "erf_inv", "f", special.erf_inv,
     lambda x, y: mul(const_like(y, 1 / _ERF_SLOPE), exp(_square(y))),
-    zero_at_zero=True, doc="inverse of erf",
+    zero_at_zero=True, cost=20, slow=200, doc="inverse of erf",
 )  # fmt: skip
-lgamma = _unary(
-    "lgamma", "f", special.lgamma, lambda x, y: digamma(x), doc="log |gamma(x)|"
-)
+lgamma = _function(
+    "lgamma", "f", special.lgamma, lambda x, y: digamma(x), cost=20, slow=500,
+    doc="log |gamma(x)|",
+)  # fmt: skip
 
 
 # B_2k of the asymptotic series of trigamma, 1/z + 1/2z² + Σ B_2k/z^(2k+1) (Abramowitz &
@@ -503,8 +533,8 @@ def _trigamma(x: Node) -> Node:
     return select(low, sub(mul(const_like(x, math.pi**2), wave), total), total)
 
 
-digamma = _unary(
-    "digamma", "f", special.digamma, lambda x, y: _trigamma(x),
+digamma = _function(
+    "digamma", "f", special.digamma, lambda x, y: _trigamma(x), cost=20, slow=600,
     doc="derivative of lgamma",
 )  # fmt: skip
 
@@ -550,16 +580,15 @@ bit_and = _binary("and", "biu", np.bitwise_and, zero_at_zero=True, doc="x & y")
 bit_or = _binary("or", "biu", np.bitwise_or, zero_at_zero=True, doc="x | y")
 bit_xor = _binary("xor", "biu", np.bitwise_xor, zero_at_zero=True, doc="x ^ y")
 bit_not = _unary("not", "biu", np.invert, doc="every bit flipped; logical for bool")
-shift_left = _binary("shl", "iu", meanings.shift_left, zero_at_zero=True, doc="x << y")
-shift_right_logical = _binary(
-    "shr",
-    "iu",
-    meanings.shift_right_logical,
-    zero_at_zero=True,
-    doc="x >> y, filled with 0",
+shift_left = _binary(
+    "shl", "iu", meanings.shift_left, zero_at_zero=True, slow=15, doc="x << y"
 )
+shift_right_logical = _binary(
+    "shr", "iu", meanings.shift_right_logical, zero_at_zero=True, slow=15,
+    doc="x >> y, filled with 0",
+)  # fmt: skip
 shift_right_arithmetic = _binary(
-    "sar", "iu", meanings.shift_right_arithmetic, zero_at_zero=True,
+    "sar", "iu", meanings.shift_right_arithmetic, zero_at_zero=True, slow=15,
     doc="x >> y, filled with the sign",
 )  # fmt: skip
 
@@ -570,7 +599,7 @@ popcount = _unary(
 
 
 nextafter = _binary(
-    "nextafter", "f", meanings.nextafter, doc="the next number toward y"
+    "nextafter", "f", meanings.nextafter, slow=10, doc="the next number toward y"
 )
 
 # Select, casts, identities.
@@ -608,7 +637,7 @@ def _select_value(
 select = Primitive(
     "select", "select", _infer_select, _select_value, batch_elementwise,
     jvp=_select_tangent, transpose=_transpose_select,
-    direct=lambda aval, arg: (np.where, ()),
+    direct=lambda aval, arg: (np.where, ()), slow=30, exact=True,
     doc="x where the predicate holds, y elsewhere",
 )  # fmt: skip
 
@@ -629,9 +658,9 @@ def _cast_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
 
 
 cast_p = Primitive(
-    "cast", "cast", _infer_cast, _cast_value, batch_elementwise,
-    jvp=_cast_tangent, transpose=lambda node, ct, i: cast(ct, node.src[0].dtype),
-    zero_at_zero=True, show=lambda arg: dtypes.SHORT[arg[0]],
+    "cast", "cast", _infer_cast, _cast_value, batch_elementwise, jvp=_cast_tangent,
+    transpose=lambda node, ct, i: cast(ct, node.src[0].dtype), zero_at_zero=True,
+    show=lambda arg: dtypes.SHORT[arg[0]], exact=True,
     doc="to another dtype; float to integer saturates",
 )  # fmt: skip
 
@@ -659,7 +688,7 @@ def _bitcast_value(aval: ShapedArray, dtype: np.dtype[Any], x: Array) -> Array:
 bitcast = Primitive(
     "bitcast", "unary", _infer_bitcast, _bitcast_value, batch_elementwise,
     jvp=_no_tangent, zero_at_zero=True, show=lambda arg: dtypes.SHORT[arg],
-    doc="the same bits in another dtype",
+    exact=True, doc="the same bits in another dtype",
 )  # fmt: skip
 
 
@@ -672,10 +701,11 @@ def _same_value(aval: ShapedArray, arg: Any, x: Any) -> Any:
 
 
 copy = Primitive(
-    "copy", "identity", _same_aval, _same_value, batch_elementwise,
-    transpose=_same, linear=True, zero_at_zero=True, doc="the same value, stored",
+    "copy", "identity", _same_aval, _same_value, batch_elementwise, transpose=_same,
+    linear=True, zero_at_zero=True, zero_for="zero", doc="the same value, stored",
 )  # fmt: skip
 stop_gradient = Primitive(
     "stop_gradient", "identity", _same_aval, _same_value, batch_elementwise,
-    jvp=_no_tangent, zero_at_zero=True, doc="the same value, constant to derivatives",
+    jvp=_no_tangent, zero_at_zero=True, zero_for="zero",
+    doc="the same value, constant to derivatives",
 )  # fmt: skip

@@ -111,7 +111,7 @@ gather_p = Primitive(
     "gather", "indexing", _infer_gather, _gather_value, _batch_gather,
     jvp=_gather_tangent, transpose=_transpose_gather,
     direct=lambda aval, axes: (getitem, ()) if axes == (0,) else None,
-    doc="elements at integer indices, which are in bounds",
+    exact=True, doc="elements at integer indices, which are in bounds",
 )  # fmt: skip
 
 

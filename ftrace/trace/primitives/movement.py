@@ -68,8 +68,9 @@ def _movement(
         return record(src[0], arg=batched_arg(node.arg, src[0].shape[0]))
 
     record = Primitive(
-        name, "movement", infer, numpy, batch, linear=True, zero_at_zero=True,
-        transpose=lambda node, ct, i: transpose(node, ct), doc=doc, direct=direct,
+        name, "movement", infer, numpy, batch, linear=True, exact=True,
+        zero_at_zero=True, transpose=lambda node, ct, i: transpose(node, ct), doc=doc,
+        direct=direct,
     )  # fmt: skip
     return record
 

@@ -49,6 +49,15 @@ class Primitive(Op):
       no_derivative: why it has neither jvp nor transpose.
       dtypes: kinds of dtype it takes ("biufc"), for the table in the docs.
       show: renders `arg` for people.
+      cost: operations for one element, where it is elementwise.
+      called: the code of a kernel may call a function for it, with scalar operands.
+      slow: how many times as long as an addition of float32 it takes NumPy, twice.
+      exact: all devices compute the same bits, of floats too; of integers they do of
+        all that is elementwise.
+      keeps_nan: NaN wherever an operand is.
+      range: where it is, a little more than that; it is then NaN for NaN alone.
+      zero_for: operands for which alone it is zero: "zero", or "finite" ones; "" if
+        that is not known.
     """
 
     infer: Infer
@@ -63,6 +72,13 @@ class Primitive(Op):
     doc: str = ""
     direct: Direct | None = None
     show: Callable[[Any], str] = field(default=lambda arg: f"{arg}")
+    cost: int = 1
+    called: bool = False
+    slow: int = 2
+    exact: bool = False
+    keeps_nan: bool = False
+    range: tuple[float, float] | None = None
+    zero_for: str = ""
 
     def __post_init__(self) -> None:
         missing = [
@@ -231,3 +247,10 @@ class Facts(TypedDict, total=False):
     no_derivative: str
     direct: Direct
     doc: str
+    cost: int
+    called: bool
+    slow: int
+    exact: bool
+    keeps_nan: bool
+    range: tuple[float, float]
+    zero_for: str

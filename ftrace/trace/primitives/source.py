@@ -43,13 +43,13 @@ def _unbound(aval: ShapedArray, arg: Any) -> Any:
 
 const_p = Primitive(
     "const", "source", _stored_aval, _const_value, _unbatched, jvp=_no_tangent,
-    doc="one scalar at every position; keyed by dtype and bits",
+    exact=True, doc="one scalar at every position; keyed by dtype and bits",
     show=lambda arg: "",
 )  # fmt: skip
 
 iota_p = Primitive(
     "iota", "source", _stored_aval, _iota_value, _unbatched, jvp=_no_tangent,
-    doc="0, 1, 2, … along one axis", show=lambda axis: f"axis={axis}",
+    exact=True, doc="0, 1, 2, … along one axis", show=lambda axis: f"axis={axis}",
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.devices.llvm.calling.elements import CODES, KINDS, loop_name
+from ftrace.devices.llvm.ir.scalar import COMPARISONS
 from ftrace.trace.primitives import extrema, meanings
 from ftrace.trace.primitives.conversion import is_converter
 from ftrace.trace.primitives.elementwise import bitcast
@@ -26,8 +27,6 @@ _NAMES: dict[Any, str] = {
     meanings.shift_right_arithmetic: "sar", extrema.maximum: "max",
     extrema.minimum: "min",
 }  # fmt: skip
-#: Those whose results are truth values.
-_ASKS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_finite"))
 
 
 def loop_of(function: Any, given: Sequence[Any], made: Any) -> str | None:
@@ -57,7 +56,7 @@ def loop_of(function: Any, given: Sequence[Any], made: Any) -> str | None:
         return None
     if name is None or any(dtype != given[0] for dtype in given):
         return None
-    expected = np.dtype(bool) if name in _ASKS else given[0]
+    expected = np.dtype(bool) if name in COMPARISONS else given[0]
     loop = loop_name(name, given, made) if made == expected else None
     return loop if loop and len(CODES[loop].operands) == len(given) else None
 

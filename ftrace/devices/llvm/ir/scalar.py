@@ -21,6 +21,8 @@ from ftrace.devices.llvm.ir.writer import Writer
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.math.pieces import TABLES_OF_32
 from ftrace.lower.math.tables import TABLES
+from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives.record import PRIMITIVES
 
 #: Operations that are one instruction, by name and kind of dtype.
 _INSTRUCTIONS: dict[tuple[str, str], str] = {}
@@ -48,18 +50,14 @@ _row("le", f="fcmp ole", i="icmp sle", bu="icmp ule")
 _row("gt", f="fcmp ogt", i="icmp sgt", bu="icmp ugt")
 _row("ge", f="fcmp oge", i="icmp sge", bu="icmp uge")
 
-COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_finite"))
-
-#: The names of functions of the library (see `library.py`) begin so.
-
+#: Operations whose results are truth values.
+COMPARISONS = frozenset(
+    (ew.is_finite.name, *(p.name for p in PRIMITIVES.values() if p.family == "compare"))
+)
 #: Operations that code may call a function for, and how many operands they have.
-CALLED = dict.fromkeys(
-    (
-        "expm1", "sinh", "tanh", "log", "log2", "log1p", "asinh", "acosh", "atanh",
-        "sin", "cos", "tan", "asin", "acos", "atan", "cbrt", "erf", "erfc", "erf_inv",
-        "lgamma", "digamma",
-    ), 1,
-) | {"atan2": 2, "pow": 2}  # fmt: skip
+CALLED = {
+    p.name: 2 if p.family == "binary" else 1 for p in PRIMITIVES.values() if p.called
+}
 
 #: Operations that change the sign bit alone, of 16-bit floats.
 _SIGN_BITS = {"neg": ("xor", 0x8000), "abs": ("and", 0x7FFF)}
