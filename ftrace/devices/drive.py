@@ -30,6 +30,7 @@ from ftrace.lower.program import (
     Slot,
 )
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.evaluate import settle
 from ftrace.trace.primitives.record import Compound
 
@@ -271,6 +272,6 @@ def checked_result(name: str, aval: ShapedArray, value: Any) -> Any:
       GraphError: its shape is another one.
     """
     array = settle(value, aval.dtype)
-    if array.shape != aval.shape:
+    if not same_size(array.shape, aval.shape):
         raise GraphError(f"{name} promised {aval!r} and returned shape {array.shape}")
     return np.ascontiguousarray(array)

@@ -31,7 +31,7 @@ from ftrace.devices.opencl_types import C_TYPES, is_short_float, literal
 from ftrace.devices.opencl_writer import Sizes, Writer
 from ftrace.lower.kernel import Store, axis_of
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
-from ftrace.trace.dims import is_dynamic
+from ftrace.trace.dims import is_dynamic, same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.sizes import sample, upper_bound
 
@@ -102,7 +102,7 @@ class _Loops:
             width = local[dimension]
             padded.append(-(-count // width) * width)
             position = f"get_global_id({dimension})"
-            if padded[-1] != count:
+            if not same_size(padded[-1], count):
                 # Work-items beyond the end compute the last element once more.
                 end, last = writer.number(count), writer.number(count - 1)
                 self.padding.append(f"{position} < {end}")

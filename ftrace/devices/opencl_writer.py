@@ -17,7 +17,7 @@ from ftrace.devices.opencl_scalars import combine, expression
 from ftrace.devices.opencl_types import literal, value_type
 from ftrace.lower.kernel import Kernel, Store, axis_of, load_p, param_p
 from ftrace.lower.place import place
-from ftrace.trace.dims import is_dynamic
+from ftrace.trace.dims import is_dynamic, same_size
 from ftrace.trace.graph import Node, constant_value, toposort
 from ftrace.trace.primitives.source import dim_p
 from ftrace.trace.sizes import upper_bound
@@ -153,7 +153,7 @@ class Writer:
         self.line(f"const {kind} {whole} = {position};")
         below: Any = 1
         for number in reversed(range(len(axes))):
-            divided = below != 1
+            divided = not same_size(below, 1)
             text = f"{whole} / {self.number(below)}" if divided else whole
             if number:
                 size = self.number(sizes[number])

@@ -23,6 +23,7 @@ from ftrace.lower.index import (
     source_index,
 )
 from ftrace.lower.values import is_contraction, is_step, reduced_axes
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.source import is_variable
 from ftrace.trace.sizes import sample
@@ -60,7 +61,7 @@ def are_columns(
         if 2 * sample(array.size) < size:
             continue  # a value per row or per column
         position = flatten_index(indices, array.shape)
-        if not any(abs(c) == 1 and atom in rows for atom, c in position.terms):
+        if not any(same_size(abs(c), 1) and atom in rows for atom, c in position.terms):
             return False
         found = True
     return found

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from ftrace import dtypes
 from ftrace.trace.avals import Shape
-from ftrace.trace.dims import is_dynamic
+from ftrace.trace.dims import is_dynamic, same_size
 from ftrace.trace.graph import Node, has_any, make_node, substitute, toposort
 from ftrace.trace.primitives.broadcast import expand, expand_p
 from ftrace.trace.primitives.elementwise import add, mul
@@ -63,12 +63,16 @@ def _moved(node: Node) -> Steps:
     if node.op is reshape_p:
         return _reshaped(x.shape, node.shape)
     if node.op is expand_p:
-        return tuple(a if n == m else None for a, n, m in _pairs(x.shape, node.shape))
+        return tuple(
+            a if same_size(n, m) else None for a, n, m in _pairs(x.shape, node.shape)
+        )
     if node.op is pad_p:
         return tuple(None if any(p) else a for a, p in enumerate(arg))
     if node.op is shrink_p:
         sizes = enumerate(zip(arg, x.shape, strict=True))
-        return tuple(a if bounds == (0, n) else None for a, (bounds, n) in sizes)
+        return tuple(
+            a if same_size(bounds, (0, n)) else None for a, (bounds, n) in sizes
+        )
     if node.op is stride_p:
         return tuple(a if step == 1 else None for a, step in enumerate(arg))
     if node.op in (shear_p, unshear_p):
@@ -86,15 +90,15 @@ def _reshaped(old: Shape, new: Shape) -> Steps:
     ends: dict[int, int] = {1: -1}  # product of the sizes up to and with an axis
     product = 1
     for a, n in enumerate(new):
-        if n != 1:
+        if not same_size(n, 1):
             product *= n
             ends[product] = a
     steps: list[int | None] = []
     product = 1
     for n in old:
         before, product = product, product * n
-        at = ends.get(product) if before in ends and n != 1 else None
-        steps.append(at if at is not None and new[at] == n else None)
+        at = ends.get(product) if before in ends and not same_size(n, 1) else None
+        steps.append(at if at is not None and same_size(new[at], n) else None)
     return tuple(steps)
 
 
@@ -123,7 +127,7 @@ def counted_axis(index: Node, size: int) -> int | None:
     if index.op is not iota_p:
         return None
     axis: int | None = index.arg
-    if index.shape[axis or 0] != size:
+    if not same_size(index.shape[axis or 0], size):
         return None
     for node in reversed(chain):
         if axis is not None and node.op.family != "cast":
@@ -159,7 +163,7 @@ def counted_by_axes(node: Node) -> Node | None:
     stride = node.size
     for axis, size in enumerate(node.shape):
         stride //= size
-        if size == 1:
+        if same_size(size, 1):
             continue
         along = iota(node.dtype, node.shape, axis)
         if stride > 1:
@@ -189,7 +193,7 @@ def sliced(node: Node, src: Sequence[Node], shape: Shape) -> Node:
         return op(src[0], *_counting_anew(node, src), arg=arg)
     if op is shrink_p:
         given = zip(arg, src[0].shape, shape, strict=True)
-        arg = tuple((0, n) if n == m else bounds for bounds, n, m in given)
+        arg = tuple((0, n) if same_size(n, m) else bounds for bounds, n, m in given)
     if isinstance(arg, Shear):
         arg = arg._replace(size=shape[arg.axis])
     return op(*src, arg=arg)
@@ -201,7 +205,7 @@ def _counting_anew(node: Node, src: Sequence[Node]) -> list[Node]:
     found: list[Node] = []
     for axis, whole, index in zip(axes, node.src[1:], src[1:], strict=True):
         along = counted_axis(whole, node.src[0].shape[axis])
-        if along is not None and index.shape[along] != whole.shape[along]:
+        if along is not None and not same_size(index.shape[along], whole.shape[along]):
             ones = tuple(n if a == along else 1 for a, n in enumerate(index.shape))
             index = expand(iota(index.dtype, ones, along), index.shape)
         found.append(index)

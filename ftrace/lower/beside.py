@@ -25,7 +25,7 @@ from ftrace.lower.values import (
     shared_dear,
 )
 from ftrace.trace.avals import Shape
-from ftrace.trace.dims import any_dynamic
+from ftrace.trace.dims import any_dynamic, same_size
 from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import Node, rebuild, toposort
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
@@ -78,7 +78,9 @@ def _blocks_of(node: Node, least: int) -> int:
     ):
         return 0
     axes = reduced_axes(node)
-    kept = [a for a, n in enumerate(source.shape) if n != 1 and a not in axes]
+    kept = [
+        a for a, n in enumerate(source.shape) if not same_size(n, 1) and a not in axes
+    ]
     if not axes or not kept or axes[-1] > kept[0] or is_contraction(node):
         return 0
     low, high = _ROW_BYTES
@@ -93,7 +95,11 @@ def _block_count(loops: Shape) -> int:
     low, high = _BLOCKS
     best = min(max(rows // _ROWS, low), high)
     counts = range(max(low, best // 4), min(high, rows // 2, best * 4) + 1)
-    found = [n for n in counts if rows % n == 0 and _are_parts((rows // n, 1), loops)]
+    found = [
+        n
+        for n in counts
+        if same_size(rows % n, 0) and _are_parts((rows // n, 1), loops)
+    ]
     return min(found, key=lambda n: max(n / best, best / n), default=0)
 
 
@@ -151,11 +157,11 @@ def _elements_of(root: Node) -> set[Node]:
     pending = [root]
     while pending and len(seen) < _NEAR:
         node = pending.pop()
-        if node.size == root.size and node.op not in (expand_p, reshape_p):
+        if same_size(node.size, root.size) and node.op not in (expand_p, reshape_p):
             found.add(node)
         inside = node.op.family in _ELEMENTWISE or node.op in (expand_p, reshape_p)
         for source in node.src if inside else ():
-            if source not in seen and source.size == root.size:
+            if source not in seen and same_size(source.size, root.size):
                 seen.add(source)
                 pending.append(source)
     return found
@@ -191,7 +197,7 @@ def _adds_up(least: int, node: Node, loops: Shape) -> bool:
     if node.op is not reduce_sum_p or is_contraction(node):
         return False
     source, axes = node.src[0], reduced_axes(node)
-    if any_dynamic((*source.shape, *loops)) or source.size != prod(loops):
+    if any_dynamic((*source.shape, *loops)) or not same_size(source.size, prod(loops)):
         return False
     if source.size * source.dtype.itemsize < least:
         return False

@@ -14,7 +14,7 @@ from typing import Final
 from ftrace import dtypes
 from ftrace.lower.constants import arg_of
 from ftrace.lower.onehot import counts_along
-from ftrace.trace.dims import any_dynamic
+from ftrace.trace.dims import any_dynamic, same_size
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import add, maximum, minimum
@@ -64,7 +64,7 @@ def _is_crowded(x: Node) -> bool:
     if kind not in _COMBINE or base.op is not const_p or any_dynamic(updates.shape):
         return False
     count = indices[0].size
-    if count < MANY or x.size == 0 or updates.size > _NARROW * count:
+    if count < MANY or same_size(x.size, 0) or updates.size > _NARROW * count:
         return False
     if dtypes.kind(x.dtype) not in "iuf":
         return False

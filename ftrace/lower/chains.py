@@ -14,6 +14,7 @@ from ftrace.lower.index import (
     range_index,
     source_index,
 )
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p
 from ftrace.trace.primitives.movement import (
@@ -133,7 +134,9 @@ def _adds_nothing(node: Node) -> bool:
 def _takes_all(node: Node) -> bool:
     """Along axes of size 1 every step does."""
     sizes = node.src[0].shape
-    return all(s == 1 or n == 1 for s, n in zip(arg_of(node), sizes, strict=True))
+    return all(
+        s == 1 or same_size(n, 1) for s, n in zip(arg_of(node), sizes, strict=True)
+    )
 
 
 def _noop(name: str, op: Primitive, holds: Callable[[Node], bool]) -> Rule:
@@ -141,12 +144,12 @@ def _noop(name: str, op: Primitive, holds: Callable[[Node], bool]) -> Rule:
 
 
 def _keeps_shape(node: Node) -> bool:
-    return node.aval.shape == node.src[0].aval.shape
+    return same_size(node.aval.shape, node.src[0].aval.shape)
 
 
 def _keeps_order(x: Node) -> Node | None:
     """Does it move axes of size 1 only? Then it is a reshape."""
-    kept = [a for a in arg_of(x) if x.src[0].shape[a] != 1]
+    kept = [a for a in arg_of(x) if not same_size(x.src[0].shape[a], 1)]
     return reshape(x.src[0], x.shape) if kept == sorted(kept) else None
 
 
@@ -176,7 +179,7 @@ def _contiguous_root(x: Node) -> Node | None:
     # One that moves elements is undone by no reshape, nor the other way round.
     if [n.op is reshape_p for n in chain].count(False) == 1:
         return None
-    roots = [n.src[0] for n in chain[1:] if n.src[0].size == x.size]
+    roots = [n.src[0] for n in chain[1:] if same_size(n.src[0].size, x.size)]
     if not roots:
         return None
     indices: tuple[Index, ...] = tuple(range_index(i, n) for i, n in enumerate(x.shape))
@@ -188,7 +191,9 @@ def _contiguous_root(x: Node) -> Node | None:
         source = node.src[0]
         if valid != ALWAYS:
             break  # zeros of a pad are in it
-        if source in roots and flatten_index(indices, source.shape) == position:
+        if source in roots and same_size(
+            flatten_index(indices, source.shape), position
+        ):
             found = source
         if source is roots[-1]:
             break

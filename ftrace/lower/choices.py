@@ -20,7 +20,7 @@ from typing import Final
 from ftrace.lower.constants import arg_of, is_bits
 from ftrace.lower.windows import MOST_STRIDE, through
 from ftrace.trace.avals import Shape
-from ftrace.trace.dims import any_dynamic
+from ftrace.trace.dims import any_dynamic, same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import eq, select
@@ -82,12 +82,12 @@ def _before_sliding(node: Node, arg: Shear) -> Node | None:
     source = node.src[0] if node.src else node
     if node.op is shear_p:
         own: Shear = arg_of(node)
-        same = own._replace(size=0) == arg._replace(size=0)
-        return source if same and source.shape[arg.axis] == arg.size else None
+        same = same_size(own._replace(size=0), arg._replace(size=0))
+        return source if same and same_size(source.shape[arg.axis], arg.size) else None
     if node.op is expand_p:
-        if source.shape[arg.axis] != node.shape[arg.axis]:
+        if not same_size(source.shape[arg.axis], node.shape[arg.axis]):
             return None
-        if source.shape[arg.window] != node.shape[arg.window]:
+        if not same_size(source.shape[arg.window], node.shape[arg.window]):
             return None
         found = _before_sliding(source, arg)
         return None if found is None else expand(found, _resized(node.shape, arg))
@@ -98,7 +98,7 @@ def _before_sliding(node: Node, arg: Shear) -> Node | None:
     if node.op is shrink_p:
         bounds = list(arg_of(node))
         slid = (arg.axis, arg.window)
-        if any(bounds[a] != (0, source.shape[a]) for a in slid):
+        if any(not same_size(bounds[a], (0, source.shape[a])) for a in slid):
             return None
         found = _before_sliding(source, arg)
         bounds[arg.axis] = (0, arg.size)

@@ -15,6 +15,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DynamicDimensionError
 from ftrace.tables import memo
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, constant_bits, constant_value, make_node
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy, stop_gradient
@@ -172,19 +173,19 @@ CONSTANTS: Final = (
         "fold_empty",
         Pat(
             name="x",
-            aval=lambda n: n.aval.size == 0,
+            aval=lambda n: same_size(n.aval.size, 0),
             where=lambda n: n.op is not const_p,
         ),
         zero_like,
     ),
     Rule(  # reduce(value without elements) -> the reduction's identity
         "fold_reduce_of_nothing",
-        Pat(REDUCTIONS, Pat(where=lambda n: n.aval.size == 0), name="x"),
+        Pat(REDUCTIONS, Pat(where=lambda n: same_size(n.aval.size, 0)), name="x"),
         lambda x: identity_like(x.op, x) if x.size else None,
     ),
     Rule(  # scatter(x, no updates) -> x
         "fold_scatter_of_nothing",
-        Pat(scatter_p, name="x", where=lambda n: n.src[1].size == 0),
+        Pat(scatter_p, name="x", where=lambda n: same_size(n.src[1].size, 0)),
         lambda x: x.src[0],
     ),
     Rule(  # op(constants) -> constant

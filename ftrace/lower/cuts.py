@@ -12,6 +12,7 @@ from math import prod
 
 from ftrace.lower.region import Region
 from ftrace.records import dataclass
+from ftrace.trace.dims import same_size
 from ftrace.trace.primitives.source import iota_p
 
 #: Rows of a block, at least: fewer keep the product of matrices from its pace.
@@ -89,7 +90,7 @@ def _axes(region: Region) -> list[tuple[int, int]]:
         if number is not None
     ]
     whole = any(
-        number is None and size != 1
+        number is None and not same_size(size, 1)
         for number, size in zip(region.peak, region.shape, strict=True)
     )
     if not whole and len(axes) > 1:
@@ -120,7 +121,7 @@ def _in_blocks(
     if last and _shared(region, number):
         rows = max(rows, _FEW_ROWS)
     rows = min(rows, size)
-    if rows == size and not outer:
+    if same_size(rows, size) and not outer:
         return None
     parts = 1
     if summed and iterations < FEW_ITERATIONS:
@@ -141,5 +142,5 @@ def _summed_bytes(region: Region, number: int, outer: Sequence[int]) -> int:
 def _blocks(size: int, most: int) -> int:
     """How many blocks of at most so many rows; if it can be, all of one size."""
     least = -(-size // most)
-    exact = (n for n in range(least, 2 * least) if size % n == 0)
+    exact = (n for n in range(least, 2 * least) if same_size(size % n, 0))
     return next(exact, least)

@@ -37,6 +37,7 @@ from ftrace.lower.values import is_contraction, reduced_axes, squeeze
 from ftrace.records import dataclass
 from ftrace.tables import memo
 from ftrace.trace.avals import Shape
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.sizes import sample
@@ -201,11 +202,11 @@ def root_indices(
 ) -> tuple[Index, ...]:
     """The index of a value of `shape` that has an element per iteration of loops."""
     depth = 0
-    while prod(loops[:depth]) != prod(shape):
+    while not same_size(prod(loops[:depth]), prod(shape)):
         depth += 1
-    if squeeze(shape) == loops[:depth]:
+    if same_size(squeeze(shape), loops[:depth]):
         positions = iter(indices)
-        return tuple(ZERO if n == 1 else next(positions) for n in shape)
+        return tuple(ZERO if same_size(n, 1) else next(positions) for n in shape)
     return unflatten_index(flatten_index(indices[:depth], loops[:depth]), shape)
 
 

@@ -18,7 +18,7 @@ from ftrace.lower.values import weight
 from ftrace.records import NamedTuple
 from ftrace.trace.body import BODY_DEPTH, apply_body, close
 from ftrace.trace.control.loop import While
-from ftrace.trace.dims import any_dynamic
+from ftrace.trace.dims import any_dynamic, same_size
 from ftrace.trace.graph import Body, Node, constant_value, toposort
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import bit_not, eq, ne, select
@@ -106,7 +106,7 @@ def _scalars(outputs: list[Node], carry: tuple[Node, ...]) -> list[Node] | None:
         if node.op is const_p:
             weak = node.aval.weak_type
             found[node] = const(constant_value(node), node.dtype, (), weak)
-        elif node.op.family in ELEMENTWISE and node.shape == shape:
+        elif node.op.family in ELEMENTWISE and same_size(node.shape, shape):
             found[node] = node.op(*[found[s] for s in node.src], arg=node.arg)
         else:
             return None
@@ -162,7 +162,7 @@ class _Start:
         waiting = list(carry)
         while waiting and len(inside) < _STARTING:
             node = waiting.pop(0)
-            fits = node.op.family in ELEMENTWISE and node.shape == self.shape
+            fits = node.op.family in ELEMENTWISE and same_size(node.shape, self.shape)
             if fits and weight(node) <= 1 and node not in inside:
                 inside.add(node)
                 waiting += node.src
@@ -186,7 +186,7 @@ class _Start:
             return const(value, node.dtype, (), node.aval.weak_type)
         if node in self.inside:
             return node.op(*[self.found[s] for s in node.src], arg=node.arg)
-        if node.op is expand_p and node.src[0].size == 1:
+        if node.op is expand_p and same_size(node.src[0].size, 1):
             return self._name(self.scalars, reshape(node.src[0], ()))
         return self._name(self.elements, node)
 

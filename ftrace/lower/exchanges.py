@@ -14,6 +14,7 @@ from typing import Any, Final
 from ftrace.lower.chains import pair
 from ftrace.lower.constants import arg_of
 from ftrace.trace.avals import Shape
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p
 from ftrace.trace.primitives.movement import (
@@ -33,14 +34,14 @@ from ftrace.trace.primitives.source import zeros_like
 
 def axis_groups(source: Shape, target: Shape) -> list[tuple[list[int], list[int]]]:
     """Which axes of a reshape belong together: the fewest of equal size, without 1s."""
-    left = [a for a, n in enumerate(source) if n != 1]
-    right = [a for a, n in enumerate(target) if n != 1]
+    left = [a for a, n in enumerate(source) if not same_size(n, 1)]
+    right = [a for a, n in enumerate(target) if not same_size(n, 1)]
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(left):
         n, m = source[left[i]], target[right[j]]
         start_i, start_j, i, j = i, j, i + 1, j + 1
-        while n != m:
+        while not same_size(n, m):
             if n < m:
                 n, i = n * source[left[i]], i + 1
             else:
@@ -52,7 +53,7 @@ def axis_groups(source: Shape, target: Shape) -> list[tuple[list[int], list[int]
 def _permute_before_reshape(x: Node, y: Node) -> Node | None:
     source = y.src[0]
     group_of = {a: g for g in _groups(y) for a in g[1]}
-    waiting = [a for a in arg_of(x) if y.shape[a] != 1]
+    waiting = [a for a in arg_of(x) if not same_size(y.shape[a], 1)]
     order: list[int] = []
     while waiting:
         from_axes, to_axes = group_of[waiting[0]]
@@ -80,7 +81,11 @@ def _alone(reshaped: Node) -> dict[int, int]:
 def _shrink_before_reshape(x: Node, y: Node) -> Node | None:
     source = y.src[0]
     bounds = [(0, n) for n in source.shape]
-    cut = {a for a, (lo, hi) in enumerate(arg_of(x)) if (lo, hi) != (0, y.shape[a])}
+    cut = {
+        a
+        for a, (lo, hi) in enumerate(arg_of(x))
+        if not same_size((lo, hi), (0, y.shape[a]))
+    }
     for from_axes, to_axes in axis_groups(source.shape, y.shape):
         here = cut.intersection(to_axes)
         if not here:
@@ -98,7 +103,7 @@ def _stride_before_reshape(x: Node, y: Node) -> Node | None:
     alone = _alone(y)
     steps = [1] * y.src[0].ndim
     for axis, step in enumerate(arg_of(x)):
-        if step == 1 or y.shape[axis] == 1:
+        if step == 1 or same_size(y.shape[axis], 1):
             continue
         if axis not in alone:
             return None
@@ -132,7 +137,7 @@ def _unpermuted(values: Sequence[Any], axes: Sequence[int]) -> tuple[Any, ...]:
 
 def _shrink_before_expand(x: Node, y: Node) -> Node:
     sizes = zip(y.src[0].shape, y.shape, arg_of(x), strict=True)
-    bounds = tuple((0, 1) if n != m else bound for n, m, bound in sizes)
+    bounds = tuple((0, 1) if not same_size(n, m) else bound for n, m, bound in sizes)
     return expand(shrink(y.src[0], bounds), x.shape)
 
 
@@ -203,7 +208,7 @@ def _reshape_before_expand(x: Node, y: Node) -> Node | None:
     source = y.src[0].shape
     shape = list(x.shape)
     for from_axes, to_axes in axis_groups(y.shape, x.shape):
-        grown = [a for a in from_axes if source[a] == 1]
+        grown = [a for a in from_axes if same_size(source[a], 1)]
         if grown and len(grown) < len(from_axes):
             return None
         if grown:
@@ -214,7 +219,7 @@ def _reshape_before_expand(x: Node, y: Node) -> Node | None:
 
 def _pad_before_expand(x: Node, y: Node) -> Node | None:
     source = y.src[0].shape
-    grown = [a for a, n in enumerate(source) if n != y.shape[a]]
+    grown = [a for a, n in enumerate(source) if not same_size(n, y.shape[a])]
     if any(any(arg_of(x)[a]) for a in grown):
         return None
     return expand(pad(y.src[0], arg_of(x)), x.shape)

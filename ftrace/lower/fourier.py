@@ -36,7 +36,7 @@ from ftrace.lower.fourier_lengths import (
     smooth_from,
 )
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.dims import any_dynamic
+from ftrace.trace.dims import any_dynamic, same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, conj, imag, make_complex, real
 from ftrace.trace.primitives.host.fourier import Fourier
@@ -154,9 +154,9 @@ class _Kernels:
         """The transform along one axis."""
         size, last = x.shape[axis], x.ndim - 1
         outer, inner = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
-        if size == 1:
+        if same_size(size, 1):
             return x
-        if inner == 1:
+        if same_size(inner, 1):
             return self._rows(x, outer, size, x.aval)
         form = self._whole("columns", outer, size, inner)
         if form.size <= _most(size) and inner >= _FEWEST:
@@ -272,7 +272,7 @@ def _mirrored(x: Node, size: int) -> Node:
     last, half = x.ndim - 1, x.shape[-1]
     behind = [(0, 0, 0)] * last
     first = pad(x, (*behind, (0, size - half, 0)))
-    if size == half:
+    if same_size(size, half):
         return first
     other = conj(flip(shrink_axis(x, last, 1, 1 + size - half), (last,)))
     return add(first, pad(other, (*behind, (half, 0, 0))))

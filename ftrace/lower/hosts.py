@@ -36,6 +36,7 @@ from ftrace.lower.values import (
     squeeze,
 )
 from ftrace.trace.avals import Shape
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy
@@ -116,7 +117,7 @@ def kernel_alike(plan: Plan, node: Node, uses: dict[Context, Any]) -> Draft | No
     readers = _readers_of_elements(plan, node)
     found: Draft | None = None
     kernels = {context.kernel for context in uses}
-    alike = [d for d in _open(plan) if d.shape == shape]
+    alike = [d for d in _open(plan) if same_size(d.shape, shape)]
     soon = plan.precedence.soon_after(kernels) if alike else ()
     for draft in reversed(alike) if _is_second_half(node) else alike:
         if draft.number in soon:
@@ -201,8 +202,8 @@ def is_aligned(node: Node, context: Context, draft: Draft) -> bool:
     position = flatten_index(context.indices, node.shape)
     depth = len(context.ranges)
     outer = draft.indices[:depth]
-    return position == flatten_index(outer, draft.shape[:depth]) and (
-        prod(draft.shape[:depth]) == node.size
+    return same_size(position, flatten_index(outer, draft.shape[:depth])) and (
+        same_size(prod(draft.shape[:depth]), node.size)
     )
 
 
@@ -215,7 +216,7 @@ def _readers_of_elements(plan: Plan, node: Node) -> set[int]:
     pending = [node]
     while pending and len(seen) < _NEAR:
         for source in pending.pop().src:
-            if source not in seen and source.size == size:
+            if source not in seen and same_size(source.size, size):
                 seen.add(source)
                 pending.append(source)
                 found |= {c.kernel for c in plan.contexts.get(source, ())}
@@ -239,9 +240,10 @@ def _both_need(plan: Plan, node: Node, draft: Draft, whole: Shape, depth: int) -
                 continue
             seen.add(source)
             pending.append(source)
-            if squeeze(source.shape) != whole:
+            if not same_size(squeeze(source.shape), whole):
                 continue
-            first = [a for a, n in enumerate(source.shape) if n != 1][depth]
+            long = [a for a, n in enumerate(source.shape) if not same_size(n, 1)]
+            first = long[depth]
             for context in plan.contexts.get(source, ()):
                 outer = ranges_of_all(context.indices[:first])
                 if context.kernel == draft.number and outer == rows:
@@ -270,7 +272,7 @@ def _has_another_contraction(plan: Plan, node: Node, draft: Draft) -> bool:
 def _are_rows(rows: Shape, whole: Shape) -> bool:
     """Are the loops of one shape the outer ones of another, of enough rows?"""
     inside = len(whole) - len(rows)
-    return whole[: len(rows)] == rows and (
+    return same_size(whole[: len(rows)], rows) and (
         inside == 1 or (inside > 1 and sample(prod(rows)) >= MANY)
     )
 
@@ -282,15 +284,17 @@ def _is_second_half(node: Node) -> bool:
 
 def _is_row(node: Node, context: Context, draft: Draft) -> bool:
     """Are the indices of a use those of the loops, and then ranges of a reduce?"""
-    pairs = [p for p in zip(context.indices, node.shape, strict=True) if p[1] != 1]
+    sizes = zip(context.indices, node.shape, strict=True)
+    pairs = [(i, n) for i, n in sizes if not same_size(n, 1)]
     depth = len(draft.shape)
-    if context.valid != ALWAYS or [i for i, _ in pairs[:depth]] != draft.indices:
+    outer = [i for i, _ in pairs[:depth]]
+    if context.valid != ALWAYS or not same_size(outer, draft.indices):
         return False
     inner = [(tuple(c for _, c in i.terms), i, n) for i, n in pairs[depth:]]
     return all(
-        c == (1,)
-        and i.constant == 0
+        same_size(c, (1,))
+        and same_size(i.constant, 0)
         and i.terms[0][0].reduced
-        and i.terms[0][0].size == n
+        and same_size(i.terms[0][0].size, n)
         for c, i, n in inner
     )

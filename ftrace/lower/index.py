@@ -25,7 +25,7 @@ from ftrace.lower.kernel import INDEX, make_range
 from ftrace.records import NamedTuple
 from ftrace.tables import memo
 from ftrace.trace.avals import Shape
-from ftrace.trace.dims import any_dynamic, is_dynamic
+from ftrace.trace.dims import any_dynamic, is_dynamic, same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import (
@@ -92,9 +92,9 @@ class Index(NamedTuple):
         return add_indices(self, other)
 
     def __mul__(self, factor: int) -> Index:  # type: ignore[override]
-        if factor == 0:
+        if same_size(factor, 0):
             return ZERO
-        if factor == 1:
+        if same_size(factor, 1):
             return self
         terms = tuple((atom, c * factor) for atom, c in self.terms)
         return Index(terms, self.constant * factor)
@@ -121,7 +121,7 @@ ALWAYS: Valid = frozenset()
 
 def range_index(number: int, size: int, reduced: bool = False) -> Index:
     """The index that is a range by itself; a range of one value is 0."""
-    if size == 1:
+    if same_size(size, 1):
         return ZERO
     return Index(((Atom("range", number, size, reduced), 1),), 0)
 
@@ -145,14 +145,14 @@ def add_indices(x: Index, y: Index) -> Index:
 
 def _normal(coefficients: dict[Atom, int], constant: int) -> Index:
     """Joins what was divided: (x // n)·n·k + (x % n)·k -> x·k."""
-    terms = {a: c for a, c in coefficients.items() if c != 0}
+    terms = {a: c for a, c in coefficients.items() if not same_size(c, 0)}
     for atom, coefficient in terms.items():
         if atom.kind == "rem":
             assert atom.inner is not None
             quotient = divide(atom.inner, atom.divisor)
-            if len(quotient.terms) == 1 and quotient.constant == 0:
+            if len(quotient.terms) == 1 and same_size(quotient.constant, 0):
                 ((top, scale),) = quotient.terms
-                if terms.get(top) == scale * coefficient * atom.divisor:
+                if same_size(terms.get(top), scale * coefficient * atom.divisor):
                     rest = {a: c for a, c in terms.items() if a not in (atom, top)}
                     whole = atom.inner * coefficient
                     return add_indices(_normal(rest, constant), whole)
@@ -197,24 +197,25 @@ def _atom_bounds(atom: Atom) -> tuple[int, int]:
 @memo(REMEMBERED)
 def divide(index: Index, divisor: int) -> Index:
     """index // divisor, rounded down."""
-    if divisor == 1:
+    if same_size(divisor, 1):
         return index
     whole, rest = _split(index, divisor)
     low, high = bounds(rest)
-    if low // divisor == high // divisor:
+    if same_size(low // divisor, high // divisor):
         return whole + low // divisor
     common = common_divisor(divisor, *[c for _, c in rest.terms])
-    if common != 1:
+    if not same_size(common, 1):
         # (c·x + d) // (c·n) = (x + d // c) // n
         terms = tuple((a, c // common) for a, c in rest.terms)
         smaller = Index(terms, rest.constant // common)
         return add_indices(whole, divide(smaller, divisor // common))
     step, high, _ = _step_and_rest(rest, divisor)
-    if step != 1:  # (c·x + y) // (c·n) = x // n where 0 <= y < c
+    if not same_size(step, 1):  # (c·x + y) // (c·n) = x // n where 0 <= y < c
         return add_indices(whole, divide(high, divisor // step))
-    if len(rest.terms) == 1 and rest.constant == 0:
+    if len(rest.terms) == 1 and same_size(rest.constant, 0):
         ((atom, coefficient),) = rest.terms
-        if atom.kind == "div" and coefficient == 1:  # (x // a) // b -> x // (a·b)
+        if atom.kind == "div" and same_size(coefficient, 1):
+            # (x // a) // b -> x // (a·b)
             assert atom.inner is not None
             return add_indices(whole, divide(atom.inner, atom.divisor * divisor))
     shift = low // divisor  # keep what is divided from being negative
@@ -226,19 +227,20 @@ def divide(index: Index, divisor: int) -> Index:
 @memo(REMEMBERED)
 def remainder(index: Index, divisor: int) -> Index:
     """index % divisor, not negative."""
-    if divisor == 1:
+    if same_size(divisor, 1):
         return ZERO
     _, rest = _split(index, divisor)
     low, high = bounds(rest)
-    if low // divisor == high // divisor:
+    if same_size(low // divisor, high // divisor):
         return rest + -(low // divisor) * divisor
-    if len(rest.terms) == 1 and rest.constant == 0:
+    if len(rest.terms) == 1 and same_size(rest.constant, 0):
         ((atom, coefficient),) = rest.terms
-        if atom.kind == "rem" and coefficient == 1 and atom.divisor % divisor == 0:
+        divides = same_size(coefficient, 1) and same_size(atom.divisor % divisor, 0)
+        if atom.kind == "rem" and divides:
             assert atom.inner is not None
             return remainder(atom.inner, divisor)
     step, top, below = _step_and_rest(rest, divisor)
-    if step != 1:  # (c·x + y) % (c·n) = (x % n)·c + y where 0 <= y < c
+    if not same_size(step, 1):  # (c·x + y) % (c·n) = (x % n)·c + y where 0 <= y < c
         return add_indices(remainder(top, divisor // step) * step, below)
     rest = rest + -(low // divisor) * divisor
     return Index(((Atom("rem", 0, 0, False, rest, divisor), 1),), 0)
@@ -250,7 +252,7 @@ def _split(index: Index, divisor: int) -> tuple[Index, Index]:
     rest: dict[Atom, int] = {}
     for atom, coefficient in index.terms:
         quotient, left = divmod(coefficient, divisor)
-        if left == 0:
+        if same_size(left, 0):
             whole[atom] = quotient
         else:
             rest[atom] = coefficient
@@ -265,10 +267,11 @@ def _step_and_rest(index: Index, divisor: int) -> tuple[int, Index, Index]:
     """
     steps = {common_divisor(coefficient, divisor) for _, coefficient in index.terms}
     for step in sorted(steps, key=sample, reverse=True):
-        if step == 1:
+        if same_size(step, 1):
             break
-        high = {a: c // step for a, c in index.terms if c % step == 0}
-        low = {a: c for a, c in index.terms if c % step != 0}
+        whole = {a for a, c in index.terms if same_size(c % step, 0)}
+        high = {a: c // step for a, c in index.terms if a in whole}
+        low = {a: c for a, c in index.terms if a not in whole}
         quotient, left = divmod(index.constant, step)
         below = _normal(low, left)
         least, greatest = bounds(below)
@@ -336,7 +339,7 @@ def source_index(
     op = node.op
     if op is expand_p:
         pairs = zip(indices, node.src[0].shape, strict=True)
-        return tuple(ZERO if n == 1 else i for i, n in pairs), valid
+        return tuple(ZERO if same_size(n, 1) else i for i, n in pairs), valid
     if op is permute_p:
         result = [ZERO] * len(indices)
         for axis, index in zip(arg, indices, strict=True):
@@ -388,7 +391,7 @@ def _reshaped(
             n, i = shape[i], i + 1
         if j < len(source):
             m, j = source[j], j + 1
-        while n != m:
+        while not same_size(n, m):
             if n < m:
                 n, i = n * shape[i], i + 1
             else:
@@ -412,7 +415,7 @@ def _reshaped_dynamic(
             (a, b)
             for a in range(min(i + 1, len(shape)), len(shape) + 1)
             for b in range(min(j + 1, len(source)), len(source) + 1)
-            if prod(shape[i:a]) == prod(source[j:b])
+            if same_size(prod(shape[i:a]), prod(source[j:b]))
         ]
         a, b = min(ends, key=sum)
         if a - i == b - j == 1:
@@ -428,7 +431,7 @@ def _divided(
     position: Index, step: int, size: int, valid: Valid | None
 ) -> tuple[Index, Valid | None]:
     """position / step, where that is a whole number in 0 … size - 1."""
-    if step == 1:
+    if same_size(step, 1):
         return position, require(valid, position, 0, size)
     valid = require(valid, position, 0, (size - 1) * step + 1)
     low, _ = bounds(position)
@@ -506,12 +509,14 @@ def render_index(index: Index, values: dict[int, Node]) -> Node:
             assert atom.inner is not None
             inner = render_index(atom.inner, values)
             part = (div if atom.kind == "div" else rem)(inner, _literal(atom.divisor))
-        if coefficient != 1:
+        if not same_size(coefficient, 1):
             part = mul(part, _literal(coefficient))
         total = part if total is None else add(total, part)
     if total is None:
         return _literal(index.constant)
-    return add(total, _literal(index.constant)) if index.constant != 0 else total
+    if same_size(index.constant, 0):
+        return total
+    return add(total, _literal(index.constant))
 
 
 def render_valid(valid: Valid, values: dict[int, Node]) -> Node | None:
@@ -521,7 +526,7 @@ def render_valid(valid: Valid, values: dict[int, Node]) -> Node | None:
         index = render_index(condition.position, values)
         low, high = bounds(condition.position)
         parts: list[Node] = []
-        if condition.high == condition.low + 1:
+        if same_size(condition.high, condition.low + 1):
             parts.append(eq(index, _literal(condition.low)))
         else:
             if not surely_at_most(condition.low, low):

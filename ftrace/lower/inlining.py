@@ -15,6 +15,7 @@ from ftrace.lower.drafts import Context
 from ftrace.lower.index import ALWAYS, complexity
 from ftrace.lower.plan import ENOUGH, NESTED, Plan, ends_before
 from ftrace.lower.values import CHEAP, RECOMPUTE, is_contraction, root_of
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.sizes import sample
 
@@ -59,7 +60,7 @@ def reduce_is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
     rows = context.ranges
     if factor != 1 or context.valid != ALWAYS or draft.kind == "scatter":
         return False
-    if prod(a.size for a in rows) != node.size:
+    if not same_size(prod(a.size for a in rows), node.size):
         return False
     whole = rows == set(draft.atoms)
     if ("fuse_after_reduce" if whole else "fuse_rows") in plan.disabled:

@@ -29,6 +29,7 @@ from ftrace.lower.kernel import (
 from ftrace.lower.step import BuiltStep
 from ftrace.lower.values import root_of
 from ftrace.records import dataclass
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, constant_value, is_constant, toposort
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.indexing import axes_and_kind
@@ -175,7 +176,7 @@ class _Sharer:
     def _share_carries(self, number: int, step: BuiltStep) -> None:
         operands = step.operands
         for initial, result in step.carried_in_place():
-            fits = operands.count(initial) == 1 and result.size == initial.size
+            fits = operands.count(initial) == 1 and same_size(result.size, initial.size)
             if fits and self._may_take(initial, number, ()):
                 self._take(result, initial, number, set())
 
@@ -211,8 +212,9 @@ class _Sharer:
         if source.dtype != value.dtype:
             return False
         if source in self.given:
-            return source.size == value.size and self.given[source] in (None, value)
-        return not self.given and source.shape == value.shape
+            free = self.given[source] in (None, value)
+            return free and same_size(source.size, value.size)
+        return not self.given and same_size(source.shape, value.shape)
 
     def _check_given(self) -> None:
         """An argument that ends in another output than the wanted one is not taken.
@@ -248,7 +250,7 @@ def _is_copy(step: BuiltKernel, source: Node) -> bool:
         store.value.op is load_p
         and len(store.value.src) == 2
         and store.value.src[1] is store.index
-        and step.kernel.buffers[store.buffer].size == source.size
+        and same_size(step.kernel.buffers[store.buffer].size, source.size)
     )
 
 
@@ -261,12 +263,12 @@ def _reads_no_other_update(step: BuiltKernel, source: Node, node: Node) -> bool:
     """
     (store,) = step.kernel.stores
     loads = _loads_of(step, store.expressions).get(source)
-    if not loads or node.src[1].size == 1:
+    if not loads or same_size(node.src[1].size, 1):
         return True
     if not step.kernel.ordered and all(load.src[1] is store.index for load in loads):
         return True
     axes, _ = axes_and_kind(node)
-    if node.src[2].size != 1 or axes != tuple(range(len(axes))):
+    if not same_size(node.src[2].size, 1) or axes != tuple(range(len(axes))):
         return False
     row = prod(node.shape[len(axes) :])
     inside, _ = _parted(store.index)

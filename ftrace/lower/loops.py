@@ -28,6 +28,7 @@ from ftrace.trace.control.loop import While, while_p
 from ftrace.trace.control.merge import merge_control
 from ftrace.trace.control.scan import scan_p
 from ftrace.trace.control.scanned import Scan
+from ftrace.trace.dims import same_size
 from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import (
     Body,
@@ -127,7 +128,7 @@ def _in_step(first: Node, arg: Scan) -> bool:
         return arg.length is None and not arg.reverse
     if not isinstance(other, Scan) or (other.carry == 0 and arg.carry > 0):
         return False
-    return other.length == arg.length and other.reverse == arg.reverse
+    return same_size(other.length, arg.length) and other.reverse == arg.reverse
 
 
 def _made_by(node: Node, loop: Node) -> bool:
@@ -215,7 +216,7 @@ def _prune(outputs: list[Node]) -> list[Node]:
     def compound(node: Node, src: tuple[Node, ...]) -> Sequence[Node]:
         if not kept[node]:  # nobody looks at them
             return _fillers(node)
-        if isinstance(node.arg, Scan) and node.arg.length == 0:
+        if isinstance(node.arg, Scan) and same_size(node.arg.length, 0):
             carry = src[node.arg.consts : node.arg.consts + node.arg.carry]
             empty = node.aval.items[len(carry) :]
             return [*carry, *(const(0, a.dtype, a.shape) for a in empty)]

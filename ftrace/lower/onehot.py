@@ -25,6 +25,7 @@ from ftrace.lower.constants import (
     move_constant,
 )
 from ftrace.trace.avals import Shape
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import add, cast, cast_p, eq, mul, select
@@ -62,10 +63,10 @@ def _source_axis(node: Node, axis: int) -> int | None:
         order: tuple[int, ...] = arg_of(node)
         return order[axis]
     if node.op is expand_p:
-        return axis if source.shape[axis] == node.shape[axis] else None
+        return axis if same_size(source.shape[axis], node.shape[axis]) else None
     size, step = node.shape[axis], prod(node.shape[axis + 1 :])
     for place, n in enumerate(source.shape):
-        if n == size and prod(source.shape[place + 1 :]) == step:
+        if same_size(n, size) and same_size(prod(source.shape[place + 1 :]), step):
             return place
     return None
 
@@ -97,18 +98,18 @@ def counts_along(node: Node, axis: int) -> bool:
         else:
             return False
         node = node.src[0]
-    return node.arg == place and last_position(node) == size - 1
+    return node.arg == place and same_size(last_position(node), size - 1)
 
 
 def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
     """The node with size 1 along an axis, if it does not vary along it."""
-    if node.shape[axis] == 1:
+    if same_size(node.shape[axis], 1):
         return node
     if node.op is const_p:
         return move_constant(node, _without(node.shape, axis))
     if node.op is iota_p and node.arg != axis:
         return iota(node.dtype, _without(node.shape, axis), arg_of(node))
-    if node.op is expand_p and node.src[0].shape[axis] == 1:
+    if node.op is expand_p and same_size(node.src[0].shape[axis], 1):
         return expand(node.src[0], _without(node.shape, axis))
     if depth == 0:
         return None
@@ -178,7 +179,7 @@ def _core(node: Node) -> Node:
 
 
 def _varies(node: Node) -> list[int]:
-    return [a for a, n in enumerate(node.shape) if n != 1]
+    return [a for a, n in enumerate(node.shape) if not same_size(n, 1)]
 
 
 def _is_reduced(f: Node) -> bool:
@@ -201,7 +202,7 @@ def _load(f: Node, index: Node, axis: int) -> Node | None:
     source, at = _core(f), _core(index)
     if source.op is const_p:
         found = move_constant(source, shape)
-    elif source.shape[axis] == 1:
+    elif same_size(source.shape[axis], 1):
         found = expand(source, shape)
     else:
         both = {*_varies(source)} & {*_varies(at)}
@@ -230,7 +231,7 @@ def _index_arrays(
 
 
 def _gathered(source: Node, at: Node, axis: int, shape: Shape) -> Node:
-    batch = [a for a in range(at.ndim) if at.shape[a] != 1]
+    batch = [a for a in range(at.ndim) if not same_size(at.shape[a], 1)]
     kept = [a for a in _varies(source) if a != axis]
     indexed = sorted([axis, *[a for a in kept if a in batch]])
     rest = [a for a in kept if a not in batch]
@@ -254,7 +255,7 @@ def _fold_pick(x: Node, body: Node) -> Node | None:
     axes: tuple[int, ...] = arg_of(x)
     for mask, f in _factors(body):
         for axis in axes:
-            if body.shape[axis] == 1:
+            if same_size(body.shape[axis], 1):
                 continue
             index = _picked(mask, axis)
             found = None if index is None else _load(f, index, axis)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from ftrace import dtypes
 from ftrace.lower.limits import Limits
 from ftrace.lower.values import is_contraction, reduced_axes
-from ftrace.trace.dims import any_dynamic
+from ftrace.trace.dims import any_dynamic, same_size
 from ftrace.trace.exchange import exchange
 from ftrace.trace.graph import Node, rebuild, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -59,7 +59,7 @@ def _parts_of(node: Node) -> int:
     if not axes or not any(_has_windows(factor) for factor in source.src):
         return 0
     size = source.shape[axes[0]]
-    return next((n for n in _PARTS if size % n == 0), 0)
+    return next((n for n in _PARTS if same_size(size % n, 0)), 0)
 
 
 def _has_windows(node: Node) -> bool:

@@ -44,6 +44,7 @@ from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.records import dataclass
 from ftrace.tables import memo
 from ftrace.trace.collection import without_collection
+from ftrace.trace.dims import same_size
 from ftrace.trace.exchange import Rule, convert
 from ftrace.trace.graph import Body, Node, has_any
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -150,7 +151,7 @@ def run_stages(
         if check and outputs is not before:
             check_after(stage.name, outputs)
             for old, new in zip(before, outputs, strict=True):
-                if old.shape != new.shape or old.dtype != new.dtype:
+                if not same_size(old.shape, new.shape) or old.dtype != new.dtype:
                     raise GraphError(f"{stage.name} turned {old!r} into {new!r}")
     return outputs
 

@@ -20,6 +20,7 @@ from ftrace.lower.constants import (
 )
 from ftrace.tables import memo
 from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p
 from ftrace.trace.primitives.elementwise import copy, select
@@ -82,7 +83,7 @@ def _is_zero_there(
 
 def _grown_axes(source: Node, shape: Shape) -> set[int]:
     before = source.src[0].shape
-    return {a for a, n in enumerate(shape) if n != before[a]}
+    return {a for a, n in enumerate(shape) if not same_size(n, before[a])}
 
 
 def _pull_expand(y: Node) -> Node | None:

@@ -15,6 +15,7 @@ from ftrace import settings
 from ftrace.lower.drafts import Draft, Schedule
 from ftrace.lower.index import Atom, Index
 from ftrace.lower.view import Group, Layout, View
+from ftrace.trace.dims import same_size
 from ftrace.trace.sizes import sample, surely_less
 
 #: What `config.disabled_rules` can switch off here.
@@ -70,16 +71,16 @@ def _ranges_divided(index: Index) -> list[tuple[Atom, int]]:
                 continue
             inside, left = divmod(atom.divisor, coefficient)
             between = surely_less(1, inside) and surely_less(inside, inner.size)
-            if left == 0 and between and inner.size % inside == 0:
+            if between and same_size((left, inner.size % inside), (0, 0)):
                 found.append((inner, inside))
     return found
 
 
 def _atom_at(group: Group, number: int) -> Atom | None:
     """The atom of the group's range of that number; None for a size of 1."""
-    if group.sizes[number] == 1:
+    if same_size(group.sizes[number], 1):
         return None
-    return group.atoms[sum(n != 1 for n in group.sizes[:number])]
+    return group.atoms[sum(not same_size(n, 1) for n in group.sizes[:number])]
 
 
 def merge_ranges(view: View) -> Layout:
@@ -88,7 +89,7 @@ def merge_ranges(view: View) -> Layout:
     opaque = {a for index in facts for t, _ in index.terms for a in _hidden_ranges(t)}
     result: Layout = {}
     for group in view.groups:
-        sizes = [n for n in group.sizes if n != 1]
+        sizes = [n for n in group.sizes if not same_size(n, 1)]
         merged = [sizes[0]] if sizes else []
         for position in range(1, len(sizes)):
             outer, inner = group.atoms[position - 1], group.atoms[position]
@@ -101,7 +102,7 @@ def merge_ranges(view: View) -> Layout:
                 merged[-1] *= sizes[position]
             else:
                 merged.append(sizes[position])
-        if tuple(merged) != group.sizes:
+        if not same_size(tuple(merged), group.sizes):
             result[group.node] = tuple(merged)
     return result
 
@@ -110,7 +111,7 @@ def _stored_together(view: View, group: Group, position: int) -> bool:
     """Does no stored value, and no reduce, belong to the outer of two ranges only?"""
     if group.node is not None:
         return True
-    sizes = [sample(n) for n in group.sizes if n != 1]
+    sizes = [sample(n) for n in group.sizes if not same_size(n, 1)]
     inside = prod(sizes[position:])
     if view.draft.scattered is not None:
         stored = [view.draft.scattered.src[1]]
@@ -148,4 +149,6 @@ def _hidden_ranges(atom: Atom) -> list[Atom]:
 
 def _runs_on(index: Index, outer: Atom, inner: Atom) -> bool:
     coefficients = dict(index.terms)
-    return coefficients.get(outer, 0) == inner.size * coefficients.get(inner, 0)
+    return same_size(
+        coefficients.get(outer, 0), inner.size * coefficients.get(inner, 0)
+    )

@@ -11,6 +11,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.lower.constants import arg_of
 from ftrace.lower.values import is_contraction
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import (
@@ -47,7 +48,7 @@ def axes_of(node: Node) -> tuple[int, ...]:
 
 def _drop_unit_axes(x: Node) -> Node | None:
     source = x.src[0]
-    axes = tuple(a for a in axes_of(x) if source.shape[a] != 1)
+    axes = tuple(a for a in axes_of(x) if not same_size(source.shape[a], 1))
     return None if axes and axes == x.arg else reduce(x.op, source, axes)
 
 
@@ -55,7 +56,9 @@ def _repeats(node: Node) -> set[int]:
     """The axes along which a value is one element many times, as far as that shows."""
     if node.op is expand_p:
         pairs = zip(node.src[0].shape, node.shape, strict=True)
-        return {a for a, (n, m) in enumerate(pairs) if n != m} | _repeats(node.src[0])
+        return {a for a, (n, m) in enumerate(pairs) if not same_size(n, m)} | _repeats(
+            node.src[0]
+        )
     if node.op is permute_p:
         below = _repeats(node.src[0])
         return {i for i, a in enumerate(arg_of(node)) if a in below}
@@ -85,7 +88,7 @@ def _merge_reduces(x: Node, inner: Node) -> Node | None:
 def _repeated_axes(x: Node, view: Node) -> tuple[int, ...]:
     """The reduced axes along which the operand only repeats its elements."""
     sizes = view.src[0].shape
-    return tuple(a for a in axes_of(x) if sizes[a] == 1 and view.shape[a] > 1)
+    return tuple(a for a in axes_of(x) if same_size(sizes[a], 1) and view.shape[a] > 1)
 
 
 def _without_repeats(x: Node, view: Node, repeated: tuple[int, ...]) -> Node:
@@ -96,10 +99,10 @@ def _without_repeats(x: Node, view: Node, repeated: tuple[int, ...]) -> Node:
 
 def _merge_reduces_through_reshape(x: Node, view: Node, inner: Node) -> Node | None:
     """Where the reshape only moves axes of size 1, the other axes correspond."""
-    ahead = [a for a, n in enumerate(view.shape) if n != 1]
-    behind = [a for a, n in enumerate(inner.shape) if n != 1]
+    ahead = [a for a, n in enumerate(view.shape) if not same_size(n, 1)]
+    behind = [a for a, n in enumerate(inner.shape) if not same_size(n, 1)]
     sizes = [view.shape[a] for a in ahead], [inner.shape[a] for a in behind]
-    if x.op is not inner.op or sizes[0] != sizes[1]:
+    if x.op is not inner.op or not same_size(sizes[0], sizes[1]):
         return None
     same = dict(zip(ahead, behind, strict=True))
     outer = {same[a] for a in axes_of(x) if a in same}
@@ -211,7 +214,7 @@ def block_count(size: int, results: int = 1) -> int | None:
         max(n // results, least) for n, least in zip(BLOCKS, FEWEST, strict=True)
     )
     middle = (low * high) ** 0.5
-    divisors = [n for n in range(low, high + 1) if size % n == 0]
+    divisors = [n for n in range(low, high + 1) if same_size(size % n, 0)]
     return min(divisors, key=lambda n: max(n / middle, middle / n), default=None)
 
 
@@ -219,7 +222,7 @@ def _blocks_of(x: Node, axis: int) -> int:
     """Into how many blocks of several rows an axis is cut; 0 if it is not."""
     size = x.src[0].shape[axis]
     blocks = block_count(size, x.size)
-    return 0 if x.size > FEW or blocks is None or blocks == size else blocks
+    return 0 if x.size > FEW or blocks is None or same_size(blocks, size) else blocks
 
 
 def _split_by_blocks(x: Node) -> Node | None:
@@ -243,7 +246,7 @@ def _split_narrow_rows(x: Node) -> Node | None:
     if others or x.size > FEW or blocks is None or not 1 < inside < WIDE:
         return None
     rows, least = size // blocks, -(-WIDE // inside)
-    counts = [n for n in range(least, 2 * least) if rows % n == 0 and rows > n]
+    counts = [n for n in range(least, 2 * least) if same_size(rows % n, 0) and rows > n]
     if not counts:
         return None
     sizes = (blocks, rows // counts[0], counts[0])
@@ -274,7 +277,7 @@ def part_count(size: int) -> int:
     """How many parts an axis is cut into; what does not divide is left over."""
     wished = min(max(size // LENGTH, LEAST_PARTS), BLOCKS[1])
     near = range(max(wished * 2 // 3, LEAST_PARTS), wished * 4 // 3 + 1)
-    divisors = [n for n in near if size % n == 0]
+    divisors = [n for n in near if same_size(size % n, 0)]
     return min(divisors, key=lambda n: abs(n - wished), default=wished)
 
 
@@ -298,7 +301,7 @@ def _split_contraction(x: Node) -> Node | None:
 
     parts = reduce(x.op, _of_factors(x.src[0], cut), (axis + 1,))
     total = reshape(reduce(x.op, parts, (0,)), x.shape)
-    if whole == size:
+    if same_size(whole, size):
         return total
     return add(total, reduce(x.op, _of_factors(x.src[0], rest), (axis,)))
 

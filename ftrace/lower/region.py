@@ -12,6 +12,7 @@ from dataclasses import field
 
 from ftrace.lower.alignment import axes_in_step
 from ftrace.records import dataclass
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand_p
 
@@ -128,7 +129,9 @@ class _Classes:
         return bool(cut) and self._outputs_fit(cut)
 
     def _add(self, name: Node | Use, node: Node) -> None:
-        self.numbers[name] = [None if n == 1 else self.sets.new() for n in node.shape]
+        self.numbers[name] = [
+            None if same_size(n, 1) else self.sets.new() for n in node.shape
+        ]
 
     def _roots(self, name: Node | Use) -> Classes:
         root = self.sets.root

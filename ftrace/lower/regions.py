@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from ftrace.lower.alignment import ELEMENTWISE, axes_in_step, is_followed
 from ftrace.lower.region import Region, Sets, classify
 from ftrace.lower.values import is_contraction
-from ftrace.trace.dims import is_dynamic
+from ftrace.trace.dims import is_dynamic, same_size
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.movement import permute_p, reshape_p
@@ -257,8 +257,8 @@ class _Finder:
         if node.op in _FREE_MOVEMENT:
             (steps,) = axes_in_step(node)
             grown = node.op is expand_p
-            return grown or sum(n != 1 for n in node.shape) == sum(
-                s is not None and node.shape[s] != 1 for s in steps
+            return grown or sum(not same_size(n, 1) for n in node.shape) == sum(
+                s is not None and not same_size(node.shape[s], 1) for s in steps
             )
         blown_up = node.size > _BLOW_UP * self.lean[node]
         return blown_up and (node.op.family in (*ELEMENTWISE, "movement"))

@@ -37,7 +37,7 @@ from ftrace.lower.legalize import legalize
 from ftrace.lower.recurrence import FIRST_REGISTER, Step, cost, register_loop_p
 from ftrace.records import NamedTuple, dataclass
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.dims import any_dynamic
+from ftrace.trace.dims import any_dynamic, same_size
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import (
@@ -310,8 +310,8 @@ def _blocks_of(node: Node) -> int:
     if dtypes.kind(x.dtype) not in "fiu" or prod(x.shape[axis + 1 :]) > 1:
         return 0
     low, best, high = _BLOCKS
-    counts = [n for n in range(low, high + 1) if size % n == 0]
-    counts = [n for n in counts if size // n % _WIDTH == 0] or counts
+    counts = [n for n in range(low, high + 1) if same_size(size % n, 0)]
+    counts = [n for n in counts if same_size(size // n % _WIDTH, 0)] or counts
     return min(counts, key=lambda n: max(n / best, best / n), default=0)
 
 

@@ -33,6 +33,7 @@ from ftrace.records import dataclass
 from ftrace.trace.avals import TOKEN, Shape
 from ftrace.trace.body import apply_body
 from ftrace.trace.control.branch import Branches, cond_p
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Body, Node, toposort
 from ftrace.trace.primitives.elementwise import eq, select
 from ftrace.trace.primitives.record import compound_of, item_p
@@ -58,7 +59,7 @@ class Lanes:
 
     def of(self, shape: Shape) -> int | None:
         """The axis of an array over the lanes; None if it has none."""
-        if not shape or shape[self.axis] != self.size:
+        if not shape or not same_size(shape[self.axis], self.size):
             return None
         return self.axis % len(shape)
 
@@ -191,7 +192,7 @@ class Scalarizer(Expressions):
         block = self.scopes[scope].block
         if starts:
             block.append(Assign(tuple(starts)))
-        if arg.length != 0:
+        if not same_size(arg.length, 0):
             number = -1 if predicate is None else _number(predicate)
             block.append(Repeat(times, number, (*inner.block, Assign(tuple(stores)))))
         return [*carried, *[None] * len(stacked)]

@@ -16,6 +16,7 @@ from typing import Final
 from ftrace import dtypes
 from ftrace.lower.constants import arg_of
 from ftrace.lower.onehot import counts_along
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.elementwise import (
@@ -50,11 +51,11 @@ def _lanes(x: Node) -> dict[int, int] | None:
     """
     axes, _ = axes_and_kind(x)
     indices = x.src[2:]
-    wanted = [c for c, n in enumerate(indices[0].shape) if n != 1]
+    wanted = [c for c, n in enumerate(indices[0].shape) if not same_size(n, 1)]
     found: dict[int, int] = {}
     for axis, index in zip(axes, indices, strict=True):
         for place in wanted:
-            same = index.shape[place] == x.shape[axis]
+            same = same_size(index.shape[place], x.shape[axis])
             if same and place not in found.values() and counts_along(index, place):
                 found[axis] = place
                 break
@@ -147,7 +148,7 @@ def _gather_as_movement(x: Node) -> Node | None:
                 break
         else:
             return None
-    if any(n != 1 and c not in places for c, n in enumerate(batch)):
+    if any(not same_size(n, 1) and c not in places for c, n in enumerate(batch)):
         return None
     for axis, place in zip(axes, places, strict=True):
         source = shrink_axis(source, axis, 0, batch[place])

@@ -27,6 +27,7 @@ from ftrace.lower.regions import find_regions
 from ftrace.records import dataclass
 from ftrace.trace.avals import Shape
 from ftrace.trace.body import close
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import (
     Node,
     inherited_origin,
@@ -354,7 +355,7 @@ class _Loops:
 
 def _turned(x: Node, order: tuple[int, ...]) -> Node:
     """The axes in another order: of no account for those of size 1."""
-    long = [axis for axis in order if x.shape[axis] != 1]
+    long = [axis for axis in order if not same_size(x.shape[axis], 1)]
     if long == sorted(long):
         return reshape(x, tuple(x.shape[axis] for axis in order))
     return permute(x, order)

@@ -24,7 +24,7 @@ from ftrace.errors import FtraceError
 from ftrace.lower.chains import MOVEMENTS
 from ftrace.lower.constants import ELEMENTWISE, arg_of
 from ftrace.lower.values import is_step
-from ftrace.trace.dims import is_dynamic
+from ftrace.trace.dims import is_dynamic, same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import copy
@@ -64,7 +64,7 @@ def _obeys_record(node: Node) -> bool:
         aval = primitive_of(node).infer(node.arg, *[s.aval for s in node.src])
     except FtraceError:
         return False
-    return aval.shape == node.shape and aval.dtype == node.dtype
+    return same_size(aval.shape, node.shape) and aval.dtype == node.dtype
 
 
 def _all(*conditions: Callable[[Node], bool]) -> Callable[[Node], bool]:
@@ -148,7 +148,7 @@ def _changes_something(node: Node) -> bool:
         return set(arg) != {1}
     if node.op is pad_p:
         return any(map(any, arg))
-    return node.shape != node.src[0].shape
+    return not same_size(node.shape, node.src[0].shape)
 
 
 MOVED_SPEC: Final = Spec(

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from ftrace.tables import memo
 from ftrace.trace.avals import Shape
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, Op
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import is_reused, mul, mul_zero
@@ -41,7 +42,7 @@ def root_of(node: Node) -> Node:
 
 
 def squeeze(shape: Shape) -> Shape:
-    return tuple(n for n in shape if n != 1)
+    return tuple(n for n in shape if not same_size(n, 1))
 
 
 def is_contraction(node: Node) -> bool:
@@ -56,7 +57,7 @@ def is_contraction(node: Node) -> bool:
 
 def reduced_axes(node: Node) -> list[int]:
     axes: tuple[int, ...] = node.arg
-    return [a for a in sorted(axes) if node.src[0].shape[a] != 1]
+    return [a for a in sorted(axes) if not same_size(node.src[0].shape[a], 1)]
 
 
 def elements_of_sum(node: Node) -> Node:

@@ -35,6 +35,7 @@ from ftrace.lower.positions import Reading, never_meeting, targets_of
 from ftrace.lower.values import reduced_axes
 from ftrace.records import dataclass
 from ftrace.trace.avals import Shape
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
 from ftrace.trace.primitives.source import const_p, dim_p, iota_p
@@ -93,7 +94,7 @@ class View:
         atoms = [a for r in ranges for a, _ in r.terms]
         indices = (
             ranges
-            if chosen == sizes
+            if same_size(chosen, sizes)
             else list(unflatten_index(flatten_index(ranges, chosen), sizes))
         )
         group = Group(atoms, indices, node, chosen)

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from ftrace.lower.constants import arg_of
 from ftrace.trace.avals import Shape
-from ftrace.trace.dims import any_dynamic, is_dynamic
+from ftrace.trace.dims import any_dynamic, is_dynamic, same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import add, mul
@@ -115,7 +115,7 @@ def through(arg: Shear, view: Node) -> Shear | None:
 
 def _is_repeated(node: Node, axis: int) -> bool:
     """Is it the same along an axis?"""
-    return node.op is expand_p and node.src[0].shape[axis] == 1
+    return node.op is expand_p and same_size(node.src[0].shape[axis], 1)
 
 
 def _shrink_before(x: Node, y: Node) -> Node | None:
@@ -130,7 +130,7 @@ def _shrink_before(x: Node, y: Node) -> Node | None:
         w if a in slid else b
         for a, (b, w) in enumerate(zip(bounds, whole, strict=True))
     )
-    if still == tuple(whole):
+    if same_size(still, tuple(whole)):
         return None
     (source,) = y.src
     inner = tuple(
@@ -154,7 +154,7 @@ def _expand_after(x: Node, y: Node) -> Node | None:
     slid = (arg.axis, arg.window)
     pairs = zip(source.shape, y.shape, strict=True)
     inner = tuple(n if a in slid else m for a, (m, n) in enumerate(pairs))
-    if inner == y.shape:
+    if same_size(inner, y.shape):
         return None
     return expand(unshear_p(expand(source, inner), arg=arg), x.shape)
 
@@ -204,9 +204,9 @@ def _sum_before_reshape(x: Node, view: Node, total: Node, y: Node) -> Node | Non
 def unchanged(old: Shape, new: Shape) -> list[int | None]:
     """For each axis the one that it is behind a reshape; None for other axes."""
     if any_dynamic((*old, *new)):
-        return [a if old == new else None for a in range(len(old))]
+        return [a if same_size(old, new) else None for a in range(len(old))]
     behind = {
-        (prod(new[:a]), n): a for a, n in enumerate(new) if n != 1
+        (prod(new[:a]), n): a for a, n in enumerate(new) if not same_size(n, 1)
     }  # elements before it, and its size
     return [behind.get((prod(old[:a]), n)) for a, n in enumerate(old)]
 

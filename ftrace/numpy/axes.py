@@ -25,7 +25,7 @@ from ftrace.errors import (
 from ftrace.tables import memo
 from ftrace.trace.all_bits import WIDE, counts_bits
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
-from ftrace.trace.dims import is_dynamic
+from ftrace.trace.dims import is_dynamic, same_size
 from ftrace.trace.graph import constant_bits
 from ftrace.trace.operations import bind, broadcast_shapes
 from ftrace.trace.primitives.broadcast import expand_p
@@ -330,7 +330,7 @@ def choose(mask: Value, x: Value, y: Value) -> Any:
 
 def reshape(x: Value, shape: Shape) -> Any:
     x = as_value(x)
-    return x if x.shape == shape else bind(reshape_p, x, arg=shape)
+    return x if same_size(x.shape, shape) else bind(reshape_p, x, arg=shape)
 
 
 def permute(x: Value, axes: tuple[int, ...]) -> Any:
@@ -364,7 +364,7 @@ def drop_axes(x: Value, axes: Iterable[int]) -> Any:
 def expand(x: Value, shape: Shape) -> Any:
     """`x` repeated along its axes of size 1, to a shape of the same rank."""
     x = as_value(x)
-    return x if x.shape == shape else bind(expand_p, x, arg=shape)
+    return x if same_size(x.shape, shape) else bind(expand_p, x, arg=shape)
 
 
 def broadcast_to(x: Value, shape: Shape, name: str = "broadcast_to") -> Any:
@@ -374,11 +374,11 @@ def broadcast_to(x: Value, shape: Shape, name: str = "broadcast_to") -> Any:
       ShapeError: an axis of another size than 1 would have to change.
     """
     x = as_value(x)
-    if x.shape == shape:
+    if same_size(x.shape, shape):
         return x
     missing = len(shape) - x.ndim
     pairs = zip(x.shape, shape[max(missing, 0) :], strict=False)
-    if missing < 0 or any(n not in (1, m) for n, m in pairs):
+    if missing < 0 or not all(same_size(n, 1) or same_size(n, m) for n, m in pairs):
         raise ShapeError(
             f"{name}: shape {x.shape} does not broadcast to {shape}: aligned at the "
             "end, each size must be equal or 1; reshape it first"
@@ -394,7 +394,7 @@ def pad(x: Value, pads: tuple[tuple[int, int, int], ...]) -> Any:
 def shrink(x: Value, bounds: tuple[tuple[int, int], ...]) -> Any:
     """A slice (start, stop) per axis."""
     x = as_value(x)
-    if all(b == (0, n) for b, n in zip(bounds, x.shape, strict=True)):
+    if all(same_size(b, (0, n)) for b, n in zip(bounds, x.shape, strict=True)):
         return x
     return bind(shrink_p, x, arg=bounds)
 

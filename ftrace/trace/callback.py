@@ -30,7 +30,7 @@ from ftrace.origin import Origin
 from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.dims import is_dynamic
+from ftrace.trace.dims import is_dynamic, same_size
 from ftrace.trace.scopes import outside_scopes
 from ftrace.trace.tracer import aval_of, check_fits, is_value
 
@@ -193,7 +193,7 @@ class Callback:
             )
         array: Any = leaf if isinstance(leaf, _SCALARS) else np.asarray(leaf)
         got = aval_of(array)
-        if got.shape != aval.shape:
+        if not same_size(got.shape, aval.shape):
             lanes = (
                 f"; under vmap with vmap_method={self.method!r} it gets and returns "
                 "all lanes at once"

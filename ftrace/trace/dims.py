@@ -11,17 +11,16 @@ checkers are told so: Python reads the number out of a subclass of int without a
 number raises `DynamicDimensionError` and names the user's line.
 
 A comparison is decided where it has one answer for all sizes of the ranges, and raises
-otherwise. Inside the compiler (`_COMPILER`) `==` of sizes that may or may not be equal
-is False instead, "not known to be equal", on which every pass may rely: an axis that is
-not known to be 1 gets a loop. Sizes are at least 1, so that no loop of a kernel is
-known to be empty; `avals` refuses shapes that might be.
+otherwise. What must go on asks `same_size`: False is "not known to be equal" there, on
+which every pass may rely: an axis that is not known to be 1 gets a loop. Sizes are at
+least 1, so that no loop of a kernel is known to be empty; `avals` refuses shapes that
+might be.
 
 `sample` is one possible value, for decisions on cost and nothing else.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -42,13 +41,6 @@ from ftrace.trace.polynomials import (
 
 #: The greatest size of a dimension unless it is given.
 LARGEST = (1 << 31) - 1
-
-#: Here an undecided `==` is False; see the module.
-_COMPILER = (
-    "ftrace.trace.", "ftrace.lower", "ftrace.devices.", "ftrace.transforms.",
-    "ftrace.numpy.axes",
-)  # fmt: skip
-
 
 Interval = tuple[int, int]
 
@@ -190,9 +182,6 @@ class Dim(Immutable, _Base):
         low, high = bounds(difference)
         if low > 0 or high < 0:
             return False
-        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-        if str(caller.f_globals.get("__name__", "")).startswith(_COMPILER):
-            return False
         undecided(self, "==", other)
 
     def __ne__(self, other: object) -> Any:
@@ -203,9 +192,6 @@ class Dim(Immutable, _Base):
             return difference != 0
         low, high = bounds(difference)
         if low > 0 or high < 0:
-            return True
-        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-        if str(caller.f_globals.get("__name__", "")).startswith(_COMPILER):
             return True
         undecided(self, "!=", other)
 
@@ -329,7 +315,10 @@ _FUNCTIONS = {
 def _made(terms: Terms) -> Dim:
     dim = object.__new__(Dim)
     dim.terms = tuple(sorted(terms.items(), key=term_order))
-    dim.hashed = hash(("Dim", dim.terms))
+    # -1 and -2 have one hash, but n - 1 and n - 2 must not: who looks one up in a table
+    # would compare them.
+    signed = [(m, c if c >= 0 else c - 1) for m, c in dim.terms]
+    dim.hashed = hash(("Dim", *signed))
     dim.interval = None
     return dim
 
@@ -461,6 +450,17 @@ def undecided(a: Any, sign: str, b: Any) -> NoReturn:
         "give an ftrace.Dim with a range in which it is decided, or take "
         f"{names} out of `dynamic` to compile for each size"
     )
+
+
+def same_size(a: Any, b: Any) -> bool:
+    """Are sizes, or shapes, indices and the like made of them, known to be equal?
+
+    False where that depends on the sizes of a call.
+    """
+    try:
+        return a == b
+    except DynamicDimensionError:
+        return False
 
 
 # What a size is made of.

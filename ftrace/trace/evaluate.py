@@ -16,6 +16,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.contract import PreparedProduct
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Graph, Node, toposort
 from ftrace.trace.lacking import LACKING, kernel_of
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p, sum_call
@@ -208,7 +209,7 @@ def _products_to_defer(nodes: Sequence[Node], outputs: Sequence[Node]) -> set[No
 def _is_whole(factor: Node, product: Node, computed: set[Node]) -> bool:
     """Does a factor surely hold each element that the product has, in its own place?"""
     is_new = factor.op in _BROADCASTING and factor in computed
-    return is_new and factor.shape == product.shape
+    return is_new and same_size(factor.shape, product.shape)
 
 
 #: Functions of two operands whose shapes NumPy itself makes equal.
@@ -226,7 +227,7 @@ def _repeated_by_numpy(
         if node.op is reduce_sum_p and node.src[0] in deferred:
             continue
         if node.op not in _BROADCASTING or not any(
-            s not in found and s.shape == node.shape for s in node.src
+            s not in found and same_size(s.shape, node.shape) for s in node.src
         ):
             found.difference_update(node.src)
     return found
@@ -324,7 +325,7 @@ class Contraction:
         """
         product, node = self.product, self.node
         shape = product.shape
-        if not x.shape == y.shape == shape:
+        if not (same_size(x.shape, shape) and same_size(y.shape, shape)):
             seen: Any = partial(np.broadcast_to, shape=shape)
             way = self._stored(seen(x), seen(y))
             return lambda x, y: way(seen(x), seen(y))
@@ -357,7 +358,7 @@ def _dot_by_blocks(shape: tuple[int, ...], x: Any, y: Any) -> Any:
         x[:end].reshape(many, 1, _BLOCK), y[:end].reshape(many, _BLOCK, 1)
     )
     total: Any = _add.reduce(blocks.reshape(-1))
-    if end != x.size:
+    if end < x.size:
         total = total + np.dot(x[end:], y[end:])
     return total.reshape(shape)
 
@@ -376,7 +377,7 @@ def _window_view(node: Node, z: Any) -> Any:
     arg: Any = node.arg
     axis, window, stride, dilation, size = arg
     reach = (size - 1) * stride + (z.shape[window] - 1) * dilation
-    if node.size == 0 or z.strides[window] != 0 or reach >= z.shape[axis]:
+    if same_size(node.size, 0) or z.strides[window] != 0 or reach >= z.shape[axis]:
         return None
     strides = list(z.strides)
     strides[window] = dilation * strides[axis]

@@ -20,7 +20,7 @@ from ftrace.array import Array, is_array, surface
 from ftrace.errors import DynamicDimensionError, ShapeError
 from ftrace.tables import memo
 from ftrace.trace.avals import Shape, ShapedArray, narrowed, pairs_of
-from ftrace.trace.dims import any_dynamic, bounds, is_dynamic
+from ftrace.trace.dims import any_dynamic, bounds, is_dynamic, same_size
 from ftrace.trace.evaluate import settle
 from ftrace.trace.fused import run_fused
 from ftrace.trace.graph import Node, origin_now, provenance
@@ -487,13 +487,13 @@ def broadcast_shapes(name: str, shapes: Sequence[Shape]) -> Shape:
       ShapeError: two sizes of an axis differ and neither is 1.
     """
     first = shapes[0]
-    if all(shape == first for shape in shapes):
+    if all(same_size(shape, first) for shape in shapes):
         return first
     ndim = max(map(len, shapes))
     padded = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
     result: list[int] = []
     for sizes in zip(*padded, strict=True):
-        distinct = {n for n in sizes if n != 1}
+        distinct = {n for n in sizes if not same_size(n, 1)}
         if len(distinct) > 1:
             check_decided(name, distinct)
             listed = " and ".join(map(str, shapes))

@@ -24,6 +24,7 @@ from ftrace.errors import DynamicDimensionError, GraphError
 from ftrace.locks import cached_property
 from ftrace.records import NamedTuple, dataclass
 from ftrace.tables import emptied
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Aval, Node, Op, inherited_origin, rebuild, toposort
 
 Captures = dict[str, Node]
@@ -360,7 +361,9 @@ def _first_replacement(
         if new is None or new is node:
             continue
         old, made = node.aval, new.aval
-        if made is not old and (made.shape, made.dtype) != (old.shape, old.dtype):
+        if made is not old and not (
+            made.dtype == old.dtype and same_size(made.shape, old.shape)
+        ):
             raise GraphError(f"rule {rule.name} turned {node!r} into {new!r}")
         if users is not None:
             users.replaced(node, new)

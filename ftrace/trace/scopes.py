@@ -27,7 +27,7 @@ from ftrace.trace.all_bits import (
     with_all_bits,
 )
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.dims import Dim, hooks, is_dynamic
+from ftrace.trace.dims import Dim, hooks, is_dynamic, same_size
 from ftrace.trace.graph import Node, constant_value, making_nodes_of, provenance
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.conversion import convert
@@ -227,7 +227,7 @@ class Scope:
         if dtypes.is_number_in(value, dtype):
             return const(value, dtype, shape, weak)
         node = as_type(self.lift(value), dtype, weak)
-        if node.shape != shape:
+        if not same_size(node.shape, shape):
             node = broadcast_leading(node, shape)
         return node
 

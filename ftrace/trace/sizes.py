@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import gcd
 from typing import Any
 
-from ftrace.trace.dims import Dim, bounds
+from ftrace.trace.dims import Dim, bounds, same_size
 from ftrace.trace.polynomials import Quotient, Symbol
 
 #: What a dimension is taken for where cost is estimated.
@@ -56,7 +56,7 @@ def _divides(divisor: Dim, value: Any) -> bool:
     if bounds(divisor)[0] <= 0:
         return False
     rest: Any = value - value // divisor * divisor
-    return type(rest) is not Dim and rest == 0
+    return same_size(rest, 0)
 
 
 def sample(size: Any) -> int:

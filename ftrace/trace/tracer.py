@@ -31,7 +31,7 @@ from ftrace.errors import (
 from ftrace.origin import Origin, called_function, user_origin
 from ftrace.records import Immutable
 from ftrace.trace.avals import REHEARSAL, TOKEN, LargeInteger, Shape, ShapedArray
-from ftrace.trace.dims import Dim, is_dynamic
+from ftrace.trace.dims import Dim, is_dynamic, same_size
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node, provenance, toposort
 from ftrace.trace.primitives.source import is_variable, scope_and_position
@@ -177,7 +177,7 @@ class Tracer(Immutable, ArrayLike):
         )
 
     def _python(self, what: str, error: type[ConcretizationTypeError]) -> Any:
-        if self.node.size != 1:
+        if not same_size(self.node.size, 1):
             raise ArgumentError(
                 f"{what}() takes an array of one element, got {self.aval!r}; use "
                 "any() or all()"

@@ -15,6 +15,7 @@ from ftrace.trace import tree
 from ftrace.trace.all_bits import WIDE, is_exact, is_narrow
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import Draft, trace_body
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.record import Compound
@@ -100,7 +101,7 @@ def next_types(
     wrong: list[DtypeError] = []
     for aval, node, name in zip(before, after, names, strict=True):
         new = node.aval
-        if new.shape != aval.shape:
+        if not same_size(new.shape, aval.shape):
             raise ShapeError(
                 f"{what}: the carry must keep its shape, but {name} of type {aval!r} "
                 f"became {new!r}; return an array of shape {aval.shape}",
@@ -189,7 +190,7 @@ def common_types(
                 f"returns {nodes[0].aval!r} and {names[number]} {new!r} as result "
                 f"{position}"
             )
-            if new.shape != aval.shape:
+            if not same_size(new.shape, aval.shape):
                 raise ShapeError(f"{text}; reshape or broadcast one", node.origin)
             pair = (aval.dtype, aval.weak_type), (new.dtype, new.weak_type)
             dtype, weak = dtypes.promote(*pair)

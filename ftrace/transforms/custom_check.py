@@ -17,6 +17,7 @@ from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from ftrace.origin import Origin
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.primitives.source import const, is_variable
 from ftrace.trace.scopes import current_scope
 from ftrace.trace.tracer import Tracer, Value, aval_of, is_value
@@ -132,7 +133,7 @@ class Promise:
             got = f"{type(leaf).__name__}: {leaf!r:.60}"
             raise ArgumentError(self._differ(aval, got, number), self._origin(leaf))
         found = aval_of(leaf)
-        if found.shape != aval.shape:
+        if not same_size(found.shape, aval.shape):
             differ = self._differ(aval, repr(found), number)
             raise ShapeError(differ, self._origin(leaf))
         if found.dtype == aval.dtype or found.weak_type:

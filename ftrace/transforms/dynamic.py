@@ -18,7 +18,7 @@ from ftrace.errors import ArgumentError, AxisError, ShapeError, ValueRangeError
 from ftrace.records import NamedTuple
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.dims import Dim, symbol_of
+from ftrace.trace.dims import Dim, same_size, symbol_of
 from ftrace.trace.polynomials import Symbol
 from ftrace.transforms.arguments import name_of
 
@@ -211,7 +211,7 @@ class Dynamic:
                 )
             symbol = self._symbols[symbol.name]
             size = aval.shape[axis]
-            if sizes.setdefault(symbol.name, size) != size:
+            if not same_size(sizes.setdefault(symbol.name, size), size):
                 raise ShapeError(
                     f"jit: the dynamic dimension {symbol.name!r} of "
                     f"{name_of(self._fun)} has size {sizes[symbol.name]} in one "

@@ -33,6 +33,7 @@ from ftrace.locks import cached_property
 from ftrace.tables import Table
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.evaluate import numpy_time
 from ftrace.trace.exact import exact_part
 from ftrace.trace.graph import Graph, Node
@@ -148,11 +149,17 @@ def _shape_of_all(graph: Graph) -> tuple[int, ...] | None:
         return None
     (shape,) = shapes
     for node in graph.nodes:
-        if node.size == 1 and node.op in (expand_p, reshape_p):
+        if same_size(node.size, 1) and node.op in (expand_p, reshape_p):
             continue
-        if node.op is expand_p and node.src[0].size == 1 and node.shape == shape:
+        if (
+            node.op is expand_p
+            and same_size(node.src[0].size, 1)
+            and same_size(node.shape, shape)
+        ):
             continue
-        if node.op.family not in _ELEMENTWISE or node.shape not in (shape, ()):
+        if node.op.family not in _ELEMENTWISE or not (
+            node.shape == () or same_size(node.shape, shape)
+        ):
             return None
     return shape
 

@@ -18,6 +18,7 @@ from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from ftrace.locks import cached_property
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.elementwise import cast, cast_p
@@ -79,7 +80,8 @@ def tangents_of(
     """
     kept: list[Value] = []
     for value, got, aval in zip(given, found, types, strict=True):
-        if (got.dtype, got.shape) == (aval.dtype, aval.shape) and holds_numbers(aval):
+        same = got.dtype == aval.dtype and same_size(got.shape, aval.shape)
+        if same and holds_numbers(aval):
             kept.append(value)
             continue
         fits = dtypes.narrow(got.dtype) == dtypes.narrow(aval.dtype)
@@ -87,7 +89,7 @@ def tangents_of(
             raise DtypeError(
                 f"{what}: {aval!r} is required, got {got!r}; {_advice(value, aval)}"
             )
-        if got.shape != aval.shape:
+        if not same_size(got.shape, aval.shape):
             raise ShapeError(f"{what}: {aval!r} is required, got {got!r}")
         if not holds_numbers(aval):
             continue

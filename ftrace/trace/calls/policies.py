@@ -18,6 +18,7 @@ from typing import Any
 from ftrace.errors import ArgumentError
 from ftrace.records import dataclass
 from ftrace.trace.avals import TOKEN, Stack
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import (
@@ -98,7 +99,7 @@ def _before_repeating(node: Node) -> Node:
 
 def _has_axis(node: Node, axis: int) -> bool:
     """Does an operand differ along an axis, instead of repeating?"""
-    return node.op is not expand_p or node.src[0].shape[axis] != 1
+    return node.op is not expand_p or not same_size(node.src[0].shape[axis], 1)
 
 
 # Policies.

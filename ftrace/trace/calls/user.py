@@ -18,6 +18,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import apply_body
 from ftrace.trace.calls.rules import Rule
 from ftrace.trace.control.scan import map_lanes
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Body, Node
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.record import Compound, Results, items
@@ -139,7 +140,7 @@ def _value(avals: Sequence[ShapedArray], arg: UserArg, *arrays: Any) -> Sequence
             f"promised {len(avals)}"
         )
     for value, aval in zip(found, avals, strict=True):
-        if tuple(value.shape) != aval.shape:
+        if not same_size(tuple(value.shape), aval.shape):
             raise ShapeError(
                 f"{arg.record.name}: numpy returned shape {tuple(value.shape)}, but "
                 f"infer promised {aval!r}"

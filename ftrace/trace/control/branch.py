@@ -19,6 +19,7 @@ from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import apply_body, close, linearize, or_zeros, plan_of
 from ftrace.trace.control.scan import batched_inputs, map_lanes
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Body, Node, substitute, toposort
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import cast, eq, select
@@ -51,10 +52,10 @@ def _infer(arg: Branches, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
     first = arg.bodies[0]
     for body in arg.bodies:
         wanted = [(n.shape, n.dtype) for n in body.inputs]
-        if [(a.shape, a.dtype) for a in operands] != wanted:
+        if not same_size([(a.shape, a.dtype) for a in operands], wanted):
             raise GraphError(f"cond: a branch takes {wanted}, got {operands}")
         types = [(n.shape, n.dtype) for n in body.outputs]
-        if types != [(n.shape, n.dtype) for n in first.outputs]:
+        if not same_size(types, [(n.shape, n.dtype) for n in first.outputs]):
             raise GraphError(f"cond: the results of the branches differ: {types}")
     return tuple(n.aval for n in first.outputs)
 

@@ -27,6 +27,7 @@ from ftrace.trace.control.scan import (
     remember,
     tangent_scan,
 )
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Body, Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.record import Compound, Results
@@ -57,10 +58,10 @@ class While:
 
 def _infer(arg: While, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
     wanted = [(n.shape, n.dtype) for n in arg.body.inputs]
-    if [(a.shape, a.dtype) for a in avals] != wanted:
+    if not same_size([(a.shape, a.dtype) for a in avals], wanted):
         raise GraphError(f"while: the body takes {arg.body.inputs}, got {avals}")
     after = arg.body.outputs[: arg.carry]
-    if [(n.shape, n.dtype) for n in after] != wanted[arg.consts :]:
+    if not same_size([(n.shape, n.dtype) for n in after], wanted[arg.consts :]):
         raise GraphError(f"while: the carry {wanted[arg.consts :]} became {after}")
     (predicate,) = arg.cond.outputs
     if predicate.shape != () or predicate.dtype != dtypes.bool_:

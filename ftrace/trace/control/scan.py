@@ -32,6 +32,7 @@ from ftrace.trace.body import (
 )
 from ftrace.trace.control.backward import transpose_scan
 from ftrace.trace.control.scanned import Scan, element_type, stacked_type
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Body, Node, substitute
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import add
@@ -49,13 +50,14 @@ def _infer(arg: Scan, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
     given = [*avals[:first], *(element_type(a, arg.length) for a in avals[first:])]
     wanted = [n.aval for n in body.inputs]
     if len(given) != len(wanted) or any(
-        a.shape != b.shape or a.dtype != b.dtype
+        not same_size(a.shape, b.shape) or a.dtype != b.dtype
         for a, b in zip(given, wanted, strict=True)
     ):
         raise GraphError(f"scan: the body takes {wanted}, got {given}")
     carry = [n.aval for n in body.outputs[: arg.carry]]
     before = [n.aval for n in body.inputs[arg.consts : first]]
-    if [(a.shape, a.dtype) for a in carry] != [(a.shape, a.dtype) for a in before]:
+    types = [[(a.shape, a.dtype) for a in avals] for avals in (carry, before)]
+    if not same_size(*types):
         raise GraphError(f"scan: the carry {before} became {carry}")
     ys = [stacked_type(n.aval, arg.length) for n in body.outputs[arg.carry :]]
     return (*carry, *ys)

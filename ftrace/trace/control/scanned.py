@@ -5,6 +5,7 @@ from __future__ import annotations
 from ftrace.errors import GraphError
 from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray, Stack
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Body
 
 
@@ -37,7 +38,7 @@ def element_type(aval: ShapedArray, length: int | None) -> ShapedArray:
         if aval.lanes:
             return Stack.of_element(aval.element, aval.lanes[1:])
         return aval.element
-    if length is None or aval.ndim == 0 or aval.shape[0] != length:
+    if length is None or aval.ndim == 0 or not same_size(aval.shape[0], length):
         raise GraphError(f"scan of length {length} over an operand of type {aval!r}")
     return aval.with_shape(aval.shape[1:])
 

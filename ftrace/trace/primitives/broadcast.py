@@ -16,6 +16,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, make_node
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.record import Array, Primitive
@@ -27,7 +28,8 @@ Axes = tuple[int, ...]
 
 def _infer_expand(shape: Shape, x: ShapedArray) -> ShapedArray:
     if len(shape) != x.ndim or any(
-        n not in (1, m) or m < 0 for n, m in zip(x.shape, shape, strict=True)
+        not (same_size(n, 1) or same_size(n, m)) or m < 0
+        for n, m in zip(x.shape, shape, strict=True)
     ):
         raise ShapeError(
             f"broadcast: cannot broadcast {x!r} to {shape}; only axes of size 1 grow"
@@ -37,7 +39,9 @@ def _infer_expand(shape: Shape, x: ShapedArray) -> ShapedArray:
 
 def _transpose_expand(node: Node, ct: Node, i: int) -> Node:
     grown = zip(node.src[0].shape, node.shape, strict=True)
-    return reduce_sum(ct, tuple(a for a, (n, m) in enumerate(grown) if n != m))
+    return reduce_sum(
+        ct, tuple(a for a, (n, m) in enumerate(grown) if not same_size(n, m))
+    )
 
 
 def _batch_expand(node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]) -> Node:
@@ -56,7 +60,7 @@ expand_p = Primitive(
 
 
 def expand(x: Node, shape: Shape) -> Node:
-    if x.shape == shape:
+    if same_size(x.shape, shape):
         return x
     if x.op is const_p and len(shape) == x.ndim:
         return make_node(const_p, _infer_expand(shape, x.aval), (), x.arg)

@@ -18,6 +18,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.tables import memo
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives import extrema, meanings, special
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand_p
@@ -36,7 +37,7 @@ _TYPES_KEPT = 256
 def _check(name: str, kinds: str, avals: tuple[ShapedArray, ...]) -> None:
     first = avals[0]
     for aval in avals:
-        if aval.shape != first.shape:
+        if not same_size(aval.shape, first.shape):
             shapes = " and ".join(map(repr, avals))
             raise ShapeError(f"{name}: the operands differ in shape: {shapes}")
         if aval.dtype != first.dtype:
@@ -608,7 +609,7 @@ nextafter = _binary(
 def _infer_select(arg: Any, *avals: ShapedArray) -> ShapedArray:
     chosen, x, y = avals
     _check("select", "biufc", (x, y))
-    if chosen.dtype != dtypes.bool_ or chosen.shape != x.shape:
+    if chosen.dtype != dtypes.bool_ or not same_size(chosen.shape, x.shape):
         raise ShapeError(
             f"select: the predicate must be bool of shape {x.shape}, got {chosen!r}"
         )

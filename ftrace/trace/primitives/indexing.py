@@ -19,6 +19,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import extrema
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand
@@ -57,7 +58,7 @@ def _check_indices(
     for index in indices:
         if not dtypes.is_integer(index.dtype):
             raise DtypeError(f"{name}: indices must be integers, got {index!r}")
-        if index.shape != indices[0].shape:
+        if not same_size(index.shape, indices[0].shape):
             raise ShapeError(f"{name}: the index arrays differ in shape: {indices}")
     return indices[0].shape
 
@@ -139,7 +140,7 @@ def _infer_scatter(
         )
     batch = _check_indices("scatter", axes, x, indices)
     wanted = batch + _rest(x.shape, axes)
-    if updates.shape != wanted or updates.dtype != x.dtype:
+    if not same_size(updates.shape, wanted) or updates.dtype != x.dtype:
         raise ShapeError(f"scatter: updates of {x!r} must be {wanted}, got {updates!r}")
     return x
 

@@ -23,6 +23,7 @@ import numpy as np
 from ftrace.errors import AxisError, ShapeError
 from ftrace.records import NamedTuple
 from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, make_node
 from ftrace.trace.primitives.record import Array, Direct, Primitive
 from ftrace.trace.primitives.source import const_p
@@ -79,7 +80,7 @@ def _movement(
 
 
 def _infer_reshape(shape: Shape, x: ShapedArray) -> ShapedArray:
-    if prod(shape) != x.size or any(n < 0 for n in shape):
+    if not same_size(prod(shape), x.size) or any(n < 0 for n in shape):
         raise ShapeError(
             f"reshape: cannot reshape {x!r} of {x.size} elements to {shape}, "
             f"which has {prod(shape)}"
@@ -99,7 +100,7 @@ reshape_p = _movement(
 
 
 def reshape(x: Node, shape: Shape) -> Node:
-    if x.shape == shape:
+    if same_size(x.shape, shape):
         return x
     if x.op is const_p:
         return make_node(const_p, _infer_reshape(shape, x.aval), (), x.arg)
@@ -190,7 +191,7 @@ def _transpose_pad(node: Node, ct: Node) -> Node:
     pads: Pads = node.arg
     sizes = zip(node.shape, pads, strict=True)
     inner = tuple((before, size - after) for size, (before, after, _) in sizes)
-    if node.src[0].size == 0:
+    if same_size(node.src[0].size, 0):
         return shrink(ct, tuple((0, size) for size in node.src[0].shape))
     return stride(shrink(ct, inner), tuple(gap + 1 for _, _, gap in pads))
 
@@ -241,7 +242,7 @@ shrink_p = _movement(
 
 def shrink(x: Node, bounds: Bounds) -> Node:
     full = tuple((0, size) for size in x.shape)
-    return x if bounds == full else shrink_p(x, arg=bounds)
+    return x if same_size(bounds, full) else shrink_p(x, arg=bounds)
 
 
 def shrink_axis(x: Node, axis: int, start: int, stop: int) -> Node:
@@ -286,7 +287,7 @@ stride_p = _movement(
 
 def stride(x: Node, steps: tuple[int, ...]) -> Node:
     sizes = zip(x.shape, steps, strict=True)
-    useful = tuple(1 if n == 1 else step for n, step in sizes)
+    useful = tuple(1 if same_size(n, 1) else step for n, step in sizes)
     return x if set(useful) <= {1} else stride_p(x, arg=useful)
 
 

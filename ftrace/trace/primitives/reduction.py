@@ -10,6 +10,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, Op
 from ftrace.trace.primitives import extrema
 from ftrace.trace.primitives.broadcast import (
@@ -89,7 +90,7 @@ def _product_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None
     axes: Axes = node.arg
     if t is None:
         return None
-    if x.size == 0:
+    if same_size(x.size, 0):
         return zeros_like(node)
     for axis in axes:
         while x.shape[axis] > 1:
@@ -106,7 +107,7 @@ def _multiplied_pairs(x: Node, t: Node, axis: int) -> tuple[Node, Node]:
     t_right = shrink_axis(t, axis, half, 2 * half)
     product = mul(left, right)
     slope = add(mul_zero(t_left, right), mul_zero(t_right, left))
-    if size % 2 == 0:
+    if same_size(size % 2, 0):
         return product, slope
     last = shrink_axis(x, axis, size - 1, size)
     t_last = shrink_axis(t, axis, size - 1, size)
@@ -120,7 +121,7 @@ def _multiplied_pairs(x: Node, t: Node, axis: int) -> tuple[Node, Node]:
 
 def _joined(first: Node, rest: Node, axis: int) -> Node:
     """`rest` with its first element along `axis` replaced."""
-    if rest.shape[axis] == 1:
+    if same_size(rest.shape[axis], 1):
         return first
     after = [(0, 0, 0)] * rest.ndim
     after[axis] = (0, rest.shape[axis] - 1, 0)

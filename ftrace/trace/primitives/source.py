@@ -9,7 +9,7 @@ import numpy as np
 
 from ftrace.errors import GraphError
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.dims import is_dynamic
+from ftrace.trace.dims import is_dynamic, same_size
 from ftrace.trace.graph import Node, constant_bits, make_node
 from ftrace.trace.primitives.record import Array, Primitive
 
@@ -92,7 +92,7 @@ def zeros_like(node: Node) -> Node:
 
 def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Node:
     """The position along `axis`, at every position of `shape`."""
-    if shape[axis] == 1:
+    if same_size(shape[axis], 1):
         return const(0, dtype, shape)
     return make_node(iota_p, ShapedArray.of(shape, dtype), (), axis)
 

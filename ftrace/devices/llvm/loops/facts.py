@@ -16,7 +16,7 @@ from ftrace import dtypes
 from ftrace.lower.kernel import INDEX, axis_of, free_ranges, range_p
 from ftrace.lower.math.term import RARE
 from ftrace.records import dataclass
-from ftrace.trace.dims import bounds
+from ftrace.trace.dims import bounds, same_size
 from ftrace.trace.graph import Node, constant_value, toposort
 from ftrace.trace.primitives.source import const_p, dim_p
 from ftrace.trace.sizes import upper_bound
@@ -251,7 +251,7 @@ def _affine(node: Node, known: dict[Node, Affine]) -> Affine:
                 return a.scaled(b.constant)
             if name == "mul" and not a.terms:
                 return b.scaled(a.constant)
-    if node.op is range_p and axis_of(node).size == 1:
+    if node.op is range_p and same_size(axis_of(node).size, 1):
         return Affine(0, {})
     return Affine(0, {node: 1})
 

@@ -28,6 +28,7 @@ from ftrace.lower.kernel import (
     reduce_p,
 )
 from ftrace.records import NamedTuple
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, make_node
 
 #: Operations that cost more than a store and a load.
@@ -84,7 +85,7 @@ def _rows_alike(kernel: Kernel, axis: Node) -> list[Node]:
     size = axis_of(axis).size
     # In the order of the program: a set's order changes from process to process.
     ranges = dict.fromkeys(n.src[1:] for n in kernel.nodes if n.op is reduce_p)
-    return [r[0] for r in ranges if len(r) == 1 and axis_of(r[0]).size == size]
+    return [r[0] for r in ranges if len(r) == 1 and same_size(axis_of(r[0]).size, size)]
 
 
 def _computed_again(

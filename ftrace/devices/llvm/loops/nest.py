@@ -36,7 +36,7 @@ from ftrace.lower.kernel import (
 )
 from ftrace.lower.place import Loop, ReduceLoop, Statement
 from ftrace.records import dataclass
-from ftrace.trace.dims import is_dynamic
+from ftrace.trace.dims import is_dynamic, same_size
 from ftrace.trace.graph import Node, Op
 from ftrace.trace.sizes import lower_bound
 
@@ -224,7 +224,7 @@ class Nest:
     ) -> None:
         """The tiles of an axis that begin in start … stop - 1."""
         writer = self.writer
-        if tiles.count == 1 and not guarded:
+        if same_size(tiles.count, 1) and not guarded:
             writer.open_scope()
             opened = self.open(axis, start, steps, tiles)
             body()
@@ -268,7 +268,7 @@ class Nest:
             else:
                 opened.append(Opened(loop.axis, place, writer.level))
                 self.values.open(opened[-1])
-        self.over(last, None if chunks == 1 else self._chunk(chunk, total))
+        self.over(last, None if same_size(chunks, 1) else self._chunk(chunk, total))
         for o in reversed(opened):
             self.values.close(o)
         writer.close_loop(unit)
@@ -392,7 +392,7 @@ class Nest:
     ) -> list[str]:
         writer = self.writer
         first, last = self.values.number(start), self.values.number(stop)
-        if not is_dynamic(tiles.count) and tiles.count == 1:
+        if same_size(tiles.count, 1):
             writer.open_scope()
             state = body(first, state)
             writer.close_scope(state)

@@ -34,6 +34,7 @@ from ftrace.lower.kernel import (
 from ftrace.lower.place import Let, Loop, Statement, place
 from ftrace.lower.scalars import scalar
 from ftrace.records import NamedTuple
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, constant_value, make_node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const, const_p
@@ -249,7 +250,7 @@ def _piece(
     kernel: Kernel, axis: Node, start: int, stop: int, number: int, facts: Facts
 ) -> Kernel:
     """The part of a kernel where `start` <= axis < `stop`."""
-    if (start, stop) == (0, _size(axis)) and number == axis_of(axis).number:
+    if same_size((start, stop), (0, _size(axis))) and number == axis_of(axis).number:
         return kernel
     own = make_range(number, stop - start, False)
     single = stop - start == 1 and number < _NUMBERS

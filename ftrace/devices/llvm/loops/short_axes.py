@@ -18,6 +18,7 @@ from ftrace.devices.llvm.loops.facts import Facts, index_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, fma_p, load_p, reduce_p
 from ftrace.lower.scalars import scalar
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, constant_value, make_node
 from ftrace.trace.primitives.source import const, const_p
 
@@ -74,7 +75,7 @@ def _takes_turns(
         if any(a is not short and short in facts.free[a] for a in terms):
             return False
         step = terms.get(long)
-        together = step == size and terms.get(short) == 1
+        together = same_size(step, size) and terms.get(short) == 1
         if not together and step != 1:
             return False
         found = found or together

@@ -14,6 +14,7 @@ from ftrace.devices.llvm.products.filling import fill_panel
 from ftrace.devices.llvm.products.microkernel import Place
 from ftrace.lower.kernel import axis_of, load_p, range_p
 from ftrace.records import dataclass
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 
 #: Rows of an operand so far apart (in bytes) are put together.
@@ -83,7 +84,8 @@ class Factor:
             terms = facts.affine[index_of(node)].terms
             steps = [abs(terms.get(r, 0)) for r in (*depth.outer, *depth.within, *taps)]
             near = min((n for n in steps if n), default=0) * item < _FAR
-            if near and axis_of(axis).size % width == 0 == length % width:
+            rests = axis_of(axis).size % width, length % width
+            if near and same_size(rests, (0, 0)):
                 return Factor(stage, node, axis, depth, taps, None, 1, 0)
         found = Factor(stage, node, axis, depth, taps, None, 1, width)
         count = Block(stage, found.positions, "0").positions(node)

@@ -44,7 +44,7 @@ from ftrace.lower.kernel import (
     word_pairs_p,
 )
 from ftrace.records import dataclass
-from ftrace.trace.dims import is_dynamic
+from ftrace.trace.dims import is_dynamic, same_size
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import (
     add,
@@ -131,7 +131,9 @@ def _may_group(r: Node, plan: Contraction, count: int) -> bool:
     size = axis_of(r).size
     if is_dynamic(size):
         return False
-    return size % count == 0 or (size >= _LONG * count and len(plan.ranges) == 1)
+    return same_size(size % count, 0) or (
+        size >= _LONG * count and len(plan.ranges) == 1
+    )
 
 
 def _fits(total: Node, plan: Contraction, groups: Groups) -> bool:

@@ -23,6 +23,7 @@ from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError
 from ftrace.records import NamedTuple
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import add, eq, exp, mul, select, sub
@@ -64,7 +65,7 @@ def _batched(
 def shifted(x: Node, axis: int, reverse: bool) -> Node:
     """The elements one place further on, behind a zero; back if `reverse`."""
     size = x.shape[axis]
-    if size == 0:
+    if same_size(size, 0):
         return x
     start = 1 if reverse else 0
     kept = shrink_axis(x, axis, start, start + size - 1)
@@ -169,7 +170,7 @@ class Along(NamedTuple):
 def _infer_recurrence(
     arg: Along, a: ShapedArray, b: ShapedArray
 ) -> tuple[ShapedArray, ...]:
-    if a.shape != b.shape or a.dtype != b.dtype:
+    if not same_size(a.shape, b.shape) or a.dtype != b.dtype:
         raise ShapeError(f"recurrence: factors {a!r} and terms {b!r} differ in type")
     return (b,)
 
@@ -231,7 +232,7 @@ class Share(NamedTuple):
 def _infer_extremum(
     arg: Share, x: ShapedArray, t: ShapedArray
 ) -> tuple[ShapedArray, ...]:
-    if x.shape != t.shape:
+    if not same_size(x.shape, t.shape):
         raise ShapeError(f"extremum_tangent: {x!r} and {t!r} differ in shape")
     return (t,)
 

@@ -15,6 +15,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.record import Compound, Results
@@ -98,7 +99,7 @@ def need_matrices(name: str, *avals: ShapedArray) -> None:
     for x in avals:
         if x.ndim < 2:
             raise ShapeError(f"{name}: matrices (…, m, n) are required, got {x!r}")
-        if x.shape[:-2] != avals[0].shape[:-2]:
+        if not same_size(x.shape[:-2], avals[0].shape[:-2]):
             raise ShapeError(
                 f"{name}: the axes before the last two must be the same, got "
                 f"{avals[0]!r} and {x!r}; broadcast one of them"
@@ -107,7 +108,7 @@ def need_matrices(name: str, *avals: ShapedArray) -> None:
 
 def need_square(name: str, x: ShapedArray) -> None:
     need_matrices(name, x)
-    if x.shape[-1] != x.shape[-2]:
+    if not same_size(x.shape[-1], x.shape[-2]):
         raise ShapeError(f"{name}: square matrices (…, n, n) are required, got {x!r}")
 
 

@@ -23,6 +23,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.records import NamedTuple
 from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import bit_or, conj, eq, mul, real, select
 from ftrace.trace.primitives.host.family import host, need_lapack
@@ -64,7 +65,7 @@ def _infer(arg: Fourier, x: ShapedArray) -> tuple[ShapedArray, ...]:
         raise ShapeError(f"{kind}: lengths must be positive, got {lengths}")
     half = (*lengths[:-1], lengths[-1] // 2 + 1)
     wanted_shape = half if kind == "irfft" else lengths
-    if x.shape[x.ndim - count :] != wanted_shape:
+    if not same_size(x.shape[x.ndim - count :], wanted_shape):
         raise ShapeError(
             f"{kind}: the last axes must be {wanted_shape} for the lengths {lengths}, "
             f"got {x!r}; pad or slice them"
@@ -111,7 +112,7 @@ def _steps_of_numpy() -> dict[tuple[str, int], Any]:
 
 def _value(avals: Any, arg: Fourier, x: Array) -> Sequence[Array]:
     kind, lengths = arg
-    if x.size == 0:
+    if not x.size:
         return [np.zeros(a.shape, a.dtype) for a in avals]
     if len(lengths) == 1:
         function = _steps_of_numpy().get((kind, lengths[0] % 2))

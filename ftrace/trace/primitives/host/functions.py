@@ -14,6 +14,7 @@ import numpy
 
 from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.host import lapack
 from ftrace.trace.primitives.host.family import (
@@ -43,7 +44,7 @@ def _infer_sylvester(
     need_square("sylvester", a)
     need_square("sylvester", b)
     need_matrices("sylvester", a, b, c)
-    if c.shape[-2:] != (a.shape[-1], b.shape[-1]):
+    if not same_size(c.shape[-2:], (a.shape[-1], b.shape[-1])):
         raise ShapeError(
             "solve_sylvester: a (m, m), b (n, n) and c (m, n) are required, got "
             f"{a!r}, {b!r} and {c!r}"
@@ -55,7 +56,7 @@ def _sylvester(avals: Any, arg: None, a: Array, b: Array, c: Array) -> Sequence[
     linalg = lapack.scipy_linalg()
 
     def solved(a: Array, b: Array, c: Array) -> tuple[Array]:
-        if c.size == 0 or not all(np.isfinite(x).all() for x in (a, b, c)):
+        if not c.size or not all(np.isfinite(x).all() for x in (a, b, c)):
             return (np.full(c.shape, np.nan, c.dtype),)
         try:
             if linalg is not None:
@@ -110,7 +111,7 @@ def _sqrtm(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     linalg = lapack.need_scipy("sqrtm")
 
     def root(x: Array) -> tuple[Array]:
-        if x.size == 0 or not np.isfinite(x).all():
+        if not x.size or not np.isfinite(x).all():
             return (np.full(x.shape, np.nan, x.dtype),)
         triangle, turn = linalg.schur(x, output="complex")
         # NumPy's products are of another library: its threads would wait for those of
@@ -172,7 +173,7 @@ def _schur(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     linalg = lapack.need_scipy("schur")
 
     def decomposed(x: Array) -> tuple[Array, Array]:
-        if x.size == 0 or not np.isfinite(x).all():
+        if not x.size or not np.isfinite(x).all():
             return np.full(x.shape, np.nan), np.full(x.shape, np.nan)
         return linalg.schur(x, output="complex" if np.iscomplexobj(x) else "real")
 

@@ -20,6 +20,7 @@ import numpy
 
 from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, sub
 from ftrace.trace.primitives.host import matrix_loops
@@ -48,7 +49,7 @@ def _infer(
 ) -> tuple[ShapedArray, ...]:
     need_matrices("lstsq", a, b)
     *lead, m, n = a.shape
-    if b.shape[-2] != m or rtol.shape != tuple(lead):
+    if not same_size(b.shape[-2], m) or not same_size(rtol.shape, tuple(lead)):
         raise ShapeError(
             "lstsq: a (…, m, n), b (…, m, k) and one rtol per matrix are required, got "
             f"{a!r}, {b!r} and {rtol!r}"
@@ -60,7 +61,7 @@ def _infer(
 def _least_squares(
     avals: Any, arg: None, a: Array, b: Array, rtol: Array
 ) -> Sequence[Array]:
-    if a.size == 0:
+    if not a.size:
         return [np.zeros(x.shape, x.dtype) for x in avals]
     return least_squares(a, b, rtol[..., None].astype(a.real.dtype))
 

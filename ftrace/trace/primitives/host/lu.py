@@ -19,6 +19,7 @@ from ftrace import dtypes
 from ftrace.errors import ShapeError
 from ftrace.records import NamedTuple
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, mul, select, stop_gradient, sub
 from ftrace.trace.primitives.host import lapack, matrix_loops
@@ -147,7 +148,7 @@ def _infer_solve(
 ) -> tuple[ShapedArray, ...]:
     need_square("solve", a)
     need_matrices("solve", a, factors, b)
-    if b.shape[-2] != a.shape[-1] or factors.shape != a.shape:
+    if not same_size(b.shape[-2], a.shape[-1]) or not same_size(factors.shape, a.shape):
         raise ShapeError(f"solve: a (…, n, n) and b (…, n, k): got {a!r} and {b!r}")
     return (ShapedArray.of(b.shape, b.dtype, a.weak_type and b.weak_type),)
 

@@ -16,6 +16,7 @@ import numpy
 from ftrace import dtypes
 from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, sub
 from ftrace.trace.primitives.host import lapack
@@ -53,7 +54,7 @@ def _infer_qr(full: bool, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _qr(avals: Any, full: bool, a: Array) -> Sequence[Array]:
-    if a.size == 0:
+    if not a.size:
         q, r = (np.zeros(x.shape, x.dtype) for x in avals)
         q[...] = np.eye(*q.shape[-2:])
         return q, r
@@ -111,7 +112,7 @@ def _infer_pivoted(full: bool, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _pivoted(avals: Any, full: bool, a: Array) -> Sequence[Array]:
-    if a.size == 0:
+    if not a.size:
         q, r = _qr(avals[:2], full, a)
         order = np.zeros(avals[2].shape, np.int32)
         order[...] = np.arange(a.shape[-1])
@@ -148,7 +149,7 @@ def _infer_factor(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _factor(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    if a.size == 0:
+    if not a.size:
         return [np.zeros(x.shape, x.dtype) for x in avals]
     factors, taus = np.linalg.qr(a, "raw")
     return factors.swapaxes(-1, -2), taus
@@ -165,7 +166,7 @@ def _infer_product(arg: None, a: ShapedArray, taus: ShapedArray) -> Any:
     need_matrices("householder_product", a)
     need_lapack("householder_product", a, taus)
     *lead, m, n = a.shape
-    if m < n or taus.shape[:-1] != tuple(lead) or taus.shape[-1] > n:
+    if m < n or not same_size(taus.shape[:-1], tuple(lead)) or taus.shape[-1] > n:
         raise ShapeError(
             "householder_product: reflections (…, m, n) with m >= n and taus (…, k) "
             f"with k <= n are required, got {a!r} and {taus!r}"

@@ -14,6 +14,7 @@ import numpy
 from ftrace import dtypes
 from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, mul, neg, sub
 from ftrace.trace.primitives.host import matrix_loops
@@ -49,7 +50,7 @@ def _infer(arg: str, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _svd(avals: Any, arg: str, a: Array) -> Sequence[Array]:
-    if a.size == 0:
+    if not a.size:
         return [_empty(x) for x in avals]
     if arg == "values":
         return matrix_loops.svdvals(a)
@@ -59,7 +60,7 @@ def _svd(avals: Any, arg: str, a: Array) -> Sequence[Array]:
 def _empty(aval: ShapedArray) -> Array:
     """Of a matrix without elements: U and V are identities."""
     result = np.zeros(aval.shape, aval.dtype)
-    if aval.ndim > 1 and aval.shape[-1] == aval.shape[-2]:
+    if aval.ndim > 1 and same_size(aval.shape[-1], aval.shape[-2]):
         result[...] = np.eye(aval.shape[-1])
     return result
 
@@ -106,12 +107,12 @@ def _changed(u: Node, first: Node, turn: Node, image: Node, inverse: Node) -> No
     """U' = U·turn, and what a'V·s⁻¹ has outside of the span of U."""
     *_, m, k = first.shape
     result = product(first, turn)
-    if m == k:
+    if same_size(m, k):
         return result
     inside = product(adjoint(first), image)
     outside = sub(image, product(first, inside))
     result = add(result, mul(outside, along_columns(inverse, outside)))
-    if u.shape[-1] == k:
+    if same_size(u.shape[-1], k):
         return result
     others = block(u, (0, m), (k, m))
     across = product(adjoint(others), image)
@@ -132,13 +133,13 @@ def _infer_pinv(
 ) -> tuple[ShapedArray, ...]:
     need_matrices("pinv", a)
     *lead, m, n = a.shape
-    if rtol.shape != tuple(lead):
+    if not same_size(rtol.shape, tuple(lead)):
         raise ShapeError(f"pinv: one rtol per matrix is required, got {rtol!r}")
     return (ShapedArray.of((*lead, n, m), a.dtype),)
 
 
 def _pinv(avals: Any, hermitian: bool, a: Array, rtol: Array) -> Sequence[Array]:
-    if a.size == 0:
+    if not a.size:
         return (np.zeros(avals[0].shape, a.dtype),)
     limit = rtol[..., None].astype(a.real.dtype)
     if hermitian:

@@ -19,6 +19,7 @@ from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError
 from ftrace.records import NamedTuple
 from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.host.order import (
@@ -105,7 +106,7 @@ sort_p = Compound(
 def _infer_argsort(axis: int, *keys: ShapedArray) -> tuple[ShapedArray, ...]:
     first = keys[0]
     _check_axis("argsort", axis, first)
-    if any(key.shape != first.shape for key in keys):
+    if any(not same_size(key.shape, first.shape) for key in keys):
         raise ShapeError(f"argsort: the keys differ in shape: {keys}")
     return (ShapedArray.of(first.shape, position_dtype(first.shape[axis])),)
 

@@ -14,6 +14,7 @@ import numpy
 from ftrace.errors import ShapeError
 from ftrace.records import NamedTuple
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.host import lapack
@@ -117,7 +118,7 @@ def _infer_solve(
     need_square("triangular_solve", a)
     need_matrices("triangular_solve", a, b)
     shared = b.shape[-2] if arg.left_side else b.shape[-1]
-    if a.shape[-1] != shared:
+    if not same_size(a.shape[-1], shared):
         side = "(…, n, k)" if arg.left_side else "(…, k, n)"
         raise ShapeError(
             f"triangular_solve: a must be (…, n, n) and b {side}, got {a!r} and {b!r}"

@@ -14,6 +14,7 @@ import numpy
 
 from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import mul
 from ftrace.trace.primitives.host import lapack
@@ -46,7 +47,7 @@ def _infer_hessenberg(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _hessenberg(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    if a.shape[-1] < 2 or a.size == 0:
+    if a.shape[-1] < 2 or not a.size:
         return np.array(a), np.zeros(avals[1].shape, a.dtype)
     linalg = lapack.need_scipy("hessenberg")
     (gehrd,) = linalg.get_lapack_funcs(("gehrd",), (a,))
@@ -77,7 +78,7 @@ def _infer_tridiagonal(lower: bool, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _tridiagonal(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
-    if a.shape[-1] < 2 or a.size == 0:
+    if a.shape[-1] < 2 or not a.size:
         diagonal = np.diagonal(a.real, 0, -2, -1)
         return np.array(a), diagonal, *(np.zeros(x.shape, x.dtype) for x in avals[2:])
     linalg = lapack.need_scipy("tridiagonal")
@@ -104,7 +105,11 @@ def _infer_solve(
     arg: None, dl: ShapedArray, d: ShapedArray, du: ShapedArray, b: ShapedArray
 ) -> tuple[ShapedArray, ...]:
     need_lapack("tridiagonal_solve", dl, d, du, b)
-    if dl.shape != d.shape or du.shape != d.shape or b.shape[:-1] != d.shape:
+    if (
+        not same_size(dl.shape, d.shape)
+        or not same_size(du.shape, d.shape)
+        or not same_size(b.shape[:-1], d.shape)
+    ):
         raise ShapeError(
             "tridiagonal_solve: three diagonals (…, n) and b (…, n, k) are required, "
             f"got {dl!r}, {d!r}, {du!r} and {b!r}"
@@ -116,7 +121,7 @@ def _solve(
     avals: Any, arg: None, dl: Array, d: Array, du: Array, b: Array
 ) -> Sequence[Array]:
     n = d.shape[-1]
-    if b.size == 0:
+    if not b.size:
         return (np.zeros(b.shape, b.dtype),)
     linalg = lapack.scipy_linalg()
     if linalg is None or n < 2:
@@ -153,7 +158,7 @@ def _times(dl: Node | None, d: Node | None, du: Node | None, x: Node) -> Node | 
 def _moved(x: Node, axis: int, by: int) -> Node:
     """The elements one further on (1) or back (-1) along an axis; zero comes in."""
     n = x.shape[axis]
-    if n == 0:
+    if same_size(n, 0):
         return x
     pads = [(0, 0, 0)] * x.ndim
     pads[axis] = (1, 0, 0) if by > 0 else (0, 1, 0)
