@@ -159,7 +159,7 @@ PURPOSES: tuple[Purpose, ...] = (
         "activations of integers are floats",
     ),
     Purpose(
-        r"nn\..*", "dtype", r"float(32\[.*; not float64|64\[.*; not float32)",
+        r"nn\..*", "dtype", r"float(32\[.*; not b?float(64|16)|64\[.*; not float32)",
         "activations of integers are floats, of 64 bits where the integers have them",
         given=r"int\d+\[|bool\[|(python|weak) int",
     ),
@@ -209,6 +209,10 @@ PURPOSES: tuple[Purpose, ...] = (
         r"scipy\.linalg\.solve", "value", "",
         "a symmetric matrix has its slope in the half that is read",
         r"assume_a='(pos|sym)'",
+    ),
+    *_of_derivatives(
+        r"numpy\.ldexp", "value", r": np\.float64\((0\.\d+|\d+\.0)\)",
+        "the slope is the power of two, at 0 too", " special: ",
     ),
     *_of_derivatives(
         r"scipy\.linalg\.eigh_tridiagonal", "value", "",
@@ -541,6 +545,11 @@ PURPOSES: tuple[Purpose, ...] = (
         r"numpy\.piecewise", "dtype", r"32\[.*; not \w+(64|128)\[",
         "the dtype is that of x, and a number alone has 32 bits",
         given=r" default .*python \w+\[\], ",
+    ),
+    Purpose(
+        r"jac\w+|hessian|vjp|jvp|linear\w+|grad|value_and_grad", "dtype", _NARROWER,
+        "the derivative by a number is a number of 32 bits",
+        given=" default .*(python|weak) ",
     ),
     Purpose(
         r"numpy\.apply_along_axis", "dtype", "", "the function is given an array",

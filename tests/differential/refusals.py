@@ -106,6 +106,7 @@ REFUSED_BY_FTRACE = {
         "the modes are fill",
     ),
     r"random\.uniform": ("do not broadcast to shape",),
+    r"random\.choice": ("must be an array or a count, got c",),
     r"nn\.initializers.*|numpy\.\w+|lax\.\w+": (
         "must be a scalar or have the shape",
         "elements no 0 can",
