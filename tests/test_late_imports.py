@@ -181,3 +181,12 @@ def test_threads_that_begin_together_share_the_runner(
         thread.join()
     assert found == made * 4
     assert len(made) == 1
+
+
+def test_native_calls_without_jit_need_no_formulas() -> None:
+    code = """
+import sys
+import ftrace.devices.llvm.calling.operations
+print(*[name for name in sys.modules if name.startswith("ftrace.lower.math")])
+"""
+    assert not run_python(code).split()

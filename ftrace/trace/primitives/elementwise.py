@@ -575,6 +575,9 @@ is_finite = _unary(
     "is_finite", "fc", np.isfinite, result=_to_bool, doc="neither infinite nor NaN"
 )
 
+#: Names of those whose results are truth values.
+COMPARISONS = frozenset(p.name for p in (eq, ne, lt, le, gt, ge, is_finite))
+
 # Bits.
 
 bit_and = _binary("and", "biu", np.bitwise_and, zero_at_zero=True, doc="x & y")

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from ftrace.devices.llvm.calling.elements import CODES, KINDS, loop_name
-from ftrace.devices.llvm.ir.scalar import COMPARISONS
 from ftrace.trace.primitives import extrema, meanings
 from ftrace.trace.primitives.conversion import is_converter
-from ftrace.trace.primitives.elementwise import bitcast
+from ftrace.trace.primitives.elementwise import COMPARISONS, bitcast
 
 #: The primitives that functions of NumPy are for operands of one dtype.
 _NAMES: dict[Any, str] = {

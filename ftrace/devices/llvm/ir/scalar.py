@@ -21,7 +21,7 @@ from ftrace.devices.llvm.ir.writer import Writer
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.math.pieces import TABLES_OF_32
 from ftrace.lower.math.tables import TABLES
-from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives.elementwise import COMPARISONS
 from ftrace.trace.primitives.record import PRIMITIVES
 
 #: Operations that are one instruction, by name and kind of dtype.
@@ -50,10 +50,6 @@ _row("le", f="fcmp ole", i="icmp sle", bu="icmp ule")
 _row("gt", f="fcmp ogt", i="icmp sgt", bu="icmp ugt")
 _row("ge", f="fcmp oge", i="icmp sge", bu="icmp uge")
 
-#: Operations whose results are truth values.
-COMPARISONS = frozenset(
-    (ew.is_finite.name, *(p.name for p in PRIMITIVES.values() if p.family == "compare"))
-)
 #: Operations that code may call a function for, and how many operands they have.
 CALLED = {
     p.name: 2 if p.family == "binary" else 1 for p in PRIMITIVES.values() if p.called

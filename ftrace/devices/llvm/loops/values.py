@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ftrace.devices.llvm.ir.scalar import COMPARISONS
 from ftrace.devices.llvm.ir.types import Type, index_type
 from ftrace.devices.llvm.ir.writer import Level, Writer
 from ftrace.devices.llvm.loops.elements import Elements
@@ -18,6 +17,7 @@ from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import INDEX, BufferSpec, load_p, range_p
 from ftrace.lower.math.term import RARE, RELAXED
 from ftrace.trace.graph import Node, constant_value
+from ftrace.trace.primitives.elementwise import COMPARISONS
 from ftrace.trace.primitives.source import const_p, dim_p
 
 
