@@ -150,3 +150,49 @@ def test_tuned_schedules_give_what_the_usual_ones_do(rows: int, size: int) -> No
         with ft.config(tune=True):
             tuned = np.asarray(ft.jit(f)(x))
         np.testing.assert_allclose(tuned, usual, rtol=2e-5, atol=2e-5)
+
+
+#: A first carry, what a body makes of it, and the types of: a loop, the ys of a scan
+#: that are its carries, and a branch beside the carry, as the last and as the first. A
+#: star is a weak type. They are JAX's, which refuses branches of two dtypes.
+TYPES: list[tuple[Any, Any, str]] = [
+    (3, lambda c: c + 1, "i4* i4* i4* i4*"),
+    (3, lambda c: c + 1.5, "f4 f4 - -"),
+    (3, lambda c: c * np.float32(2), "f4 f4 f4 f4"),
+    (3, lambda c: c + np.int8(2), "i1 i1 i1 i1"),
+    (3, lambda c: c + np.int32(2), "i4 i4* i4* i4"),
+    (3, lambda c: 2.5, "f4* f4 - -"),
+    (1.5, lambda c: c * 2, "f4* f4* f4* f4*"),
+    (1.5, lambda c: fnp.float32(c), "f4 f4* f4* f4"),
+    (1.5, lambda c: c * np.float16(2), "f2 f2 f2 f2"),
+    (np.int32(3), lambda c: 2, "i4* i4 i4 i4*"),
+    (np.float32(3), lambda c: 2.5, "f4* f4 f4 f4*"),
+    (np.float32(3), lambda c: c / 2, "f4 f4 f4 f4"),
+    (True, lambda c: fnp.logical_not(c), "b1 b1 b1 b1"),
+]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("row", range(len(TYPES)))
+def test_weak_types_of_loops_and_branches_are_jaxs(row: int, compiled: bool) -> None:
+    first, body, wanted = TYPES[row]
+    way = ft.jit if compiled else lambda f: f
+
+    def loop(c: Any) -> Any:
+        whole = lax.while_loop(
+            lambda s: s[0] < 3, lambda s: (s[0] + 1, body(s[1])), (0, c)
+        )
+        count = lax.fori_loop(0, 3, lambda i, c: body(c), c)
+        last, before = lax.scan(lambda c, _: (body(c), c), c, None, length=3)
+        return whole[1], count, last, before
+
+    def either(c: Any) -> Any:
+        return (
+            lax.cond(True, body, lambda c: c, c),
+            lax.switch(0, [body, lambda c: c, body], c),
+        )
+
+    one, ys, beside, other = wanted.split()
+    found = [*way(loop)(first), *(way(either)(first) if beside != "-" else ())]
+    types = [x.dtype.str[1:] + "*" * x.weak_type for x in found]
+    assert types == [one] * 3 + [ys] + ([beside, other] if beside != "-" else [])

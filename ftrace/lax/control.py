@@ -36,6 +36,7 @@ from ftrace.transforms.bodies import (
     leaf_names,
     matched,
     next_types,
+    returned,
     trace_function,
     with_wide,
 )
@@ -251,7 +252,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     arg = While(
         _loop_body(test, places[0], free, [predicate], bool(body.draft.effects), False),
         _loop_body(
-            body, places[1], free, matched(body.draft.outputs, avals),
+            body, places[1], free, returned(body.draft.outputs, avals),
             bool(body.draft.effects), True,
         ),
         consts,
@@ -506,7 +507,7 @@ def _scan(
         avals = types
     draft = body.draft
     count = len(avals)
-    outputs = [*matched(draft.outputs[:count], avals), *draft.outputs[count:]]
+    outputs = [*returned(draft.outputs[:count], avals), *draft.outputs[count:]]
     if avals != first:
         outputs[count:] = [_rounded(n) for n in outputs[count:]]
     effects = bool(draft.effects)

@@ -92,7 +92,9 @@ def next_types(
 ) -> list[ShapedArray]:
     """The types that a carry must have, given what one iteration made of it.
 
-    A weak type gives way to the type that it becomes, as in JAX.
+    A weak type gives way to another dtype that it becomes, and is strong then; beside
+    a type of its own dtype it stays, and so does the strong one beside a weak result.
+    As in JAX.
 
     Raises:
       ShapeError, DtypeError: a leaf changes its shape or dtype.
@@ -107,16 +109,16 @@ def next_types(
                 f"became {new!r}; return an array of shape {aval.shape}",
                 node.origin,
             )
-        if new.dtype == aval.dtype:
-            found.append(aval if new.weak_type else aval.strong())
-            continue
-        if is_exact(aval) and is_narrow(new) and WIDE[new.dtype] == aval.dtype:
+        exact = is_exact(aval) and is_narrow(new) and WIDE[new.dtype] == aval.dtype
+        if new.dtype == aval.dtype or exact:
             found.append(aval)
             continue
         pair = (aval.dtype, aval.weak_type), (new.dtype, new.weak_type)
-        wanted = dtypes.promote(*pair) if aval.weak_type else pair[0]
-        found.append(aval.with_dtype(*wanted))
-        if wanted[0] != new.dtype:
+        wanted, weak = dtypes.promote(*pair) if aval.weak_type else pair[0]
+        # What has more bits than weak types have is a number of NumPy's alone.
+        weak = weak and wanted != dtypes.default_dtype(dtypes.kind(wanted))
+        found.append(aval.with_dtype(wanted, weak))
+        if wanted != new.dtype:
             error = DtypeError(
                 f"{what}: the carry must keep its dtype, but {name} of type {aval!r} "
                 f"became {new!r}; convert it with .astype, or begin with {new.dtype}",
@@ -177,6 +179,8 @@ def common_types(
 ) -> list[ShapedArray]:
     """The types of the results of several branches; weak types give way.
 
+    Of one dtype it is weak where that of the first branch is, as in JAX.
+
     Raises:
       ShapeError, DtypeError: two branches return different types.
     """
@@ -192,6 +196,8 @@ def common_types(
             )
             if not same_size(new.shape, aval.shape):
                 raise ShapeError(f"{text}; reshape or broadcast one", node.origin)
+            if new.dtype == aval.dtype:
+                continue
             pair = (aval.dtype, aval.weak_type), (new.dtype, new.weak_type)
             dtype, weak = dtypes.promote(*pair)
             kept = [d for d, is_weak in pair if not is_weak]
@@ -208,6 +214,12 @@ def common_types(
 def matched(nodes: Sequence[Node], avals: Sequence[ShapedArray]) -> list[Node]:
     """The nodes in these types, which differ from theirs in dtype and weakness only."""
     return [match_aval(n, a) for n, a in zip(nodes, avals, strict=True)]
+
+
+def returned(nodes: Sequence[Node], carry: Sequence[ShapedArray]) -> list[Node]:
+    """The last carry, as weak as the body makes it; `matched` where dtypes differ."""
+    pairs = zip(nodes, carry, strict=True)
+    return [n if n.dtype == a.dtype else match_aval(n, a) for n, a in pairs]
 
 
 # Applying an operation to values.

@@ -511,12 +511,12 @@ PURPOSES: tuple[Purpose, ...] = (
         given=" default .*scalar (float64|complex128)", near=1e-6,
     ),
     Purpose(
-        r"lax\.(\w+_carry|branch|cond)", "accepts weak",
-        r"must have equal .*types|\]; not .* weak$",
+        r"lax\.(\w+_carry|branch|cond)", "accepts", "must have equal .*types",
         "a weak carry gives way to the body's, a weak branch to the other",
     ),
     Purpose(
-        r"lax\.(\w+_carry|branch)", "dtype", r"\b([a-z]+)\d+\S* weak; not \1\d+",
+        r"lax\.(\w+_carry|branch)", "dtype weak",
+        r"\b([a-z]+)\d+\[[^;]* weak; not \1\d+",
         "NumPy's scalars of 64 bits are weak",
     ),
     Purpose(
