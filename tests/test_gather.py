@@ -343,3 +343,30 @@ def test_what_must_be_known_is_named(
 ) -> None:
     with pytest.raises(error, match=message):
         ft.jit(call)(fnp.ones(4), fnp.arange(4))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("rows", [[1, 1, 2], [3, 3, 3], [0, 9, -1, 0], [9, 9], [0, 1]])
+def test_a_function_is_applied_as_often_as_windows_have_an_element(
+    rows: list[int], compiled: bool
+) -> None:
+    numbers = lax.ScatterDimensionNumbers((1,), (), (0,))
+
+    def applied(x: Any, starts: Any) -> Any:
+        return lax.scatter_apply(
+            x, starts, lambda e: e * e + 1, numbers, update_shape=(len(rows), 2)
+        )
+
+    x, starts = np.arange(5.0), np.array(rows)[:, None]
+    wanted = x.copy()
+    for row in rows:
+        if 0 <= row <= 3:
+            wanted[row : row + 2] = wanted[row : row + 2] ** 2 + 1
+    way = ft.jit if compiled else lambda f: f
+    np.testing.assert_array_equal(way(applied)(x, starts), wanted)
+    both = way(ft.vmap(applied, (0, None)))(np.stack([x, -x]), starts)
+    np.testing.assert_array_equal(both[0], wanted)
+    step = 1e-6 * np.linspace(1, 2, 5)
+    slope = way(ft.grad(lambda x, i: applied(x, i).sum()))(x, starts)
+    change = applied(x + step, starts).sum() - applied(x - step, starts).sum()
+    np.testing.assert_allclose(slope @ step, change / 2, rtol=1e-6)

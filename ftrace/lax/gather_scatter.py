@@ -14,6 +14,7 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
+from ftrace.lax.control import while_loop
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.lax.options import GatherScatterMode
 from ftrace.lax.starts import (
@@ -41,13 +42,13 @@ from ftrace.numpy.axes import (
     reshape,
 )
 from ftrace.numpy.bounds import default_fill, widened
-from ftrace.numpy.elementwise import negative
+from ftrace.numpy.elementwise import greater, negative
 from ftrace.records import NamedTuple
 from ftrace.trace.avals import Shape
 from ftrace.trace.eager import member
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.tracer import Value
+from ftrace.trace.tracer import Tracer, Value
 
 __all__ = [
     "GatherDimensionNumbers", "ScatterDimensionNumbers", "gather", "index_take",
@@ -345,11 +346,12 @@ def scatter_apply(
     Args:
       operand: the array.
       scatter_indices: as in `scatter`.
-      func: is called once, with the elements of all windows; an element of several
-        windows is changed once.
+      func: is called with the elements of all windows, again for those that several
+        windows have, as often as they do.
       dimension_numbers: which axis is what.
       update_shape: the shape that the updates of a `scatter` would have.
-      indices_are_sorted, unique_indices, mode: as in `scatter`.
+      unique_indices: no element is in two windows: `func` is called once.
+      indices_are_sorted, mode: as in `scatter`.
 
     Raises:
       ShapeError: as `scatter`, or `func` gives another shape.
@@ -361,14 +363,33 @@ def scatter_apply(
         return x
     x, found, _ = _at_places(x, windows, starts, mode)
     old = bind(gather_p, x, *found.indices, arg=found.axes)
-    new = as_value(func(old))
-    if new.shape != old.shape:
-        raise ShapeError(
-            f"lax.scatter_apply: the function must keep the shape {old.shape}, it gave "
-            f"{new.shape}"
-        )
-    updates = cast(new, x.dtype)
-    result = bind(scatter_p, x, updates, *only_inside(found), arg=(found.axes, "set"))
+    inside = only_inside(found)
+    repeats = moves.full(old.shape, 1, dtypes.int32)
+    if not unique_indices:
+        none = moves.full(x.shape, 0, dtypes.int32)
+        counts = bind(scatter_p, none, repeats, *inside, arg=(found.axes, "add"))
+        repeats = bind(gather_p, counts, *found.indices, arg=found.axes)
+
+    def goes_on(state: Any) -> Any:
+        return state[0] < most
+
+    def once_more(state: Any) -> Any:
+        done, old = state
+        new = as_value(func(old))
+        if new.shape != old.shape:
+            raise ShapeError(
+                "lax.scatter_apply: the function must keep the shape "
+                f"{old.shape}, it gave {new.shape}"
+            )
+        return done + 1, choose(greater(repeats, done), cast(new, x.dtype), old)
+
+    most, state = repeats.max(), (0, old)
+    if unique_indices or not isinstance(most, Tracer):
+        for _ in range(1 if unique_indices else int(most)):
+            state = once_more(state)
+    else:
+        state = while_loop(goes_on, once_more, state)
+    result = bind(scatter_p, x, state[1], *inside, arg=(found.axes, "set"))
     return reshape(result, windows.shape)
 
 

@@ -268,10 +268,6 @@ PURPOSES: tuple[Purpose, ...] = (
         "denormals count, and powers are taken in steps", given=" special: ",
     ),
     Purpose(
-        r"lax\.scatter_apply", "value", "",
-        "the function is applied once to an element of several windows",
-    ),
-    Purpose(
         r"numpy\.(true_divide|divide)|scipy\.linalg\.fiedler_companion", "value",
         r"nan\); not np\.float64\(-?0\.0\)", "0/0 of bools is NaN", given=r"bool\[",
     ),
