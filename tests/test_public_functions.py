@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ftrace import lax
 from ftrace.trace.eager import Eager
 
 MODULES = (
@@ -48,3 +49,10 @@ def test_a_public_function_is_found_by_its_own_name(module: str) -> None:
         assert getattr(import_module(function.__module__), name) is function
         assert function.__qualname__ == inspect.unwrap(function).__name__ == name
         assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_a_public_class_is_found_by_its_public_name() -> None:
+    for name, x in vars(lax).items():
+        if name[0] != "_" and isinstance(x, type) and x.__module__ != "ftrace.errors":
+            assert (x.__module__, x.__qualname__) == ("ftrace.lax", name)
+            assert pickle.loads(pickle.dumps(x)) is x

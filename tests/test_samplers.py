@@ -12,7 +12,7 @@ import pytest
 
 import ftrace as ft
 from ftrace import random
-from ftrace.random import sampler
+from ftrace.random import draw as sampler
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.exact import exact_part, is_exact
 from ftrace.trace.hooks import hooks

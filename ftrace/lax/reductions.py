@@ -34,8 +34,8 @@ from ftrace.numpy.axes import (
     shrink_axis,
 )
 from ftrace.numpy.cumulative import combine_axis, scan_fused, scan_logsumexp
-from ftrace.numpy.positions import position_of
 from ftrace.numpy.reductions import reduced
+from ftrace.numpy.searching import position_of
 from ftrace.records import NamedTuple
 from ftrace.tables import memo
 from ftrace.trace import tree

@@ -5,7 +5,6 @@
 from ftrace.nn import initializers as initializers
 from ftrace.nn.activations import *
 from ftrace.nn.attention import *
-from ftrace.nn.functions import *
 from ftrace.trace.eager import make_all_eager as _make_all_eager
 from ftrace.trace.recall import Lifting as _Lifting
 from ftrace.trace.recall import recall_all as _recall_all
@@ -13,7 +12,7 @@ from ftrace.trace.recall import recall_all as _recall_all
 _recall_all(
     __name__,
     (
-        "ftrace.nn.activations", "ftrace.nn.attention", "ftrace.nn.functions",
+        "ftrace.nn.activations", "ftrace.nn.attention", "ftrace.nn.activations",
         "ftrace.numpy.softmax",
     ),
     dot_product_attention=_Lifting.BESIDE_TRACED, one_hot=_Lifting.ALWAYS,

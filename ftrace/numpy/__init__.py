@@ -38,7 +38,6 @@ from ftrace.numpy.matrices import *
 from ftrace.numpy.padding import *
 from ftrace.numpy.places import *
 from ftrace.numpy.polynomial import *
-from ftrace.numpy.positions import *
 from ftrace.numpy.quantiles import *
 from ftrace.numpy.ranges import *
 from ftrace.numpy.reductions import *

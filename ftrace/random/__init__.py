@@ -7,7 +7,7 @@
 A key is a uint32 array of shape (2,); `split` and `fold_in` make new ones.
 """
 
-from ftrace.random.choice import categorical, choice
+from ftrace.random.choice import categorical, choice, permutation
 from ftrace.random.distributions import (
     cauchy,
     double_sided_maxwell,
@@ -36,7 +36,6 @@ from ftrace.random.keys import (
     split,
     wrap_key_data,
 )
-from ftrace.random.permutation import permutation
 from ftrace.random.uniform import bernoulli, bits, rademacher, randint, uniform
 from ftrace.trace.eager import make_all_eager as _make_all_eager
 from ftrace.trace.eager import make_eager as _make_eager

@@ -379,6 +379,8 @@ def recall_all(
     made: dict[FunctionType, Any] = {}  # of several names of one function
     for name in public:
         function = namespace[name]
+        if isinstance(function, type) and function.__module__.startswith(f"{module}."):
+            function.__module__ = module
         if not isinstance(function, FunctionType) or takes_functions(function):
             continue
         if not function.__module__.startswith("ftrace."):
