@@ -249,3 +249,27 @@ def test_arrays_of_any_dtype_are_exchanged() -> None:
         assert fnp.from_dlpack(x).dtype == x.dtype
     assert fnp.isscalar(np.array(1))
     assert not fnp.isscalar(np.ones(1))
+
+
+@pytest.mark.parametrize("name", ["hanning", "hamming", "blackman", "bartlett"])
+def test_windows_are_numpys(name: str) -> None:
+    for size in (0, 1, 2, 5, 6):
+        window = getattr(fnp, name)(size)
+        assert (window.dtype, window.weak_type) == (np.float32, False)
+        np.testing.assert_allclose(window, getattr(np, name)(size), atol=1e-7)
+        for beta in (0, 3, 8.6):
+            for f in (fnp.kaiser, ft.jit(fnp.kaiser, static_argnums=0)):
+                kaiser = f(size, beta)
+                assert (kaiser.dtype, kaiser.weak_type) == (np.float32, False)
+                np.testing.assert_allclose(kaiser, np.kaiser(size, beta), rtol=2e-6)
+    with pytest.raises(ShapeError, match="must not be negative"):
+        getattr(fnp, name)(-1)
+
+
+def test_indices_of_masks_and_slices_are_numpys() -> None:
+    for mine, numpys in ((fnp.triu, np.triu), (fnp.tril, np.tril)):
+        found = fnp.mask_indices(4, mine, 1)
+        np.testing.assert_array_equal(found, np.mask_indices(4, numpys, 1))
+    x = fnp.arange(6).reshape(2, 3)
+    np.testing.assert_array_equal(x[fnp.s_[..., 1:]], np.asarray(x)[..., 1:])
+    assert fnp.index_exp[1] == (1,)

@@ -196,3 +196,18 @@ def test_weak_types_of_loops_and_branches_are_jaxs(row: int, compiled: bool) -> 
     found = [*way(loop)(first), *(way(either)(first) if beside != "-" else ())]
     types = [x.dtype.str[1:] + "*" * x.weak_type for x in found]
     assert types == [one] * 3 + [ys] + ([beside, other] if beside != "-" else [])
+
+
+def test_known_bounds_count_as_numbers_of_pythons_do() -> None:
+    """Traced ones have their own dtypes: as in JAX."""
+    seen: list[Any] = []
+
+    def body(i: Any, c: Any) -> Any:
+        seen.append((i.dtype, i.weak_type))
+        return c * i
+
+    for kind in (int, np.int8, np.int64, fnp.uint8, fnp.int32):
+        last = lax.fori_loop(kind(1), kind(4), body, np.int8(2))
+        assert (last.dtype, int(last), seen[-1]) == (np.int8, 12, (np.int32, True))
+    ft.jit(lambda n: lax.fori_loop(fnp.int8(0), n, body, np.int8(2)))(fnp.int8(3))
+    assert seen[-1] == (np.int8, False)

@@ -368,13 +368,10 @@ def fori_loop(
             "fori_loop: the bounds must be integers, or both floats, got "
             f"{bounds[0]!r} and {bounds[1]!r}"
         )
-    pairs = [(a.dtype, a.weak_type) for a in bounds]
-    counter = ShapedArray.of((), *dtypes.promote(*pairs))
     if isinstance(lower, Tracer) or isinstance(upper, Tracer):
-        return _while_below(lower, upper, counter, body_fun, init_val)
+        return _while_below(lower, upper, _counter(bounds), body_fun, init_val)
     start, stop = _int(lower), _int(upper)
-    if not dtypes.is_integer(counter.dtype):
-        counter = aval_of(0)
+    counter = _counter([aval_of(start), aval_of(stop)])
 
     def step(carry: Any, i: Value) -> Any:
         return body_fun(i, carry), None
@@ -382,6 +379,13 @@ def fori_loop(
     count = max(stop - start, 0)
     step.__name__ = name_of(body_fun)
     return _scan("fori_loop", step, init_val, None, count, False, (start, counter))[0]
+
+
+def _counter(bounds: Sequence[ShapedArray]) -> ShapedArray:
+    """Of known bounds it counts as Python's numbers do, whatever their dtypes are."""
+    return ShapedArray.of(
+        (), *dtypes.promote(*[(a.dtype, a.weak_type) for a in bounds])
+    )
 
 
 def _int(value: Any) -> Any:

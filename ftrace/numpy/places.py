@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from ftrace.numpy.axes import (
     as_value,
     cast,
     check_shape,
+    check_sizes,
     choose,
     constant,
     full,
@@ -23,6 +24,7 @@ from ftrace.numpy.axes import (
     static_int,
 )
 from ftrace.numpy.elementwise import add, kind_of, less, multiply, promote_together
+from ftrace.numpy.searching import nonzero
 from ftrace.numpy.selection import clip
 from ftrace.numpy.types import shape as shape_of
 from ftrace.trace.operations import do_now
@@ -30,8 +32,9 @@ from ftrace.trace.tracer import Value
 from ftrace.trace.wholes import decided
 
 __all__ = [
-    "diag_indices", "diag_indices_from", "ix_", "ravel_multi_index", "tril_indices",
-    "tril_indices_from", "triu_indices", "triu_indices_from", "unravel_index",
+    "diag_indices", "diag_indices_from", "ix_", "mask_indices", "ravel_multi_index",
+    "tril_indices", "tril_indices_from", "triu_indices", "triu_indices_from",
+    "unravel_index",
 ]  # fmt: skip
 
 
@@ -84,6 +87,25 @@ def triu_indices_from(arr: Value, k: int = 0) -> tuple[Any, Any]:
     """The indices of the upper triangle of a matrix."""
     rows, columns = _matrix("triu_indices_from", arr)
     return triu_indices(rows, k, columns)
+
+
+def mask_indices(
+    n: int,
+    mask_func: Callable[[Any, int], Any],
+    k: int = 0,
+    *,
+    size: int | None = None,
+) -> tuple[Any, ...]:
+    """The indices at which `mask_func` of an n × n matrix of ones, and k, is not zero.
+
+    Args:
+      n: how many rows and columns there are.
+      mask_func: (matrix, k) -> matrix, as `triu` and `tril`.
+      k: what it is given.
+      size: how many indices are returned, as in `nonzero`.
+    """
+    shape = check_sizes((n, n), "mask_indices")
+    return nonzero(mask_func(full(shape, 1, dtypes.default_dtype("f")), k), size=size)
 
 
 def _matrix(name: str, arr: Value) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Evenly spaced numbers, and the grids made of them."""
+"""Evenly spaced numbers, and the grids and windows made of them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from ftrace.numpy.axes import (
     cast,
     check_sizes,
     choose,
+    constant,
     full,
     iota,
     move_axis,
     reshape,
     static_int,
 )
+from ftrace.numpy.bessel import i0
 from ftrace.numpy.creation import Dtype, array, astype, dtype_or, placed
 from ftrace.numpy.elementwise import (
     add,
@@ -43,7 +45,7 @@ from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.joining import concatenate, stack
 from ftrace.trace import tree
 from ftrace.trace.dims import any_dynamic, is_dynamic
-from ftrace.trace.eager import Eager
+from ftrace.trace.eager import Eager, member
 from ftrace.trace.operations import broadcast_shapes, do_now
 from ftrace.trace.ownership import own
 from ftrace.trace.primitives.conversion import convert
@@ -51,8 +53,9 @@ from ftrace.trace.room import FEW
 from ftrace.trace.tracer import Tracer, Value, aval_of, is_value
 
 __all__ = [
-    "arange", "c_", "fromfunction", "geomspace", "indices", "linspace", "logspace",
-    "meshgrid", "mgrid", "ogrid", "r_",
+    "arange", "bartlett", "blackman", "c_", "fromfunction", "geomspace", "hamming",
+    "hanning", "index_exp", "indices", "kaiser", "linspace", "logspace", "meshgrid",
+    "mgrid", "ogrid", "r_", "s_",
 ]  # fmt: skip
 
 
@@ -401,3 +404,55 @@ class _Joined:
 
 r_ = _Joined(columns=False)
 c_ = _Joined(columns=True)
+
+#: What stands between the brackets, as a value.
+s_, index_exp = np.s_, np.index_exp
+
+
+# Windows.
+
+
+def _window(name: str) -> Callable[[int], Any]:
+    numbers = getattr(_host, name)
+
+    def window(M: int) -> Any:
+        (size,) = check_sizes((M,), name)
+        return _known_floats(numbers(size))
+
+    return window
+
+
+def _known_floats(numbers: Any) -> Any:
+    return constant(Array.of(numbers.astype(dtypes.default_dtype("f"))))
+
+
+@member(_window)
+def hanning():
+    """A raised cosine of M points from 0 to 0."""
+
+
+@member(_window)
+def hamming():
+    """A raised cosine of M points from 0.08 to 0.08."""
+
+
+@member(_window)
+def blackman():
+    """Two cosines of M points from 0 to 0."""
+
+
+@member(_window)
+def bartlett():
+    """A triangle of M points from 0 to 0."""
+
+
+def kaiser(M: int, beta: Value) -> Any:
+    """I0(beta·sqrt(1 - x²))/I0(beta) at M points x from -1 to 1.
+
+    Raises:
+      ShapeError: M is negative.
+    """
+    (size,) = check_sizes((M,), "kaiser")
+    x = np.linspace(-1, 1, size) if size > 1 else np.zeros(size)
+    arc = _known_floats(np.sqrt(1 - x * x))
+    return divide(i0(multiply(arc, beta)), i0(beta))

@@ -78,6 +78,8 @@ eye {modes=plain}: [0,3,4,-1,2.0] [2,5,None]? k=[0,1,-2] dtype=dtype
 tri {modes=plain}: [0,3,4,-1] [2,5,None]? k=[0,1,-2] dtype=dtype
 identity {modes=plain}: [0,3,True,-1] dtype=dtype
 indices {modes=plain}: [(2,3),(0,),(4,),()] dtype=dtype sparse=flag
+hanning hamming blackman bartlett {modes=plain}: [0,1,2,5,-1]
+kaiser {modes=plain}: [0,1,5,-1] [8.6,3,0]
 diag_indices {modes=plain}: [3,0,-1] [1,2,3]?
 diag_indices_from {modes=plain}: array
 tril_indices triu_indices {modes=plain}: [3,4,0] k=[0,1,-1] m=[2,5]

@@ -34,6 +34,7 @@ OUTSIDE = {
         device_count devices disable_jit effects_barrier io_callback load save
         named_scope set_threads""",
     "its results are ftrace's own": "make_graph",
+    "takes a function of the caller's": "numpy.mask_indices",
     "called by every case: its second name has the row": "numpy.at",
     "the same functions as those of tree_util": """
         tree.all tree.broadcast tree.flatten tree.flatten_with_path tree.leaves
