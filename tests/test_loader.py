@@ -285,13 +285,12 @@ def test_results_are_the_same_where_llvm_loads(
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
 def test_llvm_keeps_nothing_of_what_it_has_compiled() -> None:
     program = """
-import ctypes, resource
+import resource
 from ftrace.devices.llvm.compiling.compile import generate
 for n in range(200):
     numbers = ", ".join(f"i64 {n * 1000 + i}" for i in range(1000))
     generate(f"@table = constant [1000 x i64] [{numbers}]")
     if n in (50, 199):
-        ctypes.CDLL(None).malloc_trim(0)
         with open("/proc/self/statm") as file:
             print(int(file.read().split()[1]) * resource.getpagesize())
 """
@@ -299,3 +298,26 @@ for n in range(200):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     before, after = map(int, done.stdout.split())
     assert after - before < 5e6  # a context that stays takes 17
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_what_llvm_has_freed_goes_back_from_all_threads() -> None:
+    program = """
+import resource, threading
+from ftrace.devices.llvm.compiling.compile import generate
+store = "%v{0} = getelementptr i8, ptr %p, i64 {0}\\nstore i8 0, ptr %v{0}\\n"
+body = "".join(store.format(n * 100) for n in range(5000))
+text = f"define void @f(ptr %p) {{\\n{body}ret void\\n}}"
+for count in (1, 8):
+    threads = [threading.Thread(target=generate, args=(text,)) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with open("/proc/self/statm") as file:
+        print(int(file.read().split()[1]) * resource.getpagesize())
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    assert after - before < 8e6

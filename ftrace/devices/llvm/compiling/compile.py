@@ -132,10 +132,21 @@ class _Compiler:
         finally:
             if (length := length + len(text)) < CONTEXT_LENGTH:
                 benches.append((context, machine, length))
+            else:
+                context.close()
+                _give_back()
 
 
 #: The compiler of this process.
 shared_compiler = Once(_Compiler)
+
+
+def _give_back() -> None:
+    """Returns what LLVM has freed: glibc keeps it, in an arena for each thread."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other libraries: none
+        if trim is not None:
+            trim(0)
 
 
 def _emit_unlocked(machine: Any, module: Any) -> bytes:
