@@ -392,8 +392,9 @@ def test_a_counter_of_python_numbers_takes_any_dtype(dtype: str) -> None:
     add = lambda i, c: c + i  # noqa: E731
     assert lax.fori_loop(0, 5, add, zeros).dtype == dtype
     assert ft.jit(lambda n: lax.fori_loop(0, n, add, zeros))(5).dtype == dtype
+    assert lax.fori_loop(np.int32(0), np.int32(5), add, zeros).dtype == dtype
     with pytest.raises(DtypeError, match="keep its dtype"):
-        lax.fori_loop(np.int32(0), np.int32(5), add, fnp.zeros(2, "int8"))
+        ft.jit(lambda n: lax.fori_loop(0, n, add, fnp.zeros(2, "int8")))(np.int32(5))
 
 
 def test_float_bounds_count_as_in_jax() -> None:
