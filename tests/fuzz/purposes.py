@@ -73,6 +73,13 @@ PURPOSES = (
         dtypes="fc",
     ),
     Purpose(
+        "products that overflow in one order of their factors, and meet a 0 there",
+        r"jnp\.prod\(",
+        detail=r"nan|inf",
+        ways=ANY_WAY,
+        dtypes="fc",
+    ),
+    Purpose(
         "means of integers of more digits than a float has",
         r"mean\(",
         ways=ANY_WAY,
