@@ -713,6 +713,53 @@ def test_what_a_rule_stores_is_good_within_the_same_derivative(made: Any) -> Non
     np.testing.assert_allclose(got, want(X), rtol=1e-5)
 
 
+@pytest.mark.parametrize("made", [noted_vjp, noted_jvp])
+def test_what_a_rule_has_stored_does_no_harm_to_later_calls(made: Any) -> None:
+    class Layer:
+        """The function and its rules are methods, which refer to what is stored."""
+
+        def __init__(self) -> None:
+            self.f = ft.custom_vjp(self.forward)
+            self.f.defvjp(self.fwd, self.bwd)
+            if made is noted_jvp:
+                self.f = ft.custom_jvp(self.forward)
+                self.f.defjvp(self.jvp)
+
+        def forward(self, x: Any) -> Any:
+            return x * 2
+
+        def fwd(self, x: Any) -> Any:
+            self.last = x
+            return self.forward(x), None
+
+        def bwd(self, _: Any, ct: Any) -> Any:
+            self.slope = ct
+            return (ct * 2,)
+
+        def jvp(self, primals: Any, tangents: Any) -> Any:
+            self.last, self.slope = primals[0], tangents[0]
+            return self.forward(*primals), self.slope * 2
+
+    f = Layer().f
+    over = ft.grad(
+        lambda x: ft.lax.scan(
+            lambda c, y: (f(c) + y, None), x, x * np.ones(3, np.float32)
+        )[0]
+    )
+    derivatives = [
+        ft.grad(f), ft.jit(ft.grad(f)), ft.vmap(ft.grad(f)), ft.grad(ft.checkpoint(f)),
+        ft.grad(lambda x: ft.lax.cond(x > 0, f, f, x)), ft.jit(ft.vmap(ft.grad(f))),
+    ]  # fmt: skip
+    for _ in range(2):
+        for number, g in enumerate(derivatives):
+            x = np.ones((2, 3)[: number in (2, 5)], np.float32)
+            np.testing.assert_allclose(g(x), 2 * np.ones_like(x))
+        np.testing.assert_allclose(over(np.float32(1)), 15)
+    sums = ft.jit(ft.grad(lambda x: f(x).sum()))
+    for size in (4, 4, 3):
+        np.testing.assert_allclose(sums(np.ones(size, np.float32)), 2)
+
+
 def test_rules_run_where_and_as_often_as_their_derivative_is_taken() -> None:
     notes = Notes()
     g = noted_vjp(notes)

@@ -263,6 +263,9 @@ def test_integers_of_any_size_compare_as_numbers(name: str, x64: Any) -> None:
                 assert compare(number, x).tolist() == turned
                 assert function(x, number).tolist() == want
                 assert function(number, x).tolist() == turned
+                if x64 is None and -(1 << 63) <= number < 1 << 63:
+                    assert compare(x, np.int64(number)).tolist() == want
+                    assert function(np.int64(number), x).tolist() == turned
             traced = ft.jit(lambda x: [(compare(x, n), compare(n, x)) for n in sizes])
             for number, (left, right) in zip(sizes, traced(x), strict=True):
                 assert left.tolist() == [compare(v, number) for v in values.tolist()]

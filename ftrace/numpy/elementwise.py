@@ -325,6 +325,7 @@ def compare(op: Primitive, x1: Value, x2: Value) -> Any:
     try:
         return elementwise(op, x1, x2)
     except DtypeOverflowError:
+        x1, x2 = [int(x) if type(x) is np.int64 else x for x in (x1, x2)]
         if (type(x1) is int) == (type(x2) is int):
             raise
         values, number = (x1, x2) if type(x2) is int else (x2, x1)

@@ -209,6 +209,14 @@ def adopted(tracer: Tracer) -> Value:
     Raises:
       UnexpectedTracerError: no open scope has adopted it.
     """
+    found = _adopted(tracer)
+    if found is None:
+        check_open(tracer)
+        return tracer
+    return found
+
+
+def _adopted(tracer: Tracer) -> Value | None:
     for scope in reversed(stack.scopes):
         node = scope.adopted.get((tracer.scope, tracer.node))
         if node is not None:
@@ -216,8 +224,12 @@ def adopted(tracer: Tracer) -> Value:
     for level in reversed(stack.running):
         if level.scope is tracer.scope:
             return level.around([tracer])[0]
-    check_open(tracer)
-    return tracer
+    return None
+
+
+def has_ended(value: Any) -> bool:
+    """Is it traced, by a function that has returned, and nothing stands for it?"""
+    return isinstance(value, Tracer) and value.scope.closed and _adopted(value) is None
 
 
 # Concrete values of tracers.
@@ -382,8 +394,8 @@ def check_fits(value: complex, dtype: np.dtype[Any]) -> None:
         is_large = type(value.node.aval) is LargeInteger
         if is_large and dtypes.is_integer(dtype) and dtype.itemsize < 8:
             raise DtypeOverflowError(
-                f"an integer argument that int32 does not hold does not fit {dtype}; "
-                "take a wider dtype, or pass a float",
+                f"an integer argument below {_LEAST} or above {_MOST} does not fit "
+                f"{dtype}; take a wider dtype, or pass a float",
                 value.origin,
             )
     elif type(value) in _INTEGERS and dtypes.is_integer(dtype):

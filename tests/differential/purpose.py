@@ -330,8 +330,13 @@ PURPOSES: tuple[Purpose, ...] = (
         given=r"bool\[|int\d*\[|float16\[",
     ),
     Purpose(
-        r"numpy\.(angle|histogram.*|cov|polyint)|scipy\.linalg\.qr_multiply",
-        "dtype", r"", "each result has the dtype of what it is made of",
+        r"numpy\.(histogram.*|polyint)|scipy\.linalg\.qr_multiply",
+        "dtype", r"(int|float|complex)\d+\[[^;]*; not b?(int|float|complex)\d+\[",
+        "each result has the dtype of what it is made of",
+    ),
+    Purpose(
+        r"numpy\.cov", "dtype", r"\b(float|complex)(\d+)\[[^;]*; not \1(?!\2)",
+        "each result has the dtype of what it is made of", given="dtype=",
     ),
     Purpose(
         r"lax\.concatenate", "shape", "", "axis -1 under vmap is that of a lane",
@@ -498,13 +503,28 @@ PURPOSES: tuple[Purpose, ...] = (
         given=r" default .*(array|numpy|0d|scalar) uint32",
     ),
     Purpose(
-        ANY, "dtype", "", "NumPy's scalars of 64 bits are weak",
+        ANY, "dtype", r"; not u?(int|float|complex)(64|128)\[",
+        "NumPy's scalars of 64 bits are weak",
         given=" default .*scalar (int64|float64|complex128)",
     ),
     Purpose(
         ANY, "value", r"^(result \d+: )?(float|complex)",
         "NumPy's scalars of 64 bits are weak, and have 32 bits beside arrays of 32",
         given=" default .*scalar (float64|complex128)", near=1e-6,
+    ),
+    Purpose(
+        ANY, "accepts", "primal and tangent arguments to jax.jvp do not match",
+        "Python's tangents of integers are taken, and count for nothing",
+        given=r" (jvp|linearize) python .*\b(int|bool)\d*\[",
+    ),
+    Purpose(
+        ANY, "accepts", r"Got tangent aval ~float64\[\]",
+        "Python's floats are tangents of floats of any width",
+        given=r" linearize python .*float32\[\]",
+    ),
+    Purpose(
+        r"linear_transpose", "accepts", "cotangent type does not match",
+        "an integer is a cotangent of one of another width", given=r"int64\[\]",
     ),
     Purpose(
         r"lax\.(\w+_carry|branch|cond)", "accepts", "must have equal .*types",
@@ -517,7 +537,8 @@ PURPOSES: tuple[Purpose, ...] = (
     ),
     Purpose(
         r"flatten_util\..*|tree_util\..*|numpy\.(astype|atleast_.*|broadcast_arrays)",
-        "dtype", "", "a number alone, or no dtype, is of 32 bits",
+        "dtype", r"\b([a-z]+)\d*\[[^;]*; not \1\d+\[",
+        "a number alone, or no dtype, is of 32 bits",
         given=r" default .*(python|weak|None|mixed_arrays)",
     ),
     Purpose(

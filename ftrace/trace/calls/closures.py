@@ -14,6 +14,7 @@ from typing import Any
 
 from ftrace.array import ArrayLike
 from ftrace.trace import tree
+from ftrace.trace.tracer import has_ended
 
 #: How many values are looked at; what lies deeper is not found.
 _LIMIT = 4096
@@ -22,7 +23,11 @@ _PARTIAL: Any = functools.partial
 
 
 def closed_over(values: Iterable[Any]) -> list[ArrayLike]:
-    """The arrays among these values and in what they refer to, each once."""
+    """The arrays among these values and in what they refer to, each once.
+
+    What a rule has stored is there, too, when the function around it has returned: that
+    counts when it is used.
+    """
     found: dict[int, ArrayLike] = {}
     seen: set[int] = set()
     pending = list(values)
@@ -32,7 +37,8 @@ def closed_over(values: Iterable[Any]) -> list[ArrayLike]:
             continue
         seen.add(id(value))
         if isinstance(value, ArrayLike):
-            found[id(value)] = value
+            if not has_ended(value):  # else it is an error to use it, not to have it
+                found[id(value)] = value
         elif not isinstance(value, (str, bytes, int, float, type)):
             pending.extend(_parts(value))
     return list(found.values())
