@@ -73,6 +73,20 @@ PURPOSES = (
         dtypes="fc",
     ),
     Purpose(
+        "whether what is all but 0 or whole is that, which rounding on the way decides",
+        r"\blog\(|convolve\(",
+        detail=r"np\.(True|False)_, not",
+        ways=ANY_WAY,
+        least=2,
+    ),
+    Purpose(
+        "zeros of both signs in gradients: what a selection left out adds no 0",
+        r"partition\(",
+        ways=ANY_WAY,
+        kinds=("zero",),
+        transforms=GRADIENTS,
+    ),
+    Purpose(
         "products that overflow in one order of their factors, and meet a 0 there",
         r"jnp\.prod\(",
         detail=r"nan|inf",
