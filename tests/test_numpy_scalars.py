@@ -242,7 +242,7 @@ def test_weak_carries_may_swap() -> None:
     assert [x.dtype for x in steps((fnp.int8(1), 2))] == ["int8", "int8"]
     with pytest.raises(errors.DtypeError, match=r"carry\[0\] of type i32\[\] became"):
         steps((fnp.int32(1), 2.0))
-    with pytest.raises(errors.DtypeError, match=r"of type f32~.* became i32~"):
+    with pytest.raises(errors.DtypeError, match=r"of type f32\[\] became i32~"):
         lax.scan(lambda c, _: (1, None), 1.0, None, length=3)
 
 
