@@ -13,8 +13,8 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.devices.base import get_device
+from ftrace.limits import Limits
 from ftrace.lower import lower
-from ftrace.lower.limits import Limits
 from ftrace.lower.program import Program
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph

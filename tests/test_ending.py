@@ -43,7 +43,7 @@ def train(step):
 def compile_kernels():
     with ft.config(cache_size=0):
         for k in range(10**9):
-            ft.jit(lambda x: fnp.sin(x) * k + fnp.cumsum(x))(x)
+            ft.jit(lambda x: fnp.sin(x) * k + fnp.cumsum(x, 0))(x)
 
 def loop_in_native_code():
     ft.jit(lambda x: ft.lax.fori_loop(0, 10**12, lambda i, c: c * 0.5 + x, x))(x)

@@ -38,8 +38,8 @@ from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.ir.numbers import without_numbers
 from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.target import Target
+from ftrace.limits import Limits
 from ftrace.lower import lower
-from ftrace.lower.limits import Limits
 from tests.kernel_texts import assembly_of, digest, normal_form, outline
 
 FOLDER = Path(__file__).parent / "goldens"

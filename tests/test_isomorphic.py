@@ -10,11 +10,11 @@ from hypothesis import given
 
 import ftrace as ft
 import ftrace.numpy as fnp
+from ftrace.limits import Limits
 from ftrace.lower import isomorphic, lower
 from ftrace.lower.build import build_kernel
 from ftrace.lower.drafts import Schedule
 from ftrace.lower.isomorphic import build_kernels
-from ftrace.lower.limits import Limits
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.source import variable
 from tests.programs import programs

@@ -9,8 +9,8 @@ import pytest
 
 from ftrace import dtypes
 from ftrace.devices.base import get_device
+from ftrace.limits import Limits
 from ftrace.lower import lower
-from ftrace.lower.limits import Limits
 from ftrace.trace.autodiff import jvp_nodes, tangent_variable, transpose_nodes
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes

@@ -25,8 +25,8 @@ PACKAGE = Path(__file__).parent.parent / "ftrace"
 #: Floor -> the files and folders of ftrace/ that stand on it.
 FLOORS = {
     "ground": (
-        "capacity", "digest", "dtypes", "errors", "fence", "locks", "origin", "records",
-        "settings", "tables", "version", "weak",
+        "capacity", "digest", "dtypes", "errors", "fence", "limits", "locks", "origin",
+        "records", "settings", "tables", "version", "weak",
     ),
     "buffer": ("buffer",),
     "array": ("array",),
@@ -90,7 +90,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "custom": "callbacks custom custom_call custom_check custom_linear custom_vmap",
     },
     "lower": {
-        "analysis": "alignment limits values",
+        "analysis": "alignment values",
         "kernels": "index kernel place positions rendering users",
         "math": "math",
         "legalize": "legalize",

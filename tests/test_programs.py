@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from ftrace.devices.base import get_device
+from ftrace.limits import Limits
 from ftrace.lower import lower
-from ftrace.lower.limits import Limits
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph
 from tests.programs import programs

@@ -15,6 +15,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, GraphError
+from ftrace.limits import Limits
 from ftrace.lower import lower, memory
 from ftrace.lower.drafts import Draft, Schedule
 from ftrace.lower.index import (
@@ -27,7 +28,6 @@ from ftrace.lower.index import (
     unflatten_index,
 )
 from ftrace.lower.inplace import Sharing
-from ftrace.lower.limits import Limits
 from ftrace.lower.memory import Lifetime, plan_memory
 from ftrace.lower.order import ordered_drafts
 from ftrace.lower.precedence import Precedence

@@ -13,9 +13,9 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import nn
 from ftrace.devices.base import get_device
+from ftrace.limits import Limits
 from ftrace.lower import lower
 from ftrace.lower.alignment import axes_in_step, counted_by_axes, sliced
-from ftrace.lower.limits import Limits
 from ftrace.lower.program import Program, RunLoop, programs_of
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import evaluate, evaluate_graph

@@ -16,9 +16,9 @@ from ftrace import errors, lax
 from ftrace.devices.llvm.compiling.compile import object_cache
 from ftrace.devices.llvm.compiling.wholes import packed, unpacked
 from ftrace.devices.llvm.device import CPU, CPUExecutable
+from ftrace.limits import Limits
 from ftrace.lower import lower, stored
 from ftrace.lower.identity import graph_identity, size_of_graph
-from ftrace.lower.limits import Limits
 from ftrace.lower.program import Program, RunKernel, describe, programs_of
 from ftrace.lower.stored import program_of, program_text
 from ftrace.transforms import execute

@@ -18,12 +18,12 @@ from ftrace import fence, settings
 from ftrace.buffer import Allocator, Buffer
 from ftrace.devices.calls import Bound, Signature
 from ftrace.errors import DeviceError
+from ftrace.limits import ANY_DEVICE, Limits
 from ftrace.locks import cached_property, fresh_after_fork
 from ftrace.records import dataclass
 from ftrace.trace.sizes import Sizes
 
 if TYPE_CHECKING:
-    from ftrace.lower.limits import Limits
     from ftrace.lower.program import Program
 
 
@@ -146,7 +146,7 @@ class Device(ABC):
     name: str
     host: bool
     allocator: Allocator
-    limits: Limits
+    limits: Limits = ANY_DEVICE
     keeps_programs: bool = False
 
     def __init__(self) -> None:

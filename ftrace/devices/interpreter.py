@@ -26,7 +26,6 @@ from ftrace.devices.shortage import require_memory
 from ftrace.errors import GraphError
 from ftrace.locks import free_after_fork
 from ftrace.lower.kernel import Kernel
-from ftrace.lower.limits import ANY_DEVICE
 from ftrace.lower.program import Program, RunKernel
 from ftrace.lower.sizes import program_at
 from ftrace.tables import Table
@@ -45,7 +44,6 @@ class Interpreter(Device):
 
     name = "interpreter"
     host = True
-    limits = ANY_DEVICE
 
     def __init__(self) -> None:
         super().__init__()

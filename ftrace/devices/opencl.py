@@ -30,10 +30,10 @@ from ftrace.devices.pocl import name_processor
 from ftrace.devices.report import report_compiled
 from ftrace.devices.shortage import require_memory
 from ftrace.errors import DeviceError, GraphError, MissingExtraError, OutOfMemoryError
+from ftrace.limits import Limits
 from ftrace.locks import fresh_after_fork
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.legalize import legalize
-from ftrace.lower.limits import Limits
 from ftrace.lower.memory import ALIGNMENT
 from ftrace.lower.program import Program, RunKernel
 from ftrace.records import NamedTuple

@@ -33,9 +33,8 @@ make kernels legal (`legalize`, `math`, `rendering`, `sizes`); programs are kept
 as text (`stored`, `identity`).
 
 `pipeline.py` has the list of the stages up to 2, of which each leaves a graph that
-`spec.py` describes; `lowering.py` goes on to the program. What devices can do is in
-`limits.py`. The stages are loaded when somebody asks for them: a process that finds its
-programs on disk lowers none.
+`spec.py` describes; `lowering.py` goes on to the program. The stages are loaded when
+somebody asks for them: a process that finds its programs on disk lowers none.
 """
 
 from __future__ import annotations

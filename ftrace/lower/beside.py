@@ -17,7 +17,7 @@ from functools import partial
 from math import prod
 
 from ftrace import dtypes, settings
-from ftrace.lower.limits import Limits
+from ftrace.limits import Limits
 from ftrace.lower.values import (
     elements_of_sum,
     is_contraction,

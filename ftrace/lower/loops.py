@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Any
 
 from ftrace import settings
+from ftrace.limits import Limits
 from ftrace.lower.fission import split_scan
-from ftrace.lower.limits import Limits
 from ftrace.lower.values import weight
 from ftrace.trace.avals import Stack
 from ftrace.trace.body import apply_body, close, depends_on

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ftrace import settings
 from ftrace.errors import DeviceError
+from ftrace.limits import ANY_DEVICE, Limits
 from ftrace.lower.assemble import assemble
 from ftrace.lower.beside import kernels_add_up
 from ftrace.lower.build import BuiltKernel
@@ -13,7 +14,6 @@ from ftrace.lower.control import Loop, bodies_of
 from ftrace.lower.drafts import Schedule
 from ftrace.lower.inplace import Sharing, share_memory
 from ftrace.lower.isomorphic import build_kernels
-from ftrace.lower.limits import ANY_DEVICE, Limits
 from ftrace.lower.order import ordered_drafts
 from ftrace.lower.pipeline import simplified_body, simplify_graph, suit_device
 from ftrace.lower.program import Program

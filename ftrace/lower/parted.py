@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ftrace import dtypes
-from ftrace.lower.limits import Limits
+from ftrace.limits import Limits
 from ftrace.lower.values import is_contraction, reduced_axes
 from ftrace.trace.dims import any_dynamic, same_size
 from ftrace.trace.exchange import exchange

@@ -18,6 +18,7 @@ from typing import Any
 
 from ftrace import settings
 from ftrace.errors import ArgumentError, GraphError
+from ftrace.limits import ANY_DEVICE, Limits
 from ftrace.lower import (
     beside,
     compounds,
@@ -37,7 +38,6 @@ from ftrace.lower import (
     slices,
 )
 from ftrace.lower import schedule as scheduling
-from ftrace.lower.limits import ANY_DEVICE, Limits
 from ftrace.lower.movement import MOVEMENT
 from ftrace.lower.simplify import SIMPLIFY, SPLIT
 from ftrace.lower.spec import GRAPH_SPEC, check_after

@@ -18,10 +18,10 @@ from dataclasses import replace
 from math import prod
 
 from ftrace import dtypes
+from ftrace.limits import Limits
 from ftrace.lower.alignment import positions_by_axes, sliced
 from ftrace.lower.control import Loop, loop_p
 from ftrace.lower.cuts import FEW_ITERATIONS, Cut, Plan, plan_cuts
-from ftrace.lower.limits import Limits
 from ftrace.lower.region import Classes, Input, Region
 from ftrace.lower.regions import find_regions
 from ftrace.records import dataclass

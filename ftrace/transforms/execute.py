@@ -38,7 +38,7 @@ from ftrace.trace.tracing import has_free_variables, outer_scope
 from ftrace.transforms.memo import forget_all
 
 if TYPE_CHECKING:
-    from ftrace.lower.limits import Limits
+    from ftrace.limits import Limits
     from ftrace.lower.program import Program
 
 #: Compiled graphs that are kept when nobody has them: a function that is made anew at

@@ -39,9 +39,9 @@ from ftrace.devices.shortage import (
     shortage,
 )
 from ftrace.errors import GraphError, OutOfMemoryError
+from ftrace.limits import Limits
 from ftrace.locks import free_after_fork
 from ftrace.lower.kernel import Kernel, KernelInfo
-from ftrace.lower.limits import Limits
 from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
 from ftrace.lower.rendering import DECISIONS
 from ftrace.records import NamedTuple
