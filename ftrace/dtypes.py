@@ -124,6 +124,11 @@ def is_float(dtype: np.dtype[Any]) -> bool:
     return kind(dtype) == "f"
 
 
+def is_half(dtype: np.dtype[Any]) -> bool:
+    """Is it a float of 16 bits, which is stored so and computed in 32?"""
+    return dtype in (float16, bfloat16)
+
+
 def is_inexact(dtype: np.dtype[Any]) -> bool:
     """Float or complex: the dtypes that have derivatives."""
     return kind(dtype) in "fc"

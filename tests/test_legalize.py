@@ -304,6 +304,23 @@ def test_a_greatest_half_is_one_of_those_it_was_taken_of(
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_half_is_one_number_where_it_is_made_and_where_it_is_loaded(
+    seed: int, dtype: Any
+) -> None:
+    """Of three equal quotients none is lost, whichever kernel compares them."""
+    x = np.ones(3, np.float32)
+    v = np.random.default_rng(seed).standard_normal(2).astype(dtype)
+
+    def quotients(x: Any, v: Any) -> Any:
+        return lax.associative_scan(fnp.maximum, x / fnp.dot(v, v)).sum()
+
+    wanted = ft.grad(quotients)(x, v.astype(np.float32))
+    for slope in (ft.grad(quotients), ft.jit(ft.grad(quotients))):
+        np.testing.assert_allclose(slope(x, v), wanted, rtol=0.02)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize("wide", [dtypes.float32, dtypes.float64], ids=str)
 def test_a_cast_of_the_program_rounds(dtype: Any, wide: Any) -> None:
     x = np.random.default_rng(6).standard_normal(300).astype(wide)

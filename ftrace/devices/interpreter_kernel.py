@@ -339,7 +339,7 @@ def _finite(x: Array) -> bool:
 
 def _accumulator(node: Node) -> np.dtype[Any]:
     """16-bit floats are added and multiplied in 32 bits."""
-    narrow = node.dtype in (dtypes.float16, dtypes.bfloat16)
+    narrow = dtypes.is_half(node.dtype)
     return dtypes.float32 if narrow and node.arg in ("add", "mul") else node.dtype
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.devices.opencl_launch import Traits, choose_launch
 from ftrace.devices.opencl_scalars import combine, narrow, widen
-from ftrace.devices.opencl_types import C_TYPES, is_short_float, literal
+from ftrace.devices.opencl_types import C_TYPES, literal
 from ftrace.devices.opencl_writer import Sizes, Writer
 from ftrace.lower.kernel import Store, axis_of
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
@@ -200,7 +200,7 @@ class _Loops:
         return name
 
     def _close_total(self, node: Node, total: str) -> None:
-        if is_short_float(node.dtype):
+        if dtypes.is_half(node.dtype):
             name = self.writer.fresh()
             value = narrow(total, node.dtype, self.writer.used)
             self.writer.line(f"const ushort {name} = {value};")
@@ -220,7 +220,7 @@ class _Loops:
         self._write(loop.body, depth)
         for node, total in zip(loop.reduces, totals, strict=True):
             value = self.writer.names[node.src[0]]
-            if is_short_float(node.dtype):
+            if dtypes.is_half(node.dtype):
                 value = widen(value, node.dtype, self.writer.used)
             self._add_to(node, total, value)
 
@@ -307,7 +307,7 @@ class _Loops:
 
 def accumulator(node: Node) -> np.dtype[np.generic]:
     """16-bit floats are accumulated in 32 bits."""
-    return dtypes.float32 if is_short_float(node.dtype) else node.dtype
+    return dtypes.float32 if dtypes.is_half(node.dtype) else node.dtype
 
 
 def _identity(node: Node, dtype: np.dtype[np.generic]) -> object:

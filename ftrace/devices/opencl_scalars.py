@@ -15,7 +15,6 @@ from ftrace import dtypes
 from ftrace.devices.opencl_types import (
     C_TYPES,
     Dtype,
-    is_short_float,
     literal,
     wrapping,
 )
@@ -163,7 +162,7 @@ SUPPORTED = frozenset(("const", "select", "cast", "bitcast", *_ROWS))
 
 def combine(op: str, dtype: Dtype, x: str, y: str, used: set[str]) -> str:
     """The expression of a reduce's or a store's operation."""
-    if is_short_float(dtype):
+    if dtypes.is_half(dtype):
         wide = [widen(v, dtype, used) for v in (x, y)]
         return narrow(
             _ROWS[op](dtypes.float32, [f"({w})" for w in wide], used), dtype, used
@@ -187,7 +186,7 @@ def expression(node: Node, operands: Sequence[str], used: set[str]) -> str:
         return _bitcast(x[0], source, node.dtype)
     if name in ("copy", "stop_gradient"):
         return x[0]
-    if is_short_float(source):
+    if dtypes.is_half(source):
         wide = [f"({widen(operand, source, used)})" for operand in x]
         text = _arithmetic(node, dtypes.float32, wide, used)
         return narrow(text, node.dtype, used) if node.dtype == source else text
@@ -232,11 +231,11 @@ def convert(x: str, source: Dtype, target: Dtype, used: set[str]) -> str:
     """A cast as `ftrace.trace.primitives.conversion.convert` defines it."""
     if source == target:
         return x
-    if is_short_float(source):
+    if dtypes.is_half(source):
         x, source = widen(x, source, used), dtypes.float32
     if target == dtypes.bool_:
         return f"({x}) != 0"
-    if is_short_float(target):
+    if dtypes.is_half(target):
         return narrow(f"(float)({x})", target, used)
     kinds = dtypes.kind(source) + dtypes.kind(target)
     if kinds in ("fi", "fu"):

@@ -29,11 +29,6 @@ def value_type(dtype: Dtype) -> str:
     return "bool" if dtype == dtypes.bool_ else C_TYPES[dtype]
 
 
-def is_short_float(dtype: Dtype) -> bool:
-    """Is it stored in 16 bits and computed in 32?"""
-    return dtype in (dtypes.float16, dtypes.bfloat16)
-
-
 def wrapping(dtype: Dtype) -> str:
     """The unsigned type in which an integer type is added and multiplied."""
     return "ulong" if dtype.itemsize == 8 else "uint"
@@ -43,7 +38,7 @@ def literal(value: Any, dtype: Dtype) -> str:
     """A constant of a dtype, to the bit."""
     scalar: Any = np.asarray(value).astype(dtype)
     category = dtypes.kind(dtype)
-    if is_short_float(dtype):
+    if dtypes.is_half(dtype):
         return f"(ushort){int(scalar.view(np.uint16)):#x}"
     if category == "f":
         return _float_literal(scalar, dtype)

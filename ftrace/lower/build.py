@@ -167,7 +167,7 @@ class _Builder:
         inner = self.view.operands(node, context)
         if node.op.family == "movement":
             return self._moved(node, context, inner[0][1])
-        sources = [self.expressions[need] for need in inner]
+        sources = [self._operand(*need) for need in inner]
         if node.op.family == "reduction":
             sizes = [node.src[0].shape[a] for a in reduced_axes(node)]
             key = reduce_key(node, context, self.view.plan.levels[node])
@@ -180,6 +180,13 @@ class _Builder:
             return sources[0]
         return make_node(node.op, scalar, tuple(sources), node.arg)
 
+    def _operand(self, node: Node, context: Context) -> Node:
+        """What an operation takes: other kernels load the same number."""
+        value = self.expressions[node, context]
+        if value.op is load_p or not rounds_operand(node, self.view.plan):
+            return value
+        return cast(cast(value, dtypes.float32), node.dtype)
+
     def _load(self, node: Node, context: Context) -> Node:
         index = self._index(flatten_index(context.indices, node.shape))
         assert context.valid is not None
@@ -190,7 +197,7 @@ class _Builder:
         """The operand's value, and zero where the movement has no operand."""
         if inner.valid is None:
             return const(0, node.dtype)
-        value = self.expressions[node.src[0], inner]
+        value = self._operand(node.src[0], inner)
         if inner.valid == context.valid or _is_masked(value):
             return value
         valid = self._valid(inner.valid)
@@ -261,6 +268,14 @@ class _Builder:
         return KernelInfo(
             f"{title}_{dims}", origins_of(computed), operations, size, tuple(names)
         )
+
+
+def rounds_operand(node: Node, plan: Schedule) -> bool:
+    """Is it rounded to 16 bits also where it is computed, as it is where it is loaded?
+
+    Else an element would not be equal to the maximum that another kernel took of it.
+    """
+    return dtypes.is_half(node.dtype) and node in plan.stored
 
 
 def origins_of(nodes: Iterable[Node]) -> tuple[Origin, ...]:

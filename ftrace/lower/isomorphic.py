@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ftrace.lower.build import BuiltKernel, build_kernel, origins_of
+from ftrace.lower.build import BuiltKernel, build_kernel, origins_of, rounds_operand
 from ftrace.lower.drafts import Draft, Schedule
 from ftrace.records import NamedTuple
 from ftrace.trace.graph import Node
@@ -33,7 +33,7 @@ def build_kernels(plan: Schedule) -> Iterator[tuple[int, BuiltKernel]]:
     for draft, computed in _computed_by(plan):
         if draft.step is not None:
             continue
-        found = _structure_of(draft, computed, plan.levels)
+        found = _structure_of(draft, computed, plan)
         if found is None:
             yield draft.number, build_kernel(draft, plan)
             continue
@@ -59,7 +59,7 @@ def _computed_by(plan: Schedule) -> list[tuple[Draft, list[Node]]]:
 
 
 def _structure_of(
-    draft: Draft, computed: list[Node], levels: dict[Node, int]
+    draft: Draft, computed: list[Node], plan: Schedule
 ) -> tuple[Any, list[Node]] | None:
     """What is equal for isomorphic drafts, and the values that pair off.
 
@@ -85,8 +85,9 @@ def _structure_of(
             sources.append(number)
         level = 0
         if node.op.family == "reduction":
-            level = places.setdefault(levels[node], len(places))
-        parts.append((node.op, node.aval, node.arg, tuple(sources), level))
+            level = places.setdefault(plan.levels[node], len(places))
+        rounds = rounds_operand(node, plan)
+        parts.append((node.op, node.aval, node.arg, tuple(sources), level, rounds))
     roots = tuple([number_of[n] for n in draft.roots])
     sums = frozenset([number_of[n] for n in draft.sums])
     structure = (draft.shape, draft.kind, roots, sums, tuple(parts), tuple(loaded))

@@ -261,11 +261,6 @@ def _split_store(store: Store, values: Mapping[Node, Node | Complex]) -> list[St
 # 16-bit floats.
 
 
-def is_half(dtype: Dtype) -> bool:
-    """Is it a float of 16 bits?"""
-    return dtype in (dtypes.float16, dtypes.bfloat16)
-
-
 def widen_half(kernel: Kernel) -> Kernel:
     """16-bit floats as float32: rounded by a cast in the user's program, and at stores.
 
@@ -275,9 +270,10 @@ def widen_half(kernel: Kernel) -> Kernel:
     Between two casts of the program a chain of operations is not rounded to 16 bits: it
     is more accurate than operation by operation, and as fast. But what decides is the
     number that would be stored: a maximum is one of the elements that it was taken of.
+    (What a kernel stores for another one has a cast behind it where it goes on, too.)
     """
     nodes = kernel.nodes
-    if not any(is_half(node.dtype) for node in nodes):
+    if not any(dtypes.is_half(node.dtype) for node in nodes):
         return kernel
     values: dict[Node, Node] = {}
     with inherited_origin() as take:
@@ -288,7 +284,7 @@ def widen_half(kernel: Kernel) -> Kernel:
         for store in kernel.stores:
             widened = _replaced(store, values)
             dtype = store.value.dtype
-            if is_half(dtype):
+            if dtypes.is_half(dtype):
                 widened = replace(widened, value=_narrow(widened.value, dtype))
             stores.append(widened)
     return replace(kernel, stores=tuple(stores))
@@ -312,22 +308,22 @@ def _widen(node: Node, src: tuple[Node, ...]) -> Node:
         return node
     if node.op is load_p:
         new = _rebuilt(node, src)
-        return _wide(new) if is_half(dtype) else new
+        return _wide(new) if dtypes.is_half(dtype) else new
     if node.op is const_p:
-        return _wide(node) if is_half(dtype) else node
+        return _wide(node) if dtypes.is_half(dtype) else node
     if node.op is ew.cast_p:
         return _widen_cast(node, src[0])
     if node.op is ew.bitcast:
         source = node.src[0].dtype
-        x = _narrow(src[0], source) if is_half(source) else src[0]
+        x = _narrow(src[0], source) if dtypes.is_half(source) else src[0]
         new = ew.bitcast(x, arg=dtype)
-        return _wide(new) if is_half(dtype) else new
-    if node.op is ew.nextafter and is_half(dtype):
+        return _wide(new) if dtypes.is_half(dtype) else new
+    if node.op is ew.nextafter and dtypes.is_half(dtype):
         x, y = (Term(_narrow(s, dtype)) for s in src)
         return _wide(nextafter(x, y).node)
     if src == node.src:
         return node
-    if is_half(dtype):
+    if dtypes.is_half(dtype):
         return make_node(node.op, node.aval.with_dtype(dtypes.float32), src, node.arg)
     if dtype == dtypes.bool_:
         src = tuple(map(_rounded, src, node.src))
@@ -336,13 +332,13 @@ def _widen(node: Node, src: tuple[Node, ...]) -> Node:
 
 def _rounded(x: Node, before: Node) -> Node:
     """The float32 that `x` is after 16 bits, if that is what it was before."""
-    return _wide(_narrow(x, before.dtype)) if is_half(before.dtype) else x
+    return _wide(_narrow(x, before.dtype)) if dtypes.is_half(before.dtype) else x
 
 
 def _widen_cast(node: Node, x: Node) -> Node:
     """A cast to 16 bits goes through float32, as everywhere, and rounds."""
-    if not is_half(node.dtype):
+    if not dtypes.is_half(node.dtype):
         return ew.cast(x, node.dtype)
     if node.src[0].dtype == node.dtype:
         return x
-    return _wide(ew.cast(_wide(x), node.dtype))
+    return _wide(_narrow(_wide(x), node.dtype))

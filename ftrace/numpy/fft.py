@@ -279,7 +279,7 @@ def _lengths(
 def _converted(name: str, kind: str, x: Any) -> Any:
     """In the dtype that the transform takes."""
     if kind == "rfft":
-        if dtypes.is_complex(x.dtype) or x.dtype in (dtypes.float16, dtypes.bfloat16):
+        if dtypes.is_complex(x.dtype) or dtypes.is_half(x.dtype):
             raise DtypeError(
                 f"{name}: the array must be float32 or float64, got {x.dtype}; use "
                 f"{name.replace('r', '', 1)} for complex ones, or .astype('float32')"

@@ -59,8 +59,7 @@ def summed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def widened(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """float32 for a float of 16 bits."""
-    is_half = dtype.itemsize == 2 and dtypes.is_float(dtype)
-    return dtypes.float32 if is_half else dtype
+    return dtypes.float32 if dtypes.is_half(dtype) else dtype
 
 
 def chosen_dtype(dtype: Dtype, default: np.dtype[Any]) -> np.dtype[Any]:
