@@ -304,20 +304,19 @@ def test_a_greatest_half_is_one_of_those_it_was_taken_of(
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-@pytest.mark.parametrize("seed", range(4))
 def test_a_half_is_one_number_where_it_is_made_and_where_it_is_loaded(
-    seed: int, dtype: Any
+    dtype: Any,
 ) -> None:
     """Of three equal quotients none is lost, whichever kernel compares them."""
-    x = np.ones(3, np.float32)
-    v = np.random.default_rng(seed).standard_normal(2).astype(dtype)
+    x, v = np.ones(3, np.float32), np.array([2.1, 0.37]).astype(dtype)
 
     def quotients(x: Any, v: Any) -> Any:
         return lax.associative_scan(fnp.maximum, x / fnp.dot(v, v)).sum()
 
-    wanted = ft.grad(quotients)(x, v.astype(np.float32))
-    for slope in (ft.grad(quotients), ft.jit(ft.grad(quotients))):
-        np.testing.assert_allclose(slope(x, v), wanted, rtol=0.02)
+    slope = ft.grad(quotients, argnums=(0, 1))
+    wanted, _ = slope(x, v.astype(np.float32))
+    for got, _ in (slope(x, v), ft.jit(slope)(x, v)):
+        np.testing.assert_allclose(got, wanted, rtol=0.02)
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
