@@ -40,6 +40,14 @@ def test_bincount_counts_as_numpy_does(size: int, places: int) -> None:
     np.testing.assert_array_equal(counts, wanted)
 
 
+def test_bincount_counts_weights_that_are_bools() -> None:
+    x, w = np.array([0, 0, 1]), np.array([True, True, False])
+    for bincount in (fnp.bincount, ft.jit(fnp.bincount, static_argnames="length")):
+        counts = bincount(x, w, length=2)
+        assert counts.dtype == np.int32
+        assert counts.tolist() == [2, 0]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [(), (2,), (2, 3)])
 def test_boards_combine_as_numpy_does(kind: str, width: tuple[int, ...]) -> None:

@@ -268,6 +268,11 @@ def test_complex_weights_have_the_variance_that_was_asked_for() -> None:
     assert radii.max() <= np.sqrt(2 * 2 / 50)
 
 
+def test_what_clips_takes_no_complex_numbers() -> None:
+    with pytest.raises(DtypeError, match="complex"):
+        nn.sparse_sigmoid(np.array([1j], np.complex64))
+
+
 def test_logarithms_of_complex_activations_lie_between_minus_pi_and_pi() -> None:
     x = np.array([1.4 - 3.7255j, 1.4 + 9j, -2 + 7j, 30 + 20j])
     wanted = np.log(1 + np.exp(x))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.errors import AxisError, FtraceError, ValueRangeError
+from ftrace.errors import AxisError, FtraceError, ShapeError, ValueRangeError
 from tests import surface
 
 RNG = np.random.default_rng(3)
@@ -184,6 +185,31 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
 @pytest.mark.parametrize("case", range(len(MESSAGES)))
 def test_reduction_says_what_is_wrong(case: int) -> None:
     surface.check_message(*MESSAGES[case])
+
+
+@pytest.mark.parametrize(
+    ("m", "y", "rowvar"),
+    [
+        ((5, 2), (1, 5), False), ((5, 1), (1, 5), False), ((5, 3), (5, 2), False),
+        ((5,), (1, 5), False), ((2, 5), (1, 5), True), ((0, 5), (2, 5), True),
+        ((5, 0), (1, 5), False), ((1, 5), None, False),
+    ],
+)  # fmt: skip
+def test_covariance_reads_rows_and_columns_as_numpy_does(
+    m: tuple[int, ...], y: tuple[int, ...] | None, rowvar: bool
+) -> None:
+    first, more = RNG.random(m), None if y is None else RNG.random(y)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted = np.cov(first, more, rowvar)
+    for cov in (fnp.cov, ft.jit(fnp.cov, static_argnums=2)):
+        np.testing.assert_allclose(cov(first, more, rowvar), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("m", "y"), [((), (1, 5)), ((1, 5), (1, 5)), ((1, 5), (5, 1))])
+def test_covariance_of_unlike_numbers_of_samples_is_refused(m: Any, y: Any) -> None:
+    with pytest.raises(ShapeError, match="samples"):
+        fnp.cov(np.ones(m), np.ones(y), rowvar=False)
 
 
 @pytest.mark.parametrize("size", [1 << 16, 70_000, 65_537, 300_000])

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.errors import ArgumentError, AxisError, ShapeError, ValueRangeError
+from ftrace.errors import (
+    ArgumentError,
+    AxisError,
+    DtypeError,
+    ShapeError,
+    ValueRangeError,
+)
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.tracer import aval_of
 from ftrace.trace.tracing import trace
@@ -199,6 +205,9 @@ def test_functions_of_slices() -> None:
         (lambda m: fnp.roll(m, (1, 2, 3), (0, 1)), ShapeError, "shifts"),
         (lambda m: fnp.convolve(m, m), ShapeError, "two vectors"),
         (lambda m: fnp.interp(m, m, m), ShapeError, "vectors of one length"),
+        (lambda m: fnp.interp(m, m[0] + 1j, m[0]), DtypeError, "have no order"),
+        (lambda m: fnp.interp(1j, m[0], m[0]), DtypeError, "have no order"),
+        (lambda m: fnp.choose(m, [1, 2], mode="clip"), DtypeError, "be integers"),
         (lambda m: fnp.block([m, [m]]), ShapeError, "one depth"),
         (lambda m: fnp.vectorize(abs, signature="x")(m), ValueRangeError, "reads like"),
         (lambda m: fnp.diag(fnp.ones((1, 1, 1))), ShapeError, "a vector or a matrix"),

@@ -135,7 +135,7 @@ def sparse_plus(x: Any) -> Any:
 @_beside_floats
 def sparse_sigmoid(x: Any) -> Any:
     """(x + 1)/2, between 0 and 1."""
-    return fnp.minimum(fnp.maximum((x + 1) / 2, 0), 1)
+    return fnp.clip((x + 1) / 2, 0, 1)
 
 
 # Exponentials. An exponent that a branch does not use is made harmless first.

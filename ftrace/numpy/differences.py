@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.axes import (
     as_value,
@@ -234,6 +234,7 @@ def interp(
 
     Raises:
       ShapeError: `xp` and `fp` are not vectors of one length.
+      DtypeError: `x` or `xp` is complex.
       ValueRangeError: the period is 0.
     """
     if len(shape_of(xp)) != 1 or shape_of(xp) != shape_of(fp):
@@ -242,6 +243,11 @@ def interp(
             f"{shape_of(xp)} and {shape_of(fp)}"
         )
     x, xp = promote_inexact(x, xp)
+    if dtypes.is_complex(x.dtype):
+        raise DtypeError(
+            "interp is not defined for complex x and xp, which have no order; give "
+            "their real parts"
+        )
     (fp,) = promote_inexact(fp)
     size = xp.shape[0]
     if size == 0:

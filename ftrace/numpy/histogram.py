@@ -67,14 +67,14 @@ def bincount(
 
     Args:
       x: a vector of integers; negative ones count as 0.
-      weights: what each adds, instead of 1.
+      weights: what each adds, instead of 1; bools count as numbers.
       minlength: the least length of the result.
       length: of the result; required where `x` is traced. Greater numbers are left
         out.
       out_sharding: accepted, without effect.
 
     Returns:
-      A vector of int32, or of the dtype of the weights.
+      A vector of int32, or of the dtype of weights that are numbers.
 
     Raises:
       DtypeError: `x` does not hold integers.
@@ -108,6 +108,8 @@ def bincount(
                 f"bincount: weights must have the shape of x, {x.shape}, got "
                 f"{values.shape}"
             )
+        if values.dtype == dtypes.bool_:  # whose sums would be "or"
+            values = cast(values, dtypes.int32)
     return _added(x, values, count)
 
 

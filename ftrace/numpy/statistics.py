@@ -27,6 +27,7 @@ from ftrace.numpy.axes import (
     pad,
     permute,
     reshape,
+    shape_of,
     static_int,
 )
 from ftrace.numpy.contraction import dot_axes
@@ -350,7 +351,7 @@ def cov(
 
     Args:
       m: observations, (variables, samples), or (samples,) of one variable.
-      y: more variables in the same form.
+      y: more variables in the same form; a single row is one variable in any case.
       rowvar: a row is a variable; if false, a column is.
       bias: divide by the number of samples, not by one less.
       ddof: what is taken off the number of samples; overrides `bias`.
@@ -363,10 +364,12 @@ def cov(
     """
     variables = [_variables("cov", m, rowvar)]
     if y is not None:
-        variables.append(_variables("cov", y, rowvar))
+        variables.append(_variables("cov", y, rowvar or shape_of(y)[:1] == (1,)))
     avals = [aval_of(x) for x in variables]
     computed, _ = dtypes.promote(*pairs_of(avals))
     computed = _inexact_argument("cov", dtype, dtypes.to_inexact(computed))
+    if variables[0].shape[0] == 0:
+        return full((0, 0), 0, computed)  # as in NumPy, whatever there is of y
     samples = variables[0].shape[1]
     if variables[-1].shape[1] != samples:
         raise ShapeError(

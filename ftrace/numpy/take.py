@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import IndexBoundsError, ShapeError, ValueRangeError
+from ftrace.errors import DtypeError, IndexBoundsError, ShapeError, ValueRangeError
 from ftrace.numpy import axes
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.at import update
@@ -231,11 +231,15 @@ def choose(
     """At each place the element of `choices[a]`, all broadcast together.
 
     Raises:
+      DtypeError: the indices are no integers.
       IndexBoundsError: with mode "raise", an index has no choice.
       ConcretizationTypeError: with mode "raise", the indices are traced.
     """
     no_out("choose", out)
     indices = as_value(a)
+    if not (dtypes.is_integer(indices.dtype) or indices.dtype == dtypes.bool_):
+        got = indices.dtype.name
+        raise DtypeError(f"choose: the indices must be integers, got {got}; cast them")
     parts: Any = choices if is_sequence(choices) else list(as_value(choices))
     options = values_together(parts)
     count = len(options)
