@@ -13,7 +13,7 @@ import ftrace.ops as ops
 import ftrace.scipy.signal as signal
 import ftrace.scipy.special as special
 import ftrace.scipy.stats.norm as norm
-from ftrace import grad, jit
+from ftrace import config, grad, jit
 from ftrace.errors import (
     ConcretizationTypeError,
     DtypeError,
@@ -86,6 +86,16 @@ def test_quantile_is_the_inverse_of_the_distribution() -> None:
     assert z[-1] == np.inf
     np.testing.assert_allclose(special.ndtr(z)[1:-1], q[1:-1], rtol=1e-12)
     assert np.isnan(np.asarray(special.ndtri(np.array([-0.1, 1.1])))).all()
+
+
+def test_quantiles_have_at_least_the_default_width() -> None:
+    q = np.array([0.25, 0.5], np.float32)
+    for quantile in (norm.ppf, norm.isf):
+        for function in (quantile, jit(quantile)):
+            assert function(q).dtype == np.float32
+            assert function(q.astype(np.float64)).dtype == np.float64
+            with config(enable_x64=True):
+                assert function(q).dtype == np.float64
 
 
 def test_segments_without_their_number_need_known_ids() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ftrace import dtypes
+from ftrace.numpy.axes import cast
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.scipy.special import log_ndtr, ndtr, ndtri
 from ftrace.trace.eager import make_eager
@@ -24,7 +26,9 @@ def _standard(x: Value, loc: Value, scale: Value) -> Any:
 
 
 def _placed(z: Any, loc: Value, scale: Value) -> Any:
-    return elementwise(p.add, elementwise(p.mul, z, scale), loc)
+    placed = elementwise(p.add, elementwise(p.mul, z, scale), loc)
+    default = dtypes.default_dtype("f"), False  # it may have 64 bits
+    return cast(placed, dtypes.promote((placed.dtype, False), default)[0])
 
 
 def logpdf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
