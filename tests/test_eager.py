@@ -225,9 +225,9 @@ NOT_NATIVE = (
 
 
 @pytest.mark.parametrize("name", [name for name in UNARY if name not in NOT_NATIVE])
-def test_calls_become_native(name: str, mode: str) -> None:
-    if mode == "plain" or probe.offsets() is None:
-        pytest.skip("no native calls")
+@pytest.mark.skipif(probe.offsets() is None, reason="no native calls")
+@pytest.mark.parametrize("mode", ["native"], indirect=True)
+def test_calls_become_native(name: str) -> None:
     x = values((8, 6), np.float32, 0)
     for _ in range(3 * CALLS):
         UNARY[name](x)

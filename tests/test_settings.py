@@ -20,6 +20,7 @@ from ftrace import errors, settings
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm import target as targets
 from ftrace.settings import CPUS, MAX_THREADS
+from ftrace.trace import collection
 
 
 @pytest.fixture(autouse=True)
@@ -319,3 +320,14 @@ def test_every_setting_is_checked() -> None:
     for name in settings.Config.__dataclass_fields__:
         with pytest.raises(errors.FtraceError):
             settings.Config(**{name: object()})  # pyright: ignore[reportArgumentType]
+
+
+def test_names_of_rules_are_checked_without_a_look_at_all_objects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    off = {"disabled_rules": {"merge_reshapes"}}
+    with ft.config(**off):  # what checks them is loaded
+        pass
+    monkeypatch.setattr(collection, "put_away", pytest.fail)
+    with ft.config(**off), ft.config(threads=1):
+        pass

@@ -56,7 +56,8 @@ def _check_rules(names: frozenset[str]) -> None:
 
         return check_disabled_rules
 
-    importing(load)(names)
+    check = settings.name_checks["disabled_rules"] = importing(load)
+    check(names)
 
 
 def has_lowered() -> bool:
