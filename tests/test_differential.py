@@ -137,6 +137,31 @@ def test_no_reason_excuses_any_wrong_number(of: str) -> None:
     assert excused == set()
 
 
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        ("accepts", "float32[3]; not TypeError: got an unexpected value"),
+        ("accepts", "float32[3]; not ValueError: axis 5 is out of bounds"),
+        ("accepts", "float32[3]; not NotImplementedError: "),
+        ("accepts", "float32[3]; not OverflowError: Python integer 300 is too large"),
+        ("accepts", "float32[3]; not ValueError: VJP function: got int32[], but "
+                    "expected float32[]"),
+        ("refuses", "ShapeError: the shapes do not fit; not float32[3]"),
+        ("refuses", "IndexError (not an error of ours): index 3; not float32[3]"),
+        ("refuses", "OverflowError (not an error of ours): 300; not float32[3]"),
+        ("raw", "TypeError: 'NoneType' object is not callable"),
+    ],
+)  # fmt: skip
+def test_no_reason_excuses_any_error(what: str, text: str) -> None:
+    excused = {
+        row.name: reason.reason
+        for row in ROWS
+        for case in islice(cases_of(row, 1), 3)
+        if (reason := purpose_of(case, Difference(what, text)))
+    }
+    assert excused == {}
+
+
 def test_a_reason_that_says_near_holds_for_near_numbers_alone() -> None:
     row = Purpose(".*", "value", "", "rounded", near=1e-6)
     text = "float64[] at 0: np.float64({}); not np.float64(-0.5) (1 of 1)"

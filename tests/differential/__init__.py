@@ -8,7 +8,7 @@
 `cases.py`     rows crossed with kinds, modes and settings; a case follows from a seed
 `modes.py`     eager, jit, vmap, grad, … : how a case is called
 `outcomes.py`  what came of it, and what it takes for two of them to be equal
-`purpose.py`   where ftrace differs on purpose, and where that is documented
+`purpose.py`   where ftrace differs on purpose; `refusals.py` has what is refused
 `record.py`    outcomes in a file: a sample of them is part of the repository
 `watch.py`     a case that crashes or hangs ends no run
 

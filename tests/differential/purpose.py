@@ -1,7 +1,8 @@
 """Where ftrace differs from JAX on purpose.
 
 A row has the functions (a pattern of their full names), what is different (see
-`Difference`), a pattern of how it shows, the reason, and where users read of it.
+`Difference`), a pattern of how it shows, and the reason. Users read of the reasons in
+docs/coming-from-jax.md.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from dataclasses import dataclass
 from tests.differential.cases import Case
 from tests.differential.outcomes import Difference
 from tests.differential.refusals import REFUSED_BY_FTRACE, REFUSED_BY_JAX
-
-PORTING = "docs/coming-from-jax.md"
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,6 @@ class Purpose:
       given: a pattern that the case contains: its mode, its setting, its arguments.
       near: how far the two numbers are from each other at most, as a part of the
         larger; they need not be near where it is 0.
-      documented: the page that says so.
     """
 
     names: str
@@ -41,7 +39,6 @@ class Purpose:
     modes: tuple[str, ...] = ()
     given: str = ""
     near: float = 0.0
-    documented: str = PORTING
 
     def holds(self, case: Case, difference: Difference) -> bool:
         return bool(
@@ -604,13 +601,23 @@ PURPOSES: tuple[Purpose, ...] = (
         Purpose(names, "accepts", "|".join(texts), _MORE)
         for names, texts in REFUSED_BY_JAX.items()
     ),
-    Purpose(r"numpy\.permute_dims|random\.choice", "accepts", "", _MORE),
     Purpose(
-        r"numpy\.(unique.*|union1d)", "accepts", "Abstract tracer",
+        r"lax\.(?!linalg|conv).*", "accepts", "arguments to have the same dtypes",
+        "Python's numbers, and weak ones, take the dtype of the others",
+        given="(python|weak) (int|float)",
+    ),
+    Purpose(
+        r"numpy\.choose", "accepts", "must be integer typed", "bools are 0 and 1, too",
+        given=r"\(\w+ bool\[",
+    ),
+    Purpose(
+        r"numpy\.(unique.*|union1d|setdiff1d)", "accepts", "Abstract tracer",
         "where there is one element, their number is known",
     ),
-    Purpose(ANY, "refuses", "IndexBoundsError", "a known index out of bounds raises"),
-    Purpose(ANY, "refuses", "OverflowError", "a Python int that does not fit raises"),
+    Purpose(ANY, "refuses", "^IndexBoundsError:", "a known index out of bounds raises"),
+    Purpose(
+        ANY, "refuses", "^DtypeOverflowError:", "a Python int that does not fit raises"
+    ),
     *(
         Purpose(names, "refuses", "|".join(texts), _STRICT)
         for names, texts in REFUSED_BY_FTRACE.items()
