@@ -39,7 +39,7 @@ def test_results_of_a_jvp_rule_are_checked() -> None:
     assert "['b']" in message
     assert "expected f32[3]" in message
     assert "got f32[]" in message
-    assert "test_custom.py" in message
+    assert "test_custom_checks.py" in message
     with pytest.raises(DtypeError, match=r"\['a'\]: expected f32\[3\].*got i32"):
         jvp_returning(
             lambda x, t: ({"a": x.astype(int), "b": x}, {"a": t, "b": t}), ft.jit
@@ -82,7 +82,7 @@ def test_results_of_a_vjp_rule_are_checked() -> None:
     assert "[1]['k']" in message
     assert "expected f32[3]" in message
     assert "got f32[2]" in message
-    assert "test_custom.py" in message
+    assert "test_custom_checks.py" in message
     with pytest.raises(DtypeError, match=r"\[0\]: expected f32\[3\].*got i32"):
         vjp_returning(good, lambda r, ct: (fnp.arange(3), None))()
 
