@@ -154,6 +154,15 @@ def _reductions() -> list[DynamicSample]:
         s("cumsum_over", lambda x: fnp.cumsum(x, 0), {"x": {0: ft.Dim("n", max=4097)}},
           vector, slow=True),
         s("cumsum_beside", lambda x: fnp.cumsum(x, 1), ROWS, of_rows(5)),
+        s("sums_of_constants", lambda x: fnp.full(x.shape, 2.5).sum(0), ROWS,
+          of_rows(5)),
+        s("count", lambda x: fnp.full(x.shape, 3).sum(), ROWS, of_rows(5)),
+        s("complex_count", lambda x: fnp.full(x.shape, 2 - 1j).sum(), ROWS, vector),
+        s("product_of_constants", lambda x: fnp.full(x.shape, 1.001).prod(), ROWS,
+          vector, 1000),
+        s("greatest_constant", lambda x: fnp.full(x.shape, 7).max(), ROWS, vector),
+        s("gradient_of_a_bias", ft.grad(lambda b, x: (x - b).sum(), argnums=0),
+          {"x": {0: "n"}}, lambda n: (np.float32(0.5), floats(n))),
     ]  # fmt: skip
 
 

@@ -281,12 +281,16 @@ def halves(x: Any) -> Any:
     return fnp.split(x, 2)
 
 
+def deletes(x: Any) -> Any:
+    return fnp.delete(x, 0, 0)
+
+
 @pytest.mark.parametrize(
     "function",
     [
         uses_range, uses_if, uses_equal, uses_len, iterates, uses_int, uses_numpy,
         reshapes, reshapes_unevenly, adds_fixed, slices_beyond, slices_to_nothing,
-        indexes_beyond, squeezes, halves,
+        indexes_beyond, squeezes, halves, deletes,
     ],
     ids=lambda f: f.__name__,
 )  # fmt: skip
@@ -357,7 +361,8 @@ def test_comparisons_hold_for_all_sizes_or_raise() -> None:
     assert N != 1
     assert N + 1 != N
     for undecided in (lambda: N > 2, lambda: N == 7, lambda: N - 2 != 0,
-                      lambda: bool(N - 2), lambda: N * 3 < N * N):  # fmt: skip
+                      lambda: bool(N - 2), lambda: N * 3 < N * N,
+                      lambda: N * 1.5, lambda: 2.5 - N):  # fmt: skip
         with pytest.raises(errors.DynamicDimensionError):
             undecided()
 

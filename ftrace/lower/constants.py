@@ -15,7 +15,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DynamicDimensionError
 from ftrace.tables import memo
-from ftrace.trace.dims import same_size
+from ftrace.trace.dims import is_dynamic, same_size
 from ftrace.trace.graph import Node, constant_bits, constant_value, make_node
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy, stop_gradient
@@ -136,6 +136,8 @@ def last_position(positions: Node) -> int | None:
 def _reduce_constant(x: Node, c: Node) -> Node | None:
     value = constant_value(c)
     count = c.size // x.size
+    if is_dynamic(count) and x.op in (reduce_sum_p, reduce_prod_p):
+        return None
     if x.op is reduce_sum_p:
         return const_like(x, _repeated_sum(value, count, x.dtype))
     if x.op is reduce_prod_p:

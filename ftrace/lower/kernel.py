@@ -182,7 +182,8 @@ class Kernel:
     @cached_property
     def is_dynamic(self) -> bool:
         """Does it run over sizes that only a call knows, or read one?"""
-        sizes = (*self.shape, *[spec.size for spec in self.buffers])
+        sizes = [*self.shape, *[spec.size for spec in self.buffers]]
+        sizes += [axis_of(n).size for n in self.nodes if n.op is range_p]
         return any_dynamic(sizes) or any(n.op is dim_p for n in self.nodes)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -349,7 +350,7 @@ def _kept(obj: Any, size: int) -> np.ndarray[Any, Any]:
                 f"delete: a mask of shape {mask.shape} for an axis of size {size}"
             )
         return ~mask
-    kept = np.ones(size, np.bool_)
+    kept = np.ones(operator.index(size), np.bool_)
     kept[_positions("delete", obj, size, size - 1)] = False
     return kept
 

@@ -337,7 +337,9 @@ class outside_scopes:  # reads as a statement: `with outside_scopes()`
 
 def _traced(dim: Dim) -> Any:
     """A dynamic dimension as a value: of the innermost scope."""
-    scope = stack.scopes[-1]
+    scope = current_scope()
+    if scope is None:
+        return float(dim)  # which is refused by name
     return Tracer(scope.lift(dim), scope)
 
 
