@@ -17,7 +17,6 @@ from ftrace.lower.onehot import counts_along
 from ftrace.trace.dims import any_dynamic, same_size
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.elementwise import add, maximum, minimum
 from ftrace.trace.primitives.indexing import axes_and_kind, scatter, scatter_p
 from ftrace.trace.primitives.movement import reshape, shrink_axis
 from ftrace.trace.primitives.reduction import reduce, reduce_max_p, reduce_min_p
@@ -34,7 +33,6 @@ _NARROW = 16
 _LINES = 128
 
 _REDUCES: Final = {"add": reduce_sum_p, "min": reduce_min_p, "max": reduce_max_p}
-_COMBINE: Final = {"add": add, "min": minimum, "max": maximum}
 
 
 def _size_of_board(x: Node) -> int:
@@ -61,7 +59,7 @@ def board_count(x: Node) -> int:
 def _is_crowded(x: Node) -> bool:
     _, kind = axes_and_kind(x)
     base, updates, *indices = x.src
-    if kind not in _COMBINE or base.op is not const_p or any_dynamic(updates.shape):
+    if kind not in _REDUCES or base.op is not const_p or any_dynamic(updates.shape):
         return False
     count = indices[0].size
     if count < MANY or same_size(x.size, 0) or updates.size > _NARROW * count:

@@ -45,11 +45,9 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, inherited_origin, make_node
 from ftrace.trace.primitives.elementwise import bit_and, cast, ge, lt, select
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
+from ftrace.trace.primitives.reduction import COMBINES
 from ftrace.trace.primitives.source import const, const_p, dim_p, iota_p, zeros_like
 
-_REDUCE_NAME = {
-    "reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce_min": "min",
-}  # fmt: skip
 _IDENTITIES = ("copy", "stop_gradient")
 
 
@@ -175,7 +173,7 @@ class _Builder:
             if not group.atoms:
                 return sources[0]
             ranges = tuple(range_node(a) for a in group.atoms)
-            return reduce(_REDUCE_NAME[node.op.name], sources[0], ranges)
+            return reduce(COMBINES[node.op].name, sources[0], ranges)
         if node.op is gather_p or node.op.name in _IDENTITIES:
             return sources[0]
         return make_node(node.op, scalar, tuple(sources), node.arg)

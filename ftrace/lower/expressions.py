@@ -40,19 +40,12 @@ from ftrace.trace.primitives.elementwise import (
     cast,
     cast_p,
     eq,
-    maximum,
-    minimum,
     mul,
     select,
 )
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p, scatter_p
-from ftrace.trace.primitives.reduction import identity
+from ftrace.trace.primitives.reduction import COMBINES, COMBINES_BY_NAME, identity
 from ftrace.trace.primitives.source import const, const_p
-
-_COMBINE = {
-    "reduce_sum": add, "reduce_prod": mul, "reduce_max": maximum, "reduce_min": minimum,
-    "add": add, "mul": mul, "max": maximum, "min": minimum,
-}  # fmt: skip
 
 
 class Expressions(Elements):
@@ -109,7 +102,7 @@ class Expressions(Elements):
         """One after the other; a sum of products rounds once per term."""
         axes: tuple[int, ...] = node.arg
         (source,) = node.src
-        combine = _COMBINE[node.op.name]
+        combine = COMBINES[node.op]
         total: Node | None = None
         for position in places([source.shape[a] for a in axes]):
             at = list(indices)
@@ -170,7 +163,7 @@ class Expressions(Elements):
                 continue
             value = yield scope, updates, (*at, *rest), valid
             if kind != "set":
-                value = folded(_COMBINE[kind], node.dtype, (total, value))
+                value = folded(COMBINES_BY_NAME[kind], node.dtype, (total, value))
             total = folded(select, node.dtype, (hit, value, total))
         return total
 

@@ -20,11 +20,8 @@ from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.elementwise import (
-    add,
     bit_and,
     eq,
-    maximum,
-    minimum,
     mul,
     select,
 )
@@ -37,11 +34,13 @@ from ftrace.trace.primitives.indexing import (
     trailing,
 )
 from ftrace.trace.primitives.movement import permute, reshape, shrink_axis
-from ftrace.trace.primitives.reduction import reduce, reduce_prod_p
+from ftrace.trace.primitives.reduction import (
+    COMBINES_BY_NAME,
+    reduce,
+    reduce_prod_p,
+)
 from ftrace.trace.primitives.source import const_like, const_p, iota
 from ftrace.trace.rewrite import Pat, Rule
-
-_COMBINE: Final = {"add": add, "mul": mul, "min": minimum, "max": maximum}
 
 
 def _lanes(x: Node) -> dict[int, int] | None:
@@ -90,8 +89,8 @@ def _scatter_as_select(x: Node) -> Node | None:
             mask = here if mask is None else bit_and(mask, here)
     assert mask is not None
     new = _laid_out(updates, x, lanes, rest)
-    if kind in _COMBINE:
-        new = _COMBINE[kind](base, new)
+    if kind in COMBINES_BY_NAME:
+        new = COMBINES_BY_NAME[kind](base, new)
     return select(mask, new, base)
 
 

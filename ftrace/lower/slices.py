@@ -35,14 +35,14 @@ from ftrace.trace.graph import (
     toposort,
 )
 from ftrace.trace.primitives.broadcast import expand, reduce_sum_p
-from ftrace.trace.primitives.elementwise import add, cast, maximum, minimum, mul
+from ftrace.trace.primitives.elementwise import add, cast
 from ftrace.trace.primitives.movement import (
     pad,
     permute,
     reshape,
     shrink_axis,
 )
-from ftrace.trace.primitives.reduction import identity_like, reduce
+from ftrace.trace.primitives.reduction import COMBINES, identity_like, reduce
 from ftrace.trace.primitives.source import iota, iota_p, variable
 
 #: What `config.disabled_rules` can switch off here.
@@ -53,10 +53,6 @@ DECISIONS = {
 #: Peaks of fewer times the bytes of a cache are stored.
 _LEAST = 2
 _FIRST_DEPTH = -40
-
-_COMBINE = {
-    "reduce_sum": add, "reduce_prod": mul, "reduce_max": maximum, "reduce_min": minimum
-}  # fmt: skip
 
 
 def in_slices(outputs: Sequence[Node], limits: Limits) -> list[Node]:
@@ -183,7 +179,7 @@ class _Loops:
     def _joined(self, output: Node, first: Node, rest: Node) -> Node:
         """An output of all rows."""
         if output in self.summed[self.plan.number]:
-            return _COMBINE[output.op.name](first, rest)
+            return COMBINES[output.op](first, rest)
         axis = self._axis(output, self.plan.number)
         assert axis is not None
         before = [(0, 0, 0)] * output.ndim
@@ -242,7 +238,7 @@ class _Loops:
             for i, o in enumerate(carried)
         ]
         after = [
-            _COMBINE[o.op.name](total, found[o])
+            COMBINES[o.op](total, found[o])
             for o, total in zip(carried, before, strict=True)
         ]
         body = close(

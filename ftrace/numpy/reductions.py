@@ -31,6 +31,7 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.reduction import (
+    COMBINES,
     identity,
     reduce_max_p,
     reduce_min_p,
@@ -111,7 +112,7 @@ def masked_reduce(
     axes = canonical_axes(axis, a.ndim, name)
     mask = check_where(name, where, a.shape)
     a = cast(a, dtype)
-    combine = _COMBINE[primitive]
+    combine = COMBINES[primitive]
     if dtype == dtypes.bool_ and primitive in _BOOL:
         primitive, combine = _BOOL[primitive]
     if mask is not None:
@@ -130,12 +131,6 @@ def _first_value(name: str, initial: Value, dtype: np.dtype[Any]) -> Any:
     return first
 
 
-_COMBINE = {
-    reduce_sum_p: p.add,
-    reduce_prod_p: p.mul,
-    reduce_max_p: p.maximum,
-    reduce_min_p: p.minimum,
-}
 #: Sums and products of bools are "or" and "and".
 _BOOL = {
     reduce_sum_p: (reduce_max_p, p.bit_or),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from ftrace.trace.primitives.elementwise import (
     cast,
     div,
     eq,
+    maximum,
+    minimum,
     mul,
     mul_zero,
     scale,
@@ -143,7 +145,13 @@ reduce_min_p = _reduction(
     "the least along axes; NaN wins",
 )  # fmt: skip
 
-REDUCTIONS = (reduce_sum_p, reduce_prod_p, reduce_max_p, reduce_min_p)
+#: What each of them repeats.
+COMBINES: Final[dict[Op, Primitive]] = {
+    reduce_sum_p: add, reduce_prod_p: mul, reduce_max_p: maximum, reduce_min_p: minimum
+}  # fmt: skip
+#: The same by the word that scatters and kernels have for it.
+COMBINES_BY_NAME: Final = {op.name: op for op in COMBINES.values()}
+REDUCTIONS: Final = tuple(COMBINES)
 
 
 def reduce(primitive: Op, x: Node, axes: tuple[int, ...]) -> Node:

@@ -35,7 +35,8 @@ from ftrace.devices.llvm.loops.short_axes import (
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import INDEX, Kernel, axis_of, fma_p, load_p, reduce_p
 from ftrace.trace.graph import Node, make_node, toposort
-from ftrace.trace.primitives.elementwise import add, maximum, minimum, mul
+from ftrace.trace.primitives.elementwise import mul
+from ftrace.trace.primitives.reduction import COMBINES_BY_NAME
 from ftrace.trace.primitives.source import const
 
 #: Elements of a window at most, and results for each of them at least: with fewer of
@@ -45,8 +46,6 @@ _MOST_TAPS = 25
 _RESULTS_FOR_TAP = 1 << 10
 #: The same where vectors read all that one axis of the window skips, and no border.
 _MOST_BESIDE = 16
-
-_OPERATIONS = {"add": add, "mul": mul, "max": maximum, "min": minimum}
 
 
 def without_short_reduces(kernel: Kernel, facts: Facts, target: Target) -> Kernel:
@@ -153,5 +152,5 @@ def _combined(
             factors = [new.get(s) or known.get(s, s) for s in value.src]
             found = make_node(fma_p, reduce.aval, (*factors, found))
         else:
-            found = _OPERATIONS[str(reduce.arg)](found, new.get(value) or value)
+            found = COMBINES_BY_NAME[str(reduce.arg)](found, new.get(value) or value)
     return found
