@@ -57,6 +57,10 @@ def gradient(f: Any, c: Any) -> Any:
     return ft.grad(f)(X, c)
 
 
+def scaled(x: Any, c: Any) -> Any:
+    return fnp.sum(x[..., 1:] * c) + fnp.sum(fnp.sort(x)[..., 0] * c) + c
+
+
 def directional(f: Any, c: Any) -> Any:
     return ft.jvp(lambda x: f(x, c), (X,), (X + 1,))[1]
 
@@ -74,7 +78,7 @@ TRANSFORMS = [gradient, directional, batched, pulled]
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("f", [loss, chosen, powered])
+@pytest.mark.parametrize("f", [loss, chosen, powered, scaled])
 def test_numbers_that_vary_give_the_bits_of_constants(transform: Any, f: Any) -> None:
     together = [np.asarray(transform(f, c)) for c in NUMBERS]
     for c, found in zip(NUMBERS, together, strict=True):
@@ -84,13 +88,25 @@ def test_numbers_that_vary_give_the_bits_of_constants(transform: Any, f: Any) ->
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
-def test_numbers_that_vary_are_compiled_twice(transform: Any, compiled: Any) -> None:
-    transform(loss, 0.3)
-    transform(loss, 0.7)
+@pytest.mark.parametrize("f", [loss, scaled])
+def test_numbers_that_vary_are_compiled_twice(
+    transform: Any, f: Any, compiled: Any
+) -> None:
+    transform(f, 0.3)
+    transform(f, 0.7)
     some = len(compiled)
     for c in (1.7, 2.3, 0.9, -4.2):
-        transform(loss, c)
+        transform(f, c)
     assert len(compiled) == some
+
+
+def test_a_number_that_is_a_result_may_be_given_away() -> None:
+    double = ft.jit(lambda x: x * 2, donate_argnums=0)
+    for _ in range(4):
+        for c in (0.3, 0.7, 1.7):
+            value, (slope,) = ft.value_and_grad(lambda x, c=c: x[0] * 0 + c)(X[0, :1])
+            assert float(double(value)) == 2 * np.float32(c)
+            assert float(double(slope)) == 0.0
 
 
 def test_a_number_that_stays_is_no_input(compiled: Any) -> None:
@@ -190,11 +206,18 @@ def test_operands_of_arithmetic_are_numbers() -> None:
     assert _values(lambda x: x**2.25) == [2.25]
 
 
+def test_results_and_what_is_moved_are_numbers() -> None:
+    assert _values(lambda x: fnp.float32(3.5)) == [3.5]
+    assert 4.5 in _values(lambda x: fnp.pad(fnp.full(3, 4.5), 2) + x[0])
+    assert 4.5 in _values(lambda x: x.at[x.astype(int)].add(4.5))
+
+
 def test_what_decides_code_is_no_number() -> None:
     assert _values(lambda x: x**2.5) == []
     assert _values(lambda x: fnp.exp(x)) == []
     assert _values(lambda x: x * 0.5 + fnp.arctan2(x, 0.5)) == []
-    assert _values(lambda x: fnp.float32(3.5)) == []  # a result itself
+    assert _values(lambda x: x * 0.5 + fnp.arctan2(x, fnp.full(3, 0.5))) == []
+    assert 4.5 not in _values(lambda x: fnp.full(3, 4.5).at[x.astype(int)].set(x))
 
 
 def test_graphs_of_very_many_numbers_are_left_alone() -> None:

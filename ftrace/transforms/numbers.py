@@ -7,8 +7,8 @@ A number of Python's is part of the graph of an un-jitted transform: what it is 
 decide anything. The first graph of a family is compiled as it is. For the next one
 the numbers that differ become inputs of a program, which serves those after it.
 
-Only numbers that are operands of arithmetic become inputs: for these, code that reads
-a number makes the bits that code for that number makes.
+Only numbers that are results, operands of arithmetic, or moved to either become inputs:
+for these, code that reads a number makes the bits that code for that number makes.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ftrace.trace.graph import (
 )
 from ftrace.trace.primitives import elementwise
 from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.source import const_p, variable
 from ftrace.trace.tracer import Value
 from ftrace.transforms.memo import NODE_BYTES
@@ -48,7 +49,7 @@ _ARITHMETIC = frozenset(
         elementwise.add, elementwise.sub, elementwise.mul, elementwise.div,
         elementwise.maximum, elementwise.minimum, elementwise.eq, elementwise.ne,
         elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge,
-        elementwise.select, elementwise.cast_p,
+        elementwise.select,
     }
 )  # fmt: skip
 
@@ -60,28 +61,36 @@ Prepare = Callable[[Graph, Config], Program]
 def numbers_of(
     outputs: Sequence[Node], order: Sequence[Node] | None = None
 ) -> list[Node]:
-    """The constants that are operands of arithmetic alone, in the order of reading.
+    """The constants that may vary, in the order of reading.
 
     Args:
       order: `toposort(outputs)`, where it is known.
     """
-    found: dict[Node, None] = {}
-    refused = set(outputs)
+    holds: dict[Node, Node] = {}  # a number: itself, cast or moved
+    refused: set[Node] = set()
     for node in toposort(outputs) if order is None else order:
-        for source in node.src:
-            if source.op is not const_p:
-                continue
-            found.setdefault(source, None)
-            if node.op not in _ARITHMETIC and not _is_general_exponent(node, source):
-                refused.add(source)
-    kept = [x for x in found if x not in refused and x.dtype != np.bool_]
+        if node.op is const_p:
+            holds[node] = node
+            continue
+        held = [source for source in node.src if source in holds]
+        if held and (node.op is elementwise.cast_p or node.op.family == "movement"):
+            holds[node] = holds[held[0]]
+            continue
+        refused.update(holds[s] for s in held if not _takes_number(node, s))
+    kept = [x for x, number in holds.items() if x is number and x.dtype != np.bool_]
+    kept = [x for x in kept if x not in refused]
     return kept if len(kept) <= MOST else []
 
 
-def _is_general_exponent(node: Node, number: Node) -> bool:
-    """Is it an exponent for which there is no code of its own, as there is for ½?"""
+def _takes_number(node: Node, number: Node) -> bool:
+    """Does the code for a number do what code that reads it does?"""
+    if node.op in _ARITHMETIC:
+        return True
+    if node.op is scatter_p:  # what it is scattered into, and where, may be known
+        return number not in (node.src[0], *node.src[2:])
     if node.op is not elementwise.power or node.src[0] is number:
         return False
+    # There is code of its own for exponents such as ½.
     return dtypes.is_float(number.dtype) and float(constant_value(number)) * 2 % 1 != 0
 
 
@@ -196,7 +205,10 @@ def like_another(graph: Graph, config: Config, prepare: Prepare) -> Numbered | N
     if varying != known or program is None or not program.is_for(config):
         free = {numbers[i]: pattern.standing[numbers[i]] for i in varying}
         inputs = (*graph.inputs, *[pattern.places[i] for i in varying])
-        program = prepare(Graph(inputs, tuple(substitute(graph.outputs, free))), config)
+        made = substitute(graph.outputs, free)
+        # A number itself is no result: whoever gets it may give its memory away.
+        made = [elementwise.copy(y) if y in free.values() else y for y in made]
+        program = prepare(Graph(inputs, tuple(made)), config)
         family.latest = varying, program
     if program is None:
         return None
