@@ -12,6 +12,7 @@ from tests.fuzz.generate import generate
 from tests.fuzz.judge import Failure, judge
 from tests.fuzz.noise import Noise, spreads
 from tests.fuzz.program import Input, Program, Statement
+from tests.fuzz.purposes import purpose
 from tests.fuzz.shrink import shrink
 from tests.fuzz.ways import OURS
 
@@ -41,6 +42,14 @@ def test_a_program_that_ends_the_process_is_a_failure(tmp_path: Path) -> None:
 def test_a_seed_gives_one_program() -> None:
     for seed in range(20):
         assert generate(seed) == generate(seed)
+
+
+STATEMENTS = (
+    "jnp.mean(x0)", "jnp.sum(x0)", "jnp.prod(x0)", "jnp.cumprod(x0)", "x0 / x0",
+    "jnp.log(x0)", "lax.sort(x0)", "jnp.var(x0)", "nn.standardize(x0)", "jnp.sinc(x0)",
+    "jnp.convolve(x0, x0)", "jnp.fft.fft(x0)", "jnp.signbit(x0)", "x0 - jnp.max(x0)",
+    "jnp.partition(x0, 1)", "jnp.copysign(x0, x0)",
+)  # fmt: skip
 
 
 def _program(text: str, error: float, values: Any) -> Program:
@@ -83,6 +92,16 @@ def test_a_failure_shrinks_to_the_statement_that_makes_it() -> None:
     assert tried < 500  # it ends where nothing is simpler, not when its time is over
     assert [s.text.split(" * ")[1] for s in small.statements] == ["0 + 7"]
     assert all(np.prod(i.shape) <= 1 for i in small.inputs)
+
+
+def test_no_reason_excuses_a_wrong_number_of_ours() -> None:
+    wrong = "result 0 at (0,): np.float32(9.0), not np.float32(2.0) ± 1e-07 (1 of 3)"
+    for statement in STATEMENTS:
+        for dtype in ("float32", "int32"):
+            program = _program(statement, 1, np.ones(3, dtype))
+            for way in ("jit", "interpreter", "loop", "inner jit"):
+                found = Failure("plain", way, "value", wrong, 7 * 2.0**23)
+                assert purpose(program, found) is None, (statement, way)
 
 
 def test_what_eager_refuses_and_jit_takes_is_a_failure() -> None:

@@ -46,7 +46,6 @@ Array = np.ndarray[Any, Any]
 ALL = PLAIN | frozenset(DECOMPOSITIONS)
 HALVES = (dtypes.float16, dtypes.bfloat16)
 COMPLEX_DTYPES = (dtypes.complex64, dtypes.complex128)
-BOOLEAN = ("eq", "ne", "is_finite")
 ROUNDING = {dtypes.complex64: 2e-6, dtypes.complex128: 5e-15}
 
 

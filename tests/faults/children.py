@@ -104,6 +104,8 @@ def complaints(files: int) -> list[str]:
 
 
 _LOCKS = (type(threading.RLock()),)
+#: What is wrong with a child that said nothing.
+ENDED = "ended with status"
 
 
 def run(
@@ -139,6 +141,8 @@ def run(
     status = os.waitpid(child, 0)[1]
     if os.WIFSIGNALED(status):
         return [f"ended by signal {os.WTERMSIG(status)}"]
+    if status and not told:
+        return [f"{ENDED} {os.WEXITSTATUS(status)}"]
     return [told] if told else []
 
 

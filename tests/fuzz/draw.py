@@ -80,9 +80,6 @@ class Draw:
             return None
         return self.choose(found if self.chance(0.3) else found[-3:])
 
-    def of_kind(self, kinds: str) -> Value | None:
-        return self.value(lambda v: v.kind in kinds)
-
     def beside(self, x: Value, kinds: str) -> str:
         """An operand that broadcasts with x: another value, a slice, or a number."""
         fits = [v for v in self.values if v.kind in kinds and broadcasts(v, x)]

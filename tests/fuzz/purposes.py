@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import numpy as np
+
 from tests.fuzz.judge import Failure
 from tests.fuzz.program import Program, dtype_of
 from tests.fuzz.ways import TRANSFORMS
@@ -21,6 +23,7 @@ class Purpose:
       dtypes: kinds, one of which an argument has.
       units: the greatest difference, in the distances of floats at 1.
       least: so many statements at least: the operands of the last one are rounded.
+      share: the greatest difference of floats, as a part of the greatest number given.
     """
 
     reason: str
@@ -32,6 +35,7 @@ class Purpose:
     dtypes: str = ""
     units: float = float("inf")
     least: int = 1
+    share: float = float("inf")
 
     def explains(self, program: Program, failure: Failure) -> bool:
         if failure.way not in self.ways or failure.kind not in self.kinds:
@@ -42,6 +46,10 @@ class Purpose:
             return False
         if len(program.statements) < self.least:
             return False
+        if self.share < float("inf"):
+            given = max(float(np.abs(x).max(initial=0)) for x in program.arguments())
+            if failure.apart * EPS > self.share * given:
+                return False
         kinds = {dtype_of(i.dtype).kind for i in program.inputs}
         if self.dtypes and not kinds & set(self.dtypes):
             return False
@@ -49,6 +57,7 @@ class Purpose:
 
 
 GRADIENTS = ("grad", "vmap(grad)")
+EPS = 2.0**-23
 ANY_WAY = ("jit", "interpreter", "loop", "inner jit", "peer")
 #: What was found, and not 0.
 NOT_ZERO = r", not (np\.float\d+\()?-?0(\.0)?\)? ±"
@@ -98,6 +107,7 @@ PURPOSES = (
         r"mean\(",
         ways=ANY_WAY,
         dtypes="iu",
+        share=2**-18,
     ),
     Purpose(
         "0/0, where a sum of 16 bits is 0 when it is rounded and not before",

@@ -104,6 +104,8 @@ def soak(minutes: float, seed: int, folder: Path) -> int:
 def report(record: Record, memory: Memory) -> int:
     for name, count in sorted(record.counts.items()):
         print(f"{count:8d} {name}")
+    if memory.is_leaking():
+        record.fault(f"memory grows by {memory.slope():.2f} MiB a minute")
     held = memory.held or [0.0]
     print(
         f"memory: {held[0]:.0f} MiB, then {max(held):.0f}, at the end {held[-1]:.0f};"

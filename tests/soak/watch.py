@@ -15,6 +15,10 @@ from tests.soak.work import Record
 
 #: Seconds without a sign of life of one thread, and of all.
 PATIENCE = 180
+#: Seconds between two samples, and of a run that tells whether memory is flat.
+EVERY, LONG = 5, 1800
+#: MiB a minute: an hour's run has 0.4, which is memory that is freed and held.
+FLAT = 1.0
 
 
 def resident() -> float:
@@ -42,13 +46,17 @@ class Memory:
             return 0.0
         return float(np.polyfit(seconds - seconds[0], held, 1)[0] * 60)
 
+    def is_leaking(self) -> bool:
+        """Does it grow, in a run that is long enough to tell?"""
+        return len(self.held) * EVERY >= LONG and self.slope() > FLAT
 
-def watch(record: Record, memory: Memory, every: float = 5) -> None:
+
+def watch(record: Record, memory: Memory) -> None:
     """Until the end: memory is noted, and a thread that hangs ends the process.
 
     Where not even this thread goes on, the timer of faulthandler ends it.
     """
-    while not record.stop.wait(every):
+    while not record.stop.wait(EVERY):
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
         memory.sample()
         now = time.monotonic()
