@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -204,8 +203,11 @@ MODULES = {
 MODULES = {name.removesuffix(".__init__"): path for name, path in MODULES.items()}
 
 
+NAMES = {path: name for name, path in MODULES.items()}
+
+
 def module_of(path: Path) -> str:
-    return next(name for name, found in MODULES.items() if found == path)
+    return NAMES[path]
 
 
 def floor_of(module: str) -> str:
@@ -224,19 +226,22 @@ def is_type_checking(node: ast.AST) -> bool:
     return name == "TYPE_CHECKING"
 
 
-def imports(path: Path) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+@cache
+def imports(path: Path) -> list[tuple[ast.Import | ast.ImportFrom, bool]]:
     """(statement, inside a function) for every import that runs."""
+    found: list[tuple[ast.Import | ast.ImportFrom, bool]] = []
     pending: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text()), False)]
     while pending:
         node, inside = pending.pop()
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            yield node, inside
+            found.append((node, inside))
         elif isinstance(node, ast.If) and is_type_checking(node):
             pending.extend((child, inside) for child in node.orelse)
-        else:
-            function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+        elif not isinstance(node, ast.expr):  # none holds an import
+            function = (ast.FunctionDef, ast.AsyncFunctionDef)
             inside = inside or isinstance(node, function)
             pending.extend((child, inside) for child in ast.iter_child_nodes(node))
+    return found
 
 
 def names(path: Path, statement: ast.Import | ast.ImportFrom) -> list[str]:
@@ -271,16 +276,18 @@ def own_imports(path: Path) -> list[tuple[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_no_import_runs_upward(path: Path) -> None:
-    floor = floor_of(module_of(path))
-    allowed = {floor, *BELOW[floor].split()}
-    for name, line in own_imports(path):
-        other = floor_of(name)
-        assert other in allowed, (
+def test_no_import_runs_upward() -> None:
+    found: list[str] = []
+    for path in FILES:
+        floor = floor_of(module_of(path))
+        allowed = {floor, *BELOW[floor].split()}
+        found += [
             f"{path}:{line}: the floor {floor!r} must not import {name}, which stands "
-            f"on {other!r}; it may import {sorted(allowed)}"
-        )
+            f"on {floor_of(name)!r}; it may import {sorted(allowed)}"
+            for name, line in own_imports(path)
+            if floor_of(name) not in allowed
+        ]
+    assert not found, "\n".join(found)
 
 
 def test_no_imports_run_in_a_circle() -> None:
@@ -300,17 +307,17 @@ def test_no_imports_run_in_a_circle() -> None:
     assert not edges, f"these files import each other in a circle: {circle}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_functions_import_only_optional_packages(path: Path) -> None:
-    later = LOADED_LATER.get(module_of(path), ())
-    for statement, inside in imports(path):
-        for name in names(path, statement):
-            if inside and name.startswith(later):
-                continue
-            assert not inside or name.split(".")[0] in OPTIONAL, (
-                f"{path}:{statement.lineno}: {name} is imported inside a function; "
-                "import it at the top of the file"
-            )
+def test_functions_import_only_optional_packages() -> None:
+    found = [
+        f"{path}:{statement.lineno}: {name} is imported inside a function; "
+        "import it at the top of the file"
+        for path in FILES
+        for statement, inside in imports(path)
+        for name in names(path, statement)
+        if inside and not name.startswith(LOADED_LATER.get(module_of(path), ()))
+        if name.split(".")[0] not in OPTIONAL
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_imports_for_type_checkers_are_ignored(tmp_path: Path) -> None:
