@@ -285,12 +285,17 @@ def deletes(x: Any) -> Any:
     return fnp.delete(x, 0, 0)
 
 
+def transforms(x: Any) -> Any:
+    return ft.scipy.fft.idct(x, axis=0)
+
+
 @pytest.mark.parametrize(
     "function",
     [
         uses_range, uses_if, uses_equal, uses_len, iterates, uses_int, uses_numpy,
         reshapes, reshapes_unevenly, adds_fixed, slices_beyond, slices_to_nothing,
         indexes_beyond, squeezes, halves, deletes,
+        transforms,
     ],
     ids=lambda f: f.__name__,
 )  # fmt: skip

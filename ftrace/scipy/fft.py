@@ -61,7 +61,7 @@ def _along(name: str):
             )
         place = canonical_axis(axis, value.ndim, name)
         value = move_axis(value, place, value.ndim - 1)
-        length = value.shape[-1] if n is None else static_int(n, f"{name}: n")
+        length = static_int(value.shape[-1] if n is None else n, f"{name}: n")
         if length < 1:
             raise ValueRangeError(f"{name}: n must be positive, got {length}")
         value = _resized(value, length)
