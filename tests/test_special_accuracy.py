@@ -131,6 +131,8 @@ def test_values_at_the_edges(of: Any) -> None:
                 assert (np.signbit(got) == np.signbit(values)).all()
         p = np.array([0, 1, 0.5, -0.1, 1.5, nan], of)
         np.testing.assert_array_equal(special.logit(p)[:3], [-inf, inf, 0])
+        slopes = ft.vmap(ft.grad(special.logit))(p[:3])
+        np.testing.assert_array_equal(slopes, [inf, inf, 4])
         np.testing.assert_array_equal(special.ndtri(p)[:3], [-inf, inf, 0])
         assert np.isnan(np.asarray(special.logit(p)[3:])).all()
         same = special.kl_div(np.array([0, 2, 3], of), np.array([2, 2, 3], of))

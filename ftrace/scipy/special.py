@@ -108,7 +108,7 @@ def _logit(x: Any) -> Any:
     return choose(
         near,
         choose(below, -logarithm, logarithm),
-        fnp.log(far / (1 - far)),
+        fnp.log(far) - fnp.log(1 - far),  # both ends have their slopes
     )
 
 
