@@ -52,7 +52,7 @@ FLOATS = [
     and cases.varying(e)
     and np.isfinite(RECORDED[e]).all()
 ]
-CHUNK = 12
+CHUNK = 48
 
 
 def function_of(expression: str, free: list[str]) -> Callable[..., Any]:
