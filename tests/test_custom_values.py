@@ -364,3 +364,43 @@ def test_a_call_that_closes_over_what_is_traced_is_refused_by_its_name() -> None
 
     with pytest.raises(ft.errors.DerivativeError, match="scaled is differentiated"):
         ft.grad(loss)(3.0)
+
+
+@ft.custom_jvp
+def softplus(x: Any) -> Any:
+    return fnp.log(1.0 + fnp.exp(x))
+
+
+@softplus.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    return softplus(x), (1 - 1 / (1 + fnp.exp(x))) * t
+
+
+@ft.custom_vjp
+def sine(x: Any) -> Any:
+    return fnp.sin(x)
+
+
+sine.defvjp(lambda x: (sine(x), x), lambda x, ct: (ct * fnp.cos(x),))
+
+
+@ft.custom_gradient
+def cube(x: Any) -> Any:
+    return x**3, lambda ct: ct * 3 * x**2
+
+
+@pytest.mark.parametrize("function", [softplus, sine, cube])
+def test_a_number_of_pythons_leaves_rules_in_the_dtype_that_jit_gives(
+    function: Any,
+) -> None:
+    def all_of(x: Any) -> Any:
+        value, pull = ft.vjp(function, x)
+        pair = ft.grad(lambda x: (function(x), function(x) * 2), has_aux=True)(x)
+        return value, pull(1.0), pair, ft.value_and_grad(function)(x)
+
+    wanted = ft.tree.leaves(ft.jit(all_of)(3.0))
+    for _ in range(3):
+        for got, leaf in zip(ft.tree.leaves(all_of(3.0)), wanted, strict=True):
+            assert (got.dtype, got.weak_type) == (np.float32, True)
+            np.testing.assert_allclose(got, leaf, rtol=1e-6)

@@ -64,6 +64,13 @@ def is_exact(aval: ShapedArray) -> bool:
     return aval.weak_type and not aval.shape and aval.dtype in _COUNTING
 
 
+def default_bits(aval: ShapedArray) -> ShapedArray:
+    """The type without the bits that numbers of Python's have beyond it."""
+    if not aval.weak_type or aval.dtype not in _COUNTING:
+        return aval
+    return aval.with_dtype(dtypes.default_dtype(dtypes.kind(aval.dtype)), True)
+
+
 def counts_bits(aval: ShapedArray, dtype: object) -> bool:
     """Does a conversion to a dtype want more bits than a weak type has?"""
     return aval.weak_type and dtype in _COUNTING and is_narrow(aval)

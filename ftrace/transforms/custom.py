@@ -16,7 +16,7 @@ from ftrace.array import ArrayLike
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.records import dataclass
 from ftrace.trace import tree
-from ftrace.trace.all_bits import is_narrow
+from ftrace.trace.all_bits import default_bits, is_narrow
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.custom import (
     CustomJvp,
@@ -181,7 +181,7 @@ class _JvpRule:
         what = f"the jvp rule of {name} must return a pair (result, tangent)"
         result, tangent = pair_of(answer, what, self.jvp)
         if call.output.treedef is None:
-            self.types = [aval_of(x) for x in call.output.accept(result)]
+            self.types = [default_bits(aval_of(x)) for x in call.output.accept(result)]
         like = f"the results of {name}"
         promises = [
             Promise(f"the {part} of the jvp rule of {name}", like, self.jvp,
@@ -350,7 +350,7 @@ class _VjpRules:
         what = f"the fwd rule of {name} must return a pair (result, residuals)"
         result, residuals = pair_of(self.fwd(*call.joined(leaves)), what, self.fwd)
         if call.output.treedef is None:
-            self.types = [aval_of(x) for x in call.output.accept(result)]
+            self.types = [default_bits(aval_of(x)) for x in call.output.accept(result)]
         promise = Promise(
             f"the results of the fwd rule of {name}", f"the results of {name}",
             self.fwd, call.results(), self.types,
