@@ -311,8 +311,25 @@ def numpy_type(value: Any) -> tuple[np.dtype[Any], bool]:
     A scalar of 64 bits is weak: it stands for the Python numbers that it was made of.
     Under JAX's 64-bit or 32-bit behaviour it is not, as there.
     """
+    return canonicalize(value.dtype), as_number(value) is not value
+
+
+def as_number(value: Any) -> Any:
+    """Python's number for the scalar of NumPy that stands for it; else the same.
+
+    What makes an array of numbers takes these, and so gives it the default dtype.
+    """
     weak = type(value) in _OF_NUMBERS and settings.current().enable_x64 is None
-    return canonicalize(value.dtype), weak
+    return value.item() if weak else value
+
+
+def settled(dtype: np.dtype[Any], weak: bool) -> np.dtype[Any]:
+    """The dtype of a weak value that becomes an array of its own; of others theirs.
+
+    A traced scalar of NumPy's then has the default dtype, as one that is known. An
+    integer stays as wide as it is: nobody knows whether it fits.
+    """
+    return default_dtype(kind(dtype)) if weak and is_inexact(dtype) else dtype
 
 
 def _category(value: complex) -> str:

@@ -331,3 +331,83 @@ def test_arguments_of_other_widths_are_what_they_are_in_native_calls(
         assert first.dtype == scalar
         assert first == scalar(value)
         assert second == scalar(value) + scalar(value)
+
+
+#: What makes an array of a number s alone, with the default dtype.
+MADE = """
+fnp.array([s, 0]); fnp.asarray([[s, s], [0, 1]]); fnp.array([[s], [s]])
+fnp.array((s, s)); fnp.full((2,), s); fnp.full_like(s, 1); fnp.arange(s)
+fnp.arange(0, s, s); fnp.linspace(0, s, 4); fnp.linspace([s], [0], 4)
+fnp.linspace(0, s, 3, retstep=True); fnp.logspace(0, s, 3); fnp.geomspace(1, s, 3)
+fnp.sum(s); fnp.prod(s); fnp.max(s); fnp.min(s); fnp.ptp(s); fnp.nansum(s)
+fnp.nanmax(s); fnp.mean(s); fnp.var(s); fnp.std(s); fnp.average(s); fnp.cov(s)
+fnp.cumsum(s); fnp.cumprod(s); fnp.median(s); fnp.quantile(s, 0.5); fnp.nanmean(s)
+fnp.nanmedian(s); fnp.eye(3) * s; fnp.trapezoid(fnp.array([s, s])); fnp.mgrid[0:s:1]
+fnp.diag(fnp.array([s, s])); fnp.kron(s, fnp.array([s])); fnp.r_[s, 0]
+fnp.piecewise(s, [True], [s, s]); fnp.vander(fnp.array([s]))
+""".replace("\n", ";")
+_MADE = [e.strip() for e in MADE.split(";") if e.strip()]
+_COMPLEX = [
+    e for e in _MADE if not any(w in e for w in ("arange", "quant", "med", "mg"))
+]
+
+
+@pytest.mark.parametrize("expression", _MADE)
+def test_what_is_made_of_them_has_the_default_dtype(expression: str) -> None:
+    run = eval(f"lambda s: {expression}", SPACE)
+    pairs: list[Any] = [(3.0, np.float64(3)), (3, np.int64(3))]
+    if expression in _COMPLEX:
+        pairs.append((3 + 1j, np.complex128(3 + 1j)))
+    for number, scalar in pairs:
+        wanted = _seen(run(number))
+        for _ in range(CALLS):
+            found = run(scalar)
+        _same(_seen(found), wanted)
+        _same(_seen(ft.jit(lambda s=scalar: run(s))()), wanted)
+        for x64 in (True, False):
+            with ft.config(jax_enable_x64=x64):
+                bits = [t.dtype for t in ft.tree.leaves(run(scalar))]
+                assert bits == [t.dtype for t in ft.tree.leaves(run(number))]
+
+
+@pytest.mark.parametrize("expression", [e for e in _MADE if "0:s" not in e])
+def test_a_float_argument_makes_what_a_known_one_makes(expression: str) -> None:
+    run = eval(f"lambda s: {expression}", SPACE)
+
+    def beside(s: Any) -> Any:
+        return [fnp.ones((), "float32") * x for x in ft.tree.leaves(run(s))]
+
+    s = np.float64(3)
+    _same(
+        _seen(ft.grad(lambda s: (s * 0, beside(s)), has_aux=True)(s)[1]),
+        _seen(beside(s)),
+    )
+    if "arange" not in expression:
+        _same(_seen(ft.jit(beside)(s)), _seen(beside(s)))
+
+
+def test_numbers_in_lists_keep_all_their_bits() -> None:
+    tenth, large = np.float64(0.1), np.int64(2**40)
+    for _ in range(CALLS):
+        assert fnp.asarray(tenth) == tenth
+        assert fnp.array([tenth, 1], "float64")[0] == tenth
+        assert fnp.array([tenth, np.ones(())])[0] == tenth
+        assert (fnp.array([large, 1]) == np.array([2**40, 1])).all()
+        assert fnp.sum(large) == fnp.prod(large) == fnp.full((), large) == 2**40
+        assert fnp.arange(large, large + 1) == 2**40
+        with pytest.raises(errors.DtypeOverflowError):
+            fnp.array([large, 1], "int32")
+    assert ft.jit(lambda: fnp.array([tenth, np.ones(())]))()[0] == tenth
+
+
+def test_loops_take_what_is_made_of_them() -> None:
+    turn = lambda x: x @ fnp.array([[np.cos(1), -np.sin(1)], [np.sin(1), np.cos(1)]])  # noqa: E731
+    add = lambda c, x: (c + x, None)  # noqa: E731
+    for wrap in (lambda f: f, ft.jit):
+        found = wrap(lambda: lax.fori_loop(0, 2, lambda i, x: turn(x), fnp.ones(2)))()
+        assert found.dtype == np.float32
+        found = wrap(lambda: lax.scan(add, 0.0, fnp.linspace(0, np.sqrt(4), 5)))()[0]
+        assert (found, found.dtype) == (5, "f4")
+        numbers = wrap(lambda: fnp.arange(np.prod((2, 3))))()
+        found = lax.scan(add, fnp.zeros((), int), numbers)[0]
+        assert (found, found.dtype) == (15, "i4")

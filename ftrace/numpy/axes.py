@@ -177,16 +177,17 @@ def as_value(x: Value) -> Any:
         return x
     scope = current_scope()
     if scope is None or isinstance(x, np.ndarray):
-        made = asarray(x)
+        number = dtypes.as_number(x)
+        made = asarray(number)
         if (tape := recording.tape) is not None:
-            if isinstance(x, int):
+            if isinstance(number, int):
                 tape.note_constant(made)
-            elif isinstance(x, float) and type(x) is float:  # NumPy's have a dtype
+            elif isinstance(x, float):
                 tape.note(np.asarray, [Number(x, made.dtype)], made)
             elif isinstance(x, (np.ndarray, np.generic)) and made.dtype == x.dtype:  # pyright: ignore[reportUnknownMemberType]
                 tape.note(np.asarray, [x], made)
         return made
-    return scope.wrap(scope.lift(x))
+    return scope.wrap(scope.lift(dtypes.as_number(x)))
 
 
 def shape_of(x: Value) -> Shape:
@@ -231,7 +232,7 @@ def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Any:
 def cast(x: Value, dtype: np.dtype[Any], weak: bool = False) -> Any:
     """`x` in another dtype; a number has to fit."""
     check_fits(x, dtype)
-    aval = aval_of(x)
+    aval = aval_of(dtypes.as_number(x))
     if counts_bits(aval, dtype):
         x = _with_all_bits(x, aval)
         aval = aval_of(x)
@@ -242,7 +243,7 @@ def cast(x: Value, dtype: np.dtype[Any], weak: bool = False) -> Any:
 
 def _with_all_bits(x: Value, aval: ShapedArray) -> Value:
     """A weak scalar at 64 bits, as far as they are known."""
-    if type(x) in (float, complex):
+    if isinstance(x, (float, complex)):  # NumPy's too
         scope, dtype = current_scope(), WIDE[aval.dtype]
         if scope is not None:
             return scope.wrap(const(x, dtype, (), True))
@@ -258,7 +259,8 @@ def _with_all_bits(x: Value, aval: ShapedArray) -> Value:
 
 def strong(x: Value) -> Any:
     """`x` without the weak type."""
-    return cast(x, aval_of(x).dtype)
+    x = as_value(x)
+    return cast(x, dtypes.settled(x.dtype, x.weak_type))
 
 
 #: Numbers of NumPy that decide nothing but by their dtype, if they fit.

@@ -215,7 +215,7 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
             return value.__deepcopy__({}) if copied is None else copied
         return result
     if isinstance(value, np.generic):
-        return cast(as_value(value), dtype_or(dtype, aval_of(value).dtype))
+        return cast(value, dtype_or(dtype, aval_of(value).dtype))
     if isinstance(value, (bool, int, float, complex)):
         return _from_number(value, dtype)
     if is_dynamic(value):
@@ -304,7 +304,8 @@ def _from_sequence(value: Sequence[Any], dtype: Dtype) -> Any:
     shape = _rectangle(value, leaves)
     target = None if dtype is None else dtypes.as_dtype(dtype)
     types = _leaf_types(leaves, target)
-    common = dtypes.promote(*types)[0] if types else dtypes.default_dtype("f")
+    weak_float = dtypes.default_dtype("f"), True
+    common = dtypes.settled(*dtypes.promote(*types or [weak_float]))
     if target is None:
         target = common
     elif dtypes.is_inexact(target):
@@ -348,7 +349,7 @@ def _rectangle(value: Sequence[Any], leaves: list[Any], depth: int = 0) -> Shape
         raise NestingError(
             f"array: lists are nested deeper than {_DEPTH}, or one contains itself"
         )
-    for item in value:
+    for item in map(dtypes.as_number, value):
         if is_sequence(item) or type(item) is range:
             shape = _rectangle(item, leaves, depth + 1)
         elif type(item) in _NUMBERS:
@@ -443,6 +444,7 @@ def full(
 
 
 def _full(name: str, target: Shape, fill_value: Any, dtype: Dtype, device: Any) -> Any:
+    fill_value = dtypes.as_number(fill_value)
     if not isinstance(fill_value, (bool, int, float, complex)):
         value = array(fill_value, dtype, copy=False)
         return placed(broadcast_to(value, target, name), device)
@@ -490,6 +492,7 @@ def full_like(
     device: Any = None,
 ) -> Any:
     """`fill_value` in the shape and dtype of `a`, or as given."""
-    aval = aval_of(a if is_value(a) else array(a))
+    aval = aval_of(dtypes.as_number(a) if is_value(a) else array(a))
     target = aval.shape if shape is None else check_sizes(shape, "full_like")
-    return _full("full_like", target, fill_value, dtype_or(dtype, aval.dtype), device)
+    natural = dtypes.settled(aval.dtype, aval.weak_type)
+    return _full("full_like", target, fill_value, dtype_or(dtype, natural), device)

@@ -209,7 +209,8 @@ def cumulate(
         axis = 0 if axis is None else axis
     axis = canonical_axis(axis, a.ndim, name)
     promote = promote_integers or a.dtype == dtypes.bool_
-    natural = summed_dtype(a.dtype) if promote else a.dtype
+    natural = dtypes.settled(a.dtype, a.weak_type)
+    natural = summed_dtype(natural) if promote else natural
     final = chosen_dtype(dtype, natural)
     if not dtypes.is_inexact(final):  # what of a float is too much saturates there
         a = cast(a, final)

@@ -178,7 +178,7 @@ def _quantile(
     weights: Value | None,
 ) -> Any:
     a = as_value(a)
-    final = dtypes.to_inexact(a.dtype)
+    final = dtypes.to_inexact(dtypes.settled(a.dtype, a.weak_type))
     fraction = q if isinstance(q, (int, float)) else None
     if fraction is not None:
         q = full((), fraction, widened(final), True)

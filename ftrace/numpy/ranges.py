@@ -93,6 +93,7 @@ def arange(
 
 
 def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
+    start, stop, step = map(dtypes.as_number, (start, stop, step))
     given = [x for x in (start, stop, step) if x is not None]
     if stop is None:
         start, stop = 0, start
@@ -103,7 +104,8 @@ def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
         return _dynamic_range(start, stop, 1 if step is None else step, dtype)
     bounds = [_known(x) for x in (start, stop, 1 if step is None else step)]
     types = [_known(x)[1] for x in given]
-    target = _numeric(dtype_or(dtype, dtypes.promote(*types)[0]))
+    natural = dtypes.settled(*dtypes.promote(*types))
+    target = _numeric(dtype_or(dtype, natural))
     first, last, gap = [value for value, _ in bounds]
     for value in (first, last, gap):
         if type(value) is complex or (type(value) is float and value - value != 0):
@@ -185,7 +187,7 @@ def linspace(
     if num < 0:
         raise ValueRangeError(f"linspace: num must not be negative, got {num}")
     start, stop = promote_inexact(_end(start), _end(stop))
-    compute = start.dtype
+    compute = dtypes.settled(start.dtype, start.weak_type)
     target = dtype_or(dtype, compute)
     shape = broadcast_shapes("linspace", [start.shape, stop.shape])
     axis = canonical_axis(axis, len(shape) + 1, "linspace")
@@ -264,7 +266,7 @@ def geomspace(
 ) -> Any:
     """`num` numbers from `start` to `stop`, each the same multiple of the last."""
     start, stop = promote_inexact(_end(start), _end(stop))
-    target = dtype_or(dtype, start.dtype)
+    target = dtype_or(dtype, dtypes.settled(start.dtype, start.weak_type))
     # The sign is taken out, and given back to the result.
     factor = sign(start)
     low, high = divide(start, factor), divide(stop, factor)
@@ -394,7 +396,7 @@ class _Joined:
     def _join(self, key: Any) -> Any:
         parts = [
             _slice_range(part) if type(part) is slice else array(part, copy=False)
-            for part in index_parts(key)
+            for part in map(dtypes.as_number, index_parts(key))
         ]
         if self.columns:
             parts = [reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in parts]

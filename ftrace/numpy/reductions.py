@@ -23,6 +23,7 @@ from ftrace.numpy.axes import (
     drop_axes,
     full,
     no_out,
+    strong,
 )
 from ftrace.numpy.joining import stack
 from ftrace.trace.eager import member
@@ -147,7 +148,9 @@ def without_nan(a: Value, fill: float) -> Any:
     """`a` with a number in the place of each NaN."""
     a = as_value(a)
     missing = is_nan(a)
-    return a if missing is None else choose(missing, full((), fill, a.dtype), a)
+    if missing is None:
+        return a
+    return choose(missing, full((), fill, a.dtype, a.weak_type), a)
 
 
 def present(name: str, a: Any, where: Value | None) -> Any:
@@ -173,7 +176,8 @@ def _total(name: str, primitive: Primitive):
         no_out(name, out)
         a = as_value(a)
         promote = promote_integers or a.dtype == dtypes.bool_
-        natural = summed_dtype(a.dtype) if promote else a.dtype
+        natural = dtypes.settled(a.dtype, a.weak_type)
+        natural = summed_dtype(natural) if promote else natural
         final = chosen_dtype(dtype, natural)
         wide = widened(final) if dtype is None else final
         result = masked_reduce(name, primitive, a, axis, wide, keepdims, initial, where)
@@ -243,7 +247,7 @@ def _extremum(
     initial: Value | None,
     where: Value | None,
 ) -> Any:
-    a = as_value(a)
+    a = strong(a)
     axes = canonical_axes(axis, a.ndim, name)
     if initial is None and where is not None:
         raise ValueRangeError(
@@ -307,7 +311,7 @@ def _extreme(name: str, primitive: Primitive, beyond: float | None = None):
         where: Value | None = None,
     ) -> Any:
         no_out(name, out)
-        a = as_value(a)
+        a = strong(a)
         filled = a if beyond is None else without_nan(a, beyond)
         result = _extremum(name, primitive, filled, axis, keepdims, initial, where)
         missing = None if beyond is None else is_nan(a)

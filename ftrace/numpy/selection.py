@@ -118,7 +118,8 @@ def piecewise(
             f"piecewise: {len(conditions)} conditions take as many functions, or one "
             f"more for the default; got {len(functions)}"
         )
-    values = [cast(f(x, *args, **kw) if callable(f) else f, x.dtype) for f in functions]
+    dtype = dtypes.settled(x.dtype, x.weak_type)
+    values = [cast(f(x, *args, **kw) if callable(f) else f, dtype) for f in functions]
     return select(conditions, values[:-1], values[-1])
 
 

@@ -68,7 +68,8 @@ def mean(
     """The mean of the elements along `axis`, or of all; arguments as in `sum`."""
     no_out("mean", out)
     a = as_value(a)
-    final = chosen_dtype(dtype, dtypes.to_inexact(a.dtype))
+    natural = dtypes.settled(a.dtype, a.weak_type)
+    final = chosen_dtype(dtype, dtypes.to_inexact(natural))
     return cast(_mean("mean", a, axis, widened(final), keepdims, where), final)
 
 
@@ -205,7 +206,8 @@ def variance(
     known_mean: Value | None,
 ) -> Any:
     axes = canonical_axes(axis, a.ndim, name)
-    wanted = chosen_dtype(dtype, dtypes.to_inexact(a.dtype))
+    natural = dtypes.settled(a.dtype, a.weak_type)
+    wanted = chosen_dtype(dtype, dtypes.to_inexact(natural))
     if dtypes.is_complex(a.dtype) and not dtypes.is_complex(wanted):
         raise ValueRangeError(
             f"{name}: an array of {a.dtype.name} with dtype={wanted}: take the "
@@ -366,7 +368,7 @@ def cov(
     if y is not None:
         variables.append(_variables("cov", y, rowvar or shape_of(y)[:1] == (1,)))
     avals = [aval_of(x) for x in variables]
-    computed, _ = dtypes.promote(*pairs_of(avals))
+    computed = dtypes.settled(*dtypes.promote(*pairs_of(avals)))
     computed = _inexact_argument("cov", dtype, dtypes.to_inexact(computed))
     if variables[0].shape[0] == 0:
         return full((0, 0), 0, computed)  # as in NumPy, whatever there is of y

@@ -80,7 +80,7 @@ class Number:
 
     shape = ()
 
-    value: float
+    value: complex
     dtype: np.dtype[Any]
 
 

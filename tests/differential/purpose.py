@@ -510,6 +510,10 @@ PURPOSES: tuple[Purpose, ...] = (
         given=" default .*scalar (float64|complex128)", near=1e-6,
     ),
     Purpose(
+        r"lax\.clz", "value", "^u?int32", "NumPy's int64 is a number, and has 32 bits",
+        given=" default .*scalar int64",
+    ),
+    Purpose(
         ANY, "accepts", "primal and tangent arguments to jax.jvp do not match",
         "Python's tangents of integers are taken, and count for nothing",
         given=r" (jvp|linearize) python .*\b(int|bool)\d*\[",
