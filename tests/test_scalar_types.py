@@ -18,6 +18,14 @@ NAMES = (
 )  # fmt: skip
 
 
+def test_bool_is_a_name_of_a_dtype() -> None:
+    assert fnp.bool is fnp.bool_
+    x = fnp.zeros(3, fnp.bool)
+    assert (x.dtype, x.astype("f4").astype(fnp.bool).dtype) == ("bool", "bool")
+    for kind in (fnp.flexible, fnp.character):
+        assert not fnp.issubdtype(fnp.float32, kind)
+
+
 class _Hostile:
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(name)

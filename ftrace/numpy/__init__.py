@@ -61,6 +61,7 @@ ndarray = _Array
 
 # The default dtype of each kind.
 int_, uint, float_, complex_ = int32, uint32, float32, complex64
+bool = bool_
 
 pi = _math.pi
 e = _math.e

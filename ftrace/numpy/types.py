@@ -13,9 +13,9 @@ from ftrace.errors import ArgumentError, ValueRangeError
 from ftrace.trace.tracer import Value, aval_of, is_value
 
 __all__ = [
-    "can_cast", "complexfloating", "dtype", "finfo", "floating", "generic", "iinfo",
-    "inexact", "integer", "iscomplexobj", "isdtype", "isrealobj", "isscalar",
-    "issubdtype", "ndim", "number", "promote_types", "result_type", "shape",
+    "can_cast", "character", "complexfloating", "dtype", "finfo", "flexible",
+    "floating", "generic", "iinfo", "inexact", "integer", "iscomplexobj", "isdtype",
+    "isrealobj", "isscalar", "issubdtype", "ndim", "number", "promote_types", "result_type", "shape",
     "signedinteger", "size", "unsignedinteger",
 ]  # fmt: skip
 
@@ -28,6 +28,8 @@ complexfloating = np.complexfloating
 integer = np.integer
 signedinteger = np.signedinteger
 unsignedinteger = np.unsignedinteger
+flexible = np.flexible
+character = np.character
 
 #: The categories of `isdtype`, as the kinds of dtype that belong to them.
 _CATEGORIES = {
@@ -43,6 +45,7 @@ _CATEGORIES = {
 _BFLOAT16_CLASSES = (floating, inexact, number, generic)
 _ABSTRACT = (
     *_BFLOAT16_CLASSES, complexfloating, integer, signedinteger, unsignedinteger,
+    flexible, character,
 )  # fmt: skip
 
 
