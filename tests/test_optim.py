@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -227,3 +228,79 @@ def test_schedules_check_their_arguments() -> None:
         optim.piecewise_constant_schedule(0.1, {3: -1.0})
     with pytest.raises(errors.ValueRangeError, match="take 1 boundaries, got 2"):
         optim.join_schedules([float, float], [1, 2])
+
+
+_NUMBER = r"must be a number"
+_WRONG: dict[str, Any] = {
+    "none": None, "text": "a", "list": [0.1], "vector": np.ones(2), "tree": {"a": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", _WRONG.values(), ids=_WRONG)
+def test_what_is_no_number_is_refused_when_the_optimizer_is_made(wrong: Any) -> None:
+    for make in (
+        optim.sgd, optim.momentum, optim.adam, optim.adamw, optim.rmsprop,
+        optim.adagrad, optim.lion,
+    ):  # fmt: skip
+        with pytest.raises(errors.ArgumentError, match=f"learning_rate {_NUMBER}"):
+            make(wrong)
+        with pytest.raises(errors.ArgumentError, match=f"learning_rate {_NUMBER}"):
+            make(learning_rate=wrong)
+    for make, names in (
+        (partial(optim.adam, 0.1), "b1 b2 eps eps_root"),
+        (partial(optim.adamw, 0.1), "b1 b2 eps eps_root weight_decay"),
+        (partial(optim.rmsprop, 0.1), "decay eps initial_scale"),
+        (partial(optim.adagrad, 0.1), "initial_accumulator_value eps"),
+        (partial(optim.lion, 0.1), "b1 b2 weight_decay"),
+        (partial(optim.momentum, 0.1), "decay"), (optim.scale, "step_size"),
+        (optim.trace, "decay"), (optim.scale_by_adam, "b1 b2 eps"),
+        (optim.clip, "max_delta"), (optim.clip_by_global_norm, "max_norm"),
+        (optim.constant_schedule, "value"), (optim.add_decayed_weights, "weight_decay"),
+        (partial(optim.linear_schedule, 1, 0), "transition_steps"),
+        (partial(optim.exponential_decay, 1, 2), "decay_rate transition_begin"),
+        (partial(optim.cosine_decay_schedule, 1), "decay_steps"),
+        (partial(optim.warmup_cosine_decay_schedule, 0, 1, 2), "decay_steps"),
+    ):  # fmt: skip
+        for name in names.split():
+            with pytest.raises(errors.ArgumentError, match=rf"\b{name} {_NUMBER}"):
+                make(**{name: wrong})
+    with pytest.raises(errors.ArgumentError, match="each factor"):
+        optim.piecewise_constant_schedule(1.0, {3: wrong})
+    with pytest.raises(errors.ArgumentError, match="must be a schedule"):
+        optim.join_schedules([lambda n: n, wrong], [1])
+    with pytest.raises(errors.ArgumentError, match="must be a schedule"):
+        optim.scale_by_schedule(wrong)
+
+
+def test_numbers_arrays_tracers_and_schedules_are_hyperparameters() -> None:
+    params = {"a": fnp.ones(2)}
+
+    def step(rate: Any) -> Any:
+        optimizer = optim.adam(rate, b1=0.5 + 0 * (1 if callable(rate) else rate))
+        return optimizer.update(params, optimizer.init(params))[0]["a"]
+
+    rates = (1, 1.0, np.float32(1), np.float64(1), np.array(1.0), fnp.ones(()))
+    for rate in (*rates, optim.constant_schedule(1.0)):
+        np.testing.assert_allclose(step(rate), -1, 1e-5)
+    np.testing.assert_allclose(ft.jit(step)(1.0), -1, 1e-5)
+    assert ft.vmap(step)(fnp.ones(3)).shape == (3, 2)
+    optim.sgd(0.1, momentum=None)
+    optim.scale_by_learning_rate(None)
+    optim.exponential_decay(1.0, 2, 0.5, end_value=None)
+
+
+def test_update_takes_what_init_returned() -> None:
+    params = {"a": fnp.ones(2)}
+    whole = [optim.adam(0.1), optim.sgd(0.1, 0.9), optim.rmsprop(0.1, centered=True)]
+    parts = [
+        optim.scale_by_adam(), optim.trace(0.9), optim.scale_by_rms(),
+        optim.scale_by_rms(bias_correction=True), optim.scale_by_stddev(),
+        optim.scale_by_rss(), optim.scale_by_lion(),
+        optim.scale_by_schedule(lambda n: n),
+        optim.add_decayed_weights(lambda n: n), optim.masked(optim.identity(), True),
+    ]  # fmt: skip
+    for optimizer in whole + parts:
+        for wrong in (None, 1, params, (), fnp.ones(())):
+            with pytest.raises(errors.TreeError, match=r"init\(params\)"):
+                optimizer.update(params, wrong, params)
+        optimizer.update(params, optimizer.init(params), params)

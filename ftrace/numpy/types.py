@@ -15,8 +15,8 @@ from ftrace.trace.tracer import Value, aval_of, is_value
 __all__ = [
     "can_cast", "character", "complexfloating", "dtype", "finfo", "flexible",
     "floating", "generic", "iinfo", "inexact", "integer", "iscomplexobj", "isdtype",
-    "isrealobj", "isscalar", "issubdtype", "ndim", "number", "promote_types", "result_type", "shape",
-    "signedinteger", "size", "unsignedinteger",
+    "isrealobj", "isscalar", "issubdtype", "ndim", "number", "promote_types",
+    "result_type", "shape", "signedinteger", "size", "unsignedinteger",
 ]  # fmt: skip
 
 dtype = np.dtype

@@ -11,7 +11,9 @@ The interface is that of optax: transformations of gradients that chain.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from functools import wraps
+from inspect import signature
+from typing import Any, Protocol, TypeVar, cast
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
@@ -19,10 +21,63 @@ from ftrace.array import Array
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.records import NamedTuple
 from ftrace.trace import tree
+from ftrace.trace.tracer import aval_of, is_value
 
 Tree = Any  # of arrays: parameters, gradients, updates, states
 Schedule = Callable[[Any], Any]  # from the number of steps done to a value
-ScalarOrSchedule = Any  # a number, a scalar array, or a Schedule
+Scalar = Any  # a number, or an array without axes
+ScalarOrSchedule = Any  # a Scalar or a Schedule
+
+_Maker = TypeVar("_Maker", bound=Callable[..., Any])
+
+
+def hyperparameters(make: _Maker) -> _Maker:
+    """`make`, which refuses by name what is no number where the types say `Scalar`.
+
+    A `Schedule`, or None, is right where they say so.
+    """
+    names = list(signature(make).parameters)
+    types = {n: text for n, text in make.__annotations__.items() if text[:2] == "Sc"}
+
+    @wraps(make)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+            if name in types:
+                check_scalar(make.__name__, name, value, types[name])
+        return make(*args, **kwargs)
+
+    return cast(_Maker, checked)
+
+
+def check_scalar(function: str, name: str, value: Any, kind: str = "Scalar") -> None:
+    """Raises where an argument is none of what its annotation names.
+
+    Raises:
+      ArgumentError: it is another.
+    """
+    good = {
+        "a number": "Scalar" in kind and is_value(value) and not aval_of(value).shape,
+        "a schedule, of the number of steps": "Schedule" in kind and callable(value),
+        "None": "None" in kind and value is None,
+    }
+    if not any(good.values()):
+        words = ("Scalar", "Schedule", "None")
+        right = [text for word, text in zip(words, good, strict=True) if word in kind]
+        right = " or ".join(right)
+        raise ArgumentError(f"{function}: {name} must be {right}; got {value!r:.60}")
+
+
+def check_state(name: str, state: Any, kind: Any) -> None:
+    """Raises where `update` is not given what `init` returned: a state of this kind.
+
+    Raises:
+      TreeError: it is something else.
+    """
+    if getattr(state, "_fields", None) != kind._fields:
+        raise TreeError(
+            f"{name}: update takes the state that init(params) of this optimizer, or "
+            f"its last update, returned; got {state!r:.60}"
+        )
 
 
 class Update(Protocol):
@@ -87,9 +142,10 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
         return tuple([t.init(params) for t in transformations])
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        if len(state) != len(transformations):
+        parts = len(state) if type(state) in (tuple, list) else "no"
+        if parts != len(transformations):
             raise TreeError(
-                f"chain: the state has {len(state)} parts, the chain "
+                f"chain: the state has {parts} parts, the chain "
                 f"{len(transformations)}; make it with init(params) of this optimizer"
             )
         states: list[Tree] = []
@@ -177,6 +233,7 @@ def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
         return MaskedState(inner.init(_masked_part(mask_of(params), params)))
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        check_state("masked", state, MaskedState)
         flags = mask_of(updates)
         part = None if params is None else _masked_part(flags, params)
         chosen = _masked_part(flags, updates)

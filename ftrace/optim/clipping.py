@@ -7,15 +7,18 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace.optim.base import (
     GradientTransformation,
+    Scalar,
     Tree,
     each,
+    hyperparameters,
     init_empty,
     stateless,
 )
 from ftrace.trace import tree
 
 
-def clip(max_delta: Any) -> GradientTransformation:
+@hyperparameters
+def clip(max_delta: Scalar) -> GradientTransformation:
     """Every element of the updates, moved into [-max_delta, max_delta]."""
     return stateless(lambda update: fnp.clip(update, -max_delta, max_delta))
 
@@ -28,7 +31,8 @@ def global_norm(updates: Tree) -> Any:
     return fnp.sqrt(total)
 
 
-def clip_by_global_norm(max_norm: Any) -> GradientTransformation:
+@hyperparameters
+def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:
     """All updates scaled down together where their global norm exceeds `max_norm`.
 
     Source: R. Pascanu, T. Mikolov, Y. Bengio, "On the difficulty of training

@@ -7,16 +7,19 @@ from typing import Any
 from ftrace.optim import scaling
 from ftrace.optim.base import (
     GradientTransformation,
+    Scalar,
     ScalarOrSchedule,
     chain,
+    hyperparameters,
     identity,
 )
 from ftrace.optim.scaling import add_decayed_weights, scale_by_learning_rate
 
 
+@hyperparameters
 def sgd(
     learning_rate: ScalarOrSchedule,
-    momentum: Any = None,
+    momentum: Scalar | None = None,
     nesterov: bool = False,
     accumulator_dtype: Any = None,
 ) -> GradientTransformation:
@@ -36,19 +39,21 @@ def sgd(
     return chain(first, scale_by_learning_rate(learning_rate))
 
 
+@hyperparameters
 def momentum(
-    learning_rate: ScalarOrSchedule, decay: Any = 0.9, nesterov: bool = False
+    learning_rate: ScalarOrSchedule, decay: Scalar = 0.9, nesterov: bool = False
 ) -> GradientTransformation:
     """Gradient descent with momentum: `sgd(learning_rate, decay, nesterov)`."""
     return sgd(learning_rate, decay, nesterov)
 
 
+@hyperparameters
 def adam(
     learning_rate: ScalarOrSchedule,
-    b1: Any = 0.9,
-    b2: Any = 0.999,
-    eps: Any = 1e-8,
-    eps_root: Any = 0.0,
+    b1: Scalar = 0.9,
+    b2: Scalar = 0.999,
+    eps: Scalar = 1e-8,
+    eps_root: Scalar = 0.0,
     mu_dtype: Any = None,
     *,
     nesterov: bool = False,
@@ -66,12 +71,13 @@ def adam(
     return chain(moments, scale_by_learning_rate(learning_rate))
 
 
+@hyperparameters
 def adamw(
     learning_rate: ScalarOrSchedule,
-    b1: Any = 0.9,
-    b2: Any = 0.999,
-    eps: Any = 1e-8,
-    eps_root: Any = 0.0,
+    b1: Scalar = 0.9,
+    b2: Scalar = 0.999,
+    eps: Scalar = 1e-8,
+    eps_root: Scalar = 0.0,
     mu_dtype: Any = None,
     weight_decay: ScalarOrSchedule = 1e-4,
     mask: Any = None,
@@ -97,14 +103,15 @@ def adamw(
     )
 
 
+@hyperparameters
 def rmsprop(
     learning_rate: ScalarOrSchedule,
-    decay: Any = 0.9,
-    eps: Any = 1e-8,
-    initial_scale: Any = 0.0,
+    decay: Scalar = 0.9,
+    eps: Scalar = 1e-8,
+    initial_scale: Scalar = 0.0,
     eps_in_sqrt: bool = True,
     centered: bool = False,
-    momentum: Any = None,
+    momentum: Scalar | None = None,
     nesterov: bool = False,
     bias_correction: bool = False,
 ) -> GradientTransformation:
@@ -129,10 +136,11 @@ def rmsprop(
     )
 
 
+@hyperparameters
 def adagrad(
     learning_rate: ScalarOrSchedule,
-    initial_accumulator_value: Any = 0.1,
-    eps: Any = 1e-7,
+    initial_accumulator_value: Scalar = 0.1,
+    eps: Scalar = 1e-7,
 ) -> GradientTransformation:
     """AdaGrad (Duchi, Hazan, Singer, 2011)."""
     return chain(
@@ -141,10 +149,11 @@ def adagrad(
     )
 
 
+@hyperparameters
 def lion(
     learning_rate: ScalarOrSchedule,
-    b1: Any = 0.9,
-    b2: Any = 0.99,
+    b1: Scalar = 0.9,
+    b2: Scalar = 0.99,
     mu_dtype: Any = None,
     weight_decay: ScalarOrSchedule = 1e-3,
     mask: Any = None,

@@ -12,11 +12,14 @@ from ftrace.errors import ArgumentError
 from ftrace.optim.base import (
     EmptyState,
     GradientTransformation,
+    Scalar,
     ScalarOrSchedule,
     Schedule,
     Tree,
+    check_state,
     each,
     filled,
+    hyperparameters,
     identity,
     increment,
     masked,
@@ -83,11 +86,13 @@ class LionState(NamedTuple):
 # Numbers and schedules.
 
 
-def scale(step_size: Any) -> GradientTransformation:
+@hyperparameters
+def scale(step_size: Scalar) -> GradientTransformation:
     """Updates times a number."""
     return stateless(lambda update: step_size * update)
 
 
+@hyperparameters
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     """Updates times `step_size_fn(number of steps done)`."""
 
@@ -95,6 +100,7 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
         return CountState(zero_count())
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        check_state("scale_by_schedule", state, CountState)
         step = fnp.asarray(step_size_fn(state.count))
 
         def multiply(update: Any) -> Any:
@@ -105,6 +111,7 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     return GradientTransformation(init, update)
 
 
+@hyperparameters
 def scale_by_learning_rate(
     learning_rate: ScalarOrSchedule | None = None, *, flip_sign: bool = True
 ) -> GradientTransformation:
@@ -118,6 +125,7 @@ def scale_by_learning_rate(
     return scale(sign * learning_rate)
 
 
+@hyperparameters
 def add_decayed_weights(
     weight_decay: ScalarOrSchedule = 0.0, mask: Any = None
 ) -> GradientTransformation:
@@ -140,6 +148,8 @@ def add_decayed_weights(
             raise ArgumentError(
                 "weight decay needs the parameters: call update(grads, state, params)"
             )
+        if scheduled:
+            check_state("add_decayed_weights", state, CountState)
         decay = weight_decay(state.count) if scheduled else weight_decay
 
         def add(update: Any, param: Any) -> Any:
@@ -199,8 +209,9 @@ def _like(values: Tree, others: Tree) -> Tree:
     return each(convert, values, others)
 
 
+@hyperparameters
 def trace(
-    decay: Any, nesterov: bool = False, accumulator_dtype: Any = None
+    decay: Scalar, nesterov: bool = False, accumulator_dtype: Any = None
 ) -> GradientTransformation:
     """The sum of past updates, decayed by `decay` per step: momentum.
 
@@ -217,6 +228,7 @@ def trace(
         return update + decay * total
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        check_state("trace", state, TraceState)
         total = each(add, updates, state.trace)
         made = each(add, updates, total) if nesterov else total
         return made, TraceState(_as_dtype(total, accumulator_dtype))
@@ -224,11 +236,12 @@ def trace(
     return GradientTransformation(init, update)
 
 
+@hyperparameters
 def scale_by_adam(
-    b1: Any = 0.9,
-    b2: Any = 0.999,
-    eps: Any = 1e-8,
-    eps_root: Any = 0.0,
+    b1: Scalar = 0.9,
+    b2: Scalar = 0.999,
+    eps: Scalar = 1e-8,
+    eps_root: Scalar = 0.0,
     mu_dtype: Any = None,
     *,
     nesterov: bool = False,
@@ -249,6 +262,7 @@ def scale_by_adam(
         return mean / (fnp.sqrt(square + eps_root) + eps)
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        check_state("scale_by_adam", state, AdamState)
         count = increment(state.count)
         mu = _running_mean(updates, state.mu, b1)
         nu = _running_square(updates, state.nu, b2)
@@ -265,20 +279,23 @@ def scale_by_adam(
     return GradientTransformation(init, update)
 
 
+@hyperparameters
 def scale_by_rms(
-    decay: Any = 0.9,
-    eps: Any = 1e-8,
-    initial_scale: Any = 0.0,
+    decay: Scalar = 0.9,
+    eps: Scalar = 1e-8,
+    initial_scale: Scalar = 0.0,
     eps_in_sqrt: bool = True,
     bias_correction: bool = False,
 ) -> GradientTransformation:
     """Updates over the root of the running mean of their squares (Hinton, 2012)."""
+    kind = CountedRmsState if bias_correction else RmsState
 
     def init(params: Tree) -> Any:
         nu = filled(params, initial_scale)
         return CountedRmsState(zero_count(), nu) if bias_correction else RmsState(nu)
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        check_state("scale_by_rms", state, kind)
         nu = _running_square(updates, state.nu, decay)
         made: Any = RmsState(nu)
         square = nu
@@ -290,10 +307,11 @@ def scale_by_rms(
     return GradientTransformation(init, update)
 
 
+@hyperparameters
 def scale_by_stddev(
-    decay: Any = 0.9,
-    eps: Any = 1e-8,
-    initial_scale: Any = 0.0,
+    decay: Scalar = 0.9,
+    eps: Scalar = 1e-8,
+    initial_scale: Scalar = 0.0,
     eps_in_sqrt: bool = True,
     bias_correction: bool = False,
 ) -> GradientTransformation:
@@ -307,6 +325,7 @@ def scale_by_stddev(
         return square - _square(mean)
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        check_state("scale_by_stddev", state, StddevState)
         mu = mean = _running_mean(updates, state.mu, decay)
         nu = square = _running_square(updates, state.nu, decay)
         count = None
@@ -328,8 +347,9 @@ def _over_root(updates: Tree, squares: Tree, eps: Any, inside: bool) -> Tree:
     return each(divide, updates, squares)
 
 
+@hyperparameters
 def scale_by_rss(
-    initial_accumulator_value: Any = 0.1, eps: Any = 1e-7
+    initial_accumulator_value: Scalar = 0.1, eps: Scalar = 1e-7
 ) -> GradientTransformation:
     """Updates over the root of the sum of all their squares (Duchi et al., 2011)."""
 
@@ -345,14 +365,16 @@ def scale_by_rss(
         return fnp.where(known, update / root, 0)
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        check_state("scale_by_rss", state, RssState)
         total = each(add, updates, state.sum_of_squares)
         return each(divide, updates, total), RssState(total)
 
     return GradientTransformation(init, update)
 
 
+@hyperparameters
 def scale_by_lion(
-    b1: Any = 0.9, b2: Any = 0.99, mu_dtype: Any = None
+    b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: Any = None
 ) -> GradientTransformation:
     """The sign of the update mixed with the mean of past ones (Chen et al., 2023)."""
 
@@ -360,6 +382,7 @@ def scale_by_lion(
         return LionState(zero_count(), filled(params, dtype=mu_dtype))
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        check_state("scale_by_lion", state, LionState)
         mixed = _running_mean(updates, state.mu, b1)
         mu = _as_dtype(_running_mean(updates, state.mu, b2), mu_dtype)
         return each(fnp.sign, mixed), LionState(increment(state.count), mu)

@@ -8,20 +8,22 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace.errors import ValueRangeError
-from ftrace.optim.base import Schedule
+from ftrace.optim.base import Scalar, Schedule, check_scalar, hyperparameters
 
 
-def constant_schedule(value: Any) -> Schedule:
+@hyperparameters
+def constant_schedule(value: Scalar) -> Schedule:
     """Always the same value."""
     return lambda count: value
 
 
+@hyperparameters
 def polynomial_schedule(
-    init_value: Any,
-    end_value: Any,
-    power: Any,
-    transition_steps: int,
-    transition_begin: int = 0,
+    init_value: Scalar,
+    end_value: Scalar,
+    power: Scalar,
+    transition_steps: Scalar,
+    transition_begin: Scalar = 0,
 ) -> Schedule:
     """From one value to another along a power of the part that is left.
 
@@ -42,8 +44,12 @@ def polynomial_schedule(
     return schedule
 
 
+@hyperparameters
 def linear_schedule(
-    init_value: Any, end_value: Any, transition_steps: int, transition_begin: int = 0
+    init_value: Scalar,
+    end_value: Scalar,
+    transition_steps: Scalar,
+    transition_begin: Scalar = 0,
 ) -> Schedule:
     """From one value to another in a straight line."""
     return polynomial_schedule(
@@ -51,8 +57,9 @@ def linear_schedule(
     )
 
 
+@hyperparameters
 def piecewise_constant_schedule(
-    init_value: Any, boundaries_and_scales: dict[int, float] | None = None
+    init_value: Scalar, boundaries_and_scales: dict[int, float] | None = None
 ) -> Schedule:
     """A value that is multiplied by a factor at each of some numbers of steps.
 
@@ -63,7 +70,11 @@ def piecewise_constant_schedule(
     Raises:
       ValueRangeError: a factor is negative.
     """
-    table = sorted((boundaries_and_scales or {}).items())
+    table = list((boundaries_and_scales or {}).items())
+    for boundary, factor in table:
+        check_scalar("piecewise_constant_schedule", "each boundary", boundary)
+        check_scalar("piecewise_constant_schedule", "each factor", factor)
+    table.sort()
     if any(factor < 0 for _, factor in table):
         raise ValueRangeError(
             f"piecewise_constant_schedule: factors must not be negative, got {table}"
@@ -78,13 +89,14 @@ def piecewise_constant_schedule(
     return schedule
 
 
+@hyperparameters
 def exponential_decay(
-    init_value: Any,
-    transition_steps: int,
-    decay_rate: float,
-    transition_begin: int = 0,
+    init_value: Scalar,
+    transition_steps: Scalar,
+    decay_rate: Scalar,
+    transition_begin: Scalar = 0,
     staircase: bool = False,
-    end_value: Any = None,
+    end_value: Scalar | None = None,
 ) -> Schedule:
     """A value that is multiplied by `decay_rate` every `transition_steps` steps.
 
@@ -113,8 +125,9 @@ def exponential_decay(
     return schedule
 
 
+@hyperparameters
 def cosine_decay_schedule(
-    init_value: Any, decay_steps: int, alpha: Any = 0.0, exponent: Any = 1.0
+    init_value: Scalar, decay_steps: Scalar, alpha: Scalar = 0.0, exponent: Scalar = 1.0
 ) -> Schedule:
     """Half a cosine wave, from `init_value` to `alpha * init_value`.
 
@@ -136,6 +149,7 @@ def cosine_decay_schedule(
     return schedule
 
 
+@hyperparameters
 def join_schedules(
     schedules: Sequence[Schedule], boundaries: Sequence[int]
 ) -> Schedule:
@@ -154,6 +168,11 @@ def join_schedules(
             f"boundaries, got {len(boundaries)}"
         )
 
+    for schedule in schedules:
+        check_scalar("join_schedules", "each of them", schedule, "Schedule")
+    for boundary in boundaries:
+        check_scalar("join_schedules", "each boundary", boundary)
+
     def joined(step: Any) -> Any:
         value = schedules[0](step)
         for boundary, schedule in zip(boundaries, schedules[1:], strict=True):
@@ -163,13 +182,14 @@ def join_schedules(
     return joined
 
 
+@hyperparameters
 def warmup_cosine_decay_schedule(
-    init_value: Any,
-    peak_value: Any,
-    warmup_steps: int,
-    decay_steps: int,
-    end_value: Any = 0.0,
-    exponent: Any = 1.0,
+    init_value: Scalar,
+    peak_value: Scalar,
+    warmup_steps: Scalar,
+    decay_steps: Scalar,
+    end_value: Scalar = 0.0,
+    exponent: Scalar = 1.0,
 ) -> Schedule:
     """A straight line up to `peak_value`, then half a cosine wave down.
 
