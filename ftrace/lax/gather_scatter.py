@@ -366,9 +366,7 @@ def scatter_apply(
     inside = only_inside(found)
     repeats = moves.full(old.shape, 1, dtypes.int32)
     if not unique_indices:
-        none = moves.full(x.shape, 0, dtypes.int32)
-        counts = bind(scatter_p, none, repeats, *inside, arg=(found.axes, "add"))
-        repeats = bind(gather_p, counts, *found.indices, arg=found.axes)
+        repeats = _counted(x, found, inside, repeats)
 
     def goes_on(state: Any) -> Any:
         return state[0] < most
@@ -391,6 +389,13 @@ def scatter_apply(
         state = while_loop(goes_on, once_more, state)
     result = bind(scatter_p, x, state[1], *inside, arg=(found.axes, "set"))
     return reshape(result, windows.shape)
+
+
+def _counted(x: Any, found: Places, inside: Sequence[Any], ones: Any) -> Any:
+    """Of each element of windows, how many windows have it."""
+    none = moves.full(x.shape, 0, dtypes.int32)
+    counts = bind(scatter_p, none, ones, *inside, arg=(found.axes, "add"))
+    return bind(gather_p, counts, *found.indices, arg=found.axes)
 
 
 def _check_scatter(

@@ -259,6 +259,16 @@ def interp(
         now = _interpolated(x, xp, fp, (left, right))
         if now is not None:
             return now
+    result = _on_line(x, xp, fp, size)
+    for value, end, beyond in ((left, 0, less), (right, size - 1, greater)):
+        if not _extrapolates(value):
+            outer = along(fp, end, 0) if value is None else value
+            result = choose(beyond(x, along(xp, end, 0)), outer, result)
+    return result
+
+
+def _on_line(x: Any, xp: Any, fp: Any, size: int) -> Any:
+    """The broken line at x, of which the first and the last piece have no end."""
     behind = clip(searchsorted(xp, x, side="right"), 1, max(size - 1, 1))
     before, behind = subtract(behind, 1), minimum(behind, size - 1)
     start, low = along(xp, before, 0), along(fp, before, 0)
@@ -267,14 +277,7 @@ def interp(
     # Two points of one coordinate: no slope, and no division by zero.
     flat = equal(length, 0)
     slope = divide(rise, choose(flat, 1, length))
-    result = choose(flat, low, add(low, multiply(slope, subtract(x, start))))
-    if not _extrapolates(left):
-        outer = along(fp, 0, 0) if left is None else left
-        result = choose(less(x, along(xp, 0, 0)), outer, result)
-    if not _extrapolates(right):
-        outer = along(fp, size - 1, 0) if right is None else right
-        result = choose(greater(x, along(xp, size - 1, 0)), outer, result)
-    return result
+    return choose(flat, low, add(low, multiply(slope, subtract(x, start))))
 
 
 def _wrapped(x: Any, xp: Any, fp: Any, period: Value) -> tuple[Any, Any, Any]:
