@@ -11,13 +11,13 @@ MODULES = (
 #: Names by the reason why they are not called by a generator.
 OUTSIDE = {
     "dtypes, and classes of them": """
-        numpy.bfloat16 numpy.bool_ numpy.cdouble numpy.complex128 numpy.complex64
-        numpy.complex_ numpy.complexfloating numpy.csingle numpy.double numpy.dtype
-        numpy.finfo numpy.float16 numpy.float32 numpy.float64 numpy.float_
-        numpy.floating numpy.generic numpy.iinfo numpy.inexact numpy.int16 numpy.int32
-        numpy.int64 numpy.int8 numpy.int_ numpy.integer numpy.number
-        numpy.signedinteger numpy.single numpy.uint numpy.uint16 numpy.uint32
-        numpy.uint64 numpy.uint8 numpy.unsignedinteger lax.dtype""",
+        numpy.bfloat16 numpy.bool numpy.bool_ numpy.cdouble numpy.complex128
+        numpy.complex64 numpy.complex_ numpy.complexfloating numpy.csingle numpy.double
+        numpy.dtype numpy.finfo numpy.float16 numpy.float32 numpy.float64
+        numpy.float_ numpy.floating numpy.generic numpy.iinfo numpy.inexact
+        numpy.int16 numpy.int32 numpy.int64 numpy.int8 numpy.int_ numpy.integer
+        numpy.number numpy.signedinteger numpy.single numpy.uint numpy.uint16
+        numpy.uint32 numpy.uint64 numpy.uint8 numpy.unsignedinteger lax.dtype""",
     "classes of values, results and options": """
         Array Config Dim numpy.ndarray numpy.linalg.EigResult numpy.linalg.EighResult
         numpy.linalg.QRResult numpy.linalg.SVDResult numpy.linalg.SlogdetResult
