@@ -344,12 +344,13 @@ fnp.nanmax(s); fnp.mean(s); fnp.var(s); fnp.std(s); fnp.average(s); fnp.cov(s)
 fnp.cumsum(s); fnp.cumprod(s); fnp.median(s); fnp.quantile(s, 0.5); fnp.nanmean(s)
 fnp.nanmedian(s); fnp.eye(3) * s; fnp.trapezoid(fnp.array([s, s])); fnp.mgrid[0:s:1]
 fnp.diag(fnp.array([s, s])); fnp.kron(s, fnp.array([s])); fnp.r_[s, 0]
-fnp.piecewise(s, [True], [s, s]); fnp.vander(fnp.array([s]))
+fnp.piecewise(s, [True], [s, s]); fnp.vander(fnp.array([s])); lax.full_like(s, 1)
+fnp.histogram(s); fnp.histogram_bin_edges([s, 1], 2); fnp.spacing(s)
+special.beta(s, s); special.poch(s, s); stats.norm.ppf(s / 8, s); stats.norm.isf(s / 8)
 """.replace("\n", ";")
 _MADE = [e.strip() for e in MADE.split(";") if e.strip()]
-_COMPLEX = [
-    e for e in _MADE if not any(w in e for w in ("arange", "quant", "med", "mg"))
-]
+_REAL = ("arange", "quant", "med", "mg", "hist", "spac", "beta", "poch", "norm", "lax")
+_COMPLEX = [e for e in _MADE if not any(w in e for w in _REAL)]
 
 
 @pytest.mark.parametrize("expression", _MADE)

@@ -372,13 +372,15 @@ def full_like(
     sharding: Any = None,
 ) -> Any:
     """A scalar at every position of the shape of `x`, in its dtype."""
+    x = dtypes.as_number(x)
     target = x.shape if shape is None and hasattr(x, "shape") else shape
     known = getattr(x, "dtype", None)
     if target is None or known is None:
         aval = aval_of(x)
         target = aval.shape if target is None else target
         known = aval.dtype
-    return full(target, fill_value, known if dtype is None else dtype)
+    natural = dtypes.settled(known, getattr(x, "weak_type", False))
+    return full(target, fill_value, natural if dtype is None else dtype)
 
 
 def zeros_like_array(x: Value) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError
-from ftrace.numpy.axes import cast, choose
+from ftrace.numpy.axes import cast, choose, strong
 from ftrace.numpy.elementwise import (
     absolute,
     add,
@@ -223,6 +223,6 @@ def nextafter(x1: Value, x2: Value, /) -> Any:
 
 def spacing(x: Value, /) -> Any:
     """The distance from x to the next number of greater size."""
-    (x,) = promote_inexact(x)
+    x = strong(*promote_inexact(x))
     away = choose(less(x, 0), -math.inf, math.inf)
     return subtract(elementwise(ops.nextafter, x, cast(away, x.dtype)), x)

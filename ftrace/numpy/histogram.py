@@ -27,6 +27,7 @@ from ftrace.numpy.axes import (
     shrink,
     shrink_axis,
     static_int,
+    strong,
 )
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.differences import diff
@@ -191,8 +192,8 @@ def histogram_bin_edges(
       ConcretizationTypeError: a rule is named, and `a` is traced.
     """
     del weights
-    x = asarray(a)
-    dtype = dtypes.to_inexact(x.dtype)
+    x = asarray(dtypes.as_number(a))
+    dtype = dtypes.to_inexact(dtypes.settled(x.dtype, x.weak_type))
     if isinstance(bins, str):
         return _edges_by_rule(x, bins, range, dtype)
     if is_sequence(bins) or aval_of(bins).ndim == 1:
@@ -253,7 +254,7 @@ def histogram(
       ShapeError: the weights do not fit.
     """
     if weights is None:
-        (x,) = promote_inexact(as_value(a))
+        x = strong(*promote_inexact(as_value(a)))
         values = full(x.shape, 1, x.dtype)
     else:
         x, values = promote_inexact(as_value(a), as_value(weights))

@@ -284,7 +284,8 @@ def gammasgn(x: Value) -> Any:
     negative = choose(x == whole, np.nan, choose(odd, -1.0, 1.0))
     value = choose(x < 0, negative, 1.0)
     value = choose(x == 0, fnp.copysign(1.0, x), value)
-    return cast(choose(x == -np.inf, np.nan, value), x.dtype)
+    value = choose(x == -np.inf, np.nan, value)
+    return cast(value, dtypes.settled(x.dtype, x.weak_type))
 
 
 def gamma(x: Value) -> Any:

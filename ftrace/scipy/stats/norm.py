@@ -28,7 +28,7 @@ def _standard(x: Value, loc: Value, scale: Value) -> Any:
 def _placed(z: Any, loc: Value, scale: Value) -> Any:
     placed = elementwise(p.add, elementwise(p.mul, z, scale), loc)
     default = dtypes.default_dtype("f"), False  # it may have 64 bits
-    return cast(placed, dtypes.promote((placed.dtype, False), default)[0])
+    return cast(placed, dtypes.promote((placed.dtype, placed.weak_type), default)[0])
 
 
 def logpdf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
