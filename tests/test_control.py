@@ -58,21 +58,21 @@ def head(program: Program, names: Any) -> Callable[[Any], Any]:
     return lambda x: fnp.sum(f(x) * WEIGHTS)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(program=programs(3), start=st.sampled_from(STARTS))
-def test_random_programs(device: str, program: Program, start: list[float]) -> None:
+def test_random_programs(program: Program, start: list[float]) -> None:
     x = fnp.array(start)
     want = program(Unrolled)(x)
     slope = ft.grad(head(program, Unrolled))(x)
-    with ft.config(device=device):
-        f = head(program, Compiled)
-        got = ft.jit(program(Compiled))(start_of(x))
-        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
-        gradient = ft.jit(ft.grad(f))(start_of(x))
-        np.testing.assert_allclose(gradient, slope, rtol=2e-3, atol=2e-4)
-        _, along = ft.jit(lambda x: ft.jvp(f, (x,), (fnp.ones(3),)))(start_of(x))
-        np.testing.assert_allclose(along, np.sum(slope), rtol=2e-3, atol=2e-3)
+    for device in DEVICES:
+        with ft.config(device=device):
+            f = head(program, Compiled)
+            got = ft.jit(program(Compiled))(start_of(x))
+            np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
+            gradient = ft.jit(ft.grad(f))(start_of(x))
+            np.testing.assert_allclose(gradient, slope, rtol=2e-3, atol=2e-4)
+            _, along = ft.jit(lambda x: ft.jvp(f, (x,), (fnp.ones(3),)))(start_of(x))  # noqa: B023
+            np.testing.assert_allclose(along, np.sum(slope), rtol=2e-3, atol=2e-3)
 
 
 def start_of(x: Any) -> Any:
