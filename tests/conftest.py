@@ -43,6 +43,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def only_own_objects_are_searched() -> None:
+    """What the files before have left stays: searches walk what this one makes."""
+    gc.collect()
+    gc.freeze()
+
+
 def require_device(name: str) -> Any:
     """The device, or a skip where its driver's package is not installed."""
     from ftrace.devices.base import get_device  # lower floors are tested without it
