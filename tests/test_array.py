@@ -425,7 +425,10 @@ def test_traced_values_are_instances_of_array() -> None:
 def test_no_isinstance_of_ours_asks_for_the_class_of_arrays() -> None:
     """It would hold for traced values, and take a call of Python's."""
     for path in Path(ft.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        if "isinstance(" not in text or "Array" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
                 names = {ast.unparse(x) for x in ast.walk(node.args[1])}
                 assert "Array" not in names, (path, node.lineno)

@@ -21,14 +21,15 @@ def test_packed_bits_are_those_of_numpy(
 ) -> None:
     random = np.random.default_rng(0)
     x = (random.integers(-1, 2, shape) * 256 // 255).astype(dtype)
-    for axis in (None, *range(len(shape))):
+    axes = (None, *range(len(shape)))
 
-        def packed(x: Any, axis: Any = axis) -> Any:
-            return fnp.packbits(x, axis, order)
+    def packed(x: Any) -> list[Any]:
+        return [fnp.packbits(x, axis, order) for axis in axes]
 
-        wanted = np.packbits(x.astype(bool), axis, order)
-        for result in (packed(x), ft.jit(packed)(x)):
+    for results in (packed(x), ft.jit(packed)(x)):
+        for axis, result in zip(axes, results, strict=True):
             assert result.dtype == np.uint8
+            wanted = np.packbits(x.astype(bool), axis, order)
             np.testing.assert_array_equal(result, wanted)
 
 

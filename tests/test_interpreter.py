@@ -63,6 +63,8 @@ def test_interpreter_computes_each_sample(case: Case) -> None:
 @all_cases
 @pytest.mark.parametrize("limit", [1, 100, 500])
 def test_interpreter_gives_the_same_in_blocks(case: Case, limit: int) -> None:
+    if limit == 1 and case.name.startswith("matmul_"):  # not 67,000 blocks, but 180
+        case = samples.matmul_case(5, 4, 9, case.name.removeprefix("matmul_"))
     plan = KernelPlan(case.kernel, limit)
     for result, wanted in zip(evaluate(plan, case), case.expected, strict=True):
         assert_close(result, wanted, max(case.tolerance, 1e-6))
