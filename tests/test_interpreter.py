@@ -166,18 +166,21 @@ def _values(dtype: np.dtype[Any]) -> Array:
 
 
 _ELEMENTWISE = [
-    (record, dtype)
+    record
     for record in samples.elementwise_records()
-    for dtype in dtypes.ALL
-    if dtypes.kind(dtype) in record.dtypes and record.name not in ("cast", "bitcast")
-    if record.name != "complex" or dtype in (dtypes.float32, dtypes.float64)
+    if record.name not in ("cast", "bitcast")
 ]
 
 
-@pytest.mark.parametrize(("record", "dtype"), _ELEMENTWISE, ids=lambda x: str(x))
-def test_interpreter_gives_each_operation_its_meaning(
-    record: Any, dtype: np.dtype[Any]
-) -> None:
+@pytest.mark.parametrize("record", _ELEMENTWISE, ids=str)
+def test_interpreter_gives_each_operation_its_meaning(record: Any) -> None:
+    for dtype in dtypes.ALL:
+        parts = record.name != "complex" or dtype in (dtypes.float32, dtypes.float64)
+        if parts and dtypes.kind(dtype) in record.dtypes:
+            _assert_meaning(record, dtype)
+
+
+def _assert_meaning(record: Any, dtype: np.dtype[Any]) -> None:
     x, y = (a.ravel() for a in np.meshgrid(_values(dtype), _values(dtype)))
     inputs = [x, y][: samples.arity(record)]
     if record.name == "select":
@@ -188,7 +191,7 @@ def test_interpreter_gives_each_operation_its_meaning(
     (got,) = run(Interpreter(), kernel, inputs, outputs)
     with np.errstate(all="ignore"):
         wanted = np.asarray(record.numpy(aval, None, *inputs)).astype(aval.dtype)
-    assert got.tobytes() == wanted.tobytes()
+    assert got.tobytes() == wanted.tobytes(), dtype
 
 
 @pytest.mark.parametrize("offset", [-1, 3])
