@@ -30,6 +30,8 @@ from ftrace.trace.tracing import trace
 from tests.data.numpy_expressions import GROUPS, variables
 
 DATA = Path(__file__).parent / "data"
+#: The expressions of a group are shared out among so many tests.
+PARTS = 8
 
 #: Relative error that is allowed, by dtype: a few units in the last place.
 TOLERANCE = {
@@ -155,6 +157,18 @@ def check_traced(expression: str) -> None:
             expected.numpy().astype(_comparable(value)),
             err_msg=expression,
         )
+
+
+def check_part(group: str, part: int) -> None:
+    """One in so many expressions of a group, on arrays and on tracers."""
+    wrong: list[str] = []
+    for expression in list(recorded(group))[part::PARTS]:
+        try:
+            check(expression, recorded(group)[expression])
+            check_traced(expression)
+        except Exception as error:  # the others are asked all the same
+            wrong.append(f"{expression}: {type(error).__name__}: {error}")
+    assert not wrong, "\n".join(wrong)
 
 
 def _comparable(value: Any) -> Any:
