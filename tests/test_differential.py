@@ -121,16 +121,22 @@ _OTHER_VALUES = {
 }
 
 
-@pytest.mark.parametrize("of", ["float64[3]", "result 1: float32[3]", "int32[3]"])
-def test_no_reason_excuses_any_wrong_number(of: str) -> None:
-    kind = "int32" if "int" in of else "float64"
-    text = f"{of} at 0: np.{kind}(1.0); not np.float64(2.0) (3 of 3)"
+def test_no_reason_excuses_any_wrong_number() -> None:
+    texts = [
+        f"{of} at 0: np.{kind}(1.0); not np.float64(2.0) (3 of 3)"
+        for of, kind in (
+            ("float64[3]", "float64"),
+            ("result 1: float32[3]", "float64"),
+            ("int32[3]", "int32"),
+        )
+    ]
     excused = {
-        f"{case}: {reason.reason}"
+        f"{case}: {reason.reason}: {text}"
         for row in ROWS
         for case in islice(cases_of(row, 1), 5)
         if case.data == "plain" and case.setting != "default"
         if case.mode not in DERIVED
+        for text in texts
         if (reason := purpose_of(case, Difference("value", text)))
         and reason.reason not in _OTHER_VALUES
     }

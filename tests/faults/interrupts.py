@@ -33,10 +33,11 @@ def _is_ours(code: CodeType) -> bool:
 def places() -> list[Place]:
     """Where it can come, in the order in which the program gets there."""
     found: dict[Place, None] = {}
-    chosen: dict[CodeType, frozenset[int]] = {}
+    left: dict[CodeType, set[int]] = {}  # where it has not been
 
     def local(frame: FrameType, event: str, _: Any) -> Any:
-        if event == "opcode" and frame.f_lasti in chosen[frame.f_code]:
+        if event == "opcode" and frame.f_lasti in left[frame.f_code]:
+            left[frame.f_code].remove(frame.f_lasti)
             found[frame.f_code, frame.f_lasti] = None
         return local
 
@@ -44,11 +45,11 @@ def places() -> list[Place]:
         code = frame.f_code
         if not _is_ours(code):
             return None
-        if code not in chosen:
+        if code not in left:
             steps = dis.get_instructions(code)
-            chosen[code] = frozenset(
-                s.offset for s in steps if s.opname.startswith(STEPS)
-            )
+            left[code] = {s.offset for s in steps if s.opname.startswith(STEPS)}
+        if not left[code]:
+            return None
         frame.f_trace_opcodes = True
         return local
 
