@@ -45,8 +45,12 @@ def test_positions_are_those_of_numpy(
 ) -> None:
     mask = np.random.default_rng(len(shape)).random(shape) < part
     count = int(mask.sum())
-    for size in sorted({0, 1, count // 2, count, count + 70}):
-        found = ft.jit(lambda m, k=size: fnp.nonzero(m, size=k, fill_value=-1))(mask)
+    sizes = sorted({0, 1, count // 2, count, count + 70})
+
+    def positions(mask: Any) -> list[Any]:
+        return [fnp.nonzero(mask, size=size, fill_value=-1) for size in sizes]
+
+    for size, found in zip(sizes, ft.jit(positions)(mask), strict=True):
         for one, other in zip(found, wanted(mask, size, -1), strict=True):
             assert one.dtype == np.int32
             np.testing.assert_array_equal(one, other)
