@@ -270,7 +270,7 @@ def widen_half(kernel: Kernel) -> Kernel:
     Between two casts of the program a chain of operations is not rounded to 16 bits: it
     is more accurate than operation by operation, and as fast. But what decides is the
     number that would be stored: a maximum is one of the elements that it was taken of.
-    (What a kernel stores for another one has a cast behind it where it goes on, too.)
+    What other kernels load is rounded where it is made, too: `build.rounds_operand`.
     """
     nodes = kernel.nodes
     if not any(dtypes.is_half(node.dtype) for node in nodes):

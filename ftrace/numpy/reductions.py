@@ -241,13 +241,12 @@ def nanprod():
 def _extremum(
     name: str,
     primitive: Primitive,
-    a: Value,
+    a: Any,
     axis: Axis,
     keepdims: bool,
     initial: Value | None,
     where: Value | None,
 ) -> Any:
-    a = strong(a)
     axes = canonical_axes(axis, a.ndim, name)
     if initial is None and where is not None:
         raise ValueRangeError(
@@ -365,6 +364,7 @@ amin = min
 def ptp(a: Value, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
     """The greatest element less the least, along `axis` or of all."""
     no_out("ptp", out)
+    a = strong(a)
     high = _extremum("ptp", reduce_max_p, a, axis, keepdims, None, None)
     low = _extremum("ptp", reduce_min_p, a, axis, keepdims, None, None)
     return elementwise(p.sub, high, low)
