@@ -203,7 +203,7 @@ class Evaluation:
         if 0 in shape:
             return np.empty(shape, spec.dtype)
         strides = [form.terms.get(r, 0) for r in ranges]
-        first = form.offset
+        first = form.constant
         for r, coefficient in form.terms.items():
             first += coefficient * (self.start[r] + starts[r])
         ends = [c * (n - 1) for c, n in zip(strides, shape, strict=True)]

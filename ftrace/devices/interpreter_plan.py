@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ftrace import dtypes
-from ftrace.devices.affine import Affine, affine_forms
+from ftrace.devices.affine import Affine, affine_forms, intervals
 from ftrace.lower.kernel import (
     INDEX,
     Kernel,
@@ -107,8 +107,9 @@ class KernelPlan:
         form = self.affine.get(store.index)
         if form is None or store.valid is not None or store.combine:
             return False
-        low, high = form.bounds()
-        inside = 0 <= low <= high < self.kernel.buffers[store.buffer].size
+        found = form.bounds(intervals(form.terms))
+        size = self.kernel.buffers[store.buffer].size
+        inside = found is not None and 0 <= found[0] <= found[1] < size
         return inside and _each_once(form, self.store_ranges[store])
 
     def _find_needed(self) -> set[Node]:

@@ -11,11 +11,11 @@ from math import prod
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.devices.affine import affine_forms, index_bounds
+from ftrace.devices.affine import affine_forms, intervals
 from ftrace.devices.opencl_launch import Traits
 from ftrace.devices.opencl_scalars import combine, expression
 from ftrace.devices.opencl_types import literal, value_type
-from ftrace.lower.kernel import Kernel, Store, axis_of, load_p, param_p
+from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, param_p
 from ftrace.lower.place import place
 from ftrace.trace.dims import is_dynamic, same_size
 from ftrace.trace.graph import Node, constant_value, toposort
@@ -45,8 +45,9 @@ class Writer:
         self.forms = affine_forms(nodes)
         self.ints = {
             node
-            for node, (low, high) in index_bounds(nodes).items()
-            if low > -_INT_LIMIT and high < _INT_LIMIT
+            for node, found in intervals(nodes).items()
+            if node.dtype is INDEX and found is not None
+            if found[0] > -_INT_LIMIT and found[1] < _INT_LIMIT
         }
         self.names: dict[Node, str] = {}
         self.dims: dict[Any, str] = {}
@@ -206,6 +207,8 @@ def _int_expression(node: Node, x: list[str]) -> str:
     name = node.op.name
     if name == "select":
         return f"{x[0]} ? {x[1]} : {x[2]}"
+    if name in ("cast", "copy", "stop_gradient"):
+        return x[0]
     if name == "neg":
         return f"-{x[0]}"
     if name in ("max", "min"):

@@ -12,7 +12,8 @@ is helped too.
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.loops.facts import Affine, Facts, index_of
+from ftrace.devices.affine import Affine
+from ftrace.devices.llvm.loops.facts import Facts, index_of
 from ftrace.devices.llvm.loops.tiles import Tiling, size_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import Kernel, Store, axis_of, load_p

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ftrace.devices.affine import Affine
 from ftrace.devices.llvm.ir.scalar import and_masks
 from ftrace.devices.llvm.ir.types import Type, first_lanes, index_type, mask_type
-from ftrace.devices.llvm.loops.facts import Affine, Condition, index_of
+from ftrace.devices.llvm.loops.facts import Condition, index_of
 from ftrace.devices.llvm.loops.held_tables import fits, look_up
 from ftrace.devices.llvm.loops.ranges import At, Ranges
 from ftrace.devices.llvm.loops.short_axes import longest

@@ -10,53 +10,14 @@ three are computed once per node, sources first.
 
 from __future__ import annotations
 
-from math import gcd
-
-from ftrace import dtypes
-from ftrace.lower.kernel import INDEX, axis_of, free_ranges, range_p
+from ftrace.devices.affine import Affine, Interval, affine_form, interval_of
+from ftrace.lower.kernel import INDEX, free_ranges
 from ftrace.lower.math.term import RARE
 from ftrace.records import dataclass
-from ftrace.trace.dims import bounds, same_size
-from ftrace.trace.graph import Node, constant_value, toposort
-from ftrace.trace.primitives.source import const_p, dim_p
-from ftrace.trace.sizes import upper_bound
+from ftrace.trace.graph import Node, toposort
 
-Interval = tuple[int, int]
-_LIMIT = 1 << 62
 _NARROW = 1 << 31
-
-
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """constant + the sum of coefficient · atom; no coefficient is zero."""
-
-    constant: int
-    terms: dict[Node, int]
-
-    def shifted(self, by: int) -> Affine:
-        return Affine(self.constant + by, self.terms)
-
-    def scaled(self, by: int) -> Affine:
-        if by == 0:
-            return Affine(0, {})
-        return Affine(self.constant * by, {n: c * by for n, c in self.terms.items()})
-
-    def plus(self, other: Affine, sign: int = 1) -> Affine:
-        terms = dict(self.terms)
-        for node, coefficient in other.terms.items():
-            total = terms.get(node, 0) + sign * coefficient
-            if total:
-                terms[node] = total
-            else:
-                del terms[node]
-        return Affine(self.constant + sign * other.constant, terms)
-
-    def divisor(self) -> int:
-        """A number that divides it whatever the atoms are; 0 if it is zero."""
-        found = abs(self.constant)
-        for coefficient in self.terms.values():
-            found = gcd(found, coefficient)
-        return found
+_HALF = _NARROW // 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +60,11 @@ class Facts:
         for node in toposort(roots):
             if node in self.interval:
                 continue
-            self.interval[node] = _interval(node, self.interval)
+            self.interval[node] = interval_of(node, self.interval)
             if node.arg == RARE:
                 self.rare.setdefault(node.src[0], []).append(node)
             if node.dtype is INDEX and node.shape == ():
-                self.affine[node] = _affine(node, self.affine)
+                self.affine[node] = affine_form(node, self.affine)
 
     def conditions(self, valid: Node | None) -> list[Condition]:
         """The conditions that together make `valid`."""
@@ -116,14 +77,8 @@ class Facts:
 
     def narrow_form(self, form: Affine) -> bool:
         """Do 32 bits hold every value of this sum, and differences of two?"""
-        low = high = form.constant
-        for atom, coefficient in form.terms.items():
-            bounds = self.interval[atom]
-            if bounds is None:
-                return False
-            ends = coefficient * bounds[0], coefficient * bounds[1]
-            low, high = low + min(ends), high + max(ends)
-        return low >= -_NARROW // 2 and high < _NARROW // 2
+        found = form.bounds(self.interval)
+        return found is not None and found[0] >= -_HALF and found[1] < _HALF
 
     def constant(self, node: Node) -> int | None:
         """The value of an index that does not vary."""
@@ -234,75 +189,3 @@ def _bound(node: Node, affine: dict[Node, Affine]) -> Condition | None:
 def index_of(load: Node) -> Node:
     """The index of a load."""
     return load.src[1]
-
-
-def _affine(node: Node, known: dict[Node, Affine]) -> Affine:
-    name = node.op.name
-    if node.op is const_p:
-        return Affine(int(constant_value(node)), {})
-    if node.op is not range_p and len(node.src) == 2 and node.src[1] in known:
-        a, b = (known.get(s) for s in node.src)
-        if a is not None and b is not None:
-            if name == "add":
-                return a.plus(b)
-            if name == "sub":
-                return a.plus(b, -1)
-            if name == "mul" and not b.terms:
-                return a.scaled(b.constant)
-            if name == "mul" and not a.terms:
-                return b.scaled(a.constant)
-    if node.op is range_p and same_size(axis_of(node).size, 1):
-        return Affine(0, {})
-    return Affine(0, {node: 1})
-
-
-def _interval(node: Node, known: dict[Node, Interval | None]) -> Interval | None:
-    """Least and greatest value of an integer; None if it may be anything."""
-    if node.shape != () or dtypes.kind(node.dtype) not in "biu":
-        return None
-    name = node.op.name
-    if node.op is range_p:
-        return 0, max(upper_bound(axis_of(node).size) - 1, 0)
-    if node.op is const_p:
-        value = int(constant_value(node))
-        return value, value
-    if node.op is dim_p:
-        return bounds(node.arg)
-    if node.dtype.itemsize < 8 and node.dtype is not INDEX:
-        low, high = dtypes.limits(node.dtype)
-        return int(low), int(high)
-    found = _combined(name, [known[s] for s in node.src])
-    if found is None or found[0] < -_LIMIT or found[1] > _LIMIT:
-        return None
-    return found
-
-
-def _combined(name: str, src: list[Interval | None]) -> Interval | None:
-    if name == "select":
-        src = src[1:]
-    if not src or any(s is None for s in src):
-        return None
-    (a, b), *rest = [s for s in src if s is not None]
-    if name in ("cast", "copy", "stop_gradient"):
-        return a, b
-    if len(rest) != 1:
-        return None
-    c, d = rest[0]
-    if name == "add":
-        return a + c, b + d
-    if name == "sub":
-        return a - d, b - c
-    if name == "mul":
-        products = (a * c, a * d, b * c, b * d)
-        return min(products), max(products)
-    if name == "select":
-        return min(a, c), max(b, d)
-    if name == "max":
-        return max(a, c), max(b, d)
-    if name == "min":
-        return min(a, c), min(b, d)
-    if name == "div" and c > 0 and a >= 0:
-        return a // d, b // c
-    if name == "rem" and c > 0 and a >= 0:
-        return (a, b) if b < c else (0, min(b, d - 1))
-    return None

@@ -19,7 +19,8 @@ from itertools import pairwise
 from math import prod
 
 from ftrace import dtypes
-from ftrace.devices.llvm.loops.facts import Facts, Interval
+from ftrace.devices.affine import Interval
+from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import (
     INDEX,

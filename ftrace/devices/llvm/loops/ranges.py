@@ -14,11 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ftrace.devices.affine import Affine
 from ftrace.devices.llvm.ir.scalar import Operations
 from ftrace.devices.llvm.ir.types import Type, index_type
 from ftrace.devices.llvm.ir.writer import Level, Writer
 from ftrace.devices.llvm.loops.access import Access, Term
-from ftrace.devices.llvm.loops.facts import Affine, Facts
+from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import INDEX, BufferSpec
 from ftrace.records import dataclass

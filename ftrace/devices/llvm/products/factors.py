@@ -6,8 +6,9 @@ which any expression is evaluated.
 
 from __future__ import annotations
 
+from ftrace.devices.affine import Affine
 from ftrace.devices.llvm.ir.blocks import Block, Cut
-from ftrace.devices.llvm.loops.facts import Affine, Facts, index_of
+from ftrace.devices.llvm.loops.facts import Facts, index_of
 from ftrace.devices.llvm.loops.staging import Panel, Stage
 from ftrace.devices.llvm.products.contraction import is_plain
 from ftrace.devices.llvm.products.filling import fill_panel

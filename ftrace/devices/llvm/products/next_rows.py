@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ftrace.devices.llvm.loops.facts import Affine, index_of
+from ftrace.devices.affine import Affine
+from ftrace.devices.llvm.loops.facts import index_of
 from ftrace.devices.llvm.loops.nest import Nest
 from ftrace.devices.llvm.loops.tiles import size_of
 from ftrace.lower.kernel import load_p

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import gcd
 
-from ftrace.devices.llvm.loops.facts import Affine, Facts, index_of
+from ftrace.devices.affine import Affine
+from ftrace.devices.llvm.loops.facts import Facts, index_of
 from ftrace.lower.kernel import INDEX, axis_of, load_p, range_p
 from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 from math import gcd, prod
 
 from ftrace import dtypes
-from ftrace.devices.llvm.loops.facts import Affine, Facts
+from ftrace.devices.affine import Affine
+from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.lower.kernel import (
     INDEX,
     Kernel,
