@@ -313,7 +313,7 @@ def test_resident_memory_stays(way: str) -> None:
             **os.environ,
             "FTRACE_CACHE_MEMORY": "400000",
             "FTRACE_CACHE_SIZE": "0",
-            "MALLOC_ARENA_MAX": "1",  # the arenas of many threads fill at their own pace
+            "MALLOC_ARENA_MAX": "1",  # arenas of many threads fill at their own pace
         },
         capture_output=True,
         text=True,
