@@ -26,7 +26,7 @@ from ftrace.lower.fourier_lengths import (
     stages_of,
 )
 from ftrace.lower.program import CallHost, RunKernel
-from ftrace.lower.stored import program_of, program_text
+from ftrace.lower.serialize import program_of, program_text
 
 Array = Any  # of NumPy
 

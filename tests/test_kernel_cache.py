@@ -28,8 +28,8 @@ from ftrace.devices.llvm.ir import formulas, library
 from ftrace.devices.llvm.ir.scalar import CALLED
 from ftrace.devices.llvm.target import Target
 from ftrace.errors import GraphError
-from ftrace.lower.identity import kernel_identity
 from ftrace.lower.kernel import BufferSpec, Kernel, Store, load, make_range, param
+from ftrace.lower.serialize import kernel_identity
 from ftrace.trace.primitives.elementwise import add, sin
 from ftrace.trace.primitives.source import const
 
@@ -138,7 +138,7 @@ def test_dynamic_sizes_have_no_identity_and_are_kept_by_text(tmp_path: Path) -> 
         import numpy as np
         import ftrace as ft, ftrace.numpy as fnp
         from ftrace.devices.llvm.compiling.compile import object_cache
-        from ftrace.lower.identity import kernel_identity
+        from ftrace.lower.serialize import kernel_identity
         f = ft.jit(lambda x: fnp.cos(x) * 2, dynamic={"x": {0: ft.Dim("n", min=2)}})
         for size in (5, 17):
             x = np.arange(size, dtype=np.float32)

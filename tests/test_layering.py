@@ -24,7 +24,7 @@ PACKAGE = Path(__file__).parent.parent / "ftrace"
 #: Floor -> the files and folders of ftrace/ that stand on it.
 FLOORS = {
     "ground": (
-        "capacity", "digest", "dtypes", "errors", "fence", "limits", "locks", "origin",
+        "capacity", "dtypes", "errors", "fence", "limits", "locks", "origin",
         "records", "settings", "tables", "version", "weak",
     ),
     "buffer": ("buffer",),
@@ -105,7 +105,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "library": "decompositions extrema factors fourier fourier_kernel "
                    "fourier_lengths ordering running",
         "reuse": "inplace order",
-        "assembly": "assemble identity isomorphic stored",
+        "assembly": "assemble isomorphic serialize",
         "lowering": "lowering pipeline spec",
     },
     "devices/llvm": {

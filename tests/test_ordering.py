@@ -21,7 +21,7 @@ from ftrace.devices.llvm.target import Target
 from ftrace.lower import ordering
 from ftrace.lower.ordering import LONG, SEVERAL, SHORT, Ordering
 from ftrace.lower.program import CallHost, RunKernel
-from ftrace.lower.stored import program_of, program_text
+from ftrace.lower.serialize import program_of, program_text
 from ftrace.trace.hooks import hooks
 from ftrace.trace.primitives.host import sorters
 from ftrace.transforms import large

@@ -17,10 +17,14 @@ from ftrace.devices.llvm.compiling.compile import object_cache
 from ftrace.devices.llvm.compiling.wholes import packed, unpacked
 from ftrace.devices.llvm.device import CPU, CPUExecutable
 from ftrace.limits import Limits
-from ftrace.lower import lower, stored
-from ftrace.lower.identity import graph_identity, size_of_graph
+from ftrace.lower import lower, serialize
 from ftrace.lower.program import Program, RunKernel, describe, programs_of
-from ftrace.lower.stored import program_of, program_text
+from ftrace.lower.serialize import (
+    graph_identity,
+    program_of,
+    program_text,
+    size_of_graph,
+)
 from ftrace.transforms import execute
 from ftrace.transforms.execute import CompiledGraph
 
@@ -269,7 +273,7 @@ def test_what_was_kept_is_not_lowered_again(
         want = [np.asarray(y) for y in first(inputs)]
         with monkeypatch.context() as patch:
             patch.setattr(execute, "lowering", refuse)
-            patch.setattr(stored, "make_node", refuse)  # no kernel is looked at
+            patch.setattr(serialize, "make_node", refuse)  # no kernel is looked at
             second = CompiledGraph(graph, CPU())
             found = [np.asarray(y) for y in second(inputs)]
         assert second.executable.sources == first.executable.sources

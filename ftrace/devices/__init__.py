@@ -66,15 +66,15 @@ def has_lowered() -> bool:
 
 
 def identity_of(graph: Graph, *settings: Any) -> str | None:
-    """`ftrace.lower.identity.graph_identity`: the name of a graph on disk."""
-    from ftrace.lower.identity import graph_identity
+    """`ftrace.lower.serialize.graph_identity`: the name of a graph on disk."""
+    from ftrace.lower.serialize import graph_identity
 
     return graph_identity(graph, *settings)
 
 
 def size_of(graph: Graph) -> int:
-    """`ftrace.lower.identity.size_of_graph`: its nodes, those of bodies included."""
-    from ftrace.lower.identity import size_of_graph
+    """`ftrace.lower.serialize.size_of_graph`: its nodes, those of bodies included."""
+    from ftrace.lower.serialize import size_of_graph
 
     return size_of_graph(graph)
 

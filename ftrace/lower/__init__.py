@@ -30,7 +30,7 @@
 
 What stages ask of a value is in `values.py`; formulas of users in `users.py`. Devices
 make kernels legal (`legalize`, `math`, `rendering`, `sizes`); programs are kept on disk
-as text (`stored`, `identity`).
+as text (`serialize`).
 
 `pipeline.py` has the list of the stages up to 2, of which each leaves a graph that
 `spec.py` describes; `lowering.py` goes on to the program. The stages are loaded when

@@ -1,7 +1,7 @@
 """Object code on disk, so that the next process need not compile.
 
-    <folder>/<sha256 of everything that determines the code>.ftrace.o
-    file = magic, sha256 of its name's digest and the object code, object code
+    <folder>/<digest of everything that determines the code>.ftrace.o
+    file = magic, digest of its name's digest and the object code, object code
 
 Files appear whole (written beside, then renamed), so several processes at once do no
 harm. Whatever is wrong with a file or the folder is a miss: nothing here raises. The
@@ -27,16 +27,20 @@ from ftrace.devices.llvm.compiling.trusted import (
     read_trusted,
 )
 from ftrace.devices.llvm.compiling.workers import apart, is_main
-from ftrace.digest import sha256
 from ftrace.errors import CacheWarning
 from ftrace.origin import user_origin
+
+try:  # that of hashlib brings OpenSSL with it, 4 ms of a warm start
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
 
 #: The folder is measured at the first write of a process and after this many more.
 WRITES_BETWEEN_SWEEPS = 200
 #: Seconds after which a file that was never renamed belongs to no living process.
 ABANDONED = 3600.0
 
-_MAGIC = b"ftrace object 2\n"
+_MAGIC = b"ftrace object 3\n"
 _DIGEST_BYTES = 32
 _HEADER_BYTES = len(_MAGIC) + _DIGEST_BYTES
 _SUFFIX = ".ftrace.o"
@@ -217,6 +221,11 @@ class ObjectCache:
             raise
 
 
+def digest_of(*parts: bytes) -> bytes:
+    """The digest of the parts, one after the other."""
+    return blake2b(b"".join(parts), digest_size=_DIGEST_BYTES).digest()
+
+
 def _of_others(error: UntrustedError) -> str:
     return (
         "compiled code is not read from where others may have put it: "
@@ -226,7 +235,7 @@ def _of_others(error: UntrustedError) -> str:
 
 def _header(name: str, code: bytes) -> bytes:
     """What a file begins with; it also says which name the code was stored under."""
-    return _MAGIC + sha256(bytes.fromhex(name), code)
+    return _MAGIC + digest_of(bytes.fromhex(name), code)
 
 
 def _digest(key: tuple[str, ...]) -> str:
@@ -235,4 +244,4 @@ def _digest(key: tuple[str, ...]) -> str:
     for part in key:
         encoded = part.encode()
         parts += (b"%d:" % len(encoded), encoded)
-    return sha256(*parts).hex()
+    return digest_of(*parts).hex()

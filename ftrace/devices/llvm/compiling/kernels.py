@@ -11,11 +11,11 @@ programs that are on disk find the object code without their kernels: `wholes.py
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 
+from ftrace.devices.llvm.compiling.cache import digest_of
 from ftrace.devices.llvm.compiling.compile import (
     cache_key,
     emit_object,
@@ -28,8 +28,8 @@ from ftrace.devices.llvm.compiling.workers import run_all
 from ftrace.devices.llvm.ir.library import prepare, symbols_in
 from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.identity import kernel_identity
 from ftrace.lower.kernel import Kernel
+from ftrace.lower.serialize import kernel_identity
 
 Render = Callable[[Kernel], Rendered]
 
@@ -116,7 +116,7 @@ def _make(
     A kernel of dynamic sizes has none; its code is kept by its text.
     """
     text, names = in_one_module([rendered.text for rendered in group])
-    module, calls = hashlib.sha256(text.encode()).hexdigest(), symbols_in(text)
+    module, calls = digest_of(text.encode()).hex(), symbols_in(text)
     if all(key is not None for key in keys):
         code = generate(text)
         object_cache.store(code, "module", *cache_key(module))

@@ -18,9 +18,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from ftrace import settings
-from ftrace.devices.llvm.compiling.cache import ObjectCache
+from ftrace.devices.llvm.compiling.cache import ObjectCache, digest_of
 from ftrace.devices.llvm.compiling.workers import apart
-from ftrace.digest import sha256
 from ftrace.locks import Once
 from ftrace.records import NamedTuple
 from ftrace.version import VERSION
@@ -110,7 +109,7 @@ def digest_of_sources() -> str:
                 contents.append(source.read())
     except OSError:
         return ""
-    return sha256(*contents).hex()
+    return digest_of(*contents).hex()
 
 
 def _sources() -> str:

@@ -28,9 +28,9 @@ from ftrace.devices.llvm.compiling.progress import steps_with_progress
 from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.runtime.compiled import runtime
 from ftrace.devices.llvm.target import Target, host_target
-from ftrace.lower.identity import kernel_identity
 from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
 from ftrace.lower.recurrence import Recurrence
+from ftrace.lower.serialize import kernel_identity
 from ftrace.records import dataclass
 
 RenderFor = Callable[[Kernel, Target], Rendered]

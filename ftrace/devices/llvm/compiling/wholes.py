@@ -27,7 +27,7 @@ from ftrace.devices.llvm.compiling.made import (
     linked,
 )
 from ftrace.lower.program import Program, RunKernel
-from ftrace.lower.stored import program_of, program_text
+from ftrace.lower.serialize import program_of, program_text
 
 SourceOf = Callable[[RunKernel], Callable[[], str]]
 

@@ -1,25 +1,32 @@
-"""Programs as text and back, so that another process need not lower them again.
+"""Programs, kernels and graphs as text: the same in every process.
 
-    text   = JSON: [kernels, infos, program], where a step says the number of its
-             kernel, and of what people are told of it
-    kernel = [text, buffers, is its length bounded?]; text = JSON: [nodes, kernel]
-    node   = [op, dtype, shape, argument, sources], in the order of their numbers
-    part   = number, text, null | [its kind, its parts …]
+    program  = JSON: [kernels, infos, program], where a step says the number of its
+               kernel, and of what people are told of it
+    kernel   = [text, buffers, is its length bounded?]; text = JSON: [nodes, kernel]
+    identity = JSON: [bodies, nodes, kernel or graph]; body = [its number, nodes, body]
+    node     = [op, type, argument, sources], in the order of their numbers
+    type     = [dtype, shape, is it weak?]
+    part     = number, text, null | [its kind, its parts …]
 
-A kernel stays text until somebody looks at it: to run a program takes its code and
-its buffers alone.
+No address, no serial number and no order of a set goes into a text. That of a program
+is read back, so that another process need not lower it again. A kernel stays text
+until somebody looks at it: to run a program takes its code and its buffers alone. What
+people are told of a kernel but its lines is in it. Of what the host computes it has the
+operation, its argument and the types of its operands.
 
-Programs have a text but those that call a function of the user: another process may
-have another function of that name. What people are told of a kernel but its lines is
-in it. Of what the host computes it has the operation, its argument and the types of
-its operands.
+An identity is what a cache on disk is keyed by: equal kernels have equal ones, others
+have not. It need not be read back, so that more has one. `str(kernel)` is for people:
+it leaves out dtypes, for example.
+
+What calls a function of the user has no text: another process may have another function
+of that name. Nor have dynamic dimensions.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from operator import attrgetter
@@ -42,8 +49,19 @@ from ftrace.lower.kernel import (
 )
 from ftrace.lower.program import CallHost, Program, RunKernel
 from ftrace.lower.users import OF_USERS
-from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node, Op, make_node
+from ftrace.trace.avals import Bundle, ShapedArray
+from ftrace.trace.calls.bodies import HOLDERS, bodies_of
+from ftrace.trace.calls.inline import inline_calls
+from ftrace.trace.graph import (
+    Body,
+    Graph,
+    Node,
+    Op,
+    make_node,
+    nodes_of,
+    operations_of,
+    toposort,
+)
 from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES
 from ftrace.trace.primitives.source import variable
 
@@ -135,7 +153,7 @@ class RunStored(RunKernel):
 
 def program_text(program: Program) -> str | None:
     """The text of a program; None if it has none."""
-    writer = _Writer()
+    writer = _Writer(readable=True)
     try:
         whole = writer.part(program)
     except _NoTextError:
@@ -153,14 +171,54 @@ def program_of(text: str) -> Program | None:
     return found if isinstance(found, Program) else None
 
 
+def kernel_identity(kernel: Kernel) -> str | None:
+    """The identity of a kernel; None if it has none."""
+    return _identity(kernel)
+
+
+def graph_identity(graph: Graph, *settings: Any) -> str | None:
+    """The identity of a graph, and of what else decides how it is lowered.
+
+    None if it has effects or dynamic dimensions, or holds functions.
+    """
+    if graph.effects:
+        return None
+    outputs = tuple(inline_calls(graph.outputs))
+    return _identity((graph.inputs, outputs, settings), toposort(outputs))
+
+
+def _identity(value: Any, nodes: Iterable[Node] = ()) -> str | None:
+    writer = _Writer(readable=False)
+    try:
+        writer.write(nodes)
+        whole = writer.part(value)
+    except _NoTextError:
+        return None
+    return _dumped([list(writer.bodies.values()), writer.nodes, whole])
+
+
+def size_of_graph(graph: Graph) -> int:
+    """How many nodes it has, those of bodies included."""
+    count, pending, seen = 0, [graph.outputs], set[Body]()
+    while pending:
+        outputs = pending.pop()
+        ops = operations_of(outputs)
+        count += sum(ops.values())
+        holds = any(op.family in HOLDERS for op in ops)
+        for node in nodes_of(outputs) if holds else ():
+            for body in bodies_of(node.arg):
+                if body not in seen:
+                    seen.add(body)
+                    pending.append(body.outputs)
+    return count
+
+
 def _dumped(whole: Any) -> str:
-    return json.dumps(whole, separators=(",", ":"))
+    return json.dumps(whole, separators=(",", ":"), check_circular=False)
 
 
-def _op_of(name: str) -> Op:
-    if name in OF_USERS:
-        raise _NoTextError  # a user's function: another process may have another
-    return _OPS[name] if name in _OPS else PRIMITIVES[name]
+def _op_of(name: str) -> Op | None:
+    return _OPS[name] if name in _OPS else PRIMITIVES.get(name)
 
 
 @cache
@@ -175,26 +233,40 @@ def _kind(name: str) -> type[Any]:
 
 
 @cache
-def _form(kind: type[Any]) -> tuple[str, Callable[[Any], tuple[Any, ...]]] | None:
+def _form(
+    kind: type[Any], readable: bool
+) -> tuple[str, Callable[[Any], tuple[Any, ...]]] | None:
     """The name of a kind of parts, and what gives the parts of one."""
     name = _NAMES.get((kind.__module__, kind.__qualname__))
+    if name is None and not readable and kind.__module__.startswith("ftrace."):
+        name = kind.__name__
     if name is None:
         return None
     if issubclass(kind, tuple):
         return name, tuple
+    if not is_dataclass(kind):
+        return None
     names = [field.name for field in fields(kind)]
-    get = attrgetter(*names)
-    return name, (lambda value: (get(value),)) if len(names) == 1 else get
+    if len(names) > 1:
+        return name, attrgetter(*names)
+    return name, lambda value: tuple([getattr(value, own) for own in names])
 
 
 class _Writer:
-    """Writes one program, or one kernel: what a kernel is made of are nodes."""
+    """Writes one program, or one kernel or graph: what these are made of are nodes.
 
-    def __init__(self) -> None:
+    Args:
+      readable: only what a `_Reader` reads.
+    """
+
+    def __init__(self, readable: bool, bodies: dict[Body, Any] | None = None) -> None:
         self.nodes: list[Any] = []
         self.kernels: list[Any] = []
         self.infos: list[Any] = []
+        self.bodies: dict[Body, Any] = {} if bodies is None else bodies
+        self._readable = readable
         self._numbers: dict[Node, int] = {}
+        self._types: dict[ShapedArray, Any] = {}
         self._kernel_numbers: dict[Kernel, int] = {}
         self._info_numbers: dict[KernelInfo, int] = {}
 
@@ -202,19 +274,18 @@ class _Writer:
         kind = cast("type[Any]", type(value))
         if kind in _PLAIN:
             return value
-        form = _form(kind)
+        if kind is tuple:
+            return ["(", *self._parts(value)]
+        if kind is Node:
+            return ["%", self._number(value)]
+        if kind is Body and not self._readable:
+            return ["body", self._body(value)]
+        form = _form(kind, self._readable)
         if form is not None:
             name, parts_of = form
             return [name, *self._parts(parts_of(value))]
-        if kind is Node:
-            return ["%", self._number(value)]
-        if kind is tuple:
-            return ["(", *self._parts(value)]
         if kind is frozenset:
-            parts = [self.part(v) for v in value]
-            if not all(isinstance(p, int) for p in parts):
-                raise _NoTextError
-            return ["{", *sorted(parts)]
+            return ["{", *sorted(self._parts(value), key=_dumped)]
         if kind is bytes:
             return ["b", value.hex()]
         if isinstance(value, np.dtype):
@@ -243,7 +314,7 @@ class _Writer:
         number = self._kernel_numbers.get(kernel)
         if number is None:
             number = self._kernel_numbers[kernel] = len(self.kernels)
-            writer = _Writer()
+            writer = _Writer(readable=True)
             whole = writer.part(kernel)
             text = _dumped([writer.nodes, whole])
             self.kernels.append([text, self.part(kernel.buffers), kernel.bounded])
@@ -254,47 +325,51 @@ class _Writer:
         node = step.node
         if COMPOUNDS.get(node.op.name) is not node.op:
             raise _NoTextError
-        types: list[Any] = []
-        for aval in [operand.aval for operand in node.src]:
-            if type(aval) is not ShapedArray:
-                raise _NoTextError
-            types.append(
-                [dtypes.name_of(aval.dtype), self.part(aval.shape), aval.weak_type]
-            )
+        types = [self._type(operand.aval) for operand in node.src]
         slots = self.part(step.operands), self.part(step.results)
         return ["host", node.op.name, self.part(node.arg), types, *slots]
 
+    def _body(self, body: Body) -> int:
+        """The number of a body; it has nodes of its own."""
+        if body not in self.bodies:
+            inner = _Writer(False, self.bodies)
+            inner.write(toposort(body.outputs))
+            whole = inner.part((body.inputs, body.outputs))
+            self.bodies[body] = [len(self.bodies), inner.nodes, whole]
+        return self.bodies[body][0]
+
     def _number(self, node: Node) -> int:
-        pending = [node]
-        while pending:
-            last = pending[-1]
-            missing = [s for s in last.src if s not in self._numbers]
-            if missing:
-                pending.extend(missing)
-                continue
-            pending.pop()
-            if last not in self._numbers:
-                self.nodes.append(self._row(last))
-                self._numbers[last] = len(self._numbers)
+        if node not in self._numbers:
+            self.write(toposort((node,), self._numbers))
         return self._numbers[node]
 
+    def write(self, nodes: Iterable[Node]) -> None:
+        """Writes nodes, sources first, none of which is written."""
+        for node in nodes:
+            self.nodes.append(self._row(node))
+            self._numbers[node] = len(self._numbers)
+
     def _row(self, node: Node) -> Any:
-        aval, op = node.aval, node.op
-        try:
-            known = _op_of(op.name) is op
-        except KeyError:
-            known = False
-        if not known or aval != ShapedArray.of(aval.shape, aval.dtype):
+        op = node.op
+        if (self._readable and _op_of(op.name) is not op) or op.name in OF_USERS:
             raise _NoTextError
-        shape = self.part(aval.shape)
         sources = [self._numbers[s] for s in node.src]
-        return [
-            op.name,
-            dtypes.name_of(aval.dtype),
-            shape,
-            self.part(node.arg),
-            sources,
-        ]
+        return [op.name, self._type(node.aval), self.part(node.arg), sources]
+
+    def _type(self, aval: ShapedArray) -> Any:
+        if aval not in self._types:
+            self._types[aval] = self._new_type(aval)
+        return self._types[aval]
+
+    def _new_type(self, aval: ShapedArray) -> Any:
+        if type(aval) is ShapedArray:
+            dtype, shape = dtypes.name_of(aval.dtype), self.part(aval.shape)
+            return [dtype, shape, int(aval.weak_type)]
+        if self._readable:
+            raise _NoTextError
+        if type(aval) is Bundle:
+            return [self._type(item) for item in aval.items]
+        return [type(aval).__name__, repr(aval)]  # of what people do not see: a token
 
 
 class _Reader:
@@ -315,12 +390,15 @@ class _Reader:
         ]
         self._infos: list[KernelInfo] = [self.part(info) for info in infos]
 
-    def _node(
-        self, name: str, dtype: str, shape: Any, argument: Any, sources: list[int]
-    ) -> Node:
-        aval = ShapedArray.of(self.part(shape), _dtype(dtype))
-        src = tuple([self._nodes[s] for s in sources])
-        return make_node(_op_of(name), aval, src, self.part(argument))
+    def _node(self, name: str, kind: Any, argument: Any, sources: list[int]) -> Node:
+        op, src = _op_of(name), tuple([self._nodes[s] for s in sources])
+        if op is None:
+            raise KeyError(name)
+        return make_node(op, self._type(kind), src, self.part(argument))
+
+    def _type(self, kind: Any) -> ShapedArray:
+        dtype, shape, weak = kind
+        return ShapedArray.of(self.part(shape), _dtype(dtype), bool(weak))
 
     def part(self, value: Any) -> Any:
         if not isinstance(value, _LIST):
@@ -351,11 +429,7 @@ class _Reader:
     def _call(
         self, name: str, argument: Any, types: list[Any], operands: Any, results: Any
     ) -> CallHost:
-        avals = [
-            ShapedArray.of(self.part(shape), _dtype(dtype), weak)
-            for dtype, shape, weak in types
-        ]
-        values = [variable(aval, 0, number) for number, aval in enumerate(avals)]
+        values = [variable(self._type(t), 0, n) for n, t in enumerate(types)]
         node = COMPOUNDS[name](*values, arg=self.part(argument))
         return CallHost(node, self.part(operands), self.part(results))
 
