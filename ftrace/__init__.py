@@ -26,6 +26,7 @@ try:  # as `_importing` does
     from ftrace.trace.collection import importing as _importing
     from ftrace.trace.collection import put_away as _put_away
     from ftrace.trace.dims import Dim
+    from ftrace.transforms.backend import register as _register
     from ftrace.transforms.callbacks import effects_barrier, io_callback, pure_callback
     from ftrace.transforms.checkpoint import checkpoint, checkpoint_policies
     from ftrace.transforms.checkpoint import checkpoint as remat
@@ -44,10 +45,6 @@ try:  # as `_importing` does
     from ftrace.transforms.jacobian import jacrev as jacobian
     from ftrace.transforms.jit import eval_shape, jit, make_graph
     from ftrace.transforms.jit import make_graph as make_jaxpr
-    from ftrace.transforms.lacking import (
-        compile_lacking_functions as _compile_lacking_functions,
-    )
-    from ftrace.transforms.large import compile_large_calls as _compile_large_calls
     from ftrace.transforms.placement import (
         all_counters,
         block_until_ready,
@@ -67,8 +64,7 @@ finally:
         _gc.enable()
 _put_away()
 
-_compile_large_calls()
-_compile_lacking_functions()
+_register()
 
 if TYPE_CHECKING:
     from ftrace import (

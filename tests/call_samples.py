@@ -13,11 +13,11 @@ import numpy as np
 import ftrace.numpy as fnp
 from ftrace.array import Array
 from ftrace.devices.llvm.calling import probe
-from ftrace.transforms.known import CALLS_BEFORE
+from ftrace.trace.tiering import CALLS_BEFORE_BOUND
 
 ROOT = Path(__file__).parents[1]
 #: The first is traced, some are found again, then one is bound, and two are native.
-CALLS = CALLS_BEFORE + 4
+CALLS = CALLS_BEFORE_BOUND + 4
 
 
 def is_native(jitted: Any) -> bool:

@@ -24,8 +24,8 @@ from ftrace.array import Array
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm.calling import fronts, probe, surface
 from ftrace.trace import fused, operations
+from ftrace.trace.backend import backend
 from ftrace.trace.eager import Eager
-from ftrace.trace.hooks import hooks
 from ftrace.trace.primitives import elementwise
 
 #: The eighth is learned, and two more are native.
@@ -561,8 +561,8 @@ def test_products_bring_native_calls_like_other_operations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[bool] = []
-    monkeypatch.setattr(hooks, "calls_left", 3)
-    monkeypatch.setattr(hooks, "make_native", lambda: made.append(True))
+    monkeypatch.setattr(backend, "calls_left", 3)
+    monkeypatch.setattr(backend, "make_native", lambda: made.append(True))
     x = fnp.ones((2, 2))
     for count in range(5):
         fused.run_fused(_sum_of_product, [x, x])

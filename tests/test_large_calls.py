@@ -12,7 +12,9 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax, nn
 from ftrace.errors import FtraceError
-from ftrace.trace.hooks import hooks
+from ftrace.trace import tiering
+from ftrace.trace.backend import backend
+from ftrace.trace.tiering import Tier
 from ftrace.transforms import large
 
 rng = np.random.default_rng(5)
@@ -83,26 +85,23 @@ def fresh() -> Iterator[None]:
 @pytest.fixture
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays of 2,000 elements are large."""
-    monkeypatch.setattr(large, "PAYS", 1)
-    monkeypatch.setattr(large, "PAYS_FOR_SHAPE", 1)
-    monkeypatch.setattr(large, "PAYS_LATER", 1)
-    monkeypatch.setattr(large, "PAYS_ANY_SIZE", 1)
-    monkeypatch.setattr(large, "SPENT", 12)
-    monkeypatch.setattr(large, "SPENT_FOR_SHAPE", 12)
-    monkeypatch.setattr(large, "CALLS_OF_SHAPE", 16)
+    monkeypatch.setattr(tiering, "ANY_SIZE", Tier(1, 1, 12))
+    monkeypatch.setattr(tiering, "ONE_SHAPE", Tier(1, 1, 12))
+    monkeypatch.setattr(tiering, "PAYS_ANY_SIZE", 1)
+    monkeypatch.setattr(tiering, "CALLS_OF_SHAPE", 16)
 
 
 @pytest.fixture
 def prepared(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The graphs that are compiled for one shape."""
     graphs: list[Any] = []
-    prepare: Any = hooks.prepare
+    prepare: Any = backend.prepare
 
     def noted(graph: Any, config: Any) -> Any:
         graphs.append(graph)
         return prepare(graph, config)
 
-    monkeypatch.setattr(hooks, "prepare", noted)
+    monkeypatch.setattr(backend, "prepare", noted)
     return graphs
 
 
@@ -126,7 +125,7 @@ def same_bits(got: Any, want: Any) -> bool:
 def test_cheap_calls_wait_for_a_kernel_of_their_own(
     least: int, prepared: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(large, "PAYS_ANY_SIZE", least)
+    monkeypatch.setattr(tiering, "PAYS_ANY_SIZE", least)
     made: list[Any] = []
     make = large._any_size  # pyright: ignore[reportPrivateUsage]
 
@@ -138,7 +137,7 @@ def test_cheap_calls_wait_for_a_kernel_of_their_own(
     x, y = fnp.asarray(X), fnp.asarray(Y)
     positive = fnp.asarray(P)
     want = fnp.where(positive, x, y)
-    for _ in range(large.CALLS_OF_SHAPE * 40):
+    for _ in range(tiering.CALLS_OF_SHAPE * 40):
         assert same_bits(fnp.where(positive, x, y), want)
     assert bool(made) == (least == 1)
     assert prepared
@@ -154,7 +153,7 @@ def test_each_call_gives_the_same_bits(name: str, prepared: list[Any]) -> None:
     first = f(x, y)
     weak = [z.weak_type for z in ft.tree.leaves(want)]
     assert [z.weak_type for z in ft.tree.leaves(first)] == weak
-    for _ in range(large.CALLS_OF_SHAPE + 14):
+    for _ in range(tiering.CALLS_OF_SHAPE + 14):
         assert same_bits(f(x, y), first)
     assert prepared
     if name in EXACT:
@@ -167,11 +166,11 @@ def test_each_call_gives_the_same_bits(name: str, prepared: list[Any]) -> None:
 
 def test_the_size_decides(prepared: list[Any]) -> None:
     few, many = fnp.ones(1000), fnp.ones(1 << 18)
-    for _ in range(2 * large.CALLS_OF_SHAPE):
+    for _ in range(2 * tiering.CALLS_OF_SHAPE):
         fnp.exp(few)
         fnp.var(few)
     assert not prepared
-    for _ in range(2 * large.CALLS_OF_SHAPE):
+    for _ in range(2 * tiering.CALLS_OF_SHAPE):
         fnp.exp(many)
     assert len(prepared) == 1
 

@@ -65,9 +65,9 @@ ROOMS: dict[str, dict[str, str]] = {
         "process": "collection quiet",
         "primitives": "primitives",
         "derivation": "autodiff batching exchange",
-        "evaluation": "all_bits contract evaluate hooks room",
+        "evaluation": "all_bits backend contract evaluate lacking room tiering",
         "tracing": "scopes tracer tracing",
-        "eager": "eager exact fused lacking ownership product recall replay tape "
+        "eager": "eager exact fused ownership product recall replay tape "
                  "unfolding wholes",
         "binding": "body callback effects operations",
         "control": "control",
@@ -80,8 +80,8 @@ ROOMS: dict[str, dict[str, str]] = {
     },
     "transforms": {
         "arguments": "arguments placement scoping travel",
-        "jit": "dynamic execute jit known lacking large memo numbers prepared stages "
-               "static",
+        "jit": "backend dynamic execute jit known lacking large memo numbers prepared "
+               "stages static",
         "tangents": "tangents",
         "vmap": "vmap",
         "derivatives": "checkpoint derivatives jacobian",
@@ -120,7 +120,6 @@ ROOMS: dict[str, dict[str, str]] = {
 
 #: Folder -> imports of a higher room, file by file.
 KNOTS: dict[str, tuple[str, ...]] = {
-    "trace": ("evaluate -> lacking",),
     "transforms": ("jit -> derivatives",),
     "devices/llvm": (
         "ir.blocks -> loops.nest",

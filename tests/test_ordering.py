@@ -22,9 +22,9 @@ from ftrace.lower import ordering
 from ftrace.lower.ordering import LONG, SEVERAL, SHORT, Ordering
 from ftrace.lower.program import CallHost, RunKernel
 from ftrace.lower.serialize import program_of, program_text
-from ftrace.trace.hooks import hooks
+from ftrace.trace import tiering
+from ftrace.trace.backend import backend
 from ftrace.trace.primitives.host import sorters
-from ftrace.transforms import large
 
 Array = Any  # of NumPy
 
@@ -296,10 +296,9 @@ def test_code_for_other_processors_is_accepted(
 def test_large_eager_sorts_are_compiled_when_they_come_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(large.OPERATIONS, "sort", (700, 2))
+    monkeypatch.setitem(tiering.OPERATIONS, "sort", (700, 2))
     compiled: list[Any] = []
-    prepare = hooks.prepare
-    assert prepare is not None
+    prepare = backend.prepare
 
     def spy(graph: Any, config: Any) -> Any:
         program = prepare(graph, config)
@@ -311,7 +310,7 @@ def test_large_eager_sorts_are_compiled_when_they_come_again(
 
         return run
 
-    monkeypatch.setattr(hooks, "prepare", spy)
+    monkeypatch.setattr(backend, "prepare", spy)
     x = np.random.default_rng(3).standard_normal(701).astype(np.float32)
     for call in range(5):
         found = fnp.sort(fnp.asarray(x)).numpy()

@@ -12,16 +12,16 @@ import pytest
 
 import ftrace as ft
 from ftrace import random
-from ftrace.random import draw as sampler
+from ftrace.trace import tiering
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.backend import backend
 from ftrace.trace.exact import exact_part, is_exact
-from ftrace.trace.hooks import hooks
 from ftrace.trace.tracing import trace
 
 KEY = random.key(11)
 ROW = np.arange(40, dtype=np.float32)
 
-#: Draws of less than `sampler.LARGE` numbers; of these the exact part is compiled.
+#: Draws of less than `DRAWS_LARGE` numbers; of these the exact part is compiled.
 DRAWS: dict[str, Any] = {
     "split": lambda: random.split(KEY, 3),
     "split_none": lambda: random.split(KEY, 0),
@@ -58,7 +58,7 @@ class Prepared:
 
     def __init__(self) -> None:
         self.count = 0
-        self._prepare: Any = hooks.prepare
+        self._prepare: Any = backend.prepare
 
     def __call__(self, graph: Any, config: Any) -> Any:
         found = self._prepare(graph, config)
@@ -70,9 +70,9 @@ class Prepared:
 def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Prepared]:
     """Nothing is known yet, and nothing compiled that need not be."""
     counted = Prepared()
-    monkeypatch.setattr(hooks, "prepare", counted)
-    monkeypatch.setattr(sampler, "SPENT", 1 << 60)
-    monkeypatch.setattr(sampler, "SPENT_IN_ALL", 0)
+    monkeypatch.setattr(backend, "prepare", counted)
+    monkeypatch.setattr(tiering, "DRAWS_SPENT", 1 << 60)
+    monkeypatch.setattr(tiering, "DRAWS_SPENT_IN_ALL", 0)
     with ft.config(native_calls=False):
         ft.clear_caches()
         yield counted
@@ -91,7 +91,7 @@ def test_compiled_parts_have_the_bits_of_numpy(
     draw = DRAWS[name]
     by_numpy = bits_of(draw())
     assert prepared.count == 0
-    monkeypatch.setattr(sampler, "SPENT", 0)
+    monkeypatch.setattr(tiering, "DRAWS_SPENT", 0)
     compiled = bits_of(draw())
     assert prepared.count > 0
     assert compiled == by_numpy
@@ -104,17 +104,17 @@ def test_rounded_numbers_never_change(
     draw: Any, more: int, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From a size on all is compiled, at once; below what rounds is never compiled."""
-    shape = (sampler.LARGE + more,)
+    shape = (tiering.DRAWS_LARGE + more,)
     first = bits_of(draw(KEY, shape))
     assert prepared.count == (0 if more else 1)
-    monkeypatch.setattr(sampler, "SPENT", 0)
+    monkeypatch.setattr(tiering, "DRAWS_SPENT", 0)
     assert bits_of(draw(KEY, shape)) == first
 
 
 def test_a_kind_is_compiled_once_it_was_drawn_often(
     prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampler, "SPENT", 2000)
+    monkeypatch.setattr(tiering, "DRAWS_SPENT", 2000)
     drawn = {bits_of(random.split(KEY, 5)) for _ in range(20)}
     assert len(drawn) == 1
     assert prepared.count == 1
@@ -127,13 +127,13 @@ def test_learned_calls_are_compiled_as_well(
 
     Few numbers are drawn step by step, without a program: see `test_chains.py`.
     """
-    shape = (sampler.SMALL + 1,)
+    shape = (tiering.DRAWS_SMALL + 1,)
     with ft.config(native_calls=True):
         ft.jit(lambda x: x + 1)(ROW)  # the native code is there
         keys = list(random.split(KEY, 30))
         by_numpy = [bits_of(random.bits(key, shape)) for key in keys]
         assert prepared.count == 0
-        monkeypatch.setattr(sampler, "SPENT", 0)
+        monkeypatch.setattr(tiering, "DRAWS_SPENT", 0)
         assert [bits_of(random.bits(key, shape)) for key in keys] == by_numpy
         assert prepared.count > 0
 
@@ -142,7 +142,7 @@ def test_learned_calls_are_compiled_as_well(
 def test_nothing_is_compiled_elsewhere(
     settings: dict[str, Any], prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampler, "SPENT", 0)
+    monkeypatch.setattr(tiering, "DRAWS_SPENT", 0)
     expected = bits_of(random.uniform(KEY, (9,)))
     assert prepared.count == 1
     ft.clear_caches()

@@ -31,11 +31,12 @@ from ftrace.errors import (
     ValueRangeError,
 )
 from ftrace.tables import Table
+from ftrace.trace import tiering
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.evaluate import Plan, numpy_time
+from ftrace.trace.backend import Compiled, Program, backend
+from ftrace.trace.evaluate import Plan
 from ftrace.trace.exact import exact_part
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.hooks import Compiled, Program, hooks
 from ftrace.trace.operations import broadcast_shapes
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.movement import reshape
@@ -44,17 +45,6 @@ from ftrace.trace.scopes import asarray, current_scope, scope_of
 from ftrace.trace.tape import recording
 from ftrace.trace.tracer import aval_of, check_fits
 from ftrace.trace.tracing import trace
-
-#: From so many elements on what rounds is compiled: NumPy needs longer for one call
-#: than other libraries for theirs, and a program is compiled in the time of some 30.
-LARGE = 1 << 8
-#: Up to so many a call that is repeated is fastest step by step, with no program.
-SMALL = 1 << 9
-#: From so many on everything is, at the first call.
-HUGE = 1 << 19
-#: µs that NumPy may take for one kind before its exact part is compiled, and for all of
-#: them before the compiler is loaded.
-SPENT, SPENT_IN_ALL = 20_000, 250_000
 
 
 class _Budget:
@@ -83,12 +73,13 @@ class Sampler:
         self._rest: Plan | None = None
         self._all: Plan | None = None
         size = max([n.size for n in (*ends, *graph.outputs)])
-        self._price = len(graph.nodes) * numpy_time(size)
+        self._price = len(graph.nodes) * tiering.numpy_time(size)
         self._spent = 0
-        self.is_huge = size >= HUGE
-        self.is_small = size <= SMALL
+        self.is_huge = size >= tiering.DRAWS_HUGE
+        self.is_small = size <= tiering.DRAWS_SMALL
         # Compiled at the first call, or never: its last bits depend on it.
-        self._at_once = size >= LARGE and not self._is_exact and len(ends) > 0
+        is_large = size >= tiering.DRAWS_LARGE
+        self._at_once = is_large and not self._is_exact and len(ends) > 0
         self._is_whole = self._is_exact or self._at_once
         self._compiled: Compiled | None = None
 
@@ -119,7 +110,7 @@ class Sampler:
     def program(self) -> Program | None:
         """Compiled code of the whole or of its exact part; None if it is too soon."""
         if self._compiled is None:
-            if hooks.prepare is None or not self._pays():
+            if not self._pays():
                 self._spent += self._price
                 _budget.spent += self._price
                 return None
@@ -130,9 +121,9 @@ class Sampler:
         """Is it time to compile, and to load the compiler if that has not been done?"""
         if self._at_once or self.is_huge:
             return True
-        if self._spent < SPENT or not self._part.outputs:
+        if self._spent < tiering.DRAWS_SPENT or not self._part.outputs:
             return False
-        return hooks.has_compiled() or _budget.spent >= SPENT_IN_ALL
+        return backend.has_compiled() or _budget.spent >= tiering.DRAWS_SPENT_IN_ALL
 
 
 Build = Callable[..., Node]
@@ -157,10 +148,8 @@ def draw(build: Build, *operands: Any, **statics: Any) -> Any:
     graph = sampler.graph
     elsewhere = any(not x.memory.host for x in arrays)
     # The default device has what takes long, also if it is no device for small things.
-    if hooks.run_graph is not None and (
-        elsewhere or (sampler.is_huge and sampler.program() is None)
-    ):
-        return hooks.run_graph(graph, arrays)[0]
+    if elsewhere or (sampler.is_huge and sampler.program() is None):
+        return backend.run_graph(graph, arrays)[0]
     aval = graph.outputs[0].aval
     try:
         result = sampler.values(*[x.numpy() for x in arrays])

@@ -39,11 +39,6 @@ from ftrace.trace.primitives.source import const_p
 from ftrace.trace.room import FEW, require_room_for
 
 
-def numpy_time(elements: int) -> int:
-    """How many µs NumPy needs for an operation on so many elements, about."""
-    return 2 + (elements >> 13)
-
-
 def evaluate_graph(graph: Graph, *arguments: Any) -> list[Any]:
     """The outputs of a graph for NumPy arrays, one per input that is not captured."""
     captured = [np.asarray(value) for value in graph.captured]

@@ -20,10 +20,10 @@ from ftrace.array import Array
 from ftrace.locks import cached_property
 from ftrace.tables import Table
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.backend import backend, count_operation
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.evaluate import Plan
 from ftrace.trace.graph import Graph
-from ftrace.trace.hooks import count_operation, hooks
 from ftrace.trace.replay import Recording, is_replayable
 from ftrace.trace.room import no_memory
 from ftrace.trace.scopes import Scope, asarray, scope_of
@@ -47,8 +47,8 @@ def run_fused(
     arrays = [asarray(x) for x in operands]
     fused = _fused_for(function, tuple([aval_of(x) for x in arrays]), static)
     graph, plan = fused.graph, fused.plan
-    if hooks.run_graph is not None and any(not x.memory.host for x in arrays):
-        return hooks.run_graph(graph, arrays)[0]
+    if any(not x.memory.host for x in arrays):
+        return backend.run_graph(graph, arrays)[0]
     count_operation()
     try:
         (result,) = plan([*[x.numpy() for x in arrays], *fused.captured])

@@ -4,16 +4,16 @@
                   math.erf(...)    of one number after the other, elsewhere
 
 Such a function is compiled at its first call, for its last bits must not depend on how
-often it was called; `transforms` knows how.
+often it was called; the backend knows how.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
+from ftrace.trace.backend import backend
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.record import Primitive
 
@@ -37,22 +37,6 @@ def address_of(function: Any) -> int:
     return 0 if found is None else found()
 
 
-class _Kernels:
-    """Set by `transforms`.
-
-    Attributes:
-      find: what computes a primitive for arrays of NumPy's of a dtype; None where NumPy
-        or Python shall do it.
-    """
-
-    find: Callable[[Primitive, np.dtype[Any]], Kernel | None] | None = None
-
-
-kernels = _Kernels()
-
-
 def kernel_of(op: Primitive, dtype: np.dtype[Any]) -> Kernel | None:
     """What computes a primitive at once, if it is one of these and can be compiled."""
-    if op not in LACKING or kernels.find is None:
-        return None
-    return kernels.find(op, dtype)
+    return backend.find_kernel(op, dtype) if op in LACKING else None

@@ -20,11 +20,11 @@ from ftrace.array import Array, is_array, surface
 from ftrace.errors import DynamicDimensionError, ShapeError
 from ftrace.tables import memo
 from ftrace.trace.avals import Shape, ShapedArray, narrowed, pairs_of
+from ftrace.trace.backend import backend, count_operation
 from ftrace.trace.dims import any_dynamic, bounds, is_dynamic, same_size
 from ftrace.trace.evaluate import settle
 from ftrace.trace.fused import run_fused
 from ftrace.trace.graph import Node, origin_now, provenance
-from ftrace.trace.hooks import count_operation, hooks
 from ftrace.trace.lacking import LACKING, kernel_of
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.record import Compound, Primitive
@@ -199,10 +199,9 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
     avals = op.infer(arg, *[aval_of(x) for x in arrays])
     for aval in avals:
         require_room(op.name, aval)
-    if hooks.run_operation is not None:
-        compiled = hooks.run_operation(op, arg, arrays)
-        if compiled is not None:
-            return compiled
+    compiled = backend.run_operation(op, arg, arrays)
+    if compiled is not None:
+        return compiled
     with np.errstate(all="ignore"):
         try:
             values = op.numpy(avals, arg, *[x.numpy() for x in arrays])

@@ -28,11 +28,12 @@ from ftrace import settings
 from ftrace.array import Array
 from ftrace.origin import Origin, is_internal, is_internal_file, user_origin
 from ftrace.tables import emptied
+from ftrace.trace.backend import backend
 from ftrace.trace.graph import Graph, Node, provenance
-from ftrace.trace.hooks import hooks
 from ftrace.trace.ownership import UNCHANGING, own
 from ftrace.trace.primitives.source import is_variable
 from ftrace.trace.scopes import Scope
+from ftrace.trace.tiering import LARGE
 from ftrace.trace.tracer import Tracer, Value, stack
 from ftrace.trace.tracing import inline, lift_as
 
@@ -57,10 +58,6 @@ class Lifting(Enum):
     NEVER = 0  # or not always, or of something computed from them
     BESIDE_TRACED = 1  # where another operand is traced
     ALWAYS = 2  # in any trace
-
-
-#: Elements of an array from which on `hooks.run_call` may be worthwhile.
-LARGE = 1 << 10
 
 
 def _has_large(args: Sequence[Any]) -> bool:
@@ -96,9 +93,8 @@ def recalling(
     def call(*args: Any, **kwargs: Any) -> Any:
         scopes = stack.scopes
         if not scopes or provenance.origin is not None or len(scopes) <= stack.floor:
-            run = hooks.run_call
-            if computes and not scopes and _has_large(args) and run is not None:
-                result = run(function, numbers, args, kwargs)
+            if computes and not scopes and _has_large(args):
+                result = backend.run_call(function, numbers, args, kwargs)
                 if result is not None:
                     return result
             result = function(*args, **kwargs)

@@ -24,15 +24,16 @@ from ftrace.devices import has_lowered, identity_of, lowering, size_of
 from ftrace.devices.base import Device, Executable, get_device, live_devices, timed
 from ftrace.errors import DeviceError, OutOfMemoryError
 from ftrace.tables import Shared, Table
+from ftrace.trace.backend import backend
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph, Node, one_order
-from ftrace.trace.hooks import CALLS_BEFORE_NATIVE, hooks
 from ftrace.trace.ownership import own_array
 from ftrace.trace.recall import inline_again
 from ftrace.trace.scopes import as_input, scope_of
 from ftrace.trace.sizes import Sizes, evaluate_shape
+from ftrace.trace.tiering import CALLS_BEFORE_NATIVE
 from ftrace.trace.tracer import Value
 from ftrace.trace.tracing import has_free_variables, outer_scope
 from ftrace.transforms.memo import forget_all
@@ -324,19 +325,17 @@ def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     return compile_graph(graph, device_for(arrays))(arrays)
 
 
-hooks.run_graph = run_graph
-hooks.has_compiled = lambda: len(_cache) > 0
+def has_compiled() -> bool:
+    """Has this process compiled anything?"""
+    return len(_cache) > 0
 
 
-def _make_native() -> None:
+def make_native() -> None:
     """Eager calls like earlier ones need no code of Python's from now on."""
     if settings.current().native_calls:
         get_device("cpu").make_native()
     else:
-        hooks.calls_left = CALLS_BEFORE_NATIVE  # perhaps later
-
-
-hooks.make_native = _make_native
+        backend.calls_left = CALLS_BEFORE_NATIVE  # perhaps later
 
 
 #: Of graphs, whether they are closed, and whether they are ready: what a walk tells.

@@ -22,6 +22,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.scopes import asarray
 from ftrace.trace.sizes import Sizes, evaluate_shape
+from ftrace.trace.tiering import CALLS_BEFORE_BOUND
 from ftrace.trace.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing import has_free_variables, trace
 from ftrace.transforms.arguments import (
@@ -35,7 +36,6 @@ from ftrace.transforms.dynamic import Dynamic, Resolved
 from ftrace.transforms.execute import apply_graph, device_for
 from ftrace.transforms.known import (
     BOUND_KEPT,
-    CALLS_BEFORE,
     CLASS_BYTES,
     SIGNATURE_BYTES,
     SIGNATURES_KEPT,
@@ -202,10 +202,10 @@ class Jitted(Linked, Travels):
         kwargs: Any,
     ) -> None:
         """Lets calls like this one be native from now on, where they can be."""
-        if known.bound.get(types, CALLS_BEFORE) is None:
+        if known.bound.get(types, CALLS_BEFORE_BOUND) is None:
             return
         with self._lock:
-            bound = known.bound.get(types, CALLS_BEFORE)
+            bound = known.bound.get(types, CALLS_BEFORE_BOUND)
             if bound is None:
                 return
             if isinstance(bound, int):

@@ -43,9 +43,6 @@ SIGNATURES_KEPT = 64
 SIGNATURE_BYTES, CLASS_BYTES = 3600, 5600
 #: Signatures of a function whose calls are native; the others are not.
 BOUND_KEPT = 16
-#: So many calls like an earlier one are not native: who calls twice shall not wait for
-#: native code to be made ready.
-CALLS_BEFORE = 4
 
 #: Leaves that are no arrays of ours, and nothing that could hold leaves.
 _PLAIN = frozenset((np.ndarray, float, int, bool, complex))

@@ -16,14 +16,13 @@ from ftrace.devices.base import get_device
 from ftrace.settings import Config
 from ftrace.tables import Table
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.lacking import Kernel, kernels
-from ftrace.trace.operations import bind, hooks
+from ftrace.trace.backend import backend
+from ftrace.trace.lacking import Kernel
+from ftrace.trace.operations import bind
 from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.tiering import LONG_BLOCK, SHORT_BLOCK
 from ftrace.trace.tracer import Tracer
 from ftrace.trace.tracing import trace
-
-#: Elements of a block: of a short one, and of those that longer arrays are cut into.
-SHORT, LONG = 64, 1024
 
 
 class _Blocks:
@@ -38,21 +37,21 @@ class _Blocks:
     def program(self, size: int) -> Any:
         """The program for blocks of a size; None where there is no compiler."""
         found = self._programs.get(size)
-        if found is None and hooks.prepare is not None:
+        if found is None:
             aval = ShapedArray.of((size,), self._dtype)
             graph = trace("eager", self._applied, (aval,))
-            found = self._programs[size] = hooks.prepare(graph, self._config)
+            found = self._programs[size] = backend.prepare(graph, self._config)
         return found
 
     def _applied(self, x: Tracer) -> list[Any]:
         return [bind(self._op, x)]
 
     def address(self) -> int:
-        return self.program(SHORT).executable.element_loop()
+        return self.program(SHORT_BLOCK).executable.element_loop()
 
     def __call__(self, x: Any) -> Any:
         count = x.size
-        size = SHORT if count <= SHORT else LONG
+        size = SHORT_BLOCK if count <= SHORT_BLOCK else LONG_BLOCK
         if count == size:
             return self._done(x.reshape(-1), size).reshape(x.shape)
         if count < size:
@@ -60,7 +59,7 @@ class _Blocks:
             block[:count] = x.reshape(-1)
             return self._done(block, size)[:count].reshape(x.shape)
         flat = x.reshape(-1)
-        parts = [self(flat[start : start + LONG]) for start in range(0, count, LONG)]
+        parts = [self(flat[i : i + LONG_BLOCK]) for i in range(0, count, LONG_BLOCK)]
         whole: Any = np.concatenate(parts)
         return whole.reshape(x.shape)
 
@@ -71,20 +70,16 @@ class _Blocks:
 _blocks: Table[Any, _Blocks] = Table(64)
 
 
-def _find(op: Primitive, dtype: np.dtype[Any]) -> Kernel | None:
+def find_kernel(op: Primitive, dtype: np.dtype[Any]) -> Kernel | None:
+    """What computes a function for arrays of a dtype; None without a compiler."""
     config = settings.current()
-    if config.disable_jit or hooks.prepare is None or not get_device().keeps_programs:
+    if config.disable_jit or not get_device().keeps_programs:
         return None
     key = op, dtype, config
     found = _blocks.get(key)
     if found is None:
         found = _Blocks(op, dtype, config)
-        if found.program(SHORT) is None:
+        if found.program(SHORT_BLOCK) is None:
             return None
         _blocks.put(key, found)
     return found
-
-
-def compile_lacking_functions() -> None:
-    """From now on functions that NumPy lacks are compiled outside of jit, too."""
-    kernels.find = _find

@@ -8,7 +8,7 @@ each function for each of them. If all arrays have one shape and nothing mixes t
 elements, the kernel is for arrays of any size; one that comes often gets its own.
 
 Operations with several results that take longer in NumPy have rows of their own: see
-`OPERATIONS`.
+`trace.tiering`.
 
 Last bits must not change from one call to the next. What is rounded is therefore
 compiled at the first call or never, which the size decides. What leaves no choice, as
@@ -31,13 +31,12 @@ from ftrace.devices.base import get_device
 from ftrace.errors import FtraceError
 from ftrace.locks import cached_property
 from ftrace.tables import Table
-from ftrace.trace import tree
+from ftrace.trace import tiering, tree
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.backend import Compiled
 from ftrace.trace.dims import same_size
-from ftrace.trace.evaluate import numpy_time
 from ftrace.trace.exact import exact_part
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.hooks import Compiled, hooks
 from ftrace.trace.operations import bind_compound
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p, imag, real
@@ -49,24 +48,6 @@ from ftrace.trace.tracer import Tracer, aval_of
 from ftrace.trace.tracing import trace
 from ftrace.transforms.jit import jit
 
-#: µs of NumPy from which on a call that rounds is compiled: by a kernel for all sizes,
-#: or by one for this shape, which the next shape does not need.
-PAYS, PAYS_FOR_SHAPE = 32, 1000
-#: µs from which on a call that does not round is compiled, after so many in all.
-PAYS_LATER, SPENT, SPENT_FOR_SHAPE = 8, 128, 2000
-#: µs from which on such a call takes the kernel for all sizes: to reach it costs as
-#: much. Cheaper ones wait for a kernel of their own.
-PAYS_ANY_SIZE = 100
-#: Operations with several results: compiled from so many elements on, after so many
-#: calls with operands of the same types. Transforms are at once, for they round.
-OPERATIONS = {
-    "sort": (1 << 16, 2), "argsort": (1 << 13, 4), "top_k": (1 << 12, 4),
-    "fft": (1 << 13, 0),
-}  # fmt: skip
-#: Elements of an array from which on nothing is compiled here.
-MOST = 1 << 31
-#: Calls with arrays of one shape before they have a kernel of their own.
-CALLS_OF_SHAPE = 64
 #: How many times as long as an addition these take NumPy, twice: see `Primitive.slow`.
 _CUMULATE, _FLOAT_TO_INTEGER = 25, 70
 #: Multiplications of a product of matrices that take as long as one element.
@@ -119,7 +100,7 @@ class _Traced:
         if not any(_is_work(node) for node in graph.nodes):
             return 0
         largest = max(n.size for n in (*graph.inputs, *graph.outputs))
-        if largest >= MOST:
+        if largest >= tiering.MOST:
             return 0
         return sum(_price(n, largest) for n in graph.nodes if _is_work(n))
 
@@ -139,7 +120,7 @@ def _price(node: Node, largest: int) -> int:
         times = _CUMULATE
     if node.op is cast_p and dtypes.is_inexact(node.src[0].dtype):
         times = _FLOAT_TO_INTEGER if dtypes.is_integer(node.dtype) else times
-    return numpy_time(size * times)
+    return tiering.numpy_time(size * times)
 
 
 def _shape_of_all(graph: Graph) -> tuple[int, ...] | None:
@@ -195,7 +176,7 @@ class _Call:
         if self._spent < self._wait:
             self._spent += self._price
             return None
-        if self._any_size is not None and self._count < CALLS_OF_SHAPE:
+        if self._any_size is not None and self._count < tiering.CALLS_OF_SHAPE:
             self._count += 1
             return self._any_size()(values)
         return self._traced.run(values)
@@ -218,12 +199,12 @@ def _call_of_function(
         return _leave_to_numpy
     if _shape_of_all(traced.graph) is None:
         any_size = None
+    tier = tiering.ONE_SHAPE if any_size is None else tiering.ANY_SIZE
+    least, wait = tier.rounds, 0
     if exact_part(traced.graph)[1]:
-        least, wait = PAYS_LATER, SPENT if any_size is not None else SPENT_FOR_SHAPE
-        if any_size is not None and price < PAYS_ANY_SIZE:
-            any_size, wait = None, price * CALLS_OF_SHAPE
-    else:
-        least, wait = PAYS if any_size is not None else PAYS_FOR_SHAPE, 0
+        least, wait = tier.exact, tier.spent
+        if any_size is not None and price < tiering.PAYS_ANY_SIZE:
+            any_size, wait = None, price * tiering.CALLS_OF_SHAPE
     if not price or price < least:
         return _leave_to_numpy
     return _Call(traced, price, wait, any_size)
@@ -347,12 +328,10 @@ def _any_size(call: _Filled) -> AnySize:
 
 
 def _compiles() -> bool:
-    if hooks.prepare is None or settings.current().disable_jit:
-        return False
-    return get_device().keeps_programs
+    return not settings.current().disable_jit and get_device().keeps_programs
 
 
-def _run_call(
+def run_call(
     function: Callable[..., Any], numbers: bool, args: Sequence[Any], kwargs: Any
 ) -> Any:
     """A call with concrete operands; None where it is for NumPy."""
@@ -385,9 +364,9 @@ def _run_call(
     return call(taken.values)
 
 
-def _run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
+def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
     """An operation on concrete arrays; None where it is for NumPy."""
-    row = OPERATIONS.get(op.name)
+    row = tiering.OPERATIONS.get(op.name)
     if row is None or arrays[0].size < row[0] or not _compiles():
         return None
     avals = [aval_of(x) for x in arrays]
@@ -397,9 +376,3 @@ def _run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
         traced = _Traced(lambda *tracers: bind_compound(op, *tracers, arg=arg), avals)
         call = _calls.put(identity, _Call(traced, 1, row[1]), _COMPILED)
     return call(arrays)
-
-
-def compile_large_calls() -> None:
-    """From now on calls on large arrays outside of jit are compiled."""
-    hooks.run_call = _run_call
-    hooks.run_operation = _run_operation

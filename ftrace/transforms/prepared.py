@@ -27,9 +27,9 @@ from ftrace.settings import Config
 from ftrace.tables import LIGHT, Table
 from ftrace.trace.all_bits import is_exact
 from ftrace.trace.graph import Graph, one_order
-from ftrace.trace.hooks import hooks
 from ftrace.trace.layout import Container, Leaf, Part
 from ftrace.trace.scopes import as_input, asarray, current_scope, owned
+from ftrace.trace.tiering import CALLS_BEFORE_BOUND
 from ftrace.trace.tracer import Value, aval_of
 from ftrace.transforms.execute import (
     CompiledGraph,
@@ -37,7 +37,7 @@ from ftrace.transforms.execute import (
     apply_graph,
     compile_for_host,
 )
-from ftrace.transforms.known import CALLS_BEFORE, Linked, is_on_host
+from ftrace.transforms.known import Linked, is_on_host
 from ftrace.transforms.memo import derived
 from ftrace.transforms.numbers import Numbered, like_another
 
@@ -101,7 +101,7 @@ class Prepared(Linked):
         if not is_on_host(values):
             return apply_graph(self.graph, values)
         kinds = tuple([x.__class__ for x in values])
-        left = self._left.get(kinds, CALLS_BEFORE)
+        left = self._left.get(kinds, CALLS_BEFORE_BOUND)
         if left >= 0:
             self._left[kinds] = left - 1
             if left == 0:
@@ -196,8 +196,6 @@ def _prepare(graph: Graph, config: Config) -> Prepared | None:
     return None if compiled is None else Prepared(graph, compiled, config)
 
 
-def _prepare_for_processor(graph: Graph, config: Config) -> Prepared | None:
+def prepare_for_processor(graph: Graph, config: Config) -> Prepared | None:
+    """The program; None where the default device is not the processor."""
     return _prepare(graph, config) if get_device().keeps_programs else None
-
-
-hooks.prepare = _prepare_for_processor

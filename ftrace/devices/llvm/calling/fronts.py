@@ -36,9 +36,8 @@ from ftrace.devices.llvm.calling.performing import Front, performing_ir
 from ftrace.devices.llvm.calling.probe import ITEMS, SIZE, Offsets
 from ftrace.devices.llvm.calling.surface import PLACES, TRIED
 from ftrace.devices.llvm.runner.function import Function, View
+from ftrace.trace.tiering import CALLS_BEFORE_RECORD as CALLS_BEFORE
 
-#: So many calls of one kind are left to Python; then it is learned.
-CALLS_BEFORE = 8
 #: The low bits of a mark are a count.
 COUNTED = 15
 

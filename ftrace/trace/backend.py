@@ -1,6 +1,6 @@
-"""What stands above and is used from below; `transforms` sets it when it is imported.
+"""What stands above and is used from below: it runs graphs as programs of a device.
 
-hooks            the functions
+backend          it; `transforms.backend` registers it when ftrace is imported
 count_operation  counts towards native eager calls
 Compiled         a graph as a program of the processor
 """
@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ftrace import settings
 from ftrace.array import Array
 from ftrace.settings import Config
+from ftrace.trace import tiering
 from ftrace.trace.graph import Graph
-from ftrace.trace.primitives.record import Compound
-
-#: Who does less in eager code shall not wait for native code to be made ready.
-CALLS_BEFORE_NATIVE = 2000
+from ftrace.trace.primitives.record import Compound, Primitive
 
 Program = Callable[..., list[Array]]
 
 
-class Hooks:
+class Backend:
     """What stands above.
 
     Attributes:
@@ -35,27 +35,30 @@ class Hooks:
         None where NumPy shall compute the result.
       run_operation: does an operation with several results, likewise: given it, its
         argument and the operands.
+      find_kernel: what computes a function of elements that NumPy lacks, for arrays of
+        a dtype; None where Python shall do it.
       make_native: lets eager calls be native, where there is such code.
       calls_left: so many eager operations are done before that.
     """
 
-    run_graph: Callable[[Graph, Sequence[Array]], list[Array]] | None = None
-    prepare: Callable[[Graph, Config], Program | None] | None = None
-    has_compiled: Callable[[], bool] = bool
-    run_call: Callable[[Callable[..., Any], bool, Any, Any], Any] | None = None
-    run_operation: Callable[[Compound, Any, Sequence[Array]], Any] | None = None
-    make_native: Callable[[], None] | None = None
-    calls_left: int = CALLS_BEFORE_NATIVE
+    run_graph: Callable[[Graph, Sequence[Array]], list[Array]]
+    prepare: Callable[[Graph, Config], Program | None]
+    has_compiled: Callable[[], bool]
+    run_call: Callable[[Callable[..., Any], bool, Any, Any], Any]
+    run_operation: Callable[[Compound, Any, Sequence[Array]], Any]
+    find_kernel: Callable[[Primitive, np.dtype[Any]], Any]
+    make_native: Callable[[], None]
+    calls_left: int = tiering.CALLS_BEFORE_NATIVE
 
 
-hooks = Hooks()
+backend = Backend()
 
 
 def count_operation() -> None:
     """Counts an eager operation that Python's code does."""
-    hooks.calls_left -= 1
-    if hooks.calls_left == 0 and hooks.make_native is not None:
-        hooks.make_native()
+    backend.calls_left -= 1
+    if backend.calls_left == 0:
+        backend.make_native()
 
 
 class Compiled:
@@ -70,7 +73,7 @@ class Compiled:
         """Its program under the configuration of the day; None if there is none."""
         config = settings.current()
         if config is not self._config:
-            if config != self._config and hooks.prepare is not None:
-                self._program = hooks.prepare(self._graph, config)
+            if config != self._config:
+                self._program = backend.prepare(self._graph, config)
             self._config = config
         return self._program
