@@ -327,7 +327,7 @@ def with_decisions(page: str) -> str:
         "loops": ("loops", "registers"),
         "host": ("compounds", "library"),
         "slices": ("slices",),
-        "schedule": ("schedule", "sums", "filters", "kernels"),
+        "schedule": ("schedule", "sums", "kernels"),
         "rendering": ("code",),
         "memory": ("memory",),
     }

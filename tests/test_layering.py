@@ -95,10 +95,10 @@ ROOMS: dict[str, dict[str, str]] = {
         "legalize": "legalize",
         "schedule": "across drafts hosts inlining plan precedence schedule",
         "simplify": "algebra boards compounds constants logic onehot reduces scatters "
-                    "simplify",
+                    "simplify split_reductions",
         "movement": "chains choices exchanges movement pushes windows",
         "control": "control each_lane fission loops",
-        "blocking": "beside cuts parted region regions slices",
+        "blocking": "cuts region regions slices",
         "program": "memory program sizes",
         "build": "build finite ranges step view",
         "register loops": "elements expressions recurrence registers scalarize scalars",

@@ -16,7 +16,7 @@
                                                           factors, decompositions,
                                                           fourier, fourier_kernel,
                                                           fourier_lengths
-      sums       beside work on their rows; in parts      beside, across, parted
+      sums       beside work on their rows; in parts      split_reductions, across
     3 schedule   what is stored, and by which kernel      schedule; plan, inlining,
                                                           hosts, precedence, drafts
     4 index      movement becomes index arithmetic        index, build; view,

@@ -105,7 +105,8 @@ class Draft:
         or "step" for an operation that is a step of the program by itself.
       scattered: the scatter whose updates it applies.
       step: the compound that is this step.
-      sums: those of `roots` to which each row of the loops adds: see `beside.py`.
+      sums: those of `roots` to which each row of the loops adds: see
+        `split_reductions.py`.
       feeds: kernels that read what it stores.
       weight: operations per iteration, roughly.
     """

@@ -4,7 +4,7 @@
     kernel_that_reduces_it   one over rows, that reduces each row of the value
     kernel_alike             one over the same loops
     kernel_over_rows         one that needs the same rows: a value per row, or of rows
-    kernel_that_adds_up      one over the elements of a sum: see `beside.py`
+    kernel_that_adds_up      one over the elements of a sum: see `split_reductions.py`
 
 Each gives None where there is none, and never a kernel that has to run before one that
 reads the value.

@@ -8,7 +8,6 @@ from ftrace import settings
 from ftrace.errors import DeviceError
 from ftrace.limits import ANY_DEVICE, Limits
 from ftrace.lower.assemble import assemble
-from ftrace.lower.beside import kernels_add_up
 from ftrace.lower.build import BuiltKernel
 from ftrace.lower.control import Loop, bodies_of
 from ftrace.lower.drafts import Schedule
@@ -19,6 +18,7 @@ from ftrace.lower.pipeline import simplified_body, simplify_graph, suit_device
 from ftrace.lower.program import Program
 from ftrace.lower.recurrence import built_recurrence, register_loop_p
 from ftrace.lower.schedule import schedule
+from ftrace.lower.split_reductions import kernels_add_up
 from ftrace.lower.step import BuiltStep
 from ftrace.lower.values import root_of
 from ftrace.records import dataclass

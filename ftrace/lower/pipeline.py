@@ -20,7 +20,6 @@ from ftrace import settings
 from ftrace.errors import ArgumentError, GraphError
 from ftrace.limits import ANY_DEVICE, Limits
 from ftrace.lower import (
-    beside,
     compounds,
     control,
     extrema,
@@ -30,12 +29,12 @@ from ftrace.lower import (
     inplace,
     loops,
     ordering,
-    parted,
     ranges,
     registers,
     rendering,
     running,
     slices,
+    split_reductions,
 )
 from ftrace.lower import schedule as scheduling
 from ftrace.lower.movement import MOVEMENT
@@ -100,7 +99,6 @@ def _simplified(body: Body, disabled: frozenset[str], check: bool) -> Sequence[N
     return simplify_graph(body.outputs)
 
 
-SUMS = (reduce_sum_p,)
 LOOPS: dict[Any, Rule] = {
     control.loop_p: partial(registers.by_recurrence, simplified_body)
 }
@@ -128,8 +126,10 @@ PIPELINE = (
         | ordering.DECISIONS | fourier.DECISIONS,
         "recurrences", LIBRARY,
     ),
-    Stage("sums", beside.sums_in_parts, beside.DECISIONS, "cache", SUMS),
-    Stage("filters", parted.filters_in_parts, parted.DECISIONS, "cache", SUMS),
+    Stage(
+        "sums", split_reductions.sums_in_steps, split_reductions.DECISIONS, "cache",
+        (reduce_sum_p,),
+    ),
     # Those of the program and of its code.
     Stage("schedule", None, scheduling.DECISIONS),
     Stage("kernels", None, ranges.DECISIONS | finite.DECISIONS),

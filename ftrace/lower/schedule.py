@@ -71,7 +71,7 @@ def schedule(
     Args:
       outputs: nodes without sizes of 0.
       forced: further values to store, as a limit of the device demands.
-      adds_up: see `beside.py`; None where no kernel does that.
+      adds_up: see `split_reductions.py`; None where no kernel does that.
     """
     plan = Plan(outputs, frozenset(forced), adds_up)
     for node in reversed(plan.order):

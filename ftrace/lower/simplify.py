@@ -7,7 +7,8 @@ The rules stand in order of what they are about:
     logic.py       identities of truth values, bits, comparisons, selects, casts
     onehot.py      sums that pick one element are indexed loads
     scatters.py    gathers of all in order, scatters without collisions or of complex
-    reduces.py     reductions merge and lose axes; large ones are split
+    reduces.py     reductions merge and lose axes
+    split_reductions.py  large ones are done in steps
     boards.py      scatters of many updates to few places are split
 """
 
@@ -20,8 +21,9 @@ from ftrace.lower.boards import BOARDS
 from ftrace.lower.constants import CONSTANTS
 from ftrace.lower.logic import LOGIC
 from ftrace.lower.onehot import ONE_HOT
-from ftrace.lower.reduces import REDUCES, SPLITS
+from ftrace.lower.reduces import REDUCES
 from ftrace.lower.scatters import SCATTERS
+from ftrace.lower.split_reductions import SPLITS
 from ftrace.trace.rewrite import PatternMatcher
 
 SIMPLIFY: Final = PatternMatcher(
