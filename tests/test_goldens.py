@@ -36,7 +36,7 @@ from benchmarks.rows import (
 )
 from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.ir.numbers import without_numbers
-from ftrace.devices.llvm.render import Rendered
+from ftrace.devices.llvm.loops.rendered import Rendered
 from ftrace.devices.llvm.target import Target
 from ftrace.limits import Limits
 from ftrace.lower import lower

@@ -136,7 +136,6 @@ KNOTS: dict[str, tuple[str, ...]] = {
         "ir.squares -> loops.ranges",
         "loops.tiling -> products.register_tiles",
         "loops.turned -> products.filling",
-        "render -> recurrences.recurrence",
         "runner.signals -> runtime.cores",
         "runner.whole -> runtime.pool",
         "runtime.compiled -> compiling.compile",

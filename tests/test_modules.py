@@ -23,7 +23,7 @@ from ftrace.devices.llvm.compiling.modules import (
 from ftrace.devices.llvm.device import CPU, render_kernel
 from ftrace.devices.llvm.ir import library
 from ftrace.devices.llvm.ir.symbols import POLL
-from ftrace.devices.llvm.render import Rendered
+from ftrace.devices.llvm.loops.rendered import Rendered
 
 X: Any = np.outer(np.arange(1, 7), np.linspace(-1, 1, 6)).astype(np.float32)
 

@@ -20,8 +20,10 @@ from ftrace import lax
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm.compiling.compile import emit_object
 from ftrace.devices.llvm.ir.scalar import operations_of
-from ftrace.devices.llvm.recurrences.recurrence import write_recurrence
-from ftrace.devices.llvm.render import render_recurrence
+from ftrace.devices.llvm.recurrences.recurrence import (
+    render_recurrence,
+    write_recurrence,
+)
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.program import RunLoop
 from ftrace.lower.recurrence import Recurrence, legalize_recurrence

@@ -51,7 +51,7 @@ from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
 
 if TYPE_CHECKING:
     from ftrace.devices.llvm.calling.native import Native
-    from ftrace.devices.llvm.render import Rendered
+    from ftrace.devices.llvm.loops.rendered import Rendered
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
 KERNELS_KEPT = 64

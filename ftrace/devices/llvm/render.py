@@ -10,7 +10,6 @@ how the domain is split.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -23,6 +22,7 @@ from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.loops.keeping import keep_values
 from ftrace.devices.llvm.loops.pieces import boxes, facts_of, segments
 from ftrace.devices.llvm.loops.polling import writer_for
+from ftrace.devices.llvm.loops.rendered import Rendered
 from ftrace.devices.llvm.loops.short_axes import without_short_axes
 from ftrace.devices.llvm.loops.short_reduces import without_short_reduces
 from ftrace.devices.llvm.loops.staging import Stage
@@ -37,7 +37,6 @@ from ftrace.devices.llvm.loops.streaming import (
 from ftrace.devices.llvm.loops.tiles import size_of
 from ftrace.devices.llvm.loops.tiling import Chooser
 from ftrace.devices.llvm.loops.turned import (
-    Turned,
     find_turned,
     render_turned,
     turns_result,
@@ -48,18 +47,19 @@ from ftrace.devices.llvm.products.contraction import (
     find_contraction,
     is_worthwhile,
     reads_in_place,
+    reduce_loop,
 )
 from ftrace.devices.llvm.products.dots import DotProducts, find_dots
-from ftrace.devices.llvm.products.groups import Groups, chosen_groups, in_groups
+from ftrace.devices.llvm.products.groups import chosen_groups, in_groups
 from ftrace.devices.llvm.products.matrix import (
     FEW_ROWS,
+    LONG_ROWS,
     MatrixProduct,
     as_matrices,
     without_panels,
 )
 from ftrace.devices.llvm.products.product import Product
-from ftrace.devices.llvm.recurrences.recurrence import write_recurrence
-from ftrace.devices.llvm.runtime.work import LASTING
+from ftrace.devices.llvm.runtime.work import LASTING, WORTH_A_THREAD
 from ftrace.devices.llvm.sliding.across import (
     AcrossProduct,
     find_across,
@@ -78,76 +78,177 @@ from ftrace.devices.llvm.sliding.sums import (
     find_sliding_sum,
 )
 from ftrace.devices.llvm.target import Target
+from ftrace.locks import cached_property
 from ftrace.lower.kernel import Kernel
-from ftrace.lower.place import Statement, place
-from ftrace.lower.recurrence import Recurrence, Repeat
-from ftrace.records import dataclass
+from ftrace.lower.place import place
 from ftrace.trace.sizes import sample
 
-#: Operations of elements that pay for waking another thread.
-_WORTH_A_THREAD = 40_000
-#: How many times as many are done at the same time in a tile of registers.
+#: How many times as many operations are done at the same time in a tile of registers.
 _DENSE = 16
 #: How many times as many are done in the same time, even where memory is slow.
 _BRISK = 4
-#: How much shorter a loop of unknown length may be than it is taken to be.
-_SHORTER = 100
+
+Emit = Callable[[Stage], int]
 
 
-@dataclass(frozen=True)
-class Rendered:
-    """The code of a kernel.
+class Case:
+    """A kernel that code is wanted for, and what several strategies ask of it."""
 
-    Attributes:
-      text: LLVM IR.
-      parallel: how many units its domain has.
-      grain: how many units are worth a thread's while.
-      dims: sizes that are known at calls only, which the code finds as int64 in a
-        buffer behind the kernel's own. Then `parallel` may be one, too.
-    """
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.kernel, self.target = kernel, target
+        self.block, self.facts = place(kernel), facts_of(kernel)
 
-    text: str
-    parallel: int
-    grain: int
-    dims: tuple[Any, ...] = ()
+    @cached_property
+    def plan(self) -> Contraction | None:
+        return find_contraction(self.kernel, self.block, self.facts)
+
+    @cached_property
+    def groups(self) -> Contraction | None:
+        return find_groups(self.kernel, self.block, self.facts, self.target)
+
+    @cached_property
+    def channels(self) -> Contraction | None:
+        return find_channels(self.kernel, self.block, self.facts, self.target)
+
+    @cached_property
+    def operations(self) -> Any:
+        """Of a sum of products."""
+        loop = reduce_loop(self.kernel, self.block)
+        ranges = () if loop is None else loop.ranges
+        return 2 * prod(size_of(r) for r in (*self.kernel.axes, *ranges))
+
+    def decides(self, *names: str) -> bool:
+        return all(map(self.target.decides, names))
 
 
-def render(kernel: Kernel, target: Target, name: str) -> Rendered:
-    """The code of a legal kernel (see `lower/legalize.py`), as function `name`."""
-    block = place(kernel)
-    roots = [e for store in kernel.stores for e in store.expressions]
-    facts = Facts([*roots, *kernel.axes])
-    if target.decides("in_phases"):
-        parts = phases(kernel, facts)
-        if len(parts) > 1:
-            found = _in_turn(kernel, facts, target)
-            if found is not None:
-                return _render_loops(found, place(found), facts_of(found), target, name)
-            return _render_parts(parts, target, name)
-    plan, code = _as_product(kernel, block, facts, target)
-    if plan is not None and code is not None:
-        return _render_contraction(kernel, plan, code, facts, target, name)
-    dots = _as_dots(kernel, block, facts, target)
-    if dots is not None:
-        operations, emit = dots
-        return _render_staged(kernel, emit, operations, facts, target, name)
-    if kernel.is_dynamic:  # squares are turned in blocks of sizes that are known
-        return _render_loops(kernel, block, facts, target, name)
-    turned = find_turned(kernel, facts) if target.decides("in_squares") else None
-    if turned is not None:
-        return _render_turned(kernel, turned, facts, target, name)
-    if target.decides("in_squares"):
-        backwards = find_turned_backwards(kernel, facts)
-        if backwards is not None:
-            other, known, turned = backwards
-            return _render_turned(other, turned, known, target, name)
-    if target.decides("short_axes"):
-        found = without_short_reduces(kernel, facts, target)
-        known = facts if found is kernel else facts_of(found)
-        found = without_short_axes(found, known, target)
-        if found is not kernel:
-            return _render_loops(found, place(found), facts_of(found), target, name)
-    return _render_loops(kernel, block, facts, target, name)
+# What emits a kernel into a stage, and returns how many units it has.
+
+
+def _grouped_rows(case: Case) -> Emit | None:
+    plan = case.groups and find_grouped_rows(case.groups, case.facts, case.target)
+    return plan and (lambda stage: SlidingRowsProduct(plan, stage).emit())
+
+
+def _grouped_sum(case: Case) -> Emit | None:
+    plan = case.groups and find_grouped_sum(case.groups, case.facts)
+    return plan and (lambda stage: SlidingSumProduct(plan, stage).emit())
+
+
+def _across(case: Case) -> Emit | None:
+    plan = case.channels and find_across(case.channels, case.facts, case.target)
+    return plan and (lambda stage: AcrossProduct(plan, stage).emit())
+
+
+def _columns(case: Case) -> Emit | None:
+    plan = case.plan and find_sliding(case.kernel, case.plan, case.facts, case.target)
+    return plan and (lambda stage: SlidingProduct(plan, stage).emit())
+
+
+def _sum(case: Case) -> Emit | None:
+    plan = case.plan and find_sliding_sum(
+        case.kernel, case.plan, case.facts, case.target
+    )
+    return plan and (lambda stage: SlidingSumProduct(plan, stage).emit())
+
+
+def _rows(case: Case) -> Emit | None:
+    plan = case.plan and find_sliding_rows(
+        case.kernel, case.plan, case.facts, case.target
+    )
+    return plan and (lambda stage: SlidingRowsProduct(plan, stage).emit())
+
+
+def _few_columns(case: Case) -> Emit | None:
+    plan = case.plan and find_dots(case.kernel, case.plan, case.facts, case.target)
+    return plan and (lambda stage: DotProducts(plan, stage).emit())
+
+
+def _in_place(case: Case) -> Emit | None:
+    plan = case.plan
+    if plan is None or is_worthwhile(plan, case.facts, case.target):
+        return None
+    shape = without_panels(plan, case.kernel, case.facts)
+    return shape and (lambda stage: MatrixProduct(plan, shape, stage, False).emit())
+
+
+def _blocks(case: Case) -> Emit | None:
+    plan = case.plan
+    if plan is None or not is_worthwhile(plan, case.facts, case.target):
+        return None
+    groups = chosen_groups(plan, case.target)
+    few = case.decides("few_rows") and reads_in_place(plan, case.facts) and not groups
+
+    def emit(stage: Stage) -> int:
+        own = in_groups(plan, groups, stage) if groups else plan
+        panels = case.decides("in_panels")
+        long = FEW_ROWS if few else LONG_ROWS
+        shape = as_matrices(own, stage.kernel, long) if panels else None
+        product = MatrixProduct(own, shape, stage) if shape else Product(own, stage)
+        return product.emit()
+
+    return emit
+
+
+def _pixels(case: Case) -> Emit | None:
+    plan = find_sliding_dots(case.kernel, case.block, case.facts, case.target)
+    return plan and (lambda stage: SlidingDotsProduct(plan, stage).emit())
+
+
+#: How sums of products are computed: what decides it, and the strategy; the first that
+#: has an answer is taken.
+PRODUCTS: tuple[tuple[tuple[str, ...], Callable[[Case], Emit | None]], ...] = (
+    (("groups_abreast",), _grouped_rows),
+    (("groups_abreast",), _grouped_sum),
+    (("channels_across",), _across),
+    (("in_blocks", "sliding"), _columns),
+    (("in_blocks", "sliding_sums"), _sum),
+    (("in_blocks", "sliding_rows"), _rows),
+    (("in_blocks", "few_columns"), _few_columns),
+    (("in_blocks", "without_panels"), _in_place),
+    (("in_blocks",), _blocks),
+    (("sliding_dots",), _pixels),
+)
+
+
+def product_of(case: Case) -> Emit | None:
+    """What emits a kernel that is a sum of products."""
+    for decisions, strategy in PRODUCTS:
+        emit = strategy(case) if case.decides(*decisions) else None
+        if emit is not None:
+            return emit
+    return None
+
+
+# The ways to render a kernel.
+
+
+def _phases(case: Case, name: str) -> Rendered | None:
+    """Each remainder of a position apart, one after the other, in one function."""
+    kernel, target = case.kernel, case.target
+    parts = phases(kernel, case.facts) if case.decides("in_phases") else []
+    if len(parts) < 2:
+        return None
+    found = _in_turn(kernel, case.facts, target)
+    if found is not None:
+        return _nests(Case(found, target), name)
+    codes: list[Code] = []
+    units: list[tuple[str, int]] = []
+    cost = 0
+    for n, one in enumerate(parts):
+        part, own = Case(one, target), f"{name}.{n}"
+        emit = product_of(part)
+        if emit is not None:
+            stage, count = _staged(part, emit)
+            writer = stage.writer
+            cost += part.operations // (_DENSE // 2)
+        else:
+            nest = _Nest(part)
+            writer, count = nest.write(frozenset()), nest.units
+            cost += nest.tiling.operations
+        codes.append(function(target, own, frozenset(), lambda _, w=writer: w, True))
+        units.append((own, count))
+    codes.append(in_turn(name, units))
+    return Rendered.of(joined(target, *codes), sum(n for _, n in units), cost)
 
 
 def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
@@ -167,42 +268,119 @@ def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
     return None if asks else found
 
 
-def render_recurrence(recurrence: Recurrence, target: Target, name: str) -> Rendered:
-    """The code of a legal recurrence, as function `name`."""
-    writer, units = write_recurrence(recurrence, target)
-    text = module(target, name, frozenset(), lambda _: writer)
-    each = max(recurrence.operations // units, 1)
-    if any(isinstance(s, Repeat) and s.times is None for s in recurrence.block):
-        each //= _SHORTER  # a short loop must not wait for threads to wake
-    return Rendered(text, units, -(-_WORTH_A_THREAD // max(each, 1)))
+def _product(case: Case, name: str) -> Rendered | None:
+    """A sum of products, in a stage."""
+    emit = product_of(case)
+    if emit is None:
+        return None
+    stages: list[tuple[Stage, int]] = []
+
+    def build(streamed: frozenset[int]) -> Writer:
+        stages.append(_staged(case, emit, streamed))
+        return stages[-1][0].writer
+
+    text = module(case.target, name, streamed_buffers(case.kernel, case.target), build)
+    stage, units = stages[-1]
+    worth = WORTH_A_THREAD * _DENSE // 2
+    return Rendered.of(text, units, case.operations, worth, tuple(stage.values.dims))
 
 
-def _render_loops(
-    kernel: Kernel,
-    block: list[Statement],
-    facts: Facts,
-    target: Target,
-    name: str,
-) -> Rendered:
+def _staged(
+    case: Case, emit: Emit, streamed: frozenset[int] = frozenset()
+) -> tuple[Stage, int]:
+    """A kernel in its stage, and how many units it has.
+
+    It is written again, with polls, where a unit takes long.
+    """
+
+    def written(writer: Writer) -> tuple[Stage, int]:
+        stage = _stage(case, writer, streamed)
+        return stage, emit(stage)
+
+    stage, units = written(Writer())
+    each = sample(case.operations) // max(sample(units), 1) // _BRISK
+    return (stage, units) if each <= LASTING else written(writer_for(each))
+
+
+def _stage(case: Case, writer: Writer, streamed: frozenset[int]) -> Stage:
+    kernel, target, facts = case.kernel, case.target, case.facts
+    values = Values(writer, facts, target, kernel.buffers, streamed)
+    return Stage(kernel, target, facts, values)
+
+
+def _squares(case: Case, name: str) -> Rendered | None:
+    """An elementwise kernel with turned operands, block by block."""
+    if case.kernel.is_dynamic or not case.decides("in_squares"):
+        return None  # blocks are of sizes that are known
+    plan = find_turned(case.kernel, case.facts)
+    if plan is None:
+        backwards = find_turned_backwards(case.kernel, case.facts)
+        if backwards is None:
+            return None
+        other, plan = backwards
+        case = Case(other, case.target)
+    kernel, target, turned = case.kernel, case.target, plan
+    units = 1
+
+    def build(streamed: frozenset[int]) -> Writer:
+        nonlocal units
+        stage = _stage(case, Writer(), streamed)
+        units = render_turned(turned, stage)
+        return stage.writer
+
+    scattered = turns_result(turned, kernel, case.facts, target)
+    text = module(target, name, streamed_buffers(kernel, target, scattered), build)
+    return Rendered.of(text, units, len(kernel.nodes) * prod(kernel.shape))
+
+
+def _written_out(case: Case, name: str) -> Rendered | None:
+    """Short axes and sums by steps, if there are any."""
+    kernel, target = case.kernel, case.target
+    if kernel.is_dynamic or not case.decides("short_axes"):
+        return None
+    found = without_short_reduces(kernel, case.facts, target)
+    known = case.facts if found is kernel else facts_of(found)
+    found = without_short_axes(found, known, target)
+    return None if found is kernel else _nests(Case(found, target), name)
+
+
+def _nests(case: Case, name: str) -> Rendered:
     """A kernel as nests of loops: mostly one."""
-    cuts = target.decides("cut_at_borders")
-    parts = boxes(kernel, target) if cuts else [kernel]
+    kernel, target = case.kernel, case.target
+    parts = boxes(kernel, target) if case.decides("cut_at_borders") else [kernel]
     if len(parts) == 1:
-        nest = _Nest(kernel, block, facts, target)
+        nest = _Nest(case)
         code = function(target, name, streamed_buffers(kernel, target), nest.write)
         return nest.rendered(joined(target, code))
     nests: list[_Nest] = []
     codes: list[Code] = []
     for n, part in enumerate(parts):
-        nest = _Nest(part, place(part), facts_of(part), target)
+        nest = _Nest(Case(part, target))
         streamed = streamed_buffers(part, target)
         codes.append(function(target, f"{name}.{n}", streamed, nest.write, True))
         nests.append(nest)
     codes.append(in_turn(name, [(f"{name}.{n}", x.units) for n, x in enumerate(nests)]))
-    units = sum(nest.units for nest in nests)
     operations = sum(nest.tiling.operations for nest in nests)
-    grain = max(-(-_WORTH_A_THREAD * units // operations), 1)
-    return Rendered(joined(target, *codes), units, grain)
+    return Rendered.of(
+        joined(target, *codes), sum(nest.units for nest in nests), operations
+    )
+
+
+#: The first that has an answer is taken.
+STRATEGIES: tuple[Callable[[Case, str], Rendered | None], ...] = (
+    _phases,
+    _product,
+    _squares,
+    _written_out,
+    _nests,
+)
+
+
+def render(kernel: Kernel, target: Target, name: str) -> Rendered:
+    """The code of a legal kernel (see `lower/legalize.py`), as function `name`."""
+    case = Case(kernel, target)
+    ways = (strategy(case, name) for strategy in STRATEGIES)
+    return next(rendered for rendered in ways if rendered is not None)
 
 
 class _Nest:
@@ -214,9 +392,9 @@ class _Nest:
       dims: sizes that are known at calls only.
     """
 
-    def __init__(
-        self, kernel: Kernel, block: list[Statement], facts: Facts, target: Target
-    ) -> None:
+    def __init__(self, case: Case) -> None:
+        kernel, target = case.kernel, case.target
+        block, facts = case.block, case.facts
         cuts = target.decides("cut_at_borders")
         cut = segments(kernel, facts, target) if cuts else None
         if cut is not None:
@@ -248,11 +426,8 @@ class _Nest:
         values = Values(writer, self.facts, self.target, buffers, streamed)
         for number in self.private:
             size = buffers[number].size
-            nbytes = size * buffers[number].dtype.itemsize
-            name = f"%kept{number}"
-            line = f"  {name} = alloca [{nbytes} x i8], align 64"
-            values.writer.stack[0].lines.insert(0, line)
-            values.add_buffer(number, name, size)
+            kind = f"[{size * buffers[number].dtype.itemsize} x i8]"
+            values.add_buffer(number, writer.memory(kind, f"%kept{number}"), size)
         nest = Columns(values, tiling, self.fused, ahead=self.ahead)
         if tiling.parallel:
             self.units = nest.parallel()
@@ -264,199 +439,7 @@ class _Nest:
         return values.writer
 
     def rendered(self, text: str) -> Rendered:
-        worth = max(_WORTH_A_THREAD, 8 * self.tiling.setup_operations)
+        worth = max(WORTH_A_THREAD, 8 * self.tiling.setup_operations)
         if self.tiling.in_tiles:
             worth *= _DENSE
-        grain = max(-(-worth * sample(self.units) // self.tiling.operations), 1)
-        return Rendered(text, self.units, grain, self.dims)
-
-
-def _as_product(
-    kernel: Kernel, block: list[Statement], facts: Facts, target: Target
-) -> tuple[Contraction | None, Callable[[Stage], int] | None]:
-    """How the kernel is a contraction, and what emits it."""
-    if target.decides("groups_abreast"):
-        groups = find_groups(kernel, block, facts, target)
-        if groups is not None:
-            rows = find_grouped_rows(groups, facts, target)
-            if rows is not None:
-                return groups, lambda stage: SlidingRowsProduct(rows, stage).emit()
-            sums = find_grouped_sum(groups, facts)
-            if sums is not None:
-                return groups, lambda stage: SlidingSumProduct(sums, stage).emit()
-    if target.decides("channels_across"):
-        channels = find_channels(kernel, block, facts, target)
-        if channels is not None:
-            across = find_across(channels, facts, target)
-            if across is not None:
-                return channels, lambda stage: AcrossProduct(across, stage).emit()
-    plan = find_contraction(kernel, block, facts)
-    if plan is None:
-        return None, None
-    return plan, _contraction_code(kernel, plan, facts, target)
-
-
-def _as_dots(
-    kernel: Kernel, block: list[Statement], facts: Facts, target: Target
-) -> tuple[int, Callable[[Stage], int]] | None:
-    """What emits a gradient with pixels in its lanes, and how many operations it is."""
-    if not target.decides("sliding_dots"):
-        return None
-    dots = find_sliding_dots(kernel, block, facts, target)
-    if dots is None:
-        return None
-    return 2 * dots.products, lambda stage: SlidingDotsProduct(dots, stage).emit()
-
-
-def _contraction_code(
-    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
-) -> Callable[[Stage], int] | None:
-    """What emits a contraction into a stage, and returns how many units it has."""
-    if not target.decides("in_blocks"):
-        return None
-    sliding = target.decides("sliding") and find_sliding(kernel, plan, facts, target)
-    if sliding:
-        return lambda stage: SlidingProduct(sliding, stage).emit()
-    sums = target.decides("sliding_sums") and find_sliding_sum(
-        kernel, plan, facts, target
-    )
-    if sums:
-        return lambda stage: SlidingSumProduct(sums, stage).emit()
-    rows = target.decides("sliding_rows") and find_sliding_rows(
-        kernel, plan, facts, target
-    )
-    if rows:
-        return lambda stage: SlidingRowsProduct(rows, stage).emit()
-    dots = target.decides("few_columns") and find_dots(kernel, plan, facts, target)
-    if dots:
-        return lambda stage: DotProducts(dots, stage).emit()
-    if not is_worthwhile(plan, facts, target):
-        bare = target.decides("without_panels") and without_panels(plan, kernel, facts)
-        if not bare:
-            return None
-        return lambda stage: MatrixProduct(plan, bare, stage, False).emit()
-    groups = chosen_groups(plan, target)
-    if groups:
-        return partial(_emit_in_groups, plan, groups)
-    few = target.decides("few_rows") and reads_in_place(plan, facts)
-    long = (FEW_ROWS,) if few else ()
-    shape = target.decides("in_panels") and as_matrices(plan, kernel, *long)
-    if shape:
-        return lambda stage: MatrixProduct(plan, shape, stage).emit()
-    return lambda stage: Product(plan, stage).emit()
-
-
-def _emit_in_groups(plan: Contraction, groups: Groups, stage: Stage) -> int:
-    """A product of short numbers as one of groups of them."""
-    plan = in_groups(plan, groups, stage)
-    panels = stage.target.decides("in_panels")
-    shape = as_matrices(plan, stage.kernel) if panels else None
-    emitted = MatrixProduct(plan, shape, stage) if shape else Product(plan, stage)
-    return emitted.emit()
-
-
-def _render_contraction(
-    kernel: Kernel,
-    plan: Contraction,
-    emit: Callable[[Stage], int],
-    facts: Facts,
-    target: Target,
-    name: str,
-) -> Rendered:
-    """A contraction, block by block."""
-    operations = 2 * prod(size_of(r) for r in (*kernel.axes, *plan.ranges))
-    return _render_staged(kernel, emit, operations, facts, target, name)
-
-
-def _render_staged(
-    kernel: Kernel,
-    emit: Callable[[Stage], int],
-    operations: Any,
-    facts: Facts,
-    target: Target,
-    name: str,
-) -> Rendered:
-    """A kernel of so many operations, in a stage."""
-    stages: list[tuple[Stage, int]] = []
-
-    def build(streamed: frozenset[int]) -> Writer:
-        stages.append(_staged(kernel, emit, operations, facts, target, streamed))
-        return stages[-1][0].writer
-
-    text = module(target, name, streamed_buffers(kernel, target), build)
-    stage, units = stages[-1]
-    worth = _WORTH_A_THREAD * _DENSE // 2
-    grain = max(-(-worth * sample(units) // operations), 1)
-    return Rendered(text, units, grain, tuple(stage.values.dims))
-
-
-def _staged(
-    kernel: Kernel,
-    emit: Callable[[Stage], int],
-    operations: Any,
-    facts: Facts,
-    target: Target,
-    streamed: frozenset[int] = frozenset(),
-) -> tuple[Stage, int]:
-    """A contraction of so many operations in its stage, and how many units it has.
-
-    It is written again, with polls, where a unit takes long.
-    """
-
-    def written(writer: Writer) -> tuple[Stage, int]:
-        values = Values(writer, facts, target, kernel.buffers, streamed)
-        stage = Stage(kernel, target, facts, values)
-        return stage, emit(stage)
-
-    stage, units = written(Writer())
-    each = sample(operations) // max(sample(units), 1) // _BRISK
-    return (stage, units) if each <= LASTING else written(writer_for(each))
-
-
-def _render_parts(parts: list[Kernel], target: Target, name: str) -> Rendered:
-    """Kernels that make one result, in one function."""
-    codes: list[Code] = []
-    found: list[tuple[str, int]] = []
-    cost = 0
-    for n, part in enumerate(parts):
-        facts, block = facts_of(part), place(part)
-        plan, emit = _as_product(part, block, facts, target)
-        own = f"{name}.{n}"
-        if plan is not None and emit is not None:
-            operations = 2 * prod(size_of(r) for r in (*part.axes, *plan.ranges))
-            product = operations, emit
-        else:
-            product = _as_dots(part, block, facts, target)
-        if product is not None:
-            operations, emit = product
-            stage, units = _staged(part, emit, operations, facts, target)
-            writer = stage.writer
-            cost += operations // (_DENSE // 2)
-        else:
-            nest = _Nest(part, block, facts, target)
-            writer, units = nest.write(frozenset()), nest.units
-            cost += nest.tiling.operations
-        codes.append(function(target, own, frozenset(), lambda _, w=writer: w, True))
-        found.append((own, units))
-    codes.append(in_turn(name, found))
-    units = sum(count for _, count in found)
-    return Rendered(joined(target, *codes), units, -(-_WORTH_A_THREAD * units // cost))
-
-
-def _render_turned(
-    kernel: Kernel, plan: Turned, facts: Facts, target: Target, name: str
-) -> Rendered:
-    """An elementwise kernel with turned operands, block by block."""
-    units = 1
-
-    def build(streamed: frozenset[int]) -> Writer:
-        nonlocal units
-        values = Values(Writer(), facts, target, kernel.buffers, streamed)
-        units = render_turned(plan, Stage(kernel, target, facts, values))
-        return values.writer
-
-    scattered = turns_result(plan, kernel, facts, target)
-    streamed = streamed_buffers(kernel, target, scattered)
-    text = module(target, name, streamed, build)
-    operations = len(kernel.nodes) * prod(kernel.shape)
-    return Rendered(text, units, max(-(-_WORTH_A_THREAD * units // operations), 1))
+        return Rendered.of(text, self.units, self.tiling.operations, worth, self.dims)

@@ -10,9 +10,11 @@ from ftrace.devices.llvm.fourier.kernel import render_transform
 from ftrace.devices.llvm.ir.formulas import called_in
 from ftrace.devices.llvm.ir.scalar import operations_of
 from ftrace.devices.llvm.lapack.factorise import render_factor
+from ftrace.devices.llvm.loops.rendered import Rendered
 from ftrace.devices.llvm.ordering.kernel import render_ordering
+from ftrace.devices.llvm.recurrences.recurrence import render_recurrence
 from ftrace.devices.llvm.recurrences.running import render_running
-from ftrace.devices.llvm.render import Rendered, render, render_recurrence
+from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.factors import Factor
 from ftrace.lower.fourier_kernel import Transform

@@ -26,7 +26,7 @@ from ftrace.devices.llvm.compiling.made import CompiledKernel, Made, Modules, li
 from ftrace.devices.llvm.compiling.modules import grouped, in_one_module
 from ftrace.devices.llvm.compiling.workers import run_all
 from ftrace.devices.llvm.ir.library import prepare, symbols_in
-from ftrace.devices.llvm.render import Rendered
+from ftrace.devices.llvm.loops.rendered import Rendered
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import Kernel
 from ftrace.lower.serialize import kernel_identity

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ftrace.devices.llvm.loops.access import ZEROS
-from ftrace.devices.llvm.render import Rendered
+from ftrace.devices.llvm.loops.rendered import Rendered
 
 #: The name of the function in a kernel's own module. Functions that only it calls
 #: have names that begin with this one.

@@ -25,7 +25,7 @@ from ftrace.buffer import Buffer
 from ftrace.devices.llvm.compiling.compile import cache_key, object_cache
 from ftrace.devices.llvm.compiling.kernels import CompiledKernel, compile_rendered
 from ftrace.devices.llvm.compiling.progress import steps_with_progress
-from ftrace.devices.llvm.render import Rendered
+from ftrace.devices.llvm.loops.rendered import Rendered
 from ftrace.devices.llvm.runtime.compiled import runtime
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo

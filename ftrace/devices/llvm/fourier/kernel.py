@@ -29,7 +29,7 @@ from ftrace.devices.llvm.fourier.sides import (
 from ftrace.devices.llvm.fourier.steps import transform
 from ftrace.devices.llvm.fourier.turns import turn
 from ftrace.devices.llvm.fourier.waves import ACROSS, Waves
-from ftrace.devices.llvm.render import Rendered
+from ftrace.devices.llvm.loops.rendered import Rendered
 from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.fourier_kernel import Transform

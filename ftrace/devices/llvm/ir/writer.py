@@ -77,7 +77,9 @@ class Writer:
       anchor: the innermost branch: nothing is moved out of it.
       alignment: of the stack, in bytes; 0 is the platform's. What is kept there during
         a call must not cross cache lines: a store that does is slow to read again.
+      entry: the lines of the first block, which go before all others.
       last: what is done before the function returns early.
+      streams: are there stores that go past the caches?
     """
 
     def __init__(self) -> None:
@@ -86,7 +88,9 @@ class Writer:
         self.anchor: Level | None = None
         self.declared: dict[str, None] = {}
         self.alignment = 0
+        self.entry = self.stack[0].lines
         self.last: list[str] = []
+        self.streams = False
         self._count = 0
 
     @property
@@ -135,6 +139,25 @@ class Writer:
         level.lines.append(f"  {name} = {text}")
         self.depth_of[name] = level.depth
         return name
+
+    def memory(self, kind: str, name: str = "") -> str:
+        """The address of memory of the function, had once and for all.
+
+        Args:
+          name: it may be used before the place where the memory is asked for.
+        """
+        line = f"alloca {kind}, align 64"
+        if name:
+            self.entry.insert(0, f"  {name} = {line}")
+            return name
+        self._count += 1
+        self.entry.append(f"  %v{self._count} = {line}")
+        return f"%v{self._count}"
+
+    def leave_entry(self, label: str) -> None:
+        """From here on the function is in another block than the first one."""
+        level = self.stack[0]
+        level.lines, level.label = [], label
 
     def effect(self, text: str) -> None:
         """An instruction without a result, in the innermost level."""
@@ -297,6 +320,7 @@ class Writer:
     def function(self, name: str, internal: bool = False) -> str:
         """The text of the function, without what it declares."""
         (body,) = self.stack
+        entry = [] if body.lines is self.entry else self.entry
         linkage = "internal " if internal else ""
         aligned = f" alignstack({self.alignment})" if self.alignment > 16 else ""
         # Without it LLVM finds too late that vectors which wait on the stack want it
@@ -306,6 +330,7 @@ class Writer:
             [
                 f"define {linkage}void @{name}({ARGUMENTS}) nounwind{aligned} {{",
                 "entry:",
+                *entry,
                 *body.lines,
                 "  ret void",
                 "}",

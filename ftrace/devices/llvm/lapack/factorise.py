@@ -18,7 +18,7 @@ from ftrace.devices.llvm.lapack.small_factors import (
     move_rows,
     substitute,
 )
-from ftrace.devices.llvm.render import Rendered
+from ftrace.devices.llvm.loops.rendered import Rendered
 from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.factors import Factor

@@ -10,4 +10,5 @@ pieces          ranges in which the answers to questions of position are known
 staging         parts that share a block in the cache; keeping: what a reduce read
 ahead           memory asked for early; streaming: stores past the caches
 held_tables     small tables in registers
+rendered        the code of a kernel, and what threads have to know of it
 """

@@ -19,7 +19,7 @@ from ftrace.trace.dims import is_dynamic
 Term = tuple[int, str]
 
 ZEROS = "@zeros = internal constant [1024 x i8] zeroinitializer, align 64"
-_SINK = "  %sink = alloca [1024 x i8], align 64"
+_SINK = "[1024 x i8]"
 
 
 def memory_type(t: Type) -> Type:
@@ -90,7 +90,7 @@ class Access:
         if valid is None or valid == "true":
             return p
         if not self._has_sink:
-            self.writer.stack[0].lines.insert(0, _SINK)
+            self.writer.memory(_SINK, "%sink")
             self._has_sink = True
         return self.writer.pure(f"select i1 {valid}, ptr {p}, ptr %sink", valid, p)
 
@@ -191,6 +191,7 @@ class Access:
         """A store of a whole aligned vector that goes past the caches."""
         m, value = self._to_memory(t, value)
         self.writer.declare("!0 = !{i32 1}")
+        self.writer.streams = True
         align = m.bits * m.lanes // 8
         self.writer.effect(
             f"store {m} {value}, ptr {p}, align {align}, !nontemporal !0"

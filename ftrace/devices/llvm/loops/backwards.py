@@ -20,9 +20,7 @@ from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.source import const
 
 
-def find_turned_backwards(
-    kernel: Kernel, facts: Facts
-) -> tuple[Kernel, Facts, Turned] | None:
+def find_turned_backwards(kernel: Kernel, facts: Facts) -> tuple[Kernel, Turned] | None:
     """The kernel with one axis the other way round, if it then has turned operands."""
     if kernel.ordered:
         return None
@@ -32,10 +30,9 @@ def find_turned_backwards(
         if -1 not in steps:
             continue
         other = _backwards(kernel, axis)
-        known = facts_of(other)
-        plan = find_turned(other, known)
+        plan = find_turned(other, facts_of(other))
         if plan is not None:
-            return other, known, plan
+            return other, plan
     return None
 
 

@@ -137,11 +137,8 @@ class Columns(Nest):
             tiles = min(tiles, self.tiling.chunk)
         size = node.dtype.itemsize
         self._count += 1
-        name = f"%sums{self._count}{suffix}"
-        nbytes = tiles * steps.width * size
-        self.writer.stack[0].lines.insert(
-            0, f"  {name} = alloca [{nbytes} x i8], align 64"
-        )
+        kind = f"[{tiles * steps.width * size} x i8]"
+        name = self.writer.memory(kind, f"%sums{self._count}{suffix}")
         if span is None:
             return Place(node, name)
         origin = self.values.access.pointer(name, [(-steps.width, span.first)], 0, size)

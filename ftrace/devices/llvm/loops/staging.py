@@ -46,8 +46,6 @@ from ftrace.trace.primitives.source import const
 
 #: Scratch beyond this is not on the stack: a thread may have a small one.
 _STACK = 160 << 10
-#: Stands where scratch memory is taken until it is known how much.
-_TAKEN = "; scratch"
 _GIVEN = f"call void @{GIVE}(ptr %scratch)"
 #: The block in which the work goes on, if there is memory.
 _WORK = "work"
@@ -181,13 +179,12 @@ class Stage:
         assert writer.level.depth == 0
         if self._stack + nbytes <= _STACK:
             self._stack += nbytes
-            return writer.here(f"alloca [{nbytes} x i8], align 64")
+            return writer.memory(f"[{nbytes} x i8]")
         if not self._heap:
             writer.declare(f"declare ptr @{TAKE}(i64)")
             writer.declare(f"declare void @{GIVE}(ptr)")
             writer.declare(f"declare void @{STOP}(ptr)")
-            writer.effect(_TAKEN)
-            writer.level.label = _WORK
+            writer.leave_entry(_WORK)
             writer.last.append(_GIVEN)
         start = self._heap
         self._heap += -(-nbytes // 64) * 64 + 64
@@ -196,13 +193,7 @@ class Stage:
     def release(self) -> None:
         """Gives back what was taken: the last thing in the function."""
         if self._heap:
-            lines = self.writer.level.lines
-            at = lines.index("  " + _TAKEN)
-            later = lines[at + 1 :]
-            # What is on the stack is had in the first block, once and for all.
-            fixed = [line for line in later if " = alloca [" in line]
-            rest = [line for line in later if " = alloca [" not in line]
-            lines[at:] = [*fixed, *_taken(self._heap), *rest]
+            self.writer.entry.extend(_taken(self._heap))
             self.writer.effect(_GIVEN)
 
     # Ranges around the parts.

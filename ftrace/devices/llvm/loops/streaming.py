@@ -82,7 +82,7 @@ def function(
     """
     plain = build(frozenset())
     fast = build(streamed) if streamed else plain
-    if not any("!nontemporal" in line for line in fast.stack[0].lines):
+    if not fast.streams:
         return Code(plain.declared, [plain.function(name, internal)])
     kind = "internal " if internal else ""
     lines = [f"define {kind}void @{name}({ARGUMENTS}) nounwind {{", "entry:"]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ftrace import dtypes
 from ftrace.devices.llvm.ir.symbols import GIVE, STOP, TAKE
+from ftrace.devices.llvm.loops.rendered import Rendered
 from ftrace.devices.llvm.ordering.keys import (
     LANES,
     Code,
@@ -25,7 +26,6 @@ from ftrace.devices.llvm.ordering.networks import NETWORKS, lanes_of
 from ftrace.devices.llvm.ordering.places import PLACES
 from ftrace.devices.llvm.ordering.sorting import Sorting
 from ftrace.devices.llvm.ordering.text import counting_sort, merge, top, zeros
-from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.ordering import Ordering, key_dtype

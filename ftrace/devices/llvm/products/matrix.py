@@ -49,7 +49,7 @@ _WORTH_SUMS = 1 << 12
 #: Rows of fewer columns make vectors that are mostly empty.
 _SHORT_ROWS = 4
 #: The axes of a block should be so long; where nothing is filled two rows will do.
-_LONG_ROWS, FEW_ROWS = 8, 2
+LONG_ROWS, FEW_ROWS = 8, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class Shape:
 
 
 def as_matrices(
-    plan: Contraction, kernel: Kernel, long: int = _LONG_ROWS
+    plan: Contraction, kernel: Kernel, long: int = LONG_ROWS
 ) -> Shape | None:
     """The contraction as matrix products, if blocks of one axis each are enough.
 

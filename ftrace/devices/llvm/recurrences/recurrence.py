@@ -20,6 +20,8 @@ from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.while_writer import LoopWriter
 from ftrace.devices.llvm.ir.writer import lowest
 from ftrace.devices.llvm.loops.polling import LONG, lasting, may_be_long, poll
+from ftrace.devices.llvm.loops.rendered import Rendered
+from ftrace.devices.llvm.loops.streaming import module
 from ftrace.devices.llvm.recurrences.lane_memory import LaneMemory, stores_of
 from ftrace.devices.llvm.recurrences.variation import (
     Register,
@@ -29,6 +31,7 @@ from ftrace.devices.llvm.recurrences.variation import (
     registers_set,
     target_of,
 )
+from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import axis_of, load_p, range_p
 from ftrace.lower.math.term import RARE, RELAXED
@@ -40,6 +43,9 @@ from ftrace.lower.recurrence import (
 )
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives.source import const_p
+
+#: How much shorter a loop of unknown length may be than it is taken to be.
+_SHORTER = 100
 
 
 class Lines(LaneMemory):
@@ -257,6 +263,16 @@ class Lines(LaneMemory):
         found = writer.close_branch(branch, taken, results)
         known.update(zip(group, found, strict=True))
         return known[node]
+
+
+def render_recurrence(recurrence: Recurrence, target: Target, name: str) -> Rendered:
+    """The code of a legal recurrence, as function `name`."""
+    writer, units = write_recurrence(recurrence, target)
+    text = module(target, name, frozenset(), lambda _: writer)
+    each = max(recurrence.operations // units, 1)
+    if any(isinstance(s, Repeat) and s.times is None for s in recurrence.block):
+        each //= _SHORTER  # a short loop must not wait for threads to wake
+    return Rendered(text, units, -(-WORTH_A_THREAD // max(each, 1)))
 
 
 def write_recurrence(recurrence: Recurrence, target: Target) -> tuple[LoopWriter, int]:

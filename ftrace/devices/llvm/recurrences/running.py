@@ -23,10 +23,10 @@ from collections.abc import Sequence
 
 from ftrace.devices.llvm.ir.types import Type, mask_type
 from ftrace.devices.llvm.ir.writer import Writer
+from ftrace.devices.llvm.loops.rendered import Rendered
 from ftrace.devices.llvm.loops.streaming import large_results, module
 from ftrace.devices.llvm.recurrences.running_columns import Columns
 from ftrace.devices.llvm.recurrences.running_lines import Lines, Mask, State
-from ftrace.devices.llvm.render import Rendered
 from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.running import Running

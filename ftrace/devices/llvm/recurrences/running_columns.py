@@ -105,10 +105,8 @@ class Columns(Lines):
         writer, lanes = self.writer, self.lanes
         held: dict[Register, str] = {}
         for number, (register, t) in enumerate(self.types()):
-            name = f"%held{number}"
-            line = f"  {name} = alloca {memory_type(t)}, i64 {vectors}, align 64"
-            writer.stack[0].lines.insert(0, line)
-            held[register] = name
+            kind = f"{memory_type(t)}, i64 {vectors}"
+            held[register] = writer.memory(kind, f"%held{number}")
 
         def pass_over(row: str, count: int, first: bool = False) -> None:
             loop = writer.open_loop("0", str(vectors), 1)
