@@ -8,7 +8,8 @@ columns         reduces row by row; turned, backwards: operands that lie another
 abreast         several vectors at once; short_axes, short_reduces: written out
 pieces          ranges in which the answers to questions of position are known
 staging         parts that share a block in the cache; keeping: what a reduce read
-ahead           memory asked for early; streaming: stores past the caches
+ahead           memory asked for early; prefetching: by parts
+streaming       stores past the caches
 held_tables     small tables in registers
 rendered        the code of a kernel, and what threads have to know of it
 """

@@ -20,9 +20,10 @@ from ftrace.devices.llvm.ir.squares import TurningNest
 from ftrace.devices.llvm.ir.symbols import GIVE, STOP, TAKE
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import Writer, digits
-from ftrace.devices.llvm.loops.accumulators import Lines, fused_products
+from ftrace.devices.llvm.loops.accumulators import fused_products
 from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.loops.nest import Nest, Span
+from ftrace.devices.llvm.loops.prefetching import Prefetch, PrefetchingNest
 from ftrace.devices.llvm.loops.ranges import Opened
 from ftrace.devices.llvm.loops.tiles import Steps, Tiles, Tiling
 from ftrace.devices.llvm.loops.values import Values
@@ -33,14 +34,13 @@ from ftrace.lower.kernel import (
     Store,
     axis_of,
     load,
-    load_p,
     make_range,
     param,
 )
-from ftrace.lower.place import ReduceLoop, place
+from ftrace.lower.place import place
 from ftrace.records import NamedTuple, dataclass
 from ftrace.trace.dims import is_dynamic
-from ftrace.trace.graph import Node, substitute, toposort
+from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.source import const
 
@@ -239,15 +239,16 @@ class Stage:
         steps: Mapping[Node, Steps],
         spans: Mapping[Node, Span],
         single: Mapping[Node, tuple[str, Tiles]] | None = None,
-        ahead: int = 0,
-        along: Node | None = None,
+        prefetch: Prefetch | None = None,
+        rows: Node | None = None,
     ) -> None:
         """A part: loops over `axes`, of which `spans` run in part, and stores.
 
-        With `ahead` each step of a sum asks for what it reads so many steps later; or
-        each step of `along`, where values are stored.
+        What it asks for before it is needed is said in `PrefetchingNest`.
         """
-        nest = partial(_AskingNest, distance=ahead, along=along) if ahead else Nest
+        nest: Callable[..., Nest] = Nest
+        if prefetch is not None or rows is not None:
+            nest = partial(PrefetchingNest, prefetch=prefetch, rows=rows)
         self._emit(nest, axes, stores, steps, spans, single or {})
 
     def turn(
@@ -307,50 +308,3 @@ class Stage:
         access.store(t, t.constant(value), p)
         writer.close_loop(column)
         writer.close_loop(row)
-
-
-class _AskingNest(Nest):
-    """Asks for vectors of an operand whose rows no processor guesses.
-
-    They go to the second cache: rows far apart often share a set of the first.
-
-    Args:
-      distance: how many steps later they will be read.
-      along: the range of these steps where values are stored; sums have their own.
-    """
-
-    def __init__(
-        self, *arguments: Any, distance: int, along: Node | None = None
-    ) -> None:
-        super().__init__(*arguments)
-        self.distance = distance
-        self.along = along
-
-    def accumulate(
-        self, loop: ReduceLoop, opened: Opened, lines: Lines, state: list[str]
-    ) -> list[str]:
-        state = super().accumulate(loop, opened, lines, state)
-        self._ask([n.src[0] for n in loop.reduces], loop.ranges[-1])
-        return state
-
-    def store(self, store: Store) -> None:
-        if self.along is not None:
-            self._ask([store.value], self.along)
-        super().store(store)
-
-    def _ask(self, nodes: Sequence[Node], along: Node) -> None:
-        values, vector = self.values, self.values.vector
-        for node in toposort(nodes):
-            if node.op is not load_p or vector is None:
-                continue
-            buffer, index, *valid = node.src
-            form, size = values.facts.affine[index], node.dtype.itemsize
-            later = self.distance * form.terms.get(along, 0)
-            if valid or not later or form.terms.get(vector.node) != 1:
-                continue
-            assert isinstance(buffer.arg, int)
-            base = values.buffer(buffer.arg)
-            for at in values.assignments([node]):
-                terms, constant = values.terms(form, at)
-                p = values.access.pointer(base, terms, constant + later, size)
-                values.access.prefetch(p, False, False)

@@ -4,6 +4,6 @@ contraction     which reduces are products; windows, factors: of their operands
 matrix          products of rows and columns; product: all in blocks
 sharing         how large blocks are; register_tiles: how large a tile is
 strips          panels of strips; filling: an expression over a panel
-microkernel     the innermost loops; next_rows: what they ask for early
+microkernel     the innermost loops
 dots            few columns: vectors along the sum; groups: short numbers
 """

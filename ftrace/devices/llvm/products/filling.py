@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ftrace.devices.llvm.ir.blocks import Block
 from ftrace.devices.llvm.loops.facts import Facts, index_of
+from ftrace.devices.llvm.loops.prefetching import Prefetch
 from ftrace.devices.llvm.loops.short_axes import longest
 from ftrace.devices.llvm.loops.staging import Panel, Stage, sum_of
 from ftrace.devices.llvm.loops.tiles import Steps, size_of
@@ -60,8 +61,12 @@ def fill_panel(
     if vector is minor:
         outer = [r for r in ranges if r is not vector]
         along = outer[-1] if outer and ranges[-1] is vector else None
-        ahead = _rows_ahead(node, vector, along, (major, inside), stage)
-        stage.run(ranges, [store], steps, spans, ahead=ahead, along=along)
+        prefetch = None
+        if along is not None and (
+            ahead := _rows_ahead(node, vector, along, (major, inside), stage)
+        ):
+            prefetch = Prefetch([node], along, ahead)
+        stage.run(ranges, [store], steps, spans, prefetch=prefetch)
         return
     others = [r for r in ranges if r is not vector and r is not minor]
     # Along the vectors memory runs on: the processor fetches what comes next.
@@ -69,14 +74,14 @@ def fill_panel(
 
 
 def _rows_ahead(
-    node: Node, vector: Node, along: Node | None, blocks: Sequence[Block], stage: Stage
+    node: Node, vector: Node, along: Node, blocks: Sequence[Block], stage: Stage
 ) -> int:
     """How many rows ahead a load from beyond L2 is asked for; 0: it is not.
 
     Rows of a panel are short pieces of rows far apart, of which each is another page:
     the processor does not see in time where the next one begins.
     """
-    if along is None or node.op is not load_p:
+    if node.op is not load_p:
         return 0
     buffer, _, *valid = node.src
     number, size = buffer.arg, node.dtype.itemsize

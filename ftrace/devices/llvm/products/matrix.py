@@ -22,6 +22,7 @@ from ftrace.devices.llvm.ir.blocks import Block, Once, cut_ranges, each_block
 from ftrace.devices.llvm.loops.accumulators import identity
 from ftrace.devices.llvm.loops.facts import Facts, index_of
 from ftrace.devices.llvm.loops.nest import Span
+from ftrace.devices.llvm.loops.prefetching import Prefetch
 from ftrace.devices.llvm.loops.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.loops.tiles import Steps, size_of
 from ftrace.devices.llvm.products.contraction import (
@@ -32,7 +33,6 @@ from ftrace.devices.llvm.products.contraction import (
     rows_apart,
 )
 from ftrace.devices.llvm.products.filling import fill_panel
-from ftrace.devices.llvm.products.next_rows import NextRowsNest
 from ftrace.devices.llvm.products.product import LooseRows, merged, walk
 from ftrace.devices.llvm.products.register_tiles import rows_together
 from ftrace.devices.llvm.products.sharing import Blocks, Load, choose_blocks
@@ -143,6 +143,7 @@ class MatrixProduct:
         self.several = self.depth.blocks > 1 or bool(self.depth.outer)
         self.direct = not self.several and not shape.heavy
         self.ahead = self.depth.length if shallow and self._is_far() else 0
+        self.later: Prefetch | None = None
         self.asks = self.direct and self.in_place and self._asks_for_rows()
 
     def _choose(self, packed: Sequence[Node]) -> Blocks:
@@ -341,7 +342,11 @@ class MatrixProduct:
         for node, panel in self.left.items():
             found[node] = panel.load(sum_of(self._fill_left(node, panel, depth)))
         values = substitute([node.src[0] for node in self.plan.reduces], found)
-        return merged(self.stage, values, depth)
+        values, ranges, spans = merged(self.stage, values, depth)
+        if self.ahead:
+            column, facts = self.shape.column, self.stage.facts
+            self.later = Prefetch.of(values, column, ranges[-1], self.ahead, facts)
+        return values, ranges, spans
 
     def _fill_left(self, node: Node, panel: Panel, depth: Block) -> list[Node]:
         """Fills a panel; returns where its elements stand."""
@@ -360,11 +365,8 @@ class MatrixProduct:
         steps = {**self.rows.steps, shape.column: wide}
         spans = {**spans, **self.rows.spans, **self.columns.spans(steps)}
         axes = shape.row, shape.column
-        if self.asks:
-            nest = partial(NextRowsNest, row=shape.row)
-            self.stage.run_by(nest, axes, stores, steps, spans)
-        else:
-            self.stage.run(axes, stores, steps, spans, ahead=self.ahead)
+        rows = shape.row if self.asks else None
+        self.stage.run(axes, stores, steps, spans, prefetch=self.later, rows=rows)
         if self.left:
             self.row_block.close()
 

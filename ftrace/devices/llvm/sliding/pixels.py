@@ -21,17 +21,13 @@ A unit has all pixels: the result does not depend on how units are shared.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from ftrace import dtypes
 from ftrace.devices.llvm.ir.blocks import Block, cut_ranges, each_block
-from ftrace.devices.llvm.loops.accumulators import Lines
-from ftrace.devices.llvm.loops.facts import Facts, index_of
-from ftrace.devices.llvm.loops.nest import Nest
-from ftrace.devices.llvm.loops.ranges import Opened
+from ftrace.devices.llvm.loops.facts import Facts
+from ftrace.devices.llvm.loops.prefetching import Prefetch
 from ftrace.devices.llvm.loops.staging import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.loops.tiles import Steps, size_of
 from ftrace.devices.llvm.products.contraction import reduce_loop
@@ -39,7 +35,7 @@ from ftrace.devices.llvm.products.windows import Window, find_windows
 from ftrace.devices.llvm.sliding.plan import fill_cost
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, reduce
-from ftrace.lower.place import ReduceLoop, Statement
+from ftrace.lower.place import Statement
 from ftrace.records import dataclass
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import add, mul
@@ -224,10 +220,9 @@ class SlidingDotsProduct:
         lanes = d.lanes
         steps = {lines[-1]: Steps(lanes)}
         store = Store(self.panel.number, index, value)
-        nest = self._fetching(value, lines[-1], not classes[-1])
-        stage.run_by(
-            nest, [*images.cut.within, *lines], [store], steps, images.spans({})
-        )
+        prefetch = None if classes[-1] else self._later(value, lines[-1])
+        ranges = [*images.cut.within, *lines]
+        stage.run(ranges, [store], steps, images.spans({}), prefetch=prefetch)
 
     def _add(self, images: Block, sums: dict[int, tuple[int, ...]]) -> None:
         """Adds what the images of a block give to some sums: of a tap, and beside."""
@@ -249,8 +244,9 @@ class SlidingDotsProduct:
             found = add(self.sums.load(place), found)
             stores.append(Store(self.sums.number, place, found))
         first = 0 in sums and not d.beside  # else it is read again, and is near
-        nest = self._fetching(d.right, pixels[-1], first)
-        stage.run_by(nest, (), stores, {pixels[-1]: Steps(d.lanes)}, images.spans({}))
+        prefetch = self._later(d.right, pixels[-1]) if first else None
+        steps = {pixels[-1]: Steps(d.lanes)}
+        stage.run((), stores, steps, images.spans({}), prefetch=prefetch)
 
     def _right(self, beside: Sequence[int]) -> Node:
         """The right operand at a place of its own axes."""
@@ -262,13 +258,13 @@ class SlidingDotsProduct:
         self.stage.facts.learn([found])
         return found
 
-    def _fetching(self, value: Node, along: Node, first: bool) -> Callable[..., Nest]:
-        """Loops that ask for what comes later, where they are the first to read."""
+    def _later(self, value: Node, along: Node) -> Prefetch:
+        """The next image, which is too short for the processor to ask for it."""
         others = self.dots.others
-        loads = [n for n in toposort([value]) if n.op is load_p] if first else []
-        return partial(
-            _Fetching, loads=loads, along=along, image=others[-1] if others else None
-        )
+        loads = [n for n in toposort([value]) if n.op is load_p]
+        if others:
+            return Prefetch(loads, others[-1])
+        return Prefetch(loads, along, _AHEAD)
 
     def _place(
         self,
@@ -300,53 +296,3 @@ class SlidingDotsProduct:
         whole = set(d.inner)
         inner = [a for a in stage.kernel.axes if a in whole or axis_of(a).size == 1]
         stage.run(inner, replaced_stores(stage.kernel.stores, found), {}, {})
-
-
-class _Fetching(Nest):
-    """Asks for the next image: each is too short for the processor to do it.
-
-    Args:
-      loads: of an operand, masked or not.
-      along: the range of vectors.
-      image: the range of images; None asks for what lies behind.
-    """
-
-    def __init__(
-        self, *arguments: Any, loads: Sequence[Node], along: Node, image: Node | None
-    ) -> None:
-        super().__init__(*arguments)
-        self.loads = loads
-        self.along = along
-        self.image = image
-
-    def accumulate(
-        self, loop: ReduceLoop, opened: Opened, lines: Lines, state: list[str]
-    ) -> list[str]:
-        state = super().accumulate(loop, opened, lines, state)
-        self._ask()
-        return state
-
-    def store(self, store: Store) -> None:
-        self._ask()
-        super().store(store)
-
-    def _ask(self) -> None:
-        values, vector = self.values, self.values.vector
-        if vector is None or vector.node is not self.along:
-            return
-        for node in self.loads:
-            form, size = values.facts.affine[index_of(node)], node.dtype.itemsize
-            step = abs(form.terms.get(self.along, 0))
-            later = _AHEAD * step
-            if self.image is not None:
-                later = form.terms.get(self.image, 0)
-            if not later:
-                continue
-            assert isinstance(node.src[0].arg, int)
-            base = values.buffer(node.src[0].arg)
-            for at in values.assignments([node]):
-                terms, constant = values.terms(form, at)
-                for part in range(0, vector.lanes * step * size, 64):
-                    place = constant + later + part // size
-                    p = values.access.pointer(base, terms, place, size)
-                    values.access.prefetch(p, False, False)
