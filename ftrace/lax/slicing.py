@@ -6,8 +6,8 @@ reach beyond the array is moved inside.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,8 @@ from ftrace import dtypes
 from ftrace.array import is_array
 from ftrace.errors import DtypeError, IndexBoundsError, ShapeError
 from ftrace.lax.elementwise import check_dtypes
-from ftrace.lax.slices_now import (
-    is_start,
-    replaced,
-    replaced_along,
-    slice_now,
-    sliced,
-    sliced_along,
-)
 from ftrace.numpy import axes as moves
+from ftrace.numpy.at import at
 from ftrace.numpy.axes import (
     as_value,
     canonical_axis,
@@ -206,9 +199,6 @@ def dynamic_slice(
     """
     x = as_value(operand)
     sizes = _checked_sizes("lax.dynamic_slice", x, slice_sizes)
-    found = slice_now(sliced, [x], start_indices, sizes, allow_negative_indices)
-    if found is not None:
-        return found
     starts = _starts(
         "lax.dynamic_slice", start_indices, x.shape, sizes, allow_negative_indices
     )
@@ -251,13 +241,6 @@ def dynamic_slice_in_dim(
     """A slice of known size at a computed position of one axis; else whole."""
     x = as_value(operand)
     place = canonical_axis(axis, x.ndim, "lax.dynamic_slice_in_dim")
-    if is_start(start_index) and type(slice_size) is int:
-        sizes = (*x.shape[:place], slice_size, *x.shape[place + 1 :])
-        _checked_sizes("lax.dynamic_slice_in_dim", x, sizes)
-        function = partial(sliced_along, place)
-        found = slice_now(function, [x], start_index, sizes, allow_negative_indices)
-        if found is not None:
-            return found
     starts: list[Any] = [0] * x.ndim
     sizes = list(x.shape)
     starts[place], sizes[place] = start_index, slice_size
@@ -299,9 +282,6 @@ def dynamic_update_slice(
     x, part = as_value(operand), as_value(update)
     part = cast(part, check_dtypes("dynamic_update_slice", x, part))
     sizes = _checked_sizes("lax.dynamic_update_slice: update", x, part.shape)
-    found = slice_now(replaced, [x, part], start_indices, sizes, allow_negative_indices)
-    if found is not None:
-        return found
     starts = _starts(
         "lax.dynamic_update_slice",
         start_indices,
@@ -309,6 +289,10 @@ def dynamic_update_slice(
         sizes,
         allow_negative_indices,
     )
+    if is_array(x) and is_array(part) and all(type(start) is int for start in starts):
+        pairs = zip(starts, sizes, strict=True)
+        place = tuple([builtins.slice(start, start + size) for start, size in pairs])
+        return at(x)[place].set(part)
     pairs = enumerate(zip(sizes, x.shape, strict=True))
     axes = tuple(a for a, (n, m) in pairs if not surely_at_most(m, n))
     if not axes:
@@ -333,14 +317,6 @@ def dynamic_update_slice_in_dim(
     """`dynamic_update_slice` at a computed position of one axis."""
     x, part = as_value(operand), as_value(update)
     place = canonical_axis(axis, x.ndim, "lax.dynamic_update_slice_in_dim")
-    if is_start(start_index) and part.ndim == x.ndim and part.dtype == x.dtype:
-        sizes = _checked_sizes("lax.dynamic_update_slice: update", x, part.shape)
-        function = partial(replaced_along, place)
-        found = slice_now(
-            function, [x, part], start_index, sizes, allow_negative_indices
-        )
-        if found is not None:
-            return found
     starts: list[Any] = [0] * x.ndim
     starts[place] = start_index
     return dynamic_update_slice(

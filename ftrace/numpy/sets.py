@@ -19,7 +19,6 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import is_array
 from ftrace.errors import ConcretizationTypeError, ValueRangeError
-from ftrace.numpy import set_values
 from ftrace.numpy.axes import (
     as_value,
     canonical_axis,
@@ -47,7 +46,6 @@ from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.reduction import reduce_max_p
 from ftrace.trace.tracer import Tracer, Value, unbound_variable
-from ftrace.trace.wholes import whole
 
 __all__ = [
     "intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all",
@@ -150,8 +148,6 @@ def _total(flags: Any) -> Any:
     return reduced(reduce_sum_p, cast(flags, dtypes.int32), (0,), False)
 
 
-#: Dtypes of NumPy, in whose order there is nothing special. (Others share letters.)
-_PLAIN = frozenset(np.dtype(letter) for letter in "?bhilqBHILQfd")
 #: Up to so many test elements each is compared with each.
 FEW = 16
 #: From so many elements on a pass over them per test element takes less time than one
@@ -220,18 +216,7 @@ def unique(
     """
     x = as_value(ar)
     wanted = (return_index, return_inverse, return_counts)
-    if axis is None and size is None and _is_plain(x):
-        integer = dtypes.default_dtype("i")
-        more = (equal_nan, wanted, integer)
-        now = whole(set_values.unique, x, weak=x.weak_type, more=more)
-        if now is not None:
-            return now
     place = 0 if axis is None else canonical_axis(axis, x.ndim, "unique")
-    if axis is not None and size is None and _is_plain(x):
-        more = (place, equal_nan, wanted, dtypes.default_dtype("i"))
-        now = whole(set_values.unique_along, x, weak=x.weak_type, more=more)
-        if now is not None:
-            return now
     rows = reshape(x, (x.size,)) if axis is None else move_axis(x, place, 0)
     found = _unique(rows, size, fill_value, equal_nan, wanted)
     values, inverse = found.values, found.inverse_indices
@@ -242,21 +227,6 @@ def unique(
     parts = zip((found.indices, inverse, found.counts), wanted, strict=True)
     extra = [part for part, asked in parts if asked]
     return (values, *extra) if extra else values
-
-
-def _is_plain(x: Any) -> bool:
-    """Are there elements, of a dtype that NumPy has itself?"""
-    return x.size > 0 and x.dtype in _PLAIN
-
-
-def _of_two_now(ar1: Value, ar2: Value, kind: str) -> Any:
-    """`set_values.of_two`, where both are at hand; else None."""
-    first, second = promote_together(ar1, ar2)
-    if not (_is_plain(first) and _is_plain(second)):
-        return None
-    weak = first.weak_type
-    more = (kind, dtypes.default_dtype("i"))
-    return whole(set_values.of_two, first, second, weak=weak, more=more)
 
 
 def _unique(
@@ -458,10 +428,6 @@ def intersect1d(
         nothing = _nothing(ar1, ar2, size, fill_value)
         none = full(nothing.shape, 0, integer)
         return (nothing, none, none) if return_indices else nothing
-    if size is None:
-        now = _of_two_now(ar1, ar2, "places" if return_indices else "both")
-        if now is not None:
-            return now
     pair = _pair(ar1, ar2)
     both = elementwise(p.bit_and, pair.in_first, pair.in_second)
     both = elementwise(p.bit_and, both, _is_number(pair.groups.ordered))
@@ -503,10 +469,6 @@ def setdiff1d(
         vector = reshape(own, (own.size,))
         flags = isin(vector, ar2, invert=True)
         return chosen(vector, flags, count_of("setdiff1d", flags, size), fill)
-    if size is None:
-        now = _of_two_now(own, ar2, "first")
-        if now is not None:
-            return cast(now, own.dtype, own.weak_type)
     pair = _pair(own, ar2)
     missing = bind(p.bit_not, _is_number(pair.groups.ordered))
     alone = elementwise(p.bit_or, bind(p.bit_not, pair.in_second), missing)
@@ -536,10 +498,6 @@ def setxor1d(
     """
     if _is_empty(ar1, ar2):
         return _nothing(ar1, ar2, size, fill_value)
-    if size is None:
-        now = _of_two_now(ar1, ar2, "one")
-        if now is not None:
-            return now
     pair = _pair(ar1, ar2)
     alone = elementwise(p.ne, pair.in_first, pair.in_second)
     return _select("setxor1d", pair, alone, size, fill_value)[0]
