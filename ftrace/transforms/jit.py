@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, update_wrapper
 from typing import Any
@@ -12,9 +11,7 @@ import numpy as np
 from ftrace import settings
 from ftrace.array import Array, is_array
 from ftrace.devices.base import Device, get_device
-from ftrace.devices.calls import Bound
 from ftrace.errors import ArgumentError
-from ftrace.locks import fresh_after_fork
 from ftrace.settings import Config
 from ftrace.tables import Table
 from ftrace.trace import tree
@@ -22,7 +19,6 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.scopes import asarray
 from ftrace.trace.sizes import Sizes, evaluate_shape
-from ftrace.trace.tiering import CALLS_BEFORE_BOUND
 from ftrace.trace.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing import has_free_variables, trace
 from ftrace.transforms.arguments import (
@@ -35,16 +31,17 @@ from ftrace.transforms.derivatives import type_of
 from ftrace.transforms.dynamic import Dynamic, Resolved
 from ftrace.transforms.execute import apply_graph, device_for
 from ftrace.transforms.known import (
-    BOUND_KEPT,
     CLASS_BYTES,
     SIGNATURE_BYTES,
     SIGNATURES_KEPT,
     STRUCTURES_KEPT,
+    Call,
     Known,
     Linked,
     Ready,
     bind,
     is_on_host,
+    owned,
     signatures,
     types_of,
 )
@@ -112,12 +109,6 @@ def jit(
     return Jitted(fun, static, donated, device, spec)
 
 
-def _owned(value: Value, array: Array) -> Array:
-    if not isinstance(value, np.ndarray):
-        return array
-    return Array.of(np.array(array.numpy(), order="C"))
-
-
 _NO_ARGUMENTS = Chosen()
 
 
@@ -130,8 +121,8 @@ class Jitted(Linked, Travels):
 
     # Not in its dict, which `functools.wraps` copies to what stands around it.
     __slots__ = (
-        "_bound", "_device", "_donated", "_dynamic", "_fun", "_has_static", "_known",
-        "_lock", "_ready", "_static", "_traced", "trace_count",
+        "_device", "_donated", "_dynamic", "_fun", "_has_static", "_known", "_ready",
+        "_static", "_traced", "trace_count",
     )  # fmt: skip
 
     def __init__(
@@ -142,6 +133,7 @@ class Jitted(Linked, Travels):
         device: Any = None,
         dynamic: Dynamic | None = None,
     ) -> None:
+        super().__init__()
         update_wrapper(self, fun)
         self._fun = fun
         self._static = static
@@ -152,9 +144,6 @@ class Jitted(Linked, Travels):
         self._traced: Table[Any, Traced] = Table(latest=SIGNATURES_KEPT, own=True)
         self._ready = signatures()
         self._known: list[Known] = []
-        self._bound: list[tuple[Bound, Ready]] = []
-        self._links: Any = None
-        self._lock = fresh_after_fork(threading.RLock())
         self.trace_count = 0
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -178,63 +167,24 @@ class Jitted(Linked, Travels):
                 if values is None:
                     continue
                 types = types_of(values)
-                ready = None if types is None else known.ready.get(types)
-                if types is not None and ready is not None and is_on_host(values):
+                call = None if types is None else known.calls.get(types)
+                ready = None if call is None else call.ready
+                if call is not None and ready is not None and is_on_host(values):
                     assert ready.entry is not None
                     Table.touch(ready.entry)
-                    self._bind_once(config, known, ready, types, values, kwargs)
+                    if call.left >= 0:
+                        given = known, ready, types, values, tuple(kwargs)
+                        self._count(call, partial(bind, *given))
+                    elif call.bound is not None:
+                        call.bound.use(config)
                     if ready.donated:
                         return self._call_and_delete(ready, values, None)
-                    return ready.build(self._run(ready, values, None))
+                    return ready.build(ready.run(values))
                 break
         return self._call_new(config, args, kwargs, given, static)
 
     #: Native, once a device has native calls: see `devices.calls`.
     __call__ = plain_call
-
-    def _bind_once(
-        self,
-        config: Config,
-        known: Known,
-        ready: Ready,
-        types: Any,
-        values: Any,
-        kwargs: Any,
-    ) -> None:
-        """Lets calls like this one be native from now on, where they can be."""
-        if known.bound.get(types, CALLS_BEFORE_BOUND) is None:
-            return
-        with self._lock:
-            bound = known.bound.get(types, CALLS_BEFORE_BOUND)
-            if bound is None:
-                return
-            if isinstance(bound, int):
-                known.bound[types] = bound - 1
-                if bound > 0:
-                    return
-            else:
-                bound.use(config)
-                return
-            bound = bind(known, ready, types, values, tuple(kwargs))
-            known.bound[types] = bound
-            if bound is None:
-                return
-            kept = [(bound, ready), *self._bound[: BOUND_KEPT - 1]]
-            addresses = [one.address for one, _ in kept]
-            for _, other in self._bound[BOUND_KEPT - 1 :]:
-                other.native = False
-            ready.native = True
-            self._links = np.array([len(addresses), *addresses], np.int64)
-            self._bound = kept  # after the links, which may have named another one
-        bound.serve(Jitted, "_links", "plain_call")
-
-    def _run(
-        self, ready: Ready, values: Sequence[Value], sizes: Sizes | None
-    ) -> list[Array]:
-        arrays = ready.arrays(values)
-        if ready.compiled.shares_inputs:  # NumPy may change what a result would share
-            arrays = [_owned(x, a) for x, a in zip(values, arrays, strict=True)]
-        return ready.compiled([*arrays, *ready.captured], sizes)
 
     def _call_new(
         self, config: Config, args: Any, kwargs: Any, given: Any, static: Any
@@ -264,7 +214,7 @@ class Jitted(Linked, Travels):
             self._remember(config, signature, ready)
         if ready.donated:
             return self._call_and_delete(ready, values, sizes)
-        return ready.build(self._run(ready, values, sizes))
+        return ready.build(ready.run(values, sizes))
 
     def _remember(self, config: Config, signature: Any, ready: Ready) -> None:
         """Finds the program for arguments like these without optree from now on."""
@@ -278,8 +228,9 @@ class Jitted(Linked, Travels):
                 if known is None:
                     return
                 self._known = [known, *self._known[: STRUCTURES_KEPT - 1]]
-            if known.ready.get(types) is not ready:
-                known.ready[types] = ready
+            call = known.calls.get(types)
+            if call is None or call.ready is not ready:
+                known.calls[types] = Call(ready)
                 ready.places.append((known, types))
 
     def _resolve(
@@ -296,7 +247,7 @@ class Jitted(Linked, Travels):
         for i in ready.donated:
             if any(x is given[i] for k, x in enumerate(given) if k != i):
                 given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
-            given[i] = _owned(values[i], given[i])
+            given[i] = owned(values[i], given[i])
         try:
             results = ready.compiled([*given, *ready.captured], sizes)
         finally:
@@ -382,8 +333,7 @@ class Jitted(Linked, Travels):
         self._traced.clear()
         self._ready.clear()
         self._known = []
-        self._links = None
-        self._bound = []
+        self._unlink()
 
     def reduced(self, protocol: Any) -> Any:
         dynamic = None if self._dynamic is None else self._dynamic.given

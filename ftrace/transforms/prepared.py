@@ -12,24 +12,18 @@ numbers are others than before, the program of a family runs (`numbers.py`).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from ftrace import settings
 from ftrace.array import Array
-from ftrace.devices.base import Executable, get_device
-from ftrace.devices.calls import Bound, Signature
-from ftrace.locks import fresh_after_fork
+from ftrace.devices.base import get_device
 from ftrace.settings import Config
 from ftrace.tables import LIGHT, Table
-from ftrace.trace.all_bits import is_exact
 from ftrace.trace.graph import Graph, one_order
 from ftrace.trace.layout import Container, Leaf, Part
-from ftrace.trace.scopes import as_input, asarray, current_scope, owned
-from ftrace.trace.tiering import CALLS_BEFORE_BOUND
+from ftrace.trace.scopes import current_scope
 from ftrace.trace.tracer import Value, aval_of
 from ftrace.transforms.execute import (
     CompiledGraph,
@@ -37,12 +31,9 @@ from ftrace.transforms.execute import (
     apply_graph,
     compile_for_host,
 )
-from ftrace.transforms.known import Linked, is_on_host
+from ftrace.transforms.known import Call, Linked, Ready, exact_of, is_on_host
 from ftrace.transforms.memo import derived
 from ftrace.transforms.numbers import Numbered, like_another
-
-#: Kinds of arguments (arrays, NumPy's arrays, numbers) whose calls are native.
-_BOUND_KEPT = 4
 
 
 class Prepared(Linked):
@@ -58,31 +49,17 @@ class Prepared(Linked):
     """
 
     def __init__(self, graph: Graph, compiled: CompiledGraph, config: Config) -> None:
+        super().__init__()
         self.graph = Graph(graph.inputs, graph.outputs)
         self.config = config
-        self._compiled = compiled
-        self._avals = tuple([node.aval for node in graph.inputs])
-        self._exact = [i for i, aval in enumerate(self._avals) if is_exact(aval)]
-        self._links: Any = None
-        # By the classes of the arguments, after how many calls they become native.
-        self._left: dict[tuple[type[Any], ...], int] = {}
-        self._bound: list[Bound] = []
-        self._lock = fresh_after_fork(threading.Lock())
-
-    @property
-    def shares_inputs(self) -> bool:
-        """Is an output the memory of an input?"""
-        return self._compiled.shares_inputs
-
-    @property
-    def nbytes(self) -> int:
-        """What it takes in memory, roughly."""
-        return self._compiled.nbytes
-
-    @property
-    def executable(self) -> Executable:
-        """What the device made of it."""
-        return self._compiled.executable
+        self.nbytes, self.shares_inputs = compiled.nbytes, compiled.shares_inputs
+        self.executable = compiled.executable
+        parts: list[Part] = [Leaf(i) for i in range(len(compiled.avals))]
+        layout = Container(list, None, tuple(parts))
+        self._ready = Ready(compiled, (), None, layout, (), exact_of(graph.inputs))
+        self._places = tuple([Leaf(i) for i in range(len(graph.inputs))])
+        self._avals = [node.aval for node in graph.inputs]
+        self._calls: dict[tuple[type[Any], ...], Call] = {}  # by classes of arguments
 
     def is_for(self, config: Config) -> bool:
         """Has it been compiled for this configuration?"""
@@ -92,8 +69,9 @@ class Prepared(Linked):
             return False
         self.config = config
         with self._lock:
-            for bound in self._bound:
-                bound.use(config)
+            for call in self._bound:
+                if call.bound is not None:
+                    call.bound.use(config)
         return True
 
     def plain_call(self, *values: Value) -> list[Any]:
@@ -101,50 +79,20 @@ class Prepared(Linked):
         if not is_on_host(values):
             return apply_graph(self.graph, values)
         kinds = tuple([x.__class__ for x in values])
-        left = self._left.get(kinds, CALLS_BEFORE_BOUND)
-        if left >= 0:
-            self._left[kinds] = left - 1
-            if left == 0:
-                self._bind_once(kinds)
-        arrays = [x if x.__class__ is Array else asarray(x) for x in values]
-        for i in self._exact:
-            arrays[i] = as_input(values[i], self._avals[i])
-        for array in arrays:
-            aval_of(array)  # so that native code finds it
-        if self._compiled.shares_inputs and np.ndarray in kinds:
-            arrays = [asarray(owned(x)) for x in values]
-        return self._compiled(arrays)
+        call = self._calls.get(kinds)
+        if call is None:
+            call = self._calls[kinds] = Call()
+        if call.left >= 0:
+            bind = self._ready.bind
+            given = self.config, self._places, values, self._avals
+            self._count(call, partial(bind, *given))
+        for x in values:
+            if x.__class__ is Array:
+                aval_of(x)  # so that native code finds it
+        return self._ready.run(values)
 
     #: Native, once a device has native calls: see `devices.calls`.
     __call__ = plain_call
-
-    def _bind_once(self, kinds: tuple[type[Any], ...]) -> None:
-        """Lets calls like this one be native from now on, where they can be."""
-        with self._lock:
-            made = self._bind(kinds) if len(self._bound) < _BOUND_KEPT else None
-            if made is None:
-                return
-            self._bound.append(made)
-            addresses = [bound.address for bound in self._bound]
-            self._links = np.array([len(addresses), *addresses], np.int64)
-        made.serve(Prepared, "_links", "plain_call")
-
-    def _bind(self, kinds: tuple[type[Any], ...]) -> Bound | None:
-        compiled = self._compiled
-        leaves = tuple(zip(kinds, self._avals, strict=True))
-        outputs: list[Part] = [Leaf(i) for i in range(len(compiled.avals))]
-        signature = Signature(
-            self.config,
-            tuple([Leaf(i) for i in range(len(leaves))]),
-            {},
-            leaves,
-            (),
-            (),
-            compiled.overwritten,
-            Container(list, None, tuple(outputs)),
-            tuple(compiled.avals),
-        )
-        return compiled.executable.bind(signature)
 
 
 _prepared: Table[Hashable, Prepared | Numbered] = Table(1024)
