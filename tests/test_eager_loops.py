@@ -1,4 +1,4 @@
-"""Eager operations that are loops of our own: the bits are NumPy's, whatever comes.
+"""Eager operations that are loops of ufuncs: the bits are NumPy's, whatever comes.
 
 Every test runs twice: with native calls, where this interpreter has them, and without.
 """
@@ -19,8 +19,8 @@ import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.array import Array
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling import fronts, loops
-from ftrace.devices.llvm.calling.looping import Looping, new_ndarray
+from ftrace.devices.llvm.calling import front_record, fronts
+from ftrace.devices.llvm.calling.ufunc_loops import MOST, inner_loop, new_ndarray
 
 #: The eighth is learned, and two more are native.
 CALLS = fronts.CALLS_BEFORE + 3
@@ -42,16 +42,17 @@ def mode(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each record that is learned: is it a loop?"""
+    """For each step of arrays that is learned: is it a loop?"""
     found: list[bool] = []
-    plan = Looping.loop
+    plan = front_record.plan
 
-    def noted(self: Looping, *args: Any) -> Any:
-        result = plan(self, *args)
-        found.append(result[0] != 0)
+    def noted(number: int, calls: Any, given: Any) -> Any:
+        result = plan(number, calls, given)
+        if not calls[number].rounds and not calls[number].is_same:
+            found.append(result is not None)
         return result
 
-    monkeypatch.setattr(Looping, "loop", noted)
+    monkeypatch.setattr(front_record, "plan", noted)
     return found
 
 
@@ -227,25 +228,56 @@ def test_no_reference_is_lost_or_kept() -> None:
 def test_other_operations_and_many_elements_are_no_loops(
     mode: str, made: list[bool]
 ) -> None:
-    row, table = fnp.ones(41), fnp.ones((2, 41))
-    many = fnp.ones(loops.MOST + 1)
-    half = fnp.ones(41, fnp.float16)
+    row, many = fnp.ones(41), fnp.ones(MOST + 1)
     cases: list[Callable[[], Any]] = [
-        lambda: row + table, lambda: many + many, lambda: half + half,
-        lambda: fnp.exp(row), lambda: fnp.sum(row), lambda: (row < 1) & (row > 0),
+        lambda: many + many, lambda: fnp.maximum(row, row), lambda: fnp.max(row),
+        lambda: row[::2],
     ]  # fmt: skip
-    for case in cases[:-1]:
+    for case in cases:
         for _ in range(CALLS):
             case()
     assert not any(made)
 
 
-def test_one_operation_of_equal_shapes_is_a_loop(mode: str, made: list[bool]) -> None:
-    x = fnp.ones(43)
+def test_ufuncs_are_loops(mode: str, made: list[bool]) -> None:
+    x, half, table = fnp.ones(43), fnp.ones(43, fnp.float16), fnp.ones((2, 43))
+    column = fnp.ones((2, 1))
     for _ in range(CALLS):
         x + x, x * 2.0, 2.0 - x, x / 3, x >= x, fnp.sqrt(x), -x
+        fnp.exp(x), half + half, x + table, table * column
     assert all(made)
-    assert len(made) == (7 if has_loops(mode) else 0)
+    assert len(made) >= (11 if has_loops(mode) else 0)
+
+
+UFUNCS = [
+    np.add, np.subtract, np.multiply, np.true_divide, np.negative, np.absolute, np.sqrt,
+    np.equal, np.less, np.isfinite, np.bitwise_xor, np.invert, np.exp, np.log, np.tanh,
+    np.sin, np.arctan2, np.floor,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [*dtypes(), "uint8", "bool", "float16", "complex64"])
+@pytest.mark.parametrize("ufunc", UFUNCS, ids=lambda f: f.__name__)
+def test_an_inner_loop_is_that_of_its_ufunc(ufunc: Any, dtype: str) -> None:
+    """It does what the ufunc does on samples, or none is found."""
+    kind = np.dtype(dtype).char
+    fitting = [types for types in ufunc.types if types.startswith(kind * ufunc.nin)]
+    for types in fitting:
+        assert (inner_loop(ufunc, types) is not None) == (new_ndarray() != 0)
+    assert inner_loop(ufunc, "fd->d") is None
+
+
+@pytest.mark.parametrize("shapes", [
+    ((4, 8), (4, 1)), ((4, 8), (8,)), ((3, 1, 5), (2, 5)), ((1, 7), (6, 1)),
+    ((2, 3, 4), (3, 1)), ((2, 3, 4, 5), (2, 1, 4, 1)), ((3,), (1,)), ((1, 1), ()),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_operands_are_broadcast_as_by_numpy(dtype: str, shapes: Any) -> None:
+    x, y = (samples(dtype, shape, i) for i, shape in enumerate(shapes))
+    a, b = fnp.asarray(x), fnp.asarray(y)
+    for operation in (*OPERATORS, operator.lt):
+        repeated(operation, of_numpy(operation, x, y), a, b)
+        repeated(operation, of_numpy(operation, y, x), b, a)
 
 
 #: Sums along neighbours and across them, of few terms and of many, of one group of axes
@@ -276,7 +308,7 @@ def test_sums_have_the_bits_of_the_first_call(
             repeated(lambda a: lax.cumsum(a, axes[-1], reverse=True), back, a)
 
 
-@pytest.mark.parametrize(("shape", "axes"), SUMS[:-6])
+@pytest.mark.parametrize(("shape", "axes"), SUMS[:8])
 def test_sums_along_neighbouring_axes_are_loops(
     mode: str, shape: tuple[int, ...], axes: tuple[int, ...], made: list[bool]
 ) -> None:

@@ -5,7 +5,6 @@ A call that is repeated gives the bits of the first of its kind.
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -22,8 +21,6 @@ from ftrace.errors import DtypeOverflowError, ValueRangeError
 from ftrace.scipy import special
 from ftrace.scipy.stats import norm
 from ftrace.trace.eager import Eager
-from ftrace.trace.lacking import kernel_of
-from ftrace.trace.primitives import elementwise as p
 
 CALLS = fronts.CALLS_BEFORE + 3
 
@@ -144,27 +141,6 @@ def test_what_numpy_lacks_needs_no_compiler() -> None:
         found = np.asarray(lax.erf(x))
     exact = [math.erf(v) for v in np.asarray(x, np.float64)]
     np.testing.assert_array_equal(found, np.array(exact, np.float32))
-
-
-@pytest.mark.parametrize("step", [0, 1])
-def test_a_loop_of_blocks_writes_its_elements_alone(step: int) -> None:
-    native()
-    kernel = kernel_of(p.erf, np.dtype(np.float32))
-    assert kernel is not None
-    assert kernel.address()
-    pointer = ctypes.c_void_p
-    loop = ctypes.CFUNCTYPE(
-        None, pointer, *[pointer, ctypes.c_int64] * 3, ctypes.c_int64
-    )(kernel.address())
-    for count in (0, 1, 63, 64, 65, 200):
-        x = np.linspace(-3, 3, max(count, 16), dtype=np.float32)
-        out = np.full(count + 2, 7, np.float32)
-        start = x.ctypes.data
-        loop(out[1:].ctypes.data, start, step, start, 0, start, 0, count)
-        assert out[0] == out[-1] == 7
-        expected = np.asarray(ft.jit(lax.erf)(x))
-        whole = expected[:count] if step else np.repeat(expected[:1], count)
-        np.testing.assert_array_equal(out[1:-1], whole)
 
 
 def test_memory_of_results_that_were_read_is_used_again(

@@ -1,4 +1,4 @@
-"""Steps of eager calls that are views, made without NumPy."""
+"""Steps of eager calls that are views."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.array import Array
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling import front_record, fronts
+from ftrace.devices.llvm.calling import fronts
 
 CALLS = fronts.CALLS_BEFORE + 3
 SHAPES = [(), (1,), (6,), (0, 3), (4, 6), (2, 3, 4)]
@@ -81,32 +81,6 @@ def test_no_reference_is_lost_or_kept() -> None:
         a.T, a.reshape(-1), fnp.repeat(a, 2)
     after = [sys.getrefcount(x) for x in things]
     assert max(abs(x - y) for x, y in zip(before, after, strict=True)) < 20
-
-
-def test_which_steps_are_views(monkeypatch: pytest.MonkeyPatch) -> None:
-    native = get_device("cpu").native()  # type: ignore[attr-defined]
-    looping = None if native is None else native.records.looping
-    if looping is None or not looping.views:
-        pytest.skip("no views")
-    found: list[bool] = []
-    plan = front_record.view_of
-
-    def noted(*args: Any) -> Any:
-        result = plan(*args)
-        found.append(result[0] != 0)
-        return result
-
-    monkeypatch.setattr(front_record, "view_of", noted)
-    a = fnp.asarray(np.ones((3, 17), np.float32))
-    for _ in range(CALLS):
-        a.T, a.reshape(-1), fnp.broadcast_to(a, (2, 3, 17))
-    assert found
-    assert all(found)
-    del found[:]
-    for n in range(CALLS):
-        fnp.exp(a), a[n % 3], a[a[0].astype("int32")]  # the last ones say where
-    assert found
-    assert not any(found)
 
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "nancumsum"])

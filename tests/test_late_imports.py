@@ -186,7 +186,7 @@ def test_threads_that_begin_together_share_the_runner(
 def test_native_calls_without_jit_need_no_formulas() -> None:
     code = """
 import sys
-import ftrace.devices.llvm.calling.operations
+import ftrace.devices.llvm.calling.ufunc_loops
 print(*[name for name in sys.modules if name.startswith("ftrace.lower.math")])
 """
     assert not run_python(code).split()

@@ -123,14 +123,6 @@ class Executable(ABC):
         """Calls of this signature without Python's code; None if it cannot do them."""
         return None
 
-    def element_loop(self) -> int:
-        """The address of code that does what the program does for any many elements.
-
-        Of a program that makes each element of one array from that of another, of the
-        same dtype; 0 where there is no such code.
-        """
-        return 0
-
 
 class Device(ABC):
     """A place where arrays live and programs run.

@@ -30,6 +30,7 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
+from ftrace.locks import cached_property
 from ftrace.tables import Table
 from ftrace.trace import tiering
 from ftrace.trace.avals import Shape, ShapedArray
@@ -42,7 +43,7 @@ from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.room import no_memory
 from ftrace.trace.scopes import asarray, current_scope, scope_of
-from ftrace.trace.tape import recording
+from ftrace.trace.tape import Value, recording
 from ftrace.trace.tracer import aval_of, check_fits
 from ftrace.trace.tracing import trace
 
@@ -62,66 +63,61 @@ class Sampler:
     Attributes:
       graph: what it computes, of one output.
       is_huge: it is compiled at the first call.
-      is_small: its steps are quicker than a program, where they are done natively.
+      is_whole: what may be compiled is all of it.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        ends, self._is_exact = exact_part(graph)
-        #: The exact part, and how NumPy goes on from there, and from the beginning.
-        self._part = Graph(graph.inputs, tuple(ends))
-        self._rest: Plan | None = None
-        self._all: Plan | None = None
+        ends, self.is_whole = exact_part(graph)
         size = max([n.size for n in (*ends, *graph.outputs)])
         self._price = len(graph.nodes) * tiering.numpy_time(size)
         self._spent = 0
         self.is_huge = size >= tiering.DRAWS_HUGE
-        self.is_small = size <= tiering.DRAWS_SMALL
         # Compiled at the first call, or never: its last bits depend on it.
         is_large = size >= tiering.DRAWS_LARGE
-        self._at_once = is_large and not self._is_exact and len(ends) > 0
-        self._is_whole = self._is_exact or self._at_once
+        self._at_once = is_large and not self.is_whole and len(ends) > 0
+        self.is_whole |= self._at_once
+        #: What may be compiled.
+        self.part = Graph(graph.inputs, graph.outputs if self._at_once else tuple(ends))
         self._compiled: Compiled | None = None
 
-    @property
-    def is_of_numpy(self) -> bool:
-        """Does NumPy give these numbers, to the bit?"""
-        return not self._at_once and not self.is_huge
+    @cached_property
+    def _plan(self) -> Plan:
+        return Plan(self.part.outputs, self.part.inputs)
 
-    @property
-    def plan(self) -> Plan:
-        """How NumPy computes it."""
-        if self._all is None:
-            self._all = Plan(self.graph.outputs, self.graph.inputs)
-        return self._all
+    @cached_property
+    def rest(self) -> Plan:
+        """How NumPy goes on from the part."""
+        known = (*self.graph.inputs, *self.part.outputs)
+        return Plan(self.graph.outputs, known)
+
+    def begin(self, *given: Any) -> Sequence[Any]:
+        """The values of the part for those of the operands, all of NumPy."""
+        program = self.program()
+        if program is None:
+            return self._plan(given)
+        return [x.numpy() for x in program(*given)]
 
     def values(self, *given: Any) -> Any:
-        """The values for those of the operands, all of NumPy."""
-        program = self.program()
-        if program is not None and self._is_whole:
-            return program(*given)[0].numpy()
-        if program is None:
-            return self.plan(given)[0]
-        if self._rest is None:
-            known = (*self.graph.inputs, *self._part.outputs)
-            self._rest = Plan(self.graph.outputs, known)
-        return self._rest([*given, *[x.numpy() for x in program(*given)]])[0]
+        """Those of the sampler."""
+        first = self.begin(*given)
+        return first[0] if self.is_whole else self.rest([*given, *first])[0]
 
     def program(self) -> Program | None:
-        """Compiled code of the whole or of its exact part; None if it is too soon."""
+        """Compiled code of the part; None if it is too soon."""
         if self._compiled is None:
             if not self._pays():
                 self._spent += self._price
                 _budget.spent += self._price
                 return None
-            self._compiled = Compiled(self.graph if self._is_whole else self._part)
+            self._compiled = Compiled(self.part)
         return self._compiled.program()
 
     def _pays(self) -> bool:
         """Is it time to compile, and to load the compiler if that has not been done?"""
         if self._at_once or self.is_huge:
             return True
-        if self._spent < tiering.DRAWS_SPENT or not self._part.outputs:
+        if self._spent < tiering.DRAWS_SPENT or not self.part.outputs:
             return False
         return backend.has_compiled() or _budget.spent >= tiering.DRAWS_SPENT_IN_ALL
 
@@ -162,10 +158,12 @@ def draw(build: Build, *operands: Any, **statics: Any) -> Any:
             array.numpy() if isinstance(x, np.generic) else array
             for x, array in zip(operands, arrays, strict=True)
         ]
-        if sampler.is_small and sampler.is_of_numpy:
-            recording.tape.note_plan(sampler.plan, given, made)
-        else:
+        if sampler.is_whole:
             recording.tape.note(sampler.values, given, made)
+        else:
+            first = [Value(x.dtype, x.size, x.shape) for x in sampler.part.outputs]
+            recording.tape.note_several(sampler.begin, given, first)
+            recording.tape.note_plan(sampler.rest, [*given, *first], made)
     return made
 
 

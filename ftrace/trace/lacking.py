@@ -9,7 +9,8 @@ often it was called; the backend knows how.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -21,20 +22,8 @@ from ftrace.trace.primitives.record import Primitive
 LACKING = frozenset((p.erf, p.erfc, p.lgamma, p.digamma))
 
 
-class Kernel(Protocol):
-    """What computes such a function for arrays of NumPy's."""
-
-    def __call__(self, x: Any) -> Any: ...
-
-    def address(self) -> int:
-        """Of code that does the same for elements in memory; 0 if there is none."""
-        ...
-
-
-def address_of(function: Any) -> int:
-    """The same of any function that is a step."""
-    found = getattr(function, "address", None)
-    return 0 if found is None else found()
+#: What computes such a function for arrays of NumPy's.
+Kernel = Callable[[Any], Any]
 
 
 def kernel_of(op: Primitive, dtype: np.dtype[Any]) -> Kernel | None:

@@ -205,7 +205,10 @@ class Tape:
         self.note_several(results_of(op, avals, arg), operands, results)
 
     def note_several(
-        self, function: Function, operands: Sequence[Any], results: Sequence[Array]
+        self,
+        function: Function,
+        operands: Sequence[Any],
+        results: Sequence[Array | Value],
     ) -> None:
         """A step that makes a tuple, and those that take the results from it."""
         whole = Value(None, sum(x.size for x in results))

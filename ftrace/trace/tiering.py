@@ -62,8 +62,6 @@ LARGE, MOST = 1 << 10, 1 << 31
 #: rounds is compiled: NumPy needs longer for one call than other libraries for theirs,
 #: and a program is compiled in the time of some 30.
 DRAWS_LARGE = 1 << 8
-#: Up to so many a draw that is repeated is fastest step by step, with no program.
-DRAWS_SMALL = 1 << 9
 #: From so many on every draw is compiled, at the first call.
 DRAWS_HUGE = 1 << 19
 #: µs that NumPy may take for one kind of draws before its exact part is compiled, and

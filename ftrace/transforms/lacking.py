@@ -46,9 +46,6 @@ class _Blocks:
     def _applied(self, x: Tracer) -> list[Any]:
         return [bind(self._op, x)]
 
-    def address(self) -> int:
-        return self.program(SHORT_BLOCK).executable.element_loop()
-
     def __call__(self, x: Any) -> Any:
         count = x.size
         size = SHORT_BLOCK if count <= SHORT_BLOCK else LONG_BLOCK

@@ -367,7 +367,6 @@ class CPUExecutable(Executable):
             units = evaluate(kernel.units, sizes)
             found = BoundKernel(kernel.address, units, kernel.grain, place, numbers)
             bound.append(found)
-        self._loop: tuple[int, Any] | None = None
         self._pack = struct.Struct(f"{objects + len(self._dims)}P").pack
 
         native = runtime()
@@ -443,13 +442,6 @@ class CPUExecutable(Executable):
             return binding.BoundCall(native, program, signature)
         except binding.NotNative:
             return None
-
-    def element_loop(self) -> int:
-        if self._loop is None:
-            from ftrace.devices.llvm.calling.blocks import element_loop
-
-            self._loop = element_loop(self.program, self.kernels)
-        return 0 if self._loop is None else self._loop[0]
 
     def _run_step_by_step(self, objects: bytes, threads: int) -> int:
         """The same, telling of each step; a loop is one step."""

@@ -21,11 +21,7 @@ Eager operations:
     fronts      calls that a record is kept of, by keys; surface: what they stand before
     learning    a call becomes a record: apart, steps, front_record
     performing  the steps of a record, one by one
-    loops       those that need no NumPy; looping, operations: which these are
-    sum_loops   what sums along axes do, in NumPy's order
-    chains      several of them as one; chaining, links, linking: which, and where
-    elements    what each does to elements, in lanes; element_loops, blocks: over memory
-    views       those that only look at an array in another way
+    ufunc_loops those that are loops of NumPy's ufuncs
 
 The native code does what Python's code does for calls like an earlier one. Whatever it
 does not expect, it leaves to that, which has all the messages.

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ftrace.array import Array
 from ftrace.devices.llvm.calling.apart import Arguments
-from ftrace.devices.llvm.calling.looping import (
-    Call,
-    Known,
-    Looping,
-    Place,
-    known_values,
-)
 from ftrace.devices.llvm.calling.outcome import Outcome, array_part
 from ftrace.devices.llvm.calling.performing import Front, Step
 from ftrace.devices.llvm.calling.records import GIVEN, HOSTED, GivenPart
 from ftrace.devices.llvm.calling.steps import Steps
-from ftrace.devices.llvm.calling.views import view_of
+from ftrace.devices.llvm.calling.ufunc_loops import Call, Place, Plan, plan
 from ftrace.devices.llvm.runner import records
 from ftrace.devices.llvm.runner.records import Block, Word
-from ftrace.trace.layout import Leaf, Part
+from ftrace.trace.layout import Part
 from ftrace.trace.tracer import aval_of
 
 #: Functions that never tell of floating-point errors.
@@ -72,7 +65,6 @@ class Record:
         layout: Part,
         results: Sequence[Any],
         arguments: Arguments,
-        looping: Looping | None,
     ) -> None:
         """The results are those of some steps, or arguments.
 
@@ -82,66 +74,50 @@ class Record:
         Raises:
           NotNative: they cannot be.
         """
-        known = known_values(steps.calls, arguments.given)
-        alone = isinstance(layout, Leaf) and len(steps.calls) > 0
-        alone = alone and steps.sources[0] == self._leaves + len(steps.calls) - 1
-        loop = 0
-        if looping is not None and alone:
-            loop, keeps = looping.loop(steps.calls, known, self._block)
-            self._keeps += keeps
-        inner = looping if len(steps.calls) > 1 and not loop else None
-        views = looping is not None and looping.views
+        calls, count = steps.calls, self._leaves
+        plans = [plan(i, calls, arguments.given) for i in range(len(calls))]
+        kept = _kept(steps, plans, count)
+        numbers = {number: i for i, number in enumerate([*range(count), *kept])}
         rows = [
-            self._step(step, number, known, inner, views)
-            for number, step in enumerate(steps.calls, self._leaves)
+            self._step(calls[i - count], plans[i - count], numbers[i], numbers)
+            for i in kept
         ]
         beyond = self._leaves + len(rows)  # there the arguments themselves stand
 
         def leaf(number: int) -> records.Place:
-            result, source = results[number], steps.sources[number]
-            if source is None:
+            result, found = results[number], steps.sources[number]
+            if found is None:
                 same = beyond + arguments.number_of(result)
                 return self._block.add(*GivenPart(GIVEN, same))
+            source = numbers[found]
             if id(result) in steps.open or type(result) is not Array:
                 return self._block.add(*GivenPart(GIVEN, source))
             aval = aval_of(result)
             return self._block.add(*array_part(HOSTED, source, aval, self._refer))
 
         made = Outcome(self._block, self._refer).place(layout, leaf)
-        loud = any(not _is_silent(step) for step in steps.calls)
-        self._lay(rows, len(rows), hushed=int(loud), made=made, loop=loop)
+        self._lay(rows, len(rows), made=made)
 
     def _step(
-        self,
-        step: Call,
-        number: int,
-        known: Sequence[Known],
-        looping: Looping | None,
-        views: bool,
+        self, call: Call, loop: Plan | None, value: int, numbers: Mapping[int, int]
     ) -> Step:
-        words = [0 if type(x) is Place else self._refer(x) for x in step.operands]
+        words = [0 if type(x) is Place else self._refer(x) for x in call.operands]
         places: list[int] = []
-        for i, x in enumerate(step.operands):
+        whole = True
+        for i, x in enumerate(call.operands):
             if type(x) is Place:
-                places += [i, x.number]
-        loop = 0
-        if looping is not None:
-            loop, keeps = looping.step_loop(step, known, self._block)
-            self._keeps += keeps
-        view = 0
-        if views:
-            view, keeps = view_of(step, known, self._block)
-            self._keeps += keeps
+                whole = whole and x.number in numbers
+                places += [i, numbers.get(x.number, 0)]
         return Step(
-            self._refer(step.function),
+            self._refer(call.function) if whole else 0,
             self._block.add(*words or [0]),
             len(words),
             len(places) // 2,
             self._block.add(*places or [0]),
-            number,
-            0 if step.dtype is None else self._refer(step.dtype),
-            loop,
-            view,
+            value,
+            0 if call.dtype is None else self._refer(call.dtype),
+            0 if loop is None else loop.lay(self._block, numbers, self._keeps),
+            int(not _is_silent(call)),
         )
 
     def _lay(self, rows: list[Step], count: int, **fields: Word) -> None:
@@ -172,3 +148,19 @@ class Record:
 
 def _is_silent(step: Call) -> bool:
     return getattr(step.function, "__name__", "") in _SILENT
+
+
+def _kept(steps: Steps, plans: Sequence[Plan | None], leaves: int) -> list[int]:
+    """The numbers of the steps but for those whose elements only loops read."""
+    asked = {x for x in steps.sources if x is not None}
+    found: list[int] = []
+    for number in reversed(range(leaves, leaves + len(plans))):
+        call, loop = steps.calls[number - leaves], plans[number - leaves]
+        if number not in asked and (call.rounds or call.is_same):
+            continue
+        found.append(number)
+        if loop is not None:
+            asked.update(loop.numbers)
+        else:
+            asked.update(x.number for x in call.operands if type(x) is Place)
+    return found[::-1]

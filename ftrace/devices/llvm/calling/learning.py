@@ -20,10 +20,8 @@ import numpy as np
 from ftrace import settings
 from ftrace.array import Array, watch
 from ftrace.devices.llvm.calling.apart import Arguments
-from ftrace.devices.llvm.calling.chaining import Chaining
 from ftrace.devices.llvm.calling.front_record import Record
 from ftrace.devices.llvm.calling.keys import MODES
-from ftrace.devices.llvm.calling.looping import Looping
 from ftrace.devices.llvm.calling.outcome import NotNative
 from ftrace.devices.llvm.calling.steps import Steps, Unlearnable
 from ftrace.devices.llvm.calling.surface import PLACES, TRIED
@@ -67,14 +65,7 @@ class Fronts:
       native: the native code that looks them up.
       table: the addresses of the records, by the hashes of their keys.
       marks: counts calls of which there is no record, by the same.
-
-    Attributes:
-      looping: makes loops of steps, where it can be done.
-      chaining: makes chains of them.
     """
-
-    looping: Looping | None = None
-    chaining: Chaining | None = None
 
     def __init__(self, native: Native, table: Any, marks: Any) -> None:
         self._native = native
@@ -150,12 +141,10 @@ class Fronts:
         if not all(type(x) is Array or _is_fixed(x, arguments) for x in leaves):
             raise Unlearnable
         steps = Steps(tape, arguments, leaves)
-        if self.chaining is not None and len(steps.calls) > 0:
-            steps.chain(self.chaining)
         if isinstance(layout, Leaf) and not steps.calls:
             record.give_back(arguments.number_of(result))
         else:
-            record.repeat(steps, layout, leaves, arguments, self.looping)
+            record.repeat(steps, layout, leaves, arguments)
         return tree.unflatten(treedef, [arguments.own(x) for x in leaves])
 
     def _keep(self, record: Record) -> None:

@@ -193,30 +193,11 @@ class Native:
     @cached_property
     def records(self) -> Fronts:
         """Those of eager calls; what makes them is loaded now."""
-        from ftrace.devices.llvm.calling.chaining import Chaining
-        from ftrace.devices.llvm.calling.element_loops import ElementLoops
         from ftrace.devices.llvm.calling.learning import Fronts
-        from ftrace.devices.llvm.calling.linking import Linking
-        from ftrace.devices.llvm.calling.looping import (
-            Looping,
-            new_copy,
-            new_ndarray,
-        )
-        from ftrace.devices.llvm.calling.views import set_base
+        from ftrace.devices.llvm.calling.ufunc_loops import new_ndarray
 
-        records = Fronts(self, self._table, self._marks)
-        if address := new_ndarray():
-            self.put("new_ndarray", address)
-            self.put("new_copy", new_copy())
-            loops = ElementLoops()
-            records.looping = Looping(loops.address)
-            if base := set_base():
-                self.put("set_base", base)
-                records.looping.views = True
-            state, immortal = self.words.ctypes.data, _is_immortal()
-            linking = Linking(state, immortal, self._imports, loops)
-            records.chaining = Chaining(linking.function)
-        return records
+        self.put("new_ndarray", new_ndarray())
+        return Fronts(self, self._table, self._marks)
 
     def _learn(
         self, function: Any, args: tuple[Any, ...], names: Any, key: bytes

@@ -11,11 +11,13 @@ DECLARATIONS = """
 @two_numbers = internal constant [3 x i8] c"nn\\00"
 
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare double @llvm.fabs.f64(double)
 declare i32 @run_pointers(ptr, ptr, i64)
 declare i32 @clock_gettime(i32, ptr)
 declare void @_Py_Dealloc(ptr)
 declare void @PyErr_Clear()
+declare ptr @PyErr_Occurred()
 declare i32 @PyErr_ExceptionMatches(ptr)
 declare ptr @PyBytes_FromStringAndSize(ptr, i64)
 declare ptr @PyContextVar_Set(ptr, ptr)
@@ -99,17 +101,6 @@ class ObjectFunction(Function):
         """What a function of Python's returns for some objects; or null."""
         listed = ", ".join(f"ptr {x}" for x in (function, *operands, "null"))
         return self.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({listed})")
-
-    def new_ndarray(self, state: View, plan: View) -> str:
-        """An array of NumPy's of a plan's dtype and sizes; null without memory."""
-        dtype = plan.pointer("dtype")
-        self.hold(dtype)  # the array takes it over
-        ndim = self.let(f"trunc i64 {plan.number('ndim')} to i32")
-        operands = (
-            f"ptr {state.pointer('ndarray')}, ptr {dtype}, i32 {ndim}, "
-            f"ptr {plan.pointer('sizes')}, ptr null, ptr null, i32 0, ptr null"
-        )
-        return self.let(f"call ptr {state.pointer('new_ndarray')}({operands})")
 
     def add_to(self, record: View, field: str, amount: str | int) -> str:
         """Adds to a word; what it is now."""

@@ -7,9 +7,6 @@ hosted    an argument as NumPy has it
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
-
 from ftrace.devices.llvm.calling.entry import MISS
 from ftrace.devices.llvm.calling.keys import refuse_if
 from ftrace.devices.llvm.calling.objects import ObjectFunction
@@ -34,9 +31,7 @@ class Front(NamedTuple):
       values: how many values there are with those that the steps make.
       result: the number of the argument that is given back.
       given: 1 if one is.
-      hushed: 1 if floating-point errors might be told of.
       made: the part of the result; see `results`.
-      loop: a `Loop` that does all steps; 0 if there is none.
       used_since: 1 if it has been since that was asked; see `learning`.
     """
 
@@ -50,9 +45,7 @@ class Front(NamedTuple):
     values: Word
     result: Word
     given: Word
-    hushed: Word
     made: Word
-    loop: Word
     used_since: Word
 
 
@@ -60,12 +53,13 @@ class Step(NamedTuple):
     """A call of NumPy: its function, its operands, and the places among these.
 
     Attributes:
+      function: 0 where Python's code shall do the whole call instead.
       operands, arity: pointers; null where a value comes.
       holes, places: how many values, and for each its place and its number.
       value: the number of what it makes.
       dtype: what that must have; 0 for something that is no array.
       loop: a `Loop` that does it; 0 if there is none.
-      view: a `View` that it is; 0 if it is none.
+      loud: 1 if NumPy might tell of floating-point errors.
     """
 
     function: Word
@@ -76,7 +70,7 @@ class Step(NamedTuple):
     value: Word
     dtype: Word
     loop: Word
-    view: Word
+    loud: Word
 
 
 def performing_ir(offsets: Offsets, immortal: bool) -> str:
@@ -129,16 +123,18 @@ def _settled() -> Function:
 
 
 def _step(immortal: bool) -> Function:
-    """Does a step; 1, or 0 with an exception."""
-    f = ObjectFunction("step", "i32", "ptr %step", "ptr %values", immortal=immortal)
+    """Does a step; 1, or 0, mostly with an exception."""
+    parameters = ("ptr %step", "ptr %values", "ptr %token")
+    f = ObjectFunction("step", "i32", *parameters, immortal=immortal)
     step = f.view("%step", Step)
-    for field, function in (("loop", "looped_values"), ("view", "viewed")):
-        plan = step.pointer(field)
-        with f.when(f.differ("ptr", plan, "null")):
-            quick = f.let(f"call ptr @{function}(ptr {plan}, ptr %values)")
-            with f.when(f.differ("ptr", quick, "null")):
-                f.set_slot("%values", step.number("value"), quick)
-                f.give(1)
+    loop = step.pointer("loop")
+    with f.when(f.differ("ptr", loop, "null")):
+        quick = f.let(f"call ptr @run_loop(ptr {loop}, ptr %values)")
+        with f.when(f.differ("ptr", quick, "null")):
+            f.set_slot("%values", step.number("value"), quick)
+            f.give(1)
+    refuse_if(f, f.equal("ptr", step.pointer("function"), "null"))
+    _silence(f, step)
     made = f.variable("ptr", _called(f, step))
     refuse_if(f, f.equal("ptr", f.load("ptr", made), "null"))
     dtype = step.pointer("dtype")
@@ -178,6 +174,7 @@ class _Work:
       values: where the values come, and results that are leaves after them.
       filled: where it is counted how many there are.
       result: where the result comes; null before.
+      token: where it stands that NumPy is silent; null where it is not yet.
     """
 
     def __init__(self, f: ObjectFunction, record: View) -> None:
@@ -193,7 +190,7 @@ class _Work:
             leaf = f.slot("%given", i)
             f.hold(leaf)
             f.set_slot(self.kept, i, leaf)
-        self.filled = self.result = ""
+        self.filled = self.result = self.token = ""
 
     def let_go(self, f: ObjectFunction) -> None:
         """Of the leaves and the record."""
@@ -211,14 +208,18 @@ def _perform(immortal: bool) -> Function:
         f.hold(same)
         f.give(same)
     work = _Work(f, record)
-    _try_loop(f, work)
     work.filled = f.variable("i64", 0)
     work.result = f.variable("ptr", "null")
+    work.token = f.variable("ptr", "null")
     _take_leaves(f, work)
-    with _silence(f, work):
-        good = f.equal("i64", f.load("i64", work.filled), work.leaves)
-        with f.when(good):
-            _all_steps(f, work)
+    good = f.equal("i64", f.load("i64", work.filled), work.leaves)
+    with f.when(good):
+        _all_steps(f, work)
+    with f.when(f.differ("ptr", f.load("ptr", work.token), "null")):
+        token = f.load("ptr", work.token)
+        pair = f"ptr {work.state.pointer('hush_variable')}, ptr {token}"
+        f.do(f"call i32 @PyContextVar_Reset({pair})")
+        f.let_go(token)
     work.let_go(f)
     none = work.state.pointer("none")
     f.hold(none)
@@ -226,6 +227,8 @@ def _perform(immortal: bool) -> Function:
     f.do(f"call void @release({given})")
     with f.when(f.differ("ptr", f.load("ptr", work.result), "null")):
         f.give(f.load("ptr", work.result))
+    with f.when(f.equal("ptr", f.let("call ptr @PyErr_Occurred()"), "null")):
+        f.give(MISS)
     ordinary = f"ptr {work.state.pointer('exception')}"
     status = f.let(f"call i32 @PyErr_ExceptionMatches({ordinary})")
     with f.when(f.equal("i32", status, 0)):
@@ -233,17 +236,6 @@ def _perform(immortal: bool) -> Function:
     f.do("call void @PyErr_Clear()")  # Python's code says what is wrong
     f.give(MISS)
     return f
-
-
-def _try_loop(f: ObjectFunction, work: _Work) -> None:
-    """Gives what a loop makes, where one does all steps."""
-    loop = work.record.pointer("loop")
-    with f.when(f.differ("ptr", loop, "null")):
-        operands = f"ptr {loop}, ptr {work.kept}, ptr {work.record.pointer('made')}"
-        looped = f.let(f"call ptr @looped({operands})")
-        with f.when(f.differ("ptr", looped, MISS)):
-            work.let_go(f)
-            f.give(looped)
 
 
 def _take_leaves(f: ObjectFunction, work: _Work) -> None:
@@ -255,19 +247,14 @@ def _take_leaves(f: ObjectFunction, work: _Work) -> None:
         f.store("i64", f.let(f"add i64 {i}, 1"), work.filled)
 
 
-@contextmanager
-def _silence(f: ObjectFunction, work: _Work) -> Generator[None]:
-    """Steps of which NumPy does not tell floating-point errors."""
-    state, token = work.state, f.variable("ptr", "null")
-    variable = state.pointer("hush_variable")
-    with f.when(f.differ("i64", work.record.number("hushed"), 0)):
-        pair = f"ptr {variable}, ptr {state.pointer('silence')}"
-        f.store("ptr", f.let(f"call ptr @PyContextVar_Set({pair})"), token)
-    yield
-    with f.when(f.differ("ptr", f.load("ptr", token), "null")):
-        pair = f"ptr {variable}, ptr {f.load('ptr', token)}"
-        f.do(f"call i32 @PyContextVar_Reset({pair})")
-        f.let_go(f.load("ptr", token))
+def _silence(f: ObjectFunction, step: View) -> None:
+    """From the first loud step on NumPy tells of no floating-point errors."""
+    loud = f.differ("i64", step.number("loud"), 0)
+    told = f.equal("ptr", f.load("ptr", "%token"), "null")
+    with f.when(f.let(f"and i1 {loud}, {told}")):
+        state = f.state()
+        pair = f"ptr {state.pointer('hush_variable')}, ptr {state.pointer('silence')}"
+        f.store("ptr", f.let(f"call ptr @PyContextVar_Set({pair})"), "%token")
 
 
 def _all_steps(f: ObjectFunction, work: _Work) -> None:
@@ -276,7 +263,9 @@ def _all_steps(f: ObjectFunction, work: _Work) -> None:
     done = f.variable("i64", 0)
     with f.repeat(total) as i:
         step = f.view(steps, Step, i)
-        good = f.let(f"call i32 @step(ptr {step.address}, ptr {values})")
+        good = f.let(
+            f"call i32 @step(ptr {step.address}, ptr {values}, ptr {work.token})"
+        )
         f.stop_if(f.equal("i32", good, 0))
         f.store("i64", f.let(f"add i64 {f.load('i64', filled)}, 1"), filled)
         f.store("i64", f.let(f"add i64 {i}, 1"), done)

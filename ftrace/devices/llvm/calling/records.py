@@ -50,8 +50,6 @@ class State(NamedTuple):
       learn, aval_of, host_of, settle, as_ndarray: functions, see `learning`.
       hush_variable, silence: what silences NumPy.
       new_ndarray: makes an array of NumPy's.
-      set_base: makes such an array keep another one.
-      new_copy: makes a row-major copy of such an array; 0 where that is not known.
     """
 
     array: Word
@@ -116,8 +114,6 @@ class State(NamedTuple):
     hush_variable: Word
     silence: Word
     new_ndarray: Word
-    set_base: Word
-    new_copy: Word
 
 
 class Class(NamedTuple):

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.array import Array, ArrayLike
+from ftrace.array import Array
 from ftrace.devices.llvm.calling.apart import Arguments
-from ftrace.devices.llvm.calling.chaining import Chaining
-from ftrace.devices.llvm.calling.looping import Call, Meaning, Place
+from ftrace.devices.llvm.calling.ufunc_loops import Call, Place
 from ftrace.trace.evaluate import settle
 from ftrace.trace.tape import Number, Tape, Value
 from ftrace.trace.tape import Step as Taped
@@ -70,9 +69,8 @@ class Steps:
             if type(step.result) is Value and _is_fixed(step, operands):
                 self._constants[id(step.result)] = _computed(step, operands)
                 continue
-            meaning = _meaning_of(step)
-            shape = getattr(step.result, "shape", None)
-            call = Call(step.function, operands, step.result.dtype, shape, meaning)
+            dtype, shape = step.result.dtype, getattr(step.result, "shape", None)
+            call = Call(step.function, operands, dtype, shape, step.op, step.arg)
             self._numbers[id(step.result)] = self._append(call)
         self._check_places(arguments)
         self.sources = [None if id(x) in own else self._source(x) for x in results]
@@ -82,11 +80,6 @@ class Steps:
         if not taken and any(id(x) in self.open for x in step.operands):
             raise Unlearnable
         return self._append(Call(step.function, operands, None))
-
-    def chain(self, chaining: Chaining) -> None:
-        """Does what can be done together together."""
-        leaves = self._count - len(self.calls)
-        self.calls, self.sources = chaining.chained(self.calls, leaves, self.sources)
 
     def _check_places(self, arguments: Arguments) -> None:
         """An index that no step reads has decided what the steps are."""
@@ -166,33 +159,3 @@ def _computed(step: Taped, operands: Sequence[Any]) -> Any:
     values = [np.asarray(x) if isinstance(x, _SCALAR) else x for x in operands]
     with np.errstate(all="ignore"):
         return settle(step.function(*values), step.result.dtype)
-
-
-#: How many operands primitives have at the most; what follows belongs to NumPy's call.
-_ARITY = {
-    "unary": 1, "cast": 1, "identity": 1, "movement": 1, "reduction": 1, "select": 3,
-}  # fmt: skip
-
-
-def _meaning_of(step: Taped) -> Meaning | None:
-    """The primitive that a step is, with what is known of its operands."""
-    if step.op is None:
-        return None
-    operands = step.operands[: _ARITY.get(step.op.family, 2)]
-    types = [_type_of(x) for x in operands]
-    if None in types or step.result.shape is None:
-        return None
-    known = [x for x in types if x is not None]
-    result = step.result
-    return Meaning(step.op, step.arg, known, result.dtype, tuple(result.shape))
-
-
-_ARRAYS: Any = (ArrayLike, Value, np.ndarray, np.generic)
-
-
-def _type_of(x: Any) -> tuple[Any, tuple[int, ...]] | None:
-    if isinstance(x, Number):
-        return x.dtype, ()
-    if not isinstance(x, _ARRAYS) or x.dtype is None or x.shape is None:
-        return None
-    return np.dtype(x.dtype), tuple(x.shape)

@@ -8,12 +8,11 @@ from ftrace.devices.llvm.calling.arguments import arguments_ir
 from ftrace.devices.llvm.calling.arrays import arrays_ir
 from ftrace.devices.llvm.calling.entry import entry_ir
 from ftrace.devices.llvm.calling.fronts import fronts_ir
-from ftrace.devices.llvm.calling.loops import loops_ir
 from ftrace.devices.llvm.calling.memory import memory_ir
 from ftrace.devices.llvm.calling.objects import objects_ir
 from ftrace.devices.llvm.calling.probe import Offsets
 from ftrace.devices.llvm.calling.results import results_ir
-from ftrace.devices.llvm.calling.views import viewed_ir
+from ftrace.devices.llvm.calling.ufunc_loops import ufunc_loops_ir
 
 
 def native_ir(
@@ -34,7 +33,6 @@ def native_ir(
         arguments_ir(places),
         results_ir(immortal),
         entry_ir(places, immortal),
-        loops_ir(places, immortal),
-        viewed_ir(immortal),
+        ufunc_loops_ir(),
         fronts_ir(places, immortal, len(methods), len(operators), getitem),
     ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Steps on elements that are done together: the bits are those of NumPy, one by one."""
+"""Eager calls that are learned: the bits are those of Python's code, step by step."""
 
 from __future__ import annotations
 
@@ -15,11 +15,6 @@ import ftrace.random as random
 from ftrace import lax
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm.calling import fronts
-from ftrace.devices.llvm.calling.chaining import Chaining
-from ftrace.devices.llvm.calling.chains import BLOCK
-from ftrace.devices.llvm.calling.elements import CODES, KINDS
-from ftrace.devices.llvm.calling.links import Links
-from ftrace.devices.llvm.calling.looping import Call, Meaning, Place
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.primitives import special
 from ftrace.trace.primitives.record import PRIMITIVES
@@ -27,16 +22,12 @@ from ftrace.trace.unfolding import unfolded
 
 #: The eighth is learned, and two more are native.
 CALLS = fronts.CALLS_BEFORE + 3
-SIZES = [1, 5, 16, 64, BLOCK, 2 * BLOCK + 7]
-REAL = ["float32", "float64", "int32", "int64", "uint8", "uint32", "uint64", "bool"]
 
 
 @pytest.fixture(autouse=True)
 def native() -> Iterator[None]:
     with ft.config(native_calls=True, device="cpu"):
-        found = get_device("cpu").native()  # type: ignore[attr-defined]
-        if found is None or found.records.chaining is None:
-            pytest.skip("this interpreter has no native calls")
+        get_device("cpu").make_native()
         yield
 
 
@@ -71,136 +62,6 @@ def same(found: Any, expected: Any) -> None:
         np.testing.assert_array_equal(np.isnan(found), missing)
         found, expected = found[~missing], expected[~missing]
     assert found.tobytes() == expected.tobytes()
-
-
-def call(
-    name: str, operands: list[Any], arrays: list[Any], arg: Any, dtype: Any
-) -> Call:
-    """A step that is a primitive, of operands of these types."""
-    types = [(x.dtype, x.shape) for x in arrays]
-    shape = np.broadcast_shapes(*[x.shape for x in arrays])
-    meaning = Meaning(PRIMITIVES[name], arg, types, np.dtype(dtype), shape)
-
-    def function(*values: Any) -> Any:
-        aval = ShapedArray.of(shape, np.dtype(dtype))
-        with np.errstate(all="ignore"):
-            return np.asarray(PRIMITIVES[name].numpy(aval, arg, *values))
-
-    return Call(function, operands, np.dtype(dtype), shape, meaning)
-
-
-def refuse(*values: Any) -> Any:
-    raise AssertionError("the native code left the call to Python")
-
-
-def linked(links: Links, fallback: Any = refuse) -> Callable[..., Any]:
-    """The native function."""
-    chaining = get_device("cpu").native().records.chaining  # type: ignore[attr-defined]
-    return chaining._make(links, fallback)
-
-
-def rows() -> list[tuple[str, list[str], str]]:
-    """For each loop the primitive, the dtypes of its operands and of its result."""
-    found: list[tuple[str, list[str], str]] = []
-    for loop, code in CODES.items():
-        words = loop.split("_")
-        kinds = [word for word in words if word in KINDS]
-        name = "_".join(words[: len(words) - len(kinds)])
-        if name in ("copy", "half_power"):  # which are steps of no primitive's
-            continue
-        if name == "cast":
-            found.append((name, [kinds[0]], kinds[1]))
-        elif name == "select":
-            found.append((name, ["bool", kinds[0], kinds[0]], kinds[0]))
-        else:
-            truth = name in ("eq", "ne", "lt", "le", "gt", "ge", "is_finite")
-            operands = kinds * len(code.operands)
-            found.append((name, operands, "bool" if truth else kinds[0]))
-    return found
-
-
-@pytest.mark.parametrize(
-    "row", rows(), ids=lambda row: "-".join((row[0], *row[1], row[2]))
-)
-def test_an_operation_of_a_chain_has_the_bits_of_its_primitive(row: Any) -> None:
-    name, kinds, result = row
-    for size in SIZES:
-        arrays = [samples(kind, (size,), i) for i, kind in enumerate(kinds)]
-        arg = (np.dtype(result), False) if name == "cast" else None
-        step = call(name, [Place(i) for i in range(len(arrays))], arrays, arg, result)
-        links = Links(size)
-        links.add(10, step)
-        links.finish([10], {10: step})
-        same(linked(links)(*arrays), step.function(*arrays))
-
-
-def test_every_loop_belongs_to_a_primitive() -> None:
-    assert {name for name, *_ in rows()} <= set(PRIMITIVES)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_numbers_stand_for_all_elements_and_may_be_results(size: int) -> None:
-    x, s = samples("float32", (size,), 1), np.asarray(1.5, np.float32)
-    twice = call("add", [Place(1), Place(1)], [s, s], None, "float32")
-    sums = call("sub", [Place(0), Place(2)], [x, s], None, "float32")
-    halves = call("mul", [Place(3), np.float32(0.5)], [x, s], None, "float32")
-    links = Links(size)
-    steps = {2: twice, 3: sums, 4: halves}
-    for number, step in steps.items():
-        links.add(number, step)
-    links.finish([2, 4], steps)
-    given = {0: x, 1: s}
-    for scalar in (s, s[()]):
-        given[1] = scalar
-        two, half = linked(links)(*[given[i] for i in links.arguments])
-        same(two.reshape(()), np.asarray(s + s))
-        same(half, (x - (s + s)) * np.float32(0.5))
-
-
-def test_a_chain_leaves_what_it_does_not_expect_to_python() -> None:
-    x = samples("float32", (64,), 1)
-    step = call("neg", [Place(0)], [x], None, "float32")
-    links = Links(64)
-    links.add(1, step)
-    links.finish([1], {1: step})
-    function = linked(links, lambda *values: ("left", *values))
-    same(function(x), -x)
-    for other in (samples("float32", (128,), 2)[::2], x.astype(np.float64), 3.0):
-        left, value = function(other)
-        assert left == "left"
-        assert value is other
-
-
-def learned(function: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The steps that a call became."""
-    found: list[str] = []
-    chained = Chaining.chained
-
-    def noted(self: Chaining, *args: Any) -> Any:
-        result = chained(self, *args)
-        found[:] = [getattr(c.function, "__name__", "?") for c in result[0]]
-        return result
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Chaining, "chained", noted)
-        for _ in range(CALLS):
-            function()
-    return found
-
-
-def test_steps_on_elements_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y = (fnp.asarray(samples("float32", (61,), i)) for i in (1, 2))
-    assert learned(lambda: fnp.hypot(x, y), monkeypatch) == ["chain"]
-    key = random.PRNGKey(3)
-    assert learned(lambda: random.uniform(key, (61,)), monkeypatch) == ["chain"]
-
-
-def test_what_adds_up_or_repeats_is_no_part_of_a_chain(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    x = fnp.asarray(samples("float32", (6, 11), 1))
-    assert "chain" not in learned(lambda: fnp.mean(x, axis=0), monkeypatch)
-    assert "chain" not in learned(lambda: fnp.multiply(x, x[0]), monkeypatch)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -264,7 +125,7 @@ def test_the_numbers_of_a_key_stay_the_same_when_a_call_is_learned(name: str) ->
             same(function(key), expected)
 
 
-def test_results_of_a_chain_are_freed() -> None:
+def test_results_of_several_steps_are_freed() -> None:
     x = fnp.asarray(samples("float32", (50,), 1))
     for _ in range(CALLS):
         fnp.modf(x)
@@ -297,7 +158,7 @@ def test_an_unfolded_primitive_has_the_bits_of_its_meaning(
             same(lax.erf_inv(given), steps)
 
 
-def test_a_transposed_array_in_a_chain_is_put_in_order() -> None:
+def test_transposed_arrays_have_the_bits_of_ordered_ones() -> None:
     x = fnp.asarray(samples("float32", (9, 7), 1))
     for _ in range(CALLS):
         same(
