@@ -16,6 +16,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.devices.llvm.ir.symbols import SORT
+from ftrace.devices.llvm.runner.function import Function
 from ftrace.records import dataclass
 
 #: Elements that a loop treats at once.
@@ -41,17 +42,16 @@ def sort_symbol(dtype: np.dtype[Any]) -> str:
 
 
 class Code:
-    """Straight code over scalars, or over vectors.
+    """Straight code over scalars, or over vectors, in a function.
 
     Args:
       lanes: of the vectors; 0 is a scalar.
-      prefix: of the names.
     """
 
-    def __init__(self, lanes: int, prefix: str) -> None:
+    def __init__(self, f: Function, lanes: int = 0) -> None:
         self.lanes = lanes
-        self.lines: list[str] = []
-        self._prefix = prefix
+        self.let = f.let
+        self._do = f.do
 
     def type(self, bits: int) -> str:
         return f"<{self.lanes} x i{bits}>" if self.lanes else f"i{bits}"
@@ -61,11 +61,6 @@ class Code:
         value &= (1 << bits) - 1
         value -= (value >> (bits - 1)) << bits
         return f"splat (i{bits} {value})" if self.lanes else str(value)
-
-    def let(self, instruction: str) -> str:
-        name = f"%{self._prefix}{len(self.lines)}"
-        self.lines.append(f"  {name} = {instruction}")
-        return name
 
     def at(self, base: str, index: str, bits: int) -> str:
         """The address of an element."""
@@ -77,21 +72,23 @@ class Code:
 
     def store(self, value: str, base: str, index: str, bits: int) -> None:
         place = self.at(base, index, bits)
-        self.lines.append(
-            f"  store {self.type(bits)} {value}, ptr {place}, align {bits // 8}"
-        )
+        self._do(f"store {self.type(bits)} {value}, ptr {place}, align {bits // 8}")
+
+    def splat(self, value: str, bits: int) -> str:
+        """A number in all lanes."""
+        if not self.lanes:
+            return value
+        t = self.type(bits)
+        one = self.let(f"insertelement {t} poison, i{bits} {value}, i64 0")
+        zeros = f"<{self.lanes} x i32> zeroinitializer"
+        return self.let(f"shufflevector {t} {one}, {t} poison, {zeros}")
 
     def positions(self, first: str) -> str:
         """The numbers from `first` on, of 64 bits."""
         if not self.lanes:
             return first
-        t = self.type(64)
-        one = self.let(f"insertelement {t} poison, i64 {first}, i64 0")
-        same = self.let(
-            f"shufflevector {t} {one}, {t} poison, <{self.lanes} x i32> zeroinitializer"
-        )
         own = ", ".join(f"i64 {n}" for n in range(self.lanes))
-        return self.let(f"add {t} {same}, <{own}>")
+        return self.let(f"add {self.type(64)} {self.splat(first, 64)}, <{own}>")
 
 
 @dataclass(frozen=True)
@@ -185,36 +182,16 @@ def loop(
       body: writes the code for one index, or for `lanes` from one on.
       lanes: 0 if there are no vectors.
     """
-    one, many = Code(0, "s"), Code(lanes, "v")
-    body(one, "%j")
+    f, whole = Function(name, "void", parameters, "i64 %n"), "0"
     if lanes:
-        body(many, "%i")
-    whole = f"and i64 %n, {-lanes}" if lanes else "and i64 %n, 0"
-    vectors = f"""vectors:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %vectors ]
-{chr(10).join(many.lines)}
-  %i.next = add i64 %i, {lanes}
-  %i.more = icmp ult i64 %i.next, %whole
-  br i1 %i.more, label %vectors, label %rest
-"""
-    return f"""define internal void @{name}({parameters}, i64 %n) nounwind {{
-entry:
-  %whole = {whole}
-  %any = icmp ne i64 %whole, 0
-  br i1 %any, label %{"vectors" if lanes else "rest"}, label %rest
-{vectors if lanes else ""}rest:
-  %left = icmp ult i64 %whole, %n
-  br i1 %left, label %singly, label %out
-singly:
-  %j = phi i64 [ %whole, %rest ], [ %j.next, %singly ]
-{chr(10).join(one.lines)}
-  %j.next = add i64 %j, 1
-  %j.more = icmp ult i64 %j.next, %n
-  br i1 %j.more, label %singly, label %out
-out:
-  ret void
-}}
-"""
+        count = f.let(f"udiv i64 %n, {lanes}")
+        with f.repeat(count) as part:
+            body(Code(f, lanes), f.let(f"mul i64 {part}, {lanes}"))
+        whole = f.let(f"mul i64 {count}, {lanes}")
+    with f.repeat("%n", whole) as i:
+        body(Code(f), i)
+    f.give()
+    return f.text
 
 
 def enter(keys: Keys) -> str:

@@ -40,17 +40,6 @@ def comparisons(n: int) -> Iterator[tuple[int, int]]:
         p >>= 1
 
 
-class _Vectors(Code):
-    """Vector code that is written into a function."""
-
-    def __init__(self, f: Function, lanes: int) -> None:
-        super().__init__(lanes, "")
-        self._f = f
-
-    def let(self, instruction: str) -> str:
-        return self._f.let(instruction)
-
-
 class _Network:
     """Writes `@network(to, of, rows)`; see `sorted_rows` and `sorted_positions`.
 
@@ -61,7 +50,7 @@ class _Network:
 
     def __init__(self, keys: Keys, size: int, lanes: int) -> None:
         self.f = Function("network", "i1", "ptr %to", "ptr %of", "i64 %rows")
-        self.code = _Vectors(self.f, lanes)
+        self.code = Code(self.f, lanes)
         self.keys, self.size, self.lanes = keys, size, lanes
         self.parts = -(-size // lanes)
         self.declared: dict[str, None] = {}
@@ -239,10 +228,7 @@ def sorted_positions(keys: Keys, size: int, lanes: int) -> str:
     n.load(values, bits)
     with f.repeat(size) as i:
         key = keys.wide(code, n.get(values, i, bits))
-        one = f.let(f"insertelement {long} poison, i64 {i}, i64 0")
-        zeros = f"<{lanes} x i32> zeroinitializer"
-        place = f.let(f"shufflevector {long} {one}, {long} poison, {zeros}")
-        n.put(f.let(f"or {long} {key}, {place}"), packed, i, 64)
+        n.put(f.let(f"or {long} {key}, {code.splat(i, 64)}"), packed, i, 64)
     n.sort(n.columns(packed, 64), packed, 64, signed=True)
     with f.repeat(size) as i:
         x = n.get(packed, i, 64)

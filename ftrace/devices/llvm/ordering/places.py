@@ -8,66 +8,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from string import Template
 
 from ftrace.devices.llvm.ordering.sorting import Sorting
+from ftrace.devices.llvm.runner.function import Function
 
 #: Elements that one number tells of.
 WORD = 64
 
-#: `@word(at, count)`: so many bytes, each 0 or 1, as bits; no more than `WORD`.
-_WORD = Template("""
+_BITS = """
 declare i64 @llvm.ctpop.i64(i64)
 declare i64 @llvm.cttz.i64(i64, i1)
-
-define internal i64 @word(ptr %at, i64 %count) nounwind {
-entry:
-  %all = icmp uge i64 %count, $lanes
-  br i1 %all, label %together, label %singly
-together:
-  %v = load <$lanes x i8>, ptr %at, align 1
-  %set = icmp ne <$lanes x i8> %v, zeroinitializer
-  %bits = bitcast <$lanes x i1> %set to i$lanes
-  ret i64 %bits
-singly:
-  %j = phi i64 [ 0, %entry ], [ %j.next, %singly ]
-  %word = phi i64 [ 0, %entry ], [ %word.next, %singly ]
-  %place = getelementptr i8, ptr %at, i64 %j
-  %byte = load i8, ptr %place
-  %wide = zext i8 %byte to i64
-  %bit = shl i64 %wide, %j
-  %word.next = or i64 %word, %bit
-  %j.next = add i64 %j, 1
-  %more = icmp ult i64 %j.next, %count
-  br i1 %more, label %singly, label %out
-out:
-  ret i64 %word.next
-}
-""")
-
-#: `@spread(to, word, base, count)`: positions of the lowest bits that are set.
-_SPREAD = """
-define internal void @spread(ptr %to, i64 %word, i64 %base, i64 %count) nounwind {
-entry:
-  %any = icmp ne i64 %count, 0
-  br i1 %any, label %loop, label %out
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]
-  %w = phi i64 [ %word, %entry ], [ %w.next, %loop ]
-  %bit = call i64 @llvm.cttz.i64(i64 %w, i1 true)
-  %position = add i64 %base, %bit
-  %narrow = trunc i64 %position to i32
-  %at = getelementptr i32, ptr %to, i64 %i
-  store i32 %narrow, ptr %at
-  %less = sub i64 %w, 1
-  %w.next = and i64 %w, %less
-  %i.next = add i64 %i, 1
-  %more = icmp ult i64 %i.next, %count
-  br i1 %more, label %loop, label %out
-out:
-  ret void
-}
 """
+
+
+def _word() -> str:
+    """`@word(at, count)`: so many bytes, each 0 or 1, as bits; no more than `WORD`."""
+    f = Function("word", "i64", "ptr %at", "i64 %count")
+    with f.when(f.let(f"icmp uge i64 %count, {WORD}")):
+        bytes_ = f.let(f"load <{WORD} x i8>, ptr %at, align 1")
+        flags = f.let(f"icmp ne <{WORD} x i8> {bytes_}, zeroinitializer")
+        f.give(f.let(f"bitcast <{WORD} x i1> {flags} to i{WORD}"))
+    with f.fold("%count", [("i64", "0")]) as fold:
+        byte = f.load("i8", f.beyond("%at", fold.index))
+        bit = f.let(f"shl i64 {f.let(f'zext i8 {byte} to i64')}, {fold.index}")
+        fold.following = [f.let(f"or i64 {fold.values[0]}, {bit}")]
+    f.give(fold.values[0])
+    return _BITS + f.text
+
+
+def _spread() -> str:
+    """`@spread(to, word, base, count)`: positions of the lowest bits that are set."""
+    parameters = "ptr %to", "i64 %word", "i64 %base", "i64 %count"
+    f = Function("spread", "void", *parameters)
+    with f.fold("%count", [("i64", "%word")]) as fold:
+        bits = fold.values[0]
+        lowest = f.let(f"call i64 @llvm.cttz.i64(i64 {bits}, i1 true)")
+        position = f.let(f"trunc i64 {f.sum('%base', lowest)} to i32")
+        f.store("i32", position, f.element("i32", "%to", fold.index))
+        fold.following = [f.let(f"and i64 {bits}, {f.sum(bits, -1)}")]
+    f.give()
+    return f.text
 
 
 def _words(f: Sorting, unit: str) -> tuple[str, str, str, str]:
@@ -93,7 +73,7 @@ def _each_word(f: Sorting, at: str, count: str) -> Generator[tuple[str, str]]:
 
 def _counts(f: Sorting) -> int:
     """How many elements of each run are true."""
-    f.use(_WORD.substitute(lanes=WORD))
+    f.use(_word())
     with f.repeat("%end", "%begin") as unit:
         _, _, at, count = _words(f, unit)
         total = f.variable("i64", 0)
@@ -108,7 +88,7 @@ def _counts(f: Sorting) -> int:
 def _places(f: Sorting) -> int:
     """The positions in a run, after those of the runs before; a part of the rest."""
     kernel, k = f.kernel, f.kernel.k
-    f.use(_WORD.substitute(lanes=WORD) + _SPREAD)
+    f.use(_word() + _spread())
     with f.repeat("%end", "%begin") as unit:
         row, begin, at, count = _words(f, unit)
         to = f.row(0, row, k)
@@ -118,7 +98,7 @@ def _places(f: Sorting) -> int:
             own = f.let(f"udiv i64 {begin}, {kernel.run}")
             counts = f.row(1, row, kernel.runs)
             with f.repeat(kernel.runs) as i:
-                at_count = f.let(f"getelementptr i32, ptr {counts}, i64 {i}")
+                at_count = f.element("i32", counts, i)
                 found = f.let(f"zext i32 {f.load('i32', at_count)} to i64")
                 before = f.let(f"icmp ult i64 {i}, {own}")
                 with f.when(before):
@@ -128,7 +108,7 @@ def _places(f: Sorting) -> int:
             done = f.least(f.load("i64", first), str(k))
             found = f.let(f"call i64 @llvm.ctpop.i64(i64 {bits})")
             kept = f.least(found, f.let(f"sub i64 {k}, {done}"))
-            goal = f.let(f"getelementptr i32, ptr {to}, i64 {done}")
+            goal = f.element("i32", to, done)
             base = f.sum(begin, place)
             f.do(f"call void @spread(ptr {goal}, i64 {bits}, i64 {base}, i64 {kept})")
             f.store("i64", f.sum(f.load("i64", first), found), first)
@@ -145,8 +125,7 @@ def _places(f: Sorting) -> int:
 def _fill(f: Sorting, to: str, start: str, stop: str) -> None:
     """The length of the row for what there is not."""
     with f.repeat(stop, start) as i:
-        at = f.let(f"getelementptr i32, ptr {to}, i64 {i}")
-        f.store("i32", f.kernel.size, at)
+        f.store("i32", f.kernel.size, f.element("i32", to, i))
 
 
 PLACES: dict[str, Callable[[Sorting], int]] = {"counts": _counts, "places": _places}

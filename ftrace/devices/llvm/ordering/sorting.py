@@ -57,17 +57,6 @@ class Sorting(Function):
             f"urem i64 {x}, {divisor}"
         )
 
-    def least(self, x: str, y: str) -> str:
-        less = self.let(f"icmp ult i64 {x}, {y}")
-        return self.let(f"select i1 {less}, i64 {x}, i64 {y}")
-
-    def most(self, x: str, y: str) -> str:
-        less = self.let(f"icmp ult i64 {x}, {y}")
-        return self.let(f"select i1 {less}, i64 {y}, i64 {x}")
-
-    def sum(self, x: str, y: str) -> str:
-        return self.let(f"add i64 {x}, {y}")
-
     def use(self, part: str) -> None:
         self.parts.append(part)
 

@@ -71,6 +71,17 @@ class Function:
         self._count += 1
         return f"{prefix}{self._count}"
 
+    def sum(self, x: str, y: str | int) -> str:
+        return self.let(f"add i64 {x}, {y}")
+
+    def least(self, x: str, y: str | int) -> str:
+        less = self.let(f"icmp ult i64 {x}, {y}")
+        return self.let(f"select i1 {less}, i64 {x}, i64 {y}")
+
+    def most(self, x: str, y: str | int) -> str:
+        less = self.let(f"icmp ult i64 {x}, {y}")
+        return self.let(f"select i1 {less}, i64 {y}, i64 {x}")
+
     # Memory.
 
     def place(self, kind: str, count: int = 1) -> str:
@@ -101,7 +112,11 @@ class Function:
 
     def word(self, array: str, index: str | int) -> str:
         """The address of an element of an array of words or pointers."""
-        return self.let(f"getelementptr i64, ptr {array}, i64 {index}")
+        return self.element("i64", array, index)
+
+    def element(self, kind: str, array: str, index: str | int) -> str:
+        """The address of an element of an array."""
+        return self.let(f"getelementptr {kind}, ptr {array}, i64 {index}")
 
     def slot(self, frame: str, index: str | int) -> str:
         """The pointer at that place of a frame."""
