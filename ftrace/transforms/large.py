@@ -21,6 +21,7 @@ comparisons and single sums, is done by NumPy until that has taken a while.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,8 @@ from ftrace import dtypes, settings
 from ftrace.array import Array
 from ftrace.devices.base import get_device
 from ftrace.errors import FtraceError
-from ftrace.locks import cached_property
 from ftrace.tables import Table
 from ftrace.trace import tiering, tree
-from ftrace.trace.avals import ShapedArray
-from ftrace.trace.backend import Compiled
 from ftrace.trace.dims import same_size
 from ftrace.trace.exact import exact_part
 from ftrace.trace.graph import Graph, Node
@@ -44,9 +42,8 @@ from ftrace.trace.primitives.movement import pad_p, reshape_p
 from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.recall import describe
 from ftrace.trace.tape import recording
-from ftrace.trace.tracer import Tracer, aval_of
-from ftrace.trace.tracing import trace
-from ftrace.transforms.jit import jit
+from ftrace.trace.tracer import aval_of
+from ftrace.transforms.jit import Jitted, jit
 
 #: How many times as long as an addition these take NumPy, twice: see `Primitive.slow`.
 _CUMULATE, _FLOAT_TO_INTEGER = 25, 70
@@ -62,47 +59,14 @@ _PARTS = (real, imag)
 _KINDS = frozenset((Array, np.ndarray))
 
 
-class _Traced:
-    """What a function computes of operands of certain types."""
-
-    def __init__(self, call: Callable[..., Any], avals: Sequence[ShapedArray]) -> None:
-        self._given = call, avals
-        self._treedef: Any = None
-
-    @cached_property
-    def graph(self) -> Graph:
-        call, avals = self._given
-
-        def outputs(*tracers: Tracer) -> list[Any]:
-            leaves, self._treedef = tree.flatten(call(*tracers))
-            return leaves
-
-        return trace("eager", outputs, avals)
-
-    @cached_property
-    def _compiled(self) -> Compiled:
-        return Compiled(self.graph)
-
-    def run(self, values: Sequence[Any]) -> Any:
-        """The result by its program; None if there is none."""
-        program = self._compiled.program()
-        if program is None:
-            return None
-        results = program(*values, *self.graph.captured)
-        return tree.unflatten(self._treedef, results)
-
-    def price(self) -> int:
-        """How long NumPy takes, in µs; 0 where it shall do it in any case."""
-        graph = self.graph
-        given = {*graph.inputs, *(n for n in graph.outputs if not n.src)}
-        if graph.effects or not given.isdisjoint(graph.outputs):
-            return 0
-        if not any(_is_work(node) for node in graph.nodes):
-            return 0
-        largest = max(n.size for n in (*graph.inputs, *graph.outputs))
-        if largest >= tiering.MOST:
-            return 0
-        return sum(_price(n, largest) for n in graph.nodes if _is_work(n))
+def _price_of(graph: Graph) -> int:
+    """How long NumPy takes, in µs; 0 where it shall do it in any case."""
+    given = {*graph.inputs, *(n for n in graph.outputs if not n.src)}
+    if graph.effects or not given.isdisjoint(graph.outputs):
+        return 0
+    work = [node for node in graph.nodes if _is_work(node)]
+    largest = max([n.size for n in (*graph.inputs, *graph.outputs)])
+    return sum([_price(n, largest) for n in work]) if largest < tiering.MOST else 0
 
 
 def _is_work(node: Node) -> bool:
@@ -149,7 +113,7 @@ class _Call:
     """What is computed of operands of certain types: by NumPy first, then compiled.
 
     Args:
-      traced: what it is.
+      run: does it, compiled.
       price: what NumPy needs for a call.
       wait: so much is spent before it is compiled.
       any_size: gives its program for arrays of any size; None where the next call may
@@ -158,12 +122,12 @@ class _Call:
 
     def __init__(
         self,
-        traced: _Traced,
+        run: Jitted,
         price: int,
         wait: int,
         any_size: Callable[[], AnySize] | None = None,
     ) -> None:
-        self._traced = traced
+        self._run = run
         self._price = price
         self._wait = wait
         self._any_size = any_size
@@ -179,7 +143,7 @@ class _Call:
         if self._any_size is not None and self._count < tiering.CALLS_OF_SHAPE:
             self._count += 1
             return self._any_size()(values)
-        return self._traced.run(values)
+        return self._run(*values)
 
 
 def _leave_to_numpy(values: Sequence[Any]) -> None:
@@ -188,26 +152,27 @@ def _leave_to_numpy(values: Sequence[Any]) -> None:
 
 def _call_of_function(
     call: Callable[..., Any],
-    avals: Sequence[ShapedArray],
+    values: Sequence[Any],
     any_size: Callable[[], AnySize] | None,
 ) -> Callable[[Sequence[Any]], Any]:
-    """A function, of the arrays and numbers alone, for operands of certain types."""
-    traced = _Traced(call, avals)
+    """A function, of the arrays and numbers alone, for operands like these."""
+    run = Jitted(call)
     try:
-        price = traced.price()
+        graph = run.trace(*values).graph
     except FtraceError:  # by the values it decides, or it has a message for them
         return _leave_to_numpy
-    if _shape_of_all(traced.graph) is None:
+    price = _price_of(graph)
+    if _shape_of_all(graph) is None:
         any_size = None
     tier = tiering.ONE_SHAPE if any_size is None else tiering.ANY_SIZE
     least, wait = tier.rounds, 0
-    if exact_part(traced.graph)[1]:
+    if exact_part(graph)[1]:
         least, wait = tier.exact, tier.spent
         if any_size is not None and price < tiering.PAYS_ANY_SIZE:
             any_size, wait = None, price * tiering.CALLS_OF_SHAPE
     if not price or price < least:
         return _leave_to_numpy
-    return _Call(traced, price, wait, any_size)
+    return _Call(run, price, wait, any_size)
 
 
 class _Filled:
@@ -357,9 +322,8 @@ def run_call(
                 found = _programs.put(sizeless, _any_size(filled), _COMPILED)
             return found
 
-        avals = [aval_of(x) for x in taken.values]
         any_size = None if taken.decides else program
-        made = _call_of_function(filled, avals, any_size)
+        made = _call_of_function(filled, taken.values, any_size)
         call = _calls.put(identity, made, _COMPILED)
     return call(taken.values)
 
@@ -369,10 +333,9 @@ def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
     row = tiering.OPERATIONS.get(op.name)
     if row is None or arrays[0].size < row[0] or not _compiles():
         return None
-    avals = [aval_of(x) for x in arrays]
-    identity = (op, arg, *avals)
+    identity = (op, arg, *[aval_of(x) for x in arrays])
     call = _calls.get(identity)
     if call is None:
-        traced = _Traced(lambda *tracers: bind_compound(op, *tracers, arg=arg), avals)
-        call = _calls.put(identity, _Call(traced, 1, row[1]), _COMPILED)
+        run = Jitted(partial(bind_compound, op, arg=arg))
+        call = _calls.put(identity, _Call(run, 1, row[1]), _COMPILED)
     return call(arrays)
