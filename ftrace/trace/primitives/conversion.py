@@ -47,11 +47,6 @@ def converter(source: np.dtype[Any], target: np.dtype[Any]) -> Callable[..., Any
     return _astype if kinds[0] in "biuf" and kinds[1] == "f" and wide else convert
 
 
-def is_converter(function: Any) -> bool:
-    """Is this one of the functions that `converter` returns?"""
-    return any(function is f for f in (_astype, convert, _saturated))
-
-
 def _saturated(x: Any, dtype: np.dtype[Any]) -> Any:
     """Floats as integers of up to 32 bits, all of which are numbers of float64."""
     if _is_surely_inside(x, dtype):

@@ -7,21 +7,17 @@ Many rows are added in parts here, and then these:
     x[n, c]  ->  reshape x[p, b, e, c]  ->  sum over b  ->  the same of x[p·e, c]
 
 A part has about `_TERMS` terms, and p is such that its totals stay in the cache. How
-an array is cut follows from its shape and strides alone; for row-major arrays `cut_of`
-says how, so that compiled code can do the same.
+an array is cut follows from its shape and strides alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import groupby
 from math import prod
 from typing import Any
 
 import numpy as np
-
-from ftrace.records import NamedTuple
 
 Array = Any  # numpy.ndarray
 Shape = tuple[int, ...]
@@ -75,46 +71,6 @@ def _is_plain(terms: int, size: int, dtype: np.dtype[Any]) -> bool:
     """May NumPy add so many terms of an array of a size in any order?"""
     is_short = terms <= _FEW or (terms <= _FEW_OF_SMALL and size <= _SMALL)
     return is_short or dtype.kind not in "fc"
-
-
-class Cut(NamedTuple):
-    """How a row-major array, seen as x[outer, terms, inner], is added up.
-
-    Attributes:
-      parts, each: so many parts, and how many of them together; 0 where there are none.
-    """
-
-    outer: int
-    terms: int
-    inner: int
-    parts: int = 0
-    each: int = 0
-
-
-def seen_along(shape: Shape, axes: Shape) -> Cut | None:
-    """A row-major array with the axes as one; None where they are not neighbours."""
-    sides = [(n, a in axes) for a, n in enumerate(shape) if n != 1]
-    merged = [
-        (prod([n for n, _ in group]), is_added)
-        for is_added, group in groupby(sides, key=lambda side: side[1])
-    ]
-    places = [i for i, (_, is_added) in enumerate(merged) if is_added]
-    if len(places) != 1 or not prod(shape):
-        return None
-    (place,) = places
-    outer, inner = (
-        prod([n for n, _ in x]) for x in (merged[:place], merged[place + 1 :])
-    )
-    return Cut(outer, merged[place][0], inner)
-
-
-def cut_of(shape: Shape, axes: Shape, dtype: np.dtype[Any]) -> Cut | None:
-    """How `sum_along` adds up row-major arrays; None where that is not so simple."""
-    seen = seen_along(shape, axes)
-    if seen is None or seen.inner == 1 or _is_plain(seen.terms, prod(shape), dtype):
-        return seen
-    count, each = _parts(seen.terms, seen.inner * dtype.itemsize)
-    return None if count > _FEW else seen._replace(parts=count, each=each)
 
 
 class _Sum:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, cast
 
 import numpy as np
@@ -29,7 +30,6 @@ from ftrace.devices.llvm.runner.records import Place as Address
 from ftrace.records import NamedTuple
 from ftrace.tables import memo
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.sums import seen_along
 
 #: Elements of a result, or terms of all sums, at the most: NumPy lets other threads run
 #: meanwhile, and above this its own work hardly counts.
@@ -244,8 +244,9 @@ def _does_the_same(ufunc: Any, types: str, function: int, data: int) -> bool:
     arrays: list[Any] = [*given, found]
     places = (ctypes.c_void_p * len(arrays))(*[x.ctypes.data for x in arrays])
     steps = (ctypes.c_ssize_t * len(arrays))(*[x.itemsize for x in arrays])
+    sizes = (ctypes.c_ssize_t * 1)(count)
     run = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 4)(function)
-    run(places, ctypes.addressof(ctypes.c_ssize_t(count)), steps, data or None)
+    run(places, sizes, steps, data or None)
     return found.dtype.char == types[-1] and found.tobytes() == expected.tobytes()
 
 
@@ -417,19 +418,38 @@ def _sum_plan(call: Call, calls: Sequence[Call], given: Sequence[Any]) -> Plan |
         return None
     if call.operands[2] != dtype or not 0 < math.prod(read.shape) <= MOST:
         return None
-    cut = seen_along(read.shape, call.arg)
+    seen = _seen_along(read.shape, call.arg)
     code = inner_loop(add, f"{dtype.char}{dtype.char}->{dtype.char}")
-    if cut is None or code is None:
+    if seen is None or code is None:
         return None
+    outer, terms, inner = seen
     total = Read(RESULT, dtype, call.shape or ())
     item = dtype.itemsize
-    row = item * cut.inner
-    far = cut.outer, [row, row * cut.terms, row]
-    if cut.inner == 1:
-        axes = [far, (cut.terms, [0, item, 0])]
+    row = item * inner
+    far = outer, [row, row * terms, row]
+    if inner == 1:
+        axes = [far, (terms, [0, item, 0])]
     else:
-        axes = [far, (cut.terms, [0, row, 0]), (cut.inner, [item, item, item])]
-    return Plan(call, code, [total, read, total], axes, row * cut.outer)
+        axes = [far, (terms, [0, row, 0]), (inner, [item, item, item])]
+    return Plan(call, code, [total, read, total], axes, row * outer)
+
+
+def _seen_along(
+    shape: tuple[int, ...], axes: tuple[int, ...]
+) -> tuple[int, int, int] | None:
+    """A row-major array as x[outer, terms, inner]; None where axes are apart."""
+    sides = [(n, a in axes) for a, n in enumerate(shape) if n != 1]
+    merged = [
+        (math.prod(n for n, _ in group), is_added)
+        for is_added, group in groupby(sides, key=lambda side: side[1])
+    ]
+    places = [i for i, (_, is_added) in enumerate(merged) if is_added]
+    if len(places) != 1:
+        return None
+    (place,) = places
+    before, after = merged[:place], merged[place + 1 :]
+    sizes = [math.prod(n for n, _ in side) for side in (before, after)]
+    return sizes[0], merged[place][0], sizes[1]
 
 
 def _read(

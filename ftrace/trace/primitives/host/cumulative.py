@@ -32,7 +32,6 @@ from ftrace.trace.primitives.host.running import (
     accumulate,
     extremum_tangent,
     recur,
-    running_sum,
 )
 from ftrace.trace.primitives.movement import pad, shrink_axis
 from ftrace.trace.primitives.record import Array, Compound, Results, compound_of
@@ -106,8 +105,6 @@ def _value(avals: Any, arg: Running, x: Array) -> list[Array]:
 
 
 def _direct(arg: Running, x: Any) -> tuple[Any, tuple[Any, ...]]:
-    if arg.kind == "sum" and not arg.reverse:
-        return running_sum, (arg.axis,)
     return partial(accumulate, arg.kind), (arg.axis, arg.reverse)
 
 

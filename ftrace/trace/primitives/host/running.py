@@ -63,11 +63,6 @@ def accumulate(kind: str, x: Array, axis: int, reverse: bool) -> Array:
     return result
 
 
-def running_sum(x: Array, axis: int) -> Array:
-    """`accumulate` of a sum, from the first element on."""
-    return accumulate("sum", x, axis, False)
-
-
 def _accumulate_wide(ufunc: Any, x: Array, axis: int, wide: np.dtype[Any]) -> Array:
     """`ufunc.accumulate` in another dtype, in blocks that stay in the cache."""
     if x.size <= BLOCK or (x.dtype == wide and x.ndim == 1):
