@@ -19,18 +19,18 @@ import weakref
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from functools import cache, update_wrapper
-from types import EllipsisType, FrameType, FunctionType, NoneType
+from types import EllipsisType, FunctionType, NoneType
 from typing import Any, get_origin
 
 import numpy as np
 
 from ftrace import settings
 from ftrace.array import Array
-from ftrace.origin import Origin, is_internal, is_internal_file, user_origin
+from ftrace.origin import Origin, user_origin
 from ftrace.tables import emptied
 from ftrace.trace.backend import backend
 from ftrace.trace.graph import Graph, Node, provenance
-from ftrace.trace.ownership import UNCHANGING, own
+from ftrace.trace.ownership import own
 from ftrace.trace.primitives.source import is_variable
 from ftrace.trace.scopes import Scope
 from ftrace.trace.tiering import LARGE
@@ -46,7 +46,8 @@ CALLS_KEPT = 1 << 14
 _PLAIN = frozenset((int, bool, str, bytes, NoneType, EllipsisType))
 _SEQUENCES = frozenset((tuple, list))
 _SCALAR_TYPES = frozenset((int, float, bool, complex))
-_getframe: Callable[[int], FrameType] = sys._getframe  # pyright: ignore[reportPrivateUsage]
+#: No call.
+_NONE: Any = (lambda: None, None)
 
 
 class Lifting(Enum):
@@ -88,7 +89,6 @@ def recalling(
     """
     always = lifting is Lifting.ALWAYS
     beside_traced = lifting is Lifting.BESIDE_TRACED
-    known = is_internal_file.get
 
     def call(*args: Any, **kwargs: Any) -> Any:
         scopes = stack.scopes
@@ -98,80 +98,44 @@ def recalling(
                 if result is not None:
                     return result
             result = function(*args, **kwargs)
-            if not shares:
-                for x in args:
-                    if x.__class__ not in UNCHANGING:
-                        return own(result, args, kwargs)
-                for x in kwargs.values():
-                    if x.__class__ not in UNCHANGING:
-                        return own(result, args, kwargs)
-            return result
-        frame = _getframe(1)
-        code = frame.f_code
-        internal = known(code.co_filename)
-        while internal is not False:
-            if internal is None:
-                internal = is_internal(frame)
-                continue
-            outer = frame.f_back
-            if outer is None:
-                break
-            frame = outer
-            code = frame.f_code
-            internal = known(code.co_filename)
-        scope = scopes[-1]
-        if internal is not False:
-            return run_at(function, args, kwargs, user_origin(), shares)
-        if not scope.recalls:  # as `run_at`: this is the path of jit
-            provenance.origin = provenance.caller = Origin(code, frame.f_lasti)
-            try:
-                result = function(*args, **kwargs)
-            finally:
-                provenance.origin = provenance.caller = None
-            if shares or result.__class__ is Tracer:
-                return result
-            return own(result, args, kwargs)
+            return result if shares else own(result, args, kwargs)
+        scope, origin = scopes[-1], user_origin()
+        if not scope.recalls or origin is None:
+            return run_at(function, args, kwargs, origin, shares)
         lifts = always or (beside_traced and Tracer in map(type, args))
-        key: list[Any] = [function, settings.current().enable_x64]
-        for x in args:
-            kind = x.__class__
-            if kind is Tracer and x.scope is scope:
-                key.append(x.node.serial)
-            elif kind in _PLAIN:
-                key.append(kind)
-                key.append(x)
-            elif not describe(key, x, scope, lifts):
-                return run_at(
-                    function, args, kwargs, Origin(code, frame.f_lasti), shares
-                )
-        if kwargs:
-            for name, x in kwargs.items():
-                key.append(name)
-                if not describe(key, x, scope, lifts):
-                    return run_at(
-                        function, args, kwargs, Origin(code, frame.f_lasti), shares
-                    )
-        identity = tuple(key)
-        found = _calls.get(identity)
-        if found is None:
-            origin = Origin(code, frame.f_lasti)
-            return _record(function, args, kwargs, identity, lifts, origin, shares)
-        reference, origin = found
+        key = _key_of(function, args, kwargs, scope, lifts)
+        if key is None:
+            return run_at(function, args, kwargs, origin, shares)
+        reference, line = _calls.get(key) or _NONE
         node = reference()
         if node is None:
-            origin = Origin(code, frame.f_lasti)
-            return _record(function, args, kwargs, identity, lifts, origin, shares)
+            return _record(function, args, kwargs, key, lifts, origin, shares)
         if (
-            node.origin is not origin
-            or origin.offset != frame.f_lasti
-            or origin.code is not code
+            node.origin is not line
+            or line.offset != origin.offset
+            or line.code is not origin.code
         ):
-            origin = Origin(code, frame.f_lasti)
-            _move(node, args, kwargs, origin)
-            _calls[identity] = reference, origin
-        return Tracer(node, scope, origin)
+            line = origin
+            _move(node, args, kwargs, line)
+            _calls[key] = reference, line
+        return Tracer(node, scope, line)
 
     return call
+
+
+def _key_of(
+    function: Callable[..., Any], args: Any, kwargs: Any, scope: Scope, lifts: bool
+) -> tuple[Any, ...] | None:
+    """What identifies a call; None if nothing does."""
+    key: list[Any] = [function, settings.current().enable_x64]
+    for x in args:
+        if not describe(key, x, scope, lifts):
+            return None
+    for name, x in kwargs.items():
+        key.append(name)
+        if not describe(key, x, scope, lifts):
+            return None
+    return tuple(key)
 
 
 def run_at(
