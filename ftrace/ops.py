@@ -12,7 +12,7 @@ from ftrace.errors import (
     ValueRangeError,
 )
 from ftrace.numpy.axes import as_value, full, static_int
-from ftrace.numpy.bounds import check_mode, widened
+from ftrace.numpy.indexing import check_mode, widened
 from ftrace.numpy.selection import clip
 from ftrace.trace.eager import make_all_eager, member
 from ftrace.trace.operations import bind

@@ -20,7 +20,7 @@ import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace import dtypes, errors
 from ftrace.lower.program import CallHost
-from ftrace.numpy.quantiles import METHODS
+from ftrace.numpy.sorting import METHODS
 from ftrace.test_util import check_grads
 from ftrace.trace import tree
 from ftrace.trace.evaluate import evaluate_graph

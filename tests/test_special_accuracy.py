@@ -14,7 +14,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import nn
 from ftrace.scipy import special
-from ftrace.scipy.accuracy import ACCURACY
+from ftrace.scipy.special import ACCURACY
 from tests.test_math import errors
 
 RECORDED = np.load(Path(__file__).parent / "data" / "special.npz")

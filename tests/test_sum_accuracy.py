@@ -16,7 +16,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.numpy.accuracy import OF_EQUAL_TERMS, OF_SUMS
+from ftrace.numpy.elementwise import OF_EQUAL_TERMS, OF_SUMS
 
 Array = Any
 DTYPES = (np.float32, np.float64)

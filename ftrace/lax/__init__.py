@@ -5,23 +5,19 @@
 from ftrace.lax import linalg as linalg
 from ftrace.lax.control import *
 from ftrace.lax.convolution import *
-from ftrace.lax.dot import *
 from ftrace.lax.elementwise import *
-from ftrace.lax.fourier import *
 from ftrace.lax.gather_scatter import *
 from ftrace.lax.movement import *
-from ftrace.lax.options import *
 from ftrace.lax.reductions import *
 from ftrace.lax.slicing import *
 from ftrace.lax.sorting import *
-from ftrace.lax.windows import *
 from ftrace.trace.eager import make_all_eager as _make_all_eager
 from ftrace.trace.eager import make_eager as _make_eager
 from ftrace.trace.ownership import make_owning as _make_owning
 from ftrace.trace.recall import Lifting as _Lifting
 from ftrace.trace.recall import recall_all as _recall_all
 
-_computing = ("convolution", "dot", "elementwise", "reductions", "windows")
+_computing = ("convolution", "elementwise", "reductions")
 _recall_all(
     __name__,
     tuple(f"{__name__}.{module}" for module in _computing),

@@ -6,7 +6,8 @@ where the others are longer; their number of axes is not changed implicitly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import enum
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
-from ftrace.lax.options import RoundingMethod
 from ftrace.numpy.arithmetic import integer_power
 from ftrace.numpy.axes import (
     as_value,
@@ -29,6 +29,7 @@ from ftrace.numpy.axes import (
 )
 from ftrace.numpy.elementwise import arctan2
 from ftrace.numpy.selection import maximum, minimum
+from ftrace.records import NamedTuple
 from ftrace.trace import tree
 from ftrace.trace.eager import named
 from ftrace.trace.operations import bind
@@ -40,16 +41,98 @@ from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
-    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh",
-    "bitcast_convert_type", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
-    "cbrt", "ceil", "clamp", "clz", "complex", "conj", "convert_element_type", "cos",
-    "cosh", "digamma", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1",
-    "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le", "lgamma", "log",
-    "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter",
-    "population_count", "pow", "real", "reciprocal", "rem", "round", "rsqrt", "select",
-    "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign",
-    "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh",
+    "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "DotDimensionNumbers",
+    "GatherScatterMode", "Precision", "PrecisionLike", "RoundingMethod", "abs", "acos",
+    "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitcast_convert_type",
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cbrt", "ceil", "clamp",
+    "clz", "complex", "conj", "convert_element_type", "cos", "cosh", "digamma", "div",
+    "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag",
+    "integer_pow", "is_finite", "le", "lgamma", "log", "log1p", "logistic", "lt", "max",
+    "min", "mul", "ne", "neg", "nextafter", "population_count", "pow", "real",
+    "reciprocal", "rem", "round", "rsqrt", "select", "select_n", "shift_left",
+    "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt",
+    "square", "stop_gradient", "sub", "tan", "tanh",
 ]  # fmt: skip
+
+
+# The enumerations and tuples by which JAX programs choose forms of operations.
+
+
+class Precision(enum.Enum):
+    """How exactly products are computed. All of them are computed in full precision."""
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+
+PrecisionLike = Precision | str | tuple[Any, Any] | None
+
+
+class GatherScatterMode(enum.Enum):
+    """What happens at indices out of bounds."""
+
+    CLIP = 0
+    FILL_OR_DROP = 1
+    PROMISE_IN_BOUNDS = 2
+    ONE_HOT = 3
+
+    @staticmethod
+    def from_any(mode: str | GatherScatterMode | None) -> GatherScatterMode:
+        """The mode of a name: "clip", "fill", "drop" or "promise_in_bounds".
+
+        Raises:
+          ValueRangeError: there is no such mode.
+        """
+        if isinstance(mode, GatherScatterMode):
+            return mode
+        found = _MODES.get(mode)
+        if found is None:
+            names = ", ".join(repr(name) for name in _MODES if name)
+            raise ValueRangeError(f"mode must be one of {names}, got {mode!r}")
+        return found
+
+
+_MODES = {
+    None: GatherScatterMode.FILL_OR_DROP,
+    "fill": GatherScatterMode.FILL_OR_DROP,
+    "drop": GatherScatterMode.FILL_OR_DROP,
+    "clip": GatherScatterMode.CLIP,
+    "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
+    "one_hot": GatherScatterMode.ONE_HOT,
+}
+
+
+class RoundingMethod(enum.IntEnum):
+    """Where `round` takes a number half way between two integers."""
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
+#: ((axes of lhs, axes of rhs) to sum over, (axes of lhs, axes of rhs) of the batch)
+DotDimensionNumbers = tuple[
+    tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
+]
+
+
+class ConvDimensionNumbers(NamedTuple):
+    """Where the operands of a convolution hold what.
+
+    Attributes:
+      lhs_spec: the axes of batch, feature and space of the input.
+      rhs_spec: the axes of output feature, input feature and space of the kernel.
+      out_spec: the axes of batch, feature and space of the result.
+    """
+
+    lhs_spec: Sequence[int]
+    rhs_spec: Sequence[int]
+    out_spec: Sequence[int]
+
+
+ConvGeneralDilatedDimensionNumbers = (
+    None | ConvDimensionNumbers | tuple[str | None, str | None, str | None]
+)
 
 
 def check_dtypes(name: str, *operands: Value) -> np.dtype[Any]:

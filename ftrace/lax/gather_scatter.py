@@ -15,9 +15,8 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.lax.control import while_loop
-from ftrace.lax.elementwise import check_dtypes
-from ftrace.lax.options import GatherScatterMode
-from ftrace.lax.starts import (
+from ftrace.lax.elementwise import GatherScatterMode, check_dtypes
+from ftrace.lax.slicing import (
     Places,
     Windows,
     check_axes,
@@ -41,8 +40,8 @@ from ftrace.numpy.axes import (
     full,
     reshape,
 )
-from ftrace.numpy.bounds import default_fill, widened
 from ftrace.numpy.elementwise import greater, negative
+from ftrace.numpy.indexing import default_fill, widened
 from ftrace.records import NamedTuple
 from ftrace.trace.avals import Shape
 from ftrace.trace.eager import member

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -15,11 +16,14 @@ from ftrace.numpy.sorting import gather_along, positions_along, sort_along
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.eager import member
 from ftrace.trace.operations import bind_compound, do_several_now
+from ftrace.trace.primitives.host.fourier import KINDS, Fourier, fft_p
 from ftrace.trace.primitives.host.order import FEW, top_positions
 from ftrace.trace.primitives.host.sorting import TopK, top_k_p
 from ftrace.trace.tracer import Value
 
-__all__ = ["approx_max_k", "approx_min_k", "sort", "sort_key_val", "top_k"]
+__all__ = [
+    "FftType", "approx_max_k", "approx_min_k", "fft", "sort", "sort_key_val", "top_k",
+]  # fmt: skip
 
 
 def sort(
@@ -155,3 +159,45 @@ def approx_min_k():
 
     The options that trade exactness for time are accepted, without effect.
     """
+
+
+# `lax.fft`: Fourier transforms over the last axes.
+
+
+class FftType(enum.Enum):
+    """The kinds of transform."""
+
+    FFT = 0
+    IFFT = 1
+    RFFT = 2
+    IRFFT = 3
+
+
+def fft(x: Value, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
+    """The Fourier transform over as many last axes as there are lengths.
+
+    Args:
+      x: real for RFFT, else complex; a real operand is converted.
+      fft_type: "fft", "ifft", "rfft" or "irfft", or the member of `FftType`.
+      fft_lengths: the sizes of the axes: on its real side, of a transform that has one,
+        whose other side holds n//2 + 1 elements.
+
+    Raises:
+      ValueRangeError: the kind is unknown.
+      ShapeError: the axes do not have these lengths.
+      DtypeError: RFFT of complex numbers, or a dtype of 16 bits.
+    """
+    name = fft_type.name if isinstance(fft_type, FftType) else str(fft_type)
+    kind = name.lower()
+    if kind not in KINDS:
+        raise ValueRangeError(
+            f"fft: fft_type must be one of {', '.join(KINDS)}, got {fft_type!r}"
+        )
+    lengths = tuple(static_int(n, "fft: fft_lengths") for n in fft_lengths)
+    operand = as_value(x)
+    if not dtypes.is_inexact(operand.dtype):
+        operand = cast(operand, dtypes.to_inexact(operand.dtype))
+    wide = operand.dtype in (dtypes.float32, dtypes.float64)
+    if kind != "rfft" and wide:
+        operand = cast(operand, dtypes.complex_dtype(operand.dtype))
+    return bind_compound(fft_p, operand, arg=Fourier(kind, lengths))[0]

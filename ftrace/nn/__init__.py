@@ -13,7 +13,7 @@ _recall_all(
     __name__,
     (
         "ftrace.nn.activations", "ftrace.nn.attention", "ftrace.nn.activations",
-        "ftrace.numpy.softmax",
+        "ftrace.numpy.reductions",
     ),
     dot_product_attention=_Lifting.BESIDE_TRACED, one_hot=_Lifting.ALWAYS,
 )  # fmt: skip

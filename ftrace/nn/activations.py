@@ -26,8 +26,13 @@ from ftrace.numpy.axes import (
     static_int,
 )
 from ftrace.numpy.elementwise import values_together
-from ftrace.numpy.reductions import check_where, reduced
-from ftrace.numpy.softmax import log_softmax, logsumexp, softmax
+from ftrace.numpy.reductions import (
+    check_where,
+    log_softmax,
+    logsumexp,
+    reduced,
+    softmax,
+)
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p

@@ -18,8 +18,8 @@ from ftrace.numpy.axes import (
     permute,
     reshape,
 )
-from ftrace.numpy.contraction import contract
-from ftrace.numpy.softmax import log_sum_exp, softmax
+from ftrace.numpy.linear import contract
+from ftrace.numpy.reductions import log_sum_exp, softmax
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p

@@ -19,9 +19,6 @@ from ftrace.numpy import fft as fft
 from ftrace.numpy import linalg as linalg
 from ftrace.numpy.arithmetic import *
 from ftrace.numpy.at import *
-from ftrace.numpy.bessel import *
-from ftrace.numpy.bits import *
-from ftrace.numpy.comparison import *
 from ftrace.numpy.creation import *
 from ftrace.numpy.cumulative import *
 from ftrace.numpy.differences import *
@@ -36,12 +33,9 @@ from ftrace.numpy.joining import *
 from ftrace.numpy.linear import *
 from ftrace.numpy.matrices import *
 from ftrace.numpy.padding import *
-from ftrace.numpy.places import *
 from ftrace.numpy.polynomial import *
-from ftrace.numpy.quantiles import *
 from ftrace.numpy.ranges import *
 from ftrace.numpy.reductions import *
-from ftrace.numpy.scalars import *
 from ftrace.numpy.searching import *
 from ftrace.numpy.selection import *
 from ftrace.numpy.sets import *
@@ -89,9 +83,8 @@ _of_numbers = (
 )  # fmt: skip
 # The modules of functions that compute, and do not only choose or move.
 _computing = (
-    "arithmetic", "bessel", "bits", "comparison", "cumulative", "differences",
-    "einstein", "elementwise", "floats", "linear", "norms", "reductions",
-    "selection", "softmax", "statistics",
+    "arithmetic", "cumulative", "differences", "einstein", "elementwise", "floats",
+    "linear", "norms", "reductions", "selection", "statistics",
 )  # fmt: skip
 _computing = tuple(f"{__name__}.{module}" for module in _computing)
 

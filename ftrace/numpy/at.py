@@ -26,13 +26,15 @@ from ftrace.errors import ShapeError
 from ftrace.numpy import axes
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, reshape
-from ftrace.numpy.bounds import Position, check_mode, is_known
 from ftrace.numpy.elementwise import add, common_type, divide, multiply, negative
 from ftrace.numpy.indexing import (
     Index,
+    Position,
     arrays_of,
+    check_mode,
     filled,
     index_parts,
+    is_known,
     numpy_index,
     parse_and_check,
     parse_index,

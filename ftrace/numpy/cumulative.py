@@ -16,6 +16,7 @@ from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.errors import ValueRangeError
 from ftrace.numpy.axes import (
+    Window,
     as_value,
     canonical_axis,
     cast,
@@ -28,12 +29,11 @@ from ftrace.numpy.axes import (
     pad,
     reshape,
     shrink_axis,
+    slide_all,
     stride,
 )
 from ftrace.numpy.joining import concatenate, stack
-from ftrace.numpy.reductions import chosen_dtype, summed_dtype, without_nan
-from ftrace.numpy.softmax import log_sum_exp
-from ftrace.numpy.windows import Window, slide_all
+from ftrace.numpy.reductions import chosen_dtype, log_sum_exp, summed_dtype, without_nan
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.eager import member
 from ftrace.trace.fused import run_fused

@@ -27,7 +27,6 @@ from ftrace.numpy.axes import (
     reshape,
     shrink_axis,
 )
-from ftrace.numpy.bounds import widened
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.elementwise import (
     add,
@@ -40,7 +39,7 @@ from ftrace.numpy.elementwise import (
     subtract,
     values_together,
 )
-from ftrace.numpy.indexing import read_at
+from ftrace.numpy.indexing import read_at, widened
 from ftrace.numpy.joining import concatenate, tile
 from ftrace.numpy.reductions import sum as summed
 from ftrace.numpy.selection import clip

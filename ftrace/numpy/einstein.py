@@ -16,9 +16,8 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.numpy.axes import no_out, permute, shape_of
-from ftrace.numpy.contraction import contract, finished, promoted
 from ftrace.numpy.elementwise import values_together
-from ftrace.numpy.linear import diagonal_of
+from ftrace.numpy.linear import contract, diagonal_of, finished, promoted
 from ftrace.numpy.reductions import reduced
 from ftrace.records import dataclass
 from ftrace.trace.fused import run_fused

@@ -1,18 +1,26 @@
-"""Matrices of a pattern: identity, triangles, diagonals, powers. All are movement."""
+"""Matrices of a pattern, index arrays of it, and the two numberings of elements."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ftrace import dtypes
+from ftrace.array import Array
 from ftrace.errors import ShapeError, ValueRangeError
-from ftrace.numpy.arithmetic import integer_power
+from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
 from ftrace.numpy.axes import (
     as_value,
     canonical_axis,
     cast,
+    check_shape,
+    check_sizes,
     checked_size,
     choose,
+    constant,
     full,
     iota,
     pad,
@@ -20,15 +28,30 @@ from ftrace.numpy.axes import (
     static_int,
 )
 from ftrace.numpy.creation import Dtype, dtype_or, placed
-from ftrace.numpy.elementwise import add, equal, greater_equal
+from ftrace.numpy.elementwise import (
+    add,
+    equal,
+    greater_equal,
+    kind_of,
+    less,
+    multiply,
+    promote_together,
+)
 from ftrace.numpy.joining import stack
 from ftrace.numpy.linear import diagonal_of
+from ftrace.numpy.searching import nonzero
+from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel
+from ftrace.numpy.types import shape as shape_of
+from ftrace.trace.operations import do_now
 from ftrace.trace.tracer import Value
+from ftrace.trace.wholes import decided
 
 __all__ = [
-    "diag", "diagflat", "diagonal", "eye", "identity", "tri", "tril", "triu",
-    "vander",
+    "diag", "diag_indices", "diag_indices_from", "diagflat", "diagonal", "eye",
+    "identity", "ix_", "mask_indices", "ravel_multi_index", "tri", "tril",
+    "tril_indices", "tril_indices_from", "triu", "triu_indices", "triu_indices_from",
+    "unravel_index", "vander",
 ]  # fmt: skip
 
 
@@ -158,3 +181,205 @@ def diagonal(a: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     if first == second:
         raise ShapeError(f"diagonal: axis1 and axis2 must differ, got {axis1}, {axis2}")
     return diagonal_of(a, first, second, static_int(offset, "diagonal: offset"))
+
+
+# Indices of such matrices, and the two numberings of elements.
+
+
+def _arrays(indices: Sequence[np.ndarray[Any, Any]]) -> tuple[Any, ...]:
+    integer = dtypes.default_dtype("i")
+    return tuple(constant(Array.of(i.astype(integer))) for i in indices)
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
+    """The indices of the main diagonal of an array of `ndim` axes of size n."""
+    n, ndim = static_int(n, "diag_indices: n"), static_int(ndim, "diag_indices: ndim")
+    if min(n, ndim) < 0:
+        raise ValueRangeError(f"diag_indices: not negative, got n={n} and ndim={ndim}")
+    return _arrays([np.arange(n)] * ndim)
+
+
+def diag_indices_from(arr: Value) -> tuple[Any, ...]:
+    """The indices of the main diagonal of an array.
+
+    Raises:
+      ShapeError: it has fewer than two axes, or they differ in size.
+    """
+    shape = shape_of(arr)
+    if len(shape) < 2 or len(set(shape)) != 1:
+        raise ShapeError(
+            f"diag_indices_from: axes of one size, at least 2; got {shape}"
+        )
+    return diag_indices(shape[0], len(shape))
+
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+    """The indices of the lower triangle of an n × m matrix."""
+    rows, columns = np.tril_indices(n, k, m)
+    return _arrays([rows, columns])
+
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+    """The indices of the upper triangle of an n × m matrix."""
+    rows, columns = np.triu_indices(n, k, m)
+    return _arrays([rows, columns])
+
+
+def tril_indices_from(arr: Value, k: int = 0) -> tuple[Any, Any]:
+    """The indices of the lower triangle of a matrix."""
+    rows, columns = _matrix("tril_indices_from", arr)
+    return tril_indices(rows, k, columns)
+
+
+def triu_indices_from(arr: Value, k: int = 0) -> tuple[Any, Any]:
+    """The indices of the upper triangle of a matrix."""
+    rows, columns = _matrix("triu_indices_from", arr)
+    return triu_indices(rows, k, columns)
+
+
+def mask_indices(
+    n: int,
+    mask_func: Callable[[Any, int], Any],
+    k: int = 0,
+    *,
+    size: int | None = None,
+) -> tuple[Any, ...]:
+    """The indices at which `mask_func` of an n × n matrix of ones, and k, is not zero.
+
+    Args:
+      n: how many rows and columns there are.
+      mask_func: (matrix, k) -> matrix, as `triu` and `tril`.
+      k: what it is given.
+      size: how many indices are returned, as in `nonzero`.
+    """
+    shape = check_sizes((n, n), "mask_indices")
+    return nonzero(mask_func(full(shape, 1, dtypes.default_dtype("f")), k), size=size)
+
+
+def _matrix(name: str, arr: Value) -> tuple[int, int]:
+    shape = shape_of(arr)
+    if len(shape) != 2:
+        raise ShapeError(f"{name} takes a matrix, got shape {shape}")
+    return shape[0], shape[1]
+
+
+def ix_(*args: Value) -> tuple[Any, ...]:
+    """Vectors as indices of a grid: each along its own axis.
+
+    Raises:
+      ShapeError: an argument is no vector.
+    """
+    found: list[Any] = []
+    for place, arg in enumerate(args):
+        vector = as_value(arg)
+        if vector.ndim != 1:
+            raise ShapeError(f"ix_ takes vectors, got shape {vector.shape}")
+        if vector.size == 0:
+            vector = cast(vector, dtypes.default_dtype("i"))
+        elif vector.dtype == dtypes.bool_:
+            vector = Array.of(np.nonzero(np.asarray(vector))[0].astype(np.int32))
+        line = tuple(vector.shape[0] if a == place else 1 for a in range(len(args)))
+        found.append(reshape(vector, line))
+    return tuple(found)
+
+
+def unravel_index(indices: Value, shape: Any) -> tuple[Any, ...]:
+    """The index along each axis of elements numbered row by row.
+
+    Negative numbers count from the end; what is out of bounds is clipped.
+    """
+    sizes = check_shape(shape, "unravel_index")
+    rest = as_value(indices)
+    if kind_of(rest) not in "iu":
+        raise ValueRangeError(f"unravel_index takes integers, got {rest.dtype.name}")
+    total = int(np.prod(sizes, dtype=np.int64))
+    if total == 0:
+        return tuple(full(rest.shape, 0, rest.dtype) for _ in sizes)
+    rest = clip(choose(less(rest, 0), add(rest, total), rest), 0, total - 1)
+    found: list[Any] = []
+    for size in reversed(sizes):
+        found.append(remainder(rest, size))
+        rest = floor_divide(rest, size)
+    return tuple(reversed(found))
+
+
+def ravel_multi_index(
+    multi_index: Sequence[Value],
+    dims: Sequence[int],
+    mode: str | Sequence[str] = "raise",
+    order: str = "C",
+    *,
+    dtype: Any = None,
+) -> Any:
+    """The numbers, row by row, of the elements at an index per axis.
+
+    Args:
+      multi_index: integers, one array per axis.
+      dims: the sizes of the axes.
+      mode: for indices out of bounds "raise", "wrap" or "clip", or one per axis.
+      order: "C" counts row by row, "F" column by column.
+      dtype: of the result; by default that of the indices.
+
+    Raises:
+      ShapeError: there are not as many arrays as axes.
+      ValueRangeError: with "raise", an index is out of bounds.
+      ConcretizationTypeError: with "raise", an index is traced.
+    """
+    sizes = check_shape(dims, "ravel_multi_index")
+    modes = [mode] * len(sizes) if isinstance(mode, str) else list(mode)
+    if len(multi_index) != len(sizes) or len(modes) != len(sizes):
+        raise ShapeError(
+            f"ravel_multi_index: {len(multi_index)} index arrays for {len(sizes)} axes"
+        )
+    if order not in ("C", "F"):
+        raise ValueRangeError(
+            f'ravel_multi_index: the order is "C" or "F", got {order!r}'
+        )
+    arrays = promote_together(*multi_index) if multi_index else []
+    if any(kind_of(i) not in "iu" for i in arrays):
+        raise ValueRangeError("ravel_multi_index takes integers")
+    if arrays and dtype is None and modes == ["raise"] * len(arrays):
+        found = _raveled(arrays, sizes, order)
+        if found is not None:
+            return found
+    bounded = [_bounded(i, n, m) for i, n, m in zip(arrays, sizes, modes, strict=True)]
+    axes = range(len(sizes)) if order == "C" else reversed(range(len(sizes)))
+    wide = arrays and arrays[0].dtype == np.uint64  # beside int32 it would be a float
+    result: Any = full((), 0, dtypes.uint64 if wide else dtypes.int32)
+    for axis in axes:
+        result = add(multiply(result, sizes[axis]), bounded[axis])
+    return result if dtype is None else cast(result, dtypes.as_dtype(dtype))
+
+
+def _raveled(arrays: Sequence[Any], sizes: tuple[int, ...], order: str) -> Any:
+    """By NumPy; None where it refuses."""
+    if any(x.dtype == np.uint64 for x in arrays):
+        return None  # NumPy takes none
+    dtype, weak = dtypes.promote(
+        (dtypes.int32, False), *[(x.dtype, x.weak_type) for x in arrays]
+    )
+    function = partial(_raveled_now, sizes, order)
+    return do_now(function, *arrays, dtype=dtypes.canonicalize(dtype), weak=weak)
+
+
+def _raveled_now(sizes: tuple[int, ...], order: Any, *arrays: Any) -> Any:
+    return np.ravel_multi_index(arrays, sizes, order=order)
+
+
+def _are_inside_now(x: Any, size: int) -> bool:
+    return not x.size or bool(x.min() >= 0 and x.max() < size)
+
+
+def _bounded(index: Any, size: int, mode: str) -> Any:
+    if mode == "wrap":
+        return remainder(index, size)
+    if mode == "clip":
+        return clip(index, 0, size - 1)
+    if mode != "raise":
+        raise ValueRangeError(f"the modes are raise, wrap and clip; got {mode!r}")
+    inside = decided(_are_inside_now, index, more=(size,))
+    if inside is None:
+        inside = _are_inside_now(np.asarray(index), size)
+    if not inside:
+        raise ValueRangeError(f"an index is out of bounds of an axis of size {size}")
+    return index

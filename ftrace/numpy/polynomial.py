@@ -9,6 +9,7 @@ import numpy as np
 
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.numpy.axes import (
+    Window,
     as_value,
     broadcast_to,
     cast,
@@ -17,9 +18,9 @@ from ftrace.numpy.axes import (
     pad,
     reshape,
     shrink_axis,
+    slide,
     static_int,
 )
-from ftrace.numpy.contraction import contract, finished, promoted
 from ftrace.numpy.elementwise import (
     add,
     conjugate,
@@ -30,8 +31,8 @@ from ftrace.numpy.elementwise import (
     subtract,
 )
 from ftrace.numpy.joining import concatenate
+from ftrace.numpy.linear import contract, finished, promoted
 from ftrace.numpy.shape import atleast_1d, ravel
-from ftrace.numpy.windows import Window, slide
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import broadcast_shapes, do_now
 from ftrace.trace.tracer import Value

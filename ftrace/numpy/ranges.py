@@ -28,7 +28,6 @@ from ftrace.numpy.axes import (
     reshape,
     static_int,
 )
-from ftrace.numpy.bessel import i0
 from ftrace.numpy.creation import Dtype, array, astype, dtype_or, placed
 from ftrace.numpy.elementwise import (
     add,
@@ -41,6 +40,7 @@ from ftrace.numpy.elementwise import (
     sign,
     subtract,
 )
+from ftrace.numpy.floats import i0
 from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.joining import concatenate, stack
 from ftrace.trace import tree

@@ -10,32 +10,42 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.array import ArrayLike
-from ftrace.errors import ArgumentError, DtypeError, ValueRangeError
-from ftrace.numpy.axes import as_value, cast, choose
+from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
+from ftrace.numpy.axes import as_value, cast, choose, full, shape_of
+from ftrace.numpy.creation import array
 from ftrace.numpy.elementwise import (
     absolute,
+    add,
+    common_type,
     equal,
     greater,
     imag,
+    isfinite,
     isnan,
     kind_of,
     less,
+    less_equal,
+    logical_and,
     logical_or,
+    multiply,
     negative,
     promote_inexact,
     real,
     signbit,
+    subtract,
     values_together,
 )
+from ftrace.numpy.reductions import all as every
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.types import finfo, is_sequence
-from ftrace.trace.operations import bind, do_now, elementwise
+from ftrace.trace.operations import bind, broadcast_shapes, do_now, elementwise
 from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.tracer import Value, aval_of, is_value
 
 __all__ = [
-    "clip", "copysign", "fmax", "fmin", "heaviside", "maximum", "minimum",
-    "nan_to_num", "piecewise", "select", "where",
+    "allclose", "array_equal", "array_equiv", "clip", "copysign", "fmax", "fmin",
+    "heaviside", "isclose", "maximum", "minimum", "nan_to_num", "piecewise", "select",
+    "where",
 ]  # fmt: skip
 
 
@@ -247,3 +257,62 @@ def nan_to_num(
             return choose(equal(x, -math.inf), cast(neginf, x.dtype), x_clean)
         case _:
             return x
+
+
+# Are two arrays equal, or nearly so?
+
+
+def isclose(
+    a: Value,
+    b: Value,
+    rtol: Value = 1e-5,
+    atol: Value = 1e-8,
+    equal_nan: bool = False,
+) -> Any:
+    """Where |a - b| <= atol + rtol·|b|; infinities are close to themselves."""
+    dtype, _ = common_type(a, b)
+    if not dtypes.is_inexact(dtype):
+        dtype = dtypes.to_inexact(dtype)
+    a, b = cast(a, dtype), cast(b, dtype)
+    bound = add(atol, multiply(rtol, absolute(b)))
+    near = less_equal(absolute(subtract(a, b)), bound)
+    finite = logical_and(isfinite(a), isfinite(b))
+    result = logical_or(logical_and(finite, near), equal(a, b))
+    if equal_nan:
+        result = logical_or(result, logical_and(isnan(a), isnan(b)))
+    return result
+
+
+def allclose(
+    a: Value,
+    b: Value,
+    rtol: Value = 1e-5,
+    atol: Value = 1e-8,
+    equal_nan: bool = False,
+) -> Any:
+    """Is |a - b| <= atol + rtol·|b| everywhere?"""
+    return every(isclose(a, b, rtol, atol, equal_nan))
+
+
+def array_equal(a1: Value, a2: Value, equal_nan: bool = False) -> Any:
+    """Are the shapes and all elements equal? False for what is no array."""
+    try:
+        a1, a2 = (x if is_value(x) else array(x, copy=False) for x in (a1, a2))
+    except (ArgumentError, ShapeError):
+        return full((), False, dtypes.bool_)
+    if aval_of(a1).shape != aval_of(a2).shape:
+        return full((), False, dtypes.bool_)
+    same = equal(a1, a2)
+    if equal_nan:
+        same = logical_or(same, logical_and(isnan(a1), isnan(a2)))
+    return every(same)
+
+
+def array_equiv(a1: Value, a2: Value) -> Any:
+    """Do the shapes broadcast, and are all elements equal then?"""
+    try:
+        a1, a2 = (x if is_value(x) else array(x, copy=False) for x in (a1, a2))
+        broadcast_shapes("array_equiv", [shape_of(a1), shape_of(a2)])
+    except (ArgumentError, ShapeError):
+        return full((), False, dtypes.bool_)
+    return every(equal(a1, a2))

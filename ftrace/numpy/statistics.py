@@ -30,7 +30,7 @@ from ftrace.numpy.axes import (
     shape_of,
     static_int,
 )
-from ftrace.numpy.contraction import dot_axes
+from ftrace.numpy.linear import dot_axes
 from ftrace.numpy.reductions import (
     check_where,
     chosen_dtype,

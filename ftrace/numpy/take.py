@@ -25,10 +25,9 @@ from ftrace.numpy.axes import (
 from ftrace.numpy.axes import (
     choose as select,
 )
-from ftrace.numpy.bounds import check_mode, widened
 from ftrace.numpy.editing import along
 from ftrace.numpy.elementwise import equal, truth, values_together
-from ftrace.numpy.indexing import read_at
+from ftrace.numpy.indexing import check_mode, read_at, widened
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel

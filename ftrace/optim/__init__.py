@@ -11,7 +11,6 @@ from ftrace.optim.base import (
     identity,
     masked,
 )
-from ftrace.optim.clipping import clip, clip_by_global_norm, global_norm
 from ftrace.optim.optimizers import (
     adagrad,
     adam,
@@ -23,6 +22,9 @@ from ftrace.optim.optimizers import (
 )
 from ftrace.optim.scaling import (
     add_decayed_weights,
+    clip,
+    clip_by_global_norm,
+    global_norm,
     scale,
     scale_by_adam,
     scale_by_learning_rate,

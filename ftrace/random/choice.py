@@ -16,7 +16,7 @@ from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError, ValueRangeError
 from ftrace.random.distributions import extreme, extreme_high
 from ftrace.random.draw import as_shape, broadcast_to, check_key, draw
-from ftrace.random.threefry import Key, random_bits, split_in_two
+from ftrace.random.keys import Key, random_bits, split_in_two
 from ftrace.random.uniform import offset_between, unit
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node

@@ -24,7 +24,7 @@ from ftrace.random.draw import (
     float_info,
     parameter,
 )
-from ftrace.random.threefry import Key, split_in_two
+from ftrace.random.keys import Key, split_in_two
 from ftrace.random.uniform import between, between_numbers, signs, unit, unit_pair
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node

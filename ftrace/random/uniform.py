@@ -24,7 +24,7 @@ from ftrace.random.draw import (
     float_info,
     parameter,
 )
-from ftrace.random.threefry import (
+from ftrace.random.keys import (
     Key,
     element,
     random_bits,

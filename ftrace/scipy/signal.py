@@ -16,8 +16,7 @@ from ftrace.numpy.axes import (
     flip,
     insert_axes,
 )
-from ftrace.numpy.contraction import promoted
-from ftrace.numpy.linear import conjugated
+from ftrace.numpy.linear import conjugated, promoted
 from ftrace.trace.eager import make_all_eager, member
 from ftrace.trace.tracer import Value
 
