@@ -164,9 +164,6 @@ LOADED_LATER = {
         "ftrace.devices.llvm",
         "ftrace.trace.primitives.host",
     ),
-    "ftrace.devices.llvm.runtime.scratch": (
-        "ftrace.devices.llvm.runtime.scratch_text",
-    ),
     "ftrace.devices.llvm.runtime.compiled": ("ftrace.devices.llvm.runner.whole",),
     "ftrace.devices.llvm.calling.native": ("ftrace.devices.llvm.calling",),
     # Logging, queues and more come with it.

@@ -9,8 +9,7 @@ import threading
 from collections.abc import Callable
 
 from ftrace.devices.llvm.ir.symbols import GIVE, TAKE
-from ftrace.devices.llvm.runtime.scratch import scratch
-from ftrace.devices.llvm.runtime.scratch_text import PAGE, PLACES
+from ftrace.devices.llvm.runtime.scratch import PAGE, PLACES, scratch
 
 
 def functions() -> tuple[Callable[[int], int], Callable[[int], None]]:
@@ -67,14 +66,15 @@ def test_threads_do_not_get_the_same_block() -> None:
     assert not wrong
 
 
-_WITHOUT_MEMORY = """
+_WITHOUT_MEMORY = r"""
+import re
 import numpy as np
 import ftrace as ft
 from ftrace.devices.llvm.runtime import scratch
 from ftrace.devices.llvm.compiling.compile import generate
 
 def without_memory(name, facts, text):
-    return generate(text().replace("@malloc(i64 %room)", "@malloc(i64 -4096)"))
+    return generate(re.sub(r"@malloc\(i64 %\w+\)", "@malloc(i64 -4096)", text()))
 
 scratch.emit_own = without_memory
 a = np.ones((700, 900), np.float32)

@@ -16,11 +16,11 @@ from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
-from string import Template
 from typing import Any
 
 from ftrace.devices.llvm.compiling.compile import Code, emit_object, link
 from ftrace.devices.llvm.ir.symbols import ROUTINE
+from ftrace.devices.llvm.runner.function import Function
 from ftrace.errors import MissingExtraError
 
 ALONE, TOGETHER = ROUTINE + "alone", ROUTINE + "together"
@@ -111,12 +111,10 @@ def _thread_functions() -> tuple[int, int] | None:
 def _guard() -> Code:
     """The two functions, compiled; without effect for a BLAS that we do not know."""
     found = _thread_functions()
-    if found is None:
-        text = f"define void @{ALONE}() {{\n  ret void\n}}\n"
-        text += f"define void @{TOGETHER}() {{\n  ret void\n}}\n"
-        return link(emit_object(text), (ALONE, TOGETHER))
-    imports = {"get_threads": found[0], "set_threads": found[1]}
-    return link(emit_object(_LOCK + _FIRST + _LAST), (ALONE, TOGETHER), imports)
+    names = "get_threads", "set_threads"
+    imports: dict[str, int] = dict(zip(names, found or (), strict=False))
+    text = _change(ALONE, 1, bool(found)) + _change(TOGETHER, -1, bool(found))
+    return link(emit_object(_LOCK + text), (ALONE, TOGETHER), imports)
 
 
 _LOCK = """
@@ -126,54 +124,30 @@ _LOCK = """
 
 declare i32 @get_threads()
 declare void @set_threads(i32)
-
-define internal void @take() {
-entry:
-  br label %try
-try:
-  %swap = cmpxchg ptr @lock, i32 0, i32 1 acquire monotonic
-  %mine = extractvalue { i32, i1 } %swap, 1
-  br i1 %mine, label %out, label %try
-out:
-  ret void
-}
 """
 
-# The users change by $change; the one that leaves none, or comes where none is, sets
-# the threads, if there are several.
-_CHANGE = Template("""
-define void @$name() {
-entry:
-  call void @take()
-  %before = load i64, ptr @users
-  %after = add i64 %before, $change
-  store i64 %after, ptr @users
-  %none = icmp eq i64 $counted, 0
-  br i1 %none, label %ask, label %out
-ask:
-$threads  %several = icmp sgt i32 %threads, 1
-  br i1 %several, label %set, label %out
-set:
-  call void @set_threads(i32 $wanted)
-  br label %out
-out:
-  store atomic i32 0, ptr @lock release, align 4
-  ret void
-}
-""")
 
-_FIRST = _CHANGE.substitute(
-    name=ALONE,
-    change=1,
-    counted="%before",
-    threads="  %threads = call i32 @get_threads()\n"
-    "  store i32 %threads, ptr @threads\n",
-    wanted=1,
-)
-_LAST = _CHANGE.substitute(
-    name=TOGETHER,
-    change=-1,
-    counted="%after",
-    threads="  %threads = load i32, ptr @threads\n",
-    wanted="%threads",
-)
+def _change(name: str, by: int, known: bool) -> str:
+    """Changes how many users there are.
+
+    The one that leaves none, or comes where none is, sets the threads, if there are
+    several.
+    """
+    f = Function(name, "void", visible=True)
+    if known:
+        with f.repeat(-1):
+            swap = f.let("cmpxchg ptr @lock, i32 0, i32 1 acquire monotonic")
+            f.stop_if(f.let(f"extractvalue {{ i32, i1 }} {swap}, 1"))
+        before = f.load("i64", "@users")
+        after = f.sum(before, by)
+        f.store("i64", after, "@users")
+        with f.when(f.let(f"icmp eq i64 {before if by > 0 else after}, 0")):
+            if by > 0:
+                f.store("i32", f.let("call i32 @get_threads()"), "@threads")
+            threads = f.load("i32", "@threads")
+            with f.when(f.let(f"icmp sgt i32 {threads}, 1")):
+                wanted = 1 if by > 0 else threads
+                f.do(f"call void @set_threads(i32 {wanted})")
+        f.do("store atomic i32 0, ptr @lock release, align 4")
+    f.give()
+    return f.text

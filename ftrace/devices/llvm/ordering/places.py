@@ -44,7 +44,7 @@ def _spread() -> str:
         bits = fold.values[0]
         lowest = f.let(f"call i64 @llvm.cttz.i64(i64 {bits}, i1 true)")
         position = f.let(f"trunc i64 {f.sum('%base', lowest)} to i32")
-        f.store("i32", position, f.element("i32", "%to", fold.index))
+        f.store("i32", position, f.item("i32", "%to", fold.index))
         fold.following = [f.let(f"and i64 {bits}, {f.sum(bits, -1)}")]
     f.give()
     return f.text
@@ -98,7 +98,7 @@ def _places(f: Sorting) -> int:
             own = f.let(f"udiv i64 {begin}, {kernel.run}")
             counts = f.row(1, row, kernel.runs)
             with f.repeat(kernel.runs) as i:
-                at_count = f.element("i32", counts, i)
+                at_count = f.item("i32", counts, i)
                 found = f.let(f"zext i32 {f.load('i32', at_count)} to i64")
                 before = f.let(f"icmp ult i64 {i}, {own}")
                 with f.when(before):
@@ -108,7 +108,7 @@ def _places(f: Sorting) -> int:
             done = f.least(f.load("i64", first), str(k))
             found = f.let(f"call i64 @llvm.ctpop.i64(i64 {bits})")
             kept = f.least(found, f.let(f"sub i64 {k}, {done}"))
-            goal = f.element("i32", to, done)
+            goal = f.item("i32", to, done)
             base = f.sum(begin, place)
             f.do(f"call void @spread(ptr {goal}, i64 {bits}, i64 {base}, i64 {kept})")
             f.store("i64", f.sum(f.load("i64", first), found), first)
@@ -125,7 +125,7 @@ def _places(f: Sorting) -> int:
 def _fill(f: Sorting, to: str, start: str, stop: str) -> None:
     """The length of the row for what there is not."""
     with f.repeat(stop, start) as i:
-        f.store("i32", f.kernel.size, f.element("i32", to, i))
+        f.store("i32", f.kernel.size, f.item("i32", to, i))
 
 
 PLACES: dict[str, Callable[[Sorting], int]] = {"counts": _counts, "places": _places}

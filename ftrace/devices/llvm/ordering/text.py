@@ -47,7 +47,7 @@ def zeros(bits: int) -> str:
     f = Function("below", "i64", "ptr %keys", "i64 %n", f"{t} %key")
 
     def less(place: str) -> str:
-        return f.let(f"icmp slt {t} {f.load(t, f.element(t, '%keys', place))}, %key")
+        return f.let(f"icmp slt {t} {f.load(t, f.item(t, '%keys', place))}, %key")
 
     f.give(_search(f, "0", "%n", less))
     below = f.text
@@ -56,11 +56,11 @@ def zeros(bits: int) -> str:
     with f.fold(-1, [("i64", "%first")]) as fold:
         place = fold.values[0]
         f.stop_if(f.let(f"icmp uge i64 {place}, %stop"))
-        x = f.load(t, f.element(t, "%row", fold.index))
+        x = f.load(t, f.item(t, "%row", fold.index))
         zero = f.let(f"icmp eq {t} {f.let(f'shl {t} {x}, 1')}, 0")
         reached = f.let(f"icmp uge i64 {place}, %begin")
         with f.when(f.let(f"and i1 {zero}, {reached}")):
-            f.store(t, x, f.element(t, "%to", place))
+            f.store(t, x, f.item(t, "%to", place))
         fold.following = [f.sum(place, f.let(f"zext i1 {zero} to i64"))]
     f.give()
     return below + f.text
@@ -72,9 +72,9 @@ def _split(t: str, sign: str) -> str:
     lacks = f.let(f"icmp sgt i64 {lack}, 0")
 
     def is_first(place: str) -> str:
-        x = f.load(t, f.element(t, "%a", place))
+        x = f.load(t, f.item(t, "%a", place))
         other = f.sum(f.let(f"sub i64 %k, {place}"), -1)
-        y = f.load(t, f.element(t, "%b", other))
+        y = f.load(t, f.item(t, "%b", other))
         return f.let(f"icmp {sign}le {t} {x}, {y}")
 
     least = f.let(f"select i1 {lacks}, i64 {lack}, i64 0")

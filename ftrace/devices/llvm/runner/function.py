@@ -112,9 +112,9 @@ class Function:
 
     def word(self, array: str, index: str | int) -> str:
         """The address of an element of an array of words or pointers."""
-        return self.element("i64", array, index)
+        return self.item("i64", array, index)
 
-    def element(self, kind: str, array: str, index: str | int) -> str:
+    def item(self, kind: str, array: str, index: str | int) -> str:
         """The address of an element of an array."""
         return self.let(f"getelementptr {kind}, ptr {array}, i64 {index}")
 

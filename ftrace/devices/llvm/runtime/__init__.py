@@ -1,8 +1,8 @@
 """What a process has once: threads, warm memory, and the runner of programs.
 
 compiled        the pool and the runner, compiled
-pool            threads; seats: on which core each sits; cores: how many there are
-memory          warm memory; scratch: of kernels; scratch_text: in IR
+pool            threads; cores: how many there are
+memory          warm memory; scratch: of kernels
 tables          programs as the runner reads them; host: what they call in Python
 work            how much a program does
 """

@@ -25,9 +25,9 @@ import platform
 import sys
 from string import Template
 
+from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.runner.records import GO_ON, Context
 from ftrace.devices.llvm.runtime import cores
-from ftrace.devices.llvm.runtime.seats import NO_SEATS, SEATS
 
 #: Pieces per thread: more balance better on a busy machine, fewer cost less.
 PIECES_PER_THREAD = 4
@@ -65,13 +65,55 @@ def pool_ir() -> str:
         stopped=Context._fields.index("stopped"),
         spins=SPINS_BEFORE_SLEEP,
         glance=SPINS_BEFORE_GLANCE,
-        seats=SEATS if sys.platform.startswith("linux") else NO_SEATS,
+        seats=_seats(),
         yields=SPINS_BEFORE_YIELD,
         stack=STACK_BYTES,
         sig_block=0 if sys.platform.startswith("linux") else 1,
         sig_setmask=2 if sys.platform.startswith("linux") else 3,
     )
 
+
+def _seats() -> str:
+    """`seat`: the core of this thread, and `leave_the_caller_alone`: to another core.
+
+    Two threads that spin on one core take turns of milliseconds. The system moves one
+    of them in the end; a worker that sees its caller's core under it goes at once: to
+    any other core that it may use, from where it may go on to all of them. Elsewhere
+    than on Linux threads stay where they are put.
+    """
+    seat = Function("seat", "i64")
+    f = Function("leave_the_caller_alone", "void")
+    if not sys.platform.startswith("linux"):
+        seat.give(-1)
+        f.give()
+        return seat.text + f.text
+    seat.give(seat.let(f"sext i32 {seat.let('call i32 @sched_getcpu()')} to i64"))
+    mine, noted = f.let("call i64 @seat()"), f.beyond("@job", 40)
+    callers = f.let(f"load atomic i64, ptr {noted} monotonic, align 8")
+    same = f.let(f"icmp eq i64 {mine}, {callers}")
+    listed = f.let(f"icmp ult i64 {mine}, 1024")
+    mask = "i32 0, i64 128, ptr"
+    with f.when(f.let(f"and i1 {same}, {listed}")):
+        all_, others = f.variable("i1024", 0), f.place("i1024")
+        failed = f.let(f"call i32 @sched_getaffinity({mask} {all_})")
+        bit = f.let(f"shl i1024 1, {f.let(f'zext i64 {mine} to i1024')}")
+        keep = f.let(f"xor i1024 {bit}, -1")
+        rest = f.let(f"and i1024 {f.load('i1024', all_)}, {keep}")
+        known = f.let(f"icmp eq i32 {failed}, 0")
+        some = f.let(f"icmp ne i1024 {rest}, 0")
+        with f.when(f.let(f"and i1 {known}, {some}")):
+            f.store("i1024", rest, others)
+            for cores_ in (others, all_):
+                f.do(f"call i32 @sched_setaffinity({mask} {cores_})")
+    f.give()
+    return _AFFINITY + seat.text + f.text
+
+
+_AFFINITY = """
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
+"""
 
 # The whole job by the caller; looks for signals where it is long.
 _ALONE = """

@@ -14,23 +14,122 @@ is not there: no more than a cache line may lie between.
 
 from __future__ import annotations
 
+import mmap
 import sys
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from ftrace import fence
 from ftrace.devices.llvm.compiling.compile import Code, emit_own, link
 from ftrace.devices.llvm.ir.symbols import GIVE, TAKE
+from ftrace.devices.llvm.runner.function import Function
 
+#: Blocks that are kept: about as many as threads run kernels at the same time.
+PLACES = 64
+#: Blocks are made of whole huge pages.
+PAGE = 2 << 20
+#: Bytes of a block before what is used of it.
+_HEAD = 128
 
-def _text(fenced: bool) -> str:
-    from ftrace.devices.llvm.runtime import scratch_text
+_DECLARATIONS = f"""
+@places = internal global [{PLACES} x ptr] zeroinitializer, align 128
 
-    return scratch_text.fenced_scratch_ir() if fenced else scratch_text.scratch_ir()
+declare ptr @malloc(i64)
+declare void @free(ptr)
+declare i32 @madvise(ptr, i64, i32)
+"""
+_FENCED_DECLARATIONS = """
+declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
+declare i32 @munmap(ptr, i64)
+declare i32 @mprotect(ptr, i64, i32)
+"""
 
 
 @lru_cache(maxsize=1)
 def scratch() -> Code:
     """The functions, compiled at the first kernel that needs them."""
-    fenced = fence.ON
-    text = emit_own("scratch", (sys.platform, fenced), partial(_text, fenced))
-    return link(text, (TAKE, GIVE))
+    facts = sys.platform, fence.ON
+    return link(emit_own("scratch", facts, scratch_ir), (TAKE, GIVE))
+
+
+def scratch_ir() -> str:
+    """The text of both functions, for this system."""
+    if fence.ON:
+        return _FENCED_DECLARATIONS + _take_fenced() + _give_fenced()
+    return _DECLARATIONS + _take() + _give()
+
+
+def _take() -> str:
+    f = Function(TAKE, "ptr", "i64 %bytes", visible=True)
+    needed = f.sum("%bytes", _HEAD)
+    with f.repeat(PLACES) as n:
+        place = f.word("@places", n)
+        with f.when(f.let(f"icmp ne ptr {_seen(f, place)}, null")):
+            kept = f.let(f"atomicrmw xchg ptr {place}, ptr null acquire")
+            with f.when(f.let(f"icmp ne ptr {kept}, null")):
+                size = f.load("i64", kept)
+                with f.when(f.let(f"icmp uge i64 {size}, {needed}")):
+                    f.give(f.beyond(kept, _HEAD))
+                f.do(f"call void @free(ptr {f.slot(kept, 1)})")
+    size = _whole(f, needed, PAGE)
+    raw = f.let(f"call ptr @malloc(i64 {f.sum(size, PAGE)})")
+    with f.when(f.let(f"icmp eq ptr {raw}, null")):
+        f.give("null")
+    start = _whole(f, f.let(f"ptrtoint ptr {raw} to i64"), PAGE)
+    block = f.let(f"inttoptr i64 {start} to ptr")
+    if sys.platform.startswith("linux"):  # for huge pages
+        f.do(f"call i32 @madvise(ptr {block}, i64 {size}, i32 14)")
+    f.store("i64", size, block)
+    f.set_slot(block, 1, raw)
+    f.give(f.beyond(block, _HEAD))
+    return f.text
+
+
+def _give() -> str:
+    f = Function(GIVE, "void", "ptr %memory", visible=True)
+    block = f.beyond("%memory", -_HEAD)
+    with f.repeat(PLACES) as n:
+        place = f.word("@places", n)
+        with f.when(f.let(f"icmp eq ptr {_seen(f, place)}, null")):
+            swap = f"cmpxchg ptr {place}, ptr null, ptr {block} release monotonic"
+            with f.when(f.let(f"extractvalue {{ ptr, i1 }} {f.let(swap)}, 1")):
+                f.give()
+    f.do(f"call void @free(ptr {f.slot(block, 1)})")
+    f.give()
+    return f.text
+
+
+def _seen(f: Function, place: str) -> str:
+    return f.let(f"load atomic ptr, ptr {place} monotonic, align 8")
+
+
+def _whole(f: Function, nbytes: str, unit: int) -> str:
+    """So many bytes as whole units."""
+    return f.let(f"and i64 {f.sum(nbytes, unit - 1)}, {-unit}")
+
+
+def _take_fenced() -> str:
+    """A block that ends at a page which is not there."""
+    small, flags = mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    f = Function(TAKE, "ptr", "i64 %bytes", visible=True)
+    used = _whole(f, "%bytes", _HEAD)
+    total = f.sum(_whole(f, used, small), 2 * small)
+    where = f"ptr null, i64 {total}, i32 3, i32 {flags}, i32 -1, i64 0"
+    raw = f.let(f"call ptr @mmap({where})")
+    failed = f.let(f"icmp eq i64 {f.let(f'ptrtoint ptr {raw} to i64')}, -1")
+    with f.when(failed):
+        f.give("null")
+    f.store("i64", total, raw)
+    end = f.beyond(raw, f.sum(total, -small))
+    f.do(f"call i32 @mprotect(ptr {end}, i64 {small}, i32 0)")
+    f.give(f.beyond(end, f.let(f"sub i64 0, {used}")))
+    return f.text
+
+
+def _give_fenced() -> str:
+    small = mmap.PAGESIZE
+    f = Function(GIVE, "void", "ptr %memory", visible=True)
+    page = f.let(f"and i64 {f.let('ptrtoint ptr %memory to i64')}, {-small}")
+    raw = f.let(f"inttoptr i64 {f.sum(page, -small)} to ptr")
+    f.do(f"call i32 @munmap(ptr {raw}, i64 {f.load('i64', raw)})")
+    f.give()
+    return f.text
