@@ -11,7 +11,8 @@ import pytest
 import ftrace as ft
 from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.products.contraction import find_contraction
-from ftrace.devices.llvm.products.dots import Dots, find_dots
+from ftrace.devices.llvm.products.dots import find_dots
+from ftrace.devices.llvm.products.schedule import Schedule
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.place import place
 from tests.convolutions import gradient, spread, strided
@@ -127,7 +128,7 @@ _LAST = [
 ]
 
 
-def few_columns(function: Any, arrays: Any, target: Target = _WIDE) -> Dots | None:
+def few_columns(function: Any, arrays: Any, target: Target = _WIDE) -> Schedule | None:
     kernel = kernel_of(function, *arrays)
     roots = [e for store in kernel.stores for e in store.expressions]
     facts = Facts([*roots, *kernel.axes])

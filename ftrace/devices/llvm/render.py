@@ -10,6 +10,7 @@ how the domain is split.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -49,16 +50,17 @@ from ftrace.devices.llvm.products.contraction import (
     reads_in_place,
     reduce_loop,
 )
-from ftrace.devices.llvm.products.dots import DotProducts, find_dots
+from ftrace.devices.llvm.products.dots import find_dots
+from ftrace.devices.llvm.products.emitter import emit
 from ftrace.devices.llvm.products.groups import chosen_groups, in_groups
 from ftrace.devices.llvm.products.matrix import (
     FEW_ROWS,
     LONG_ROWS,
-    MatrixProduct,
     as_matrices,
+    as_panels,
     without_panels,
 )
-from ftrace.devices.llvm.products.product import Product
+from ftrace.devices.llvm.products.product import in_blocks
 from ftrace.devices.llvm.runtime.work import LASTING, WORTH_A_THREAD
 from ftrace.devices.llvm.sliding.across import (
     AcrossProduct,
@@ -159,8 +161,8 @@ def _rows(case: Case) -> Emit | None:
 
 
 def _few_columns(case: Case) -> Emit | None:
-    plan = case.plan and find_dots(case.kernel, case.plan, case.facts, case.target)
-    return plan and (lambda stage: DotProducts(plan, stage).emit())
+    found = case.plan and find_dots(case.kernel, case.plan, case.facts, case.target)
+    return found and partial(emit, found)
 
 
 def _in_place(case: Case) -> Emit | None:
@@ -168,7 +170,9 @@ def _in_place(case: Case) -> Emit | None:
     if plan is None or is_worthwhile(plan, case.facts, case.target):
         return None
     shape = without_panels(plan, case.kernel, case.facts)
-    return shape and (lambda stage: MatrixProduct(plan, shape, stage, False).emit())
+    return shape and partial(
+        emit, as_panels(plan, shape, case.facts, case.target, False)
+    )
 
 
 def _blocks(case: Case) -> Emit | None:
@@ -178,15 +182,16 @@ def _blocks(case: Case) -> Emit | None:
     groups = chosen_groups(plan, case.target)
     few = case.decides("few_rows") and reads_in_place(plan, case.facts) and not groups
 
-    def emit(stage: Stage) -> int:
+    def emit_blocks(stage: Stage) -> int:
         own = in_groups(plan, groups, stage) if groups else plan
         panels = case.decides("in_panels")
         long = FEW_ROWS if few else LONG_ROWS
         shape = as_matrices(own, stage.kernel, long) if panels else None
-        product = MatrixProduct(own, shape, stage) if shape else Product(own, stage)
-        return product.emit()
+        known = stage.facts, stage.target
+        found = as_panels(own, shape, *known) if shape else in_blocks(own, *known)
+        return emit(found, stage)
 
-    return emit
+    return emit_blocks
 
 
 def _pixels(case: Case) -> Emit | None:
@@ -213,9 +218,9 @@ PRODUCTS: tuple[tuple[tuple[str, ...], Callable[[Case], Emit | None]], ...] = (
 def product_of(case: Case) -> Emit | None:
     """What emits a kernel that is a sum of products."""
     for decisions, strategy in PRODUCTS:
-        emit = strategy(case) if case.decides(*decisions) else None
-        if emit is not None:
-            return emit
+        found = strategy(case) if case.decides(*decisions) else None
+        if found is not None:
+            return found
     return None
 
 
@@ -236,9 +241,9 @@ def _phases(case: Case, name: str) -> Rendered | None:
     cost = 0
     for n, one in enumerate(parts):
         part, own = Case(one, target), f"{name}.{n}"
-        emit = product_of(part)
-        if emit is not None:
-            stage, count = _staged(part, emit)
+        product = product_of(part)
+        if product is not None:
+            stage, count = _staged(part, product)
             writer = stage.writer
             cost += part.operations // (_DENSE // 2)
         else:
@@ -270,13 +275,13 @@ def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
 
 def _product(case: Case, name: str) -> Rendered | None:
     """A sum of products, in a stage."""
-    emit = product_of(case)
-    if emit is None:
+    product = product_of(case)
+    if product is None:
         return None
     stages: list[tuple[Stage, int]] = []
 
     def build(streamed: frozenset[int]) -> Writer:
-        stages.append(_staged(case, emit, streamed))
+        stages.append(_staged(case, product, streamed))
         return stages[-1][0].writer
 
     text = module(case.target, name, streamed_buffers(case.kernel, case.target), build)
@@ -286,7 +291,7 @@ def _product(case: Case, name: str) -> Rendered | None:
 
 
 def _staged(
-    case: Case, emit: Emit, streamed: frozenset[int] = frozenset()
+    case: Case, product: Emit, streamed: frozenset[int] = frozenset()
 ) -> tuple[Stage, int]:
     """A kernel in its stage, and how many units it has.
 
@@ -295,7 +300,7 @@ def _staged(
 
     def written(writer: Writer) -> tuple[Stage, int]:
         stage = _stage(case, writer, streamed)
-        return stage, emit(stage)
+        return stage, product(stage)
 
     stage, units = written(Writer())
     each = sample(case.operations) // max(sample(units), 1) // _BRISK
