@@ -63,8 +63,8 @@ def test_native_code_that_cannot_be_made_is_told_once(filter: str) -> None:
     text = (
         "import warnings\n"
         f"warnings.simplefilter({filter!r})\n"
-        "from ftrace.devices.llvm.calling import native\n"
-        "native._EXPORTED += ('no_such_function',)\n" + PROGRAM +
+        "from ftrace.devices.llvm.calling import install\n"
+        "install._EXPORTED += ('no_such_function',)\n" + PROGRAM +
         "print(bool(step._bound), got['a'][0])\n"
     )  # fmt: skip
     done = subprocess.run(

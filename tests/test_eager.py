@@ -22,14 +22,14 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.array import Array
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling import fronts, probe, surface
-from ftrace.trace import fused, operations
+from ftrace.devices.llvm.calling import probe, surface
+from ftrace.trace import fused, operations, tiering
 from ftrace.trace.backend import backend
 from ftrace.trace.eager import Eager
 from ftrace.trace.primitives import elementwise
 
 #: The eighth is learned, and two more are native.
-CALLS = fronts.CALLS_BEFORE + 3
+CALLS = tiering.CALLS_BEFORE_RECORD + 3
 
 
 @pytest.fixture(params=["native", "plain"], autouse=True)
@@ -58,11 +58,11 @@ def plain(function: Callable[..., Any], *args: Any) -> Any:
     native = get_device("cpu").native()  # type: ignore[attr-defined]
     if native is None:
         return function(*args)
-    native.put("learning", 1)
+    native.put("recording", 1)
     try:
         return function(*args)
     finally:
-        native.put("learning", 0)
+        native.put("recording", 0)
 
 
 def same(found: Any, expected: Any) -> None:

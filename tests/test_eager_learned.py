@@ -14,14 +14,14 @@ import ftrace.numpy as fnp
 import ftrace.random as random
 from ftrace import lax
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling import fronts
+from ftrace.trace import tiering
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.primitives import special
 from ftrace.trace.primitives.record import PRIMITIVES
 from ftrace.trace.unfolding import unfolded
 
 #: The eighth is learned, and two more are native.
-CALLS = fronts.CALLS_BEFORE + 3
+CALLS = tiering.CALLS_BEFORE_RECORD + 3
 
 
 @pytest.fixture(autouse=True)

@@ -19,11 +19,12 @@ import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.array import Array
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling import front_record, fronts
+from ftrace.devices.llvm.calling import learn_call
 from ftrace.devices.llvm.calling.ufunc_loops import MOST, inner_loop, new_ndarray
+from ftrace.trace import tiering
 
 #: The eighth is learned, and two more are native.
-CALLS = fronts.CALLS_BEFORE + 3
+CALLS = tiering.CALLS_BEFORE_RECORD + 3
 SHAPES = [(), (0,), (1,), (5, 3), (16,), (64,), (7, 9, 2), (130, 131)]
 OPERATORS = [operator.add, operator.sub, operator.mul]
 COMPARISONS = [
@@ -44,7 +45,7 @@ def mode(request: pytest.FixtureRequest) -> Iterator[str]:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each step of arrays that is learned: is it a loop?"""
     found: list[bool] = []
-    plan = front_record.plan
+    plan = learn_call.plan
 
     def noted(number: int, calls: Any, given: Any) -> Any:
         result = plan(number, calls, given)
@@ -52,7 +53,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             found.append(result is not None)
         return result
 
-    monkeypatch.setattr(front_record, "plan", noted)
+    monkeypatch.setattr(learn_call, "plan", noted)
     return found
 
 

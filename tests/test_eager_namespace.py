@@ -17,12 +17,12 @@ import ftrace.numpy as fnp
 from ftrace import lax, nn
 from ftrace.array import Array
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling import fronts, learning
+from ftrace.devices.llvm.calling import learn_call
 from ftrace.errors import IndexBoundsError
-from ftrace.trace import tree
+from ftrace.trace import tiering, tree
 from ftrace.trace.eager import Eager
 
-CALLS = fronts.CALLS_BEFORE + 3
+CALLS = tiering.CALLS_BEFORE_RECORD + 3
 
 
 @pytest.fixture(autouse=True)
@@ -37,11 +37,11 @@ def plain(function: Callable[..., Any], *args: Any) -> Any:
     found = get_device("cpu").native()  # type: ignore[attr-defined]
     if found is None:
         return function(*args)
-    found.put("learning", 1)
+    found.put("recording", 1)
     try:
         return function(*args)
     finally:
-        found.put("learning", 0)
+        found.put("recording", 0)
 
 
 def same(found: Any, expected: Any) -> None:
@@ -256,13 +256,13 @@ def test_kinds_of_calls_that_nobody_uses_are_forgotten() -> None:
     if native is None:
         pytest.skip("no native calls")
     x = fnp.asarray(np.arange(6.0))
-    known: Any = native.records
-    for n in range(learning.KEPT + 64):
-        for _ in range(fronts.CALLS_BEFORE + 1):
+    known: Any = native.inline_cache
+    for n in range(learn_call.ENTRIES + 64):
+        for _ in range(tiering.CALLS_BEFORE_RECORD + 1):
             fnp.full_like(x, n)
         same(x + 1, plain(lambda: x + 1))
-        assert len(known) <= learning.KEPT
-    assert len(known) < learning.KEPT
+        assert len(known) <= learn_call.ENTRIES
+    assert len(known) < learn_call.ENTRIES
 
 
 def test_all_functions_of_arrays_can_be_native() -> None:

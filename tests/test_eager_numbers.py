@@ -16,13 +16,13 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax, nn, random
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling import fronts
 from ftrace.errors import DtypeOverflowError, ValueRangeError
 from ftrace.scipy import special
 from ftrace.scipy.stats import norm
+from ftrace.trace import tiering
 from ftrace.trace.eager import Eager
 
-CALLS = fronts.CALLS_BEFORE + 3
+CALLS = tiering.CALLS_BEFORE_RECORD + 3
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def test_numbers_that_change_are_folded_in_as_in_a_program() -> None:
 
 
 def test_equal_integers_are_one_argument_whichever_objects_they_are() -> None:
-    records = native().records
+    records = native().inline_cache
     x = fnp.arange(2000)
     first = fnp.roll(x, int("1234"))
     for _ in range(CALLS):
@@ -75,7 +75,7 @@ def test_equal_integers_are_one_argument_whichever_objects_they_are() -> None:
 
 
 def test_integers_that_change_make_no_records() -> None:
-    records = native().records
+    records = native().inline_cache
     x = fnp.arange(2000)
     fnp.roll(x, 1000)
     count = len(records)

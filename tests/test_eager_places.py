@@ -15,9 +15,9 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling import fronts
+from ftrace.trace import tiering
 
-CALLS = fronts.CALLS_BEFORE + 3
+CALLS = tiering.CALLS_BEFORE_RECORD + 3
 KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "set": lambda x, y: y, "add": lambda x, y: x + y, "multiply": lambda x, y: x * y,
     "min": np.minimum, "max": np.maximum, "subtract": lambda x, y: x - y,

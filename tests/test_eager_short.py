@@ -17,11 +17,11 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling import fronts
 from ftrace.errors import ArgumentError, ValueRangeError
+from ftrace.trace import tiering
 from ftrace.trace.primitives.host import lapack
 
-CALLS = fronts.CALLS_BEFORE + 3
+CALLS = tiering.CALLS_BEFORE_RECORD + 3
 EDGES = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.5, -1.5, 1.5], np.float32)
 
 

@@ -16,9 +16,9 @@ import ftrace.numpy as fnp
 from ftrace import lax, nn
 from ftrace.array import Array
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling import fronts
+from ftrace.trace import tiering
 
-CALLS = fronts.CALLS_BEFORE + 3
+CALLS = tiering.CALLS_BEFORE_RECORD + 3
 SHAPES = [(), (0,), (1,), (3, 5), (8, 1), (2, 3, 4), (67,)]
 
 

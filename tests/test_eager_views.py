@@ -14,9 +14,9 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.array import Array
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling import fronts
+from ftrace.trace import tiering
 
-CALLS = fronts.CALLS_BEFORE + 3
+CALLS = tiering.CALLS_BEFORE_RECORD + 3
 SHAPES = [(), (1,), (6,), (0, 3), (4, 6), (2, 3, 4)]
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "transpose": lambda x: x.T,

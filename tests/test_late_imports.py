@@ -90,7 +90,7 @@ for _ in range(20):
     f(x)
 print(*[name for name in sys.modules if name.startswith("ftrace.")])
 """
-    text, calls = (f"ftrace.devices.llvm.calling.{n}" for n in ("whole", "native"))
+    text, calls = (f"ftrace.devices.llvm.calling.{n}" for n in ("whole", "install"))
     cold = loaded(tmp_path, often)
     if text not in cold:
         pytest.skip("this interpreter has no native calls")

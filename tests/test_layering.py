@@ -165,7 +165,7 @@ LOADED_LATER = {
         "ftrace.trace.primitives.host",
     ),
     "ftrace.devices.llvm.runtime.compiled": ("ftrace.devices.llvm.runner.whole",),
-    "ftrace.devices.llvm.calling.native": ("ftrace.devices.llvm.calling",),
+    "ftrace.devices.llvm.calling.install": ("ftrace.devices.llvm.calling",),
     # Logging, queues and more come with it.
     "ftrace.devices.llvm.compiling.cache": ("tempfile",),
     "ftrace.devices.llvm.compiling.compile": ("concurrent.futures",),

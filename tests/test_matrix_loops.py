@@ -16,9 +16,9 @@ import ftrace as ft
 import ftrace.numpy as fnp
 import ftrace.scipy.linalg as scipy_linalg
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling.fronts import CALLS_BEFORE
 from ftrace.trace.primitives.host import matrix_loops
 from ftrace.trace.quiet import hush, unhush
+from ftrace.trace.tiering import CALLS_BEFORE_RECORD as CALLS_BEFORE
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 SHAPES = [(1, 1), (3, 3), (8, 8), (4, 5, 5), (2, 3, 2, 2), (0, 4, 4)]

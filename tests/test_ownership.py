@@ -18,11 +18,11 @@ import ftrace.scipy.linalg
 from ftrace import lax, nn
 from ftrace.array import Array
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling import fronts
+from ftrace.trace import tiering
 from ftrace.trace.ownership import own
 
 #: The eighth is learned, and two more are native.
-CALLS = fronts.CALLS_BEFORE + 2
+CALLS = tiering.CALLS_BEFORE_RECORD + 2
 #: With axes of one element, and large enough for calls that are compiled.
 SHAPES = [(3, 3), (1, 3), (3, 1), (1, 1), (40, 40)]
 

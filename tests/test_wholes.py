@@ -12,12 +12,11 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.array import Array
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.calling import fronts
 from ftrace.errors import FtraceError
-from ftrace.trace import wholes
+from ftrace.trace import tiering, wholes
 
 #: The eighth is learned, and two more are native.
-CALLS = fronts.CALLS_BEFORE + 3
+CALLS = tiering.CALLS_BEFORE_RECORD + 3
 NAN = float("nan")
 FLOATS = [
     [0.5, -0.0, 0.0, 0.5, NAN, 2.0, NAN, -1.0, float("inf")],

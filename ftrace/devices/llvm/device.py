@@ -50,7 +50,7 @@ from ftrace.trace.collection import importing, without_collection
 from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
 
 if TYPE_CHECKING:
-    from ftrace.devices.llvm.calling.native import Native
+    from ftrace.devices.llvm.calling.install import Native
     from ftrace.devices.llvm.loops.rendered import Rendered
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
@@ -247,7 +247,7 @@ class CPU(Device):
     @without_collection
     def _native_calls(self) -> Native | None:
         from ftrace.devices.llvm.calling.counting import count_natively
-        from ftrace.devices.llvm.calling.native import native_for
+        from ftrace.devices.llvm.calling.install import native_for
 
         found = native_for(self)
         if found is not None:

@@ -8,7 +8,7 @@ borrowed references stay good.
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.calling.memory import BufferObject
+from ftrace.devices.llvm.calling.buffer_objects import BufferObject
 from ftrace.devices.llvm.calling.objects import ObjectFunction
 from ftrace.devices.llvm.calling.probe import (
     DATA,

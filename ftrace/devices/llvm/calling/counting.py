@@ -11,7 +11,7 @@ from typing import Any
 
 from ftrace.buffer import Buffer
 from ftrace.devices.base import Counters
-from ftrace.devices.llvm.calling.native import Native
+from ftrace.devices.llvm.calling.install import Native
 from ftrace.devices.llvm.calling.records import State
 from ftrace.devices.llvm.runtime.memory import WarmAllocator
 

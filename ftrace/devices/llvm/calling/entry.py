@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from ftrace.devices.llvm.calling.arguments import Places
-from ftrace.devices.llvm.calling.memory import BufferObject
+from ftrace.devices.llvm.calling.buffer_objects import BufferObject
 from ftrace.devices.llvm.calling.objects import ObjectFunction
 from ftrace.devices.llvm.calling.probe import DATA, ITEMS, SIZE, Offsets
 from ftrace.devices.llvm.calling.records import Call, Capture, Make

@@ -41,13 +41,13 @@ class State(NamedTuple):
       dtypes: the class of the classes of dtypes.
       constants: a list of classes whose objects never change.
       scalars: a list of the classes of NumPy's numbers.
-      fronts, marks: the records of eager calls, and how often others were made.
-      learning: 1 while a call is learned.
+      entries, marks: the inline cache of eager calls, and how often it missed.
+      recording: 1 while a call is recorded.
       traces: the list of all open scopes.
       methods: the functions behind methods of arrays.
       integers: a list of the classes of NumPy's integers.
       behind, numbers, indexed: places of what a public function holds.
-      learn, aval_of, host_of, settle, as_ndarray: functions, see `learning`.
+      on_miss, aval_of, host_of, settle, as_ndarray: functions, see `lookup`.
       hush_variable, silence: what silences NumPy.
       new_ndarray: makes an array of NumPy's.
     """
@@ -98,15 +98,15 @@ class State(NamedTuple):
     constants: Word
     scalars: Word
     integers: Word
-    fronts: Word
+    entries: Word
     marks: Word
-    learning: Word
+    recording: Word
     traces: Word
     methods: Word
     behind: Word
     numbers: Word
     indexed: Word
-    learn: Word
+    on_miss: Word
     aval_of: Word
     host_of: Word
     settle: Word

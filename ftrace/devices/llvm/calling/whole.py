@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ftrace.devices.llvm.calling.arguments import arguments_ir
-from ftrace.devices.llvm.calling.arrays import arrays_ir
+from ftrace.devices.llvm.calling.buffer_objects import arrays_ir, memory_ir
 from ftrace.devices.llvm.calling.entry import entry_ir
-from ftrace.devices.llvm.calling.fronts import fronts_ir
-from ftrace.devices.llvm.calling.memory import memory_ir
+from ftrace.devices.llvm.calling.lookup import lookup_ir
 from ftrace.devices.llvm.calling.objects import objects_ir
 from ftrace.devices.llvm.calling.probe import Offsets
 from ftrace.devices.llvm.calling.results import results_ir
@@ -34,5 +33,5 @@ def native_ir(
         results_ir(immortal),
         entry_ir(places, immortal),
         ufunc_loops_ir(),
-        fronts_ir(places, immortal, len(methods), len(operators), getitem),
+        lookup_ir(places, immortal, len(methods), len(operators), getitem),
     ))  # fmt: skip

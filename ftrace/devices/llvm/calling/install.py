@@ -11,15 +11,14 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ftrace import settings
 from ftrace.array import HOST, Array, ArrayLike
 from ftrace.buffer import Buffer
-from ftrace.devices.llvm.calling.memory import BufferObject
-from ftrace.devices.llvm.calling.methods import FASTCALL, KEYWORDS, Method, builtin
+from ftrace.devices.llvm.calling.buffer_objects import BufferObject
 from ftrace.devices.llvm.calling.probe import (
     DEALLOC,
     IMMORTAL_SINCE,
@@ -46,8 +45,20 @@ from ftrace.trace.eager import Eager, constant_classes, integer_classes
 from ftrace.trace.quiet import silence
 from ftrace.trace.tracer import open_in_all_threads
 
-if TYPE_CHECKING:
-    from ftrace.devices.llvm.calling.learning import Fronts
+#: How a function takes its arguments: METH_FASTCALL, METH_KEYWORDS.
+FASTCALL, KEYWORDS = 0x80, 0x02
+
+
+class Method(ctypes.Structure):
+    """A `PyMethodDef`; it must outlive the functions that are made of it."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
 
 _EXPORTED = (
     "set_state", "call", "give_out", "admit", "trim", "buffer_dies", "array_dies",
@@ -183,7 +194,10 @@ class Native:
         return method
 
     def _function(self, name: str, flags: int) -> Any:
-        return builtin(self._method(name, flags))
+        make: Any = ctypes.pythonapi.PyCFunction_NewEx
+        make.restype = ctypes.py_object
+        make.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        return make(ctypes.addressof(self._method(name, flags)), None, None)
 
     def refer(self, thing: Any) -> int:
         """The address of an object that stays."""
@@ -191,21 +205,24 @@ class Native:
         return id(thing)
 
     @cached_property
-    def records(self) -> Fronts:
-        """Those of eager calls; what makes them is loaded now."""
-        from ftrace.devices.llvm.calling.learning import Fronts
+    def inline_cache(self) -> Any:
+        """The `InlineCache` of eager calls; what fills it is loaded now."""
+        from ftrace.devices.llvm.calling.learn_call import InlineCache
         from ftrace.devices.llvm.calling.ufunc_loops import new_ndarray
 
         self.put("new_ndarray", new_ndarray())
-        return Fronts(self, self._table, self._marks)
+        recording = State._fields.index("recording")
+        return InlineCache(
+            self._table, self._marks, self.words[recording : recording + 1]
+        )
 
-    def _learn(
+    def _miss(
         self, function: Any, args: tuple[Any, ...], names: Any, key: bytes
     ) -> Any:
-        """An eager call of which there have been some: see `Fronts.learn`."""
+        """An eager call of which there have been some: see `InlineCache.miss`."""
         with _lock:
-            records = self.records
-        return records.learn(function, args, names, key)
+            cache = self.inline_cache
+        return cache.miss(function, args, names, key)
 
     def put(self, field: str, value: int) -> None:
         """Sets a word of the state."""
@@ -227,12 +244,12 @@ class Native:
             "slice": slice, "exception": Exception, "dtypes": type(np.dtype),
             "constants": constant_classes, "scalars": SCALARS,
             "integers": integer_classes,
-            "learn": self._learn, "traces": open_in_all_threads, **HELPERS,
+            "on_miss": self._miss, "traces": open_in_all_threads, **HELPERS,
         }  # fmt: skip
         for field, value in objects.items():
             self.put(field, self.refer(value))
         self.put("limit", self.device.memory.limit)
-        self.put("fronts", self._table.ctypes.data)
+        self.put("entries", self._table.ctypes.data)
         self.put("marks", self._marks.ctypes.data)
         set_state = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
         set_state(self._code.address("set_state"))(self.words.ctypes.data)
