@@ -65,7 +65,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "process": "collection quiet",
         "primitives": "primitives",
         "derivation": "autodiff batching exchange",
-        "evaluation": "all_bits backend contract evaluate lacking room tiering",
+        "evaluation": "all_bits backend contract evaluate room tiering",
         "tracing": "scopes tracer tracing",
         "eager": "eager exact fused ownership product recall replay tape "
                  "unfolding wholes",
@@ -80,7 +80,7 @@ ROOMS: dict[str, dict[str, str]] = {
     },
     "transforms": {
         "arguments": "arguments placement scoping travel",
-        "jit": "backend dynamic execute jit known lacking large memo numbers prepared "
+        "jit": "backend dynamic execute jit known large memo numbers prepared "
                "stages static",
         "tangents": "tangents",
         "vmap": "vmap",

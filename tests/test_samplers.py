@@ -58,19 +58,18 @@ class Prepared:
 
     def __init__(self) -> None:
         self.count = 0
-        self._prepare: Any = backend.prepare
+        self._program_of: Any = backend.program_of
 
-    def __call__(self, graph: Any, config: Any) -> Any:
-        found = self._prepare(graph, config)
-        self.count += found is not None
-        return found
+    def __call__(self, graph: Any) -> Any:
+        self.count += backend.compiles()
+        return self._program_of(graph)
 
 
 @pytest.fixture
 def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Prepared]:
     """Nothing is known yet, and nothing compiled that need not be."""
     counted = Prepared()
-    monkeypatch.setattr(backend, "prepare", counted)
+    monkeypatch.setattr(backend, "program_of", counted)
     monkeypatch.setattr(tiering, "DRAWS_SPENT", 1 << 60)
     monkeypatch.setattr(tiering, "DRAWS_SPENT_IN_ALL", 0)
     with ft.config(native_calls=False):

@@ -34,7 +34,7 @@ from ftrace.locks import cached_property
 from ftrace.tables import Table
 from ftrace.trace import tiering
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.backend import Compiled, Program, backend
+from ftrace.trace.backend import Program, backend
 from ftrace.trace.evaluate import Plan
 from ftrace.trace.exact import exact_part
 from ftrace.trace.graph import Graph, Node
@@ -79,7 +79,7 @@ class Sampler:
         self.is_whole |= self._at_once
         #: What may be compiled.
         self.part = Graph(graph.inputs, graph.outputs if self._at_once else tuple(ends))
-        self._compiled: Compiled | None = None
+        self._program: Program | None = None
 
     @cached_property
     def _plan(self) -> Plan:
@@ -104,14 +104,14 @@ class Sampler:
         return first[0] if self.is_whole else self.rest([*given, *first])[0]
 
     def program(self) -> Program | None:
-        """Compiled code of the part; None if it is too soon."""
-        if self._compiled is None:
+        """Compiled code of the part; None if it is too soon or there is no compiler."""
+        if self._program is None:
             if not self._pays():
                 self._spent += self._price
                 _budget.spent += self._price
                 return None
-            self._compiled = Compiled(self.part)
-        return self._compiled.program()
+            self._program = backend.program_of(self.part)
+        return self._program if backend.compiles() else None
 
     def _pays(self) -> bool:
         """Is it time to compile, and to load the compiler if that has not been done?"""

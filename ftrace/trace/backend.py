@@ -2,7 +2,7 @@
 
 backend          it; `transforms.backend` registers it when ftrace is imported
 count_operation  counts towards native eager calls
-Compiled         a graph as a program of the processor
+kernel_of        functions of elements that NumPy lacks, done at once by compiled code
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import settings
 from ftrace.array import Array
-from ftrace.settings import Config
 from ftrace.trace import tiering
 from ftrace.trace.graph import Graph
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.record import Compound, Primitive
 
 Program = Callable[..., list[Array]]
+#: What computes a function of one array of NumPy's.
+Kernel = Callable[[Any], Any]
 
 
 class Backend:
@@ -27,8 +28,8 @@ class Backend:
 
     Attributes:
       run_graph: runs a graph on the device of its arguments.
-      prepare: compiles a graph without effects under a configuration, for calls on
-        NumPy's arrays; None where the default device is not the processor.
+      compiles: are eager calls compiled: is the default device the processor?
+      program_of: a graph without effects, compiled when it is first called with values.
       has_compiled: has this process compiled anything?
       run_call: does a call outside of all traces, if its arrays are large: given the
         function, whether numbers are operands of it, and its arguments. It returns
@@ -42,11 +43,12 @@ class Backend:
     """
 
     run_graph: Callable[[Graph, Sequence[Array]], list[Array]]
-    prepare: Callable[[Graph, Config], Program | None]
+    compiles: Callable[[], bool]
+    program_of: Callable[[Graph], Program]
     has_compiled: Callable[[], bool]
     run_call: Callable[[Callable[..., Any], bool, Any, Any], Any]
     run_operation: Callable[[Compound, Any, Sequence[Array]], Any]
-    find_kernel: Callable[[Primitive, np.dtype[Any]], Any]
+    find_kernel: Callable[[Primitive, np.dtype[Any]], Kernel | None]
     make_native: Callable[[], None]
     calls_left: int = tiering.CALLS_BEFORE_NATIVE
 
@@ -61,19 +63,11 @@ def count_operation() -> None:
         backend.make_native()
 
 
-class Compiled:
-    """A graph without effects, compiled when it is first asked for."""
+#: Functions of one operand that NumPy lacks. They are compiled at their first call, for
+#: their last bits must not depend on how often they were called.
+LACKING = frozenset((p.erf, p.erfc, p.lgamma, p.digamma))
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._config: Config | None = None
-        self._program: Program | None = None
 
-    def program(self) -> Program | None:
-        """Its program under the configuration of the day; None if there is none."""
-        config = settings.current()
-        if config is not self._config:
-            if config != self._config:
-                self._program = backend.prepare(self._graph, config)
-            self._config = config
-        return self._program
+def kernel_of(op: Primitive, dtype: np.dtype[Any]) -> Kernel | None:
+    """What computes a primitive at once, if it is one of these and can be compiled."""
+    return backend.find_kernel(op, dtype) if op in LACKING else None

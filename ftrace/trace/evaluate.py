@@ -15,10 +15,10 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray, Stack
+from ftrace.trace.backend import LACKING, kernel_of
 from ftrace.trace.contract import PreparedProduct
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Graph, Node, toposort
-from ftrace.trace.lacking import LACKING, kernel_of
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p, sum_call
 from ftrace.trace.primitives.elementwise import (
     add,
@@ -61,7 +61,7 @@ class Plan:
     Args:
       outputs: the nodes whose values a call returns.
       given: the nodes whose values a call gets; `Plan(...)(values)`.
-      with_kernels: what NumPy lacks is done by compiled code: see `lacking`.
+      with_kernels: what NumPy lacks is done by compiled code: see `backend`.
     """
 
     __slots__ = (

@@ -20,12 +20,11 @@ from ftrace.array import Array, is_array, surface
 from ftrace.errors import DynamicDimensionError, ShapeError
 from ftrace.tables import memo
 from ftrace.trace.avals import Shape, ShapedArray, narrowed, pairs_of
-from ftrace.trace.backend import backend, count_operation
+from ftrace.trace.backend import LACKING, backend, count_operation, kernel_of
 from ftrace.trace.dims import any_dynamic, bounds, is_dynamic, same_size
 from ftrace.trace.evaluate import settle
 from ftrace.trace.fused import run_fused
 from ftrace.trace.graph import Node, origin_now, provenance
-from ftrace.trace.lacking import LACKING, kernel_of
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.quiet import hush, unhush

@@ -25,9 +25,9 @@ from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.backend import kernel_of
 from ftrace.trace.evaluate import Contraction, Plan, apply
 from ftrace.trace.graph import Node
-from ftrace.trace.lacking import kernel_of
 from ftrace.trace.primitives.broadcast import reduce_sum_p, sum_call
 from ftrace.trace.primitives.conversion import converter
 from ftrace.trace.primitives.elementwise import cast_p

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from ftrace.trace.backend import backend
 from ftrace.transforms.execute import has_compiled, make_native, run_graph
-from ftrace.transforms.lacking import find_kernel
-from ftrace.transforms.large import run_call, run_operation
-from ftrace.transforms.prepared import prepare_for_processor
+from ftrace.transforms.large import (
+    compiles,
+    find_kernel,
+    program_of,
+    run_call,
+    run_operation,
+)
 
 
 def register() -> None:
     """From now on it is there; `ftrace` does it when it is imported."""
     backend.run_graph = run_graph
-    backend.prepare = prepare_for_processor
+    backend.compiles = compiles
+    backend.program_of = program_of
     backend.has_compiled = has_compiled
     backend.run_call = run_call
     backend.run_operation = run_operation

@@ -32,17 +32,20 @@ from ftrace.devices.base import get_device
 from ftrace.errors import FtraceError
 from ftrace.tables import Table
 from ftrace.trace import tiering, tree
+from ftrace.trace.backend import LACKING, Kernel, Program
 from ftrace.trace.dims import same_size
 from ftrace.trace.exact import exact_part
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.operations import bind_compound
+from ftrace.trace.operations import bind, bind_compound
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p, imag, real
 from ftrace.trace.primitives.movement import pad_p, reshape_p
 from ftrace.trace.primitives.record import Compound, Primitive
 from ftrace.trace.recall import describe
 from ftrace.trace.tape import recording
+from ftrace.trace.tiering import LONG_BLOCK, SHORT_BLOCK
 from ftrace.trace.tracer import aval_of
+from ftrace.transforms.execute import apply_graph
 from ftrace.transforms.jit import Jitted, jit
 
 #: How many times as long as an addition these take NumPy, twice: see `Primitive.slow`.
@@ -259,8 +262,8 @@ class _Arguments:
 
 #: Bytes of a call that is compiled, which few are.
 _COMPILED = 16_000
-_calls: Table[Any, Callable[[Sequence[Any]], Any]] = Table(512)
-_programs: Table[Any, AnySize] = Table(256)
+#: By all that identifies them; kernels for all sizes by the same without sizes.
+_calls: Table[Any, Callable[[Sequence[Any]], Any]] = Table(768)
 
 
 def _any_size(call: _Filled) -> AnySize:
@@ -292,15 +295,21 @@ def _any_size(call: _Filled) -> AnySize:
     return run
 
 
-def _compiles() -> bool:
+def compiles() -> bool:
+    """Are eager calls compiled?"""
     return not settings.current().disable_jit and get_device().keeps_programs
+
+
+def program_of(graph: Graph) -> Program:
+    """A graph without effects, compiled when it is first called with values."""
+    return Jitted(lambda *values: apply_graph(graph, values))
 
 
 def run_call(
     function: Callable[..., Any], numbers: bool, args: Sequence[Any], kwargs: Any
 ) -> Any:
     """A call with concrete operands; None where it is for NumPy."""
-    if not _compiles():
+    if not compiles():
         return None
     taken = _Arguments(numbers)
     try:
@@ -317,10 +326,8 @@ def run_call(
         sizeless = (*who, *taken.sizeless)
 
         def program() -> AnySize:
-            found = _programs.get(sizeless)
-            if found is None:
-                found = _programs.put(sizeless, _any_size(filled), _COMPILED)
-            return found
+            found = _calls.get(sizeless)
+            return found or _calls.put(sizeless, _any_size(filled), _COMPILED)
 
         any_size = None if taken.decides else program
         made = _call_of_function(filled, taken.values, any_size)
@@ -331,7 +338,7 @@ def run_call(
 def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
     """An operation on concrete arrays; None where it is for NumPy."""
     row = tiering.OPERATIONS.get(op.name)
-    if row is None or arrays[0].size < row[0] or not _compiles():
+    if row is None or arrays[0].size < row[0] or not compiles():
         return None
     identity = (op, arg, *[aval_of(x) for x in arrays])
     call = _calls.get(identity)
@@ -339,3 +346,27 @@ def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
         run = Jitted(partial(bind_compound, op, arg=arg))
         call = _calls.put(identity, _Call(run, 1, row[1]), _COMPILED)
     return call(arrays)
+
+
+# Functions of elements that NumPy lacks, whatever the sizes of the arrays:
+#
+#     erf(x), 100 numbers   ->   a block of 1024 that begins with them, one call
+
+_lacking = {op: Jitted(partial(bind, op)) for op in LACKING}
+
+
+def find_kernel(op: Primitive, dtype: np.dtype[Any]) -> Kernel | None:
+    """What computes a function for arrays of a dtype; None without a compiler."""
+    return partial(_in_blocks, _lacking[op]) if compiles() else None
+
+
+def _in_blocks(kernel: Jitted, x: Any) -> Any:
+    count = x.size
+    if count > LONG_BLOCK:
+        flat, starts = x.reshape(-1), range(0, count, LONG_BLOCK)
+        parts = [_in_blocks(kernel, flat[i : i + LONG_BLOCK]) for i in starts]
+        whole: Any = np.concatenate(parts)
+        return whole.reshape(x.shape)
+    block = np.ones(SHORT_BLOCK if count <= SHORT_BLOCK else LONG_BLOCK, x.dtype)
+    block[:count] = x.reshape(-1)
+    return kernel(block).numpy()[:count].reshape(x.shape)

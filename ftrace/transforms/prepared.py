@@ -18,7 +18,6 @@ from typing import Any
 
 from ftrace import settings
 from ftrace.array import Array
-from ftrace.devices.base import get_device
 from ftrace.settings import Config
 from ftrace.tables import LIGHT, Table
 from ftrace.trace.graph import Graph, one_order
@@ -142,8 +141,3 @@ def _run(
 def _prepare(graph: Graph, config: Config) -> Prepared | None:
     compiled = compile_for_host(graph)
     return None if compiled is None else Prepared(graph, compiled, config)
-
-
-def prepare_for_processor(graph: Graph, config: Config) -> Prepared | None:
-    """The program; None where the default device is not the processor."""
-    return _prepare(graph, config) if get_device().keeps_programs else None
