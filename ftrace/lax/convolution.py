@@ -23,15 +23,7 @@ from ftrace.lax.elementwise import (
     check_dtypes,
 )
 from ftrace.lax.reductions import Padding, check_counts, check_padding, padtype_to_pads
-from ftrace.numpy.axes import (
-    Window,
-    as_value,
-    canonical_axes,
-    flip,
-    permute,
-    reshape,
-    slide_all,
-)
+from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract, dot_axes, finished, promoted
 from ftrace.trace.fused import run_fused
 from ftrace.trace.tracer import Value, aval_of
@@ -71,7 +63,7 @@ def dot_general(
     Raises:
       ShapeError: the axes of a pair differ in size, or are not given in pairs.
     """
-    x, y = as_value(lhs), as_value(rhs)
+    x, y = ax.as_value(lhs), ax.as_value(rhs)
     try:
         (of_x, of_y), (batch_x, batch_y) = dimension_numbers
     except (TypeError, ValueError):
@@ -80,12 +72,12 @@ def dot_general(
             f"batch, rhs batch)), got {dimension_numbers!r}"
         ) from None
     name = "lax.dot_general"
-    x_axes = canonical_axes(tuple(of_x), x.ndim, name)
-    y_axes = canonical_axes(tuple(of_y), y.ndim, name)
-    x_batch = canonical_axes(tuple(batch_x), x.ndim, name)
-    y_batch = canonical_axes(tuple(batch_y), y.ndim, name)
-    canonical_axes(x_axes + x_batch, x.ndim, name)
-    canonical_axes(y_axes + y_batch, y.ndim, name)
+    x_axes = ax.canonical_axes(tuple(of_x), x.ndim, name)
+    y_axes = ax.canonical_axes(tuple(of_y), y.ndim, name)
+    x_batch = ax.canonical_axes(tuple(batch_x), x.ndim, name)
+    y_batch = ax.canonical_axes(tuple(batch_y), y.ndim, name)
+    ax.canonical_axes(x_axes + x_batch, x.ndim, name)
+    ax.canonical_axes(y_axes + y_batch, y.ndim, name)
     _check_pairs("contracting", x.shape, y.shape, x_axes, y_axes)
     _check_pairs("batch", x.shape, y.shape, x_batch, y_batch)
     (x, y), final = promoted(x, y, preferred_element_type=preferred_element_type)
@@ -267,7 +259,7 @@ def conv_general_dilated(
     name = "lax.conv_general_dilated"
     (x, w), final = promoted(lhs, rhs, preferred_element_type=preferred_element_type)
     axes = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
-    x, w = permute(x, tuple(axes.lhs_spec)), permute(w, tuple(axes.rhs_spec))
+    x, w = ax.permute(x, tuple(axes.lhs_spec)), ax.permute(w, tuple(axes.rhs_spec))
     ndim = x.ndim - 2
     strides = check_counts(name, "window_strides", window_strides, ndim)
     spread = check_counts(name, "lhs_dilation", lhs_dilation, ndim)
@@ -286,10 +278,12 @@ def conv_general_dilated(
     groups = (feature_group_count, batch_group_count)
     _check_channels(name, x.shape, w.shape, groups)
     rows = zip(sizes, strides, dilation, pads, spread, strict=True)
-    windows = tuple(Window(k, s, d, lo, hi, gap - 1) for k, s, d, (lo, hi), gap in rows)
+    windows = tuple(
+        ax.Window(k, s, d, lo, hi, gap - 1) for k, s, d, (lo, hi), gap in rows
+    )
     result = run_fused(_convolve, [x, w], windows=windows, groups=groups)
     order = sorted(range(x.ndim), key=tuple(axes.out_spec).__getitem__)
-    return finished(permute(result, tuple(order)), final)
+    return finished(ax.permute(result, tuple(order)), final)
 
 
 def _check_channels(
@@ -314,7 +308,7 @@ def _check_channels(
 
 
 def _convolve(
-    x: Any, w: Any, windows: tuple[Window, ...], groups: tuple[int, int]
+    x: Any, w: Any, windows: tuple[ax.Window, ...], groups: tuple[int, int]
 ) -> Any:
     """(batch, feature, space…) with (out, in, space…): (batch, out, space…)."""
     features, batches = groups
@@ -322,30 +316,30 @@ def _convolve(
     out = w.shape[0]
     places = [window.outputs(n) for window, n in zip(windows, space, strict=True)]
     if 0 in places or 0 in x.shape or 0 in w.shape:
-        return as_value(np.zeros((batch // batches, out, *places), x.dtype))
+        return ax.as_value(np.zeros((batch // batches, out, *places), x.dtype))
     names = [f"p{i}" for i in range(len(space))]
     taps = [f"k{i}" for i in range(len(space))]
-    seen = slide_all(x, (Window(1), Window(1), *windows))
+    seen = ax.slide_all(x, (ax.Window(1), ax.Window(1), *windows))
     wide = [k for k, window in zip(taps, windows, strict=True) if window.size > 1]
     x_labels = [*wide, "n", "i", *names]
     w_labels = ["o", "i", *taps]
     if features > 1:
         at = len(wide) + 1
         shape = (features, channels // features)
-        seen = reshape(seen, (*seen.shape[:at], *shape, *seen.shape[at + 1 :]))
+        seen = ax.reshape(seen, (*seen.shape[:at], *shape, *seen.shape[at + 1 :]))
         x_labels.insert(at, "g")
     if batches > 1:
         at = len(wide)
         shape = (batches, batch // batches)
-        seen = reshape(seen, (*seen.shape[:at], *shape, *seen.shape[at + 1 :]))
+        seen = ax.reshape(seen, (*seen.shape[:at], *shape, *seen.shape[at + 1 :]))
         x_labels.insert(at, "g")
     count = max(groups)
     if count > 1:
-        w = reshape(w, (count, out // count, *w.shape[1:]))
+        w = ax.reshape(w, (count, out // count, *w.shape[1:]))
         w_labels.insert(0, "g")
     result_labels = ["n", *(["g"] if count > 1 else []), "o", *names]
     result = contract("convolution", seen, w, x_labels, w_labels, result_labels)
-    return reshape(result, (batch // batches, out, *places))
+    return ax.reshape(result, (batch // batches, out, *places))
 
 
 def conv(
@@ -421,7 +415,7 @@ def conv_transpose(
       ShapeError: the shapes do not fit each other.
       ValueRangeError: the padding is malformed.
     """
-    x, w = as_value(lhs), as_value(rhs)
+    x, w = ax.as_value(lhs), ax.as_value(rhs)
     numbers = dimension_numbers
     if numbers is None:
         numbers = _TRANSPOSED_DEFAULTS.get(x.ndim)
@@ -447,7 +441,7 @@ def conv_transpose(
         order = list(range(w.ndim))
         out, into = axes.rhs_spec[0], axes.rhs_spec[1]
         order[out], order[into] = into, out
-        w = permute(flip(w, space), tuple(order))
+        w = ax.permute(ax.flip(w, space), tuple(order))
     return conv_general_dilated(
         x, w, (1,) * len(space), pads, steps, dilation, axes, precision=precision,
         preferred_element_type=preferred_element_type,
@@ -485,7 +479,7 @@ def conv_general_dilated_patches(
 
     Arguments are those of `conv_general_dilated`; `filter_shape` is the kernel's space.
     """
-    x = as_value(lhs)
+    x = ax.as_value(lhs)
     shape = tuple(filter_shape)
     axes = conv_dimension_numbers(x.shape, (1, 1, *shape), dimension_numbers)
     count = int(np.prod(shape))

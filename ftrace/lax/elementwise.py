@@ -15,18 +15,8 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.numpy import axes as ax
 from ftrace.numpy.arithmetic import integer_power
-from ftrace.numpy.axes import (
-    as_value,
-    cast,
-    choose,
-    drop_axes,
-    expand,
-    full,
-    insert_axes,
-    iota,
-    static_int,
-)
 from ftrace.numpy.elementwise import arctan2
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.records import NamedTuple
@@ -272,14 +262,14 @@ sub = _binary("sub", p.sub)
 def abs(x: Value) -> Any:
     """Elementwise |x|; an unsigned value is its own."""
     unsigned = dtypes.kind(aval_of(x).dtype) == "u"
-    return as_value(x) if unsigned else apply_elementwise(p.absolute, x)
+    return ax.as_value(x) if unsigned else apply_elementwise(p.absolute, x)
 
 
 def conj(x: Value) -> Any:
     """Elementwise complex conjugate, of a complex dtype also for real x."""
-    x = as_value(x)
+    x = ax.as_value(x)
     if not dtypes.is_complex(x.dtype):
-        return cast(x, dtypes.complex_dtype(x.dtype), x.weak_type)
+        return ax.cast(x, dtypes.complex_dtype(x.dtype), x.weak_type)
     return bind(p.conj, x)
 
 
@@ -306,8 +296,8 @@ def integer_pow(x: Value, y: int) -> Any:
     Raises:
       DtypeError: y is negative and x an integer.
     """
-    x = as_value(x)
-    power = static_int(y, "lax.integer_pow: y")
+    x = ax.as_value(x)
+    power = ax.static_int(y, "lax.integer_pow: y")
     if power < 0 and not dtypes.is_inexact(x.dtype):
         raise DtypeError(
             f"lax.integer_pow: integers of {x.dtype.name} have no negative power "
@@ -329,7 +319,7 @@ def pow(x: Value, y: Value) -> Any:
             "it, or use ftrace.numpy.power"
         )
     if dtypes.is_integer(exponent.dtype):
-        y = cast(y, base.dtype, exponent.weak_type)
+        y = ax.cast(y, base.dtype, exponent.weak_type)
     return _strict("pow", p.power, x, y)
 
 
@@ -347,23 +337,23 @@ def round(
         raise ValueRangeError(
             f"lax.round: rounding_method must be a RoundingMethod: {rounding_method!r}"
         )
-    x = as_value(x)
+    x = ax.as_value(x)
     whole = apply_elementwise(p.truncate, x)
     rest = apply_elementwise(p.absolute, bind(p.sub, x, whole))
     further = apply_elementwise(p.ge, rest, 0.5)
     away = bind(p.add, whole, bind(p.sign, x))
-    return choose(further, away, whole)
+    return ax.choose(further, away, whole)
 
 
 def clz(x: Value) -> Any:
     """Elementwise the number of leading bits that are zero."""
-    x = as_value(x)
+    x = ax.as_value(x)
     if not dtypes.is_integer(x.dtype):
         raise DtypeError(f"lax.clz requires integers, got {x.dtype.name}")
     width = 8 * x.dtype.itemsize
     filled, shift = x, 1
     while shift < width:  # every bit below the highest one is set
-        below = shift_right_logical(filled, full((), shift, x.dtype, x.weak_type))
+        below = shift_right_logical(filled, ax.full((), shift, x.dtype, x.weak_type))
         filled, shift = bind(p.bit_or, filled, below), 2 * shift
     return bind(p.popcount, bind(p.bit_not, filled))
 
@@ -379,15 +369,15 @@ def clamp(min: Value, x: Value, max: Value) -> Any:
       DtypeError: the dtypes differ.
     """
     check_dtypes("clamp", min, x, max)
-    x = as_value(x)
+    x = ax.as_value(x)
     for name, bound in (("min", min), ("max", max)):
         if aval_of(bound).shape not in ((), x.shape):
             raise ShapeError(
                 f"lax.clamp: {name} must be a scalar or have the shape {x.shape} of x, "
                 f"got {aval_of(bound).shape}"
             )
-    raised = choose(_beyond(p.le, x, min), min, x)
-    return choose(_beyond(p.ge, raised, max), max, raised)
+    raised = ax.choose(_beyond(p.le, x, min), min, x)
+    return ax.choose(_beyond(p.ge, raised, max), max, raised)
 
 
 def _beyond(compare: Any, x: Any, bound: Any) -> Any:
@@ -419,7 +409,7 @@ def select_n(which: Value, *cases: Value) -> Any:
     if not cases:
         raise ValueRangeError("lax.select_n requires at least one case")
     check_dtypes("select", *cases)
-    number = as_value(which)
+    number = ax.as_value(which)
     shapes = [aval_of(case).shape for case in cases]
     first = shapes[0]
     if any(shape != first for shape in shapes):
@@ -431,17 +421,17 @@ def select_n(which: Value, *cases: Value) -> Any:
         )
     by_bool = number.dtype == dtypes.bool_
     if by_bool and len(cases) == 1:
-        return as_value(cases[0])
+        return ax.as_value(cases[0])
     if by_bool and len(cases) == 2:
-        return choose(number, cases[1], cases[0])
+        return ax.choose(number, cases[1], cases[0])
     if number.dtype != dtypes.int32:
         raise DtypeError(
             f"lax.select: with {len(cases)} cases the selector must be int32"
             f"{' or bool' * (len(cases) <= 2)}, got {number.dtype.name}"
         )
-    result = as_value(cases[0])
+    result = ax.as_value(cases[0])
     for i, case in enumerate(cases[1:], 1):
-        result = choose(apply_elementwise(p.eq, number, i), case, result)
+        result = ax.choose(apply_elementwise(p.eq, number, i), case, result)
     return result
 
 
@@ -452,7 +442,7 @@ def stop_gradient(x: Any) -> Any:
         if type(leaf) is Array and recording.tape is None:
             return leaf  # nothing is differentiated
         inexact = dtypes.is_inexact(aval_of(leaf).dtype)
-        return bind(p.stop_gradient, as_value(leaf)) if inexact else leaf
+        return bind(p.stop_gradient, ax.as_value(leaf)) if inexact else leaf
 
     return tree.map(stop, x)
 
@@ -462,7 +452,7 @@ def stop_gradient(x: Any) -> Any:
 
 def convert_element_type(operand: Value, new_dtype: Any) -> Any:
     """The operand in another dtype; float to integer truncates toward zero."""
-    return cast(operand, dtypes.canonicalize(dtypes.as_dtype(new_dtype)))
+    return ax.cast(operand, dtypes.canonicalize(dtypes.as_dtype(new_dtype)))
 
 
 def bitcast_convert_type(operand: Value, new_dtype: Any) -> Any:
@@ -475,7 +465,7 @@ def bitcast_convert_type(operand: Value, new_dtype: Any) -> Any:
       ShapeError: the last axis does not hold the parts of a wider dtype.
       DtypeError: a dtype is bool or complex, and they differ.
     """
-    x = as_value(operand)
+    x = ax.as_value(operand)
     target = dtypes.canonicalize(dtypes.as_dtype(new_dtype))
     if target == x.dtype:
         return x
@@ -497,11 +487,11 @@ def _split_bits(x: Any, count: int, part: np.dtype[Any]) -> Any:
     whole = np.dtype(f"u{x.dtype.itemsize}")
     bits = x if x.dtype == whole else bind(p.bitcast, x, arg=whole)
     shape = (*x.shape, count)
-    bits = expand(insert_axes(bits, (x.ndim,)), shape)
+    bits = ax.expand(ax.insert_axes(bits, (x.ndim,)), shape)
     shifts = apply_elementwise(
-        p.mul, iota(whole, shape, x.ndim), full((), 8 * part.itemsize, whole)
+        p.mul, ax.iota(whole, shape, x.ndim), ax.full((), 8 * part.itemsize, whole)
     )
-    return cast(bind(p.shift_right_logical, bits, shifts), part)
+    return ax.cast(bind(p.shift_right_logical, bits, shifts), part)
 
 
 def _join_bits(x: Any, count: int, whole: np.dtype[Any]) -> Any:
@@ -513,10 +503,10 @@ def _join_bits(x: Any, count: int, whole: np.dtype[Any]) -> Any:
     width = x.dtype.itemsize
     part = np.dtype(f"u{width}")
     bits = x if x.dtype == part else bind(p.bitcast, x, arg=part)
-    bits = cast(bits, whole)
+    bits = ax.cast(bits, whole)
     last = x.ndim - 1
     shifts = apply_elementwise(
-        p.mul, iota(whole, x.shape, last), full((), 8 * width, whole)
+        p.mul, ax.iota(whole, x.shape, last), ax.full((), 8 * width, whole)
     )
     placed = bind(p.shift_left, bits, shifts)
-    return drop_axes(bind(reduce_sum_p, placed, arg=(last,)), (last,))
+    return ax.drop_axes(bind(reduce_sum_p, placed, arg=(last,)), (last,))

@@ -31,15 +31,6 @@ from ftrace.lax.slicing import (
 )
 from ftrace.numpy import axes as moves
 from ftrace.numpy.arithmetic import remainder
-from ftrace.numpy.axes import (
-    as_value,
-    canonical_axis,
-    cast,
-    check_shape,
-    choose,
-    full,
-    reshape,
-)
 from ftrace.numpy.elementwise import greater, negative
 from ftrace.numpy.indexing import default_fill, widened
 from ftrace.records import NamedTuple
@@ -108,8 +99,8 @@ def gather(
       DtypeError: the starts are no integers.
       ValueRangeError: there is no such mode.
     """
-    x, starts = as_value(operand), check_starts("gather", start_indices)
-    sizes = check_shape(tuple(slice_sizes), "lax.gather: slice_sizes")
+    x, starts = moves.as_value(operand), check_starts("gather", start_indices)
+    sizes = moves.check_shape(tuple(slice_sizes), "lax.gather: slice_sizes")
     windows, offsets = _check_gather(x, starts, dimension_numbers, sizes)
     how = mode_of("promise_in_bounds" if mode is None else mode)
     batch = starts.shape[:-1]
@@ -117,18 +108,18 @@ def gather(
     whole = (*batch, *sizes)
     result_shape = tuple(whole[place] for place in order)
     if 0 in result_shape:
-        return full(result_shape, 0, x.dtype, x.weak_type)
+        return moves.full(result_shape, 0, x.dtype, x.weak_type)
     found = places(windows, starts, how, writing=False)
     parts = _parts(x, windows, found, batch)  # batch + the operand's axes
     if found.inside is not None:
         fill = default_fill(x.dtype) if fill_value is None else fill_value
-        parts = choose(
+        parts = moves.choose(
             spread(found.inside, (*batch, *[1] * x.ndim)),
             parts,
-            cast(fill, x.dtype),
+            moves.cast(fill, x.dtype),
         )
     dropped = tuple(len(batch) + a for a in windows.squeezed)
-    return reshape(moves.permute(parts, (*order, *dropped)), result_shape)
+    return moves.reshape(moves.permute(parts, (*order, *dropped)), result_shape)
 
 
 def _check_gather(
@@ -206,9 +197,9 @@ def index_take(src: Value, idxs: Any, axes: Sequence[int]) -> Any:
     Raises:
       ShapeError: the vectors differ in size, or are not as many as axes.
     """
-    x = as_value(src)
-    vectors = [as_value(i) for i in idxs]
-    found = tuple(canonical_axis(a, x.ndim, "lax.index_take") for a in axes)
+    x = moves.as_value(src)
+    vectors = [moves.as_value(i) for i in idxs]
+    found = tuple(moves.canonical_axis(a, x.ndim, "lax.index_take") for a in axes)
     if len(vectors) != len(found) or len({v.shape for v in vectors}) > 1:
         raise ShapeError(
             f"lax.index_take: one vector per axis of {tuple(axes)}, all of one size, "
@@ -222,7 +213,7 @@ def index_take(src: Value, idxs: Any, axes: Sequence[int]) -> Any:
     indices = [remainder(widened(v, n), n) for _, v, n in pairs]
     common = max((i.dtype for i in indices), key=lambda d: d.itemsize)
     return bind(
-        gather_p, x, *[cast(i, common) for i in indices], arg=tuple(sorted(found))
+        gather_p, x, *[moves.cast(i, common) for i in indices], arg=tuple(sorted(found))
     )
 
 
@@ -257,17 +248,17 @@ def _scatter(name: str, kind: str, negated: bool = False):
         unique_indices: bool = False,
         mode: str | GatherScatterMode | None = None,
     ) -> Any:
-        new = negative(as_value(updates)) if negated else updates
+        new = negative(moves.as_value(updates)) if negated else updates
         check_dtypes(name, operand, new)
-        x, starts = as_value(operand), check_starts(name, scatter_indices)
-        new = cast(new, x.dtype)
+        x, starts = moves.as_value(operand), check_starts(name, scatter_indices)
+        new = moves.cast(new, x.dtype)
         windows, through = _check_scatter(name, x, starts, new.shape, dimension_numbers)
         if new.size == 0 or x.size == 0:
             return x
         x, found, inner = _at_places(x, windows, starts, mode)
         new = _ordered_updates(new, inner, found, through, starts.ndim - 1)
         result = bind(scatter_p, x, new, *only_inside(found), arg=(found.axes, kind))
-        return reshape(result, windows.shape)
+        return moves.reshape(result, windows.shape)
 
     return scatter
 
@@ -355,8 +346,8 @@ def scatter_apply(
     Raises:
       ShapeError: as `scatter`, or `func` gives another shape.
     """
-    x, starts = as_value(operand), check_starts("scatter_apply", scatter_indices)
-    shape = check_shape(tuple(update_shape), "lax.scatter_apply: update_shape")
+    x, starts = moves.as_value(operand), check_starts("scatter_apply", scatter_indices)
+    shape = moves.check_shape(tuple(update_shape), "lax.scatter_apply: update_shape")
     windows, _ = _check_scatter("scatter_apply", x, starts, shape, dimension_numbers)
     if 0 in shape or x.size == 0:
         return x
@@ -372,13 +363,15 @@ def scatter_apply(
 
     def once_more(state: Any) -> Any:
         done, old = state
-        new = as_value(func(old))
+        new = moves.as_value(func(old))
         if new.shape != old.shape:
             raise ShapeError(
                 "lax.scatter_apply: the function must keep the shape "
                 f"{old.shape}, it gave {new.shape}"
             )
-        return done + 1, choose(greater(repeats, done), cast(new, x.dtype), old)
+        return done + 1, moves.choose(
+            greater(repeats, done), moves.cast(new, x.dtype), old
+        )
 
     most, state = repeats.max(), (0, old)
     if unique_indices or not isinstance(most, Tracer):
@@ -387,7 +380,7 @@ def scatter_apply(
     else:
         state = while_loop(goes_on, once_more, state)
     result = bind(scatter_p, x, state[1], *inside, arg=(found.axes, "set"))
-    return reshape(result, windows.shape)
+    return moves.reshape(result, windows.shape)
 
 
 def _counted(x: Any, found: Places, inside: Sequence[Any], ones: Any) -> Any:
@@ -448,7 +441,7 @@ def _at_places(
     # The windows are the whole array: it gets an axis that all of them index at 0.
     inner = with_axis(windows)
     zeros = moves.full((*starts.shape[:-1], 1), 0, dtypes.int32)
-    return reshape(x, inner.shape), Places((0,), (zeros,), found.inside), inner
+    return moves.reshape(x, inner.shape), Places((0,), (zeros,), found.inside), inner
 
 
 def _ordered_updates(
@@ -462,4 +455,6 @@ def _ordered_updates(
     moved = moves.permute(
         updates, (*around, *[source[a] for a in behind if a in source])
     )
-    return reshape(moved, (*moved.shape[:depth], *[windows.sizes[a] for a in behind]))
+    return moves.reshape(
+        moved, (*moved.shape[:depth], *[windows.sizes[a] for a in behind])
+    )

@@ -12,14 +12,7 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
-from ftrace.numpy.axes import (
-    as_value,
-    drop_axes,
-    insert_axes,
-    pad,
-    shrink_axis,
-    static_int,
-)
+from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import adjoint, matrices, square, symmetrized
 from ftrace.numpy.linear import matmul
 from ftrace.trace.operations import bind_compound
@@ -104,16 +97,16 @@ def cholesky_update(r_matrix: Value, w_vector: Value) -> Any:
     Raises:
       ShapeError: the shapes do not fit.
     """
-    r, w = square("cholesky_update", r_matrix), as_value(w_vector)
+    r, w = square("cholesky_update", r_matrix), ax.as_value(w_vector)
     if r.ndim != 2 or w.shape != r.shape[-1:]:
         raise ShapeError(
             "cholesky_update: a matrix (n, n) and a vector (n,) are required, got the "
             f"shapes {r.shape} and {w.shape}"
         )
-    row = fnp.conj(insert_axes(w, (0,)))
+    row = fnp.conj(ax.insert_axes(w, (0,)))
     (_, s) = bind_compound(qr_p, fnp.concatenate([fnp.triu(r), row]), arg=False)
     sign = fnp.sign(fnp.diagonal(s))
-    return insert_axes(fnp.conj(sign), (1,)) * s
+    return ax.insert_axes(fnp.conj(sign), (1,)) * s
 
 
 def eig(
@@ -181,13 +174,13 @@ def eigh(
     vectors, values = bind_compound(eigh_p, a, arg=bool(lower))
     if subset_by_index is not None:
         start, stop = _subset("eigh", subset_by_index, a.shape[-1])
-        vectors = shrink_axis(vectors, vectors.ndim - 1, start, stop)
-        values = shrink_axis(values, values.ndim - 1, start, stop)
+        vectors = ax.shrink_axis(vectors, vectors.ndim - 1, start, stop)
+        values = ax.shrink_axis(values, values.ndim - 1, start, stop)
     return vectors, values
 
 
 def _subset(name: str, subset: tuple[int, int], size: int) -> tuple[int, int]:
-    start, stop = (static_int(i, f"{name}: subset_by_index") for i in subset)
+    start, stop = (ax.static_int(i, f"{name}: subset_by_index") for i in subset)
     if not 0 <= start < stop <= size:
         raise ValueRangeError(
             f"{name}: subset_by_index must be (start, end) within {size}, got {subset}"
@@ -209,13 +202,13 @@ def lu(x: Value) -> list[Any]:
       ShapeError: there are fewer than two axes.
       DtypeError: integers, float16 or bfloat16.
     """
-    return bind_compound(lu_p, as_value(x))
+    return bind_compound(lu_p, ax.as_value(x))
 
 
 def lu_pivots_to_permutation(pivots: Value, permutation_size: int) -> Any:
     """The order of rows that exchanging row i with row pivots[i], one by one, gives."""
-    size = static_int(permutation_size, "lu_pivots_to_permutation: permutation_size")
-    return bind_compound(permutation_p, as_value(pivots), arg=size)[0]
+    size = ax.static_int(permutation_size, "lu_pivots_to_permutation: permutation_size")
+    return bind_compound(permutation_p, ax.as_value(pivots), arg=size)[0]
 
 
 def qr(
@@ -297,7 +290,7 @@ def householder_product(a: Value, taus: Value) -> Any:
       ShapeError: the shapes do not fit.
     """
     return bind_compound(
-        householder_product_p, matrices("householder_product", a), as_value(taus)
+        householder_product_p, matrices("householder_product", a), ax.as_value(taus)
     )[0]
 
 
@@ -316,9 +309,9 @@ def ormqr(
     x = matrices("ormqr", a)
     *_, m, n = x.shape
     if n < m:
-        x = pad(x, (*[(0, 0, 0)] * (x.ndim - 1), (0, m - n, 0)))
+        x = ax.pad(x, (*[(0, 0, 0)] * (x.ndim - 1), (0, m - n, 0)))
     elif n > m:
-        x = shrink_axis(x, x.ndim - 1, 0, m)
+        x = ax.shrink_axis(x, x.ndim - 1, 0, m)
     q = householder_product(x, taus)
     q = adjoint(q) if transpose else q
     return matmul(q, c) if left else matmul(c, q)
@@ -378,7 +371,7 @@ def triangular_solve(
       ShapeError: the shapes do not fit.
       DtypeError: the dtypes differ, or LAPACK does not have them.
     """
-    x, y = as_value(a), as_value(b)
+    x, y = ax.as_value(a), ax.as_value(b)
     arg = Triangular(
         bool(left_side), bool(lower), bool(transpose_a),
         bool(conjugate_a) and dtypes.is_complex(x.dtype), bool(unit_diagonal),
@@ -387,8 +380,10 @@ def triangular_solve(
     if not vector:
         return bind_compound(triangular_solve_p, x, y, arg=arg)[0]
     place = y.ndim if left_side else y.ndim - 1
-    (result,) = bind_compound(triangular_solve_p, x, insert_axes(y, (place,)), arg=arg)
-    return drop_axes(result, (place,))
+    (result,) = bind_compound(
+        triangular_solve_p, x, ax.insert_axes(y, (place,)), arg=arg
+    )
+    return ax.drop_axes(result, (place,))
 
 
 def tridiagonal_solve(
@@ -407,8 +402,8 @@ def tridiagonal_solve(
       ShapeError: the shapes do not fit.
       DtypeError: the dtypes differ, or LAPACK does not have them.
     """
-    diagonals = [as_value(x) for x in (dl, d, du)]
-    return bind_compound(tridiagonal_solve_p, *diagonals, as_value(b))[0]
+    diagonals = [ax.as_value(x) for x in (dl, d, du)]
+    return bind_compound(tridiagonal_solve_p, *diagonals, ax.as_value(b))[0]
 
 
 def symmetric_product(
@@ -432,7 +427,7 @@ def symmetric_product(
       ShapeError: the shapes do not fit.
       DtypeError: the dtypes differ, or are not float or complex.
     """
-    a, c = as_value(a_matrix), as_value(c_matrix)
+    a, c = ax.as_value(a_matrix), ax.as_value(c_matrix)
     if a.ndim < 2 or c.shape != (*a.shape[:-1], a.shape[-2]):
         raise ShapeError(
             "symmetric_product: matrices (..., m, n) and (..., m, m) are required, got "

@@ -12,16 +12,6 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as moves
-from ftrace.numpy.axes import (
-    as_value,
-    canonical_axes,
-    canonical_axis,
-    cast,
-    check_shape,
-    check_sizes,
-    choose,
-    static_int,
-)
 from ftrace.numpy.creation import number_for
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.joining import concatenate as joined
@@ -57,13 +47,13 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     Raises:
       ShapeError: there is none.
     """
-    checked = [check_shape(shape, "lax.broadcast_shapes") for shape in shapes]
+    checked = [moves.check_shape(shape, "lax.broadcast_shapes") for shape in shapes]
     return common_shape("lax.broadcast_shapes", checked) if checked else ()
 
 
 def broadcast(operand: Value, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
     """The operand repeated along new leading axes of these sizes."""
-    shape = check_shape(sizes, "lax.broadcast") + aval_of(operand).shape
+    shape = moves.check_shape(sizes, "lax.broadcast") + aval_of(operand).shape
     return moves.broadcast_to(operand, shape, "lax.broadcast")
 
 
@@ -86,9 +76,9 @@ def broadcast_in_dim(
     Raises:
       ShapeError: a size is neither 1 nor that of its axis in `shape`.
     """
-    x = as_value(operand)
-    target = check_shape(shape, "lax.broadcast_in_dim")
-    places = canonical_axes(
+    x = moves.as_value(operand)
+    target = moves.check_shape(shape, "lax.broadcast_in_dim")
+    places = moves.canonical_axes(
         tuple(broadcast_dimensions), len(target), "broadcast_in_dim"
     )
     if len(places) != x.ndim or list(places) != sorted(places):
@@ -107,7 +97,7 @@ def broadcast_in_dim(
 
 def broadcast_to_rank(x: Value, rank: int) -> Any:
     """`x` with leading axes of size 1, up to `rank` axes."""
-    value = as_value(x)
+    value = moves.as_value(x)
     return moves.insert_axes(value, range(max(rank - value.ndim, 0)))
 
 
@@ -123,8 +113,8 @@ def reshape(
     Raises:
       ShapeError: the shape has another number of elements, or a negative size.
     """
-    x = as_value(operand)
-    shape = check_shape(new_sizes, "lax.reshape")
+    x = moves.as_value(operand)
+    shape = moves.check_shape(new_sizes, "lax.reshape")
     if any(n < 0 for n in shape):
         raise ShapeError(
             f"lax.reshape: the sizes must be given in full, got {shape}; "
@@ -144,7 +134,7 @@ def collapse(
     operand: Value, start_dimension: int, stop_dimension: int | None = None
 ) -> Any:
     """The axes from `start_dimension` up to `stop_dimension` as one."""
-    x = as_value(operand)
+    x = moves.as_value(operand)
     low, high, _ = slice(start_dimension, stop_dimension).indices(x.ndim)
     if low >= high:
         raise ShapeError(
@@ -161,8 +151,8 @@ def squeeze(array: Value, dimensions: Sequence[int]) -> Any:
     Raises:
       ShapeError: one has another size.
     """
-    x = as_value(array)
-    axes = canonical_axes(tuple(dimensions), x.ndim, "lax.squeeze")
+    x = moves.as_value(array)
+    axes = moves.canonical_axes(tuple(dimensions), x.ndim, "lax.squeeze")
     if any(x.shape[a] != 1 for a in axes):
         raise ShapeError(
             f"lax.squeeze: the axes {axes} of {x.shape} must have size 1; use an index "
@@ -173,9 +163,9 @@ def squeeze(array: Value, dimensions: Sequence[int]) -> Any:
 
 def expand_dims(array: Value, dimensions: Sequence[int]) -> Any:
     """The array with axes of size 1 where the result has the axes `dimensions`."""
-    x = as_value(array)
+    x = moves.as_value(array)
     wanted = tuple(dimensions)
-    axes = canonical_axes(wanted, x.ndim + len(wanted), "lax.expand_dims")
+    axes = moves.canonical_axes(wanted, x.ndim + len(wanted), "lax.expand_dims")
     return moves.insert_axes(x, axes)
 
 
@@ -185,8 +175,8 @@ def transpose(operand: Value, permutation: Sequence[int]) -> Any:
     Raises:
       ShapeError: it is no permutation of them.
     """
-    x = as_value(operand)
-    axes = check_shape(permutation, "lax.transpose: permutation")
+    x = moves.as_value(operand)
+    axes = moves.check_shape(permutation, "lax.transpose: permutation")
     if sorted(axes) != list(range(x.ndim)):
         raise ShapeError(
             f"lax.transpose: {axes} is not a permutation of the axes of {x.shape}"
@@ -196,8 +186,8 @@ def transpose(operand: Value, permutation: Sequence[int]) -> Any:
 
 def rev(operand: Value, dimensions: Sequence[int]) -> Any:
     """The elements in reverse order along these axes."""
-    x = as_value(operand)
-    return moves.flip(x, canonical_axes(tuple(dimensions), x.ndim, "lax.rev"))
+    x = moves.as_value(operand)
+    return moves.flip(x, moves.canonical_axes(tuple(dimensions), x.ndim, "lax.rev"))
 
 
 def tile(operand: Value, reps: Sequence[int]) -> Any:
@@ -206,8 +196,8 @@ def tile(operand: Value, reps: Sequence[int]) -> Any:
     Raises:
       ShapeError: there is not one count per axis.
     """
-    x = as_value(operand)
-    counts = check_shape(reps, "lax.tile")
+    x = moves.as_value(operand)
+    counts = moves.check_shape(reps, "lax.tile")
     if len(counts) != x.ndim or any(n < 0 for n in counts):
         raise ShapeError(
             f"lax.tile: reps {counts} must hold a count for each axis of {x.shape}"
@@ -241,14 +231,14 @@ def stack(operands: Sequence[Value], axis: int = 0) -> Any:
     values = values_together(operands)
     if any(v.shape != values[0].shape for v in values):
         raise ShapeError(f"lax.stack: the shapes differ: {[v.shape for v in values]}")
-    place = canonical_axis(axis, values[0].ndim + 1, "lax.stack")
+    place = moves.canonical_axis(axis, values[0].ndim + 1, "lax.stack")
     return concatenate([moves.insert_axes(v, (place,)) for v in values], place)
 
 
 def unstack(x: Value, axis: int = 0) -> tuple[Any, ...]:
     """The slices along one axis, without it."""
-    value = as_value(x)
-    place = canonical_axis(axis, value.ndim, "lax.unstack")
+    value = moves.as_value(x)
+    place = moves.canonical_axis(axis, value.ndim, "lax.unstack")
     if value.shape[place] == 0:
         return ()
     slices = split(value, [1] * value.shape[place], place)
@@ -261,9 +251,9 @@ def split(operand: Value, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     Raises:
       ShapeError: the sizes do not add up to the size of the axis.
     """
-    x = as_value(operand)
-    place = canonical_axis(axis, x.ndim, "lax.split")
-    parts = check_shape(sizes, "lax.split")
+    x = moves.as_value(operand)
+    place = moves.canonical_axis(axis, x.ndim, "lax.split")
+    parts = moves.check_shape(sizes, "lax.split")
     if sum(parts) != x.shape[place] or any(n < 0 for n in parts):
         raise ShapeError(
             f"lax.split: the sizes {parts} must add up to {x.shape[place]}, the size "
@@ -295,14 +285,15 @@ def pad(
       ShapeError: there is not one such triple per axis.
       DtypeError: the dtypes differ.
     """
-    x = as_value(operand)
+    x = moves.as_value(operand)
     check_dtypes("pad", x, padding_value)
     if aval_of(padding_value).shape != ():
         raise ShapeError(
             f"lax.pad: padding_value must be a scalar, got {aval_of(padding_value)!r}"
         )
     config = [
-        tuple(static_int(n, "lax.pad: each count") for n in c) for c in padding_config
+        tuple(moves.static_int(n, "lax.pad: each count") for n in c)
+        for c in padding_config
     ]
     if len(config) != x.ndim or any(len(c) != 3 or c[2] < 0 for c in config):
         raise ShapeError(
@@ -313,7 +304,7 @@ def pad(
     result = moves.pad(x, grown)
     if not _is_zero(padding_value) and any(map(any, grown)):
         everywhere = moves.full(x.shape, True, dtypes.bool_)
-        result = choose(moves.pad(everywhere, grown), result, padding_value)
+        result = moves.choose(moves.pad(everywhere, grown), result, padding_value)
     bounds = [
         (max(-lo, 0), n - max(-hi, 0))
         for n, (lo, hi, _) in zip(result.shape, config, strict=True)
@@ -357,11 +348,11 @@ def full(
     wanted = (
         aval.dtype if dtype is None else dtypes.canonicalize(dtypes.as_dtype(dtype))
     )
-    target = check_sizes(shape, "lax.full")
+    target = moves.check_sizes(shape, "lax.full")
     if is_number(fill_value):
         value = number_for(np.asarray(fill_value).item(), wanted)
         return moves.full(target, value, wanted, weak)
-    return moves.broadcast_to(cast(fill_value, wanted, weak), target, "lax.full")
+    return moves.broadcast_to(moves.cast(fill_value, wanted, weak), target, "lax.full")
 
 
 def full_like(
@@ -410,8 +401,8 @@ def broadcasted_iota(
     wanted = dtypes.canonicalize(dtypes.as_dtype(dtype))
     if wanted == dtypes.bool_:
         raise DtypeError("lax.iota: the dtype must be numeric, got bool")
-    sizes = check_sizes(shape, "lax.broadcasted_iota")
-    axis = canonical_axis(dimension, len(sizes), "lax.broadcasted_iota")
+    sizes = moves.check_sizes(shape, "lax.broadcasted_iota")
+    axis = moves.canonical_axis(dimension, len(sizes), "lax.broadcasted_iota")
     return moves.iota(wanted, sizes, axis)
 
 

@@ -22,21 +22,7 @@ from ftrace.errors import (
     ValueRangeError,
 )
 from ftrace.lax.elementwise import check_dtypes
-from ftrace.numpy.axes import (
-    Window,
-    as_value,
-    canonical_axes,
-    canonical_axis,
-    cast,
-    check_shape,
-    drop_axes,
-    flip,
-    permute,
-    reshape,
-    shrink_axis,
-    slide_all,
-    static_int,
-)
+from ftrace.numpy import axes as ax
 from ftrace.numpy.cumulative import combine_axis, scan_fused, scan_logsumexp
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.searching import position_of
@@ -127,8 +113,8 @@ def _reduction(name: str, monoid: Monoid):
 
 
 def _reduced(name: str, monoid: Monoid, operand: Value, axes: Sequence[int]) -> Any:
-    x = as_value(operand)
-    places = canonical_axes(tuple(axes), x.ndim, f"lax.{name}")
+    x = ax.as_value(operand)
+    places = ax.canonical_axes(tuple(axes), x.ndim, f"lax.{name}")
     return reduced(monoid.reduction, x, places, False)
 
 
@@ -154,13 +140,13 @@ def reduce_min():
 
 def _bit_reduction(name: str, op: Primitive, start: int, of_bools: Monoid | None):
     def bit_reduction(operand: Value, axes: Sequence[int]) -> Any:
-        x = as_value(operand)
+        x = ax.as_value(operand)
         if dtypes.is_inexact(x.dtype):
             got = x.dtype.name
             raise DtypeError(f"lax.{name} requires bools or integers, got {got}")
         if x.dtype == dtypes.bool_ and of_bools is not None:
             return _reduced(name, of_bools, x, axes)
-        first = cast(np.asarray(start), x.dtype)
+        first = ax.cast(np.asarray(start), x.dtype)
         return reduce(x, first, lambda a, b: elementwise(op, a, b), axes)
 
     return bit_reduction
@@ -212,8 +198,8 @@ def reduce(
             f"lax.reduce: {len(leaves)} operands need as many init_values, got "
             f"{len(starts)}"
         )
-    values = [as_value(x) for x in leaves]
-    axes = canonical_axes(tuple(dimensions), values[0].ndim, "lax.reduce")
+    values = [ax.as_value(x) for x in leaves]
+    axes = ax.canonical_axes(tuple(dimensions), values[0].ndim, "lax.reduce")
     if len(values) == 1 and treedef == tree.structure(0):
         monoid = recognise(computation, values[0].dtype)
         if monoid is not None:
@@ -237,7 +223,7 @@ def reduce(
             for v, s in zip(values, starts, strict=True)
         ]
         return tree.unflatten(treedef, nothing)
-    return tree.unflatten(treedef, combine([as_value(s) for s in starts], totals))
+    return tree.unflatten(treedef, combine([ax.as_value(s) for s in starts], totals))
 
 
 def is_identity(monoid: Monoid, start: Value, dtype: np.dtype[Any]) -> bool:
@@ -250,14 +236,14 @@ def is_identity(monoid: Monoid, start: Value, dtype: np.dtype[Any]) -> bool:
 
 
 def _zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
-    return as_value(np.zeros(tuple(shape), dtype))
+    return ax.as_value(np.zeros(tuple(shape), dtype))
 
 
 def _leading(x: Any, axes: tuple[int, ...]) -> Any:
     """`x` with the axes merged into one, in front."""
     rest = tuple(a for a in range(x.ndim) if a not in axes)
     merged = prod(x.shape[a] for a in axes)
-    return reshape(permute(x, axes + rest), (merged, *[x.shape[a] for a in rest]))
+    return ax.reshape(ax.permute(x, axes + rest), (merged, *[x.shape[a] for a in rest]))
 
 
 def _fold(
@@ -270,14 +256,14 @@ def _fold(
     while (size := values[0].shape[0]) > 1:
         half = size // 2
         if size % 2:
-            left_over.append([shrink_axis(v, 0, size - 1, size) for v in values])
+            left_over.append([ax.shrink_axis(v, 0, size - 1, size) for v in values])
         values = combine(
-            [shrink_axis(v, 0, 0, half) for v in values],
-            [shrink_axis(v, 0, half, 2 * half) for v in values],
+            [ax.shrink_axis(v, 0, 0, half) for v in values],
+            [ax.shrink_axis(v, 0, half, 2 * half) for v in values],
         )
     for rest in reversed(left_over):
         values = combine(values, rest)
-    return [drop_axes(v, (0,)) for v in values]
+    return [ax.drop_axes(v, (0,)) for v in values]
 
 
 # Positions.
@@ -285,20 +271,20 @@ def _fold(
 
 def _position(name: str, primitive: Primitive):
     def position(operand: Value, axis: int, index_dtype: Any) -> Any:
-        x = as_value(operand)
+        x = ax.as_value(operand)
         dtype = dtypes.canonicalize(dtypes.as_dtype(index_dtype))
         if dtypes.is_complex(x.dtype) or not dtypes.is_integer(dtype):
             raise DtypeError(
                 f"lax.{name} requires a real operand and an integer index_dtype, got "
                 f"{aval_of(x)!r} and {dtype}"
             )
-        place = canonical_axis(axis, x.ndim, f"lax.{name}")
+        place = ax.canonical_axis(axis, x.ndim, f"lax.{name}")
         if x.shape[place] == 0:
             raise ValueRangeError(
                 f"lax.{name}: axis {place} of {x.shape} has no elements"
             )
         found = position_of(primitive, x, place)
-        return cast(drop_axes(found, (place,)), dtype)
+        return ax.cast(ax.drop_axes(found, (place,)), dtype)
 
     return position
 
@@ -326,8 +312,8 @@ def argmin():
 
 def _cumulative(name: str, monoid: Monoid):
     def cumulative(operand: Value, axis: int = 0, reverse: bool = False) -> Any:
-        x = as_value(operand)
-        place = canonical_axis(axis, x.ndim, f"lax.{name}")
+        x = ax.as_value(operand)
+        place = ax.canonical_axis(axis, x.ndim, f"lax.{name}")
         return scan_fused(x, monoid.reduction, place, bool(reverse))
 
     return cumulative
@@ -355,8 +341,8 @@ def cummin():
 
 def cumlogsumexp(operand: Value, axis: int = 0, reverse: bool = False) -> Any:
     """The running log(sum(exp(x))) along `axis`, from the end if `reverse`."""
-    x = as_value(operand)
-    place = canonical_axis(axis, x.ndim, "lax.cumlogsumexp")
+    x = ax.as_value(operand)
+    place = ax.canonical_axis(axis, x.ndim, "lax.cumlogsumexp")
     return run_fused(scan_logsumexp, [x], axis=place, reverse=bool(reverse))
 
 
@@ -384,10 +370,10 @@ def associative_scan(
     if not callable(fn):
         raise ArgumentError(f"lax.associative_scan: fn must be callable, got {fn!r}")
     leaves, treedef = tree.flatten(elems)
-    values = [as_value(x) for x in leaves]
+    values = [ax.as_value(x) for x in leaves]
     if not values:
         return elems
-    axes = [canonical_axis(axis, x.ndim, "lax.associative_scan") for x in values]
+    axes = [ax.canonical_axis(axis, x.ndim, "lax.associative_scan") for x in values]
     sizes = {x.shape[a] for x, a in zip(values, axes, strict=True)}
     if len(sizes) != 1 or len(set(axes)) != 1:
         raise ShapeError(
@@ -404,13 +390,13 @@ def associative_scan(
                 f"lax.associative_scan: fn must return a tree like its arguments, "
                 f"{tree.readable(treedef)}; got {tree.readable(structure)}"
             )
-        return [as_value(x) for x in found]
+        return [ax.as_value(x) for x in found]
 
     if reverse:
-        values = [flip(x, (place,)) for x in values]
+        values = [ax.flip(x, (place,)) for x in values]
     results = combine_axis(combine, values, place)
     if reverse:
-        results = [flip(x, (place,)) for x in results]
+        results = [ax.flip(x, (place,)) for x in results]
     return tree.unflatten(treedef, results)
 
 
@@ -457,7 +443,9 @@ def check_padding(name: str, padding: Any, count: int) -> list[tuple[int, int]]:
       ValueRangeError: they are not that.
     """
     try:
-        pads = [(static_int(lo, name), static_int(hi, name)) for lo, hi in padding]
+        pads = [
+            (ax.static_int(lo, name), ax.static_int(hi, name)) for lo, hi in padding
+        ]
     except (TypeError, ValueError, ArgumentError):
         pads = []
     if len(pads) != count:
@@ -478,7 +466,7 @@ def check_counts(
     """
     if counts is None:
         return (1,) * ndim
-    found = check_shape(tuple(counts), name)
+    found = ax.check_shape(tuple(counts), name)
     if len(found) != ndim or any(n < 1 for n in found):
         raise ShapeError(
             f"{name}: {what} must hold {ndim} numbers of at least 1, got {found}"
@@ -515,7 +503,7 @@ def reduce_window(
       ShapeError: there is not one number per axis.
     """
     name = "lax.reduce_window"
-    x = as_value(operand)
+    x = ax.as_value(operand)
     dtype = x.dtype
     if aval_of(init_value).shape != ():
         raise ShapeError(
@@ -540,21 +528,25 @@ def reduce_window(
     else:
         pads = check_padding(name, padding, x.ndim)
     rows = zip(sizes, strides, dilation, pads, spread, strict=True)
-    windows = tuple(Window(n, s, d, lo, hi, gap - 1) for n, s, d, (lo, hi), gap in rows)
+    windows = tuple(
+        ax.Window(n, s, d, lo, hi, gap - 1) for n, s, d, (lo, hi), gap in rows
+    )
     operands = [x]
     if not begins:
-        operands.append(cast(init_value, dtype))
+        operands.append(ax.cast(init_value, dtype))
     return run_fused(_reduce_windows, operands, monoid=monoid, windows=windows)
 
 
 def _reduce_windows(
-    x: Any, *init: Any, monoid: Monoid, windows: tuple[Window, ...]
+    x: Any, *init: Any, monoid: Monoid, windows: tuple[ax.Window, ...]
 ) -> Any:
     fill = init[0] if init else identity(monoid.reduction, x.dtype)
     if any(w.outputs(n) == 0 for w, n in zip(windows, x.shape, strict=True)):
         shape = tuple(w.outputs(n) for w, n in zip(windows, x.shape, strict=True))
-        return as_value(np.zeros(shape, x.dtype))
-    seen = slide_all(x, windows, fill)
+        return ax.as_value(np.zeros(shape, x.dtype))
+    seen = ax.slide_all(x, windows, fill)
     axes = tuple(range(seen.ndim - x.ndim))
-    result = drop_axes(bind(monoid.reduction, seen, arg=axes), axes) if axes else seen
+    result = (
+        ax.drop_axes(bind(monoid.reduction, seen, arg=axes), axes) if axes else seen
+    )
     return elementwise(monoid.combine, init[0], result) if init else result

@@ -13,18 +13,8 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
-from ftrace.numpy.axes import (
-    Axis,
-    as_value,
-    canonical_axes,
-    canonical_axis,
-    cast,
-    expand,
-    insert_axes,
-    iota,
-    shrink_axis,
-    static_int,
-)
+from ftrace.numpy import axes as ax
+from ftrace.numpy.axes import Axis
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.reductions import (
     check_where,
@@ -58,11 +48,11 @@ def _activation(function: Callable[..., Any], weak: bool = False) -> Callable[..
 
     @wraps(function)
     def call(x: Value, *parameters: Any, **named: Any) -> Any:
-        x = as_value(x)
+        x = ax.as_value(x)
         if not dtypes.is_inexact(x.dtype):
             bare = weak or x.dtype == dtypes.bool_
             dtype = dtypes.default_dtype("f") if bare else dtypes.to_inexact(x.dtype)
-            x = cast(x, dtype, bare or x.weak_type)
+            x = ax.cast(x, dtype, bare or x.weak_type)
         given = (*parameters, *named.values())
         if all(isinstance(value, (bool, int, float)) for value in given):
             names = function.__code__.co_varnames[1 : 1 + len(parameters)]
@@ -81,7 +71,7 @@ _beside_floats = partial(_activation, weak=True)
 
 def relu(x: Value) -> Any:
     """max(x, 0). Its derivative at 0 is 0."""
-    x = as_value(x)
+    x = ax.as_value(x)
     if dtypes.is_complex(x.dtype):
         return fnp.maximum(x, 0)
     zero = elementwise(p.mul, x, 0) if x.dtype == dtypes.bool_ else 0
@@ -101,7 +91,7 @@ def relu6(x: Any) -> Any:
 def leaky_relu(x: Value, negative_slope: Value = 1e-2) -> Any:
     """x where it is not negative, `negative_slope`·x elsewhere."""
     if isinstance(negative_slope, (bool, int, float)):
-        return run_fused(_leaky_relu, [as_value(x)], slope=negative_slope)
+        return run_fused(_leaky_relu, [ax.as_value(x)], slope=negative_slope)
     return _leaky_relu(*values_together([x, negative_slope]))
 
 
@@ -260,7 +250,7 @@ def tanh(x: Any) -> Any:
 
 def identity(x: Value) -> Any:
     """x itself."""
-    return as_value(x)
+    return ax.as_value(x)
 
 
 def glu(x: Value, axis: int = -1) -> Any:
@@ -269,8 +259,8 @@ def glu(x: Value, axis: int = -1) -> Any:
     Raises:
       ShapeError: the axis has an odd size.
     """
-    x = as_value(x)
-    place = canonical_axis(axis, x.ndim, "glu")
+    x = ax.as_value(x)
+    place = ax.canonical_axis(axis, x.ndim, "glu")
     size = x.shape[place]
     if size % 2:
         raise ShapeError(f"glu: axis {place} of {x.shape} must have an even size")
@@ -279,8 +269,8 @@ def glu(x: Value, axis: int = -1) -> Any:
 
 def _glu(x: Any, axis: int) -> Any:
     half = x.shape[axis] // 2
-    gate = shrink_axis(x, axis, half, 2 * half)
-    return shrink_axis(x, axis, 0, half) * elementwise(p.logistic, gate)
+    gate = ax.shrink_axis(x, axis, half, 2 * half)
+    return ax.shrink_axis(x, axis, 0, half) * elementwise(p.logistic, gate)
 
 
 # Along axes.
@@ -290,12 +280,12 @@ def logmeanexp(
     x: Value, axis: Axis = None, where: Value | None = None, keepdims: bool = False
 ) -> Any:
     """log(mean(exp(x))) along `axis`; arguments as in `logsumexp`."""
-    x = as_value(x)
+    x = ax.as_value(x)
     total = logsumexp(x, axis, keepdims=keepdims, where=where)
-    axes = canonical_axes(axis, x.ndim, "logmeanexp")
+    axes = ax.canonical_axes(axis, x.ndim, "logmeanexp")
     if where is None:
         return total - math.log(math.prod(x.shape[a] for a in axes) or math.nan)
-    hits = cast(check_where("logmeanexp", where, x.shape), total.dtype)
+    hits = ax.cast(check_where("logmeanexp", where, x.shape), total.dtype)
     return total - fnp.log(reduced(reduce_sum_p, hits, axes, keepdims))
 
 
@@ -327,14 +317,14 @@ def standardize(
         raise ValueRangeError(
             f"standardize: algorithm must be 'fast' or 'stable', got {algorithm!r}"
         )
-    x = as_value(x)
+    x = ax.as_value(x)
     if mean is None:
         mean = fnp.mean(x, axis, keepdims=True, where=where)
     centered = x - mean
     if variance is None:
         squares = fnp.square(centered)
         variance = fnp.mean(squares, axis, keepdims=True, where=where)
-    return centered * bind(p.rsqrt, as_value(variance + epsilon))
+    return centered * bind(p.rsqrt, ax.as_value(variance + epsilon))
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
@@ -347,13 +337,13 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
       axis: where the result has the new axis.
     """
     x = fnp.asarray(x)
-    count = static_int(num_classes, "one_hot: num_classes")
+    count = ax.static_int(num_classes, "one_hot: num_classes")
     if count < 0:
         raise ValueRangeError(f"one_hot: num_classes must not be negative, got {count}")
-    place = canonical_axis(axis, x.ndim + 1, "one_hot")
+    place = ax.canonical_axis(axis, x.ndim + 1, "one_hot")
     shape = (*x.shape[:place], count, *x.shape[place:])
     kind = dtypes.default_dtype("f") if dtype is None else dtypes.as_dtype(dtype)
-    wide = x if x.dtype.itemsize >= 4 else cast(x, dtypes.int32)
-    classes = iota(wide.dtype, shape, place)
-    hits = bind(p.eq, expand(insert_axes(wide, (place,)), shape), classes)
-    return cast(hits, dtypes.canonicalize(kind))
+    wide = x if x.dtype.itemsize >= 4 else ax.cast(x, dtypes.int32)
+    classes = ax.iota(wide.dtype, shape, place)
+    hits = bind(p.eq, ax.expand(ax.insert_axes(wide, (place,)), shape), classes)
+    return ax.cast(hits, dtypes.canonicalize(kind))

@@ -7,17 +7,7 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
-from ftrace.numpy.axes import (
-    as_value,
-    broadcast_to,
-    cast,
-    choose,
-    full,
-    insert_axes,
-    iota,
-    permute,
-    reshape,
-)
+from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract
 from ftrace.numpy.reductions import log_sum_exp, softmax
 from ftrace.trace.fused import run_fused
@@ -67,7 +57,7 @@ def dot_product_attention(
       ShapeError: the shapes do not fit each other.
       DtypeError: the dtypes differ, or the mask is not of bools.
     """
-    shape = as_value(query).shape
+    shape = ax.as_value(query).shape
     q, k, v = (_with_four_axes(x) for x in (query, key, value))
     _check(q, k, v)
     batch, length, heads, features = q.shape
@@ -97,16 +87,16 @@ def dot_product_attention(
         "has": (bias is not None, mask is not None, *(x is not None for x in lengths)),
     }
     result = run_fused(_attend, [q, k, v, *extra], **options)
-    result = reshape(result, shape)
+    result = ax.reshape(result, shape)
     if not return_residual:
         return result
     residual = run_fused(_residual, [q, k, *extra], **options)
-    return result, reshape(residual, shape[:-1])
+    return result, ax.reshape(residual, shape[:-1])
 
 
 def _with_four_axes(x: Value) -> Any:
-    x = as_value(x)
-    return insert_axes(x, range(max(4 - x.ndim, 0)))
+    x = ax.as_value(x)
+    return ax.insert_axes(x, range(max(4 - x.ndim, 0)))
 
 
 def _check(q: Any, k: Any, v: Any) -> None:
@@ -141,7 +131,7 @@ def _like_logits(name: str, x: Value, shape: tuple[int, ...]) -> Any:
 
 
 def _lengths(x: Value, batch: int) -> Any:
-    x = as_value(x)
+    x = ax.as_value(x)
     if x.shape != (batch,) or not dtypes.is_integer(x.dtype):
         raise ShapeError(
             f"dot_product_attention: sequence lengths must be integers of shape "
@@ -169,18 +159,18 @@ def _logits(
     k_length = next(parts) if has_k else None
     batch, length, heads, features = q.shape
     wide, _ = dtypes.promote((q.dtype, False), (dtypes.float32, False))
-    q, k = cast(q, wide), cast(k, wide)
+    q, k = ax.cast(q, wide), ax.cast(k, wide)
     if group == 1:
         logits = contract("attention", q, k, "btnh", "bsnh", "bnts")
     else:
-        q = reshape(q, (batch, length, heads // group, group, features))
+        q = ax.reshape(q, (batch, length, heads // group, group, features))
         logits = contract("attention", q, k, "btngh", "bsnh", "bngts")
-        logits = reshape(logits, (batch, heads, length, k.shape[1]))
+        logits = ax.reshape(logits, (batch, heads, length, k.shape[1]))
     logits = elementwise(p.mul, logits, scale)
     if bias is not None:
-        logits = cast(elementwise(p.add, logits, bias), wide)
-    rows = iota(dtypes.int32, (1, 1, *logits.shape[2:]), 2)
-    columns = iota(dtypes.int32, (1, 1, *logits.shape[2:]), 3)
+        logits = ax.cast(elementwise(p.add, logits, bias), wide)
+    rows = ax.iota(dtypes.int32, (1, 1, *logits.shape[2:]), 2)
+    columns = ax.iota(dtypes.int32, (1, 1, *logits.shape[2:]), 3)
     seen: list[Any] = [] if mask is None else [mask]
     if causal:
         seen.append(bind(p.ge, rows, columns))
@@ -189,39 +179,41 @@ def _logits(
         seen.append(bind(p.le, rows, elementwise(p.add, columns, before)))
         seen.append(bind(p.ge, rows, elementwise(p.sub, columns, after)))
     if q_length is not None:
-        seen.append(elementwise(p.lt, rows, reshape(q_length, (batch, 1, 1, 1))))
+        seen.append(elementwise(p.lt, rows, ax.reshape(q_length, (batch, 1, 1, 1))))
     if k_length is not None:
-        seen.append(elementwise(p.lt, columns, reshape(k_length, (batch, 1, 1, 1))))
+        seen.append(elementwise(p.lt, columns, ax.reshape(k_length, (batch, 1, 1, 1))))
     if not seen:
         return logits
     everything = seen[0]
     for condition in seen[1:]:
         everything = elementwise(p.bit_and, everything, condition)
     # Finite, so that a row that sees nothing gives no NaN.
-    least = full((), -0.7 * 3.4028234663852886e38, wide)
-    return choose(broadcast_to(everything, logits.shape), logits, least)
+    least = ax.full((), -0.7 * 3.4028234663852886e38, wide)
+    return ax.choose(ax.broadcast_to(everything, logits.shape), logits, least)
 
 
 def _attend(q: Any, k: Any, v: Any, *extra: Any, **options: Any) -> Any:
     group, has = options["group"], options["has"]
-    logits = cast(_logits(q, k, *extra, **options), dtypes.float32)
-    weights = cast(softmax(logits, -1), k.dtype)
+    logits = ax.cast(_logits(q, k, *extra, **options), dtypes.float32)
+    weights = ax.cast(softmax(logits, -1), k.dtype)
     batch, length, heads, features = q.shape
     if group == 1:
         result = contract("attention", weights, v, "bnts", "bsnh", "btnh")
     else:
-        weights = reshape(weights, (batch, heads // group, group, length, k.shape[1]))
+        weights = ax.reshape(
+            weights, (batch, heads // group, group, length, k.shape[1])
+        )
         result = contract("attention", weights, v, "bngts", "bsnh", "btngh")
-        result = reshape(result, (batch, length, heads, features))
+        result = ax.reshape(result, (batch, length, heads, features))
     if has[2]:
         lengths = extra[sum(has[:2])]
-        rows = iota(dtypes.int32, (1, length, 1, 1), 1)
-        inside = elementwise(p.lt, rows, reshape(lengths, (batch, 1, 1, 1)))
-        result = choose(inside, result, full((), 0, result.dtype))
+        rows = ax.iota(dtypes.int32, (1, length, 1, 1), 1)
+        inside = elementwise(p.lt, rows, ax.reshape(lengths, (batch, 1, 1, 1)))
+        result = ax.choose(inside, result, ax.full((), 0, result.dtype))
     return result
 
 
 def _residual(q: Any, k: Any, *extra: Any, **options: Any) -> Any:
-    logits = cast(_logits(q, k, *extra, **options), dtypes.float32)
-    total = reshape(log_sum_exp(logits, (3,)), logits.shape[:3])
-    return bind(p.stop_gradient, cast(permute(total, (0, 2, 1)), k.dtype))
+    logits = ax.cast(_logits(q, k, *extra, **options), dtypes.float32)
+    total = ax.reshape(log_sum_exp(logits, (3,)), logits.shape[:3])
+    return bind(p.stop_gradient, ax.cast(ax.permute(total, (0, 2, 1)), k.dtype))

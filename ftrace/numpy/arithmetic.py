@@ -10,41 +10,8 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import is_array, watch
 from ftrace.errors import DtypeError, ValueRangeError
-from ftrace.numpy.axes import (
-    as_value,
-    broadcast_to,
-    cast,
-    choose,
-    full,
-    no_out,
-    static_int,
-)
-from ftrace.numpy.elementwise import (
-    absolute,
-    add,
-    bitwise_and,
-    common_type,
-    divide,
-    equal,
-    floor_values,
-    greater_equal,
-    imag,
-    isinf,
-    kind_of,
-    left_shift,
-    less,
-    multiply,
-    not_equal,
-    promote_inexact,
-    promote_together,
-    real,
-    right_shift,
-    round_values,
-    sign,
-    signbit,
-    subtract,
-    truncate_values,
-)
+from ftrace.numpy import axes as ax
+from ftrace.numpy import elementwise as ew
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import BODY_DEPTH, close
 from ftrace.trace.control.loop import While, while_p
@@ -70,12 +37,12 @@ __all__ = [
 
 def _divisible(name: str, x1: Value, x2: Value) -> list[Any]:
     """Two real operands in their common dtype, which is not bool."""
-    if "c" in (kind_of(x1), kind_of(x2)):
+    if "c" in (ew.kind_of(x1), ew.kind_of(x2)):
         raise DtypeError(f"{name} is not defined for complex numbers")
-    dtype, weak = common_type(x1, x2)
+    dtype, weak = ew.common_type(x1, x2)
     if dtype == dtypes.bool_:
         dtype = dtypes.int32
-    return [cast(x, dtype, weak) for x in (x1, x2)]
+    return [ax.cast(x, dtype, weak) for x in (x1, x2)]
 
 
 def fmod(x1: Value, x2: Value, /) -> Any:
@@ -90,7 +57,9 @@ def fmod(x1: Value, x2: Value, /) -> Any:
 
 def _remainder(x1: Any, x2: Any) -> Any:
     result = elementwise(ops.rem, x1, x2)
-    return result if dtypes.is_float(x1.dtype) else choose(equal(x2, 0), 0, result)
+    return (
+        result if dtypes.is_float(x1.dtype) else ax.choose(ew.equal(x2, 0), 0, result)
+    )
 
 
 def remainder(x1: Value, x2: Value, /) -> Any:
@@ -117,12 +86,14 @@ def _floor_remainder(x1: Any, x2: Any) -> Any:
     rest = _remainder(x1, x2)
     if dtypes.kind(rest.dtype) == "u":
         return rest
-    return choose(_differs(rest, x2), add(rest, x2), rest)
+    return ax.choose(_differs(rest, x2), ew.add(rest, x2), rest)
 
 
 def _differs(rest: Any, x2: Any) -> Any:
     """Where the remainder is not zero and has not the sign of x2."""
-    return bitwise_and(not_equal(rest, 0), not_equal(less(rest, 0), less(x2, 0)))
+    return ew.bitwise_and(
+        ew.not_equal(rest, 0), ew.not_equal(ew.less(rest, 0), ew.less(x2, 0))
+    )
 
 
 def floor_divide(x1: Value, x2: Value, /) -> Any:
@@ -143,8 +114,10 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
     if dtypes.kind(x1.dtype) == "u":
         return quotient
     rest = elementwise(ops.rem, x1, x2)
-    inexact = bitwise_and(not_equal(rest, 0), not_equal(sign(x1), sign(x2)))
-    return subtract(quotient, cast(inexact, quotient.dtype, quotient.weak_type))
+    inexact = ew.bitwise_and(
+        ew.not_equal(rest, 0), ew.not_equal(ew.sign(x1), ew.sign(x2))
+    )
+    return ew.subtract(quotient, ax.cast(inexact, quotient.dtype, quotient.weak_type))
 
 
 def _whole_quotient(x1: Any, x2: Any) -> Any:
@@ -161,10 +134,12 @@ def _whole_quotient(x1: Any, x2: Any) -> Any:
 
 def _floor_quotient(x1: Any, x2: Any) -> Any:
     rest = elementwise(ops.rem, x1, x2)
-    quotient = divide(subtract(x1, rest), x2)
-    quotient = choose(_differs(rest, x2), subtract(quotient, 1), quotient)
+    quotient = ew.divide(ew.subtract(x1, rest), x2)
+    quotient = ax.choose(_differs(rest, x2), ew.subtract(quotient, 1), quotient)
     # Both are steps: their derivatives are zero.
-    return choose(equal(x2, 0), floor_values(divide(x1, x2)), round_values(quotient))
+    return ax.choose(
+        ew.equal(x2, 0), ew.floor_values(ew.divide(x1, x2)), ew.round_values(quotient)
+    )
 
 
 def _of_floats(
@@ -186,7 +161,7 @@ def _of_floats(
     if values is None:
         return None
     signed = do_now(np.copysign, values, signs, dtype=x1.dtype, weak=weak)
-    return None if signed is None else choose(equal(values, 0), signed, values)
+    return None if signed is None else ax.choose(ew.equal(values, 0), signed, values)
 
 
 def _quotient_now(x1: Any, x2: Any) -> Any:
@@ -222,18 +197,18 @@ def power(x1: Value, x2: Value, /) -> Any:
     Raises:
       DtypeError: integers to a negative power that is known.
     """
-    if type(x2) is int and kind_of(x1) != "b":
-        return integer_power(as_value(x1), x2)
+    if type(x2) is int and ew.kind_of(x1) != "b":
+        return integer_power(ax.as_value(x1), x2)
     exponent = _known_integer(x2)
-    dtype, weak = common_type(x1, x2)
+    dtype, weak = ew.common_type(x1, x2)
     if dtype == dtypes.bool_:
         dtype = dtypes.int32
-    weak = weak and kind_of(x1) != "b"
+    weak = weak and ew.kind_of(x1) != "b"
     if exponent is not None:
-        return integer_power(cast(x1, dtype, weak), exponent)
+        return integer_power(ax.cast(x1, dtype, weak), exponent)
     if dtypes.is_integer(dtype):
-        x2 = cast(x2, dtype, weak and kind_of(x2) != "b")
-        return _integer_powers(x1, cast(x1, dtype, weak), x2)
+        x2 = ax.cast(x2, dtype, weak and ew.kind_of(x2) != "b")
+        return _integer_powers(x1, ax.cast(x1, dtype, weak), x2)
     return elementwise(ops.power, x1, x2)
 
 
@@ -244,7 +219,7 @@ def _known_integer(x: Value) -> int | None:
     if type(x) is int:
         return x
     known = is_array(x) or isinstance(x, np.generic)
-    if not known or x.shape or kind_of(x) not in "iu":
+    if not known or x.shape or ew.kind_of(x) not in "iu":
         return None
     found = decided(int, x)  # what is done
     if found is None:
@@ -271,20 +246,20 @@ def integer_power(x: Any, exponent: int) -> Any:
         # The slope of 1 divided by a product is lost where that is 0 or infinite.
         return elementwise(ops.power, x, float(exponent))
     if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4 and abs(exponent) > 1:
-        wide = integer_power(cast(x, dtypes.float32), exponent)
-        return cast(wide, x.dtype, x.weak_type)
+        wide = integer_power(ax.cast(x, dtypes.float32), exponent)
+        return ax.cast(wide, x.dtype, x.weak_type)
     if exponent < 0:
         return _inverse(x, -exponent)
     if exponent == 0:
-        return full(x.shape, 1, x.dtype, x.weak_type)
+        return ax.full(x.shape, 1, x.dtype, x.weak_type)
     result = None
     while True:
         if exponent & 1:
-            result = x if result is None else multiply(result, x)
+            result = x if result is None else ew.multiply(result, x)
         exponent >>= 1
         if not exponent:
             return result
-        x = multiply(x, x)
+        x = ew.multiply(x, x)
 
 
 def _inverse(x: Any, exponent: int) -> Any:
@@ -293,14 +268,14 @@ def _inverse(x: Any, exponent: int) -> Any:
     Large powers are scaled by a power of two, and so is the 1 that they divide.
     """
     if exponent == 1 or not dtypes.is_float(x.dtype):
-        return divide(1, integer_power(x, exponent))
+        return ew.divide(1, integer_power(x, exponent))
     half = integer_power(x, exponent // 2)
-    rest = multiply(half, x) if exponent & 1 else half
+    rest = ew.multiply(half, x) if exponent & 1 else half
     bits = int(np.finfo(x.dtype).maxexp)
-    large = greater_equal(absolute(rest), 2.0 ** (bits // 2 - 4))
-    one = full((), 1, x.dtype, x.weak_type)
-    scale = choose(large, multiply(one, 2.0 ** -(bits // 4)), one)
-    return divide(scale, multiply(multiply(half, scale), rest))
+    large = ew.greater_equal(ew.absolute(rest), 2.0 ** (bits // 2 - 4))
+    one = ax.full((), 1, x.dtype, x.weak_type)
+    scale = ax.choose(large, ew.multiply(one, 2.0 ** -(bits // 4)), one)
+    return ew.divide(scale, ew.multiply(ew.multiply(half, scale), rest))
 
 
 #: Exponents of so few bits take a step for each, without a loop.
@@ -310,7 +285,7 @@ _FEW_BITS = 8
 def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
     """Integers to integer powers, by squaring; 0 for negative powers, but of ±1."""
     if type(original) is int and original == 2:
-        return left_shift(1, exponents)
+        return ew.left_shift(1, exponents)
     found = do_now(np.power, x, exponents, dtype=x.dtype, weak=_are_weak(x, exponents))
     if found is not None:
         return found
@@ -320,22 +295,22 @@ def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
         bits = min(bits, int(asarray(exponents).numpy().max(initial=1)).bit_length())
     if isinstance(exponents, Tracer) and bits > _FEW_BITS:
         return _power_in_loop(x, exponents)
-    result = full((), 1, x.dtype)
+    result = ax.full((), 1, x.dtype)
     square, rest = x, exponents
     for bit in range(bits):
-        odd = not_equal(bitwise_and(rest, 1), 0)
-        result = multiply(result, choose(odd, square, 1))
+        odd = ew.not_equal(ew.bitwise_and(rest, 1), 0)
+        result = ew.multiply(result, ax.choose(odd, square, 1))
         if bit + 1 < bits:
-            rest = right_shift(rest, 1)
-            square = multiply(square, square)
+            rest = ew.right_shift(rest, 1)
+            square = ew.multiply(square, square)
     if dtypes.kind(exponents.dtype) == "u":
         return result
-    return choose(less(exponents, 0), _negative_power(x, exponents), result)
+    return ax.choose(ew.less(exponents, 0), _negative_power(x, exponents), result)
 
 
 def _negative_power(x: Any, exponents: Any) -> Any:
-    odd = not_equal(bitwise_and(exponents, 1), 0)
-    return choose(equal(absolute(x), 1), choose(odd, x, 1), 0)
+    odd = ew.not_equal(ew.bitwise_and(exponents, 1), 0)
+    return ax.choose(ew.equal(ew.absolute(x), 1), ax.choose(odd, x, 1), 0)
 
 
 def _power_in_loop(x: Any, exponents: Any) -> Any:
@@ -344,10 +319,10 @@ def _power_in_loop(x: Any, exponents: Any) -> Any:
     Most are small, and a step for each bit of their dtype takes ten times as long.
     """
     shape = np.broadcast_shapes(x.shape, exponents.shape)
-    start = full((), 1, x.dtype)
+    start = ax.full((), 1, x.dtype)
     if dtypes.kind(exponents.dtype) == "i":
-        start = choose(less(exponents, 0), _negative_power(x, exponents), start)
-    carry = [broadcast_to(value, shape) for value in (start, x, exponents)]
+        start = ax.choose(ew.less(exponents, 0), _negative_power(x, exponents), start)
+    carry = [ax.broadcast_to(value, shape) for value in (start, x, exponents)]
     loop = _squaring(*map(aval_of, carry))
     return bind_compound(while_p, *carry, arg=loop)[0]
 
@@ -376,7 +351,7 @@ def _are_weak(x: Any, y: Any) -> bool:
 
 def float_power(x1: Value, x2: Value, /) -> Any:
     """x1 to the power x2, as floats."""
-    return power(*promote_inexact(x1, x2))
+    return power(*ew.promote_inexact(x1, x2))
 
 
 # Rounding.
@@ -384,30 +359,32 @@ def float_power(x1: Value, x2: Value, /) -> Any:
 
 def _rounding(name: str, by: Callable[[Any], Any], doc: str) -> Callable[[Value], Any]:
     def function(x: Value, /) -> Any:
-        return as_value(x) if kind_of(x) in "biu" else by(x)
+        return ax.as_value(x) if ew.kind_of(x) in "biu" else by(x)
 
     return named(function, name, doc)
 
 
-floor = _rounding("floor", floor_values, "Rounded down; integers stay.")
+floor = _rounding("floor", ew.floor_values, "Rounded down; integers stay.")
 ceil = _rounding(
     "ceil", lambda x: elementwise(ops.ceil, x), "Rounded up; integers stay."
 )
-trunc = _rounding("trunc", truncate_values, "Rounded toward 0; integers stay.")
+trunc = _rounding("trunc", ew.truncate_values, "Rounded toward 0; integers stay.")
 fix = trunc
 
 
 def rint(x: Value, /) -> Any:
     """Rounded to the nearest whole number, ties to even, as a float."""
-    if kind_of(x) not in "fc":
-        x = cast(x, dtypes.default_dtype("f"))
-    return _round_parts(as_value(x))
+    if ew.kind_of(x) not in "fc":
+        x = ax.cast(x, dtypes.default_dtype("f"))
+    return _round_parts(ax.as_value(x))
 
 
 def _round_parts(x: Any) -> Any:
-    if kind_of(x) != "c":
-        return round_values(x)
-    return bind(ops.make_complex, round_values(real(x)), round_values(imag(x)))
+    if ew.kind_of(x) != "c":
+        return ew.round_values(x)
+    return bind(
+        ops.make_complex, ew.round_values(ew.real(x)), ew.round_values(ew.imag(x))
+    )
 
 
 def round(a: Value, decimals: int = 0, out: None = None) -> Any:
@@ -416,9 +393,9 @@ def round(a: Value, decimals: int = 0, out: None = None) -> Any:
     Raises:
       DtypeError: bools, or integers to negative decimals.
     """
-    no_out("round", out)
-    a = as_value(a)
-    decimals = static_int(decimals, "round: decimals")
+    ax.no_out("round", out)
+    a = ax.as_value(a)
+    decimals = ax.static_int(decimals, "round: decimals")
     if dtypes.kind(a.dtype) in "biu":
         if decimals < 0:
             raise DtypeError(
@@ -429,13 +406,13 @@ def round(a: Value, decimals: int = 0, out: None = None) -> Any:
     if decimals == 0:
         return _round_parts(a)
     # 16-bit floats would overflow or lose the decimals on the way.
-    wide = cast(a, dtypes.float32) if a.dtype.itemsize == 2 else a
+    wide = ax.cast(a, dtypes.float32) if a.dtype.itemsize == 2 else a
     factor = 10.0 ** abs(decimals)
     if decimals > 0:
-        rounded = divide(_round_parts(multiply(wide, factor)), factor)
+        rounded = ew.divide(_round_parts(ew.multiply(wide, factor)), factor)
     else:
-        rounded = multiply(_round_parts(divide(wide, factor)), factor)
-    return cast(rounded, a.dtype, a.weak_type)
+        rounded = ew.multiply(_round_parts(ew.divide(wide, factor)), factor)
+    return ax.cast(rounded, a.dtype, a.weak_type)
 
 
 around = round
@@ -443,20 +420,20 @@ around = round
 
 def modf(x: Value, /) -> tuple[Any, Any]:
     """The fraction and the whole part of x, both with its sign."""
-    (x,) = promote_inexact(x)
-    whole = truncate_values(x)
+    (x,) = ew.promote_inexact(x)
+    whole = ew.truncate_values(x)
     # Of negative numbers the other way round and negated: their zeros are −0.
-    negative = signbit(x)
-    size = choose(negative, subtract(whole, x), subtract(x, whole))
-    size = choose(isinf(x), 0.0, size)
-    return choose(negative, multiply(size, -1), size), whole
+    negative = ew.signbit(x)
+    size = ax.choose(negative, ew.subtract(whole, x), ew.subtract(x, whole))
+    size = ax.choose(ew.isinf(x), 0.0, size)
+    return ax.choose(negative, ew.multiply(size, -1), size), whole
 
 
 # Divisors and multiples.
 
 
 def _whole(name: str, x1: Value, x2: Value) -> list[Any]:
-    x1, x2 = promote_together(x1, x2)
+    x1, x2 = ew.promote_together(x1, x2)
     if not dtypes.is_integer(x1.dtype):
         raise ValueRangeError(f"{name} takes integers, got {x1.dtype.name}")
     return [x1, x2]
@@ -468,7 +445,7 @@ def gcd(x1: Value, x2: Value, /) -> Any:
     Raises:
       ValueRangeError: an operand is no integer.
     """
-    x1, x2 = (absolute(x) for x in _whole("gcd", x1, x2))
+    x1, x2 = (ew.absolute(x) for x in _whole("gcd", x1, x2))
     weak = x1.weak_type and x2.weak_type
     found = do_now(np.gcd, x1, x2, dtype=x1.dtype, weak=weak)
     if found is not None:
@@ -476,17 +453,17 @@ def gcd(x1: Value, x2: Value, /) -> Any:
     x1, x2 = _euclid_step(x1, x2)  # both have the shape of the result now
     while is_array(x2):
         if not np.any(np.asarray(x2)):
-            return absolute(x1)
+            return ew.absolute(x1)
         x1, x2 = _euclid_step(x1, x2)
     loop = _euclid(aval_of(x1), aval_of(x2))
     # The least number of a dtype is its own absolute value, and leaves its sign behind.
-    return absolute(bind_compound(while_p, x1, x2, arg=loop)[0])
+    return ew.absolute(bind_compound(while_p, x1, x2, arg=loop)[0])
 
 
 def _euclid_step(x: Any, y: Any) -> tuple[Any, Any]:
     """(y, x mod y); where y is zero, x is the divisor."""
-    done = equal(y, 0)
-    return choose(done, x, y), choose(done, 0, elementwise(ops.rem, x, y))
+    done = ew.equal(y, 0)
+    return ax.choose(done, x, y), ax.choose(done, 0, elementwise(ops.rem, x, y))
 
 
 def _euclid(*avals: ShapedArray) -> While:
@@ -506,7 +483,7 @@ def lcm(x1: Value, x2: Value, /) -> Any:
     Raises:
       ValueRangeError: an operand is no integer.
     """
-    x1, x2 = (absolute(x) for x in _whole("lcm", x1, x2))
+    x1, x2 = (ew.absolute(x) for x in _whole("lcm", x1, x2))
     divisor = gcd(x1, x2)
-    safe = choose(equal(divisor, 0), 1, divisor)
-    return multiply(elementwise(ops.div, x1, safe), x2)
+    safe = ax.choose(ew.equal(divisor, 0), 1, divisor)
+    return ew.multiply(elementwise(ops.div, x1, safe), x2)

@@ -20,17 +20,7 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
-from ftrace.numpy.axes import (
-    as_value,
-    broadcast_to,
-    cast,
-    check_sizes,
-    constant,
-    insert_axes,
-    reshape,
-    static_int,
-)
-from ftrace.numpy.axes import full as filled
+from ftrace.numpy import axes as ax
 from ftrace.numpy.joining import concatenate, stack
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
@@ -92,14 +82,14 @@ def array(
     """
     if order not in (None, "K", "C", "A"):
         raise ValueRangeError(f"array: arrays are row-major; got order={order!r}")
-    ndmin = static_int(ndmin, "array: ndmin")
+    ndmin = ax.static_int(ndmin, "array: ndmin")
     if not ndmin and device is None:
         found = _quickly(object, dtype, copy)
         if found is not None:
             return found
     result = _convert(object, dtype, copy)
     if result.ndim < ndmin:
-        result = insert_axes(result, range(ndmin - result.ndim))
+        result = ax.insert_axes(result, range(ndmin - result.ndim))
     return placed(result, device)
 
 
@@ -136,7 +126,9 @@ def _quickly(value: Any, dtype: Dtype, copy: bool) -> Array | None:
     if target == common or dtypes.is_inexact(target):
         return _array_of(value, target)
     made = _array_of(value, common)
-    return None if made is None else constant(Array.of(convert(made.numpy(), target)))
+    return (
+        None if made is None else ax.constant(Array.of(convert(made.numpy(), target)))
+    )
 
 
 def _of_number(value: Any, dtype: Dtype) -> Array | None:
@@ -152,7 +144,7 @@ def _of_number(value: Any, dtype: Dtype) -> Array | None:
             return None
     token = hush()
     try:
-        return constant(Array.of(np.array(value, target), weak))
+        return ax.constant(Array.of(np.array(value, target), weak))
     finally:
         unhush(token)
 
@@ -192,7 +184,7 @@ def _array_of(value: Any, dtype: np.dtype[Any]) -> Array | None:
     """Numbers of nested sequences; None where the ordinary way has a message."""
     token = hush()
     try:
-        return constant(Array.of(np.array(value, dtype)))
+        return ax.constant(Array.of(np.array(value, dtype)))
     except (OverflowError, ValueError, RecursionError):
         return None
     finally:
@@ -211,18 +203,18 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
         if hasattr(value, name):
             value = getattr(value, name)()
     if isinstance(value, ArrayLike):
-        result = value if dtype is None else cast(value, dtypes.as_dtype(dtype))
+        result = value if dtype is None else ax.cast(value, dtypes.as_dtype(dtype))
         # Arrays are immutable, but who donates one does not give up its copies.
         if copy and is_array(value) and result is value:
             copied = do_now(np.array, value, dtype=value.dtype, weak=value.weak_type)
             return value.__deepcopy__({}) if copied is None else copied
         return result
     if isinstance(value, np.generic):
-        return cast(value, dtype_or(dtype, aval_of(value).dtype))
+        return ax.cast(value, dtype_or(dtype, aval_of(value).dtype))
     if isinstance(value, (bool, int, float, complex)):
         return _from_number(value, dtype)
     if is_dynamic(value):
-        return cast(as_value(value), dtype_or(dtype, aval_of(value).dtype))
+        return ax.cast(ax.as_value(value), dtype_or(dtype, aval_of(value).dtype))
     if is_sequence(value):
         return _from_sequence(value, dtype)
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
@@ -247,9 +239,9 @@ def _is_sequence_of_its_own(value: Any) -> bool:
 def _from_number(value: complex, dtype: Dtype) -> Any:
     if dtype is None:
         aval = aval_of(value)
-        return filled((), value, aval.dtype, aval.weak_type)
+        return ax.full((), value, aval.dtype, aval.weak_type)
     target = dtypes.as_dtype(dtype)
-    return filled((), number_for(value, target), target)
+    return ax.full((), number_for(value, target), target)
 
 
 def number_for(value: complex, target: np.dtype[Any]) -> complex:
@@ -316,14 +308,16 @@ def _from_sequence(value: Sequence[Any], dtype: Dtype) -> Any:
     leaves = [number_for(x, target) if type(x) in _ASKED else x for x in leaves]
     kinds = set(map(type, leaves))
     if kinds <= _NUMBERS:
-        return reshape(Array.of(convert(np.asarray(leaves, common), target)), shape)
+        return ax.reshape(Array.of(convert(np.asarray(leaves, common), target)), shape)
     if Tracer in kinds or (Array in kinds and kinds <= _RECORDED):
-        parts = [cast(x, target) for x in leaves]
+        parts = [ax.cast(x, target) for x in leaves]
         if any(x.shape != parts[0].shape for x in parts):
-            return reshape(concatenate([reshape(x, (x.size,)) for x in parts]), shape)
-        return reshape(stack(parts), shape)
+            return ax.reshape(
+                concatenate([ax.reshape(x, (x.size,)) for x in parts]), shape
+            )
+        return ax.reshape(stack(parts), shape)
     rows = [convert(np.ravel(x), target) for x in leaves]
-    return reshape(Array.of(np.concatenate(rows)), shape)
+    return ax.reshape(Array.of(np.concatenate(rows)), shape)
 
 
 def _leaf_types(
@@ -374,7 +368,7 @@ def _rectangle(value: Sequence[Any], leaves: list[Any], depth: int = 0) -> Shape
 
 def astype(x: Value, dtype: Dtype, /, *, copy: bool = False, device: Any = None) -> Any:
     """`x` in another dtype; floats become integers by truncation, saturating."""
-    return placed(cast(x, dtype_or(dtype, dtypes.default_dtype("f"))), device)
+    return placed(ax.cast(x, dtype_or(dtype, dtypes.default_dtype("f"))), device)
 
 
 def copy(a: Any, order: str | None = None) -> Any:
@@ -389,7 +383,9 @@ def view(x: Value, dtype: Dtype = None) -> Any:
       DtypeError: the widths differ.
     """
     return (
-        as_value(x) if dtype is None else bind(bitcast, x, arg=dtypes.as_dtype(dtype))
+        ax.as_value(x)
+        if dtype is None
+        else bind(bitcast, x, arg=dtypes.as_dtype(dtype))
     )
 
 
@@ -425,13 +421,13 @@ def frombuffer(
 def zeros(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
     """Zeros of a shape, float32 by default."""
     target = dtype_or(dtype, dtypes.default_dtype("f"))
-    return placed(filled(check_sizes(shape, "zeros"), 0, target), device)
+    return placed(ax.full(ax.check_sizes(shape, "zeros"), 0, target), device)
 
 
 def ones(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
     """Ones of a shape, float32 by default."""
     target = dtype_or(dtype, dtypes.default_dtype("f"))
-    return placed(filled(check_sizes(shape, "ones"), 1, target), device)
+    return placed(ax.full(ax.check_sizes(shape, "ones"), 1, target), device)
 
 
 def empty(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
@@ -443,26 +439,26 @@ def full(
     shape: Any, fill_value: Any, dtype: Dtype = None, *, device: Any = None
 ) -> Any:
     """`fill_value`, a number or an array, broadcast to a shape."""
-    return _full("full", check_sizes(shape, "full"), fill_value, dtype, device)
+    return _full("full", ax.check_sizes(shape, "full"), fill_value, dtype, device)
 
 
 def _full(name: str, target: Shape, fill_value: Any, dtype: Dtype, device: Any) -> Any:
     fill_value = dtypes.as_number(fill_value)
     if not isinstance(fill_value, (bool, int, float, complex)):
         value = array(fill_value, dtype, copy=False)
-        return placed(broadcast_to(value, target, name), device)
+        return placed(ax.broadcast_to(value, target, name), device)
     if dtype is None:
         aval = aval_of(fill_value)
-        return placed(filled(target, fill_value, aval.dtype, aval.weak_type), device)
+        return placed(ax.full(target, fill_value, aval.dtype, aval.weak_type), device)
     chosen = dtypes.as_dtype(dtype)
-    return placed(filled(target, number_for(fill_value, chosen), chosen), device)
+    return placed(ax.full(target, number_for(fill_value, chosen), chosen), device)
 
 
 def _like(name: str, a: Any, value: Any, dtype: Dtype, shape: Any) -> Any:
     aval = aval_of(a if is_value(a) else array(a))
-    target = aval.shape if shape is None else check_sizes(shape, name)
+    target = aval.shape if shape is None else ax.check_sizes(shape, name)
     weak = aval.weak_type and dtype is None
-    return filled(target, value, dtype_or(dtype, aval.dtype), weak)
+    return ax.full(target, value, dtype_or(dtype, aval.dtype), weak)
 
 
 def zeros_like(
@@ -496,7 +492,7 @@ def full_like(
 ) -> Any:
     """`fill_value` in the shape and dtype of `a`, or as given."""
     aval = aval_of(dtypes.as_number(a) if is_value(a) else array(a))
-    target = aval.shape if shape is None else check_sizes(shape, "full_like")
+    target = aval.shape if shape is None else ax.check_sizes(shape, "full_like")
     natural = dtypes.settled(aval.dtype, aval.weak_type)
     return _full("full_like", target, fill_value, dtype_or(dtype, natural), device)
 

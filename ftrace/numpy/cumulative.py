@@ -15,23 +15,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.errors import ValueRangeError
-from ftrace.numpy.axes import (
-    Window,
-    as_value,
-    canonical_axis,
-    cast,
-    choose,
-    drop_axes,
-    flip,
-    full,
-    iota,
-    no_out,
-    pad,
-    reshape,
-    shrink_axis,
-    slide_all,
-    stride,
-)
+from ftrace.numpy import axes as ax
 from ftrace.numpy.joining import concatenate, stack
 from ftrace.numpy.reductions import chosen_dtype, log_sum_exp, summed_dtype, without_nan
 from ftrace.trace.dims import is_dynamic
@@ -39,6 +23,7 @@ from ftrace.trace.eager import member
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, bind_compound, elementwise
 from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import reduction
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.host.cumulative import (
     EXTREMA,
@@ -47,12 +32,6 @@ from ftrace.trace.primitives.host.cumulative import (
     cumulate_p,
 )
 from ftrace.trace.primitives.record import Primitive
-from ftrace.trace.primitives.reduction import (
-    identity,
-    reduce_max_p,
-    reduce_min_p,
-    reduce_prod_p,
-)
 from ftrace.trace.tracer import Value
 
 __all__ = [
@@ -67,11 +46,11 @@ SHORT = 8
 
 _KIND = {
     reduce_sum_p: "sum",
-    reduce_prod_p: "prod",
-    reduce_max_p: "max",
-    reduce_min_p: "min",
+    reduction.reduce_prod_p: "prod",
+    reduction.reduce_max_p: "max",
+    reduction.reduce_min_p: "min",
 }
-_PAIRWISE = {reduce_max_p: p.maximum, reduce_min_p: p.minimum}
+_PAIRWISE = {reduction.reduce_max_p: p.maximum, reduction.reduce_min_p: p.minimum}
 
 
 def scan_with(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
@@ -92,9 +71,9 @@ def scan_with(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
     pair = _PAIRWISE.get(primitive)
     if pair is not None:
         return _scan_pairwise(x, pair, axis, reverse)
-    fill = identity(primitive, x.dtype)
+    fill = reduction.identity(primitive, x.dtype)
     seen = _windows(x, axis, fill, reverse)
-    return drop_axes(bind(primitive, seen, arg=(0,)), (0,))
+    return ax.drop_axes(bind(primitive, seen, arg=(0,)), (0,))
 
 
 def scan_fused(x: Any, primitive: Primitive, axis: int, reverse: bool) -> Any:
@@ -113,7 +92,7 @@ def _scan_pairwise(x: Any, pair: Primitive, axis: int, reverse: bool) -> Any:
         return [bind(pair, left[0], right[0])]
 
     if reverse:
-        return flip(_scan_pairwise(flip(x, (axis,)), pair, axis, False), (axis,))
+        return ax.flip(_scan_pairwise(ax.flip(x, (axis,)), pair, axis, False), (axis,))
     return combine_axis(combine, [x], axis)[0]
 
 
@@ -125,7 +104,7 @@ def scan_logsumexp(x: Any, axis: int, reverse: bool) -> Any:
     if x.shape[axis] < 2:
         return x
     seen = _windows(x, axis, -np.inf, reverse)
-    return drop_axes(log_sum_exp(seen, (0,)), (0,))
+    return ax.drop_axes(log_sum_exp(seen, (0,)), (0,))
 
 
 def _is_long(size: Any) -> bool:
@@ -137,9 +116,9 @@ def _windows(x: Any, axis: int, fill: Any, reverse: bool) -> Any:
     """In front of each element a new axis: the element and all before (behind) it."""
     size = x.shape[axis]
     before, after = (0, size - 1) if reverse else (size - 1, 0)
-    window = Window(size, 1, 1, before, after)
-    around = [window if a == axis else Window(1) for a in range(x.ndim)]
-    return slide_all(x, around, fill)
+    window = ax.Window(size, 1, 1, before, after)
+    around = [window if a == axis else ax.Window(1) for a in range(x.ndim)]
+    return ax.slide_all(x, around, fill)
 
 
 def combine_axis(
@@ -162,36 +141,38 @@ def combine_axis(
         return list(values)
     even_places = [_every_second(x, axis, 0) for x in values]
     odd_places = [_every_second(x, axis, 1) for x in values]
-    firsts = [shrink_axis(x, axis, 0, size // 2) for x in even_places]
+    firsts = [ax.shrink_axis(x, axis, 0, size // 2) for x in even_places]
     odd = combine_axis(combine, combine(firsts, odd_places), axis)
     if size == 2:
         even = even_places
     else:
         count = (size + 1) // 2
-        before = [shrink_axis(x, axis, 0, count - 1) for x in odd]
-        later = combine(before, [shrink_axis(x, axis, 1, count) for x in even_places])
+        before = [ax.shrink_axis(x, axis, 0, count - 1) for x in odd]
+        later = combine(
+            before, [ax.shrink_axis(x, axis, 1, count) for x in even_places]
+        )
         even = [
-            concatenate([shrink_axis(x, axis, 0, 1), cast(rest, x.dtype)], axis)
+            concatenate([ax.shrink_axis(x, axis, 0, 1), ax.cast(rest, x.dtype)], axis)
             for x, rest in zip(values, later, strict=True)
         ]
     return [_interleave(*parts, axis) for parts in zip(even, odd, strict=True)]
 
 
 def _every_second(x: Any, axis: int, start: int) -> Any:
-    rest = shrink_axis(x, axis, start, x.shape[axis])
-    return stride(rest, tuple(2 if a == axis else 1 for a in range(x.ndim)))
+    rest = ax.shrink_axis(x, axis, start, x.shape[axis])
+    return ax.stride(rest, tuple(2 if a == axis else 1 for a in range(x.ndim)))
 
 
 def _interleave(even: Any, odd: Any, axis: int) -> Any:
     """Elements of the one and the other in turns; the first has as many or one more."""
     count = odd.shape[axis]
-    pairs = stack([shrink_axis(even, axis, 0, count), odd], axis=axis + 1)
+    pairs = stack([ax.shrink_axis(even, axis, 0, count), odd], axis=axis + 1)
     shape = list(odd.shape)
     shape[axis] = 2 * count
-    merged = reshape(pairs, tuple(shape))
+    merged = ax.reshape(pairs, tuple(shape))
     if even.shape[axis] == count:
         return merged
-    return concatenate([merged, shrink_axis(even, axis, count, count + 1)], axis)
+    return concatenate([merged, ax.shrink_axis(even, axis, count, count + 1)], axis)
 
 
 def cumulate(
@@ -203,19 +184,19 @@ def cumulate(
     promote_integers: bool = False,
 ) -> Any:
     """A running sum or product as NumPy has it."""
-    a = as_value(a)
+    a = ax.as_value(a)
     if axis is None or a.ndim == 0:
-        a = reshape(a, (a.size,))
+        a = ax.reshape(a, (a.size,))
         axis = 0 if axis is None else axis
-    axis = canonical_axis(axis, a.ndim, name)
+    axis = ax.canonical_axis(axis, a.ndim, name)
     promote = promote_integers or a.dtype == dtypes.bool_
     natural = dtypes.settled(a.dtype, a.weak_type)
     natural = summed_dtype(natural) if promote else natural
     final = chosen_dtype(dtype, natural)
     if not dtypes.is_inexact(final):  # what of a float is too much saturates there
-        a = cast(a, final)
+        a = ax.cast(a, final)
     wide = summed_dtype(final)
-    return cast(scan_fused(cast(a, wide), primitive, axis, False), final)
+    return ax.cast(scan_fused(ax.cast(a, wide), primitive, axis, False), final)
 
 
 def _running(name: str, primitive: Primitive, nothing: int | None = None):
@@ -224,7 +205,7 @@ def _running(name: str, primitive: Primitive, nothing: int | None = None):
     def running(
         a: Value, axis: int | None = None, dtype: Dtype = None, out: None = None
     ) -> Any:
-        no_out(name, out)
+        ax.no_out(name, out)
         x = a if nothing is None else without_nan(a, nothing)
         return cumulate(name, primitive, x, axis, dtype)
 
@@ -243,7 +224,7 @@ def cumsum():
     """
 
 
-@member(_running, reduce_prod_p)
+@member(_running, reduction.reduce_prod_p)
 def cumprod():
     """The running product along `axis`; arguments as in `cumsum`."""
 
@@ -253,7 +234,7 @@ def nancumsum():
     """The running sum with NaN as 0; arguments as in `cumsum`."""
 
 
-@member(_running, reduce_prod_p, 1)
+@member(_running, reduction.reduce_prod_p, 1)
 def nancumprod():
     """The running product with NaN as 1; arguments as in `cumsum`."""
 
@@ -267,21 +248,21 @@ def _array_api(name: str, primitive: Primitive):
         dtype: Dtype = None,
         include_initial: bool = False,
     ) -> Any:
-        x = as_value(x)
+        x = ax.as_value(x)
         if x.ndim == 0 or (axis is None and x.ndim != 1):
             raise ValueRangeError(
                 f"{name}: an array of shape {x.shape} needs axis=, and at least one "
                 "axis; flatten it first, or choose an axis"
             )
-        axis = canonical_axis(0 if axis is None else axis, x.ndim, name)
+        axis = ax.canonical_axis(0 if axis is None else axis, x.ndim, name)
         if include_initial:
             pads = [(0, 0, 0)] * x.ndim
             pads[axis] = (1, 0, 0)
-            first = identity(primitive, x.dtype)
-            padded = pad(x, tuple(pads))
+            first = reduction.identity(primitive, x.dtype)
+            padded = ax.pad(x, tuple(pads))
             if first:
-                start = elementwise(p.eq, iota(dtypes.int32, padded.shape, axis), 0)
-                padded = choose(start, full((), first, x.dtype), padded)
+                start = elementwise(p.eq, ax.iota(dtypes.int32, padded.shape, axis), 0)
+                padded = ax.choose(start, ax.full((), first, x.dtype), padded)
             x = padded
         promote = primitive is reduce_sum_p  # as in JAX; a product stays as narrow as x
         return cumulate(name, primitive, x, axis, dtype, promote_integers=promote)
@@ -304,7 +285,7 @@ def cumulative_sum():
     """
 
 
-@member(_array_api, reduce_prod_p)
+@member(_array_api, reduction.reduce_prod_p)
 def cumulative_prod():
     """The running product along `axis`; arguments and errors as in `cumulative_sum`.
 

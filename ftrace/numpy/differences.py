@@ -11,36 +11,11 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
+from ftrace.numpy import axes as ax
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import remainder
-from ftrace.numpy.axes import (
-    as_value,
-    broadcast_to,
-    canonical_axes,
-    canonical_axis,
-    cast,
-    choose,
-    move_axis,
-    reshape,
-    shape_of,
-    shrink_axis,
-    static_int,
-)
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.editing import along
-from ftrace.numpy.elementwise import (
-    absolute,
-    add,
-    divide,
-    equal,
-    greater,
-    less,
-    logical_and,
-    multiply,
-    not_equal,
-    promote_inexact,
-    subtract,
-    values_together,
-)
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.reductions import sum as total
 from ftrace.numpy.searching import searchsorted
@@ -55,11 +30,11 @@ __all__ = ["diff", "ediff1d", "gradient", "interp", "trapezoid", "unwrap"]
 
 
 def _behind(x: Any, axis: int, step: int = 1) -> Any:
-    return shrink_axis(x, axis, min(step, x.shape[axis]), x.shape[axis])
+    return ax.shrink_axis(x, axis, min(step, x.shape[axis]), x.shape[axis])
 
 
 def _before(x: Any, axis: int, step: int = 1) -> Any:
-    return shrink_axis(x, axis, 0, max(x.shape[axis] - step, 0))
+    return ax.shrink_axis(x, axis, 0, max(x.shape[axis] - step, 0))
 
 
 def diff(
@@ -75,28 +50,28 @@ def diff(
       ValueRangeError: n is negative.
       ShapeError: there are no axes.
     """
-    x = as_value(a)
-    n = static_int(n, "diff: n")
+    x = ax.as_value(a)
+    n = ax.static_int(n, "diff: n")
     if n < 0:
         raise ValueRangeError(f"diff: n must not be negative, got {n}")
     if n == 0:
         return x
     if x.ndim == 0:
         raise ShapeError("diff takes at least one axis, got an array without axes")
-    axis = canonical_axis(axis, x.ndim, "diff")
+    axis = ax.canonical_axis(axis, x.ndim, "diff")
     parts = [_end(prepend, x, axis), x, _end(append, x, axis)]
     x = concatenate([part for part in parts if part is not None], axis)
-    take_away = not_equal if x.dtype == dtypes.bool_ else subtract
+    take_away = ew.not_equal if x.dtype == dtypes.bool_ else ew.subtract
     for _ in range(min(n, x.shape[axis])):
         x = take_away(_behind(x, axis), _before(x, axis))
     return x
 
 
 def _end(value: Value | None, x: Any, axis: int) -> Any:
-    if value is None or shape_of(value):
+    if value is None or ax.shape_of(value):
         return value
-    value = values_together([x, value])[1]
-    return broadcast_to(value, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    value = ew.values_together([x, value])[1]
+    return ax.broadcast_to(value, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
 
 
 def ediff1d(
@@ -104,11 +79,11 @@ def ediff1d(
 ) -> Any:
     """The differences of neighbours in the flattened array, with ends added."""
     x = ravel(ary)
-    parts = [subtract(_behind(x, 0), _before(x, 0))]
+    parts = [ew.subtract(_behind(x, 0), _before(x, 0))]
     if to_begin is not None:
-        parts.insert(0, ravel(cast(to_begin, x.dtype)))
+        parts.insert(0, ravel(ax.cast(to_begin, x.dtype)))
     if to_end is not None:
-        parts.append(ravel(cast(to_end, x.dtype)))
+        parts.append(ravel(ax.cast(to_end, x.dtype)))
     return concatenate(parts)
 
 
@@ -136,8 +111,8 @@ def gradient(
     """
     if edge_order not in (None, 1):
         raise ValueRangeError(f"gradient: edge_order must be 1, got {edge_order}")
-    (x,) = promote_inexact(f)
-    axes = canonical_axes(axis, x.ndim, "gradient")
+    (x,) = ew.promote_inexact(f)
+    axes = ax.canonical_axes(axis, x.ndim, "gradient")
     if len(varargs) not in (0, 1, len(axes)):
         raise ArgumentError(
             f"gradient: {len(varargs)} distances for {len(axes)} axes; give one for "
@@ -162,32 +137,33 @@ def gradient(
 
 def _gradient_along(x: Any, spacing: Value, axis: int) -> Any:
     size = x.shape[axis]
-    if not shape_of(spacing):
-        first = divide(subtract(_at(x, axis, 1), _at(x, axis, 0)), spacing)
-        last = divide(subtract(_at(x, axis, -1), _at(x, axis, -2)), spacing)
-        wide = subtract(_behind(x, axis, 2), _before(x, axis, 2))
-        inner = divide(divide(wide, 2), spacing)
+    if not ax.shape_of(spacing):
+        first = ew.divide(ew.subtract(_at(x, axis, 1), _at(x, axis, 0)), spacing)
+        last = ew.divide(ew.subtract(_at(x, axis, -1), _at(x, axis, -2)), spacing)
+        wide = ew.subtract(_behind(x, axis, 2), _before(x, axis, 2))
+        inner = ew.divide(ew.divide(wide, 2), spacing)
         return concatenate([first, inner, last], axis)
-    if shape_of(spacing) != (size,):
+    if ax.shape_of(spacing) != (size,):
         raise ShapeError(
-            f"gradient: coordinates of shape {shape_of(spacing)} for axis {axis} of "
+            f"gradient: coordinates of shape {ax.shape_of(spacing)} for axis {axis} of "
             f"size {size}"
         )
     steps = diff(spacing)
     line = tuple(size - 1 if a == axis else 1 for a in range(x.ndim))
-    steps = reshape(steps, line)
-    slopes = divide(diff(x, axis=axis), steps)
+    steps = ax.reshape(steps, line)
+    slopes = ew.divide(diff(x, axis=axis), steps)
     left, right = _before(steps, axis), _behind(steps, axis)
-    weighted = add(
-        multiply(_before(slopes, axis), right), multiply(_behind(slopes, axis), left)
+    weighted = ew.add(
+        ew.multiply(_before(slopes, axis), right),
+        ew.multiply(_behind(slopes, axis), left),
     )
-    inner = divide(weighted, add(left, right))
+    inner = ew.divide(weighted, ew.add(left, right))
     return concatenate([_at(slopes, axis, 0), inner, _at(slopes, axis, -1)], axis)
 
 
 def _at(x: Any, axis: int, i: int) -> Any:
     i = i % x.shape[axis]
-    return shrink_axis(x, axis, i, i + 1)
+    return ax.shrink_axis(x, axis, i, i + 1)
 
 
 def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Any:
@@ -200,17 +176,19 @@ def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1)
       axis: along which to integrate.
     """
     if x is None:
-        (y,) = promote_inexact(y)
+        (y,) = ew.promote_inexact(y)
     else:
-        y, x = promote_inexact(y, x)
-    y = move_axis(y, canonical_axis(axis, y.ndim, "trapezoid"), y.ndim - 1)
+        y, x = ew.promote_inexact(y, x)
+    y = ax.move_axis(y, ax.canonical_axis(axis, y.ndim, "trapezoid"), y.ndim - 1)
     last = y.ndim - 1
     if x is not None:
         if x.ndim > 1:
-            x = move_axis(x, canonical_axis(axis, x.ndim, "trapezoid"), x.ndim - 1)
+            x = ax.move_axis(
+                x, ax.canonical_axis(axis, x.ndim, "trapezoid"), x.ndim - 1
+            )
         dx = diff(x)
-    means = multiply(dx, add(_behind(y, last), _before(y, last)))
-    return multiply(total(means, -1), 0.5)
+    means = ew.multiply(dx, ew.add(_behind(y, last), _before(y, last)))
+    return ew.multiply(total(means, -1), 0.5)
 
 
 def interp(
@@ -237,18 +215,18 @@ def interp(
       DtypeError: `x` or `xp` is complex.
       ValueRangeError: the period is 0.
     """
-    if len(shape_of(xp)) != 1 or shape_of(xp) != shape_of(fp):
+    if len(ax.shape_of(xp)) != 1 or ax.shape_of(xp) != ax.shape_of(fp):
         raise ShapeError(
             f"interp: xp and fp must be vectors of one length, got shapes "
-            f"{shape_of(xp)} and {shape_of(fp)}"
+            f"{ax.shape_of(xp)} and {ax.shape_of(fp)}"
         )
-    x, xp = promote_inexact(x, xp)
+    x, xp = ew.promote_inexact(x, xp)
     if dtypes.is_complex(x.dtype):
         raise DtypeError(
             "interp is not defined for complex x and xp, which have no order; give "
             "their real parts"
         )
-    (fp,) = promote_inexact(fp)
+    (fp,) = ew.promote_inexact(fp)
     size = xp.shape[0]
     if size == 0:
         raise ShapeError("interp: xp must not be empty")
@@ -260,35 +238,35 @@ def interp(
         if now is not None:
             return now
     result = _on_line(x, xp, fp, size)
-    for value, end, beyond in ((left, 0, less), (right, size - 1, greater)):
+    for value, end, beyond in ((left, 0, ew.less), (right, size - 1, ew.greater)):
         if not _extrapolates(value):
             outer = along(fp, end, 0) if value is None else value
-            result = choose(beyond(x, along(xp, end, 0)), outer, result)
+            result = ax.choose(beyond(x, along(xp, end, 0)), outer, result)
     return result
 
 
 def _on_line(x: Any, xp: Any, fp: Any, size: int) -> Any:
     """The broken line at x, of which the first and the last piece have no end."""
     behind = clip(searchsorted(xp, x, side="right"), 1, max(size - 1, 1))
-    before, behind = subtract(behind, 1), minimum(behind, size - 1)
+    before, behind = ew.subtract(behind, 1), minimum(behind, size - 1)
     start, low = along(xp, before, 0), along(fp, before, 0)
-    length = subtract(along(xp, behind, 0), start)
-    rise = subtract(along(fp, behind, 0), low)
+    length = ew.subtract(along(xp, behind, 0), start)
+    rise = ew.subtract(along(fp, behind, 0), low)
     # Two points of one coordinate: no slope, and no division by zero.
-    flat = equal(length, 0)
-    slope = divide(rise, choose(flat, 1, length))
-    return choose(flat, low, add(low, multiply(slope, subtract(x, start))))
+    flat = ew.equal(length, 0)
+    slope = ew.divide(rise, ax.choose(flat, 1, length))
+    return ax.choose(flat, low, ew.add(low, ew.multiply(slope, ew.subtract(x, start))))
 
 
 def _wrapped(x: Any, xp: Any, fp: Any, period: Value) -> tuple[Any, Any, Any]:
     """Where to evaluate, inside one period, and the points with a neighbour beyond."""
     if isinstance(period, (int, float)) and period == 0:
         raise ValueRangeError("interp: period must not be 0")
-    period = absolute(period)
+    period = ew.absolute(period)
     x, xp = remainder(x, period), remainder(xp, period)
     order = argsort(xp)
     xp, fp = along(xp, order, 0), along(fp, order, 0)
-    before, after = subtract(xp[-1:], period), add(xp[:1], period)
+    before, after = ew.subtract(xp[-1:], period), ew.add(xp[:1], period)
     xp, fp = concatenate([before, xp, after]), concatenate([fp[-1:], fp, fp[:1]])
     return x, xp, fp
 
@@ -326,23 +304,23 @@ def unwrap(
     p: Value, discont: Value | None = None, axis: int = -1, period: Value = 2 * math.pi
 ) -> Any:
     """Angles without jumps: neighbours differ by at most half a period."""
-    x = as_value(p)
+    x = ax.as_value(p)
     whole = all(dtypes.is_integer(aval_of(v).dtype) for v in (x, period))
     if not whole and not dtypes.is_inexact(x.dtype):
-        x = cast(x, dtypes.default_dtype("f"))
+        x = ax.cast(x, dtypes.default_dtype("f"))
     if x.size == 0:
         return x
-    axis = canonical_axis(axis, x.ndim, "unwrap")
-    half = period // 2 if whole else divide(period, 2)
+    axis = ax.canonical_axis(axis, x.ndim, "unwrap")
+    half = period // 2 if whole else ew.divide(period, 2)
     steps = diff(x, axis=axis)
-    low = subtract(0, half)
-    wrapped = add(remainder(subtract(steps, low), period), low)
+    low = ew.subtract(0, half)
+    wrapped = ew.add(remainder(ew.subtract(steps, low), period), low)
     # A jump up by exactly half a period stays one up.
-    tie = logical_and(equal(wrapped, low), greater(steps, 0))
-    wrapped = choose(tie, half, wrapped)
-    correction = subtract(wrapped, steps)
+    tie = ew.logical_and(ew.equal(wrapped, low), ew.greater(steps, 0))
+    wrapped = ax.choose(tie, half, wrapped)
+    correction = ew.subtract(wrapped, steps)
     limit = half if discont is None else discont
-    correction = choose(less(absolute(steps), limit), 0, correction)
-    first = shrink_axis(x, axis, 0, 1)
-    rest = add(_behind(x, axis), cumsum(correction, axis))
-    return concatenate([first, cast(rest, x.dtype)], axis)
+    correction = ax.choose(ew.less(ew.absolute(steps), limit), 0, correction)
+    first = ax.shrink_axis(x, axis, 0, 1)
+    rest = ew.add(_behind(x, axis), cumsum(correction, axis))
+    return concatenate([first, ax.cast(rest, x.dtype)], axis)

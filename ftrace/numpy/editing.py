@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,32 +12,9 @@ from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.errors import ArgumentError, IndexBoundsError, ShapeError, ValueRangeError
 from ftrace.numpy import axes
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.at import update
-from ftrace.numpy.axes import (
-    as_value,
-    broadcast_to,
-    canonical_axis,
-    cast,
-    check_count,
-    check_shape,
-    full,
-    insert_axes,
-    iota,
-    reshape,
-    shrink_axis,
-)
 from ftrace.numpy.cumulative import cumsum
-from ftrace.numpy.elementwise import (
-    add,
-    bitwise_and,
-    bitwise_or,
-    common_type,
-    equal,
-    less,
-    less_equal,
-    subtract,
-    values_together,
-)
 from ftrace.numpy.indexing import read_at, widened
 from ftrace.numpy.joining import concatenate, tile
 from ftrace.numpy.reductions import sum as summed
@@ -46,7 +22,6 @@ from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import atleast_1d, ravel
 from ftrace.trace.operations import bind, do_now
 from ftrace.trace.primitives.indexing import scatter_p
-from ftrace.trace.room import FEW
 from ftrace.trace.tracer import Tracer, Value, unbound_variable
 from ftrace.trace.wholes import whole
 
@@ -59,10 +34,10 @@ _host: Any = np
 
 def _flattened(a: Value, axis: int | None, name: str) -> tuple[Any, int]:
     """The array and the axis; flattened where the axis is None."""
-    a = as_value(a)
+    a = axes.as_value(a)
     if axis is None:
         return ravel(a), 0
-    return a, canonical_axis(axis, a.ndim, name)
+    return a, axes.canonical_axis(axis, a.ndim, name)
 
 
 def along(a: Any, positions: Any, axis: int) -> Any:
@@ -95,7 +70,7 @@ def repeat(
     """
     a, axis = _flattened(atleast_1d(a), axis, "repeat")
     if total_repeat_length is not None:
-        check_count(total_repeat_length, "repeat: total_repeat_length")
+        axes.check_count(total_repeat_length, "repeat: total_repeat_length")
     size = a.shape[axis]
     if isinstance(repeats, Tracer) and unbound_variable(repeats.node) is not None:
         return _repeat_traced(a, repeats, axis, total_repeat_length)
@@ -122,7 +97,7 @@ def repeat(
 
 
 def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
-    spread = insert_axes(a, (axis + 1,))
+    spread = axes.insert_axes(a, (axis + 1,))
     shape = (*a.shape[: axis + 1], count, *a.shape[axis + 1 :])
     merged = (*a.shape[:axis], a.shape[axis] * count, *a.shape[axis + 1 :])
     if type(a) is Array and a.size * count >= _MANY:  # traced sizes may be unknown
@@ -130,7 +105,7 @@ def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
         now = do_now(_host.repeat, a, dtype=a.dtype, weak=a.weak_type, more=more)
         if now is not None:
             return now
-    return reshape(axes.expand(spread, shape), merged)
+    return axes.reshape(axes.expand(spread, shape), merged)
 
 
 #: Elements from which on NumPy's own function is quicker than a copy of a view.
@@ -156,12 +131,12 @@ def _repeat_traced(a: Any, repeats: Tracer, axis: int, total: int | None) -> Any
             "Python values"
         )
     if repeats.dtype.itemsize < 4:  # their sum may not fit
-        repeats = cast(repeats, dtypes.int32)
-    counts = broadcast_to(repeats, (a.shape[axis],), "repeat")
+        repeats = axes.cast(repeats, dtypes.int32)
+    counts = axes.broadcast_to(repeats, (a.shape[axis],), "repeat")
     # The position grows by one where an element ends; ends behind the last are dropped.
     ends = cumsum(counts)
-    ones = full(counts.shape, 1, dtypes.int32)
-    board = full((total,), 0, dtypes.int32)
+    ones = axes.full(counts.shape, 1, dtypes.int32)
+    board = axes.full((total,), 0, dtypes.int32)
     marks = bind(scatter_p, board, ones, ends, arg=((0,), "add"))
     return along(a, cumsum(marks), axis)
 
@@ -172,25 +147,15 @@ def resize(a: Value, new_shape: Any) -> Any:
     Raises:
       ValueRangeError: a size is negative.
     """
-    shape = check_shape(new_shape, "resize")
+    shape = axes.check_shape(new_shape, "resize")
     if min(shape, default=0) < 0:
         raise ValueRangeError(f"resize: sizes must not be negative, got {shape}")
     flat = ravel(a)
     total = int(np.prod(shape, dtype=np.int64))
     if flat.size == 0 or total == 0:
-        return full(shape, 0, flat.dtype, flat.weak_type)
-    # Where an array says how large, the call is never recorded: fewer steps then.
-    if isinstance(new_shape, np.ndarray) and total < FEW:
-        function = partial(_resized, shape)
-        now = do_now(function, flat, dtype=flat.dtype, weak=flat.weak_type)
-        if now is not None:
-            return now
+        return axes.full(shape, 0, flat.dtype, flat.weak_type)
     repeated = tile(flat, -(-total // flat.size))
-    return reshape(shrink_axis(repeated, 0, 0, total), shape)
-
-
-def _resized(shape: tuple[int, ...], flat: Any) -> Any:
-    return np.resize(flat, shape)
+    return axes.reshape(axes.shrink_axis(repeated, 0, 0, total), shape)
 
 
 # Put in and take out.
@@ -199,7 +164,7 @@ def _resized(shape: tuple[int, ...], flat: Any) -> Any:
 def append(arr: Value, values: Value, axis: int | None = None) -> Any:
     """`values` behind `arr` along an axis; without an axis both are flattened."""
     if axis is None:
-        return concatenate([ravel(x) for x in values_together([arr, values])])
+        return concatenate([ravel(x) for x in ew.values_together([arr, values])])
     return concatenate([arr, values], axis)
 
 
@@ -214,47 +179,32 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
     arr, axis = _flattened(arr, axis, "insert")
     size = arr.shape[axis]
     if _is_traced(obj):
-        return _insert_traced(arr, obj, cast(values, arr.dtype), axis)
+        return _insert_traced(arr, obj, axes.cast(values, arr.dtype), axis)
     positions = _positions("insert", obj, size, size)
-    dtype, weak = arr.dtype, arr.weak_type and common_type(arr, values)[1]
-    values = cast(values, dtype)
+    dtype, weak = arr.dtype, arr.weak_type and ew.common_type(arr, values)[1]
+    values = axes.cast(values, dtype)
     if positions.ndim == 0:
         values = _one_block(values, arr, axis)
         at = int(positions)
         parts = [
-            shrink_axis(arr, axis, 0, at),
+            axes.shrink_axis(arr, axis, 0, at),
             values,
-            shrink_axis(arr, axis, at, size),
+            axes.shrink_axis(arr, axis, at, size),
         ]
-        return concatenate([cast(p, dtype, weak) for p in parts], axis)
+        return concatenate([axes.cast(p, dtype, weak) for p in parts], axis)
     count = positions.size
     shape = (*arr.shape[:axis], count, *arr.shape[axis + 1 :])
-    values = broadcast_to(values, shape, "insert")
+    values = axes.broadcast_to(values, shape, "insert")
     # Where each new element stands in the result, in the order of the positions.
     order = np.argsort(positions, kind="stable")
     places = np.empty(count, np.int64)
     places[order] = positions[order] + np.arange(count)
     is_old = np.ones(size + count, np.bool_)
     is_old[places] = False
-    function = partial(_put_between, axis, places, is_old)
-    if values.dtype == arr.dtype:
-        now = do_now(function, arr, values, dtype=arr.dtype, weak=arr.weak_type)
-        if now is not None:
-            return now
     source = np.empty(size + count, np.int64)
     source[places] = size + np.arange(count)
     source[is_old] = np.arange(size)
     return along(concatenate([arr, values], axis), source, axis)
-
-
-def _put_between(axis: int, places: Any, is_old: Any, old: Any, new: Any) -> Any:
-    """`new` at places along an axis, and `old` at the others."""
-    shape = (*old.shape[:axis], is_old.size, *old.shape[axis + 1 :])
-    made = np.empty(shape, old.dtype)
-    before = (slice(None),) * axis
-    made[(*before, places)] = new
-    made[(*before, is_old)] = old
-    return made
 
 
 def _is_traced(obj: Any) -> bool:
@@ -266,7 +216,7 @@ def _clipped(name: str, obj: Any, size: int, last: int) -> Any:
     if not dtypes.is_integer(obj.dtype):
         raise ArgumentError(f"{name}: positions must be integers, got {obj.aval!r}")
     obj = widened(obj, size)
-    return clip(axes.choose(less(obj, 0), add(obj, size), obj), 0, last)
+    return clip(axes.choose(ew.less(obj, 0), ew.add(obj, size), obj), 0, last)
 
 
 def _insert_traced(arr: Any, obj: Any, values: Any, axis: int) -> Any:
@@ -274,22 +224,27 @@ def _insert_traced(arr: Any, obj: Any, values: Any, axis: int) -> Any:
     positions = _clipped("insert", obj, size, size)
     if positions.ndim == 0:
         values = _one_block(values, arr, axis)
-        positions = axes.expand(reshape(positions, (1,)), (values.shape[axis],))
+        positions = axes.expand(axes.reshape(positions, (1,)), (values.shape[axis],))
     count = positions.size
     shape = (*arr.shape[:axis], count, *arr.shape[axis + 1 :])
-    values = broadcast_to(values, shape, "insert")
+    values = axes.broadcast_to(values, shape, "insert")
     # Each new element stands behind those of lesser positions, in the order given.
-    mine, other = reshape(positions, (count, 1)), reshape(positions, (1, count))
-    order = iota(dtypes.int32, (count, count), 1)
-    earlier = bitwise_and(equal(other, mine), less(order, axes.permute(order, (1, 0))))
-    before = bitwise_or(less(other, mine), earlier)
-    places = add(positions, summed(cast(before, positions.dtype), 1))
-    marks = full((size + count,), 0, dtypes.int32)
-    taken = update(marks, places, as_value(1), "set", "drop")
-    numbers = iota(dtypes.int32, (size + count,), 0)
-    source = subtract(numbers, subtract(cumsum(taken), taken))
+    mine, other = (
+        axes.reshape(positions, (count, 1)),
+        axes.reshape(positions, (1, count)),
+    )
+    order = axes.iota(dtypes.int32, (count, count), 1)
+    earlier = ew.bitwise_and(
+        ew.equal(other, mine), ew.less(order, axes.permute(order, (1, 0)))
+    )
+    before = ew.bitwise_or(ew.less(other, mine), earlier)
+    places = ew.add(positions, summed(axes.cast(before, positions.dtype), 1))
+    marks = axes.full((size + count,), 0, dtypes.int32)
+    taken = update(marks, places, axes.as_value(1), "set", "drop")
+    numbers = axes.iota(dtypes.int32, (size + count,), 0)
+    source = ew.subtract(numbers, ew.subtract(cumsum(taken), taken))
     if size == 0:
-        kept = full((*shape[:axis], count, *shape[axis + 1 :]), 0, arr.dtype)
+        kept = axes.full((*shape[:axis], count, *shape[axis + 1 :]), 0, arr.dtype)
     else:
         kept = along(arr, clip(source, 0, size - 1), axis)
     return update(kept, (slice(None),) * axis + (places,), values, "set", "drop")
@@ -297,10 +252,10 @@ def _insert_traced(arr: Any, obj: Any, values: Any, axis: int) -> Any:
 
 def _one_block(values: Any, arr: Any, axis: int) -> Any:
     """Values for one position: moved to the axis as NumPy does for an integer."""
-    values = insert_axes(values, range(arr.ndim - values.ndim))
+    values = axes.insert_axes(values, range(arr.ndim - values.ndim))
     values = axes.move_axis(values, 0, axis)
     shape = (*arr.shape[:axis], values.shape[axis], *arr.shape[axis + 1 :])
-    return broadcast_to(values, shape, "insert")
+    return axes.broadcast_to(values, shape, "insert")
 
 
 def delete(
@@ -321,23 +276,26 @@ def delete(
     size = arr.shape[axis]
     if _is_traced(obj) and obj.ndim == 0 and obj.dtype != dtypes.bool_ and size:
         gap = _clipped("delete", obj, size, size - 1)
-        numbers = iota(dtypes.int32, (size - 1,), 0)
+        numbers = axes.iota(dtypes.int32, (size - 1,), 0)
         return along(
-            arr, add(numbers, cast(less_equal(gap, numbers), dtypes.int32)), axis
+            arr,
+            ew.add(numbers, axes.cast(ew.less_equal(gap, numbers), dtypes.int32)),
+            axis,
         )
     kept = _kept(obj, size)
     count = int(np.count_nonzero(kept))
     first = int(np.argmax(kept)) if count else 0
     last = size - int(np.argmax(kept[::-1])) if count else 0
     if count and last - first == count:
-        return shrink_axis(arr, axis, first, last)
+        return axes.shrink_axis(arr, axis, first, last)
     if count + 1 == size and count > 1:  # one element: no gather is needed
         gap = int(np.argmin(kept))
-        parts = [shrink_axis(arr, axis, 0, gap), shrink_axis(arr, axis, gap + 1, size)]
+        parts = [
+            axes.shrink_axis(arr, axis, 0, gap),
+            axes.shrink_axis(arr, axis, gap + 1, size),
+        ]
         return concatenate(parts, axis)
-    function = partial(_without, axis, kept)
-    now = do_now(function, arr, dtype=arr.dtype, weak=arr.weak_type)
-    return along(arr, np.flatnonzero(kept), axis) if now is None else now
+    return along(arr, np.flatnonzero(kept), axis)
 
 
 def _kept(obj: Any, size: int) -> np.ndarray[Any, Any]:
@@ -352,10 +310,6 @@ def _kept(obj: Any, size: int) -> np.ndarray[Any, Any]:
     kept = np.ones(operator.index(size), np.bool_)
     kept[_positions("delete", obj, size, size - 1)] = False
     return kept
-
-
-def _without(axis: int, kept: Any, x: Any) -> Any:
-    return np.compress(kept, x, axis)
 
 
 def _positions(name: str, obj: Any, size: int, last: int) -> np.ndarray[Any, Any]:
@@ -382,10 +336,10 @@ def trim_zeros(filt: Value, trim: str = "fb") -> Any:
     Raises:
       ConcretizationTypeError: the vector is traced.
     """
-    filt = as_value(filt)
+    filt = axes.as_value(filt)
     (places,) = np.nonzero(np.asarray(filt))
     if places.size == 0:
-        return shrink_axis(filt, 0, 0, 0)
+        return axes.shrink_axis(filt, 0, 0, 0)
     start = int(places[0]) if "f" in trim.lower() else 0
     stop = int(places[-1]) + 1 if "b" in trim.lower() else filt.shape[0]
-    return shrink_axis(filt, 0, start, stop)
+    return axes.shrink_axis(filt, 0, start, stop)

@@ -14,18 +14,7 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError, ValueRangeError
-from ftrace.numpy.axes import (
-    as_value,
-    canonical_axes,
-    cast,
-    full,
-    iota,
-    pad,
-    permute,
-    shape_of,
-    shrink_axis,
-    static_int,
-)
+from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import Dtype, dtype_or, placed
 from ftrace.numpy.elementwise import add, divide, multiply
 from ftrace.numpy.joining import concatenate
@@ -57,8 +46,8 @@ def _along_one(kind: str):
     def along_one(
         a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
     ) -> Any:
-        lengths = None if n is None else (static_int(n, f"{kind}: n"),)
-        axes = (static_int(axis, f"{kind}: axis"),)
+        lengths = None if n is None else (ax.static_int(n, f"{kind}: n"),)
+        axes = (ax.static_int(axis, f"{kind}: axis"),)
         return _transform(kind, kind, a, lengths, axes, norm)
 
     return along_one
@@ -208,7 +197,7 @@ def _opposite(norm: str | None) -> str | None:
 
 
 def _transform(name: str, kind: str, a: Value, s: Any, axes: Any, norm: Any) -> Any:
-    x = as_value(a)
+    x = ax.as_value(a)
     inverse = kind in ("ifft", "irfft")
     if norm not in _FORWARD:
         raise ValueRangeError(
@@ -227,12 +216,12 @@ def _transform(name: str, kind: str, a: Value, s: Any, axes: Any, norm: Any) -> 
     for axis, size in zip(places, sizes, strict=True):
         x = _resized(x, axis, size)
     order = (*[i for i in range(x.ndim) if i not in places], *places)
-    moved = permute(x, order)
+    moved = ax.permute(x, order)
     (y,) = bind_compound(fft_p, moved, arg=Fourier(kind, lengths))
     power = (_INVERSE if inverse else _FORWARD)[norm]
     if power:
         y = elementwise(p.mul, y, math.prod(lengths) ** power)
-    return permute(y, tuple(sorted(range(len(order)), key=order.__getitem__)))
+    return ax.permute(y, tuple(sorted(range(len(order)), key=order.__getitem__)))
 
 
 def _empty(x: Any, kind: str, axes: Sequence[int], lengths: Sequence[int]) -> Any:
@@ -241,11 +230,11 @@ def _empty(x: Any, kind: str, axes: Sequence[int], lengths: Sequence[int]) -> An
     for axis, size in zip(axes, lengths, strict=True):
         shape[axis] = size
     if kind == "fft" or kind == "ifft":
-        return full(tuple(shape), 0, x.dtype)
+        return ax.full(tuple(shape), 0, x.dtype)
     if kind == "irfft":
-        return full(tuple(shape), 0, dtypes.real_dtype(x.dtype))
+        return ax.full(tuple(shape), 0, dtypes.real_dtype(x.dtype))
     shape[axes[-1]] = lengths[-1] // 2 + 1
-    return full(tuple(shape), 0, dtypes.complex_dtype(x.dtype))
+    return ax.full(tuple(shape), 0, dtypes.complex_dtype(x.dtype))
 
 
 def _axes(name: str, x: Any, s: Any, axes: Any) -> tuple[int, ...]:
@@ -254,14 +243,14 @@ def _axes(name: str, x: Any, s: Any, axes: Any) -> tuple[int, ...]:
         if count > x.ndim:
             raise ShapeError(f"{name}: {count} lengths for an array of shape {x.shape}")
         return tuple(range(x.ndim - count, x.ndim))
-    return canonical_axes(tuple(axes), x.ndim, name)
+    return ax.canonical_axes(tuple(axes), x.ndim, name)
 
 
 def _lengths(
     name: str, kind: str, x: Any, s: Any, axes: tuple[int, ...]
 ) -> tuple[int, ...]:
     if s is not None:
-        lengths = tuple(static_int(n, f"{name}: length") for n in s)
+        lengths = tuple(ax.static_int(n, f"{name}: length") for n in s)
         if len(lengths) != len(axes):
             raise ShapeError(
                 f"{name}: one length per axis is required, got {lengths} for the axes "
@@ -284,29 +273,29 @@ def _converted(name: str, kind: str, x: Any) -> Any:
                 f"{name}: the array must be float32 or float64, got {x.dtype}; use "
                 f"{name.replace('r', '', 1)} for complex ones, or .astype('float32')"
             )
-        return cast(x, dtypes.to_inexact(x.dtype))
+        return ax.cast(x, dtypes.to_inexact(x.dtype))
     if dtypes.is_complex(x.dtype):
         return x
     wide = dtypes.to_inexact(x.dtype)
     narrow = wide.itemsize <= 4
-    return cast(x, dtypes.complex64 if narrow else dtypes.complex128)
+    return ax.cast(x, dtypes.complex64 if narrow else dtypes.complex128)
 
 
 def _resized(x: Any, axis: int, size: int) -> Any:
     """The axis cut, or padded with zeros at its end."""
     missing = size - x.shape[axis]
     if missing < 0:
-        return shrink_axis(x, axis, 0, size)
+        return ax.shrink_axis(x, axis, 0, size)
     pads = [(0, 0, 0)] * x.ndim
     pads[axis] = (0, missing, 0)
-    return pad(x, tuple(pads))
+    return ax.pad(x, tuple(pads))
 
 
 # Frequencies, and the order of spectra.
 
 
 def _count(name: str, n: Any) -> int:
-    count = static_int(n, f"{name}: n")
+    count = ax.static_int(n, f"{name}: n")
     if count < 1:
         raise ValueRangeError(f"{name}: n must be positive, got {count}")
     return count
@@ -314,8 +303,8 @@ def _count(name: str, n: Any) -> int:
 
 def _range(start: int, count: int, dtype: Any) -> Any:
     if count == 0:
-        return full((0,), 0, dtype)
-    return add(cast(iota(dtypes.int32, (count,), 0), dtype), start)
+        return ax.full((0,), 0, dtype)
+    return add(ax.cast(ax.iota(dtypes.int32, (count,), 0), dtype), start)
 
 
 def fftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None) -> Any:
@@ -325,7 +314,7 @@ def fftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None) 
     positive = (count + 1) // 2
     first = _range(0, positive, target)
     numbers = concatenate([first, _range(positive - count, count - positive, target)])
-    return placed(divide(numbers, cast(multiply(d, count), target)), device)
+    return placed(divide(numbers, ax.cast(multiply(d, count), target)), device)
 
 
 def rfftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None) -> Any:
@@ -333,12 +322,12 @@ def rfftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None)
     count = _count("rfftfreq", n)
     target = dtype_or(dtype, dtypes.default_dtype("f"))
     numbers = _range(0, count // 2 + 1, target)
-    return placed(divide(numbers, cast(multiply(d, count), target)), device)
+    return placed(divide(numbers, ax.cast(multiply(d, count), target)), device)
 
 
 def _shifted(name: str, x: Value, axes: Any, sign: int) -> Any:
-    shape = shape_of(x)
-    places = canonical_axes(axes, len(shape), name)
+    shape = ax.shape_of(x)
+    places = ax.canonical_axes(axes, len(shape), name)
     halves = [shape[a] // 2 if sign > 0 else -(shape[a] // 2) for a in places]
     return roll(x, halves, places)
 

@@ -10,52 +10,13 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ValueRangeError
-from ftrace.numpy.axes import (
-    as_value,
-    canonical_axis,
-    cast,
-    choose,
-    expand,
-    flip,
-    full,
-    insert_axes,
-    iota,
-    move_axis,
-    pad,
-    reshape,
-    shrink_axis,
-    strong,
-)
-from ftrace.numpy.elementwise import (
-    absolute,
-    add,
-    bitwise_and,
-    bitwise_or,
-    divide,
-    equal,
-    exp,
-    exp2,
-    floor_values,
-    isnan,
-    kind_of,
-    left_shift,
-    less,
-    log1p,
-    multiply,
-    not_equal,
-    promote_inexact,
-    right_shift,
-    round_values,
-    sin,
-    sqrt,
-    subtract,
-    truth,
-)
+from ftrace.numpy import axes as ax
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.numpy.shape import ravel
 from ftrace.records import NamedTuple
 from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, do_now, elementwise
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracer import Value, aval_of
 
@@ -76,8 +37,8 @@ def _check_order(order: str, name: str) -> None:
 def _places(order: str, name: str, ndim: int) -> Any:
     """The place value of each of 8 bits along a last axis."""
     _check_order(order, name)
-    places = iota(dtypes.uint8, (1,) * (ndim - 1) + (8,), ndim - 1)
-    return flip(places, (ndim - 1,)) if order == "big" else places
+    places = ax.iota(dtypes.uint8, (1,) * (ndim - 1) + (8,), ndim - 1)
+    return ax.flip(places, (ndim - 1,)) if order == "big" else places
 
 
 def packbits(a: Value, axis: int | None = None, bitorder: str = "big") -> Any:
@@ -86,19 +47,14 @@ def packbits(a: Value, axis: int | None = None, bitorder: str = "big") -> Any:
     Raises:
       DtypeError: `a` is of floats.
     """
-    x = as_value(a)
+    x = ax.as_value(a)
     if dtypes.kind(x.dtype) not in "biu":
         raise DtypeError(f"packbits takes bools or integers, got {x.dtype.name}")
     if axis is None:
         x, axis = ravel(x), 0
-    axis = canonical_axis(axis, x.ndim, "packbits")
+    axis = ax.canonical_axis(axis, x.ndim, "packbits")
     _check_order(bitorder, "packbits")
-    found = do_now(
-        np.packbits, x, dtype=dtypes.uint8, weak=False, more=(axis, bitorder)
-    )
-    if found is not None:
-        return found
-    return run_fused(_packed, [truth(x)], axis=axis, big=bitorder == "big")
+    return run_fused(_packed, [ew.truth(x)], axis=axis, big=bitorder == "big")
 
 
 def _packed(bits: Any, axis: int, big: bool) -> Any:
@@ -108,21 +64,15 @@ def _packed(bits: Any, axis: int, big: bool) -> Any:
     width = [(0, 0, 0)] * bits.ndim
     width[axis] = (0, 8 * count - size, 0)
     around, inside = bits.shape[:axis], bits.shape[axis + 1 :]
-    groups = reshape(pad(bits, tuple(width)), (*around, count, 8, *inside))
+    groups = ax.reshape(ax.pad(bits, tuple(width)), (*around, count, 8, *inside))
     result: Any = None
     for place in range(8):
-        bit = shrink_axis(groups, axis + 1, place, place + 1)
-        bit = reshape(bit, (*around, count, *inside))
-        value = full((), 1 << (7 - place if big else place), dtypes.uint8)
-        part = choose(bit, value, full((), 0, dtypes.uint8))
+        bit = ax.shrink_axis(groups, axis + 1, place, place + 1)
+        bit = ax.reshape(bit, (*around, count, *inside))
+        value = ax.full((), 1 << (7 - place if big else place), dtypes.uint8)
+        part = ax.choose(bit, value, ax.full((), 0, dtypes.uint8))
         result = part if result is None else elementwise(p.bit_or, result, part)
     return result
-
-
-def _unpacked_now(x: Any, axis: int, count: int | None, order: Any) -> Any:
-    if count is not None and count < 0:
-        count = max(8 * x.shape[axis] + count, 0)
-    return np.unpackbits(x, axis, count, order)
 
 
 def unpackbits(
@@ -139,32 +89,25 @@ def unpackbits(
     Raises:
       DtypeError: `a` is not uint8.
     """
-    x = as_value(a)
+    x = ax.as_value(a)
     if x.dtype != dtypes.uint8:
         raise DtypeError(f"unpackbits takes uint8, got {x.dtype.name}")
     if axis is None:
         x, axis = ravel(x), 0
-    axis = canonical_axis(axis, x.ndim, "unpackbits")
-    if bitorder in ("big", "little") and (count is None or type(count) is int):
-        more = axis, count, bitorder
-        found = do_now(
-            _unpacked_now, x, dtype=dtypes.uint8, weak=x.weak_type, more=more
-        )
-        if found is not None:
-            return found
-    x = insert_axes(move_axis(x, axis, x.ndim - 1), (x.ndim,))
-    spread = expand(x, (*x.shape[:-1], 8))
-    bits = right_shift(spread, _places(bitorder, "unpackbits", spread.ndim))
-    bits = bitwise_and(bits, 1)
+    axis = ax.canonical_axis(axis, x.ndim, "unpackbits")
+    x = ax.insert_axes(ax.move_axis(x, axis, x.ndim - 1), (x.ndim,))
+    spread = ax.expand(x, (*x.shape[:-1], 8))
+    bits = ew.right_shift(spread, _places(bitorder, "unpackbits", spread.ndim))
+    bits = ew.bitwise_and(bits, 1)
     size = 8 * bits.shape[-2]
-    bits = reshape(bits, (*bits.shape[:-2], size))
+    bits = ax.reshape(bits, (*bits.shape[:-2], size))
     if count is not None:
         wanted = count if count >= 0 else max(size + count, 0)
         last = bits.ndim - 1
-        bits = shrink_axis(bits, last, 0, min(wanted, size))
+        bits = ax.shrink_axis(bits, last, 0, min(wanted, size))
         if wanted > size:
-            bits = pad(bits, (*[(0, 0, 0)] * last, (0, wanted - size, 0)))
-    return move_axis(bits, bits.ndim - 1, axis)
+            bits = ax.pad(bits, (*[(0, 0, 0)] * last, (0, wanted - size, 0)))
+    return ax.move_axis(bits, bits.ndim - 1, axis)
 
 
 # The parts of floats.
@@ -175,44 +118,46 @@ def unpackbits(
 
 def logaddexp(x1: Value, x2: Value, /) -> Any:
     """log(exp(x1) + exp(x2)), without overflow."""
-    return _log_add(x1, x2, exp, 1.0)
+    return _log_add(x1, x2, ew.exp, 1.0)
 
 
 def logaddexp2(x1: Value, x2: Value, /) -> Any:
     """log2(2**x1 + 2**x2), without overflow."""
-    return _log_add(x1, x2, exp2, 1 / math.log(2))
+    return _log_add(x1, x2, ew.exp2, 1 / math.log(2))
 
 
 def _log_add(x1: Value, x2: Value, power: Any, scale: float) -> Any:
-    x1, x2 = promote_inexact(x1, x2)
-    if kind_of(x1) == "c":
+    x1, x2 = ew.promote_inexact(x1, x2)
+    if ew.kind_of(x1) == "c":
         return _complex_log_add(x1, x2, power, scale)
     # Infinities of one sign, and NaN, have no finite difference: the maximum is right.
-    difference = subtract(x1, x2)
-    undefined = isnan(difference)
-    safe = choose(undefined, 0.0, difference)
+    difference = ew.subtract(x1, x2)
+    undefined = ew.isnan(difference)
+    safe = ax.choose(undefined, 0.0, difference)
     # -|x1 - x2|, with a slope of 0 at a tie, where the maximum shares it.
-    distance = minimum(safe, multiply(safe, -1))
-    smaller = multiply(log1p(power(distance)), scale)
-    return add(maximum(x1, x2), choose(undefined, 0.0, smaller))
+    distance = minimum(safe, ew.multiply(safe, -1))
+    smaller = ew.multiply(ew.log1p(power(distance)), scale)
+    return ew.add(maximum(x1, x2), ax.choose(undefined, 0.0, smaller))
 
 
 def _complex_log_add(x1: Any, x2: Any, power: Any, scale: float) -> Any:
-    first = less(elementwise(p.real, x1), elementwise(p.real, x2))
-    high, low = choose(first, x2, x1), choose(first, x1, x2)
-    difference = subtract(low, high)
-    undefined = isnan(difference)
-    safe = choose(undefined, 0.0, difference)
-    smaller = multiply(log1p(power(safe)), scale)
-    total = add(high, smaller)
+    first = ew.less(elementwise(p.real, x1), elementwise(p.real, x2))
+    high, low = ax.choose(first, x2, x1), ax.choose(first, x1, x2)
+    difference = ew.subtract(low, high)
+    undefined = ew.isnan(difference)
+    safe = ax.choose(undefined, 0.0, difference)
+    smaller = ew.multiply(ew.log1p(power(safe)), scale)
+    total = ew.add(high, smaller)
     # The imaginary part of a logarithm lies between −π and π.
     angle = elementwise(p.imag, total)
     half = math.pi * scale
-    turns = multiply(floor_values(divide(add(angle, half), 2 * half)), 2 * half)
-    inside = bitwise_and(less(angle, half), less(multiply(angle, -1), half))
-    angle = choose(inside, angle, subtract(angle, turns))
+    turns = ew.multiply(
+        ew.floor_values(ew.divide(ew.add(angle, half), 2 * half)), 2 * half
+    )
+    inside = ew.bitwise_and(ew.less(angle, half), ew.less(ew.multiply(angle, -1), half))
+    angle = ax.choose(inside, angle, ew.subtract(angle, turns))
     total = elementwise(p.make_complex, elementwise(p.real, total), angle)
-    return choose(undefined, add(x1, x2), total)
+    return ax.choose(undefined, ew.add(x1, x2), total)
 
 
 # Lengths and waves.
@@ -224,15 +169,15 @@ def hypot(x1: Value, x2: Value, /) -> Any:
     Raises:
       DtypeError: an operand is complex.
     """
-    if "c" in (kind_of(x1), kind_of(x2)):
+    if "c" in (ew.kind_of(x1), ew.kind_of(x2)):
         raise DtypeError("hypot is not defined for complex numbers; take abs first")
-    x1, x2 = (absolute(x) for x in promote_inexact(x1, x2))
+    x1, x2 = (ew.absolute(x) for x in ew.promote_inexact(x1, x2))
     long, short = maximum(x1, x2), minimum(x1, x2)
-    safe = choose(equal(long, 0), 1.0, long)
-    ratio = divide(short, safe)
-    length = multiply(long, sqrt(add(multiply(ratio, ratio), 1.0)))
-    infinite = bitwise_or(equal(x1, math.inf), equal(x2, math.inf))
-    return choose(infinite, math.inf, length)
+    safe = ax.choose(ew.equal(long, 0), 1.0, long)
+    ratio = ew.divide(short, safe)
+    length = ew.multiply(long, ew.sqrt(ew.add(ew.multiply(ratio, ratio), 1.0)))
+    infinite = ew.bitwise_or(ew.equal(x1, math.inf), ew.equal(x2, math.inf))
+    return ax.choose(infinite, math.inf, length)
 
 
 #: sin(z)/z = Σ (-1)^k z^2k / (2k+1)!
@@ -241,26 +186,28 @@ _SINC_SERIES = [(-1) ** k / math.factorial(2 * k + 1) for k in range(8)]
 
 def sinc(x: Value, /) -> Any:
     """sin(πx)/(πx), and 1 at 0; derivatives of all low orders are right there."""
-    (x,) = promote_inexact(x)
-    z = multiply(x, math.pi)
-    square = multiply(z, z)
+    (x,) = ew.promote_inexact(x)
+    z = ew.multiply(x, math.pi)
+    square = ew.multiply(z, z)
     # Below 1/2 eight terms of the series are exact to rounding in float64.
-    size = absolute(z)
-    near = less(size, 0.5)
+    size = ew.absolute(z)
+    near = ew.less(size, 0.5)
     series: Any = _SINC_SERIES[-1]
     for coefficient in reversed(_SINC_SERIES[:-1]):
-        series = add(multiply(series, square), coefficient)
-    far = choose(near, 1.0, z)
-    wave = sin(far) if kind_of(x) == "c" else _sine_of_turns(choose(near, 0.5, x))
-    return choose(near, series, divide(wave, far))
+        series = ew.add(ew.multiply(series, square), coefficient)
+    far = ax.choose(near, 1.0, z)
+    wave = (
+        ew.sin(far) if ew.kind_of(x) == "c" else _sine_of_turns(ax.choose(near, 0.5, x))
+    )
+    return ax.choose(near, series, ew.divide(wave, far))
 
 
 def _sine_of_turns(x: Any) -> Any:
     """sin(πx), exact also near its zeros: of x less the nearest whole number."""
-    whole = round_values(x)
-    sine = sin(multiply(subtract(x, whole), math.pi))
-    half = multiply(whole, 0.5)
-    return choose(equal(half, round_values(half)), sine, multiply(sine, -1))
+    whole = ew.round_values(x)
+    sine = ew.sin(ew.multiply(ew.subtract(x, whole), math.pi))
+    half = ew.multiply(whole, 0.5)
+    return ax.choose(ew.equal(half, ew.round_values(half)), sine, ew.multiply(sine, -1))
 
 
 # Parts of a float.
@@ -283,14 +230,14 @@ def _format(dtype: np.dtype[Any]) -> _Format:
 
 def _computed(x: Any) -> Any:
     """16-bit floats are taken apart as float32, which holds them exactly."""
-    return cast(x, dtypes.float32) if x.dtype.itemsize == 2 else x
+    return ax.cast(x, dtypes.float32) if x.dtype.itemsize == 2 else x
 
 
 def _power_of_two(exponent: Any, dtype: np.dtype[Any]) -> Any:
     """2 to a whole power inside the range of normal numbers."""
     form = _format(dtype)
-    shifted = cast(add(exponent, form.bias), form.integer)
-    return bind(p.bitcast, left_shift(shifted, form.mantissa), arg=dtype)
+    shifted = ax.cast(ew.add(exponent, form.bias), form.integer)
+    return bind(p.bitcast, ew.left_shift(shifted, form.mantissa), arg=dtype)
 
 
 def ldexp(x1: Value, x2: Value, /) -> Any:
@@ -299,19 +246,19 @@ def ldexp(x1: Value, x2: Value, /) -> Any:
     Raises:
       DtypeError: x1 is complex, or x2 is no integer.
     """
-    if kind_of(x1) == "c" or kind_of(x2) not in "biu":
+    if ew.kind_of(x1) == "c" or ew.kind_of(x2) not in "biu":
         raise DtypeError("ldexp takes a real number and an integer exponent")
-    (x1,) = promote_inexact(x1)
+    (x1,) = ew.promote_inexact(x1)
     wide = _computed(x1)
     bias = _format(wide.dtype).bias
     # Three factors reach from the least subnormal number to the greatest.
-    rest = maximum(minimum(cast(x2, dtypes.int32), 3 * bias), -3 * bias)
+    rest = maximum(minimum(ax.cast(x2, dtypes.int32), 3 * bias), -3 * bias)
     for parts in (3, 2, 1):
         step = elementwise(p.div, rest, parts)
         step = maximum(minimum(step, bias), 1 - bias)
-        wide = multiply(wide, _power_of_two(step, wide.dtype))
-        rest = subtract(rest, step)
-    return cast(wide, x1.dtype, x1.weak_type)
+        wide = ew.multiply(wide, _power_of_two(step, wide.dtype))
+        rest = ew.subtract(rest, step)
+    return ax.cast(wide, x1.dtype, x1.weak_type)
 
 
 def frexp(x: Value, /) -> tuple[Any, Any]:
@@ -320,25 +267,25 @@ def frexp(x: Value, /) -> tuple[Any, Any]:
     Raises:
       DtypeError: x is complex.
     """
-    if kind_of(x) == "c":
+    if ew.kind_of(x) == "c":
         raise DtypeError("frexp is not defined for complex numbers")
-    (x,) = promote_inexact(x)
+    (x,) = ew.promote_inexact(x)
     wide = _computed(x)
     form = _format(wide.dtype)
-    tiny = less(absolute(wide), float(np.finfo(wide.dtype).tiny))
-    lifted = choose(tiny, multiply(wide, 2.0**form.mantissa), wide)
+    tiny = ew.less(ew.absolute(wide), float(np.finfo(wide.dtype).tiny))
+    lifted = ax.choose(tiny, ew.multiply(wide, 2.0**form.mantissa), wide)
     bits = bind(p.bitcast, lifted, arg=form.integer)
-    exponent = bitwise_and(right_shift(bits, form.mantissa), form.exponent_mask)
-    exponent = subtract(exponent, form.bias - 1)
+    exponent = ew.bitwise_and(ew.right_shift(bits, form.mantissa), form.exponent_mask)
+    exponent = ew.subtract(exponent, form.bias - 1)
     # Two products, which are exact, and of which the derivative is the power of two.
-    first = right_shift(exponent, 1)
-    mantissa = multiply(lifted, _power_of_two(subtract(0, first), wide.dtype))
-    rest = subtract(first, exponent)
-    mantissa = multiply(mantissa, _power_of_two(rest, wide.dtype))
-    exponent = subtract(exponent, choose(tiny, form.mantissa, 0))
-    plain = bitwise_or(equal(wide, 0), not_equal(subtract(wide, wide), 0))
-    mantissa = cast(choose(plain, wide, mantissa), x.dtype, x.weak_type)
-    return mantissa, cast(choose(plain, 0, exponent), dtypes.int32)
+    first = ew.right_shift(exponent, 1)
+    mantissa = ew.multiply(lifted, _power_of_two(ew.subtract(0, first), wide.dtype))
+    rest = ew.subtract(first, exponent)
+    mantissa = ew.multiply(mantissa, _power_of_two(rest, wide.dtype))
+    exponent = ew.subtract(exponent, ax.choose(tiny, form.mantissa, 0))
+    plain = ew.bitwise_or(ew.equal(wide, 0), ew.not_equal(ew.subtract(wide, wide), 0))
+    mantissa = ax.cast(ax.choose(plain, wide, mantissa), x.dtype, x.weak_type)
+    return mantissa, ax.cast(ax.choose(plain, 0, exponent), dtypes.int32)
 
 
 def nextafter(x1: Value, x2: Value, /) -> Any:
@@ -348,9 +295,9 @@ def nextafter(x1: Value, x2: Value, /) -> Any:
 
 def spacing(x: Value, /) -> Any:
     """The distance from x to the next number of greater size."""
-    x = strong(*promote_inexact(x))
-    away = choose(less(x, 0), -math.inf, math.inf)
-    return subtract(elementwise(p.nextafter, x, cast(away, x.dtype)), x)
+    x = ax.strong(*ew.promote_inexact(x))
+    away = ax.choose(ew.less(x, 0), -math.inf, math.inf)
+    return ew.subtract(elementwise(p.nextafter, x, ax.cast(away, x.dtype)), x)
 
 
 # Modified Bessel functions of the first kind, of orders 0 and 1.
@@ -425,7 +372,7 @@ def bessel(name: str, x: Value, order: int, *, scaled: bool) -> Any:
     Raises:
       DtypeError: x is complex.
     """
-    (x,) = promote_inexact(x)
+    (x,) = ew.promote_inexact(x)
     if dtypes.is_complex(aval_of(x).dtype):
         raise DtypeError(f"{name} is not defined for complex numbers")
     return run_fused(_bessel, [x], order=order, scaled=scaled)
@@ -440,24 +387,24 @@ def horner(coefficients: Sequence[float], x: Any) -> Any:
 
 
 def _bessel(given: Any, order: int, scaled: bool) -> Any:
-    x = given if given.dtype.itemsize >= 4 else cast(given, dtypes.float32)
-    size = absolute(x)
+    x = given if given.dtype.itemsize >= 4 else ax.cast(given, dtypes.float32)
+    size = ew.absolute(x)
     small = size < _NEAR
-    near = choose(small, x, 1.0)
+    near = ax.choose(small, x, 1.0)
     series = horner(_series(order, x.dtype == dtypes.float64), 0.25 * near * near)
     low = 0.5 * near * series if order else series
-    beyond = choose(small, _NEAR, size)
-    high = _asymptotic(_POLYNOMIALS[order], 1 / beyond) / sqrt(beyond)
+    beyond = ax.choose(small, _NEAR, size)
+    high = _asymptotic(_POLYNOMIALS[order], 1 / beyond) / ew.sqrt(beyond)
     if scaled:  # the slope of |x| at 0 counts as 0
-        low = low * exp(-choose(near == 0, 0.0, absolute(near)))
+        low = low * ew.exp(-ax.choose(near == 0, 0.0, ew.absolute(near)))
     else:  # a power in two factors overflows no sooner than the function
         limit = 700.0 if x.dtype == dtypes.float64 else 85.0
-        most = choose(beyond < limit, beyond, limit)
-        high = high * exp(most) * exp(beyond - most)
-        high = choose(beyond == math.inf, math.inf, high)
+        most = ax.choose(beyond < limit, beyond, limit)
+        high = high * ew.exp(most) * ew.exp(beyond - most)
+        high = ax.choose(beyond == math.inf, math.inf, high)
     if order:
-        high = choose(x < 0, -high, high)
-    return cast(choose(small, low, high), given.dtype, given.weak_type)
+        high = ax.choose(x < 0, -high, high)
+    return ax.cast(ax.choose(small, low, high), given.dtype, given.weak_type)
 
 
 def _series(order: int, double: bool) -> list[float]:
@@ -472,7 +419,7 @@ def _asymptotic(polynomials: tuple[Sequence[float], ...], inverse: Any) -> Any:
     if inverse.dtype == dtypes.float32:
         return horner(single, inverse - _SINGLE_MIDDLE)
     is_far = inverse < 1 / _FAR
-    return choose(
+    return ax.choose(
         is_far,
         horner(far, inverse - _FAR_MIDDLE),
         horner(middle, inverse - _MIDDLE_MIDDLE),

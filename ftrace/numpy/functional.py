@@ -9,13 +9,7 @@ from typing import Any
 
 from ftrace.array import surface
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
-from ftrace.numpy.axes import (
-    as_value,
-    canonical_axis,
-    insert_axes,
-    move_axis,
-    reshape,
-)
+from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.types import is_sequence
 from ftrace.trace import tree
@@ -34,14 +28,14 @@ def apply_along_axis(
 ) -> Any:
     """`func1d(vector, *args, **kwargs)` of every vector along an axis."""
     tree.check_callable(func1d, "apply_along_axis")
-    x = as_value(arr)
-    axis = canonical_axis(axis, x.ndim, "apply_along_axis")
-    lanes = move_axis(x, axis, x.ndim - 1)
+    x = ax.as_value(arr)
+    axis = ax.canonical_axis(axis, x.ndim, "apply_along_axis")
+    lanes = ax.move_axis(x, axis, x.ndim - 1)
     outer = lanes.shape[:-1]
     size = 1
     for n in outer:
         size *= n
-    flat = reshape(lanes, (size, lanes.shape[-1]))
+    flat = ax.reshape(lanes, (size, lanes.shape[-1]))
 
     def lane(vector: Any) -> Any:
         return func1d(vector, *args, **kwargs)
@@ -50,9 +44,9 @@ def apply_along_axis(
 
     def placed(result: Any) -> Any:
         inner = result.ndim - 1
-        result = reshape(result, (*outer, *result.shape[1:]))
+        result = ax.reshape(result, (*outer, *result.shape[1:]))
         for i in range(inner):  # the axes of one result stand where the axis was
-            result = move_axis(result, len(outer) + i, axis + i)
+            result = ax.move_axis(result, len(outer) + i, axis + i)
         return result
 
     return tree.map(placed, results)
@@ -67,13 +61,13 @@ def apply_over_axes(
       ShapeError: `func` changes the number of axes by more than one.
     """
     tree.check_callable(func, "apply_over_axes")
-    x = as_value(a)
+    x = ax.as_value(a)
     places: Any = axes if is_sequence(axes) else (axes,)
     for axis in places:
-        place = canonical_axis(axis, x.ndim, "apply_over_axes")
+        place = ax.canonical_axis(axis, x.ndim, "apply_over_axes")
         result = func(x, place)
         if result.ndim == x.ndim - 1:
-            result = insert_axes(result, (place,))
+            result = ax.insert_axes(result, (place,))
         if result.ndim != x.ndim:
             raise ShapeError(
                 f"apply_over_axes: the function made shape {result.shape} of "
@@ -120,7 +114,7 @@ def vectorize(
             return pyfunc(*full, **{**kwargs, **named})
 
         operands = [args[i] for i in places] + [kwargs[name] for name in names]
-        operands = [asarray(x) if is_sequence(x) else as_value(x) for x in operands]
+        operands = [asarray(x) if is_sequence(x) else ax.as_value(x) for x in operands]
         return _map_cores(call, operands, cores)
 
     return owning(mapped)
@@ -139,7 +133,7 @@ def _map_cores(function: Callable[..., Any], operands: list[Any], cores: Any) ->
     loop = broadcast_shapes("vectorize", loops) if loops else ()
     ndim = len(loop)
     padded = [
-        insert_axes(x, range(ndim - len(shape)))
+        ax.insert_axes(x, range(ndim - len(shape)))
         for x, shape in zip(operands, loops, strict=True)
     ]
     mapped = _checked(function, outputs, sizes)
@@ -156,7 +150,7 @@ def _map_axis(
 
     def mapped(*values: Any) -> Any:
         ready = [
-            reshape(v, v.shape[1:]) if axis is None else v
+            ax.reshape(v, v.shape[1:]) if axis is None else v
             for v, axis in zip(values, axes, strict=True)
         ]
         if all(axis is None for axis in axes):
@@ -174,13 +168,13 @@ def _checked(
     def call(*values: Any) -> Any:
         results = function(*values)
         if outputs is None:
-            return tree.map(as_value, results)
+            return tree.map(ax.as_value, results)
         many: Any = results if is_sequence(results) else (results,)
         if len(many) != len(outputs):
             raise ArgumentError(
                 f"vectorize: the signature has {len(outputs)} results, got {len(many)}"
             )
-        many = tuple([as_value(result) for result in many])
+        many = tuple([ax.as_value(result) for result in many])
         for result, core in zip(many, outputs, strict=True):
             if _check_core(result.shape, core, sizes) != ():
                 raise ShapeError(

@@ -16,19 +16,7 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
-from ftrace.numpy.axes import (
-    as_value,
-    cast,
-    check_count,
-    choose,
-    full,
-    insert_axes,
-    reshape,
-    shrink,
-    shrink_axis,
-    static_int,
-    strong,
-)
+from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.differences import diff
 from ftrace.numpy.elementwise import promote_inexact
@@ -82,35 +70,35 @@ def bincount(
       ShapeError: `x` is no vector, or the weights are not as many.
       ConcretizationTypeError: `x` is traced, and `length` is not given.
     """
-    x = as_value(x)
+    x = ax.as_value(x)
     if x.dtype == dtypes.bool_:
-        x = cast(x, dtypes.int32)
+        x = ax.cast(x, dtypes.int32)
     if not dtypes.is_integer(x.dtype):
         raise DtypeError(f"bincount takes integers, got {x.dtype}; round and cast them")
     if x.ndim != 1:
         raise ShapeError(f"bincount takes a vector, got shape {x.shape}")
     if weights is None and length is None and x.dtype != dtypes.uint64:
-        least_count = static_int(minlength, "bincount: minlength")
+        least_count = ax.static_int(minlength, "bincount: minlength")
         integer = dtypes.default_dtype("i")
         now = whole(_counted_now, x, more=(least_count, integer))
         if now is not None:
             return now
     if weights is not None and length is None and x.dtype != dtypes.uint64:
-        now = _weighed_now(x, as_value(weights), minlength)
+        now = _weighed_now(x, ax.as_value(weights), minlength)
         if now is not None:
             return now
     count = _bins(x, minlength, length)
     if weights is None:
-        values = full(x.shape, 1, dtypes.default_dtype("i"))
+        values = ax.full(x.shape, 1, dtypes.default_dtype("i"))
     else:
-        values = as_value(weights)
+        values = ax.as_value(weights)
         if values.shape != x.shape:
             raise ShapeError(
                 f"bincount: weights must have the shape of x, {x.shape}, got "
                 f"{values.shape}"
             )
         if values.dtype == dtypes.bool_:  # whose sums would be "or"
-            values = cast(values, dtypes.int32)
+            values = ax.cast(values, dtypes.int32)
     return _added(x, values, count)
 
 
@@ -129,7 +117,7 @@ def _weighed_now(x: Any, weights: Any, minlength: int) -> Any:
         return None
     if weights.shape != x.shape:
         return None
-    least_count = static_int(minlength, "bincount: minlength")
+    least_count = ax.static_int(minlength, "bincount: minlength")
     weak = weights.weak_type
     return whole(_weighed, x, weights, weak=weak, more=(least_count,))
 
@@ -149,13 +137,13 @@ def _weighed(x: Any, weights: Any, minlength: int) -> Any:
 
 def _bins(x: Any, minlength: int, length: int | None) -> int:
     if length is not None:
-        return check_count(length, "bincount: length")
+        return ax.check_count(length, "bincount: length")
     if _is_unknown(x):
         raise ConcretizationTypeError(
             f"bincount: how many bins a traced array of type {aval_of(x)!r} needs is "
             "not known; give length=n"
         )
-    least_count = static_int(minlength, "bincount: minlength")
+    least_count = ax.static_int(minlength, "bincount: minlength")
     return max(least_count, int(greatest(x)) + 1 if x.size else 0, 0)
 
 
@@ -165,7 +153,7 @@ def _added(places: Any, values: Any, count: int) -> Any:
         places = elementwise(p.maximum, places, 0)
     # Found on all cores and stored: adding up is one loop, in which a search is slow.
     (places,) = bind_compound(barrier_p, places)
-    board = full((count,), 0, values.dtype)
+    board = ax.full((count,), 0, values.dtype)
     return bind(scatter_p, board, values, places, arg=((0,), "add"))
 
 
@@ -198,22 +186,22 @@ def histogram_bin_edges(
         return _edges_by_rule(x, bins, range, dtype)
     if is_sequence(bins) or aval_of(bins).ndim == 1:
         return asarray(bins, dtype)
-    count = static_int(bins, "histogram_bin_edges: bins")
+    count = ax.static_int(bins, "histogram_bin_edges: bins")
     if range is None:
         if x.size == 0:
-            ends = [full((), 0, dtype), full((), 1, dtype)]
+            ends = [ax.full((), 0, dtype), ax.full((), 1, dtype)]
         else:
-            ends = [cast(least(x), dtype), cast(greatest(x), dtype)]
+            ends = [ax.cast(least(x), dtype), ax.cast(greatest(x), dtype)]
     else:
         pair = asarray(range, dtype)
         if pair.shape != (2,):
             raise ShapeError(
                 f"histogram_bin_edges: range must be (least, greatest), got {range!r}"
             )
-        ends = [reshape(shrink_axis(pair, 0, i, i + 1), ()) for i in (0, 1)]
+        ends = [ax.reshape(ax.shrink_axis(pair, 0, i, i + 1), ()) for i in (0, 1)]
     same = elementwise(p.eq, *ends)
-    low = choose(same, elementwise(p.sub, ends[0], 0.5), ends[0])
-    high = choose(same, elementwise(p.add, ends[1], 0.5), ends[1])
+    low = ax.choose(same, elementwise(p.sub, ends[0], 0.5), ends[0])
+    high = ax.choose(same, elementwise(p.add, ends[1], 0.5), ends[1])
     return linspace(low, high, count + 1, dtype=dtype)
 
 
@@ -254,10 +242,10 @@ def histogram(
       ShapeError: the weights do not fit.
     """
     if weights is None:
-        x = strong(*promote_inexact(as_value(a)))
-        values = full(x.shape, 1, x.dtype)
+        x = ax.strong(*promote_inexact(ax.as_value(a)))
+        values = ax.full(x.shape, 1, x.dtype)
     else:
-        x, values = promote_inexact(as_value(a), as_value(weights))
+        x, values = promote_inexact(ax.as_value(a), ax.as_value(weights))
         if x.shape != values.shape:
             raise ShapeError(
                 f"histogram: weights must have the shape of a, {x.shape}, got "
@@ -265,11 +253,11 @@ def histogram(
             )
     edges = histogram_bin_edges(a, bins, range)
     size = edges.shape[0]
-    last = reshape(shrink_axis(edges, 0, size - 1, size), ())
+    last = ax.reshape(ax.shrink_axis(edges, 0, size - 1, size), ())
     places = searchsorted(edges, x, "right")
-    places = choose(elementwise(p.eq, x, last), size - 1, places)
-    places, values = reshape(places, (x.size,)), reshape(values, (x.size,))
-    counts = shrink_axis(_added(places, values, size), 0, 1, size)
+    places = ax.choose(elementwise(p.eq, x, last), size - 1, places)
+    places, values = ax.reshape(places, (x.size,)), ax.reshape(values, (x.size,))
+    counts = ax.shrink_axis(_added(places, values, size), 0, 1, size)
     if density:
         share = elementwise(p.div, counts, diff(edges))
         counts = elementwise(p.div, share, total(counts))
@@ -297,7 +285,7 @@ def histogram2d(
     """
     if _is_several(bins) and len(_listed(bins)) not in (1, 2):
         bins = [asarray(bins), asarray(bins)]
-    sample = stack([as_value(x), as_value(y)], axis=1)
+    sample = stack([ax.as_value(x), ax.as_value(y)], axis=1)
     counts, edges = histogramdd(sample, bins, range, weights, density)
     return counts, edges[0], edges[1]
 
@@ -324,7 +312,7 @@ def histogramdd(
     Raises:
       ShapeError: an argument does not fit the sample.
     """
-    points = as_value(sample)
+    points = ax.as_value(sample)
     if points.ndim != 2 or not points.shape[1]:
         raise ShapeError(
             f"histogramdd: sample must be (points, dimensions), got {points.shape}"
@@ -332,9 +320,9 @@ def histogramdd(
     size, depth = points.shape
     if weights is None:
         (points,) = promote_inexact(points)
-        values = full((size,), 1, dtypes.default_dtype("i"))
+        values = ax.full((size,), 1, dtypes.default_dtype("i"))
     else:
-        points, values = promote_inexact(points, as_value(weights))
+        points, values = promote_inexact(points, ax.as_value(weights))
         if values.shape != (size,):
             raise ShapeError(
                 f"histogramdd: {size} points need weights of shape ({size},), got "
@@ -350,10 +338,10 @@ def histogramdd(
     places, edges = _cells(points, by_axis, ranges)
     # One more cell before and behind along each axis, which are cut off.
     shape = tuple(e.shape[0] + 1 for e in edges)
-    counts = reshape(_added(places, values, prod(shape)), shape)
-    counts = shrink(counts, tuple((1, n - 1) for n in shape))
+    counts = ax.reshape(_added(places, values, prod(shape)), shape)
+    counts = ax.shrink(counts, tuple((1, n - 1) for n in shape))
     if density:
-        counts = _densities(cast(counts, points.dtype), edges)
+        counts = _densities(ax.cast(counts, points.dtype), edges)
     return counts, edges
 
 
@@ -371,12 +359,12 @@ def _cells(points: Any, bins: list[Any], ranges: list[Any]) -> tuple[Any, list[A
     places: Any = None
     size = points.shape[0]
     for axis, (count, ends) in enumerate(zip(bins, ranges, strict=True)):
-        x = reshape(shrink_axis(points, 1, axis, axis + 1), (size,))
+        x = ax.reshape(ax.shrink_axis(points, 1, axis, axis + 1), (size,))
         line = histogram_bin_edges(x, count, ends)
         length = line.shape[0]
-        last = reshape(shrink_axis(line, 0, length - 1, length), ())
+        last = ax.reshape(ax.shrink_axis(line, 0, length - 1, length), ())
         here = searchsorted(line, x, "right")
-        here = choose(elementwise(p.eq, x, last), elementwise(p.sub, here, 1), here)
+        here = ax.choose(elementwise(p.eq, x, last), elementwise(p.sub, here, 1), here)
         if places is None:
             places = here
         else:
@@ -390,5 +378,5 @@ def _densities(counts: Any, edges: list[Any]) -> Any:
     counts = elementwise(p.div, counts, total(counts))
     for axis, line in enumerate(edges):
         others = [a for a in range(len(edges)) if a != axis]
-        counts = elementwise(p.div, counts, insert_axes(diff(line), others))
+        counts = elementwise(p.div, counts, ax.insert_axes(diff(line), others))
     return counts

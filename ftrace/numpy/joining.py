@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,23 +18,12 @@ from ftrace import dtypes
 from ftrace.array import Array, ArrayLike, is_array
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.numpy import axes
-from ftrace.numpy.axes import (
-    as_value,
-    canonical_axis,
-    cast,
-    check_shape,
-    choose,
-    insert_axes,
-    iota,
-    no_out,
-    reshape,
-)
 from ftrace.numpy.elementwise import common_type, less, values_together
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
 from ftrace.trace.dims import is_dynamic
-from ftrace.trace.operations import bind_compound, do_now
+from ftrace.trace.operations import bind_compound
 from ftrace.trace.primitives.barrier import barrier_p
-from ftrace.trace.room import FEW, no_memory, require_room
+from ftrace.trace.room import no_memory, require_room
 from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Value, aval_of
 
@@ -73,7 +61,7 @@ def concatenate(
     first = parts[0]
     if first.ndim == 0:
         raise ShapeError("concatenate: arrays without axes cannot be joined; use stack")
-    axis = canonical_axis(axis, first.ndim, "concatenate")
+    axis = axes.canonical_axis(axis, first.ndim, "concatenate")
     for other in parts[1:]:
         rest = [(x.shape[:axis], x.shape[axis + 1 :]) for x in (first, other)]
         if other.ndim != first.ndim or rest[0] != rest[1]:
@@ -84,7 +72,7 @@ def concatenate(
     target, weak = common_type(*parts)
     if dtype is not None:
         target, weak = dtypes.as_dtype(dtype), False
-    return _joined([cast(x, target, weak) for x in parts], axis)
+    return _joined([axes.cast(x, target, weak) for x in parts], axis)
 
 
 def sequence_of(name: str, arrays: Any) -> list[Any]:
@@ -148,8 +136,8 @@ def _join_two(x: Any, y: Any, axis: int) -> Any:
 
     line = [1] * x.ndim
     line[axis] = left + right
-    first = less(iota(dtypes.int32, tuple(line), axis), left)
-    return choose(first, padded(x, 0, right), padded(y, left, 0))
+    first = less(axes.iota(dtypes.int32, tuple(line), axis), left)
+    return axes.choose(first, padded(x, 0, right), padded(y, left, 0))
 
 
 def concat(arrays: Sequence[Value], /, *, axis: int | None = 0) -> Any:
@@ -171,29 +159,15 @@ def stack(
     Raises:
       ShapeError: their shapes differ.
     """
-    no_out("stack", out)
+    axes.no_out("stack", out)
     parts = sequence_of("stack", arrays)
     for x in parts:
         if x.shape != parts[0].shape:
             raise ShapeError(
                 f"stack: all shapes must be equal, got {parts[0].shape} and {x.shape}"
             )
-    place = canonical_axis(axis, parts[0].ndim + 1, "stack")
-    many = len(parts) > _MANY  # few are steps of a record, which take less time
-    if many and not is_dynamic(parts[0].size) and parts[0].size * len(parts) < FEW:
-        target, weak = common_type(*parts)
-        if dtype is not None:
-            target, weak = dtypes.as_dtype(dtype), False
-        if all(x.dtype == target for x in parts):
-            function = partial(_stacked, place)
-            now = do_now(function, *parts, dtype=target, weak=weak)
-            if now is not None:
-                return now
-    return concatenate([insert_axes(x, (place,)) for x in parts], place, dtype)
-
-
-def _stacked(axis: int, *parts: Any) -> Any:
-    return np.stack(parts, axis)
+    place = axes.canonical_axis(axis, parts[0].ndim + 1, "stack")
+    return concatenate([axes.insert_axes(x, (place,)) for x in parts], place, dtype)
 
 
 def vstack(tup: Sequence[Value] | Value, dtype: Any = None) -> Any:
@@ -215,7 +189,9 @@ def dstack(tup: Sequence[Value] | Value, dtype: Any = None) -> Any:
 def column_stack(tup: Sequence[Value] | Value) -> Any:
     """Vectors as columns, matrices beside each other."""
     parts = sequence_of("column_stack", tup)
-    return concatenate([reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in parts], 1)
+    return concatenate(
+        [axes.reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in parts], 1
+    )
 
 
 def block(arrays: Any) -> Any:
@@ -255,7 +231,7 @@ def _block_depth(arrays: Any) -> int:
 def _block(arrays: Any, leaves: Iterator[Any], depth: int, ndim: int) -> Any:
     if not _is_list(arrays):
         value = next(leaves)
-        return insert_axes(value, range(ndim - value.ndim))
+        return axes.insert_axes(value, range(ndim - value.ndim))
     parts = [_block(item, leaves, depth - 1, ndim) for item in arrays]
     return concatenate(parts, ndim - depth)
 
@@ -263,27 +239,16 @@ def _block(arrays: Any, leaves: Iterator[Any], depth: int, ndim: int) -> Any:
 # The same again.
 
 
-def _tiled(counts: tuple[int, ...], x: Any) -> Any:
-    return np.tile(x, counts)
-
-
 def tile(A: Value, reps: int | Sequence[int]) -> Any:
     """`A` laid out side by side, as often along each axis as `reps` says."""
-    value = as_value(A)
-    counts = check_shape(reps, "tile")
+    value = axes.as_value(A)
+    counts = axes.check_shape(reps, "tile")
     if min(counts, default=0) < 0:
         raise ValueRangeError(f"tile: repetitions must not be negative, got {counts}")
-    # Where an array says how often, the call is never recorded: fewer steps then.
-    known = isinstance(reps, np.ndarray) and is_array(value)
-    if known and value.size * prod(counts) < FEW:
-        function = partial(_tiled, counts)
-        now = do_now(function, value, dtype=value.dtype, weak=value.weak_type)
-        if now is not None:
-            return now
     ndim = max(value.ndim, len(counts))
     counts = (1,) * (ndim - len(counts)) + counts
-    value = insert_axes(value, range(ndim - value.ndim))
-    spread = insert_axes(value, range(0, 2 * ndim, 2))
+    value = axes.insert_axes(value, range(ndim - value.ndim))
+    spread = axes.insert_axes(value, range(0, 2 * ndim, 2))
     pairs = list(zip(counts, value.shape, strict=True))
     repeated = axes.expand(spread, tuple(n for pair in pairs for n in pair))
-    return reshape(repeated, tuple(count * size for count, size in pairs))
+    return axes.reshape(repeated, tuple(count * size for count, size in pairs))

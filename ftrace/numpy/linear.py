@@ -14,29 +14,11 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError
-from ftrace.numpy.axes import (
-    as_value,
-    canonical_axes,
-    canonical_axis,
-    cast,
-    drop_axes,
-    expand,
-    full,
-    insert_axes,
-    move_axis,
-    no_out,
-    pad,
-    permute,
-    reshape,
-    shrink,
-    shrink_axis,
-    static_int,
-    stride,
-)
+from ftrace.numpy import axes as ax
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.trace.avals import pairs_of
 from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, do_now, elementwise
+from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import mul
@@ -66,15 +48,15 @@ def promoted(
     avals = [aval_of(x) for x in operands]
     dtype, weak = dtypes.promote(*pairs_of(avals))
     if preferred_element_type is None:
-        return [cast(x, dtype, weak) for x in operands], None
+        return [ax.cast(x, dtype, weak) for x in operands], None
     final = dtypes.canonicalize(dtypes.as_dtype(preferred_element_type))
     joined, _ = dtypes.promote((dtype, False), (final, False))
-    return [cast(x, joined) for x in operands], final
+    return [ax.cast(x, joined) for x in operands], final
 
 
 def finished(result: Any, dtype: np.dtype[Any] | None) -> Any:
     """A product in the dtype that was preferred for it."""
-    return result if dtype is None else cast(result, dtype)
+    return result if dtype is None else ax.cast(result, dtype)
 
 
 def contract(
@@ -136,20 +118,20 @@ def _multiply_sum(
     """The sum over all axes but the first `kept`; `x_axes` says where those of x go."""
     is_bool = x.dtype == dtypes.bool_
     if is_bool and kept < len(shape):
-        x, y = cast(x, dtypes.int32), cast(y, dtypes.int32)
+        x, y = ax.cast(x, dtypes.int32), ax.cast(y, dtypes.int32)
     product = bind(mul, _placed(x, x_axes, shape), _placed(y, y_axes, shape))
     axes = tuple(range(kept, len(shape)))
     if not axes:
         return product
-    result = drop_axes(bind(reduce_sum_p, product, arg=axes), axes)
-    return cast(result, dtypes.bool_) if is_bool else result
+    result = ax.drop_axes(bind(reduce_sum_p, product, arg=axes), axes)
+    return ax.cast(result, dtypes.bool_) if is_bool else result
 
 
 def _placed(x: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     """`x` with its axes at the positions `axes` of `shape`; it repeats elsewhere."""
-    x = permute(x, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+    x = ax.permute(x, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
     missing = [a for a in range(len(shape)) if a not in axes]
-    return expand(insert_axes(x, missing), shape)
+    return ax.expand(ax.insert_axes(x, missing), shape)
 
 
 def dot_axes(
@@ -167,7 +149,7 @@ def dot_axes(
       axes: the axes of x and of y to sum over, pair by pair.
       batch: the axes of x and of y that run together.
     """
-    x, y = as_value(x), as_value(y)
+    x, y = ax.as_value(x), ax.as_value(y)
     x_labels: list[Hashable] = [("x", a) for a in range(x.ndim)]
     y_labels: list[Hashable] = [("y", a) for a in range(y.ndim)]
     shared: list[Hashable] = []
@@ -190,7 +172,7 @@ Dtype = Any
 
 def conjugated(x: Value) -> Any:
     """The complex conjugate; a real value is its own."""
-    x = as_value(x)
+    x = ax.as_value(x)
     return bind(p.conj, x) if dtypes.is_complex(x.dtype) else x
 
 
@@ -309,8 +291,8 @@ def vecdot(
     (x, y), final = promoted(x1, x2, preferred_element_type=preferred_element_type)
     need_axes("vecdot", x, 1, "first")
     need_axes("vecdot", y, 1, "second")
-    x = move_axis(x, canonical_axis(axis, x.ndim, "vecdot"), x.ndim - 1)
-    y = move_axis(y, canonical_axis(axis, y.ndim, "vecdot"), y.ndim - 1)
+    x = ax.move_axis(x, ax.canonical_axis(axis, x.ndim, "vecdot"), x.ndim - 1)
+    y = ax.move_axis(y, ax.canonical_axis(axis, y.ndim, "vecdot"), y.ndim - 1)
     if x.shape[-1] != y.shape[-1]:
         raise ShapeError(
             f"vecdot: the shapes {x.shape} and {y.shape} differ along axis {axis}"
@@ -327,7 +309,7 @@ def vdot(
       ShapeError: they differ in their number of elements.
     """
     (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
-    x, y = reshape(conjugated(x), (x.size,)), reshape(y, (y.size,))
+    x, y = ax.reshape(conjugated(x), (x.size,)), ax.reshape(y, (y.size,))
     return finished(dot_axes("vdot", x, y, ((0,), (0,))), final)
 
 
@@ -378,7 +360,7 @@ def _tensordot_axes(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     pair: Any = axes
     if type(axes) not in (tuple, list):
-        count = static_int(axes, "tensordot: axes")
+        count = ax.static_int(axes, "tensordot: axes")
         if not 0 <= count <= min(len(x_shape), len(y_shape)):
             raise ShapeError(
                 f"tensordot: axes={count} is more than the shapes {x_shape} and "
@@ -390,8 +372,8 @@ def _tensordot_axes(
             "tensordot: axes must be a number, or the axes of a and the axes of b: "
             f"axes=((1, 2), (0, 1)); got {axes!r}"
         )
-    of_x = canonical_axes(pair[0], len(x_shape), "tensordot")
-    of_y = canonical_axes(pair[1], len(y_shape), "tensordot")
+    of_x = ax.canonical_axes(pair[0], len(x_shape), "tensordot")
+    of_y = ax.canonical_axes(pair[1], len(y_shape), "tensordot")
     if [x_shape[a] for a in of_x] != [y_shape[a] for a in of_y]:
         raise ShapeError(
             f"tensordot: the shapes {x_shape} and {y_shape} differ along the axes "
@@ -402,21 +384,21 @@ def _tensordot_axes(
 
 def outer(a: Value, b: Value, out: None = None) -> Any:
     """Every element of a times every element of b: (a.size, b.size)."""
-    no_out("outer", out)
+    ax.no_out("outer", out)
     (x, y), _ = promoted(a, b)
-    return elementwise(p.mul, reshape(x, (x.size, 1)), reshape(y, (1, y.size)))
+    return elementwise(p.mul, ax.reshape(x, (x.size, 1)), ax.reshape(y, (1, y.size)))
 
 
 def kron(a: Value, b: Value) -> Any:
     """The Kronecker product: b scaled by each element of a, as blocks."""
     (x, y), _ = promoted(a, b)
     ndim = max(x.ndim, y.ndim)
-    x = insert_axes(x, range(ndim - x.ndim))
-    y = insert_axes(y, range(ndim - y.ndim))
+    x = ax.insert_axes(x, range(ndim - x.ndim))
+    y = ax.insert_axes(y, range(ndim - y.ndim))
     shape = tuple(n * m for n, m in zip(x.shape, y.shape, strict=True))
-    blocks = insert_axes(x, range(1, 2 * ndim, 2))
-    inside = insert_axes(y, range(0, 2 * ndim, 2))
-    return reshape(elementwise(p.mul, blocks, inside), shape)
+    blocks = ax.insert_axes(x, range(1, 2 * ndim, 2))
+    inside = ax.insert_axes(y, range(0, 2 * ndim, 2))
+    return ax.reshape(elementwise(p.mul, blocks, inside), shape)
 
 
 def cross(
@@ -446,53 +428,34 @@ def cross(
     (x, y), _ = promoted(a, b)
     if x.dtype == dtypes.bool_:
         raise DtypeError("cross: bools have no differences; cast them to integers")
-    x = move_axis(x, canonical_axis(axisa, x.ndim, "cross"), x.ndim - 1)
-    y = move_axis(y, canonical_axis(axisb, y.ndim, "cross"), y.ndim - 1)
+    x = ax.move_axis(x, ax.canonical_axis(axisa, x.ndim, "cross"), x.ndim - 1)
+    y = ax.move_axis(y, ax.canonical_axis(axisb, y.ndim, "cross"), y.ndim - 1)
     if x.shape[-1] not in (2, 3) or y.shape[-1] not in (2, 3):
         raise ShapeError(
             "cross: vectors must have 2 or 3 components, got "
             f"{x.shape[-1]} along axis {axisa} and {y.shape[-1]} along axis {axisb}"
         )
-    if x.shape[-1] == y.shape[-1] == 3 and axisc in (-1, max(x.ndim, y.ndim) - 1):
-        now = do_now(_cross_now, x, y, dtype=x.dtype, weak=x.weak_type)
-        if now is not None:
-            return now
     x0, x1, *x2 = _components(x)
     y0, y1, *y2 = _components(y)
     third = _minor(x0, x1, y0, y1)
     if not x2 and not y2:
-        return drop_axes(third, (third.ndim - 1,))
-    z = x2[0] if x2 else full(x0.shape, 0, x0.dtype)
-    w = y2[0] if y2 else full(y0.shape, 0, y0.dtype)
+        return ax.drop_axes(third, (third.ndim - 1,))
+    z = x2[0] if x2 else ax.full(x0.shape, 0, x0.dtype)
+    w = y2[0] if y2 else ax.full(y0.shape, 0, y0.dtype)
     parts = [_minor(x1, z, y1, w), _minor(z, x0, w, y0), third]
     result: Any = None
     for i, part in enumerate(parts):
         pads = [(0, 0, 0)] * (part.ndim - 1) + [(i, 2 - i, 0)]
-        placed = pad(part, tuple(pads))
+        placed = ax.pad(part, tuple(pads))
         result = placed if result is None else bind(p.add, result, placed)
-    return move_axis(
-        result, result.ndim - 1, canonical_axis(axisc, result.ndim, "cross")
+    return ax.move_axis(
+        result, result.ndim - 1, ax.canonical_axis(axisc, result.ndim, "cross")
     )
-
-
-def _cross_now(x: Any, y: Any) -> Any:
-    x, y = np.broadcast_arrays(x, y) if x.shape != y.shape else (x, y)
-    result = np.empty(x.shape, x.dtype)
-    x0, x1, x2 = (x[..., i] for i in range(3))
-    y0, y1, y2 = (y[..., i] for i in range(3))
-    for i, (a, b, c, d) in enumerate(
-        ((x1, x2, y1, y2), (x2, x0, y2, y0), (x0, x1, y0, y1))
-    ):
-        part = result[..., i]
-        np.multiply(a, d, out=part)
-        part -= b * c
-    result += 0  # as what is put together of parts: no zero is negative
-    return result
 
 
 def _components(x: Any) -> list[Any]:
     last = x.ndim - 1
-    return [shrink_axis(x, last, i, i + 1) for i in range(x.shape[last])]
+    return [ax.shrink_axis(x, last, i, i + 1) for i in range(x.shape[last])]
 
 
 def _minor(a: Any, b: Any, c: Any, d: Any) -> Any:
@@ -506,10 +469,10 @@ def matrix_transpose(x: Value, /) -> Any:
     Raises:
       ShapeError: there are fewer than two.
     """
-    x = as_value(x)
+    x = ax.as_value(x)
     need_axes("matrix_transpose", x, 2, "only")
     last = x.ndim - 1
-    return permute(x, (*range(last - 1), last, last - 1))
+    return ax.permute(x, (*range(last - 1), last, last - 1))
 
 
 def diagonal_of(x: Any, axis1: int, axis2: int, offset: int = 0) -> Any:
@@ -518,17 +481,17 @@ def diagonal_of(x: Any, axis1: int, axis2: int, offset: int = 0) -> Any:
     In row-major order it is one element of each row and one more.
     """
     order = [a for a in range(x.ndim) if a not in (axis1, axis2)]
-    x = permute(x, (*order, axis1, axis2))
+    x = ax.permute(x, (*order, axis1, axis2))
     *rest, rows, columns = x.shape
     top, left = max(-offset, 0), max(offset, 0)
     size = max(min(rows - top, columns - left), 0)
     keep = [(0, n) for n in rest]
     if size == 0:
-        return reshape(shrink(x, (*keep, (0, 0), (0, 0))), (*rest, 0))
-    flat = reshape(x, (*rest, rows * columns))
+        return ax.reshape(ax.shrink(x, (*keep, (0, 0), (0, 0))), (*rest, 0))
+    flat = ax.reshape(x, (*rest, rows * columns))
     first, step = top * columns + left, columns + 1
-    part = shrink(flat, (*keep, (first, first + (size - 1) * step + 1)))
-    return stride(part, (*[1] * len(rest), step))
+    part = ax.shrink(flat, (*keep, (first, first + (size - 1) * step + 1)))
+    return ax.stride(part, (*[1] * len(rest), step))
 
 
 def trace(
@@ -551,12 +514,12 @@ def trace(
     Raises:
       ShapeError: there are fewer than two axes, or axis1 is axis2.
     """
-    no_out("trace", out)
-    x = as_value(a)
+    ax.no_out("trace", out)
+    x = ax.as_value(a)
     need_axes("trace", x, 2, "only")
-    rows = canonical_axis(axis1, x.ndim, "trace")
-    columns = canonical_axis(axis2, x.ndim, "trace")
+    rows = ax.canonical_axis(axis1, x.ndim, "trace")
+    columns = ax.canonical_axis(axis2, x.ndim, "trace")
     if rows == columns:
         raise ShapeError(f"trace: axis1 and axis2 are both {rows}; they must differ")
-    line = diagonal_of(x, rows, columns, static_int(offset, "trace: offset"))
+    line = diagonal_of(x, rows, columns, ax.static_int(offset, "trace: offset"))
     return add_up(line, -1, dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,39 +10,16 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.numpy import axes as ax
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
-from ftrace.numpy.axes import (
-    as_value,
-    canonical_axis,
-    cast,
-    check_shape,
-    check_sizes,
-    checked_size,
-    choose,
-    constant,
-    full,
-    iota,
-    pad,
-    reshape,
-    static_int,
-)
 from ftrace.numpy.creation import Dtype, dtype_or, placed
-from ftrace.numpy.elementwise import (
-    add,
-    equal,
-    greater_equal,
-    kind_of,
-    less,
-    multiply,
-    promote_together,
-)
 from ftrace.numpy.joining import stack
 from ftrace.numpy.linear import diagonal_of
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel
 from ftrace.numpy.types import shape as shape_of
-from ftrace.trace.operations import do_now
 from ftrace.trace.tracer import Value
 from ftrace.trace.wholes import decided
 
@@ -67,7 +43,7 @@ def eye(
     rows, columns = _sizes("eye", N, M)
     target = dtype_or(dtype, dtypes.default_dtype("f"))
     row, column = _grid(rows, columns)
-    return placed(cast(equal(add(row, k), column), target), device)
+    return placed(ax.cast(ew.equal(ew.add(row, k), column), target), device)
 
 
 def identity(n: int, dtype: Dtype = None) -> Any:
@@ -79,12 +55,12 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Dtype = None) -> Any:
     """N × M with ones on and below the diagonal k columns to the right."""
     rows, columns = _sizes("tri", N, M)
     target = dtype_or(dtype, dtypes.float32)
-    return cast(_below(rows, columns, k), target)
+    return ax.cast(_below(rows, columns, k), target)
 
 
 def _sizes(name: str, rows: Any, columns: Any) -> tuple[int, int]:
-    n = checked_size(rows, f"{name}: N")
-    m = n if columns is None else checked_size(columns, f"{name}: M")
+    n = ax.checked_size(rows, f"{name}: N")
+    m = n if columns is None else ax.checked_size(columns, f"{name}: M")
     if n < 0 or m < 0:
         raise ValueRangeError(f"{name}: sizes must not be negative, got {n} and {m}")
     return n, m
@@ -93,34 +69,34 @@ def _sizes(name: str, rows: Any, columns: Any) -> tuple[int, int]:
 def _grid(rows: int, columns: int) -> tuple[Any, Any]:
     shape = (rows, columns)
     if 0 in shape:
-        return full(shape, 0, dtypes.int32), full(shape, 0, dtypes.int32)
-    return iota(dtypes.int32, shape, 0), iota(dtypes.int32, shape, 1)
+        return ax.full(shape, 0, dtypes.int32), ax.full(shape, 0, dtypes.int32)
+    return ax.iota(dtypes.int32, shape, 0), ax.iota(dtypes.int32, shape, 1)
 
 
 def _below(rows: int, columns: int, k: Value) -> Any:
     row, column = _grid(rows, columns)
-    return greater_equal(add(row, k), column)
+    return ew.greater_equal(ew.add(row, k), column)
 
 
 def tril(m: Value, k: int = 0) -> Any:
     """Matrices with zeros above the diagonal k columns to the right."""
     m = _matrices("tril", m)
-    return choose(_below(m.shape[-2], m.shape[-1], k), m, _zero(m))
+    return ax.choose(_below(m.shape[-2], m.shape[-1], k), m, _zero(m))
 
 
 def triu(m: Value, k: int = 0) -> Any:
     """Matrices with zeros below the diagonal k columns to the right."""
     m = _matrices("triu", m)
-    return choose(_below(m.shape[-2], m.shape[-1], k - 1), _zero(m), m)
+    return ax.choose(_below(m.shape[-2], m.shape[-1], k - 1), _zero(m), m)
 
 
 def _zero(x: Any) -> Any:
     """0 of the type of `x`: beside bools a number would give integers."""
-    return full((), 0, x.dtype, x.weak_type)
+    return ax.full((), 0, x.dtype, x.weak_type)
 
 
 def _matrices(name: str, m: Value) -> Any:
-    m = as_value(m)
+    m = ax.as_value(m)
     if m.ndim < 2:
         raise ShapeError(f"{name} takes at least two axes, got shape {m.shape}")
     return m
@@ -132,12 +108,12 @@ def vander(x: Value, N: int | None = None, increasing: bool = False) -> Any:
     Raises:
       ShapeError: `x` is no vector.
     """
-    x = as_value(x)
+    x = ax.as_value(x)
     if x.ndim != 1:
         raise ShapeError(f"vander takes a vector, got shape {x.shape}")
-    count = x.shape[0] if N is None else static_int(N, "vander: N")
+    count = x.shape[0] if N is None else ax.static_int(N, "vander: N")
     if count == 0:
-        return full((x.shape[0], 0), 0, x.dtype)
+        return ax.full((x.shape[0], 0), 0, x.dtype)
     powers = range(count) if increasing else reversed(range(count))
     return stack([integer_power(x, n) for n in powers], axis=1)
 
@@ -151,16 +127,16 @@ def diag(v: Value, k: int = 0) -> Any:
     Raises:
       ShapeError: `v` is neither a vector nor a matrix.
     """
-    v = as_value(v)
+    v = ax.as_value(v)
     if v.ndim == 2:
         return diagonal(v, k)
     if v.ndim != 1:
         raise ShapeError(f"diag takes a vector or a matrix, got shape {v.shape}")
-    n, k = v.shape[0], static_int(k, "diag: k")
+    n, k = v.shape[0], ax.static_int(k, "diag: k")
     row, column = _grid(n, n)
-    square = choose(equal(row, column), reshape(v, (n, 1)), _zero(v))
+    square = ax.choose(ew.equal(row, column), ax.reshape(v, (n, 1)), _zero(v))
     right, down = max(k, 0), max(-k, 0)
-    return pad(square, ((down, right, 0), (right, down, 0)))
+    return ax.pad(square, ((down, right, 0), (right, down, 0)))
 
 
 def diagflat(v: Value, k: int = 0) -> Any:
@@ -176,11 +152,11 @@ def diagonal(a: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
       AxisError: the two axes are one.
     """
     a = _matrices("diagonal", a)
-    first = canonical_axis(axis1, a.ndim, "diagonal")
-    second = canonical_axis(axis2, a.ndim, "diagonal")
+    first = ax.canonical_axis(axis1, a.ndim, "diagonal")
+    second = ax.canonical_axis(axis2, a.ndim, "diagonal")
     if first == second:
         raise ShapeError(f"diagonal: axis1 and axis2 must differ, got {axis1}, {axis2}")
-    return diagonal_of(a, first, second, static_int(offset, "diagonal: offset"))
+    return diagonal_of(a, first, second, ax.static_int(offset, "diagonal: offset"))
 
 
 # Indices of such matrices, and the two numberings of elements.
@@ -188,12 +164,15 @@ def diagonal(a: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 def _arrays(indices: Sequence[np.ndarray[Any, Any]]) -> tuple[Any, ...]:
     integer = dtypes.default_dtype("i")
-    return tuple(constant(Array.of(i.astype(integer))) for i in indices)
+    return tuple(ax.constant(Array.of(i.astype(integer))) for i in indices)
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The indices of the main diagonal of an array of `ndim` axes of size n."""
-    n, ndim = static_int(n, "diag_indices: n"), static_int(ndim, "diag_indices: ndim")
+    n, ndim = (
+        ax.static_int(n, "diag_indices: n"),
+        ax.static_int(ndim, "diag_indices: ndim"),
+    )
     if min(n, ndim) < 0:
         raise ValueRangeError(f"diag_indices: not negative, got n={n} and ndim={ndim}")
     return _arrays([np.arange(n)] * ndim)
@@ -252,8 +231,10 @@ def mask_indices(
       k: what it is given.
       size: how many indices are returned, as in `nonzero`.
     """
-    shape = check_sizes((n, n), "mask_indices")
-    return nonzero(mask_func(full(shape, 1, dtypes.default_dtype("f")), k), size=size)
+    shape = ax.check_sizes((n, n), "mask_indices")
+    return nonzero(
+        mask_func(ax.full(shape, 1, dtypes.default_dtype("f")), k), size=size
+    )
 
 
 def _matrix(name: str, arr: Value) -> tuple[int, int]:
@@ -271,15 +252,15 @@ def ix_(*args: Value) -> tuple[Any, ...]:
     """
     found: list[Any] = []
     for place, arg in enumerate(args):
-        vector = as_value(arg)
+        vector = ax.as_value(arg)
         if vector.ndim != 1:
             raise ShapeError(f"ix_ takes vectors, got shape {vector.shape}")
         if vector.size == 0:
-            vector = cast(vector, dtypes.default_dtype("i"))
+            vector = ax.cast(vector, dtypes.default_dtype("i"))
         elif vector.dtype == dtypes.bool_:
             vector = Array.of(np.nonzero(np.asarray(vector))[0].astype(np.int32))
         line = tuple(vector.shape[0] if a == place else 1 for a in range(len(args)))
-        found.append(reshape(vector, line))
+        found.append(ax.reshape(vector, line))
     return tuple(found)
 
 
@@ -288,14 +269,14 @@ def unravel_index(indices: Value, shape: Any) -> tuple[Any, ...]:
 
     Negative numbers count from the end; what is out of bounds is clipped.
     """
-    sizes = check_shape(shape, "unravel_index")
-    rest = as_value(indices)
-    if kind_of(rest) not in "iu":
+    sizes = ax.check_shape(shape, "unravel_index")
+    rest = ax.as_value(indices)
+    if ew.kind_of(rest) not in "iu":
         raise ValueRangeError(f"unravel_index takes integers, got {rest.dtype.name}")
     total = int(np.prod(sizes, dtype=np.int64))
     if total == 0:
-        return tuple(full(rest.shape, 0, rest.dtype) for _ in sizes)
-    rest = clip(choose(less(rest, 0), add(rest, total), rest), 0, total - 1)
+        return tuple(ax.full(rest.shape, 0, rest.dtype) for _ in sizes)
+    rest = clip(ax.choose(ew.less(rest, 0), ew.add(rest, total), rest), 0, total - 1)
     found: list[Any] = []
     for size in reversed(sizes):
         found.append(remainder(rest, size))
@@ -325,7 +306,7 @@ def ravel_multi_index(
       ValueRangeError: with "raise", an index is out of bounds.
       ConcretizationTypeError: with "raise", an index is traced.
     """
-    sizes = check_shape(dims, "ravel_multi_index")
+    sizes = ax.check_shape(dims, "ravel_multi_index")
     modes = [mode] * len(sizes) if isinstance(mode, str) else list(mode)
     if len(multi_index) != len(sizes) or len(modes) != len(sizes):
         raise ShapeError(
@@ -335,35 +316,16 @@ def ravel_multi_index(
         raise ValueRangeError(
             f'ravel_multi_index: the order is "C" or "F", got {order!r}'
         )
-    arrays = promote_together(*multi_index) if multi_index else []
-    if any(kind_of(i) not in "iu" for i in arrays):
+    arrays = ew.promote_together(*multi_index) if multi_index else []
+    if any(ew.kind_of(i) not in "iu" for i in arrays):
         raise ValueRangeError("ravel_multi_index takes integers")
-    if arrays and dtype is None and modes == ["raise"] * len(arrays):
-        found = _raveled(arrays, sizes, order)
-        if found is not None:
-            return found
     bounded = [_bounded(i, n, m) for i, n, m in zip(arrays, sizes, modes, strict=True)]
     axes = range(len(sizes)) if order == "C" else reversed(range(len(sizes)))
     wide = arrays and arrays[0].dtype == np.uint64  # beside int32 it would be a float
-    result: Any = full((), 0, dtypes.uint64 if wide else dtypes.int32)
+    result: Any = ax.full((), 0, dtypes.uint64 if wide else dtypes.int32)
     for axis in axes:
-        result = add(multiply(result, sizes[axis]), bounded[axis])
-    return result if dtype is None else cast(result, dtypes.as_dtype(dtype))
-
-
-def _raveled(arrays: Sequence[Any], sizes: tuple[int, ...], order: str) -> Any:
-    """By NumPy; None where it refuses."""
-    if any(x.dtype == np.uint64 for x in arrays):
-        return None  # NumPy takes none
-    dtype, weak = dtypes.promote(
-        (dtypes.int32, False), *[(x.dtype, x.weak_type) for x in arrays]
-    )
-    function = partial(_raveled_now, sizes, order)
-    return do_now(function, *arrays, dtype=dtypes.canonicalize(dtype), weak=weak)
-
-
-def _raveled_now(sizes: tuple[int, ...], order: Any, *arrays: Any) -> Any:
-    return np.ravel_multi_index(arrays, sizes, order=order)
+        result = ew.add(ew.multiply(result, sizes[axis]), bounded[axis])
+    return result if dtype is None else ax.cast(result, dtypes.as_dtype(dtype))
 
 
 def _are_inside_now(x: Any, size: int) -> bool:

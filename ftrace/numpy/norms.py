@@ -7,15 +7,8 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
-from ftrace.numpy.axes import (
-    Axis,
-    canonical_axes,
-    cast,
-    choose,
-    full,
-    insert_axes,
-    permute,
-)
+from ftrace.numpy import axes as ax
+from ftrace.numpy.axes import Axis
 from ftrace.numpy.elementwise import isnan, logical_and, logical_not
 from ftrace.numpy.factorizations import eigvalsh, inexact, matrices, square, svdvals
 from ftrace.numpy.linear import need_axes
@@ -56,7 +49,7 @@ def norm(x: Value, ord: Order = None, axis: Axis = None, keepdims: bool = False)
       ValueRangeError: there is no such norm.
     """
     x = inexact(x)
-    axes = canonical_axes(axis, x.ndim, "norm")
+    axes = ax.canonical_axes(axis, x.ndim, "norm")
     if (axis is None and ord is None) or (len(axes) == 2 and ord in (None, "f", "fro")):
         return run_fused(_euclidean, [x], axes=axes, keepdims=keepdims)
     if len(axes) == 1:
@@ -78,7 +71,7 @@ def vector_norm(
       ValueRangeError: `ord` is not a number.
     """
     x = inexact(x)
-    axes = canonical_axes(axis, x.ndim, "vector_norm")
+    axes = ax.canonical_axes(axis, x.ndim, "vector_norm")
     if ord is None or ord == 2:
         return run_fused(_euclidean, [x], axes=axes, keepdims=keepdims)
     if isinstance(ord, str):
@@ -87,8 +80,8 @@ def vector_norm(
             "ftrace.numpy.inf"
         )
     if ord == 0:
-        hits = cast(
-            bind(p.ne, x, full(x.shape, 0, x.dtype)), dtypes.real_dtype(x.dtype)
+        hits = ax.cast(
+            bind(p.ne, x, ax.full(x.shape, 0, x.dtype)), dtypes.real_dtype(x.dtype)
         )
         return reduced(reduce_sum_p, hits, axes, keepdims)
     size = elementwise(p.absolute, x)
@@ -142,14 +135,14 @@ def _matrix_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Order) -> A
 
 def _spectral_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Order) -> Any:
     rest = [a for a in range(x.ndim) if a not in axes]
-    values = svdvals(permute(x, (*rest, *axes)))
+    values = svdvals(ax.permute(x, (*rest, *axes)))
     if ord == "nuc":
         result = add_up(values, -1)
     elif ord == 2:
         result = greatest(values, -1, initial=0)
     else:
         result = least(values, -1)
-    return insert_axes(result, sorted(axes)) if keepdims else result
+    return ax.insert_axes(result, sorted(axes)) if keepdims else result
 
 
 # What singular values tell.
@@ -184,7 +177,7 @@ def cond(x: Value, p: Order = None) -> Any:
     # The norm of an inverse that does not exist is infinite, unless x has NaN.
     given = any_of(isnan(matrix), (-2, -1))
     infinite = logical_and(isnan(result), logical_not(given))
-    return choose(infinite, full((), math.inf, result.dtype), result)
+    return ax.choose(infinite, ax.full((), math.inf, result.dtype), result)
 
 
 def matrix_rank(
@@ -202,7 +195,7 @@ def matrix_rank(
     limit: Any = rtol if rtol is not None else tol
     matrix = inexact(M)
     if matrix.ndim < 2:
-        return cast(any_of(elementwise(p.ne, matrix, 0)), dtypes.int32)
+        return ax.cast(any_of(elementwise(p.ne, matrix, 0)), dtypes.int32)
     if hermitian:
         values = elementwise(p.absolute, eigvalsh(square("matrix_rank", matrix)))
     else:
@@ -211,4 +204,4 @@ def matrix_rank(
         scale = max(matrix.shape[-2:]) * epsilon(matrix)
         limit = elementwise(p.mul, greatest(values, -1), scale)
     limit = inexact(limit)
-    return add_up(elementwise(p.gt, values, insert_axes(limit, (limit.ndim,))), -1)
+    return add_up(elementwise(p.gt, values, ax.insert_axes(limit, (limit.ndim,))), -1)

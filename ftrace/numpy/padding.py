@@ -7,7 +7,6 @@ each run is a slice, a reversed slice or one element repeated.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +45,6 @@ from ftrace.numpy.shape import ravel
 from ftrace.numpy.statistics import mean
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.dims import is_dynamic
-from ftrace.trace.operations import do_now
 from ftrace.trace.tracer import Tracer, Value, aval_of, is_value
 
 __all__ = ["pad", "roll"]
@@ -357,20 +355,9 @@ def roll(a: Value, shift: Any, axis: Axis = None) -> Any:
     if len(shifts) != len(places):
         raise ShapeError(f"roll: {len(shifts)} shifts for {len(places)} axes")
     places = [axes.canonical_axis(place, x.ndim, "roll") for place in places]
-    # Where an array says how far, the call is never recorded: fewer steps then.
-    if isinstance(shift, np.ndarray):
-        shifts = [static_int(distance, "roll: shift") for distance in shifts]
-        function = partial(_rolled, tuple(shifts), tuple(places))
-        now = do_now(function, x, dtype=x.dtype, weak=x.weak_type)
-        if now is not None:
-            return now
     for distance, place in zip(shifts, places, strict=True):
         x = _roll_axis(x, distance, place)
     return x
-
-
-def _rolled(shifts: tuple[int, ...], places: tuple[int, ...], x: Any) -> Any:
-    return np.roll(x, shifts, places)
 
 
 def _roll_axis(x: Any, shift: Any, axis: int) -> Any:

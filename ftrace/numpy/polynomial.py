@@ -8,28 +8,8 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import ShapeError, ValueRangeError
-from ftrace.numpy.axes import (
-    Window,
-    as_value,
-    broadcast_to,
-    cast,
-    flip,
-    full,
-    pad,
-    reshape,
-    shrink_axis,
-    slide,
-    static_int,
-)
-from ftrace.numpy.elementwise import (
-    add,
-    conjugate,
-    divide,
-    multiply,
-    promote_inexact,
-    promote_together,
-    subtract,
-)
+from ftrace.numpy import axes as ax
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.linear import contract, finished, promoted
 from ftrace.numpy.shape import atleast_1d, ravel
@@ -86,15 +66,15 @@ def correlate(
     if v.shape[0] > a.shape[0] and mode != "full":
         # NumPy exchanges the operands, and turns the result round.
         swapped = _convolved(
-            "correlate", conjugate(v), flip(a, (0,)), mode, preferred_element_type
+            "correlate", ew.conjugate(v), ax.flip(a, (0,)), mode, preferred_element_type
         )
-        return flip(swapped, (0,))
-    other = flip(conjugate(v), (0,))
+        return ax.flip(swapped, (0,))
+    other = ax.flip(ew.conjugate(v), (0,))
     return _convolved("correlate", a, other, mode, preferred_element_type)
 
 
 def _vector(name: str, x: Value) -> Any:
-    x = as_value(x)
+    x = ax.as_value(x)
     if x.ndim != 1 or x.shape[0] == 0:
         raise ShapeError(f"{name} takes two vectors that are not empty, got {x.shape}")
     return x
@@ -105,7 +85,7 @@ def _convolved(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
         raise ValueRangeError(
             f"{name}: the modes are full, same and valid; got {mode!r}"
         )
-    vectors = promote_inexact(_vector(name, a), _vector(name, v))
+    vectors = ew.promote_inexact(_vector(name, a), _vector(name, v))
     (x, y), final = promoted(*vectors, preferred_element_type=preferred)
     if y.shape[0] > x.shape[0]:
         x, y = y, x
@@ -124,8 +104,8 @@ def _convolved(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
             return finished(now, final)
 
     def windowed(x: Any, y: Any) -> Any:
-        lanes = slide(pad(x, ((before, after, 0),)), 0, Window(reach))
-        return contract(name, lanes, flip(y, (0,)), "kn", "k", "n")
+        lanes = ax.slide(ax.pad(x, ((before, after, 0),)), 0, ax.Window(reach))
+        return contract(name, lanes, ax.flip(y, (0,)), "kn", "k", "n")
 
     return finished(run_fused(windowed, [x, y]), final)
 
@@ -142,54 +122,56 @@ def _convolved_now(x: Any, y: Any, before: int, after: int) -> Any:
 
 def polyval(p: Value, x: Value, *, unroll: int = 16) -> Any:
     """The polynomial with coefficients p, highest power first, at x: Horner's rule."""
-    p, x = promote_together(p, x)
+    p, x = ew.promote_together(p, x)
     if p.ndim < 1:
         raise ShapeError("polyval takes a vector of coefficients")
     shape = broadcast_shapes("polyval", [p.shape[1:], x.shape])
     if p.shape[0] == 0:
-        return full(shape, 0, p.dtype)
-    result = broadcast_to(reshape(shrink_axis(p, 0, 0, 1), p.shape[1:]), shape)
+        return ax.full(shape, 0, p.dtype)
+    result = ax.broadcast_to(ax.reshape(ax.shrink_axis(p, 0, 0, 1), p.shape[1:]), shape)
     for i in range(1, p.shape[0]):
-        coefficient = reshape(shrink_axis(p, 0, i, i + 1), p.shape[1:])
-        result = add(multiply(result, x), coefficient)
+        coefficient = ax.reshape(ax.shrink_axis(p, 0, i, i + 1), p.shape[1:])
+        result = ew.add(ew.multiply(result, x), coefficient)
     return result
 
 
 def _aligned(name: str, a1: Value, a2: Value) -> tuple[Any, Any]:
     """Two polynomials of one length: zeros for the powers that one lacks."""
-    first, second = (atleast_1d(x) for x in promote_together(a1, a2))
+    first, second = (atleast_1d(x) for x in ew.promote_together(a1, a2))
     if first.ndim != 1 or second.ndim != 1:
         raise ShapeError(
             f"{name} takes two vectors, got shapes {first.shape} and {second.shape}"
         )
     length = max(first.shape[0], second.shape[0])
-    grown = [pad(p, ((length - p.shape[0], 0, 0),)) for p in (first, second)]
+    grown = [ax.pad(p, ((length - p.shape[0], 0, 0),)) for p in (first, second)]
     return grown[0], grown[1]
 
 
 def polyadd(a1: Value, a2: Value) -> Any:
     """The sum of two polynomials."""
-    return add(*_aligned("polyadd", a1, a2))
+    return ew.add(*_aligned("polyadd", a1, a2))
 
 
 def polysub(a1: Value, a2: Value) -> Any:
     """The difference of two polynomials."""
-    return subtract(*_aligned("polysub", a1, a2))
+    return ew.subtract(*_aligned("polysub", a1, a2))
 
 
 def polymul(a1: Value, a2: Value, *, trim_leading_zeros: bool = False) -> Any:
     """The product of two polynomials, with coefficients in a float dtype."""
-    first, second = promote_inexact(atleast_1d(a1), atleast_1d(a2))
+    first, second = ew.promote_inexact(atleast_1d(a1), atleast_1d(a2))
     if trim_leading_zeros:
         first, second = _trimmed(first), _trimmed(second)
     if 0 in (first.shape[0], second.shape[0]):
-        return full((1,), 0, first.dtype)
+        return ax.full((1,), 0, first.dtype)
     return convolve(first, second)
 
 
 def _trimmed(p: Any) -> Any:
     (places,) = np.nonzero(np.asarray(p))
-    return shrink_axis(p, 0, int(places[0]) if places.size else p.shape[0], p.shape[0])
+    return ax.shrink_axis(
+        p, 0, int(places[0]) if places.size else p.shape[0], p.shape[0]
+    )
 
 
 def polydiv(u: Value, v: Value, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
@@ -198,19 +180,19 @@ def polydiv(u: Value, v: Value, *, trim_leading_zeros: bool = False) -> tuple[An
     Raises:
       ShapeError: the divisor is empty.
     """
-    rest, divisor = promote_inexact(atleast_1d(u), atleast_1d(v))
+    rest, divisor = ew.promote_inexact(atleast_1d(u), atleast_1d(v))
     if divisor.shape[0] == 0:
         raise ShapeError("polydiv: the divisor has no coefficients")
     steps = rest.shape[0] - divisor.shape[0] + 1
     if steps < 1:
-        return full((1,), 0, rest.dtype), rest
-    lead = shrink_axis(divisor, 0, 0, 1)
+        return ax.full((1,), 0, rest.dtype), rest
+    lead = ax.shrink_axis(divisor, 0, 0, 1)
     found: list[Any] = []
     for i in range(steps):
-        factor = divide(shrink_axis(rest, 0, i, i + 1), lead)
+        factor = ew.divide(ax.shrink_axis(rest, 0, i, i + 1), lead)
         found.append(factor)
         after = rest.shape[0] - divisor.shape[0] - i
-        rest = subtract(rest, pad(multiply(factor, divisor), ((i, after, 0),)))
+        rest = ew.subtract(rest, ax.pad(ew.multiply(factor, divisor), ((i, after, 0),)))
     if trim_leading_zeros:
         rest = _trimmed(rest)
     return concatenate(found), rest
@@ -222,17 +204,17 @@ def polyder(p: Value, m: int = 1) -> Any:
     Raises:
       ValueRangeError: m is negative.
     """
-    m = static_int(m, "polyder: m")
+    m = ax.static_int(m, "polyder: m")
     if m < 0:
         raise ValueRangeError(f"polyder: m must not be negative, got {m}")
-    (p,) = promote_inexact(p)
+    (p,) = ew.promote_inexact(p)
     if m == 0:
         return p
     size = p.shape[0]
     if size <= m:
-        return full((0,), 0, p.dtype)
+        return ax.full((0,), 0, p.dtype)
     factors = [float(perm(power, m)) for power in range(size - 1, m - 1, -1)]
-    return multiply(shrink_axis(p, 0, 0, size - m), _row(factors, p))
+    return ew.multiply(ax.shrink_axis(p, 0, 0, size - m), _row(factors, p))
 
 
 def polyint(p: Value, m: int = 1, k: Value | None = None) -> Any:
@@ -242,21 +224,21 @@ def polyint(p: Value, m: int = 1, k: Value | None = None) -> Any:
       ValueRangeError: m is negative.
       ShapeError: there are not m constants.
     """
-    m = static_int(m, "polyint: m")
+    m = ax.static_int(m, "polyint: m")
     if m < 0:
         raise ValueRangeError(f"polyint: m must not be negative, got {m}")
-    (p,) = promote_inexact(p)
-    constants = full((m,), 0, p.dtype) if k is None else ravel(k)
+    (p,) = ew.promote_inexact(p)
+    constants = ax.full((m,), 0, p.dtype) if k is None else ravel(k)
     if constants.shape[0] == 1 and m > 1:
-        constants = broadcast_to(constants, (m,))
+        constants = ax.broadcast_to(constants, (m,))
     if constants.shape[0] != m:
         raise ShapeError(f"polyint: {constants.shape[0]} constants for m={m}")
     for i in range(m):
         divisors = [float(n) for n in range(p.shape[0], 0, -1)]
-        constant = cast(shrink_axis(constants, 0, i, i + 1), p.dtype)
-        p = concatenate([divide(p, _row(divisors, p)), constant])
+        constant = ax.cast(ax.shrink_axis(constants, 0, i, i + 1), p.dtype)
+        p = concatenate([ew.divide(p, _row(divisors, p)), constant])
     return p
 
 
 def _row(values: list[float], like: Any) -> Any:
-    return cast(as_value(np.asarray(values, np.float64)), like.dtype)
+    return ax.cast(ax.as_value(np.asarray(values, np.float64)), like.dtype)

@@ -4,52 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array, is_array, surface
+from ftrace.array import Array, surface
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
+from ftrace.numpy import axes as ax
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import power
-from ftrace.numpy.axes import (
-    as_value,
-    broadcast_to,
-    canonical_axis,
-    cast,
-    check_sizes,
-    choose,
-    constant,
-    full,
-    iota,
-    move_axis,
-    reshape,
-    static_int,
-)
 from ftrace.numpy.creation import Dtype, array, astype, dtype_or, placed
-from ftrace.numpy.elementwise import (
-    add,
-    divide,
-    equal,
-    floor_values,
-    log,
-    multiply,
-    promote_inexact,
-    sign,
-    subtract,
-)
 from ftrace.numpy.floats import i0
 from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.joining import concatenate, stack
 from ftrace.trace import tree
 from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.eager import Eager, member
-from ftrace.trace.operations import broadcast_shapes, do_now
+from ftrace.trace.operations import broadcast_shapes
 from ftrace.trace.ownership import own
 from ftrace.trace.primitives.conversion import convert
-from ftrace.trace.room import FEW
 from ftrace.trace.tracer import Tracer, Value, aval_of, is_value
 
 __all__ = [
@@ -99,7 +73,7 @@ def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
         start, stop = 0, start
         if type(stop) is int and step is None and stop > 0:
             target = _numeric(dtype_or(dtype, dtypes.scalar_type(stop)[0]))
-            return iota(target, (stop,), 0)
+            return ax.iota(target, (stop,), 0)
     if any_dynamic((start, stop, step)):
         return _dynamic_range(start, stop, 1 if step is None else step, dtype)
     bounds = [_known(x) for x in (start, stop, 1 if step is None else step)]
@@ -115,11 +89,11 @@ def _numbers(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
     count = max(0, math.ceil((last - first) / gap))
     whole = first == int(first) and gap == int(gap)
     if count == 0:
-        return full((0,), 0, target)
+        return ax.full((0,), 0, target)
     if (first, gap) == (0, 1) or (whole and dtypes.is_integer(target)):
-        result = iota(target, (count,), 0)
-        result = multiply(result, int(gap)) if gap != 1 else result
-        return add(result, int(first)) if first != 0 else result
+        result = ax.iota(target, (count,), 0)
+        result = ew.multiply(result, int(gap)) if gap != 1 else result
+        return ew.add(result, int(first)) if first != 0 else result
     # Other steps round as in NumPy: the values are data, not a formula of the index.
     wide = target if target.itemsize > 2 else dtypes.float32
     values: Any = np.arange(first, last, gap, dtype=wide)
@@ -145,9 +119,9 @@ def _dynamic_range(start: Any, stop: Any, step: Any, dtype: Dtype) -> Any:
             )
     count = -((start - stop) // step)
     target = dtype_or(dtype, dtypes.scalar_type(0)[0])
-    result = iota(target, (count,), 0)
-    result = result if not is_dynamic(step) and step == 1 else multiply(result, step)
-    return result if not is_dynamic(start) and start == 0 else add(result, start)
+    result = ax.iota(target, (count,), 0)
+    result = result if not is_dynamic(step) and step == 1 else ew.multiply(result, step)
+    return result if not is_dynamic(start) and start == 0 else ew.add(result, start)
 
 
 def _known(x: Any) -> tuple[Any, tuple[np.dtype[Any], bool]]:
@@ -183,31 +157,27 @@ def linspace(
     Raises:
       ValueRangeError: `num` is negative.
     """
-    num = static_int(num, "linspace: num")
+    num = ax.static_int(num, "linspace: num")
     if num < 0:
         raise ValueRangeError(f"linspace: num must not be negative, got {num}")
-    start, stop = promote_inexact(_end(start), _end(stop))
+    start, stop = ew.promote_inexact(_end(start), _end(stop))
     compute = dtypes.settled(start.dtype, start.weak_type)
     target = dtype_or(dtype, compute)
     shape = broadcast_shapes("linspace", [start.shape, stop.shape])
-    axis = canonical_axis(axis, len(shape) + 1, "linspace")
+    axis = ax.canonical_axis(axis, len(shape) + 1, "linspace")
     gaps = num - 1 if endpoint else num
-    start, stop = cast(start, compute), cast(stop, compute)
-    result = None
-    known = is_array(start) and is_array(stop) and gaps > 0
-    if known and dtypes.is_float(compute) and LONG <= num * prod(shape) < FEW:
-        function = partial(_blended_now, num, gaps)
-        result = do_now(function, start, stop, dtype=compute, weak=False)
-    if result is None:
-        start, stop = broadcast_to(start, shape), broadcast_to(stop, shape)
-        result = _blend(start, stop, num, gaps)
+    start, stop = ax.cast(start, compute), ax.cast(stop, compute)
+    start, stop = ax.broadcast_to(start, shape), ax.broadcast_to(stop, shape)
+    result = _blend(start, stop, num, gaps)
     if dtypes.is_integer(target):
-        result = floor_values(result)
-    result = placed(cast(move_axis(result, 0, axis), target), device)
+        result = ew.floor_values(result)
+    result = placed(ax.cast(ax.move_axis(result, 0, axis), target), device)
     if not retstep:
         return result
-    distance = subtract(stop, start)
-    return result, divide(distance, gaps) if gaps > 0 else multiply(distance, math.nan)
+    distance = ew.subtract(stop, start)
+    return result, ew.divide(distance, gaps) if gaps > 0 else ew.multiply(
+        distance, math.nan
+    )
 
 
 def _end(x: Any) -> Any:
@@ -218,28 +188,14 @@ def _end(x: Any) -> Any:
 def _blend(start: Any, stop: Any, num: int, gaps: int) -> Any:
     """start·(1 - t) + stop·t for t = i/gaps; at the end `stop` itself."""
     if num == 0:
-        return full((0, *start.shape), 0, start.dtype)
+        return ax.full((0, *start.shape), 0, start.dtype)
     if gaps < 1:
-        return reshape(start, (1, *start.shape))
+        return ax.reshape(start, (1, *start.shape))
     real = dtypes.real_dtype(start.dtype)
-    place = iota(dtypes.int32, (num,) + (1,) * start.ndim, 0)
-    t = cast(divide(cast(place, real), gaps), start.dtype)
-    blended = add(multiply(start, subtract(1, t)), multiply(stop, t))
-    return blended if num == gaps else choose(equal(place, gaps), stop, blended)
-
-
-def _blended_now(num: int, gaps: int, start: Any, stop: Any) -> Any:
-    """`_blend` in NumPy, with the same operations, of which most are in place."""
-    shape = np.broadcast_shapes(start.shape, stop.shape)
-    lane = (num,) + (1,) * len(shape)
-    t = _host.arange(num, dtype=np.int32).reshape(lane).astype(start.dtype)
-    t /= start.dtype.type(gaps)
-    result = start * (start.dtype.type(1) - t)
-    t = stop * t
-    result = np.add(result, t, out=result if result.shape[1:] == shape else None)
-    if num > gaps:
-        result[-1] = stop
-    return result
+    place = ax.iota(dtypes.int32, (num,) + (1,) * start.ndim, 0)
+    t = ax.cast(ew.divide(ax.cast(place, real), gaps), start.dtype)
+    blended = ew.add(ew.multiply(start, ew.subtract(1, t)), ew.multiply(stop, t))
+    return blended if num == gaps else ax.choose(ew.equal(place, gaps), stop, blended)
 
 
 def logspace(
@@ -265,20 +221,20 @@ def geomspace(
     axis: int = 0,
 ) -> Any:
     """`num` numbers from `start` to `stop`, each the same multiple of the last."""
-    start, stop = promote_inexact(_end(start), _end(stop))
+    start, stop = ew.promote_inexact(_end(start), _end(stop))
     target = dtype_or(dtype, dtypes.settled(start.dtype, start.weak_type))
     # The sign is taken out, and given back to the result.
-    factor = sign(start)
-    low, high = divide(start, factor), divide(stop, factor)
-    exponents = linspace(log(low), log(high), num, endpoint)
-    result = multiply(factor, power(math.e, exponents))
-    place = iota(dtypes.int32, (result.shape[0],) + (1,) * (result.ndim - 1), 0)
+    factor = ew.sign(start)
+    low, high = ew.divide(start, factor), ew.divide(stop, factor)
+    exponents = linspace(ew.log(low), ew.log(high), num, endpoint)
+    result = ew.multiply(factor, power(math.e, exponents))
+    place = ax.iota(dtypes.int32, (result.shape[0],) + (1,) * (result.ndim - 1), 0)
     if num > 0:
-        result = choose(equal(place, 0), start, result)
+        result = ax.choose(ew.equal(place, 0), start, result)
     if endpoint and num > 1:
-        result = choose(equal(place, num - 1), stop, result)
-    axis = canonical_axis(axis, result.ndim, "geomspace")
-    return cast(move_axis(result, 0, axis), target)
+        result = ax.choose(ew.equal(place, num - 1), stop, result)
+    axis = ax.canonical_axis(axis, result.ndim, "geomspace")
+    return ax.cast(ax.move_axis(result, 0, axis), target)
 
 
 # Grids.
@@ -295,7 +251,7 @@ def meshgrid(
     """
     if indexing not in ("xy", "ij"):
         raise ValueRangeError(f'meshgrid: indexing is "xy" or "ij", got {indexing!r}')
-    vectors = [as_value(x) for x in xi]
+    vectors = [ax.as_value(x) for x in xi]
     if any(v.ndim > 1 for v in vectors):
         shapes = ", ".join(str(v.shape) for v in vectors)
         raise ShapeError(f"meshgrid takes vectors, got shapes {shapes}")
@@ -307,28 +263,28 @@ def meshgrid(
     for place, v in zip(places, vectors, strict=True):
         shape = [1] * ndim
         shape[place] = v.size
-        lines.append(reshape(v, tuple(shape)))
+        lines.append(ax.reshape(v, tuple(shape)))
     if sparse:
         return lines
     full_shape = broadcast_shapes("meshgrid", [x.shape for x in lines]) if lines else ()
-    return [broadcast_to(x, full_shape) for x in lines]
+    return [ax.broadcast_to(x, full_shape) for x in lines]
 
 
 def indices(
     dimensions: Sequence[int], dtype: Dtype = None, sparse: bool = False
 ) -> Any:
     """The index of every element of a shape, one array per axis."""
-    shape = check_sizes(dimensions, "indices")
+    shape = ax.check_sizes(dimensions, "indices")
     target = dtype_or(dtype, dtypes.default_dtype("i"))
     if sparse:
         ones = [
             tuple(n if a == b else 1 for b, n in enumerate(shape))
             for a in range(len(shape))
         ]
-        return tuple(iota(target, one, a) for a, one in enumerate(ones))
+        return tuple(ax.iota(target, one, a) for a, one in enumerate(ones))
     if not shape:
-        return full((0,), 0, target)
-    return stack([iota(target, shape, a) for a in range(len(shape))])
+        return ax.full((0,), 0, target)
+    return stack([ax.iota(target, shape, a) for a in range(len(shape))])
 
 
 def fromfunction(
@@ -339,7 +295,7 @@ def fromfunction(
     What the function returns for one place stands behind the axes of the shape.
     """
     tree.check_callable(function, "fromfunction")
-    sizes = check_sizes(shape, "fromfunction")
+    sizes = ax.check_sizes(shape, "fromfunction")
     target = dtypes.as_dtype(dtype)
 
     def mapped(*places: Any) -> Any:
@@ -348,7 +304,7 @@ def fromfunction(
     for axis in reversed(range(len(sizes))):
         axes = tuple(0 if a == axis else None for a in range(len(sizes)))
         mapped = surface["vmap"](mapped, axes)
-    return mapped(*[iota(target, (n,), 0) for n in sizes])
+    return mapped(*[ax.iota(target, (n,), 0) for n in sizes])
 
 
 def _slice_range(key: slice) -> Any:
@@ -375,7 +331,7 @@ def _grid_of(key: slice | tuple[slice, ...], sparse: bool) -> Any:
     lines = [_slice_range(part) for part in key]
     types = [(a.dtype, a.weak_type) for a in map(aval_of, lines)]
     dtype = dtypes.promote(*types)[0]
-    grids = meshgrid(*[cast(x, dtype) for x in lines], indexing="ij", sparse=sparse)
+    grids = meshgrid(*[ax.cast(x, dtype) for x in lines], indexing="ij", sparse=sparse)
     return grids if sparse else stack(grids)
 
 
@@ -399,9 +355,9 @@ class _Joined:
             for part in map(dtypes.as_number, index_parts(key))
         ]
         if self.columns:
-            parts = [reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in parts]
+            parts = [ax.reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in parts]
             return concatenate(parts, -1)
-        return concatenate([reshape(x, (1,)) if x.ndim == 0 else x for x in parts])
+        return concatenate([ax.reshape(x, (1,)) if x.ndim == 0 else x for x in parts])
 
 
 r_ = _Joined(columns=False)
@@ -418,14 +374,14 @@ def _window(name: str) -> Callable[[int], Any]:
     numbers = getattr(_host, name)
 
     def window(M: int) -> Any:
-        (size,) = check_sizes((M,), name)
+        (size,) = ax.check_sizes((M,), name)
         return _known_floats(numbers(size))
 
     return window
 
 
 def _known_floats(numbers: Any) -> Any:
-    return constant(Array.of(numbers.astype(dtypes.default_dtype("f"))))
+    return ax.constant(Array.of(numbers.astype(dtypes.default_dtype("f"))))
 
 
 @member(_window)
@@ -454,7 +410,7 @@ def kaiser(M: int, beta: Value) -> Any:
     Raises:
       ShapeError: M is negative.
     """
-    (size,) = check_sizes((M,), "kaiser")
+    (size,) = ax.check_sizes((M,), "kaiser")
     x = np.linspace(-1, 1, size) if size > 1 else np.zeros(size)
     arc = _known_floats(np.sqrt(1 - x * x))
-    return divide(i0(multiply(arc, beta)), i0(beta))
+    return ew.divide(i0(ew.multiply(arc, beta)), i0(beta))

@@ -13,18 +13,8 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
-from ftrace.numpy.axes import (
-    Axis,
-    as_value,
-    broadcast_to,
-    canonical_axes,
-    cast,
-    choose,
-    drop_axes,
-    full,
-    no_out,
-    strong,
-)
+from ftrace.numpy import axes as ax
+from ftrace.numpy.axes import Axis
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.joining import stack
 from ftrace.trace.avals import pairs_of
@@ -32,15 +22,9 @@ from ftrace.trace.eager import member
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, broadcast_shapes, elementwise
 from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import reduction
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.record import Primitive
-from ftrace.trace.primitives.reduction import (
-    COMBINES,
-    identity,
-    reduce_max_p,
-    reduce_min_p,
-    reduce_prod_p,
-)
 from ftrace.trace.tracer import Value, aval_of
 
 __all__ = [
@@ -83,23 +67,23 @@ def check_where(name: str, where: Value | None, shape: tuple[int, ...]) -> Any:
     """
     if where is None:
         return None
-    mask = as_value(where)
+    mask = ax.as_value(where)
     if mask.dtype != dtypes.bool_:
         raise ValueRangeError(
             f"{name}: where must be None or an array of bools, got dtype "
             f"{mask.dtype.name}; write where=mask.astype(bool)"
         )
-    return broadcast_to(mask, shape, f"{name}: where")
+    return ax.broadcast_to(mask, shape, f"{name}: where")
 
 
 def reduced(
     primitive: Primitive, x: Value, axes: tuple[int, ...], keepdims: bool
 ) -> Any:
     """A primitive reduction; without axes it changes nothing."""
-    x = as_value(x)
+    x = ax.as_value(x)
     if axes:
         x = bind(primitive, x, arg=axes)
-    return x if keepdims else drop_axes(x, axes)
+    return x if keepdims else ax.drop_axes(x, axes)
 
 
 def masked_reduce(
@@ -113,14 +97,14 @@ def masked_reduce(
     where: Value | None,
 ) -> Any:
     """A reduction of `a`, computed in `dtype`."""
-    axes = canonical_axes(axis, a.ndim, name)
+    axes = ax.canonical_axes(axis, a.ndim, name)
     mask = check_where(name, where, a.shape)
-    a = cast(a, dtype)
-    combine = COMBINES[primitive]
+    a = ax.cast(a, dtype)
+    combine = reduction.COMBINES[primitive]
     if dtype == dtypes.bool_ and primitive in _BOOL:
         primitive, combine = _BOOL[primitive]
     if mask is not None:
-        a = choose(mask, a, full((), identity(primitive, dtype), dtype))
+        a = ax.choose(mask, a, ax.full((), reduction.identity(primitive, dtype), dtype))
     result = reduced(primitive, a, axes, keepdims)
     if initial is not None:
         result = elementwise(combine, _first_value(name, initial, dtype), result)
@@ -129,7 +113,7 @@ def masked_reduce(
 
 def _first_value(name: str, initial: Value, dtype: np.dtype[Any]) -> Any:
     """The value that a reduction begins with."""
-    first = cast(initial, dtype)
+    first = ax.cast(initial, dtype)
     if first.ndim:
         raise ShapeError(f"{name}: initial must be a scalar, got {first.shape}")
     return first
@@ -137,8 +121,8 @@ def _first_value(name: str, initial: Value, dtype: np.dtype[Any]) -> Any:
 
 #: Sums and products of bools are "or" and "and".
 _BOOL = {
-    reduce_sum_p: (reduce_max_p, p.bit_or),
-    reduce_prod_p: (reduce_min_p, p.bit_and),
+    reduce_sum_p: (reduction.reduce_max_p, p.bit_or),
+    reduction.reduce_prod_p: (reduction.reduce_min_p, p.bit_and),
 }
 
 
@@ -149,11 +133,11 @@ def is_nan(a: Any) -> Any:
 
 def without_nan(a: Value, fill: float) -> Any:
     """`a` with a number in the place of each NaN."""
-    a = as_value(a)
+    a = ax.as_value(a)
     missing = is_nan(a)
     if missing is None:
         return a
-    return choose(missing, full((), fill, a.dtype, a.weak_type), a)
+    return ax.choose(missing, ax.full((), fill, a.dtype, a.weak_type), a)
 
 
 def present(name: str, a: Any, where: Value | None) -> Any:
@@ -176,15 +160,15 @@ def _total(name: str, primitive: Primitive):
         where: Value | None = None,
         promote_integers: bool = True,
     ) -> Any:
-        no_out(name, out)
-        a = as_value(a)
+        ax.no_out(name, out)
+        a = ax.as_value(a)
         promote = promote_integers or a.dtype == dtypes.bool_
         natural = dtypes.settled(a.dtype, a.weak_type)
         natural = summed_dtype(natural) if promote else natural
         final = chosen_dtype(dtype, natural)
         wide = widened(final) if dtype is None else final
         result = masked_reduce(name, primitive, a, axis, wide, keepdims, initial, where)
-        return cast(result, final)
+        return ax.cast(result, final)
 
     return total
 
@@ -205,7 +189,7 @@ def sum():
     """
 
 
-@member(_total, reduce_prod_p)
+@member(_total, reduction.reduce_prod_p)
 def prod():
     """The product of the elements along `axis`, or of all; arguments as in `sum`."""
 
@@ -220,7 +204,7 @@ def _total_without_nan(name: str, total: Callable[..., Any], nothing: int):
         initial: Value | None = None,
         where: Value | None = None,
     ) -> Any:
-        no_out(name, out)
+        ax.no_out(name, out)
         return total(
             without_nan(a, nothing), axis, dtype, None, keepdims, initial, where
         )
@@ -250,7 +234,7 @@ def _extremum(
     initial: Value | None,
     where: Value | None,
 ) -> Any:
-    axes = canonical_axes(axis, a.ndim, name)
+    axes = ax.canonical_axes(axis, a.ndim, name)
     if initial is None and where is not None:
         raise ValueRangeError(
             f"{name}: to use where=, give initial= as well: the value of nothing"
@@ -268,9 +252,9 @@ def _extremum(
         return _complex_extremum(primitive, a, axes, keepdims)
     first = _first_value(name, initial, a.dtype)
     if where is not None:
-        a = choose(check_where(name, where, a.shape), a, first)
+        a = ax.choose(check_where(name, where, a.shape), a, first)
     found = _complex_extremum(primitive, a, axes, keepdims)
-    pair = stack([broadcast_to(first, found.shape), found])
+    pair = stack([ax.broadcast_to(first, found.shape), found])
     return _complex_extremum(primitive, pair, (0,), False)
 
 
@@ -291,14 +275,14 @@ def _complex_extremum(
     """By the real part, then by the imaginary part, as NumPy orders."""
     x, y = elementwise(p.real, a), elementwise(p.imag, a)
     first = reduced(primitive, x, axes, True)
-    beyond = full((), identity(primitive, y.dtype), y.dtype)
+    beyond = ax.full((), reduction.identity(primitive, y.dtype), y.dtype)
     hits = _same(x, first)
-    second = reduced(primitive, choose(hits, y, beyond), axes, True)
+    second = reduced(primitive, ax.choose(hits, y, beyond), axes, True)
     # Of the real parts again: those with that imaginary part share the derivative.
     hits = elementwise(p.bit_and, hits, _same(y, second))
-    first = reduced(primitive, choose(hits, x, beyond), axes, True)
+    first = reduced(primitive, ax.choose(hits, x, beyond), axes, True)
     result = elementwise(p.make_complex, first, second)
-    return result if keepdims else drop_axes(result, axes)
+    return result if keepdims else ax.drop_axes(result, axes)
 
 
 def _extreme(name: str, primitive: Primitive, beyond: float | None = None):
@@ -312,21 +296,21 @@ def _extreme(name: str, primitive: Primitive, beyond: float | None = None):
         initial: Value | None = None,
         where: Value | None = None,
     ) -> Any:
-        no_out(name, out)
-        a = strong(a)
+        ax.no_out(name, out)
+        a = ax.strong(a)
         filled = a if beyond is None else without_nan(a, beyond)
         result = _extremum(name, primitive, filled, axis, keepdims, initial, where)
         missing = None if beyond is None else is_nan(a)
         if missing is None or initial is not None:
             return result
-        axes = canonical_axes(axis, a.ndim, name)
-        nothing = reduced(reduce_min_p, missing, axes, keepdims)
-        return choose(nothing, full((), np.nan, a.dtype), result)
+        axes = ax.canonical_axes(axis, a.ndim, name)
+        nothing = reduced(reduction.reduce_min_p, missing, axes, keepdims)
+        return ax.choose(nothing, ax.full((), np.nan, a.dtype), result)
 
     return extreme
 
 
-@member(_extreme, reduce_max_p)
+@member(_extreme, reduction.reduce_max_p)
 def max():
     """The greatest element along `axis`, or of all; NaN wins. Arguments as in `sum`.
 
@@ -335,7 +319,7 @@ def max():
     """
 
 
-@member(_extreme, reduce_min_p)
+@member(_extreme, reduction.reduce_min_p)
 def min():
     """The least element along `axis`, or of all; NaN wins. Arguments as in `sum`.
 
@@ -344,7 +328,7 @@ def min():
     """
 
 
-@member(_extreme, reduce_max_p, -np.inf)
+@member(_extreme, reduction.reduce_max_p, -np.inf)
 def nanmax():
     """The greatest element that is not NaN; NaN where there is none.
 
@@ -352,7 +336,7 @@ def nanmax():
     """
 
 
-@member(_extreme, reduce_min_p, np.inf)
+@member(_extreme, reduction.reduce_min_p, np.inf)
 def nanmin():
     """The least element that is not NaN; NaN where there is none.
 
@@ -366,10 +350,10 @@ amin = min
 
 def ptp(a: Value, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
     """The greatest element less the least, along `axis` or of all."""
-    no_out("ptp", out)
-    a = strong(a)
-    high = _extremum("ptp", reduce_max_p, a, axis, keepdims, None, None)
-    low = _extremum("ptp", reduce_min_p, a, axis, keepdims, None, None)
+    ax.no_out("ptp", out)
+    a = ax.strong(a)
+    high = _extremum("ptp", reduction.reduce_max_p, a, axis, keepdims, None, None)
+    low = _extremum("ptp", reduction.reduce_min_p, a, axis, keepdims, None, None)
     return elementwise(p.sub, high, low)
 
 
@@ -385,8 +369,8 @@ def _truth(name: str, primitive: Primitive):
         *,
         where: Value | None = None,
     ) -> Any:
-        no_out(name, out)
-        a = as_value(a)
+        ax.no_out(name, out)
+        a = ax.as_value(a)
         return masked_reduce(
             name, primitive, a, axis, dtypes.bool_, keepdims, None, where
         )
@@ -394,20 +378,20 @@ def _truth(name: str, primitive: Primitive):
     return truth
 
 
-@member(_truth, reduce_max_p)
+@member(_truth, reduction.reduce_max_p)
 def any():
     """Is an element along `axis`, or of all, not zero?"""
 
 
-@member(_truth, reduce_min_p)
+@member(_truth, reduction.reduce_min_p)
 def all():
     """Are the elements along `axis`, or all of them, not zero?"""
 
 
 def count_nonzero(a: Value, axis: Axis = None, keepdims: bool = False) -> Any:
     """How many elements along `axis`, or of all, are not zero."""
-    hits = cast(cast(a, dtypes.bool_), dtypes.default_dtype("i"))
-    axes = canonical_axes(axis, hits.ndim, "count_nonzero")
+    hits = ax.cast(ax.cast(a, dtypes.bool_), dtypes.default_dtype("i"))
+    axes = ax.canonical_axes(axis, hits.ndim, "count_nonzero")
     return reduced(reduce_sum_p, hits, axes, keepdims)
 
 
@@ -420,8 +404,8 @@ def count_nonzero(a: Value, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 def _inexact(x: Value) -> Any:
-    x = as_value(x)
-    return x if dtypes.is_inexact(x.dtype) else cast(x, dtypes.to_inexact(x.dtype))
+    x = ax.as_value(x)
+    return x if dtypes.is_inexact(x.dtype) else ax.cast(x, dtypes.to_inexact(x.dtype))
 
 
 def _masked(name: str, x: Any, where: Value | None) -> list[Any]:
@@ -430,7 +414,7 @@ def _masked(name: str, x: Any, where: Value | None) -> list[Any]:
 
 
 def _scalar(x: Any, value: float) -> Any:
-    return full((), value, x.dtype)
+    return ax.full((), value, x.dtype)
 
 
 def softmax(x: Value, axis: Axis = -1, where: Value | None = None) -> Any:
@@ -442,16 +426,16 @@ def softmax(x: Value, axis: Axis = -1, where: Value | None = None) -> Any:
       where: a mask of the elements that count; the others give 0.
     """
     x = _inexact(x)
-    axes = canonical_axes(axis, x.ndim, "softmax")
+    axes = ax.canonical_axes(axis, x.ndim, "softmax")
     return run_fused(_softmax, _masked("softmax", x, where), axes=axes)
 
 
 def _softmax(x: Any, *mask: Any, axes: tuple[int, ...]) -> Any:
     if mask:
-        x = choose(mask[0], x, _scalar(x, -np.inf))
+        x = ax.choose(mask[0], x, _scalar(x, -np.inf))
     powers = bind(p.exp, _shifted(x, axes))
     result = elementwise(p.div, powers, reduced(reduce_sum_p, powers, axes, True))
-    return choose(mask[0], result, _scalar(x, 0)) if mask else result
+    return ax.choose(mask[0], result, _scalar(x, 0)) if mask else result
 
 
 def _shifted(x: Any, axes: tuple[int, ...]) -> Any:
@@ -460,24 +444,24 @@ def _shifted(x: Any, axes: tuple[int, ...]) -> Any:
     The maximum is constant to derivatives.
     """
     size = bind(p.real, x) if dtypes.is_complex(x.dtype) else x
-    top = bind(p.stop_gradient, reduced(reduce_max_p, size, axes, True))
+    top = bind(p.stop_gradient, reduced(reduction.reduce_max_p, size, axes, True))
     return elementwise(p.sub, x, top)
 
 
 def log_softmax(x: Value, axis: Axis = -1, where: Value | None = None) -> Any:
     """The logarithm of `softmax`; arguments as there. Masked elements give -inf."""
     x = _inexact(x)
-    axes = canonical_axes(axis, x.ndim, "log_softmax")
+    axes = ax.canonical_axes(axis, x.ndim, "log_softmax")
     return run_fused(_log_softmax, _masked("log_softmax", x, where), axes=axes)
 
 
 def _log_softmax(x: Any, *mask: Any, axes: tuple[int, ...]) -> Any:
     if mask:
-        x = choose(mask[0], x, _scalar(x, -np.inf))
+        x = ax.choose(mask[0], x, _scalar(x, -np.inf))
     shifted = _shifted(x, axes)
     total = reduced(reduce_sum_p, bind(p.exp, shifted), axes, True)
     result = elementwise(p.sub, shifted, bind(p.log, total))
-    return choose(mask[0], result, _scalar(x, -np.inf)) if mask else result
+    return ax.choose(mask[0], result, _scalar(x, -np.inf)) if mask else result
 
 
 def logsumexp(
@@ -503,7 +487,7 @@ def logsumexp(
     """
     factors = None
     if b is None:
-        a = as_value(a)
+        a = ax.as_value(a)
     else:
         a, factors = values_together([a, b])
         avals = [aval_of(a), aval_of(factors)]
@@ -511,29 +495,29 @@ def logsumexp(
         if not dtypes.is_inexact(dtype):
             dtype = dtypes.to_inexact(dtype)
         shape = broadcast_shapes("logsumexp", [a.shape, factors.shape])
-        a = broadcast_to(cast(a, dtype), shape, "logsumexp")
-        factors = broadcast_to(cast(factors, dtype), shape, "logsumexp")
+        a = ax.broadcast_to(ax.cast(a, dtype), shape, "logsumexp")
+        factors = ax.broadcast_to(ax.cast(factors, dtype), shape, "logsumexp")
     a = _inexact(a)
-    axes = canonical_axes(axis, a.ndim, "logsumexp")
+    axes = ax.canonical_axes(axis, a.ndim, "logsumexp")
     mask = check_where("logsumexp", where, a.shape)
     if factors is not None:
-        here = bind(p.ne, factors, full(factors.shape, 0, factors.dtype))
+        here = bind(p.ne, factors, ax.full(factors.shape, 0, factors.dtype))
         mask = here if mask is None else bind(p.bit_and, mask, here)
     operands = [x for x in (a, mask, factors) if x is not None]
     options: dict[str, Any] = {
         "axes": axes, "masked": mask is not None, "scaled": factors is not None,
     }  # fmt: skip
     result = run_fused(_logsumexp, operands, part=0, **options)
-    kept = result if keepdims else drop_axes(result, axes)
+    kept = result if keepdims else ax.drop_axes(result, axes)
     if return_sign:
         sign = run_fused(_logsumexp, operands, part=1, **options)
         kept = bind(p.real, kept) if dtypes.is_complex(a.dtype) else kept
-        return kept, sign if keepdims else drop_axes(sign, axes)
+        return kept, sign if keepdims else ax.drop_axes(sign, axes)
     if factors is None or dtypes.is_complex(a.dtype):
         return kept
     sign = run_fused(_logsumexp, operands, part=1, **options)
-    sign = sign if keepdims else drop_axes(sign, axes)
-    return choose(elementwise(p.lt, sign, 0), _scalar(kept, np.nan), kept)
+    sign = sign if keepdims else ax.drop_axes(sign, axes)
+    return ax.choose(elementwise(p.lt, sign, 0), _scalar(kept, np.nan), kept)
 
 
 def _logsumexp(
@@ -542,8 +526,8 @@ def _logsumexp(
     """The logarithm (part 0) or the sign (part 1) of the sum; axes are kept."""
     size = bind(p.real, a) if dtypes.is_complex(a.dtype) else a
     if masked:
-        a = choose(rest[0], a, _scalar(a, -np.inf))
-        size = choose(rest[0], size, _scalar(size, -np.inf))
+        a = ax.choose(rest[0], a, _scalar(a, -np.inf))
+        size = ax.choose(rest[0], size, _scalar(size, -np.inf))
     top = finite_maximum(size, axes)
     powers = elementwise(p.exp, elementwise(p.sub, a, top))
     if scaled:
@@ -558,8 +542,8 @@ def _logsumexp(
 
 def finite_maximum(x: Any, axes: tuple[int, ...]) -> Any:
     """The maximum, constant to derivatives; 0 where it is infinite or NaN."""
-    top = bind(p.stop_gradient, reduced(reduce_max_p, x, axes, True))
-    return choose(bind(p.is_finite, top), top, _scalar(top, 0))
+    top = bind(p.stop_gradient, reduced(reduction.reduce_max_p, x, axes, True))
+    return ax.choose(bind(p.is_finite, top), top, _scalar(top, 0))
 
 
 def log_sum_exp(x: Any, axes: tuple[int, ...]) -> Any:

@@ -23,34 +23,9 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
-from ftrace.numpy.axes import (
-    as_value,
-    canonical_axis,
-    cast,
-    check_count,
-    choose,
-    expand,
-    flip,
-    full,
-    iota,
-    no_out,
-    reshape,
-    shrink_axis,
-)
+from ftrace.numpy import axes as ax
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.cumulative import cumsum
-from ftrace.numpy.elementwise import (
-    add,
-    equal,
-    greater,
-    isnan,
-    less,
-    logical_and,
-    logical_not,
-    logical_or,
-    promote_together,
-    subtract,
-    truth,
-)
 from ftrace.numpy.joining import stack
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.types import is_sequence
@@ -88,7 +63,7 @@ def nonzero(
       NonConcreteBooleanIndexError: `a` is traced, and `size` is not given.
       ShapeError: there are no axes.
     """
-    a = as_value(a)
+    a = ax.as_value(a)
     if a.ndim == 0:
         raise ShapeError("nonzero takes at least one axis; use atleast_1d")
     if size is None:
@@ -96,7 +71,7 @@ def nonzero(
         if now is not None:
             return now
     else:
-        size = check_count(size, "nonzero: size")
+        size = ax.check_count(size, "nonzero: size")
     known = a
     if isinstance(a, Tracer) and unbound_variable(a.node) is None:
         known = Array.of(concrete(a))
@@ -150,46 +125,48 @@ def _traced_nonzero(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
         return _by_ranks(a, size, fills)
     integer = dtypes.default_dtype("i")
     if size == 0 or a.size == 0:
-        return tuple(full((size,), fill, integer) for fill in fills)
-    flat = reshape(truth(a), (a.size,))
+        return tuple(ax.full((size,), fill, integer) for fill in fills)
+    flat = ax.reshape(ew.truth(a), (a.size,))
     (places,) = bind_compound(places_p, flat, arg=size)
-    there = less(places, a.size)
-    places = cast(places, np.dtype(f"u{places.dtype.itemsize}"))  # quick to divide
+    there = ew.less(places, a.size)
+    places = ax.cast(places, np.dtype(f"u{places.dtype.itemsize}"))  # quick to divide
     results: list[Any] = []
     inside = a.size
     for length, fill in zip(a.shape, fills, strict=True):
         before, inside = inside, inside // length
         place = elementwise(ops.rem, places, before) if before < a.size else places
         place = elementwise(ops.div, place, inside) if inside > 1 else place
-        results.append(choose(there, cast(place, integer), full((), fill, integer)))
+        results.append(
+            ax.choose(there, ax.cast(place, integer), ax.full((), fill, integer))
+        )
     return tuple(results)
 
 
 def _by_ranks(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
     """Each element that is not zero writes its indices at its rank among them."""
-    flat = reshape(truth(a), (a.size,))
-    rank = subtract(cumsum(cast(flat, dtypes.int32)), 1)
-    target = choose(flat, rank, size)  # out of bounds: the scatter drops it
+    flat = ax.reshape(ew.truth(a), (a.size,))
+    rank = ew.subtract(cumsum(ax.cast(flat, dtypes.int32)), 1)
+    target = ax.choose(flat, rank, size)  # out of bounds: the scatter drops it
     integer = dtypes.default_dtype("i")
     results: list[Any] = []
     for axis, fill in enumerate(fills):
-        place = reshape(iota(integer, a.shape, axis), (a.size,))
-        board = full((size,), fill, integer)
+        place = ax.reshape(ax.iota(integer, a.shape, axis), (a.size,))
+        board = ax.full((size,), fill, integer)
         results.append(bind(scatter_p, board, place, target, arg=((0,), "set")))
     return tuple(results)
 
 
 def flatnonzero(a: Value, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The indices of the elements that are not zero, in the flattened array."""
-    a = as_value(a)
-    return nonzero(reshape(a, (a.size,)), size=size, fill_value=fill_value)[0]
+    a = ax.as_value(a)
+    return nonzero(ax.reshape(a, (a.size,)), size=size, fill_value=fill_value)[0]
 
 
 def argwhere(a: Value, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The indices of the elements that are not zero, a row per element."""
-    a = as_value(a)
+    a = ax.as_value(a)
     if a.ndim == 0:
-        return full(
+        return ax.full(
             (flatnonzero(a, size=size).shape[0], 0), 0, dtypes.default_dtype("i")
         )
     if size is None:
@@ -229,11 +206,11 @@ def searchsorted(
     _check_method("searchsorted", method)
     if side not in ("left", "right"):
         raise ValueRangeError(f'searchsorted: side is "left" or "right", got {side!r}')
-    a, v = promote_together(a, v)
+    a, v = ew.promote_together(a, v)
     if a.ndim != 1:
         raise ShapeError(f"searchsorted takes a sorted vector, got shape {a.shape}")
     if sorter is not None:
-        a = bind(gather_p, a, as_value(sorter), arg=(0,))
+        a = bind(gather_p, a, ax.as_value(sorter), arg=(0,))
     if not dtypes.is_complex(a.dtype):
         function = partial(_search_now, side)
         found = do_now(function, a, v, dtype=dtypes.int32, weak=False)
@@ -269,24 +246,24 @@ def _bisect(a: Any, v: Any, right: bool, backwards: Any = None) -> Any:
     `backwards`, a bool, is whether `a` is in order from its end.
     """
     size = a.shape[0]
-    low, high = full(v.shape, 0, dtypes.int32), full(v.shape, size, dtypes.int32)
+    low, high = ax.full(v.shape, 0, dtypes.int32), ax.full(v.shape, size, dtypes.int32)
     for _ in range(upper_bound(size).bit_length()):
-        middle = elementwise(ops.div, add(low, high), 2)
+        middle = elementwise(ops.div, ew.add(low, high), 2)
         # A lane that is done stands at low == high, which may be behind the end.
         place = minimum_index(middle, size - 1)
         if backwards is not None:
-            place = choose(backwards, subtract(size - 1, place), place)
+            place = ax.choose(backwards, ew.subtract(size - 1, place), place)
         element = bind(gather_p, a, place, arg=(0,))
         behind = (
-            logical_or(less(element, v), equal(element, v))
+            ew.logical_or(ew.less(element, v), ew.equal(element, v))
             if right
-            else less(element, v)
+            else ew.less(element, v)
         )
         if dtypes.is_inexact(a.dtype):
-            behind = logical_or(behind, _nan_behind(element, v, right))
-        open_ = less(low, high)
-        low = choose(logical_and(open_, behind), add(middle, 1), low)
-        high = choose(logical_and(open_, logical_not(behind)), middle, high)
+            behind = ew.logical_or(behind, _nan_behind(element, v, right))
+        open_ = ew.less(low, high)
+        low = ax.choose(ew.logical_and(open_, behind), ew.add(middle, 1), low)
+        high = ax.choose(ew.logical_and(open_, ew.logical_not(behind)), middle, high)
     return low
 
 
@@ -297,7 +274,11 @@ def minimum_index(index: Any, last: int) -> Any:
 
 def _nan_behind(element: Any, v: Any, right: bool) -> Any:
     """Is the place of a NaN behind this element? NaN equals NaN and ends the order."""
-    return isnan(v) if right else logical_and(isnan(v), logical_not(isnan(element)))
+    return (
+        ew.isnan(v)
+        if right
+        else ew.logical_and(ew.isnan(v), ew.logical_not(ew.isnan(element)))
+    )
 
 
 def digitize(
@@ -308,23 +289,26 @@ def digitize(
     Raises:
       ShapeError: `bins` is no vector.
     """
-    x, bins = as_value(x), as_value(bins)
+    x, bins = ax.as_value(x), ax.as_value(bins)
     if bins.ndim != 1:
         raise ShapeError(f"digitize: bins must be a vector, got shape {bins.shape}")
     if bins.shape[0] == 0:
-        return full(x.shape, 0, dtypes.int32)
+        return ax.full(x.shape, 0, dtypes.int32)
     _check_method("digitize", "scan" if method is None else method)
     side = "left" if right else "right"
-    ends = [reshape(shrink_axis(bins, 0, i, i + 1), ()) for i in (0, bins.shape[0] - 1)]
-    descends = greater(ends[0], ends[1])
+    ends = [
+        ax.reshape(ax.shrink_axis(bins, 0, i, i + 1), ())
+        for i in (0, bins.shape[0] - 1)
+    ]
+    descends = ew.greater(ends[0], ends[1])
     if _all_here(x, bins):
         known = decided(_descends_now, bins)
         if not (bool(descends) if known is None else known):
             return searchsorted(bins, x, side)
-        return subtract(bins.shape[0], searchsorted(flip(bins, (0,)), x, side))
-    bins, x = promote_together(bins, x)
+        return ew.subtract(bins.shape[0], searchsorted(ax.flip(bins, (0,)), x, side))
+    bins, x = ew.promote_together(bins, x)
     found = _bisect(bins, x, not right, descends)
-    return choose(descends, subtract(bins.shape[0], found), found)
+    return ax.choose(descends, ew.subtract(bins.shape[0], found), found)
 
 
 # Where the extremum stands.
@@ -333,21 +317,21 @@ def digitize(
 def _position(
     name: str, primitive: Primitive, a: Value, axis: int | None, keepdims: bool
 ) -> Any:
-    a = as_value(a)
+    a = ax.as_value(a)
     if dtypes.is_complex(a.dtype):
         raise DtypeError(f"{name} is not defined for {a.dtype.name}; compare abs(x)")
     shape = a.shape
     if axis is None:
-        a, axis, kept = reshape(a, (a.size,)), 0, (1,) * len(shape)
+        a, axis, kept = ax.reshape(a, (a.size,)), 0, (1,) * len(shape)
     else:
-        axis = canonical_axis(axis, a.ndim, name)
+        axis = ax.canonical_axis(axis, a.ndim, name)
         kept = (*shape[:axis], 1, *shape[axis + 1 :])
     if a.shape[axis] == 0:
         raise ValueRangeError(
             f"{name}: the array of shape {shape} has no elements along its axis {axis}"
         )
     result = position_of(primitive, a, axis)
-    return reshape(result, kept if keepdims else drop_sizes(result.shape, axis))
+    return ax.reshape(result, kept if keepdims else drop_sizes(result.shape, axis))
 
 
 def position_of(primitive: Primitive, a: Any, axis: int) -> Any:
@@ -402,39 +386,39 @@ def _block_length(shape: tuple[Any, ...]) -> int:
 
 def _of_blocks(a: Any, primitive: Primitive, length: int) -> Any:
     count = a.shape[0] // length
-    rows = reshape(a, (count, length))
-    block = _first(reshape(bind(primitive, rows, arg=(1,)), (count,)), primitive, 0)
-    row = reshape(bind(gather_p, rows, block, arg=(0,)), (length,))
-    begin = bind(ops.mul, block, full((1,), length, block.dtype))
+    rows = ax.reshape(a, (count, length))
+    block = _first(ax.reshape(bind(primitive, rows, arg=(1,)), (count,)), primitive, 0)
+    row = ax.reshape(bind(gather_p, rows, block, arg=(0,)), (length,))
+    begin = bind(ops.mul, block, ax.full((1,), length, block.dtype))
     return bind(ops.add, begin, _first(row, primitive, 0))
 
 
 def _first(a: Any, primitive: Primitive, axis: int) -> Any:
     size = a.shape[axis]
-    extremum = expand(bind(primitive, a, arg=(axis,)), a.shape)
+    extremum = ax.expand(bind(primitive, a, arg=(axis,)), a.shape)
     here = bind(ops.eq, a, extremum)
     if dtypes.is_float(a.dtype):
         here = bind(ops.bit_or, here, bind(ops.ne, a, a))
     dtype = dtypes.default_dtype("i")
     if upper_bound(size) > dtypes.limits(dtype)[1]:
         dtype = dtypes.int64
-    numbers = iota(dtype, a.shape, axis)
-    beyond = full(a.shape, size - 1, dtype)
+    numbers = ax.iota(dtype, a.shape, axis)
+    beyond = ax.full(a.shape, size - 1, dtype)
     return bind(reduce_min_p, bind(ops.select, here, numbers, beyond), arg=(axis,))
 
 
 def _nan_position(
     name: str, primitive: Primitive, a: Value, axis: int | None, keepdims: bool
 ) -> Any:
-    a = as_value(a)
+    a = ax.as_value(a)
     if not dtypes.is_float(a.dtype):
         return _position(name, primitive, a, axis, keepdims)
     missing = bind(ops.ne, a, a)
-    filled = choose(missing, full((), identity(primitive, a.dtype), a.dtype), a)
+    filled = ax.choose(missing, ax.full((), identity(primitive, a.dtype), a.dtype), a)
     found = _position(name, primitive, filled, axis, keepdims)
     axes = tuple(range(a.ndim)) if axis is None else (axis % a.ndim,)
     nothing = reduced(reduce_min_p, missing, axes, keepdims)
-    return choose(nothing, full((), -1, found.dtype), found)
+    return ax.choose(nothing, ax.full((), -1, found.dtype), found)
 
 
 def _positions(name: str, primitive: Primitive, skip_nan: bool = False):
@@ -446,7 +430,7 @@ def _positions(name: str, primitive: Primitive, skip_nan: bool = False):
         out: None = None,
         keepdims: bool | None = None,
     ) -> Any:
-        no_out(name, out)
+        ax.no_out(name, out)
         return find(name, primitive, a, axis, bool(keepdims))
 
     return positions

@@ -11,30 +11,9 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import ArrayLike
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.axes import as_value, cast, choose, full, shape_of
 from ftrace.numpy.creation import array
-from ftrace.numpy.elementwise import (
-    absolute,
-    add,
-    common_type,
-    equal,
-    greater,
-    imag,
-    isfinite,
-    isnan,
-    kind_of,
-    less,
-    less_equal,
-    logical_and,
-    logical_or,
-    multiply,
-    negative,
-    promote_inexact,
-    real,
-    signbit,
-    subtract,
-    values_together,
-)
 from ftrace.numpy.reductions import all as every
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.types import finfo, is_sequence
@@ -141,9 +120,9 @@ def maximum(x1: Value, x2: Value, /) -> Any:
     try:
         return elementwise(ops.maximum, x1, x2)
     except DtypeError:
-        if "c" not in (kind_of(x1), kind_of(x2)):
+        if "c" not in (ew.kind_of(x1), ew.kind_of(x2)):
             raise
-    return choose(logical_or(isnan(x1), greater(x1, x2)), x1, x2)
+    return choose(ew.logical_or(ew.isnan(x1), ew.greater(x1, x2)), x1, x2)
 
 
 def minimum(x1: Value, x2: Value, /) -> Any:
@@ -151,19 +130,19 @@ def minimum(x1: Value, x2: Value, /) -> Any:
     try:
         return elementwise(ops.minimum, x1, x2)
     except DtypeError:
-        if "c" not in (kind_of(x1), kind_of(x2)):
+        if "c" not in (ew.kind_of(x1), ew.kind_of(x2)):
             raise
-    return choose(logical_or(isnan(x1), less(x1, x2)), x1, x2)
+    return choose(ew.logical_or(ew.isnan(x1), ew.less(x1, x2)), x1, x2)
 
 
 def fmax(x1: Value, x2: Value, /) -> Any:
     """The greater of two, where NaN yields to a number."""
-    return choose(logical_or(greater(x1, x2), isnan(x2)), x1, x2)
+    return choose(ew.logical_or(ew.greater(x1, x2), ew.isnan(x2)), x1, x2)
 
 
 def fmin(x1: Value, x2: Value, /) -> Any:
     """The lesser of two, where NaN yields to a number."""
-    return choose(logical_or(less(x1, x2), isnan(x2)), x1, x2)
+    return choose(ew.logical_or(ew.less(x1, x2), ew.isnan(x2)), x1, x2)
 
 
 def clip(
@@ -180,7 +159,7 @@ def clip(
     _refuse_complex("clip", *[x for x in (arr, min, max) if x is not None])
     if not isinstance(arr, (ArrayLike, np.ndarray)):
         bounds = [x for x in (min, max) if x is not None]
-        arr = values_together([arr, *bounds])[0]
+        arr = ew.values_together([arr, *bounds])[0]
     arr = as_value(arr)
     if min is not None:
         arr = maximum(min, arr)
@@ -199,11 +178,11 @@ def copysign(x1: Value, x2: Value, /) -> Any:
       DtypeError: an operand is complex.
     """
     _refuse_complex("copysign", x1, x2)
-    x1, x2 = promote_inexact(x1, x2)
+    x1, x2 = ew.promote_inexact(x1, x2)
     if (found := _by_numpy(np.copysign, x1, x2)) is not None:
         return found
-    size = absolute(x1)
-    return choose(signbit(x2), negative(size), size)
+    size = ew.absolute(x1)
+    return choose(ew.signbit(x2), ew.negative(size), size)
 
 
 def heaviside(x1: Value, x2: Value, /) -> Any:
@@ -213,11 +192,11 @@ def heaviside(x1: Value, x2: Value, /) -> Any:
       DtypeError: an operand is complex.
     """
     _refuse_complex("heaviside", x1, x2)
-    x1, x2 = promote_inexact(x1, x2)
+    x1, x2 = ew.promote_inexact(x1, x2)
     if (found := _by_numpy(np.heaviside, x1, x2)) is not None:
         return found
-    step = choose(less(x1, 0), 0.0, choose(isnan(x1), x1, 1.0))
-    return choose(equal(x1, 0), x2, step)
+    step = choose(ew.less(x1, 0), 0.0, choose(ew.isnan(x1), x1, 1.0))
+    return choose(ew.equal(x1, 0), x2, step)
 
 
 def _by_numpy(function: Any, x1: Any, x2: Any) -> Any:
@@ -229,7 +208,7 @@ def _by_numpy(function: Any, x1: Any, x2: Any) -> Any:
 
 
 def _refuse_complex(name: str, *values: Value) -> None:
-    if any(kind_of(x) == "c" for x in values):
+    if any(ew.kind_of(x) == "c" for x in values):
         raise DtypeError(f"{name} is not defined for complex numbers")
 
 
@@ -245,16 +224,17 @@ def nan_to_num(
     match dtypes.kind(x.dtype):
         case "c":
             parts = [
-                nan_to_num(p, copy, nan, posinf, neginf) for p in (real(x), imag(x))
+                nan_to_num(p, copy, nan, posinf, neginf)
+                for p in (ew.real(x), ew.imag(x))
             ]
             return bind(ops.make_complex, *parts)
         case "f":
             info = finfo(x.dtype)
             posinf = float(info.max) if posinf is None else posinf
             neginf = float(info.min) if neginf is None else neginf
-            x_clean = choose(isnan(x), cast(nan, x.dtype), x)
-            x_clean = choose(equal(x, math.inf), cast(posinf, x.dtype), x_clean)
-            return choose(equal(x, -math.inf), cast(neginf, x.dtype), x_clean)
+            x_clean = choose(ew.isnan(x), cast(nan, x.dtype), x)
+            x_clean = choose(ew.equal(x, math.inf), cast(posinf, x.dtype), x_clean)
+            return choose(ew.equal(x, -math.inf), cast(neginf, x.dtype), x_clean)
         case _:
             return x
 
@@ -270,16 +250,16 @@ def isclose(
     equal_nan: bool = False,
 ) -> Any:
     """Where |a - b| <= atol + rtol·|b|; infinities are close to themselves."""
-    dtype, _ = common_type(a, b)
+    dtype, _ = ew.common_type(a, b)
     if not dtypes.is_inexact(dtype):
         dtype = dtypes.to_inexact(dtype)
     a, b = cast(a, dtype), cast(b, dtype)
-    bound = add(atol, multiply(rtol, absolute(b)))
-    near = less_equal(absolute(subtract(a, b)), bound)
-    finite = logical_and(isfinite(a), isfinite(b))
-    result = logical_or(logical_and(finite, near), equal(a, b))
+    bound = ew.add(atol, ew.multiply(rtol, ew.absolute(b)))
+    near = ew.less_equal(ew.absolute(ew.subtract(a, b)), bound)
+    finite = ew.logical_and(ew.isfinite(a), ew.isfinite(b))
+    result = ew.logical_or(ew.logical_and(finite, near), ew.equal(a, b))
     if equal_nan:
-        result = logical_or(result, logical_and(isnan(a), isnan(b)))
+        result = ew.logical_or(result, ew.logical_and(ew.isnan(a), ew.isnan(b)))
     return result
 
 
@@ -302,9 +282,9 @@ def array_equal(a1: Value, a2: Value, equal_nan: bool = False) -> Any:
         return full((), False, dtypes.bool_)
     if aval_of(a1).shape != aval_of(a2).shape:
         return full((), False, dtypes.bool_)
-    same = equal(a1, a2)
+    same = ew.equal(a1, a2)
     if equal_nan:
-        same = logical_or(same, logical_and(isnan(a1), isnan(a2)))
+        same = ew.logical_or(same, ew.logical_and(ew.isnan(a1), ew.isnan(a2)))
     return every(same)
 
 
@@ -315,4 +295,4 @@ def array_equiv(a1: Value, a2: Value) -> Any:
         broadcast_shapes("array_equiv", [shape_of(a1), shape_of(a2)])
     except (ArgumentError, ShapeError):
         return full((), False, dtypes.bool_)
-    return every(equal(a1, a2))
+    return every(ew.equal(a1, a2))

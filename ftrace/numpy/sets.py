@@ -19,20 +19,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import is_array
 from ftrace.errors import ConcretizationTypeError, ValueRangeError
-from ftrace.numpy.axes import (
-    as_value,
-    canonical_axis,
-    cast,
-    check_count,
-    choose,
-    drop_axes,
-    full,
-    insert_axes,
-    iota,
-    move_axis,
-    reshape,
-    shrink_axis,
-)
+from ftrace.numpy import axes as ax
 from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.elementwise import promote_together, values_together
 from ftrace.numpy.joining import concatenate
@@ -74,31 +61,31 @@ def groups_of(x: Any, equal_nan: bool = True, placed: bool = True) -> Groups:
     several times as fast as to sort their places.
     """
     size, width = x.shape[0], prod(x.shape[1:])
-    table = reshape(x, (size, width))
+    table = ax.reshape(x, (size, width))
     if width == 0 or not (placed or x.ndim > 1):
-        places = iota(dtypes.int32, (size,), 0)
+        places = ax.iota(dtypes.int32, (size,), 0)
         ordered = sort_along(table, 0)
     else:
-        columns = [shrink_axis(table, 1, i, i + 1) for i in range(width)]
-        places = positions_along([reshape(c, (size,)) for c in columns], 0)
+        columns = [ax.shrink_axis(table, 1, i, i + 1) for i in range(width)]
+        places = positions_along([ax.reshape(c, (size,)) for c in columns], 0)
         ordered = bind(gather_p, table, places, arg=(0,))
-    before = shrink_axis(ordered, 0, 0, size - 1)
-    behind = shrink_axis(ordered, 0, 1, size)
+    before = ax.shrink_axis(ordered, 0, 0, size - 1)
+    behind = ax.shrink_axis(ordered, 0, 1, size)
     differs = elementwise(p.ne, behind, before)
     if equal_nan and dtypes.is_inexact(x.dtype):
         both = elementwise(p.bit_and, _missing(before), _missing(behind))
         differs = elementwise(p.bit_and, differs, bind(p.bit_not, both))
     if width:
-        later = drop_axes(reduced(reduce_max_p, differs, (1,), True), (1,))
+        later = ax.drop_axes(reduced(reduce_max_p, differs, (1,), True), (1,))
     else:
-        later = full((size - 1,), False, dtypes.bool_)
-    begins = concatenate([full((1,), True, dtypes.bool_), later])
-    return Groups(reshape(ordered, x.shape), places, begins)
+        later = ax.full((size - 1,), False, dtypes.bool_)
+    begins = concatenate([ax.full((1,), True, dtypes.bool_), later])
+    return Groups(ax.reshape(ordered, x.shape), places, begins)
 
 
 def numbers_of(begins: Any) -> Any:
     """For each sorted element the number of its group."""
-    counted = scan_with(cast(begins, dtypes.int32), reduce_sum_p, 0, False)
+    counted = scan_with(ax.cast(begins, dtypes.int32), reduce_sum_p, 0, False)
     return elementwise(p.sub, counted, 1)
 
 
@@ -113,8 +100,8 @@ def count_of(name: str, flags: Any, size: Any) -> int:
       ConcretizationTypeError: it depends on values that are not known.
     """
     if size is not None:
-        return check_count(size, f"{name}: size")
-    total = reduced(reduce_sum_p, cast(flags, dtypes.int32), (0,), False)
+        return ax.check_count(size, f"{name}: size")
+    total = reduced(reduce_sum_p, ax.cast(flags, dtypes.int32), (0,), False)
     if isinstance(total, Tracer) and unbound_variable(total.node) is not None:
         raise ConcretizationTypeError(
             f"{name}: how many elements the result has depends on the values of a "
@@ -135,17 +122,17 @@ def chosen(values: Any, flags: Any, count: int, fill_value: Any) -> Any:
         return result
     weak = values.weak_type
     if fill_value is None:
-        first, nothing = shrink_axis(result, 0, 0, 1), cast(0, values.dtype, weak)
-        fill = choose(elementwise(p.gt, found, 0), first, nothing)
+        first, nothing = ax.shrink_axis(result, 0, 0, 1), ax.cast(0, values.dtype, weak)
+        fill = ax.choose(elementwise(p.gt, found, 0), first, nothing)
     else:
-        fill = cast(fill_value, values.dtype, weak)
-    there = elementwise(p.lt, iota(dtypes.int32, (count,), 0), found)
-    there = insert_axes(there, range(1, values.ndim))
-    return choose(there, result, fill)
+        fill = ax.cast(fill_value, values.dtype, weak)
+    there = elementwise(p.lt, ax.iota(dtypes.int32, (count,), 0), found)
+    there = ax.insert_axes(there, range(1, values.ndim))
+    return ax.choose(there, result, fill)
 
 
 def _total(flags: Any) -> Any:
-    return reduced(reduce_sum_p, cast(flags, dtypes.int32), (0,), False)
+    return reduced(reduce_sum_p, ax.cast(flags, dtypes.int32), (0,), False)
 
 
 #: Up to so many test elements each is compared with each.
@@ -214,16 +201,16 @@ def unique(
       ConcretizationTypeError: `ar` is traced, and `size` is not given.
       ValueRangeError: `ar` is empty, and there is nothing to fill up with.
     """
-    x = as_value(ar)
+    x = ax.as_value(ar)
     wanted = (return_index, return_inverse, return_counts)
-    place = 0 if axis is None else canonical_axis(axis, x.ndim, "unique")
-    rows = reshape(x, (x.size,)) if axis is None else move_axis(x, place, 0)
+    place = 0 if axis is None else ax.canonical_axis(axis, x.ndim, "unique")
+    rows = ax.reshape(x, (x.size,)) if axis is None else ax.move_axis(x, place, 0)
     found = _unique(rows, size, fill_value, equal_nan, wanted)
     values, inverse = found.values, found.inverse_indices
     if axis is None and return_inverse:
-        inverse = reshape(inverse, x.shape)
+        inverse = ax.reshape(inverse, x.shape)
     else:
-        values = move_axis(values, 0, place)
+        values = ax.move_axis(values, 0, place)
     parts = zip((found.indices, inverse, found.counts), wanted, strict=True)
     extra = [part for part, asked in parts if asked]
     return (values, *extra) if extra else values
@@ -247,31 +234,31 @@ def _unique(
     values = chosen(groups.ordered, groups.begins, count, fill_value)
     index = inverse = counts = None
     if return_index:
-        index = cast(chosen(groups.places, groups.begins, count, None), integer)
+        index = ax.cast(chosen(groups.places, groups.begins, count, None), integer)
     if return_counts or return_inverse:
         number = numbers_of(groups.begins)
-        ones, zeros = full((length,), 1, integer), full((count,), 0, integer)
+        ones, zeros = ax.full((length,), 1, integer), ax.full((count,), 0, integer)
         if return_counts:
             counts = bind(scatter_p, zeros, ones, number, arg=((0,), "add"))
         if return_inverse:
             inverse = bind(
-                scatter_p, full((length,), 0, integer), cast(number, integer),
+                scatter_p, ax.full((length,), 0, integer), ax.cast(number, integer),
                 groups.places, arg=((0,), "set"),
             )  # fmt: skip
     return UniqueAll(values, index, inverse, counts)
 
 
 def _unique_of_none(x: Any, size: Any, fill_value: Any) -> UniqueAll:
-    count = 0 if size is None else check_count(size, "unique: size")
+    count = 0 if size is None else ax.check_count(size, "unique: size")
     if count and fill_value is None:
         raise ValueRangeError(
             f"unique: an array of shape {x.shape} has no element to fill up to "
             f"size={count}; give fill_value="
         )
     integer = dtypes.default_dtype("i")
-    fill = cast(0 if fill_value is None else fill_value, x.dtype, x.weak_type)
-    values = choose(full((count, *x.shape[1:]), True, dtypes.bool_), fill, fill)
-    zeros, inverse = full((count,), 0, integer), full((0,), 0, integer)
+    fill = ax.cast(0 if fill_value is None else fill_value, x.dtype, x.weak_type)
+    values = ax.choose(ax.full((count, *x.shape[1:]), True, dtypes.bool_), fill, fill)
+    zeros, inverse = ax.full((count,), 0, integer), ax.full((0,), 0, integer)
     return UniqueAll(values, zeros, inverse, zeros)
 
 
@@ -336,23 +323,23 @@ class _Pair(NamedTuple):
 def _pair(ar1: Value, ar2: Value) -> _Pair:
     first, second = promote_together(ar1, ar2)
     split, total = first.size, first.size + second.size
-    parts = [reshape(first, (split,)), reshape(second, (second.size,))]
+    parts = [ax.reshape(first, (split,)), ax.reshape(second, (second.size,))]
     groups = groups_of(concatenate(parts))
     number = numbers_of(groups.begins)
     from_first = elementwise(p.lt, groups.places, split)
 
     def of_group(values: Any, start: int, kind: str) -> Any:
-        board = full((total,), start, dtypes.int32)
+        board = ax.full((total,), start, dtypes.int32)
         board = bind(
-            scatter_p, board, cast(values, dtypes.int32), number,
+            scatter_p, board, ax.cast(values, dtypes.int32), number,
             arg=((0,), kind),
         )  # fmt: skip
         return bind(gather_p, board, number, arg=(0,))
 
-    has_first = cast(of_group(from_first, 0, "max"), dtypes.bool_)
+    has_first = ax.cast(of_group(from_first, 0, "max"), dtypes.bool_)
     has_second = of_group(bind(p.bit_not, from_first), 0, "max")
-    has_second = cast(has_second, dtypes.bool_)
-    behind = choose(from_first, total, groups.places)
+    has_second = ax.cast(has_second, dtypes.bool_)
+    behind = ax.choose(from_first, total, groups.places)
     places = elementwise(p.sub, of_group(behind, total, "min"), split)
     return _Pair(groups, split, has_first, has_second, places)
 
@@ -371,13 +358,13 @@ def _select(
 
 
 def _is_empty(ar1: Value, ar2: Value) -> bool:
-    return as_value(ar1).size + as_value(ar2).size == 0
+    return ax.as_value(ar1).size + ax.as_value(ar2).size == 0
 
 
 def _nothing(ar1: Value, ar2: Value, size: Any, fill_value: Any) -> Any:
     first, _ = promote_together(ar1, ar2)
     fill = 0 if fill_value is None else fill_value
-    return _unique_of_none(reshape(first, (0,)), size, fill).values
+    return _unique_of_none(ax.reshape(first, (0,)), size, fill).values
 
 
 def union1d(
@@ -398,7 +385,7 @@ def union1d(
       ConcretizationTypeError: an array is traced, and `size` is not given.
     """
     parts = promote_together(ar1, ar2)
-    joined = concatenate([reshape(x, (x.size,)) for x in parts])
+    joined = concatenate([ax.reshape(x, (x.size,)) for x in parts])
     return unique(joined, size=size, fill_value=fill_value)
 
 
@@ -426,7 +413,7 @@ def intersect1d(
     integer = dtypes.default_dtype("i")
     if _is_empty(ar1, ar2):
         nothing = _nothing(ar1, ar2, size, fill_value)
-        none = full(nothing.shape, 0, integer)
+        none = ax.full(nothing.shape, 0, integer)
         return (nothing, none, none) if return_indices else nothing
     pair = _pair(ar1, ar2)
     both = elementwise(p.bit_and, pair.in_first, pair.in_second)
@@ -436,7 +423,7 @@ def intersect1d(
         return values
     ends = pair.split, pair.groups.ordered.shape[0] - pair.split
     places = [
-        cast(chosen(part, flags, count, full((), end, part.dtype)), integer)
+        ax.cast(chosen(part, flags, count, ax.full((), end, part.dtype)), integer)
         for part, end in zip((pair.groups.places, pair.second), ends, strict=True)
     ]
     return (values, *places)
@@ -464,9 +451,9 @@ def setdiff1d(
     own = values_together([ar1, ar2])[0]
     fill = 0 if fill_value is None else fill_value
     if own.size == 0:
-        return _unique_of_none(reshape(own, (0,)), size, fill).values
+        return _unique_of_none(ax.reshape(own, (0,)), size, fill).values
     if assume_unique:
-        vector = reshape(own, (own.size,))
+        vector = ax.reshape(own, (own.size,))
         flags = isin(vector, ar2, invert=True)
         return chosen(vector, flags, count_of("setdiff1d", flags, size), fill)
     pair = _pair(own, ar2)
@@ -474,7 +461,7 @@ def setdiff1d(
     alone = elementwise(p.bit_or, bind(p.bit_not, pair.in_second), missing)
     alone = elementwise(p.bit_and, alone, pair.in_first)
     values, _, _ = _select("setdiff1d", pair, alone, size, fill)
-    return cast(values, own.dtype, own.weak_type)
+    return ax.cast(values, own.dtype, own.weak_type)
 
 
 def setxor1d(
@@ -539,8 +526,8 @@ def isin(
         )
     x, tests = promote_together(element, test_elements)
     if x.size == 0 or tests.size == 0:
-        return full(x.shape, invert, dtypes.bool_)
-    tests = reshape(tests, (tests.size,))
+        return ax.full(x.shape, invert, dtypes.bool_)
+    tests = ax.reshape(tests, (tests.size,))
     known = is_array(x) and is_array(tests)
     if known and method == "auto" and tests.size <= FEW and x.size >= LONG:
         function = partial(_isin_now, invert)
@@ -548,9 +535,9 @@ def isin(
         if now is not None:
             return now
     if method == "compare_all" or (method == "auto" and tests.size <= FEW):
-        line = insert_axes(x, (x.ndim,))
+        line = ax.insert_axes(x, (x.ndim,))
         equal = elementwise(p.eq, line, tests)
-        found = drop_axes(reduced(reduce_max_p, equal, (x.ndim,), True), (x.ndim,))
+        found = ax.drop_axes(reduced(reduce_max_p, equal, (x.ndim,), True), (x.ndim,))
     else:
         ordered = sort_along(tests, 0)
         places = elementwise(p.minimum, searchsorted(ordered, x), tests.size - 1)

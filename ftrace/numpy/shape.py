@@ -12,21 +12,7 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
-from ftrace.numpy.axes import (
-    as_value,
-    canonical_axes,
-    canonical_axis,
-    check_shape,
-    drop_axes,
-    insert_axes,
-    permute,
-    shape_of,
-    shrink_axis,
-    static_int,
-)
-from ftrace.numpy.axes import broadcast_to as broadcast_value
-from ftrace.numpy.axes import flip as flip_axes
-from ftrace.numpy.axes import reshape as reshape_value
+from ftrace.numpy import axes as ax
 from ftrace.tables import memo
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import is_dynamic, symbols_of
@@ -54,12 +40,12 @@ def reshape(a: Value, shape: Any, order: str = "C", *, copy: bool | None = None)
       ShapeError: the number of elements differs.
       ValueRangeError: the order is neither "C" nor "F".
     """
-    a = as_value(a)
-    target = _resolved(a.shape, check_shape(shape, "reshape"), a.size)
+    a = ax.as_value(a)
+    target = _resolved(a.shape, ax.check_shape(shape, "reshape"), a.size)
     if order == "F":
-        return transpose(reshape_value(transpose(a), target[::-1]))
+        return transpose(ax.reshape(transpose(a), target[::-1]))
     _check_order("reshape", order)
-    return reshape_value(a, target)
+    return ax.reshape(a, target)
 
 
 def _check_order(name: str, order: str) -> None:
@@ -113,7 +99,7 @@ def ravel(a: Value, order: str = "C") -> Any:
 def shape_size(a: Value) -> int:
     """The number of elements."""
     total = 1
-    for n in shape_of(a):
+    for n in ax.shape_of(a):
         total *= n
     return total
 
@@ -124,16 +110,16 @@ def transpose(a: Value, axes: Sequence[int] | None = None) -> Any:
     Raises:
       AxisError: `axes` is not a permutation.
     """
-    a = as_value(a)
+    a = ax.as_value(a)
     if axes is None:
-        return permute(a, tuple(reversed(range(a.ndim))))
-    order = canonical_axes(axes, a.ndim, "transpose")
+        return ax.permute(a, tuple(reversed(range(a.ndim))))
+    order = ax.canonical_axes(axes, a.ndim, "transpose")
     if len(order) != a.ndim:
         raise AxisError(
             f"transpose: {axes} is not a permutation of the {a.ndim} axes of "
             f"an array of shape {a.shape}"
         )
-    return permute(a, order)
+    return ax.permute(a, order)
 
 
 def permute_dims(a: Value, /, axes: Sequence[int]) -> Any:
@@ -143,14 +129,14 @@ def permute_dims(a: Value, /, axes: Sequence[int]) -> Any:
 
 def swapaxes(a: Value, axis1: int, axis2: int) -> Any:
     """Two axes exchanged."""
-    ndim = len(shape_of(a))
+    ndim = len(ax.shape_of(a))
     i, j = (
-        canonical_axis(axis1, ndim, "swapaxes"),
-        canonical_axis(axis2, ndim, "swapaxes"),
+        ax.canonical_axis(axis1, ndim, "swapaxes"),
+        ax.canonical_axis(axis2, ndim, "swapaxes"),
     )
     order = list(range(ndim))
     order[i], order[j] = j, i
-    return permute(a, tuple(order))
+    return ax.permute(a, tuple(order))
 
 
 def moveaxis(
@@ -161,9 +147,9 @@ def moveaxis(
     Raises:
       AxisError: there are not as many sources as destinations.
     """
-    ndim = len(shape_of(a))
-    sources = canonical_axes(source, ndim, "moveaxis")
-    destinations = canonical_axes(destination, ndim, "moveaxis")
+    ndim = len(ax.shape_of(a))
+    sources = ax.canonical_axes(source, ndim, "moveaxis")
+    destinations = ax.canonical_axes(destination, ndim, "moveaxis")
     if len(sources) != len(destinations):
         raise AxisError(
             f"moveaxis: {len(sources)} sources and {len(destinations)} destinations"
@@ -171,13 +157,13 @@ def moveaxis(
     order = [axis for axis in range(ndim) if axis not in sources]
     for place, axis in sorted(zip(destinations, sources, strict=True)):
         order.insert(place, axis)
-    return permute(a, tuple(order))
+    return ax.permute(a, tuple(order))
 
 
 def rollaxis(a: Value, axis: int, start: int = 0) -> Any:
     """One axis moved to stand before the axis `start`."""
-    ndim = len(shape_of(a))
-    source = canonical_axis(axis, ndim, "rollaxis")
+    ndim = len(ax.shape_of(a))
+    source = ax.canonical_axis(axis, ndim, "rollaxis")
     if not -ndim <= start <= ndim:
         raise AxisError(f"rollaxis: start {start} does not fit {ndim} axes")
     place = start + ndim if start < 0 else start
@@ -186,9 +172,9 @@ def rollaxis(a: Value, axis: int, start: int = 0) -> Any:
 
 def expand_dims(a: Value, axis: int | Sequence[int]) -> Any:
     """New axes of size 1, where the result has them."""
-    ndim = len(shape_of(a))
+    ndim = len(ax.shape_of(a))
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
-    return insert_axes(a, canonical_axes(axis, ndim + count, "expand_dims"))
+    return ax.insert_axes(a, ax.canonical_axes(axis, ndim + count, "expand_dims"))
 
 
 def squeeze(a: Value, axis: int | Sequence[int] | None = None) -> Any:
@@ -197,16 +183,16 @@ def squeeze(a: Value, axis: int | Sequence[int] | None = None) -> Any:
     Raises:
       ShapeError: an axis that is named has another size.
     """
-    a = as_value(a)
+    a = ax.as_value(a)
     if axis is None:
-        return drop_axes(a, [i for i, n in enumerate(a.shape) if n == 1])
-    axes = canonical_axes(axis, a.ndim, "squeeze")
+        return ax.drop_axes(a, [i for i, n in enumerate(a.shape) if n == 1])
+    axes = ax.canonical_axes(axis, a.ndim, "squeeze")
     if any(a.shape[i] != 1 for i in axes):
         raise ShapeError(
             f"squeeze: only axes of size 1 can be dropped; axes {axes} of an array of "
             f"shape {a.shape}"
         )
-    return drop_axes(a, axes)
+    return ax.drop_axes(a, axes)
 
 
 def atleast_1d(*arys: Value) -> Any:
@@ -226,7 +212,7 @@ def atleast_3d(*arys: Value) -> Any:
 
 def _each(arys: Sequence[Value], added: dict[int, tuple[int, ...]]) -> Any:
     """The arrays with the axes that are added for their rank."""
-    results = [insert_axes(x, added.get(len(shape_of(x)), ())) for x in arys]
+    results = [ax.insert_axes(x, added.get(len(ax.shape_of(x)), ())) for x in arys]
     return results[0] if len(results) == 1 else results
 
 
@@ -239,7 +225,7 @@ def broadcast_to(array: Value, shape: Any) -> Any:
     Raises:
       ShapeError: it does not broadcast to the shape.
     """
-    return broadcast_value(array, check_shape(shape, "broadcast_to"))
+    return ax.broadcast_to(array, ax.check_shape(shape, "broadcast_to"))
 
 
 def broadcast_shapes(*shapes: Any) -> Shape:
@@ -251,7 +237,7 @@ def broadcast_shapes(*shapes: Any) -> Shape:
     if all(type(s) is tuple and set(map(type, s)) <= _INTEGER for s in shapes):
         return _broadcast_known(shapes)
     return common_shape(
-        "broadcast_shapes", [check_shape(s, "broadcast_shapes") for s in shapes]
+        "broadcast_shapes", [ax.check_shape(s, "broadcast_shapes") for s in shapes]
     )
 
 
@@ -260,7 +246,7 @@ _INTEGER = {int}
 
 @memo(1024)
 def _broadcast_known(shapes: tuple[Shape, ...]) -> Shape:
-    checked = [check_shape(s, "broadcast_shapes") for s in shapes]
+    checked = [ax.check_shape(s, "broadcast_shapes") for s in shapes]
     return common_shape("broadcast_shapes", checked) if checked else ()
 
 
@@ -270,11 +256,11 @@ def broadcast_arrays(*args: Value) -> list[Any]:
     Raises:
       ShapeError: their shapes do not broadcast together.
     """
-    arrays = [as_value(x) for x in args]
+    arrays = [ax.as_value(x) for x in args]
     if not arrays:
         return []
     shape = common_shape("broadcast_arrays", [x.shape for x in arrays])
-    return [broadcast_value(x, shape) for x in arrays]
+    return [ax.broadcast_to(x, shape) for x in arrays]
 
 
 # Flips and turns.
@@ -282,7 +268,7 @@ def broadcast_arrays(*args: Value) -> list[Any]:
 
 def flip(m: Value, axis: int | Sequence[int] | None = None) -> Any:
     """The elements in reverse order along the axes, by default all."""
-    return flip_axes(m, canonical_axes(axis, len(shape_of(m)), "flip"))
+    return ax.flip(m, ax.canonical_axes(axis, len(ax.shape_of(m)), "flip"))
 
 
 def fliplr(m: Value) -> Any:
@@ -298,16 +284,18 @@ def flipud(m: Value) -> Any:
 
 
 def _at_least(name: str, m: Value, ndim: int) -> None:
-    if len(shape_of(m)) < ndim:
-        raise ShapeError(f"{name} takes at least {ndim} axes, got shape {shape_of(m)}")
+    if len(ax.shape_of(m)) < ndim:
+        raise ShapeError(
+            f"{name} takes at least {ndim} axes, got shape {ax.shape_of(m)}"
+        )
 
 
 def rot90(m: Value, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     """Turned by 90° k times, from the first axis toward the second."""
-    first, second = canonical_axes(axes, len(shape_of(m)), "rot90")
-    match static_int(k, "rot90: k") % 4:
+    first, second = ax.canonical_axes(axes, len(ax.shape_of(m)), "rot90")
+    match ax.static_int(k, "rot90: k") % 4:
         case 0:
-            return as_value(m)
+            return ax.as_value(m)
         case 1:
             return swapaxes(flip(m, second), first, second)
         case 2:
@@ -325,14 +313,14 @@ def unstack(x: Value, /, *, axis: int = 0) -> tuple[Any, ...]:
     Raises:
       ShapeError: the array has no axes.
     """
-    x = as_value(x)
+    x = ax.as_value(x)
     if x.ndim == 0:
         raise ShapeError("unstack takes at least one axis, got an array without axes")
-    axis = canonical_axis(axis, x.ndim, "unstack")
+    axis = ax.canonical_axis(axis, x.ndim, "unstack")
     if axis == 0 and type(x) is Array:
         return tuple([x[i] for i in range(x.shape[0])])
-    parts = [shrink_axis(x, axis, i, i + 1) for i in range(x.shape[axis])]
-    return tuple(drop_axes(part, (axis,)) for part in parts)
+    parts = [ax.shrink_axis(x, axis, i, i + 1) for i in range(x.shape[axis])]
+    return tuple(ax.drop_axes(part, (axis,)) for part in parts)
 
 
 def array_split(
@@ -342,7 +330,7 @@ def array_split(
     ary, axis, size = _sized("array_split", ary, axis)
     if not _is_count(indices_or_sections):
         return _split_at(ary, axis, size, indices_or_sections)
-    count = static_int(indices_or_sections, "array_split: sections")
+    count = ax.static_int(indices_or_sections, "array_split: sections")
     if count < 1:
         raise ValueRangeError(f"array_split: at least one section, got {count}")
     small, more = divmod(size, count)
@@ -360,7 +348,7 @@ def split(
     """
     value, place, size = _sized("split", ary, axis)
     if _is_count(indices_or_sections):
-        count = static_int(indices_or_sections, "split: sections")
+        count = ax.static_int(indices_or_sections, "split: sections")
         if count < 1 or size % count:
             raise ShapeError(
                 f"split: axis {place} of an array of shape {value.shape} cannot be "
@@ -371,7 +359,7 @@ def split(
 
 def hsplit(ary: Value, indices_or_sections: Any) -> list[Any]:
     """Parts along the second axis, or the only one."""
-    return split(ary, indices_or_sections, 1 if len(shape_of(ary)) > 1 else 0)
+    return split(ary, indices_or_sections, 1 if len(ax.shape_of(ary)) > 1 else 0)
 
 
 def vsplit(ary: Value, indices_or_sections: Any) -> list[Any]:
@@ -385,8 +373,8 @@ def dsplit(ary: Value, indices_or_sections: Any) -> list[Any]:
 
 
 def _sized(name: str, ary: Value, axis: int) -> tuple[Any, int, int]:
-    ary = as_value(ary)
-    axis = canonical_axis(axis, ary.ndim, name)
+    ary = ax.as_value(ary)
+    axis = ax.canonical_axis(axis, ary.ndim, name)
     return ary, axis, ary.shape[axis]
 
 
@@ -395,10 +383,10 @@ def _is_count(sections: Any) -> bool:
 
 
 def _split_at(ary: Any, axis: int, size: int, indices: Any) -> list[Any]:
-    places = [static_int(i, "split: each index") for i in indices]
+    places = [ax.static_int(i, "split: each index") for i in indices]
     bounds = [slice(None, i).indices(size)[1] for i in places]
     starts, stops = [0, *bounds], [*bounds, size]
     return [
-        shrink_axis(ary, axis, start, max(start, stop))
+        ax.shrink_axis(ary, axis, start, max(start, stop))
         for start, stop in zip(starts, stops, strict=True)
     ]

@@ -15,24 +15,8 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
-from ftrace.numpy.axes import (
-    Axis,
-    as_value,
-    broadcast_to,
-    canonical_axes,
-    canonical_axis,
-    cast,
-    choose,
-    expand,
-    flip,
-    full,
-    iota,
-    no_out,
-    permute,
-    reshape,
-    shrink_axis,
-    static_int,
-)
+from ftrace.numpy import axes as ax
+from ftrace.numpy.axes import Axis
 from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.reductions import reduced, widened
@@ -88,7 +72,7 @@ def gather_along(x: Any, places: Any, axis: int) -> Any:
 
 def _gather_lanes(x: Any, places: Any, axis: int) -> Any:
     index = [
-        places if a == axis else iota(places.dtype, places.shape, a)
+        places if a == axis else ax.iota(places.dtype, places.shape, a)
         for a in range(x.ndim)
     ]
     return bind(gather_p, x, *index, arg=tuple(range(x.ndim)))
@@ -96,10 +80,10 @@ def _gather_lanes(x: Any, places: Any, axis: int) -> Any:
 
 def _operand(name: str, a: Value, axis: int | None) -> tuple[Any, int]:
     """The value and the axis from the front; flattened where the axis is None."""
-    x = as_value(a)
+    x = ax.as_value(a)
     if axis is None:
-        return reshape(x, (x.size,)), 0
-    return x, canonical_axis(axis, x.ndim, name)
+        return ax.reshape(x, (x.size,)), 0
+    return x, ax.canonical_axis(axis, x.ndim, name)
 
 
 def _check_options(name: str, kind: Any, order: Any) -> None:
@@ -136,7 +120,7 @@ def sort(
     _check_options("sort", kind, order)
     x, axis = _operand("sort", a, axis)
     result = sort_along(x, axis)
-    return flip(result, (axis,)) if descending else result
+    return ax.flip(result, (axis,)) if descending else result
 
 
 def argsort(
@@ -158,9 +142,9 @@ def argsort(
     x, axis = _operand("argsort", a, axis)
     chosen = dtypes.default_dtype("i") if dtype is None else dtypes.as_dtype(dtype)
     if not descending:
-        return cast(positions_along([x], axis), chosen)
-    places = flip(positions_along([flip(x, (axis,))], axis), (axis,))
-    return cast(elementwise(ops.sub, x.shape[axis] - 1, places), chosen)
+        return ax.cast(positions_along([x], axis), chosen)
+    places = ax.flip(positions_along([ax.flip(x, (axis,))], axis), (axis,))
+    return ax.cast(elementwise(ops.sub, x.shape[axis] - 1, places), chosen)
 
 
 def lexsort(keys: Value | Sequence[Value], axis: int = -1) -> Any:
@@ -175,13 +159,13 @@ def lexsort(keys: Value | Sequence[Value], axis: int = -1) -> Any:
       ValueRangeError: there is no key.
     """
     if is_sequence(keys):
-        parts = [as_value(key) for key in keys]
+        parts = [ax.as_value(key) for key in keys]
     else:
-        whole = as_value(keys)
+        whole = ax.as_value(keys)
         if whole.ndim == 0:
             raise ShapeError("lexsort takes a sequence of keys, got a scalar")
-        rows = [shrink_axis(whole, 0, i, i + 1) for i in range(whole.shape[0])]
-        parts = [reshape(row, whole.shape[1:]) for row in rows]
+        rows = [ax.shrink_axis(whole, 0, i, i + 1) for i in range(whole.shape[0])]
+        parts = [ax.reshape(row, whole.shape[1:]) for row in rows]
     if not parts:
         raise ValueRangeError("lexsort takes at least one key, got none")
     if any(part.shape != parts[0].shape for part in parts):
@@ -190,13 +174,13 @@ def lexsort(keys: Value | Sequence[Value], axis: int = -1) -> Any:
         )
     integer = dtypes.default_dtype("i")
     if parts[0].ndim == 0:
-        return full((), 0, integer)
-    axis = canonical_axis(axis, parts[0].ndim, "lexsort")
-    return cast(positions_along(parts[::-1], axis), integer)
+        return ax.full((), 0, integer)
+    axis = ax.canonical_axis(axis, parts[0].ndim, "lexsort")
+    return ax.cast(positions_along(parts[::-1], axis), integer)
 
 
 def _check_kth(name: str, kth: int, size: int) -> int:
-    index = static_int(kth, f"{name}: kth")
+    index = ax.static_int(kth, f"{name}: kth")
     if not -size <= index < size:
         raise ValueRangeError(
             f"{name}: kth={index} is out of bounds for an axis of size {size}"
@@ -223,8 +207,8 @@ def partition(a: Value, kth: int, axis: int = -1) -> Any:
         if now is not None:
             return now
     ordered = sort_along(x, axis)
-    behind = flip(shrink_axis(ordered, axis, place + 1, size), (axis,))
-    return concatenate([shrink_axis(ordered, axis, 0, place + 1), behind], axis)
+    behind = ax.flip(ax.shrink_axis(ordered, axis, place + 1, size), (axis,))
+    return concatenate([ax.shrink_axis(ordered, axis, 0, place + 1), behind], axis)
 
 
 def argpartition(a: Value, kth: int, axis: int = -1) -> Any:
@@ -242,7 +226,7 @@ def argpartition(a: Value, kth: int, axis: int = -1) -> Any:
     if _is_long(x, size):
         arg = Partition(place, axis)
         found = bind_compound(argpartition_p, x, arg=arg)[0]
-        return cast(found, dtypes.default_dtype("i"))
+        return ax.cast(found, dtypes.default_dtype("i"))
     if not dtypes.is_complex(x.dtype):
         function, integer = (
             partial(argpartition_now, place, axis),
@@ -252,9 +236,9 @@ def argpartition(a: Value, kth: int, axis: int = -1) -> Any:
         if now is not None:
             return now
     places = positions_along([x], axis)
-    behind = sort_along(shrink_axis(places, axis, place + 1, size), axis)
-    result = concatenate([shrink_axis(places, axis, 0, place + 1), behind], axis)
-    return cast(result, dtypes.default_dtype("i"))
+    behind = sort_along(ax.shrink_axis(places, axis, place + 1, size), axis)
+    result = concatenate([ax.shrink_axis(places, axis, 0, place + 1), behind], axis)
+    return ax.cast(result, dtypes.default_dtype("i"))
 
 
 def _is_long(x: Any, size: Any) -> bool:
@@ -273,7 +257,7 @@ def sort_complex(a: Value) -> Any:
     wide = dtype if dtypes.is_complex(dtype) else dtypes.complex_dtype(dtype)
     if dtypes.is_complex(x.dtype):
         return sort_along(x, axis)
-    return cast(sort_along(cast(x, dtype), axis), wide)  # numbers sort faster
+    return ax.cast(sort_along(ax.cast(x, dtype), axis), wide)  # numbers sort faster
 
 
 # Quantiles: median, quantile, percentile, and their kin without NaN.
@@ -391,7 +375,7 @@ def nanmedian():
 
 
 def _check_in_place(name: str, out: Any, overwrite_input: bool) -> None:
-    no_out(name, out)
+    ax.no_out(name, out)
     if overwrite_input:
         raise ArgumentError(
             f"{name}: overwrite_input=True is not supported, since arrays are "
@@ -415,12 +399,12 @@ def _quantile(
     skip_nan: bool,
     weights: Value | None,
 ) -> Any:
-    a = as_value(a)
+    a = ax.as_value(a)
     final = dtypes.to_inexact(dtypes.settled(a.dtype, a.weak_type))
     fraction = q if isinstance(q, (int, float)) else None
     if fraction is not None:
-        q = full((), fraction, widened(final), True)
-    q = as_value(q)
+        q = ax.full((), fraction, widened(final), True)
+    q = ax.as_value(q)
     if dtypes.is_complex(a.dtype):
         raise DtypeError(f"{name} is not defined for complex numbers, got {a.dtype}")
     if q.ndim > 1:
@@ -433,27 +417,27 @@ def _quantile(
         raise ValueRangeError(
             f'{name}: weights need method="inverted_cdf", got {method!r}'
         )
-    axes = canonical_axes(axis, a.ndim, name)
-    rows = _rows(cast(a, final), axes)
+    axes = ax.canonical_axes(axis, a.ndim, name)
+    rows = _rows(ax.cast(a, final), axes)
     known = _known_fraction(fraction, method, rows.shape[1], skip_nan)
-    fractions = reshape(q, (q.size, 1))
+    fractions = ax.reshape(q, (q.size, 1))
     compute, _ = dtypes.promote((widened(final), False), _type_of(q))
     if rows.shape[1] == 0:
-        result = full((q.size, rows.shape[0]), np.nan, final)
+        result = ax.full((q.size, rows.shape[0]), np.nan, final)
     elif known is not None:
         result = _at_place(rows, np.dtype(compute).type(known), method)
     elif weights is None:
-        result = _of_rows(rows, cast(fractions, compute), method, skip_nan)
+        result = _of_rows(rows, ax.cast(fractions, compute), method, skip_nan)
     else:
-        wide = _weights_like(name, as_value(weights), a.shape, axes, axis is None)
-        wide = _rows(cast(wide, compute), axes)
-        result = _of_weighted_rows(rows, wide, cast(fractions, compute), skip_nan)
+        wide = _weights_like(name, ax.as_value(weights), a.shape, axes, axis is None)
+        wide = _rows(ax.cast(wide, compute), axes)
+        result = _of_weighted_rows(rows, wide, ax.cast(fractions, compute), skip_nan)
     kept = tuple(
         1 if i in axes else n
         for i, n in enumerate(a.shape)
         if keepdims or i not in axes
     )
-    return reshape(cast(result, final), q.shape + kept)
+    return ax.reshape(ax.cast(result, final), q.shape + kept)
 
 
 def _known_fraction(
@@ -472,11 +456,11 @@ def _at_place(x: Any, fraction: Any, method: str) -> Any:
 
     def read(place: Any) -> Any:
         at = int(min(max(place, 0), size - 1))
-        return reshape(shrink_axis(x, 1, at, at + 1), (1, x.shape[0]))
+        return ax.reshape(ax.shrink_axis(x, 1, at, at + 1), (1, x.shape[0]))
 
     place = _place(method, fraction, fraction.dtype.type(size))
     floor = np.floor(place)
-    weight = full((), place - floor, fraction.dtype)
+    weight = ax.full((), place - floor, fraction.dtype)
     result = _mixed(method, read(floor), read(np.ceil(place)), weight)
     return _nan_where_last_is(x, result)
 
@@ -490,7 +474,7 @@ def _rows(a: Any, axes: tuple[int, ...]) -> Any:
     rest = tuple(i for i in range(a.ndim) if i not in axes)
     columns = prod(a.shape[i] for i in axes)
     rows = prod(a.shape[i] for i in rest)
-    return reshape(permute(a, rest + axes), (rows, columns))
+    return ax.reshape(ax.permute(a, rest + axes), (rows, columns))
 
 
 def _weights_like(
@@ -508,7 +492,7 @@ def _weights_like(
         )
     order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
     line = tuple(n if i in axes else 1 for i, n in enumerate(shape))
-    return broadcast_to(reshape(permute(weights, order), line), shape)
+    return ax.broadcast_to(ax.reshape(ax.permute(weights, order), line), shape)
 
 
 def _missing(x: Any) -> Any:
@@ -520,17 +504,17 @@ def _of_rows(x: Any, q: Any, method: str, skip_nan: bool) -> Any:
     x = sort_along(x, 1)
     size = x.shape[1]
     if skip_nan:
-        present = cast(bind(ops.eq, x, x), q.dtype)
-        count = reshape(reduced(reduce_sum_p, present, (1,), True), (1, x.shape[0]))
+        present = ax.cast(bind(ops.eq, x, x), q.dtype)
+        count = ax.reshape(reduced(reduce_sum_p, present, (1,), True), (1, x.shape[0]))
     else:
-        count = full((1, x.shape[0]), size, q.dtype)
+        count = ax.full((1, x.shape[0]), size, q.dtype)
 
     def read(place: Any) -> Any:
         last = elementwise(ops.sub, count, 1)
         inside = elementwise(ops.maximum, elementwise(ops.minimum, place, last), 0)
         shape = (q.shape[0], x.shape[0])
-        index = broadcast_to(cast(inside, dtypes.int32), shape)
-        return bind(gather_p, x, iota(dtypes.int32, shape, 1), index, arg=(0, 1))
+        index = ax.broadcast_to(ax.cast(inside, dtypes.int32), shape)
+        return bind(gather_p, x, ax.iota(dtypes.int32, shape, 1), index, arg=(0, 1))
 
     result = _between(method, q, count, read)
     return result if skip_nan else _nan_where_last_is(x, result)
@@ -539,8 +523,8 @@ def _of_rows(x: Any, q: Any, method: str, skip_nan: bool) -> Any:
 def _nan_where_last_is(x: Any, result: Any) -> Any:
     """NaN stands last in rows that have one."""
     size = x.shape[1]
-    last = reshape(shrink_axis(x, 1, size - 1, size), (1, x.shape[0]))
-    return choose(_missing(last), full((), np.nan, result.dtype), result)
+    last = ax.reshape(ax.shrink_axis(x, 1, size - 1, size), (1, x.shape[0]))
+    return ax.choose(_missing(last), ax.full((), np.nan, result.dtype), result)
 
 
 def _place(method: str, q: Any, count: Any) -> Any:
@@ -581,7 +565,7 @@ def _mixed(method: str, low: Any, high: Any, weight: Any) -> Any:
         case "midpoint":
             return elementwise(ops.mul, elementwise(ops.add, low, high), 0.5)
         case "nearest":
-            return choose(elementwise(ops.le, weight, 0.5), low, high)
+            return ax.choose(elementwise(ops.le, weight, 0.5), low, high)
         case _:
             below = elementwise(ops.mul, low, elementwise(ops.sub, 1, weight))
             return elementwise(ops.add, below, elementwise(ops.mul, high, weight))
@@ -595,7 +579,7 @@ def _of_counts(method: str, rank: Any, read: Callable[[Any], Any]) -> Any:
         floor = elementwise(ops.floor, rank)
         here, before = read(floor), read(elementwise(ops.sub, floor, 1))
         mean = elementwise(ops.mul, elementwise(ops.add, here, before), 0.5)
-        return choose(elementwise(ops.eq, floor, rank), mean, here)
+        return ax.choose(elementwise(ops.eq, floor, rank), mean, here)
     # closest_observation: the nearest place; of two as near the even one, from 1.
     return read(elementwise(ops.sub, elementwise(ops.round_even, rank), 1))
 
@@ -609,24 +593,24 @@ def _of_weighted_rows(x: Any, weights: Any, q: Any, skip_nan: bool) -> Any:
     ignored = elementwise(
         ops.bit_or, missing, bind(ops.bit_not, elementwise(ops.ge, ordered, 0))
     )
-    sums = scan_with(choose(ignored, 0, ordered), reduce_sum_p, 1, False)
+    sums = scan_with(ax.choose(ignored, 0, ordered), reduce_sum_p, 1, False)
     rows, size = x.shape
-    total = reshape(shrink_axis(sums, 1, size - 1, size), (1, rows))
-    target = reshape(elementwise(ops.mul, q, total), (q.shape[0], rows, 1))
-    less = elementwise(ops.lt, reshape(sums, (1, rows, size)), target)
-    index = reduced(reduce_sum_p, cast(less, dtypes.int32), (2,), False)
-    present = cast(bind(ops.bit_not, missing), dtypes.int32)
-    count = reshape(reduced(reduce_sum_p, present, (1,), True), (1, rows))
+    total = ax.reshape(ax.shrink_axis(sums, 1, size - 1, size), (1, rows))
+    target = ax.reshape(elementwise(ops.mul, q, total), (q.shape[0], rows, 1))
+    less = elementwise(ops.lt, ax.reshape(sums, (1, rows, size)), target)
+    index = reduced(reduce_sum_p, ax.cast(less, dtypes.int32), (2,), False)
+    present = ax.cast(bind(ops.bit_not, missing), dtypes.int32)
+    count = ax.reshape(reduced(reduce_sum_p, present, (1,), True), (1, rows))
     last = elementwise(
-        ops.sub, count if skip_nan else full((1, rows), size, count.dtype), 1
+        ops.sub, count if skip_nan else ax.full((1, rows), size, count.dtype), 1
     )
     index = elementwise(ops.maximum, elementwise(ops.minimum, index, last), 0)
-    result = bind(gather_p, x, iota(dtypes.int32, index.shape, 1), index, arg=(0, 1))
+    result = bind(gather_p, x, ax.iota(dtypes.int32, index.shape, 1), index, arg=(0, 1))
     undefined = reduced(reduce_max_p, bad, (1,), True)
     if skip_nan:
-        nothing = reshape(elementwise(ops.eq, count, 0), (rows, 1))
+        nothing = ax.reshape(elementwise(ops.eq, count, 0), (rows, 1))
     else:
         nothing = reduced(reduce_max_p, missing, (1,), True)
-    undefined = reshape(elementwise(ops.bit_or, undefined, nothing), (1, rows))
-    undefined = expand(undefined, result.shape)
-    return choose(undefined, full((), np.nan, result.dtype), result)
+    undefined = ax.reshape(elementwise(ops.bit_or, undefined, nothing), (1, rows))
+    undefined = ax.expand(undefined, result.shape)
+    return ax.choose(undefined, ax.full((), np.nan, result.dtype), result)

@@ -13,23 +13,8 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
-from ftrace.numpy.axes import (
-    Axis,
-    as_value,
-    broadcast_to,
-    canonical_axes,
-    cast,
-    choose,
-    drop_axes,
-    full,
-    iota,
-    no_out,
-    pad,
-    permute,
-    reshape,
-    shape_of,
-    static_int,
-)
+from ftrace.numpy import axes as ax
+from ftrace.numpy.axes import Axis
 from ftrace.numpy.linear import dot_axes
 from ftrace.numpy.reductions import (
     check_where,
@@ -66,11 +51,11 @@ def mean(
     where: Value | None = None,
 ) -> Any:
     """The mean of the elements along `axis`, or of all; arguments as in `sum`."""
-    no_out("mean", out)
-    a = as_value(a)
+    ax.no_out("mean", out)
+    a = ax.as_value(a)
     natural = dtypes.settled(a.dtype, a.weak_type)
     final = chosen_dtype(dtype, dtypes.to_inexact(natural))
-    return cast(_mean("mean", a, axis, widened(final), keepdims, where), final)
+    return ax.cast(_mean("mean", a, axis, widened(final), keepdims, where), final)
 
 
 def _mean(
@@ -95,12 +80,12 @@ def counted(
     where: Value | None,
 ) -> Any:
     """How many elements each result of a reduction is made of."""
-    axes = canonical_axes(axis, len(shape), name)
+    axes = ax.canonical_axes(axis, len(shape), name)
     if where is None:
         count = prod(shape[a] for a in axes)
         return count if is_dynamic(count) else float(count)
-    hits = cast(check_where(name, where, shape), dtypes.real_dtype(dtype))
-    return cast(reduced(reduce_sum_p, hits, axes, keepdims), dtype)
+    hits = ax.cast(check_where(name, where, shape), dtypes.real_dtype(dtype))
+    return ax.cast(reduced(reduce_sum_p, hits, axes, keepdims), dtype)
 
 
 def nanmean(
@@ -112,8 +97,8 @@ def nanmean(
     where: Value | None = None,
 ) -> Any:
     """The mean of the elements that are not NaN; arguments as in `mean`."""
-    no_out("nanmean", out)
-    a = as_value(a)
+    ax.no_out("nanmean", out)
+    a = ax.as_value(a)
     mask = present("nanmean", a, where)
     return mean(without_nan(a, 0), axis, dtype, None, keepdims, where=mask)
 
@@ -131,10 +116,10 @@ def _spread(name: str, root: bool):
         mean: Value | None = None,
         correction: Value | None = None,
     ) -> Any:
-        no_out(name, out)
+        ax.no_out(name, out)
         if correction is not None and not (isinstance(ddof, int) and ddof == 0):
             raise ValueRangeError(f"{name}: give ddof or correction, not both")
-        a = as_value(a)
+        a = ax.as_value(a)
         lost = ddof if correction is None else correction
         result = variance(name, a, axis, dtype, lost, keepdims, where, mean)
         return elementwise(p.sqrt, result) if root else result
@@ -175,8 +160,8 @@ def _spread_without_nan(name: str, root: bool):
         where: Value | None = None,
         mean: Value | None = None,
     ) -> Any:
-        no_out(name, out)
-        a = as_value(a)
+        ax.no_out(name, out)
+        a = ax.as_value(a)
         mask = present(name, a, where)
         filled = without_nan(a, 0)
         result = variance(name, filled, axis, dtype, ddof, keepdims, mask, mean)
@@ -205,7 +190,7 @@ def variance(
     where: Value | None,
     known_mean: Value | None,
 ) -> Any:
-    axes = canonical_axes(axis, a.ndim, name)
+    axes = ax.canonical_axes(axis, a.ndim, name)
     natural = dtypes.settled(a.dtype, a.weak_type)
     wanted = chosen_dtype(dtype, dtypes.to_inexact(natural))
     if dtypes.is_complex(a.dtype) and not dtypes.is_complex(wanted):
@@ -228,7 +213,7 @@ def variance(
         _mean_square, operands, axes=axes, dtype=widened(wanted), ddof=ddof,
         has_where=where is not None, has_mean=known_mean is not None,
     )  # fmt: skip
-    return cast(result if keepdims else drop_axes(result, axes), final)
+    return ax.cast(result if keepdims else ax.drop_axes(result, axes), final)
 
 
 def _mean_square(
@@ -246,9 +231,9 @@ def _mean_square(
     """
     given = iter(rest)
     where: Any = next(given) if has_where else None
-    a = cast(a, dtype)
+    a = ax.cast(a, dtype)
     if has_mean:
-        center = cast(next(given), dtype)
+        center = ax.cast(next(given), dtype)
     else:
         center = _mean("var", a, axes, dtype, True, where)
     centered = elementwise(p.sub, a, center)
@@ -259,18 +244,18 @@ def _mean_square(
     count: Any = prod(a.shape[axis] for axis in axes)
     if where is None and lost is ddof:
         count = count - ddof
-        divisor = full((), count if count > 0 else np.nan, dtype)
+        divisor = ax.full((), count if count > 0 else np.nan, dtype)
     else:
         if where is not None:
             count = counted("var", a.shape, axes, dtype, True, where)
         count = elementwise(p.sub, count, lost)
-        divisor = choose(elementwise(p.gt, count, 0), count, np.nan)
+        divisor = ax.choose(elementwise(p.gt, count, 0), count, np.nan)
     return elementwise(p.div, total, divisor)
 
 
 def squared_magnitude(x: Value) -> Any:
     """|x|², without a square root for complex numbers."""
-    x = as_value(x)
+    x = ax.as_value(x)
     if not dtypes.is_complex(x.dtype):
         return bind(p.mul, x, x)
     re, im = bind(p.real, x), bind(p.imag, x)
@@ -296,23 +281,23 @@ def average(
     Raises:
       ShapeError: the weights do not fit.
     """
-    a = as_value(a)
-    axes = canonical_axes(axis, a.ndim, "average")
+    a = ax.as_value(a)
+    axes = ax.canonical_axes(axis, a.ndim, "average")
     if weights is None:
         result = mean(a, axis, keepdims=keepdims)
-        total = full(result.shape, prod(a.shape[i] for i in axes), result.dtype)
+        total = ax.full(result.shape, prod(a.shape[i] for i in axes), result.dtype)
         return (result, total) if returned else result
-    factors = as_value(weights)
+    factors = ax.as_value(weights)
     avals = [aval_of(a), aval_of(factors)]
     dtype, _ = dtypes.promote(*pairs_of(avals))
     dtype = dtypes.to_inexact(dtype)
     if factors.shape != a.shape:
         factors = _weights_along(a.shape, factors, axes, axis is None)
-    a, factors = cast(a, dtype), cast(factors, dtype)
+    a, factors = ax.cast(a, dtype), ax.cast(factors, dtype)
     total = reduced(reduce_sum_p, factors, axes, keepdims)
-    products = bind(p.mul, a, broadcast_to(factors, a.shape))
+    products = bind(p.mul, a, ax.broadcast_to(factors, a.shape))
     weighted = reduced(reduce_sum_p, products, axes, keepdims)
-    total = broadcast_to(total, weighted.shape)
+    total = ax.broadcast_to(total, weighted.shape)
     result = elementwise(p.div, weighted, total)
     return (result, total) if returned else result
 
@@ -333,7 +318,7 @@ def _weights_along(
         )
     order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
     kept = tuple(n if a in axes else 1 for a, n in enumerate(shape))
-    return reshape(permute(weights, order), kept)
+    return ax.reshape(ax.permute(weights, order), kept)
 
 
 # Covariance.
@@ -366,33 +351,33 @@ def cov(
     """
     variables = [_variables("cov", m, rowvar)]
     if y is not None:
-        variables.append(_variables("cov", y, rowvar or shape_of(y)[:1] == (1,)))
+        variables.append(_variables("cov", y, rowvar or ax.shape_of(y)[:1] == (1,)))
     avals = [aval_of(x) for x in variables]
     computed = dtypes.settled(*dtypes.promote(*pairs_of(avals)))
     computed = _inexact_argument("cov", dtype, dtypes.to_inexact(computed))
     if variables[0].shape[0] == 0:
-        return full((0, 0), 0, computed)  # as in NumPy, whatever there is of y
+        return ax.full((0, 0), 0, computed)  # as in NumPy, whatever there is of y
     samples = variables[0].shape[1]
     if variables[-1].shape[1] != samples:
         raise ShapeError(
             f"cov: m has {samples} samples and y has {variables[-1].shape[1]}; give as "
             "many of both"
         )
-    operands = [cast(x, computed) for x in variables]
+    operands = [ax.cast(x, computed) for x in variables]
     operands += [
-        cast(_sample_weights(name, w, samples), computed)
+        ax.cast(_sample_weights(name, w, samples), computed)
         for name, w in (("fweights", fweights), ("aweights", aweights))
         if w is not None
     ]
-    lost = (0 if bias else 1) if ddof is None else static_int(ddof, "cov: ddof")
+    lost = (0 if bias else 1) if ddof is None else ax.static_int(ddof, "cov: ddof")
     if samples == 0:
         count = sum(x.shape[0] for x in operands[: len(variables)])
-        return full(() if count == 1 else (count, count), np.nan, computed)
+        return ax.full(() if count == 1 else (count, count), np.nan, computed)
     result = run_fused(
         _covariance, operands, variables=len(variables), ddof=lost,
         importance=aweights is not None,
     )  # fmt: skip
-    return drop_axes(result, (0, 1)) if result.shape == (1, 1) else result
+    return ax.drop_axes(result, (0, 1)) if result.shape == (1, 1) else result
 
 
 def _inexact_argument(name: str, dtype: Dtype, default: np.dtype[Any]) -> Any:
@@ -404,16 +389,16 @@ def _inexact_argument(name: str, dtype: Dtype, default: np.dtype[Any]) -> Any:
 
 def _variables(name: str, m: Value, rowvar: bool) -> Any:
     """Observations as (variables, samples)."""
-    m = as_value(m)
+    m = ax.as_value(m)
     if m.ndim > 2:
         raise ShapeError(f"{name}: at most 2 dimensions are allowed, got {m.shape}")
     if m.ndim < 2:
-        return reshape(m, (1, m.size))
-    return m if rowvar else permute(m, (1, 0))
+        return ax.reshape(m, (1, m.size))
+    return m if rowvar else ax.permute(m, (1, 0))
 
 
 def _sample_weights(name: str, weights: Value, samples: int) -> Any:
-    weights = as_value(weights)
+    weights = ax.as_value(weights)
     if weights.shape != (samples,):
         raise ShapeError(
             f"cov: {name} must have shape ({samples},), one per sample, got "
@@ -430,7 +415,7 @@ def _covariance(*operands: Any, variables: int, ddof: float, importance: bool) -
     if not weights:
         center = _mean("cov", x, 1, x.dtype, True, None)
         centered = weighted = elementwise(p.sub, x, center)
-        divisor = full((), max(x.shape[1] - ddof, 0), x.dtype)
+        divisor = ax.full((), max(x.shape[1] - ddof, 0), x.dtype)
     else:
         w = weights[0] if len(weights) == 1 else bind(p.mul, *weights)
         count = reduced(reduce_sum_p, w, (0,), False)
@@ -453,8 +438,8 @@ def _stacked_rows(parts: Any) -> Any:
     if len(parts) == 1:
         return parts[0]
     upper, lower = parts
-    below = pad(upper, ((0, lower.shape[0], 0), (0, 0, 0)))
-    above = pad(lower, ((upper.shape[0], 0, 0), (0, 0, 0)))
+    below = ax.pad(upper, ((0, lower.shape[0], 0), (0, 0, 0)))
+    above = ax.pad(lower, ((upper.shape[0], 0, 0), (0, 0, 0)))
     return bind(p.add, below, above)
 
 
@@ -475,14 +460,14 @@ def corrcoef(
 def _normalized(c: Any) -> Any:
     """A covariance matrix divided by the deviations of its rows and columns."""
     n = c.shape[0]
-    rows, columns = iota(dtypes.int32, (n, n), 0), iota(dtypes.int32, (n, n), 1)
-    diagonal = choose(bind(p.eq, rows, columns), c, full((), 0, c.dtype))
+    rows, columns = ax.iota(dtypes.int32, (n, n), 0), ax.iota(dtypes.int32, (n, n), 1)
+    diagonal = ax.choose(bind(p.eq, rows, columns), c, ax.full((), 0, c.dtype))
     variance = reduced(reduce_sum_p, diagonal, (1,), True)
     if dtypes.is_complex(c.dtype):
         variance = bind(p.real, variance)
-    deviation = cast(bind(p.sqrt, variance), c.dtype)
+    deviation = ax.cast(bind(p.sqrt, variance), c.dtype)
     c = elementwise(p.div, c, deviation)
-    c = elementwise(p.div, c, permute(deviation, (1, 0)))
+    c = elementwise(p.div, c, ax.permute(deviation, (1, 0)))
     if dtypes.is_complex(c.dtype):
         parts = [_within_one(bind(part, c)) for part in (p.real, p.imag)]
         return bind(p.make_complex, *parts)

@@ -10,22 +10,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
-from ftrace.numpy.axes import (
-    as_value,
-    broadcast_to,
-    canonical_axes,
-    cast,
-    choose,
-    drop_axes,
-    full,
-    insert_axes,
-    iota,
-    move_axis,
-    permute,
-    reshape,
-    shrink,
-    static_int,
-)
+from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import inexact, matrices, square
 from ftrace.numpy.linear import matmul
 from ftrace.numpy.reductions import reduced
@@ -76,7 +61,7 @@ def together(*values: Value) -> list[Any]:
     avals = [aval_of(x) for x in values]
     dtype, weak = dtypes.promote(*pairs_of(avals))
     dtype = dtypes.to_inexact(dtype)
-    return [cast(x, dtype, weak and dtypes.is_inexact(dtype)) for x in values]
+    return [ax.cast(x, dtype, weak and dtypes.is_inexact(dtype)) for x in values]
 
 
 def solve(a: Value, b: Value) -> Any:
@@ -95,7 +80,7 @@ def solve(a: Value, b: Value) -> Any:
       ShapeError: the shapes do not fit.
       DtypeError: the dtype is float16 or bfloat16.
     """
-    x, y = together(square("solve", a), as_value(b))
+    x, y = together(square("solve", a), ax.as_value(b))
     n = x.shape[-1]
     if y.ndim == 0 or y.shape[-1 if y.ndim == 1 else -2] != n:
         raise ShapeError(
@@ -104,8 +89,8 @@ def solve(a: Value, b: Value) -> Any:
         )
     if y.ndim > 1:
         return solve_matrices(x, y)
-    result = solve_matrices(x, insert_axes(y, (1,)))
-    return drop_axes(result, (result.ndim - 1,))
+    result = solve_matrices(x, ax.insert_axes(y, (1,)))
+    return ax.drop_axes(result, (result.ndim - 1,))
 
 
 def solve_matrices(a: Any, b: Any) -> Any:
@@ -113,8 +98,8 @@ def solve_matrices(a: Any, b: Any) -> Any:
     if a.ndim == 2:
         return over_columns(lambda y: _solved(a, y), b)
     lead = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
-    full_a = broadcast_to(a, (*lead, *a.shape[-2:]))
-    full_b = broadcast_to(b, (*lead, *b.shape[-2:]))
+    full_a = ax.broadcast_to(a, (*lead, *a.shape[-2:]))
+    full_b = ax.broadcast_to(b, (*lead, *b.shape[-2:]))
     return _solved(full_a, full_b)
 
 
@@ -145,20 +130,20 @@ def over_columns(function: Callable[[Any], Any], b: Any) -> Any:
     if b.ndim == 2:
         return function(b)
     rows = b.ndim - 2
-    moved = move_axis(b, rows, 0)
+    moved = ax.move_axis(b, rows, 0)
     n, rest = moved.shape[0], moved.shape[1:]
-    result = function(reshape(moved, (n, prod(rest))))
-    return move_axis(reshape(result, (result.shape[0], *rest)), 0, rows)
+    result = function(ax.reshape(moved, (n, prod(rest))))
+    return ax.move_axis(ax.reshape(result, (result.shape[0], *rest)), 0, rows)
 
 
 def identity_of(like: Any, size: int) -> Any:
     """The identity matrix in the dtype of a value."""
     if size == 0:
-        return full((0, 0), 0, like.dtype)
-    rows = iota(dtypes.int32, (size, size), 0)
-    columns = iota(dtypes.int32, (size, size), 1)
-    one, zero = full((), 1, like.dtype), full((), 0, like.dtype)
-    return choose(bind(p.eq, rows, columns), one, zero)
+        return ax.full((0, 0), 0, like.dtype)
+    rows = ax.iota(dtypes.int32, (size, size), 0)
+    columns = ax.iota(dtypes.int32, (size, size), 1)
+    one, zero = ax.full((), 1, like.dtype), ax.full((), 0, like.dtype)
+    return ax.choose(bind(p.eq, rows, columns), one, zero)
 
 
 def inv(a: Value) -> Any:
@@ -169,7 +154,7 @@ def inv(a: Value) -> Any:
       DtypeError: the dtype is float16 or bfloat16.
     """
     x = square("inv", a)
-    return solve_matrices(x, broadcast_to(identity_of(x, x.shape[-1]), x.shape))
+    return solve_matrices(x, ax.broadcast_to(identity_of(x, x.shape[-1]), x.shape))
 
 
 # Determinants.
@@ -202,8 +187,8 @@ def _short_det(x: Any) -> Any:
     leading = tuple((0, size) for size in x.shape[:-2])
 
     def at(i: int, j: int) -> Any:
-        part = shrink(x, (*leading, (i, i + 1), (j, j + 1)))
-        return drop_axes(part, (x.ndim - 2, x.ndim - 1))
+        part = ax.shrink(x, (*leading, (i, i + 1), (j, j + 1)))
+        return ax.drop_axes(part, (x.ndim - 2, x.ndim - 1))
 
     def minor(j: int, k: int) -> Any:
         """Of the last two rows and the columns j and k."""
@@ -278,8 +263,8 @@ def pinv(
     limit: Any = rtol if rtol is not None else rcond
     if limit is None:
         limit = 10 * max(x.shape[-2:]) * epsilon(x)
-    limit = broadcast_to(
-        cast(limit, dtypes.real_dtype(x.dtype)), x.shape[:-2], "pinv: rtol"
+    limit = ax.broadcast_to(
+        ax.cast(limit, dtypes.real_dtype(x.dtype)), x.shape[:-2], "pinv: rtol"
     )
     limit = bind(p.stop_gradient, limit)
     return bind_compound(pinv_p, x, limit, arg=bool(hermitian))[0]
@@ -305,20 +290,25 @@ def lstsq(
       ShapeError: the shapes do not fit.
       DtypeError: the dtype is float16 or bfloat16.
     """
-    x, y = together(as_value(a), as_value(b))
+    x, y = together(ax.as_value(a), ax.as_value(b))
     if x.ndim != 2 or y.ndim not in (1, 2) or y.shape[0] != x.shape[0]:
         raise ShapeError(
             "lstsq: a must be (m, n) and b (m,) or (m, k), got the shapes "
             f"{x.shape} and {y.shape}; apply vmap for several systems"
         )
     m, n = x.shape
-    columns = y if y.ndim == 2 else insert_axes(y, (1,))
+    columns = y if y.ndim == 2 else ax.insert_axes(y, (1,))
     limit = epsilon(x) * max(m, n) if rcond is None else float(rcond)
     limit = epsilon(x) if limit < 0 else limit
     result, residuals, rank, values = _least_squares(x, columns, limit)
     if numpy_resid and (m <= n or int(rank) < n):
-        residuals = full((0,), 0, residuals.dtype)
-    return result if y.ndim == 2 else drop_axes(result, (1,)), residuals, rank, values
+        residuals = ax.full((0,), 0, residuals.dtype)
+    return (
+        result if y.ndim == 2 else ax.drop_axes(result, (1,)),
+        residuals,
+        rank,
+        values,
+    )
 
 
 def _least_squares(x: Any, columns: Any, limit: float) -> Sequence[Any]:
@@ -335,7 +325,7 @@ def _least_squares(x: Any, columns: Any, limit: float) -> Sequence[Any]:
         now = do_several_now(_least_squares_now, x, columns, results=types, more=more)
         if now is not None:
             return now
-    least = full((), limit, real)
+    least = ax.full((), limit, real)
     result, values = bind_compound(least_squares_p, x, columns, least)
     rest = bind(p.sub, columns, matmul(x, result))
     residuals = reduced(reduce_sum_p, squared_magnitude(rest), (0,), False)
@@ -367,8 +357,8 @@ def _squared_lengths(columns: Any) -> Any:
 
 def _rank(values: Any, limit: float) -> Any:
     if values.shape[-1] == 0:
-        return full((), 0, dtypes.default_dtype("i"))
-    greatest = shrink(values, ((0, 1),))
+        return ax.full((), 0, dtypes.default_dtype("i"))
+    greatest = ax.shrink(values, ((0, 1),))
     large = elementwise(p.gt, values, elementwise(p.mul, greatest, limit))
     return add_up(large)
 
@@ -386,14 +376,14 @@ def matrix_power(a: Value, n: int) -> Any:
     Raises:
       ShapeError: the last two axes differ in size.
     """
-    x = as_value(a)
+    x = ax.as_value(a)
     if x.ndim < 2 or x.shape[-2] != x.shape[-1]:
         raise ShapeError(f"matrix_power: square matrices are required, got {x.shape}")
-    power = static_int(n, "matrix_power: n")
+    power = ax.static_int(n, "matrix_power: n")
     if power < 0:
         x, power = inv(x), -power
     if power == 0:
-        return broadcast_to(identity_of(x, x.shape[-1]), x.shape)
+        return ax.broadcast_to(identity_of(x, x.shape[-1]), x.shape)
     result: Any = None
     while power:
         if power & 1:
@@ -419,7 +409,7 @@ def tensorinv(a: Value, ind: int = 2) -> Any:
       ShapeError: the products of the sizes differ.
     """
     x = inexact(a)
-    count = static_int(ind, "tensorinv: ind")
+    count = ax.static_int(ind, "tensorinv: ind")
     if count <= 0:
         raise ValueRangeError(f"tensorinv: ind must be positive, got {count}")
     rows, columns = x.shape[:count], x.shape[count:]
@@ -428,7 +418,9 @@ def tensorinv(a: Value, ind: int = 2) -> Any:
             f"tensorinv: the first {count} sizes of {x.shape} must have the product of "
             "the others"
         )
-    return reshape(inv(reshape(x, (prod(rows), prod(columns)))), (*columns, *rows))
+    return ax.reshape(
+        inv(ax.reshape(x, (prod(rows), prod(columns)))), (*columns, *rows)
+    )
 
 
 def tensorsolve(a: Value, b: Value, axes: Sequence[int] | None = None) -> Any:
@@ -442,15 +434,17 @@ def tensorsolve(a: Value, b: Value, axes: Sequence[int] | None = None) -> Any:
     Raises:
       ShapeError: the product of the sizes of x is not that of the sizes of b.
     """
-    x, y = inexact(a), as_value(b)
+    x, y = inexact(a), ax.as_value(b)
     if axes is not None:
-        last = canonical_axes(tuple(axes), x.ndim, "tensorsolve")
-        x = permute(x, (*[i for i in range(x.ndim) if i not in last], *last))
+        last = ax.canonical_axes(tuple(axes), x.ndim, "tensorsolve")
+        x = ax.permute(x, (*[i for i in range(x.ndim) if i not in last], *last))
     rows, columns = x.shape[: y.ndim], x.shape[y.ndim :]
     if prod(rows) != prod(columns) or prod(rows) != prod(y.shape):
         raise ShapeError(
             f"tensorsolve: the first {y.ndim} sizes of a, {x.shape}, must have the "
             f"product of the others and of those of b, {y.shape}"
         )
-    flat = solve(reshape(x, (prod(rows), prod(columns))), reshape(y, (prod(y.shape),)))
-    return reshape(flat, columns)
+    flat = solve(
+        ax.reshape(x, (prod(rows), prod(columns))), ax.reshape(y, (prod(y.shape),))
+    )
+    return ax.reshape(flat, columns)

@@ -13,18 +13,6 @@ from ftrace.errors import DtypeError, IndexBoundsError, ShapeError, ValueRangeEr
 from ftrace.numpy import axes
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.at import update
-from ftrace.numpy.axes import (
-    as_value,
-    broadcast_to,
-    canonical_axis,
-    cast,
-    iota,
-    no_out,
-    reshape,
-)
-from ftrace.numpy.axes import (
-    choose as select,
-)
 from ftrace.numpy.editing import along
 from ftrace.numpy.elementwise import equal, truth, values_together
 from ftrace.numpy.indexing import check_mode, read_at, widened
@@ -66,20 +54,22 @@ def take(
     Raises:
       IndexBoundsError: without a mode, a known index is out of bounds.
     """
-    no_out("take", out)
-    x = as_value(a)
+    axes.no_out("take", out)
+    x = axes.as_value(a)
     if axis is None:
         x, axis = ravel(x), 0
-    axis = canonical_axis(axis, x.ndim, "take")
+    axis = axes.canonical_axis(axis, x.ndim, "take")
     if not is_sequence(indices):
-        indices = as_value(indices)
+        indices = axes.as_value(indices)
         if dtypes.kind(indices.dtype) == "b":  # numbers, and no mask
-            indices = cast(indices, dtypes.int32)
+            indices = axes.cast(indices, dtypes.int32)
     before = (slice(None),) * axis
     if mode in ("wrap", "clip"):
         if x.shape[axis] == 0:
             raise IndexBoundsError(f"take: axis {axis} of shape {x.shape} is empty")
-        return read_at(x, (*before, _in_range(as_value(indices), x.shape[axis], mode)))
+        return read_at(
+            x, (*before, _in_range(axes.as_value(indices), x.shape[axis], mode))
+        )
     return _filled_read(x, (*before, indices), check_mode("take", mode), fill_value)
 
 
@@ -108,7 +98,7 @@ def _along_axis(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, ...]:
     index: list[Any] = []
     for place, size in enumerate(x.shape):
         line = tuple(size if a == place else 1 for a in range(x.ndim))
-        index.append(indices if place == axis else iota(dtypes.int32, line, place))
+        index.append(indices if place == axis else axes.iota(dtypes.int32, line, place))
     return tuple(index)
 
 
@@ -129,10 +119,10 @@ def take_along_axis(
       ShapeError: the two differ in rank, or do not broadcast.
       IndexBoundsError: without a mode, a known index is out of bounds.
     """
-    x, indices = as_value(arr), as_value(indices)
+    x, indices = axes.as_value(arr), axes.as_value(indices)
     if axis is None:
         x, axis = ravel(x), 0
-    axis = canonical_axis(axis, x.ndim, "take_along_axis")
+    axis = axes.canonical_axis(axis, x.ndim, "take_along_axis")
     index = _along_axis("take_along_axis", x, indices, axis)
     mode = check_mode("take_along_axis", mode)
     wrap = wrap_negative_indices is not False
@@ -161,13 +151,13 @@ def put_along_axis(
       ValueRangeError: `inplace` is not False.
     """
     _not_in_place("put_along_axis", inplace)
-    x, indices = as_value(arr), as_value(indices)
+    x, indices = axes.as_value(arr), axes.as_value(indices)
     if axis is None:
         flat = put_along_axis(ravel(x), indices, values, 0, False, mode=mode)
-        return reshape(flat, x.shape)
-    axis = canonical_axis(axis, x.ndim, "put_along_axis")
+        return axes.reshape(flat, x.shape)
+    axis = axes.canonical_axis(axis, x.ndim, "put_along_axis")
     index = _along_axis("put_along_axis", x, indices, axis)
-    values = cast(values, x.dtype)
+    values = axes.cast(values, x.dtype)
     return update(x, index, values, "set", check_mode("put_along_axis", mode))
 
 
@@ -180,17 +170,17 @@ def put(
       ValueRangeError: `inplace` is not False.
     """
     _not_in_place("put", inplace)
-    x, indices = as_value(a), ravel(as_value(ind))
+    x, indices = axes.as_value(a), ravel(axes.as_value(ind))
     if dtypes.kind(indices.dtype) == "b":  # numbers, and no mask
-        indices = cast(indices, dtypes.int32)
-    values = ravel(cast(v, x.dtype))
+        indices = axes.cast(indices, dtypes.int32)
+    values = ravel(axes.cast(v, x.dtype))
     if indices.size == 0 or values.size == 0:
         return x
     values = along(values, np.arange(indices.size) % values.size, 0)
     if mode in ("wrap", "clip"):
         indices, mode = _in_range(indices, x.size, mode), None
-    values = cast(values, x.dtype)
-    return reshape(
+    values = axes.cast(values, x.dtype)
+    return axes.reshape(
         update(ravel(x), indices, values, "set", check_mode("put", mode)), x.shape
     )
 
@@ -203,8 +193,8 @@ def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
       ShapeError: the mask has another number of elements.
     """
     _not_in_place("place", inplace)
-    x = as_value(arr)
-    values = ravel(cast(vals, x.dtype))
+    x = axes.as_value(arr)
+    values = ravel(axes.cast(vals, x.dtype))
     if values.size == 0:
         raise ValueRangeError("place: there must be at least one value")
     flags = ravel(truth(mask))
@@ -216,7 +206,9 @@ def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
     (found,) = nonzero(flags, size=_traced_size(flags), fill_value=x.size)
     values = along(values, np.arange(found.shape[0]) % values.size, 0)
     mode = "drop" if isinstance(found, Tracer) else None
-    return reshape(update(ravel(x), found, cast(values, x.dtype), "set", mode), x.shape)
+    return axes.reshape(
+        update(ravel(x), found, axes.cast(values, x.dtype), "set", mode), x.shape
+    )
 
 
 def _traced_size(flags: Any) -> int | None:
@@ -234,12 +226,12 @@ def choose(
       IndexBoundsError: with mode "raise", an index has no choice.
       ConcretizationTypeError: with mode "raise", the indices are traced.
     """
-    no_out("choose", out)
-    indices = as_value(a)
+    axes.no_out("choose", out)
+    indices = axes.as_value(a)
     if not (dtypes.is_integer(indices.dtype) or indices.dtype == dtypes.bool_):
         got = indices.dtype.name
         raise DtypeError(f"choose: the indices must be integers, got {got}; cast them")
-    parts: Any = choices if is_sequence(choices) else list(as_value(choices))
+    parts: Any = choices if is_sequence(choices) else list(axes.as_value(choices))
     options = values_together(parts)
     count = len(options)
     if count == 0:
@@ -260,9 +252,9 @@ def choose(
         )
     result = options[-1]
     for number in reversed(range(count - 1)):
-        result = select(equal(indices, number), options[number], result)
+        result = axes.choose(equal(indices, number), options[number], result)
     shape = axes.broadcast_shapes("choose", [indices.shape, result.shape])
-    return broadcast_to(result, shape)
+    return axes.broadcast_to(result, shape)
 
 
 def compress(
@@ -288,13 +280,13 @@ def compress(
       NonConcreteBooleanIndexError: the condition is traced, and `size` is not given.
       IndexBoundsError: it holds beyond the end of the axis.
     """
-    no_out("compress", out)
-    x, flags = as_value(a), truth(condition)
+    axes.no_out("compress", out)
+    x, flags = axes.as_value(a), truth(condition)
     if flags.ndim != 1:
         raise ShapeError(f"compress: the condition must be a vector, got {flags.shape}")
     if axis is None:
         x, axis = ravel(x), 0
-    axis = canonical_axis(axis, x.ndim, "compress")
+    axis = axes.canonical_axis(axis, x.ndim, "compress")
     length = x.shape[axis]
     if size is None and flags.shape[0] <= length:
         weak = x.weak_type
@@ -339,7 +331,7 @@ def fill_diagonal(
       ValueRangeError: `inplace` is not False.
     """
     _not_in_place("fill_diagonal", inplace)
-    x = as_value(a)
+    x = axes.as_value(a)
     if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
         raise ShapeError(
             f"fill_diagonal takes a matrix, or more axes of one size; got {x.shape}"
@@ -347,8 +339,8 @@ def fill_diagonal(
     # One step along every axis at once.
     step = sum(prod(x.shape[i:]) for i in range(1, x.ndim + 1))
     end = x.size if wrap or x.ndim > 2 else min(x.size, x.shape[1] * x.shape[1])
-    values = ravel(cast(val, x.dtype))
+    values = ravel(axes.cast(val, x.dtype))
     places = slice(0, end, step)
     count = len(range(end)[places])
     values = along(values, np.arange(count) % values.size, 0)
-    return reshape(update(ravel(x), places, values, "set", None), x.shape)
+    return axes.reshape(update(ravel(x), places, values, "set", None), x.shape)

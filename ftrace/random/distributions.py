@@ -13,17 +13,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ValueRangeError
-from ftrace.random.draw import (
-    as_float,
-    as_shape,
-    broadcast_to,
-    check_key,
-    common_shape,
-    draw,
-    drawn_dtype,
-    float_info,
-    parameter,
-)
+from ftrace.random import draw as how
 from ftrace.random.keys import Key, split_in_two
 from ftrace.random.uniform import between, between_numbers, signs, unit, unit_pair
 from ftrace.trace.avals import Shape
@@ -79,10 +69,10 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     Raises:
       DtypeError: the dtype is neither float nor complex.
     """
-    dtype = as_float("normal", dtype, "fc")
-    shape = as_shape("normal", shape)
+    dtype = how.as_float("normal", dtype, "fc")
+    shape = how.as_shape("normal", shape)
     build = _complex_gauss if dtypes.is_complex(dtype) else gauss
-    return draw(build, check_key("normal", key), shape=shape, dtype=dtype)
+    return how.draw(build, how.check_key("normal", key), shape=shape, dtype=dtype)
 
 
 def gauss(key: Key, shape: Shape, dtype: Dtype) -> Node:
@@ -109,11 +99,11 @@ def truncated_normal(
       shape: of the result, by default that of the bounds.
       dtype: a float dtype.
     """
-    dtype = as_float("truncated_normal", dtype)
-    shape = common_shape("truncated_normal", shape, lower, upper)
-    lower, upper = parameter(lower, dtype), parameter(upper, dtype)
-    check_key("truncated_normal", key)
-    return draw(_truncated, key, lower, upper, shape=shape, dtype=dtype)
+    dtype = how.as_float("truncated_normal", dtype)
+    shape = how.common_shape("truncated_normal", shape, lower, upper)
+    lower, upper = how.parameter(lower, dtype), how.parameter(upper, dtype)
+    how.check_key("truncated_normal", key)
+    return how.draw(_truncated, key, lower, upper, shape=shape, dtype=dtype)
 
 
 def _truncated(key: Key, lower: Node, upper: Node, shape: Shape, dtype: Dtype) -> Node:
@@ -123,7 +113,7 @@ def _truncated(key: Key, lower: Node, upper: Node, shape: Shape, dtype: Dtype) -
     value = mul(const_like(u, math.sqrt(2)), erf_inv(u))
     # The bounds themselves are open.
     inside = [
-        broadcast_to(nextafter(stop_gradient(x), const_like(x, toward)), shape)
+        how.broadcast_to(nextafter(stop_gradient(x), const_like(x, toward)), shape)
         for x, toward in ((lower, math.inf), (upper, -math.inf))
     ]
     return minimum(maximum(value, inside[0]), inside[1])
@@ -131,7 +121,7 @@ def _truncated(key: Key, lower: Node, upper: Node, shape: Shape, dtype: Dtype) -
 
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
     """The exponential of a normal sample with standard deviation `sigma`."""
-    dtype = as_float("lognormal", dtype)
+    dtype = how.as_float("lognormal", dtype)
     return _draw_scaled(_lognormal, "lognormal", key, (sigma,), shape, dtype)
 
 
@@ -141,9 +131,9 @@ def _lognormal(key: Key, sigma: Node, shape: Shape, dtype: Dtype) -> Node:
 
 def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """The length of a vector of three normal samples."""
-    dtype = as_float("maxwell", dtype)
-    shape = as_shape("maxwell", shape)
-    return draw(_maxwell, check_key("maxwell", key), shape=shape, dtype=dtype)
+    dtype = how.as_float("maxwell", dtype)
+    shape = how.as_shape("maxwell", shape)
+    return how.draw(_maxwell, how.check_key("maxwell", key), shape=shape, dtype=dtype)
 
 
 def _maxwell(key: Key, shape: Shape, dtype: Dtype) -> Node:
@@ -158,12 +148,12 @@ def double_sided_maxwell(
 
     The shape of the result is `shape`, followed by that of the parameters.
     """
-    dtype = as_float("double_sided_maxwell", dtype)
-    own = common_shape("double_sided_maxwell", None, loc, scale)
-    shape = (as_shape("double_sided_maxwell", shape) or own) + own
-    loc, scale = parameter(loc, dtype), parameter(scale, dtype)
-    check_key("double_sided_maxwell", key)
-    return draw(_signed_maxwell, key, loc, scale, shape=shape, dtype=dtype)
+    dtype = how.as_float("double_sided_maxwell", dtype)
+    own = how.common_shape("double_sided_maxwell", None, loc, scale)
+    shape = (how.as_shape("double_sided_maxwell", shape) or own) + own
+    loc, scale = how.parameter(loc, dtype), how.parameter(scale, dtype)
+    how.check_key("double_sided_maxwell", key)
+    return how.draw(_signed_maxwell, key, loc, scale, shape=shape, dtype=dtype)
 
 
 def _signed_maxwell(
@@ -171,7 +161,7 @@ def _signed_maxwell(
 ) -> Node:
     length_key, sign_key = split_in_two(key)
     sample = mul(signs(sign_key, shape, dtype), _maxwell(length_key, shape, dtype))
-    loc, scale = (broadcast_to(cast(x, dtype), shape) for x in (loc, scale))
+    loc, scale = (how.broadcast_to(cast(x, dtype), shape) for x in (loc, scale))
     return add(mul(sample, scale), loc)
 
 
@@ -181,7 +171,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
     Source: J. Michael, W. Schucany, R. Haas, "Generating random variates using
     transformations with multiple roots", 1976.
     """
-    return _draw_scaled(_wald, "wald", key, (mean,), shape, as_float("wald", dtype))
+    return _draw_scaled(_wald, "wald", key, (mean,), shape, how.as_float("wald", dtype))
 
 
 def _wald(key: Key, mean: Node, shape: Shape, dtype: Dtype) -> Node:
@@ -214,7 +204,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 def _laplace(key: Key, shape: Shape, dtype: Dtype) -> Node:
-    low = float(-1.0 + float_info(dtype).epsneg)
+    low = float(-1.0 + how.float_info(dtype).epsneg)
     u = between_numbers(key, low, 1.0, shape, dtype)
     return mul(sign(u), log1p(neg(absolute(u))))
 
@@ -231,7 +221,7 @@ def _logistic(key: Key, shape: Shape, dtype: Dtype) -> Node:
 
 def _positive(key: Key, shape: Shape, dtype: Dtype) -> Node:
     """Uniform in (0, 1): zero becomes the least normal number."""
-    tiny = float(float_info(dtype).tiny)
+    tiny = float(how.float_info(dtype).tiny)
     return between_numbers(key, tiny, 1.0, shape, dtype)
 
 
@@ -249,10 +239,10 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: Any = None) -> An
     """
     if mode not in (None, "low", "high"):
         raise ValueRangeError(f'random.gumbel: mode is "low" or "high", got {mode!r}')
-    dtype = as_float("gumbel", dtype)
-    shape = as_shape("gumbel", shape)
+    dtype = how.as_float("gumbel", dtype)
+    shape = how.as_shape("gumbel", shape)
     build = extreme_high if mode == "high" else extreme
-    return draw(build, check_key("gumbel", key), shape=shape, dtype=dtype)
+    return how.draw(build, how.check_key("gumbel", key), shape=shape, dtype=dtype)
 
 
 def extreme(key: Key, shape: Shape, dtype: Dtype) -> Node:
@@ -262,7 +252,7 @@ def extreme(key: Key, shape: Shape, dtype: Dtype) -> Node:
 
 def extreme_high(key: Key, shape: Shape, dtype: Dtype) -> Node:
     """The same of 1 - u, with more bits where u is small."""
-    info = float_info(dtype)
+    info = how.float_info(dtype)
     upper, lower = unit_pair(key, shape, dtype)
     more = add(mul(const_like(lower, 2.0**-info.nmant), lower), upper)
     u = add(more, const_like(more, float(info.tiny)))
@@ -276,13 +266,15 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 def _cauchy(key: Key, shape: Shape, dtype: Dtype) -> Node:
-    u = between_numbers(key, float(float_info(dtype).eps), 1.0, shape, dtype)
+    u = between_numbers(key, float(how.float_info(dtype).eps), 1.0, shape, dtype)
     return tan(mul(const_like(u, math.pi), sub(u, const_like(u, 0.5))))
 
 
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The Pareto distribution with scale 1 and shape parameter `b`."""
-    return _draw_scaled(_pareto, "pareto", key, (b,), shape, as_float("pareto", dtype))
+    return _draw_scaled(
+        _pareto, "pareto", key, (b,), shape, how.as_float("pareto", dtype)
+    )
 
 
 def _pareto(key: Key, b: Node, shape: Shape, dtype: Dtype) -> Node:
@@ -291,7 +283,7 @@ def _pareto(key: Key, b: Node, shape: Shape, dtype: Dtype) -> Node:
 
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The Rayleigh distribution."""
-    dtype = as_float("rayleigh", dtype)
+    dtype = how.as_float("rayleigh", dtype)
     return _draw_scaled(_rayleigh, "rayleigh", key, (scale,), shape, dtype)
 
 
@@ -304,11 +296,14 @@ def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
     """The Weibull distribution; parameters with more axes share a sample."""
-    dtype = as_float("weibull_min", dtype)
-    shape = as_shape("weibull_min", shape)
-    scale, concentration = parameter(scale, dtype), parameter(concentration, dtype)
-    check_key("weibull_min", key)
-    return draw(_weibull, key, scale, concentration, shape=shape, dtype=dtype)
+    dtype = how.as_float("weibull_min", dtype)
+    shape = how.as_shape("weibull_min", shape)
+    scale, concentration = (
+        how.parameter(scale, dtype),
+        how.parameter(concentration, dtype),
+    )
+    how.check_key("weibull_min", key)
+    return how.draw(_weibull, key, scale, concentration, shape=shape, dtype=dtype)
 
 
 def _weibull(
@@ -317,9 +312,9 @@ def _weibull(
     full = broadcast_shapes(
         "random.weibull_min", [shape, scale.shape, concentration.shape]
     )
-    waiting = broadcast_to(_exponential(key, shape, dtype), full)
+    waiting = how.broadcast_to(_exponential(key, shape, dtype), full)
     scale, concentration = (
-        broadcast_to(cast(x, dtype), full) for x in (scale, concentration)
+        how.broadcast_to(cast(x, dtype), full) for x in (scale, concentration)
     )
     return mul(power(waiting, div(const_like(waiting, 1), concentration)), scale)
 
@@ -328,7 +323,7 @@ def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
 ) -> Any:
     """The triangular distribution on [left, right] with its peak at `mode`."""
-    dtype = as_float("triangular", dtype)
+    dtype = how.as_float("triangular", dtype)
     parameters = (left, mode, right)
     return _draw_scaled(_triangular, "triangular", key, parameters, shape, dtype)
 
@@ -353,16 +348,16 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     wanted = dtypes.as_dtype(int if dtype is None else dtype)
     if not dtypes.is_integer(wanted):
         raise DtypeError(f"random.geometric draws integer dtypes, got {wanted}")
-    shape = common_shape("geometric", shape, p)
-    own = drawn_dtype(p)
-    p, key = parameter(p, own), check_key("geometric", key)
-    return draw(_geometric, key, p, shape=shape, own=own, dtype=wanted)
+    shape = how.common_shape("geometric", shape, p)
+    own = how.drawn_dtype(p)
+    p, key = how.parameter(p, own), how.check_key("geometric", key)
+    return how.draw(_geometric, key, p, shape=shape, own=own, dtype=wanted)
 
 
 def _geometric(key: Key, p: Node, shape: Shape, own: Dtype, dtype: Dtype) -> Node:
     p, u = cast(p, own), unit(key, shape, own)
     u = select(eq(u, const_like(u, 0)), const_like(u, 1), u)
-    trials = floor(div(log(u), broadcast_to(log1p(neg(p)), shape)))
+    trials = floor(div(log(u), how.broadcast_to(log1p(neg(p)), shape)))
     return cast(add(trials, const_like(trials, 1)), dtype)
 
 
@@ -370,22 +365,22 @@ def _geometric(key: Key, p: Node, shape: Shape, own: Dtype, dtype: Dtype) -> Nod
 
 
 def _draw_standard(build: Any, name: str, key: Any, shape: Any, dtype: Any) -> Any:
-    dtype = as_float(name, dtype)
-    shape = as_shape(name, shape)
-    return draw(build, check_key(name, key), shape=shape, dtype=dtype)
+    dtype = how.as_float(name, dtype)
+    shape = how.as_shape(name, shape)
+    return how.draw(build, how.check_key(name, key), shape=shape, dtype=dtype)
 
 
 def _draw_scaled(
     build: Any, name: str, key: Any, parameters: Any, shape: Any, dtype: Dtype
 ) -> Any:
-    shape = common_shape(name, shape, *parameters)
-    operands = [parameter(x, dtype) for x in parameters]
-    check_key(name, key)
-    return draw(_scaled, key, *operands, sampler=build, shape=shape, dtype=dtype)
+    shape = how.common_shape(name, shape, *parameters)
+    operands = [how.parameter(x, dtype) for x in parameters]
+    how.check_key(name, key)
+    return how.draw(_scaled, key, *operands, sampler=build, shape=shape, dtype=dtype)
 
 
 def _scaled(
     key: Key, *parameters: Node, sampler: Any, shape: Shape, dtype: Dtype
 ) -> Node:
-    full = [broadcast_to(cast(x, dtype), shape) for x in parameters]
+    full = [how.broadcast_to(cast(x, dtype), shape) for x in parameters]
     return sampler(key, *full, shape, dtype)

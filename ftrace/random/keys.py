@@ -21,17 +21,8 @@ from ftrace.random.draw import as_shape, check_key, check_keys, draw, word
 from ftrace.trace.avals import Shape
 from ftrace.trace.eager import Eager
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand
-from ftrace.trace.primitives.elementwise import (
-    add,
-    bit_or,
-    bit_xor,
-    cast,
-    eq,
-    select,
-    shift_left,
-    shift_right_logical,
-)
 from ftrace.trace.primitives.movement import reshape, shrink_axis
 from ftrace.trace.primitives.source import const, const_like, iota
 from ftrace.trace.scopes import current_scope
@@ -58,24 +49,24 @@ _PARITY = 0x1BD11BDA  # the key schedule's constant, from the paper
 def hash_counters(key: Pair, high: Node, low: Node) -> Pair:
     """Threefry-2x32 of the counters (high, low), two arrays, under a scalar key."""
     shape = low.shape
-    parity = reduce(bit_xor, [*key, const(_PARITY, dtypes.uint32)])
+    parity = reduce(p.bit_xor, [*key, const(_PARITY, dtypes.uint32)])
     schedule = (*key, parity)
-    x = add(high, broadcast_leading(schedule[0], shape))
-    y = add(low, broadcast_leading(schedule[1], shape))
+    x = p.add(high, broadcast_leading(schedule[0], shape))
+    y = p.add(low, broadcast_leading(schedule[1], shape))
     for group in range(5):
         for distance in _ROTATIONS[group % 2]:
-            x = add(x, y)
-            y = bit_xor(_rotate_left(y, distance), x)
+            x = p.add(x, y)
+            y = p.bit_xor(_rotate_left(y, distance), x)
         count = const(group + 1, dtypes.uint32)
-        x = add(x, broadcast_leading(schedule[(group + 1) % 3], shape))
-        injected = add(schedule[(group + 2) % 3], count)
-        y = add(y, broadcast_leading(injected, shape))
+        x = p.add(x, broadcast_leading(schedule[(group + 1) % 3], shape))
+        injected = p.add(schedule[(group + 2) % 3], count)
+        y = p.add(y, broadcast_leading(injected, shape))
     return x, y
 
 
 def _rotate_left(x: Node, distance: int) -> Node:
-    left = shift_left(x, const_like(x, distance))
-    return bit_or(left, shift_right_logical(x, const_like(x, 32 - distance)))
+    left = p.shift_left(x, const_like(x, distance))
+    return p.bit_or(left, p.shift_right_logical(x, const_like(x, 32 - distance)))
 
 
 def words(key: Key) -> Pair:
@@ -95,7 +86,7 @@ def pair(x: Node, y: Node) -> Node:
     shape = (*x.shape, 2)
     side = iota(dtypes.uint32, shape, x.ndim)
     left, right = (expand(reshape(z, (*z.shape, 1)), shape) for z in (x, y))
-    return select(eq(side, const_like(side, 0)), left, right)
+    return p.select(p.eq(side, const_like(side, 0)), left, right)
 
 
 def _counters(shape: Shape) -> Pair:
@@ -105,17 +96,17 @@ def _counters(shape: Shape) -> Pair:
         low = reshape(iota(dtypes.uint32, (size,), 0), shape)
         return const(0, dtypes.uint32, shape), low
     position = reshape(iota(dtypes.uint64, (size,), 0), shape)
-    high = shift_right_logical(position, const_like(position, 32))
-    return cast(high, dtypes.uint32), cast(position, dtypes.uint32)
+    high = p.shift_right_logical(position, const_like(position, 32))
+    return p.cast(high, dtypes.uint32), p.cast(position, dtypes.uint32)
 
 
 def seed_key(seed: Node) -> Node:
     """The key of a scalar integer: its bits, high word first."""
     if seed.dtype.itemsize == 8:
-        high = cast(shift_right_logical(seed, const_like(seed, 32)), dtypes.uint32)
+        high = p.cast(p.shift_right_logical(seed, const_like(seed, 32)), dtypes.uint32)
     else:
         high = const(0, dtypes.uint32)
-    return pair(high, cast(seed, dtypes.uint32))
+    return pair(high, p.cast(seed, dtypes.uint32))
 
 
 def split_key(key: Key, shape: Shape) -> Node:
@@ -131,7 +122,7 @@ def split_in_two(key: Key) -> tuple[Key, Key]:
 
 def fold_key(key: Key, data: Node) -> Node:
     """A key that depends on a key and a scalar integer."""
-    low = cast(data, dtypes.uint32)
+    low = p.cast(data, dtypes.uint32)
     return pair(*hash_counters(words(key), const(0, dtypes.uint32), low))
 
 
@@ -139,10 +130,10 @@ def random_bits(key: Key, width: int, shape: Shape) -> Node:
     """Unsigned integers of 8, 16, 32 or 64 random bits."""
     x, y = hash_counters(words(key), *_counters(shape))
     if width == 64:
-        high = cast(x, dtypes.uint64)
-        high = shift_left(high, const_like(high, 32))
-        return bit_or(high, cast(y, dtypes.uint64))
-    return cast(bit_xor(x, y), unsigned(width))
+        high = p.cast(x, dtypes.uint64)
+        high = p.shift_left(high, const_like(high, 32))
+        return p.bit_or(high, p.cast(y, dtypes.uint64))
+    return p.cast(p.bit_xor(x, y), unsigned(width))
 
 
 def unsigned(width: int) -> np.dtype[Any]:

@@ -13,17 +13,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, DtypeOverflowError, ValueRangeError
-from ftrace.random.draw import (
-    as_float,
-    as_shape,
-    broadcast_to,
-    check_key,
-    common_shape,
-    draw,
-    drawn_dtype,
-    float_info,
-    parameter,
-)
+from ftrace.random import draw as how
 from ftrace.random.keys import (
     Key,
     element,
@@ -67,8 +57,8 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     if dtypes.kind(wanted) != "u":
         raise DtypeError(f"random.bits draws unsigned integers, got {wanted}")
     width = 8 * wanted.itemsize
-    shape = as_shape("bits", shape)
-    return draw(random_bits, check_key("bits", key), width=width, shape=shape)
+    shape = how.as_shape("bits", shape)
+    return how.draw(random_bits, how.check_key("bits", key), width=width, shape=shape)
 
 
 # Floats in [0, 1): the bits become the fraction of a number in [1, 2).
@@ -76,7 +66,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 def unit(key: Key, shape: Shape, dtype: Dtype) -> Node:
     """Floats in [0, 1), as many as the dtype's fraction has bits."""
-    info = float_info(dtype)
+    info = how.float_info(dtype)
     width = 8 if info.nmant < 8 else info.bits
     drawn = cast(random_bits(key, width, shape), unsigned(info.bits))
     fraction = shift_right_logical(drawn, const_like(drawn, width - info.nmant))
@@ -100,8 +90,8 @@ def between(
     """
     low, high = cast(low, dtype), cast(high, dtype)
     common = np.broadcast_shapes(low.shape, high.shape)
-    width = sub(broadcast_to(high, common), broadcast_to(low, common))
-    low, width = broadcast_to(low, shape), broadcast_to(width, shape)
+    width = sub(how.broadcast_to(high, common), how.broadcast_to(low, common))
+    low, width = how.broadcast_to(low, shape), how.broadcast_to(width, shape)
     floats = unit(key, shape, dtype)
     if exact or dtype != dtypes.float32:
         return maximum(low, add(mul(floats, width), low))
@@ -148,14 +138,14 @@ def uniform(
       DtypeError: the dtype is no float.
       ShapeError: the bounds do not broadcast to `shape`.
     """
-    dtype = as_float("uniform", dtype)
-    shape = common_shape("uniform", as_shape("uniform", shape), minval, maxval)
-    check_key("uniform", key)
+    dtype = how.as_float("uniform", dtype)
+    shape = how.common_shape("uniform", how.as_shape("uniform", shape), minval, maxval)
+    how.check_key("uniform", key)
     if _is_number(minval, 0) and _is_number(maxval, 1):
-        return draw(unit, key, shape=shape, dtype=dtype)
+        return how.draw(unit, key, shape=shape, dtype=dtype)
     exact = is_exact_range(minval, maxval, dtype)
-    low, high = parameter(minval, dtype), parameter(maxval, dtype)
-    return draw(between, key, low, high, shape=shape, dtype=dtype, exact=exact)
+    low, high = how.parameter(minval, dtype), how.parameter(maxval, dtype)
+    return how.draw(between, key, low, high, shape=shape, dtype=dtype, exact=exact)
 
 
 def _is_number(x: Any, value: int) -> bool:
@@ -184,10 +174,10 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
     wanted = dtypes.as_dtype(int if dtype is None else dtype)
     if not dtypes.is_integer(wanted):
         raise DtypeError(f"random.randint draws integer dtypes, got {wanted}")
-    shape = common_shape("randint", as_shape("randint", shape), minval, maxval)
+    shape = how.common_shape("randint", how.as_shape("randint", shape), minval, maxval)
     low, high = _integer_bound(minval, wanted, 0), _integer_bound(maxval, wanted, 1)
-    check_key("randint", key)
-    return draw(_integers, key, low, high, shape=shape, dtype=wanted)
+    how.check_key("randint", key)
+    return how.draw(_integers, key, low, high, shape=shape, dtype=wanted)
 
 
 def _integer_bound(x: Any, dtype: Dtype, over: int) -> Any:
@@ -230,7 +220,7 @@ def offset_between(key: Key, low: Node, high: Node, shape: Shape, dtype: Dtype) 
     beyond = gt(high, const_like(high, min(dtypes.limits(dtype)[1], _top(high))))
     low, high = _convert_clipped(low, dtype), _convert_clipped(high, dtype)
     common = np.broadcast_shapes(low.shape, high.shape)
-    low, high, beyond = (broadcast_to(x, common) for x in (low, high, beyond))
+    low, high, beyond = (how.broadcast_to(x, common) for x in (low, high, beyond))
     span = cast(sub(high, low), unsigned(width))
     one = const_like(span, 1)
     span = select(le(high, low), one, span)
@@ -240,10 +230,13 @@ def offset_between(key: Key, low: Node, high: Node, shape: Shape, dtype: Dtype) 
     # 2**width mod span, to carry the upper half of the bits over.
     multiplier = rem(const_like(span, 1 << (width // 2)), span)
     multiplier = rem(mul(multiplier, multiplier), span)
-    span, multiplier = broadcast_to(span, shape), broadcast_to(multiplier, shape)
+    span, multiplier = (
+        how.broadcast_to(span, shape),
+        how.broadcast_to(multiplier, shape),
+    )
     upper, lower = (random_bits(k, width, shape) for k in split_in_two(key))
     offset = add(mul(rem(upper, span), multiplier), rem(lower, span))
-    return add(broadcast_to(low, shape), cast(rem(offset, span), dtype))
+    return add(how.broadcast_to(low, shape), cast(rem(offset, span), dtype))
 
 
 def _top(x: Node) -> int:
@@ -288,18 +281,18 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
         )
     if not dtypes.is_float(aval_of(p).dtype):
         raise DtypeError(f"random.bernoulli: p must be a float, got {aval_of(p)!r}")
-    shape = common_shape("bernoulli", shape, p)
-    own = drawn_dtype(p)
-    p, key = parameter(p, own), check_key("bernoulli", key)
-    return draw(_flips, key, p, shape=shape, dtype=own, mode=mode)
+    shape = how.common_shape("bernoulli", shape, p)
+    own = how.drawn_dtype(p)
+    p, key = how.parameter(p, own), how.check_key("bernoulli", key)
+    return how.draw(_flips, key, p, shape=shape, dtype=own, mode=mode)
 
 
 def _flips(key: Key, p: Node, shape: Shape, dtype: Dtype, mode: str) -> Node:
-    p = broadcast_to(cast(p, dtype), shape)
+    p = how.broadcast_to(cast(p, dtype), shape)
     if mode == "low":
         return lt(unit(key, shape, p.dtype), p)
     upper, lower = unit_pair(key, shape, p.dtype)
-    step = const_like(lower, 2.0 ** -float_info(p.dtype).nmant)
+    step = const_like(lower, 2.0 ** -how.float_info(p.dtype).nmant)
     return lt(mul(lower, step), sub(p, upper))
 
 
@@ -312,8 +305,8 @@ def unit_pair(key: Key, shape: Shape, dtype: Dtype) -> tuple[Node, Node]:
 def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """-1 or 1 with equal probability, by default as int32."""
     wanted = dtypes.as_dtype(int if dtype is None else dtype)
-    shape = as_shape("rademacher", shape)
-    return draw(signs, check_key("rademacher", key), shape=shape, dtype=wanted)
+    shape = how.as_shape("rademacher", shape)
+    return how.draw(signs, how.check_key("rademacher", key), shape=shape, dtype=wanted)
 
 
 def signs(key: Key, shape: Shape, dtype: Dtype) -> Node:

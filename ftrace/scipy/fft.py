@@ -18,14 +18,7 @@ import numpy
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
-from ftrace.numpy.axes import (
-    canonical_axes,
-    canonical_axis,
-    move_axis,
-    pad,
-    shrink_axis,
-    static_int,
-)
+from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import inexact
 from ftrace.trace.eager import make_all_eager, member
 from ftrace.trace.tracer import Value
@@ -59,9 +52,9 @@ def _along(name: str):
                 f"{name}: a real array is required, got {value.dtype}; transform its "
                 "real and its imaginary part"
             )
-        place = canonical_axis(axis, value.ndim, name)
-        value = move_axis(value, place, value.ndim - 1)
-        length = static_int(value.shape[-1] if n is None else n, f"{name}: n")
+        place = ax.canonical_axis(axis, value.ndim, name)
+        value = ax.move_axis(value, place, value.ndim - 1)
+        length = ax.static_int(value.shape[-1] if n is None else n, f"{name}: n")
         if length < 1:
             raise ValueRangeError(f"{name}: n must be positive, got {length}")
         value = _resized(value, length)
@@ -70,7 +63,7 @@ def _along(name: str):
             result = _second(value, length, norm, inverse)
         else:
             result = _third(value, length, norm, inverse)
-        return move_axis(result, result.ndim - 1, place)
+        return ax.move_axis(result, result.ndim - 1, place)
 
     return along
 
@@ -110,7 +103,7 @@ def _along_several(name: str, along: Callable[..., Any]):
         if axes is None:
             count = value.ndim if s is None else len(s)
             axes = range(-min(count, value.ndim), 0)
-        places = canonical_axes(tuple(axes), value.ndim, name)
+        places = ax.canonical_axes(tuple(axes), value.ndim, name)
         lengths = [None] * len(places) if s is None else list(s)
         if len(lengths) != len(places):
             raise ShapeError(
@@ -149,8 +142,8 @@ def idctn():
 def _resized(x: Any, n: int) -> Any:
     last = x.ndim - 1
     if n <= x.shape[last]:
-        return shrink_axis(x, last, 0, n)
-    return pad(x, (*[(0, 0, 0)] * last, (0, n - x.shape[last], 0)))
+        return ax.shrink_axis(x, last, 0, n)
+    return ax.pad(x, (*[(0, 0, 0)] * last, (0, n - x.shape[last], 0)))
 
 
 def _scales(n: int, norm: Any, inverse: bool) -> Any:
@@ -171,7 +164,7 @@ def _turns(x: Any, n: int, sign: int) -> Any:
 
 def _second(x: Any, n: int, norm: Any, inverse: bool) -> Any:
     """By a transform of twice the length, of which half the elements are zeros."""
-    spectrum = shrink_axis(fnp.fft.rfft(x, 2 * n), x.ndim - 1, 0, n)
+    spectrum = ax.shrink_axis(fnp.fft.rfft(x, 2 * n), x.ndim - 1, 0, n)
     values = 2 * fnp.real(spectrum * _turns(x, n, -1))
     return values * _scales(n, norm, inverse).astype(x.dtype)
 
@@ -182,7 +175,7 @@ def _third(x: Any, n: int, norm: Any, inverse: bool) -> Any:
     if norm != "ortho":
         scales[0] /= 2
     values = x * scales.astype(x.dtype) * _turns(x, n, 1)
-    return shrink_axis(fnp.real(fnp.fft.ifft(values, 2 * n)), x.ndim - 1, 0, n)
+    return ax.shrink_axis(fnp.real(fnp.fft.ifft(values, 2 * n)), x.ndim - 1, 0, n)
 
 
 make_all_eager(__name__)

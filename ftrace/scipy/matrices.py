@@ -11,18 +11,8 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.lax.control import while_loop
-from ftrace.numpy.axes import (
-    as_value,
-    broadcast_to,
-    cast,
-    full,
-    insert_axes,
-    iota,
-    pad,
-    reshape,
-    shrink_axis,
-    static_int,
-)
+from ftrace.numpy import axes as ax
+from ftrace.numpy.axes import full
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.factorizations import inexact, square
 from ftrace.numpy.systems import together
@@ -64,7 +54,7 @@ def block_diag(*arrs: Value) -> Any:
     before = 0
     for x in blocks:
         after = width - before - x.shape[1]
-        rows.append(pad(x, ((0, 0, 0), (before, after, 0))))
+        rows.append(ax.pad(x, ((0, 0, 0), (before, after, 0))))
         before += x.shape[1]
     return fnp.concatenate(rows)
 
@@ -83,22 +73,24 @@ def toeplitz(c: Value, r: Value | None = None) -> Any:
     batch = broadcast_shapes("toeplitz", [column.shape[:-1], row.shape[:-1]])
     if n == 0 or m == 0:
         return fnp.zeros((*batch, n, m), fnp.result_type(column, row))
-    column = broadcast_to(column, (*batch, n))
-    row = broadcast_to(row, (*batch, m))
+    column = ax.broadcast_to(column, (*batch, n))
+    row = ax.broadcast_to(row, (*batch, m))
     diagonals = fnp.concatenate(
-        [fnp.flip(column, -1), shrink_axis(row, len(batch), 1, m)], axis=-1
+        [fnp.flip(column, -1), ax.shrink_axis(row, len(batch), 1, m)], axis=-1
     )
     if n == 1:
-        return insert_axes(diagonals, (len(batch),))
+        return ax.insert_axes(diagonals, (len(batch),))
     # Row i starts one element before row i - 1. So does, in copies of the diagonals one
     # after the other, what follows every so many elements but one.
     count = n + m - 1
-    copies = broadcast_to(
-        insert_axes(diagonals, (len(batch),)), (*batch, n, count), "toeplitz"
+    copies = ax.broadcast_to(
+        ax.insert_axes(diagonals, (len(batch),)), (*batch, n, count), "toeplitz"
     )
-    flat = reshape(copies, (*batch, n * count))
-    flat = shrink_axis(flat, len(batch), n - 1, n - 1 + n * (count - 1))
-    return shrink_axis(reshape(flat, (*batch, n, count - 1)), len(batch) + 1, 0, m)
+    flat = ax.reshape(copies, (*batch, n * count))
+    flat = ax.shrink_axis(flat, len(batch), n - 1, n - 1 + n * (count - 1))
+    return ax.shrink_axis(
+        ax.reshape(flat, (*batch, n, count - 1)), len(batch) + 1, 0, m
+    )
 
 
 def hilbert(n: int) -> Any:
@@ -107,16 +99,16 @@ def hilbert(n: int) -> Any:
     Raises:
       ValueRangeError: n is negative.
     """
-    size = static_int(n, "hilbert: n")
+    size = ax.static_int(n, "hilbert: n")
     if size < 0:
         raise ValueRangeError(f"hilbert: n must not be negative, got {size}")
     dtype = dtypes.default_dtype("f")
-    rows = iota(dtype, (size, size), 0)
-    return full((), 1, dtype) / (rows + iota(dtype, (size, size), 1) + 1)
+    rows = ax.iota(dtype, (size, size), 0)
+    return full((), 1, dtype) / (rows + ax.iota(dtype, (size, size), 1) + 1)
 
 
 def _size(name: str, n: Any) -> int:
-    size = static_int(n, f"{name}: n")
+    size = ax.static_int(n, f"{name}: n")
     if size < 0:
         raise ValueRangeError(f"{name}: n must not be negative, got {size}")
     return size
@@ -156,8 +148,8 @@ def hankel(c: Value, r: Value | None = None) -> Any:
     row = rest[0] if rest else fnp.zeros_like(column)
     n, m = column.shape[-1], row.shape[-1]
     batch = broadcast_shapes("hankel", [column.shape[:-1], row.shape[:-1]])
-    column = broadcast_to(column, (*batch, n))
-    row = broadcast_to(row, (*batch, m))
+    column = ax.broadcast_to(column, (*batch, n))
+    row = ax.broadcast_to(row, (*batch, m))
     values = fnp.concatenate([column, row[..., 1:]], axis=-1)
     return fnp.take(values, np.arange(n)[:, None] + np.arange(m), axis=-1)
 
@@ -180,8 +172,8 @@ def _row_over_diagonal(row: Any, below: Any) -> Any:
     """A first row (…, n), and (…, n - 1) below the diagonal."""
     n = row.shape[-1]
     here = fnp.eye(n - 1, n, dtype=bool)  # chosen: 0 times NaN is no 0
-    rest = fnp.where(here, insert_axes(below, (below.ndim,)), 0)
-    return fnp.concatenate([insert_axes(row, (row.ndim - 1,)), rest], axis=-2)
+    rest = fnp.where(here, ax.insert_axes(below, (below.ndim,)), 0)
+    return fnp.concatenate([ax.insert_axes(row, (row.ndim - 1,)), rest], axis=-2)
 
 
 def leslie(f: Value, s: Value) -> Any:
@@ -203,7 +195,7 @@ def leslie(f: Value, s: Value) -> Any:
 def fiedler(a: Value) -> Any:
     """The matrices |aᵢ - aⱼ|."""
     x = fnp.atleast_1d(a)
-    return fnp.abs(insert_axes(x, (x.ndim,)) - insert_axes(x, (x.ndim - 1,)))
+    return fnp.abs(ax.insert_axes(x, (x.ndim,)) - ax.insert_axes(x, (x.ndim - 1,)))
 
 
 def fiedler_companion(a: Value) -> Any:
@@ -215,13 +207,13 @@ def fiedler_companion(a: Value) -> Any:
     Raises:
       ShapeError: `a` is no vector.
     """
-    x = inexact(as_value(a))
+    x = inexact(ax.as_value(a))
     if x.ndim != 1:
         raise ShapeError(f"fiedler_companion: a vector is required, got {x.shape}")
     if x.shape[0] < 2:
         return full((0, 0), 0, x.dtype)
     if x.shape[0] == 2:
-        return reshape(-x[1:] / x[:1], (1, 1))
+        return ax.reshape(-x[1:] / x[:1], (1, 1))
     c = x / x[0]
     n = c.shape[0] - 1
     result = fnp.zeros((n, n), x.dtype)
@@ -243,7 +235,7 @@ def convolution_matrix(a: Value, n: int, mode: str = "full") -> Any:
     Raises:
       ValueRangeError: n is not positive, or the mode unknown.
     """
-    size = static_int(n, "convolution_matrix: n")
+    size = ax.static_int(n, "convolution_matrix: n")
     if size < 1 or mode not in ("full", "same", "valid"):
         raise ValueRangeError(
             "convolution_matrix: n must be positive and mode 'full', 'same' or "
@@ -262,7 +254,7 @@ def convolution_matrix(a: Value, n: int, mode: str = "full") -> Any:
     before = (least - 1) // 2 if mode == "same" else least - 1
     after = least // 2 if mode == "same" else least - 1
     axis = matrix.ndim - 2
-    return shrink_axis(matrix, axis, before, matrix.shape[axis] - after)
+    return ax.shrink_axis(matrix, axis, before, matrix.shape[axis] - after)
 
 
 # Of a number.
@@ -422,9 +414,9 @@ def expm(
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
     """
-    most = static_int(max_squarings, "expm: max_squarings")
+    most = ax.static_int(max_squarings, "expm: max_squarings")
     a = square("expm", A)
-    a = cast(a, a.dtype, False)
+    a = ax.cast(a, a.dtype, False)
     if a.dtype.itemsize == 2:
         raise DtypeError(
             "expm: the dtype must be float32, float64, complex64 or complex128, got "

@@ -7,15 +7,8 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.lax.convolution import conv_general_dilated
+from ftrace.numpy import axes as ax
 from ftrace.numpy import fft
-from ftrace.numpy.axes import (
-    as_value,
-    canonical_axes,
-    cast,
-    drop_axes,
-    flip,
-    insert_axes,
-)
 from ftrace.numpy.linear import conjugated, promoted
 from ftrace.trace.eager import make_all_eager, member
 from ftrace.trace.tracer import Value
@@ -99,7 +92,7 @@ def fftconvolve(in1: Value, in2: Value, mode: str = "full", axes: Any = None) ->
       AxisError: there is no such axis.
     """
     x, k = _operands("fftconvolve", in1, in2, mode)
-    along = canonical_axes(axes, x.ndim, "fftconvolve")
+    along = ax.canonical_axes(axes, x.ndim, "fftconvolve")
     pairs = [(x.shape[a], k.shape[a]) for a in along]
     if mode == "valid" and not (
         all(n >= m for n, m in pairs) or all(n <= m for n, m in pairs)
@@ -135,7 +128,7 @@ def _smooth(size: int) -> int:
 
 def _mirrored(x: Value) -> Any:
     x = conjugated(x)
-    return flip(x, range(x.ndim))
+    return ax.flip(x, range(x.ndim))
 
 
 def _check_matrices(
@@ -146,7 +139,7 @@ def _check_matrices(
             f"{name}: only boundary='fill' with fillvalue=0 is supported; pad the "
             "input first, with ftrace.numpy.pad"
         )
-    shapes = [as_value(x).shape for x in (in1, in2)]
+    shapes = [ax.as_value(x).shape for x in (in1, in2)]
     if any(len(shape) != 2 for shape in shapes):
         raise ShapeError(
             f"{name}: matrices are required, got the shapes {shapes[0]} and {shapes[1]}"
@@ -162,7 +155,7 @@ def _operands(name: str, in1: Value, in2: Value, mode: str) -> tuple[Any, Any]:
     (x, k), _ = promoted(in1, in2)
     if not dtypes.is_inexact(x.dtype):
         wide = dtypes.to_inexact(x.dtype)
-        x, k = cast(x, wide), cast(k, wide)
+        x, k = ax.cast(x, wide), ax.cast(k, wide)
     if x.ndim != k.ndim or not x.ndim or 0 in (*x.shape, *k.shape):
         raise ShapeError(
             f"{name}: two arrays with as many axes and without empty ones are "
@@ -194,9 +187,9 @@ def _convolve(name: str, in1: Value, in2: Value, mode: str, late: int = 0) -> An
             start = (whole - out + late) // 2
             before, after = before - start, after - (whole - out - start)
         pads.append((before, after))
-    x = insert_axes(x, (0, 1))
-    k = insert_axes(flip(k, range(k.ndim)), (0, 1))
-    return drop_axes(conv_general_dilated(x, k, (1,) * len(pads), pads), (0, 1))
+    x = ax.insert_axes(x, (0, 1))
+    k = ax.insert_axes(ax.flip(k, range(k.ndim)), (0, 1))
+    return ax.drop_axes(conv_general_dilated(x, k, (1,) * len(pads), pads), (0, 1))
 
 
 make_all_eager(__name__)
