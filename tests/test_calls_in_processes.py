@@ -56,6 +56,22 @@ def test_an_unknown_interpreter_has_no_native_calls() -> None:
     assert run(text) == "False 2.0\n"
 
 
+@pytest.mark.parametrize("case", ["as it is", "off", "unknown"])
+def test_the_module_says_whether_calls_are_native(case: str) -> None:
+    """As `python -m ftrace` does."""
+    unknown = (
+        "from ftrace.devices.llvm.calling import probe\n"
+        "probe._is_known = lambda: False\n"
+    )
+    text = (unknown if case == "unknown" else "") + (
+        "import runpy\nrunpy.run_module('ftrace', run_name='__main__')\n"
+    )
+    out = run(text, FTRACE_NATIVE_CALLS="0" if case == "off" else "1")
+    known = case == "as it is" and probe.offsets() is not None
+    assert f"native calls: {'yes' if known else 'no: '}" in out
+    assert ("CPython 3.10 to 3.13" in out) == (not known and case != "off")
+
+
 @pytest.mark.parametrize("filter", ["default", "error"])
 def test_native_code_that_cannot_be_made_is_told_once(filter: str) -> None:
     if probe.offsets() is None:
