@@ -23,10 +23,9 @@ from ftrace.devices.llvm.compiling.modules import grouped, in_one_module
 from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.ir.numbers import without_numbers
 from ftrace.lower import simplify_graph
-from ftrace.lower.assemble import assemble
-from ftrace.lower.inplace import Sharing
-from ftrace.lower.isomorphic import build_kernels
-from ftrace.lower.order import ordered_drafts
+from ftrace.lower.buffer_reuse import Sharing, ordered_drafts
+from ftrace.lower.build_kernel import build_kernels
+from ftrace.lower.lowering import assemble
 from ftrace.lower.schedule import schedule
 from ftrace.lower.values import root_of
 from ftrace.trace.graph import Graph, toposort

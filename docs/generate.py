@@ -18,9 +18,7 @@ from pathlib import Path
 
 from ftrace import lower, trace
 from ftrace.lower.math import ACCURACY
-from ftrace.lower.movement import MOVEMENT
-from ftrace.lower.pipeline import PIPELINE
-from ftrace.lower.simplify import SIMPLIFY, SPLIT
+from ftrace.lower.pipeline import MOVEMENT, PIPELINE, SIMPLIFY, SPLIT
 from ftrace.numpy.elementwise import OF_EQUAL_TERMS, OF_SUMS, ONE_BY_ONE
 from ftrace.scipy.special import ACCURACY as OF_COMPOSITIONS
 from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES, Primitive

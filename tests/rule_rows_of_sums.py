@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ftrace.lower.boards import MANY
+from ftrace.lower.scatter import MANY
 from ftrace.lower.split_reductions import LARGE
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as e

@@ -20,7 +20,7 @@ from ftrace import tree_util
 from ftrace.devices.llvm.lapack import blas
 from ftrace.devices.llvm.lapack.factorise import render_factor
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.factors import SMALL, Factor
+from ftrace.lower.lapack_kernels import SMALL, Factor
 from ftrace.lower.program import CallHost, RunKernel
 from ftrace.trace.primitives.host import lapack
 

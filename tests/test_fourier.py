@@ -15,9 +15,8 @@ from ftrace import lax
 from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.fourier.tables import stage_offsets
 from ftrace.devices.llvm.target import Target
-from ftrace.lower import fourier
-from ftrace.lower.fourier import COLUMN, ROW
-from ftrace.lower.fourier_kernel import Form, Transform
+from ftrace.lower import fft_kernels
+from ftrace.lower.fft_kernels import COLUMN, ROW, Form, Transform
 from ftrace.lower.fourier_lengths import (
     RADICES,
     is_smooth,
@@ -167,8 +166,8 @@ def test_lengths_with_large_prime_factors_go_by_chirps() -> None:
 
 
 def test_rows_of_matrices_may_be_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fourier, "COLUMN", 16)
-    monkeypatch.setattr(fourier, "ROW", 16)
+    monkeypatch.setattr(fft_kernels, "COLUMN", 16)
+    monkeypatch.setattr(fft_kernels, "ROW", 16)
     assert len(kernels_of(fnp.fft.fft, numbers((2, 5000)))) > 2
     for name in ("fft", "ifft", "rfft"):
         x = numbers((2, 5000), "float32" if name == "rfft" else "complex64")

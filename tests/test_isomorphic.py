@@ -11,10 +11,10 @@ from hypothesis import given
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.limits import Limits
-from ftrace.lower import isomorphic, lower
-from ftrace.lower.build import build_kernel
+from ftrace.lower import build_kernel as building
+from ftrace.lower import lower
+from ftrace.lower.build_kernel import build_kernel, build_kernels
 from ftrace.lower.drafts import Schedule
-from ftrace.lower.isomorphic import build_kernels
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.source import variable
 from tests.programs import programs
@@ -66,7 +66,7 @@ def built_for(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
         built += 1
         return build_kernel(draft, plan)
 
-    monkeypatch.setattr(isomorphic, "build_kernel", counted)
+    monkeypatch.setattr(building, "build_kernel", counted)
     plan = lower(graph).plan
     check(plan)
     built = 0

@@ -63,7 +63,7 @@ def loaded(folder: Path, program: str = PROGRAM) -> set[str]:
 def test_programs_from_disk_need_nothing_that_makes_them(tmp_path: Path) -> None:
     cold = loaded(tmp_path)
     makers = {
-        "ftrace.lower.lowering", "ftrace.lower.factors",
+        "ftrace.lower.lowering", "ftrace.lower.lapack_kernels",
         "ftrace.devices.llvm.compiling.kernels", "ftrace.devices.llvm.render",
         "ftrace.devices.llvm.runner.whole",
     }  # fmt: skip

@@ -10,8 +10,7 @@ import pytest
 from ftrace import dtypes
 from ftrace.devices.llvm.target import host_target
 from ftrace.lower.kernel import KernelOp, Store, load
-from ftrace.lower.math.pieces import TABLES_OF_32
-from ftrace.lower.math.tables import TABLES
+from ftrace.lower.math.table_functions import TABLES, TABLES_OF_32
 from ftrace.lower.math.term import RARE, exponent_p, ldexp_p, mantissa_p
 from ftrace.trace.graph import make_node
 from ftrace.trace.primitives import elementwise as ew

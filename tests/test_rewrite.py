@@ -10,8 +10,7 @@ import pytest
 
 from ftrace import dtypes, settings
 from ftrace.errors import GraphError
-from ftrace.lower.movement import MOVEMENT
-from ftrace.lower.simplify import SIMPLIFY
+from ftrace.lower.pipeline import MOVEMENT, SIMPLIFY
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from ftrace import settings
 from ftrace.errors import GraphError
-from ftrace.lower.movement import MOVEMENT
-from ftrace.lower.simplify import SIMPLIFY, SPLIT
+from ftrace.lower.pipeline import MOVEMENT, SIMPLIFY, SPLIT
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.lower.split_reductions import LARGE, block_count
 from ftrace.lower.values import is_contraction

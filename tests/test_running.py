@@ -17,7 +17,7 @@ from ftrace.devices.llvm.ir.scalar import operations_of
 from ftrace.devices.llvm.recurrences.running import render_running
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.program import CallHost, RunKernel
-from ftrace.lower.running import Running, legalize_running
+from ftrace.lower.scan_kernels import Running, legalize_running
 from ftrace.trace.operations import bind_compound
 from ftrace.trace.primitives.host.cumulative import Along, recurrence_p
 

@@ -17,6 +17,7 @@ import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, GraphError
 from ftrace.limits import Limits
 from ftrace.lower import lower, memory
+from ftrace.lower.buffer_reuse import Sharing, ordered_drafts
 from ftrace.lower.drafts import Draft, Schedule
 from ftrace.lower.index import (
     bounds,
@@ -27,12 +28,10 @@ from ftrace.lower.index import (
     remainder,
     unflatten_index,
 )
-from ftrace.lower.inplace import Sharing
+from ftrace.lower.index_view import DECISIONS as RANGES
 from ftrace.lower.memory import Lifetime, plan_memory
-from ftrace.lower.order import ordered_drafts
-from ftrace.lower.precedence import Precedence
-from ftrace.lower.ranges import DECISIONS as RANGES
 from ftrace.lower.schedule import DECISIONS
+from ftrace.lower.state import Precedence
 from ftrace.trace.evaluate import evaluate_graph
 from tests.test_programs import run_on
 

@@ -26,8 +26,7 @@ from ftrace.devices.shortage import require_memory
 from ftrace.errors import GraphError
 from ftrace.locks import free_after_fork
 from ftrace.lower.kernel import Kernel
-from ftrace.lower.program import Program, RunKernel
-from ftrace.lower.sizes import program_at
+from ftrace.lower.program import Program, RunKernel, program_at
 from ftrace.tables import Table
 from ftrace.trace.sizes import Sizes
 

@@ -3,34 +3,30 @@
     0 calls      functions take the place of calls        trace/calls/inline.py
       control    loops as a whole; as programs run them   loops, control; fission,
                                                           each_lane
-    1 simplify   rewrites that make the graph smaller     simplify; algebra, constants,
-                                                          logic, reduces, onehot,
-                                                          scatters, finite, compounds
-    2 movement   movement merges, and moves to the loads  movement; chains, pushes,
-                                                          exchanges, windows, choices
-      slices     large values between small ones, a       slices; regions, region,
-                 block at a time                          alignment, cuts
-      registers  small loops become one kernel            registers, recurrence,
-                                                          scalarize, elements
-      kernels    instead of calls of the host             running, extrema, ordering,
-                                                          factors, decompositions,
-                                                          fourier, fourier_kernel,
+    1 simplify   rewrites that make the graph smaller     algebra, constants, logic,
+                                                          reduces, onehot, scatter,
+                                                          compounds
+    2 movement   movement merges, and moves to the loads  chains, push_through,
+                                                          sliding_window_sums
+      sums       in steps, beside work on their rows      split_reductions
+      slices     large values between small ones, a       find_regions, tile_regions,
+                 block at a time                          alignment
+      registers  small loops become one kernel            promote_loops, recurrence,
+                                                          scalar_elements
+      kernels    instead of calls of the host             scan_kernels, ordering,
+                                                          lapack_kernels, fft_kernels,
                                                           fourier_lengths
-      sums       beside work on their rows; in parts      split_reductions, across
-    3 schedule   what is stored, and by which kernel      schedule; plan, inlining,
-                                                          hosts, precedence, drafts
-    4 index      movement becomes index arithmetic        index, build; view,
-                                                          positions, expressions,
-                                                          scalars, boards, ranges,
-                                                          isomorphic
+    3 schedule   what is stored, and by which kernel      schedule; state, drafts,
+                                                          merge_policy
+    4 index      movement becomes index arithmetic        index, positions, index_view,
+                                                          build_kernel, finite
     5 loops      expressions take their place in loops    place
-    6 memory     values share an arena                    memory; inplace, order
-    7 program    steps in order                           assemble; kernel, step,
-                                                          program
+    6 memory     values share an arena                    memory, buffer_reuse
+    7 program    steps in order                           lowering; kernel, program
 
 What stages ask of a value is in `values.py`; formulas of users in `users.py`. Devices
-make kernels legal (`legalize`, `math`, `rendering`, `sizes`); programs are kept on disk
-as text (`serialize`).
+make kernels legal (`legalize`, `math`, `rendering`); programs are kept on disk as text
+(`serialize`).
 
 `pipeline.py` has the list of the stages up to 2, of which each leaves a graph that
 `spec.py` describes; `lowering.py` goes on to the program. The stages are loaded when

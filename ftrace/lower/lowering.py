@@ -1,32 +1,223 @@
-"""From a graph to its program: the stages of the pipeline, and those after them."""
+"""From a graph to its program: the stages of the pipeline, and those after them.
+
+At the end kernels and other steps, in their order, get slots for all values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import field
+from math import prod
+from typing import Any
 
-from ftrace import settings
+from ftrace import dtypes, settings
 from ftrace.errors import DeviceError
 from ftrace.limits import ANY_DEVICE, Limits
-from ftrace.lower.assemble import assemble
-from ftrace.lower.build import BuiltKernel
-from ftrace.lower.control import Loop, bodies_of
+from ftrace.lower.buffer_reuse import Sharing, ordered_drafts, share_memory
+from ftrace.lower.build_kernel import BuiltKernel, BuiltStep, build_kernels
+from ftrace.lower.control import Loop, bodies_of, runs_on_host
 from ftrace.lower.drafts import Schedule
-from ftrace.lower.inplace import Sharing, share_memory
-from ftrace.lower.isomorphic import build_kernels
-from ftrace.lower.order import ordered_drafts
+from ftrace.lower.memory import ALIGNMENT, Lifetime, MemoryPlan, plan_memory
 from ftrace.lower.pipeline import simplified_body, simplify_graph, suit_device
-from ftrace.lower.program import Program
+from ftrace.lower.program import (
+    STACK_HEADER,
+    CallHost,
+    Carry,
+    Program,
+    RunBranch,
+    RunKernel,
+    RunLoop,
+    Slot,
+    Step,
+)
 from ftrace.lower.recurrence import built_recurrence, register_loop_p
 from ftrace.lower.schedule import schedule
 from ftrace.lower.split_reductions import kernels_add_up
-from ftrace.lower.step import BuiltStep
 from ftrace.lower.values import root_of
 from ftrace.records import dataclass
+from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
 from ftrace.trace.collection import without_collection
+from ftrace.trace.dims import any_dynamic, is_dynamic
 from ftrace.trace.graph import Body, Graph, Node, toposort
 from ftrace.trace.primitives.elementwise import copy
+from ftrace.trace.primitives.record import items
 from ftrace.trace.primitives.source import is_variable
+
+
+@dataclass(eq=False)
+class _Temporary:
+    """Memory that a program needs for a time: of a value, or for a step.
+
+    Attributes:
+      aval: what it holds.
+      first, last: the steps between which it is in use.
+    """
+
+    aval: ShapedArray
+    value: str
+    first: int
+    last: int
+
+
+@dataclass(eq=False)
+class _Values:
+    """All that has a slot, by node, or by a name of its own for a step's scratch."""
+
+    temporaries: dict[Hashable, _Temporary] = field(
+        default_factory=dict[Hashable, _Temporary]
+    )
+
+    def use(self, key: Hashable, aval: ShapedArray, value: str, step: int) -> None:
+        known = self.temporaries.setdefault(key, _Temporary(aval, value, step, step))
+        known.last = step
+
+
+def assemble(
+    graph: Graph, built: Sequence[BuiltKernel | BuiltStep], sharing: Sharing
+) -> Program:
+    """Slots for all values, and the steps that fill them."""
+    owner = sharing.root
+    work = [b for b in built if isinstance(b, BuiltKernel) or not _is_barrier(b)]
+    values = _Values()
+    behind: set[Node] = set()  # values that a barrier gives on
+    for number, step in enumerate(work):
+        if isinstance(step, BuiltKernel):
+            nodes = step.buffers
+        else:
+            nodes = [*step.operands, *items(step.node)]
+            for key, aval in _scratch(step):
+                values.use((number, key), aval, "scratch", number)
+        for node in nodes:
+            values.use(owner(node), node.aval, node.op.name, number)
+            if root_of(node) is not node:
+                behind.add(node)
+    slots: list[Slot] = []
+    number_of: dict[Hashable, int] = {}
+
+    def add_slot(
+        key: Hashable, aval: ShapedArray, name: str, place: str, at: int
+    ) -> None:
+        number_of[key] = len(slots)
+        stacks = prod(aval.lanes) if isinstance(aval, Stack) else 0
+        element = aval.element if isinstance(aval, Stack) else aval
+        slots.append(Slot(element.dtype, element.shape, place, at, name, stacks))
+
+    for i, node in enumerate(graph.inputs):
+        add_slot(node, node.aval, node.op.name, "input", i)
+    roots = [owner(root_of(n)) for n in graph.outputs]
+    for i, node in enumerate(roots):
+        if node not in number_of:
+            add_slot(node, node.aval, node.op.name, "output", i)
+    rest = {k: t for k, t in values.temporaries.items() if k not in number_of}
+    lifetimes = tuple(_lifetime(t, len(work)) for t in rest.values())
+    if any_dynamic(life.nbytes for life in lifetimes):
+        plan = MemoryPlan((0,) * len(rest), 0)  # `Program.at` makes one
+    else:
+        plan = plan_memory(lifetimes)
+    for (key, temporary), offset in zip(rest.items(), plan.offsets, strict=True):
+        assert not (isinstance(key, Node) and is_variable(key))
+        add_slot(key, temporary.aval, temporary.value, "arena", offset)
+    for node in sharing.owner:
+        if owner(node) in number_of:
+            number_of[node] = number_of[owner(node)]
+    for node in behind:
+        number_of[node] = number_of[owner(node)]
+    steps = tuple(
+        _step(b, i, number_of) for i, b in enumerate(work) if _writes_something(b)
+    )
+    inputs = tuple(number_of[n] for n in graph.inputs)
+    outputs = tuple(number_of[n] for n in roots)
+    return Program(tuple(slots), steps, inputs, outputs, plan.size, lifetimes)
+
+
+def _is_barrier(step: BuiltStep) -> bool:
+    """Its results are its operands: there is nothing to run."""
+    return step.node.op.family == "barrier"
+
+
+def _lifetime(temporary: _Temporary, steps: int) -> Lifetime:
+    aval = temporary.aval
+    if isinstance(aval, Stack):  # its header is looked at when the program ends
+        return Lifetime(STACK_HEADER * prod(aval.lanes), 0, steps)
+    nbytes = aval.size * aval.dtype.itemsize
+    return Lifetime(nbytes, temporary.first, temporary.last)
+
+
+def _scratch(step: BuiltStep) -> list[tuple[Any, ShapedArray]]:
+    """What a step needs beside its operands and results: (key, type)."""
+    if not step.programs:
+        return []
+    arena = max(program.arena for program in step.programs)
+    arg = step.node.arg
+    if not isinstance(arg, Loop):
+        return [("arena", _bytes(arena))]
+    rounded = -(-arena // ALIGNMENT) * ALIGNMENT
+    return [
+        ("arena", _bytes(rounded * _lanes(arg))),
+        *(
+            (("spare", k), n.aval)
+            for k, n in enumerate(arg.body.outputs[: arg.carry])
+            if not step.updates_in_place(k)
+        ),
+    ]
+
+
+def _bytes(count: int) -> ShapedArray:
+    return ShapedArray.of((count,), dtypes.uint8)
+
+
+def _lanes(arg: Loop) -> int:
+    """How many iterations may run at the same time."""
+    if arg.carry or arg.length is None or arg.predicate or runs_on_host(arg.body):
+        return 1
+    if is_dynamic(arg.length):
+        return arg.lanes  # at most: `Program.at` knows the length
+    return max(1, min(arg.length, arg.lanes))
+
+
+def _writes_something(built: BuiltKernel | BuiltStep) -> bool:
+    """Is there an element to compute? An operand of the host may have none."""
+    if not isinstance(built, BuiltKernel) or not built.stores:
+        return True
+    return any(node.size for node in built.stores.values())
+
+
+def _step(
+    built: BuiltKernel | BuiltStep, number: int, number_of: dict[Hashable, int]
+) -> Step:
+    if isinstance(built, BuiltKernel):
+        slots = tuple(number_of[n] for n in built.buffers)
+        return RunKernel(built.kernel, slots, built.info)
+    node = built.node
+    operands = tuple(number_of[n] for n in built.operands)
+    results = tuple(number_of[n] for n in items(node))
+    if not built.programs:
+        return CallHost(node, operands, results)
+    scratch = number_of[number, "arena"]
+    if not isinstance(node.arg, Loop):
+        return RunBranch(operands[0], built.programs, operands[1:], results, scratch)
+    arg = node.arg
+    given = operands[arg.predicate :]
+    first = arg.consts + arg.carry
+    carry = tuple(
+        Carry(initial, results[k], number_of.get((number, ("spare", k)), -1))
+        for k, initial in enumerate(given[arg.consts : first])
+    )
+    lanes = _lanes(arg)
+    return RunLoop(
+        built.programs[0],
+        given[: arg.consts],
+        carry,
+        given[first:],
+        results[arg.carry :],
+        arg.length,
+        arg.reverse,
+        operands[0] if arg.predicate else -1,
+        scratch,
+        lanes > 1,
+        lanes,
+    )
 
 
 @dataclass(frozen=True, eq=False)

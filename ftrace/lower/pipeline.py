@@ -14,31 +14,37 @@ import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from ftrace import settings
 from ftrace.errors import ArgumentError, GraphError
 from ftrace.limits import ANY_DEVICE, Limits
 from ftrace.lower import (
+    buffer_reuse,
     compounds,
     control,
-    extrema,
-    factors,
+    fft_kernels,
     finite,
-    fourier,
-    inplace,
+    index_view,
+    lapack_kernels,
     loops,
     ordering,
-    ranges,
-    registers,
+    promote_loops,
     rendering,
-    running,
-    slices,
+    scan_kernels,
     split_reductions,
+    tile_regions,
 )
 from ftrace.lower import schedule as scheduling
-from ftrace.lower.movement import MOVEMENT
-from ftrace.lower.simplify import SIMPLIFY, SPLIT
+from ftrace.lower.algebra import ALGEBRA
+from ftrace.lower.chains import CHAINS
+from ftrace.lower.constants import CONSTANTS
+from ftrace.lower.logic import LOGIC
+from ftrace.lower.onehot import ONE_HOT
+from ftrace.lower.push_through import EXCHANGES, PUSHES
+from ftrace.lower.reduces import REDUCES
+from ftrace.lower.scatter import BOARDS, SCATTERS
+from ftrace.lower.sliding_window_sums import CHOICES, WINDOWS
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.records import dataclass
 from ftrace.tables import memo
@@ -99,16 +105,32 @@ def _simplified(body: Body, disabled: frozenset[str], check: bool) -> Sequence[N
     return simplify_graph(body.outputs)
 
 
+#: Stage 1: rules that make the graph smaller.
+SIMPLIFY: Final = PatternMatcher(
+    (*CONSTANTS, *ALGEBRA, *LOGIC, *ONE_HOT, *SCATTERS, *REDUCES)
+)
+#: Stage 2: movements merge, vanish, and move to where they cost least. The normal form,
+#: from the loads to the outputs:
+#:
+#:     loads  ->  shrink, stride, permute, reshape, pad, expand  ->  work  ->  copy
+#:
+#: Every rule brings a graph nearer to this form and none leads away, so that rewriting
+#: ends: each moves one operation past another that must stand above it, or makes the
+#: graph smaller.
+MOVEMENT: Final = PatternMatcher((*CHAINS, *EXCHANGES, *PUSHES, *WINDOWS, *CHOICES))
+#: Runs last: `merge_reduces` would undo it.
+SPLIT: Final = PatternMatcher((*split_reductions.SPLITS, *BOARDS))
+
 LOOPS: dict[Any, Rule] = {
-    control.loop_p: partial(registers.by_recurrence, simplified_body)
+    control.loop_p: partial(promote_loops.by_recurrence, simplified_body)
 }
 #: Library operations, and what makes kernels of them.
 LIBRARY: dict[Any, Rule] = {
-    extremum_tangent_p: extrema.by_kernels,
-    **dict.fromkeys(running.OPERATORS, running.by_kernels),
-    **dict.fromkeys(factors.FACTORS, factors.by_kernels),
+    extremum_tangent_p: scan_kernels.tangent_by_kernels,
+    **dict.fromkeys(scan_kernels.OPERATORS, scan_kernels.by_kernels),
+    **dict.fromkeys(lapack_kernels.FACTORS, lapack_kernels.by_kernels),
     **dict.fromkeys(ordering.SORTS, ordering.by_kernels),
-    fft_p: fourier.by_kernels,
+    fft_p: fft_kernels.by_kernels,
 }
 
 PIPELINE = (
@@ -118,12 +140,12 @@ PIPELINE = (
     Stage("simplify", SIMPLIFY),
     Stage("movement", SIMPLIFY + MOVEMENT),
     Stage("split", SPLIT),
-    Stage("slices", slices.in_slices, slices.DECISIONS, "cache"),
-    Stage("registers", LOOPS, registers.DECISIONS, "recurrences"),
+    Stage("slices", tile_regions.in_slices, tile_regions.DECISIONS, "cache"),
+    Stage("registers", LOOPS, promote_loops.DECISIONS, "recurrences"),
     Stage(
-        "library", LIBRARY | {permute_p: fourier.permuted_twice},
-        running.DECISIONS | extrema.DECISIONS | factors.DECISIONS
-        | ordering.DECISIONS | fourier.DECISIONS,
+        "library", LIBRARY | {permute_p: fft_kernels.permuted_twice},
+        scan_kernels.DECISIONS | lapack_kernels.DECISIONS
+        | ordering.DECISIONS | fft_kernels.DECISIONS,
         "recurrences", LIBRARY,
     ),
     Stage(
@@ -132,8 +154,8 @@ PIPELINE = (
     ),
     # Those of the program and of its code.
     Stage("schedule", None, scheduling.DECISIONS),
-    Stage("kernels", None, ranges.DECISIONS | finite.DECISIONS),
-    Stage("memory", None, inplace.DECISIONS),
+    Stage("kernels", None, index_view.DECISIONS | finite.DECISIONS),
+    Stage("memory", None, buffer_reuse.DECISIONS),
     Stage("code", None, rendering.DECISIONS),
 )  # fmt: skip
 

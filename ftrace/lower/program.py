@@ -12,6 +12,9 @@ program around them, or parts of these; their arenas are parts of its arena. A d
 compiles a program into an `Executable`, once per shape signature. Where shapes are
 dynamic (`trace/dims.py`) it is compiled once, and `at` gives the arrays and the arena
 for the sizes of a call.
+
+A device that compiles nothing, as the interpreter, takes kernels whose sizes are
+numbers: `program_at` replaces every dynamic dimension by its number.
 """
 
 from __future__ import annotations
@@ -22,13 +25,24 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
+from ftrace.lower.kernel import (
+    INDEX,
+    BufferSpec,
+    Kernel,
+    KernelInfo,
+    Store,
+    axis_of,
+    make_range,
+    param,
+    param_p,
+    range_p,
+)
 from ftrace.lower.memory import ALIGNMENT, Lifetime, plan_memory
 from ftrace.records import dataclass
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic, is_dynamic
-from ftrace.trace.graph import Node, with_origin
-from ftrace.trace.primitives.source import variable
+from ftrace.trace.graph import Node, make_node, toposort, with_origin
+from ftrace.trace.primitives.source import const, dim_p, variable
 from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
 
 #: What `isinstance` is asked for, so that the parts stay untyped.
@@ -359,3 +373,57 @@ def _info_at(info: KernelInfo, sizes: Sizes) -> KernelInfo:
         operations=evaluate(info.operations, sizes),
         bytes=evaluate(info.bytes, sizes),
     )
+
+
+def program_at(program: Program, sizes: Sizes) -> Program:
+    """A program for these sizes, its kernels included."""
+    return _with_kernels(program.at(sizes), sizes)
+
+
+def _with_kernels(program: Program, sizes: Sizes) -> Program:
+    def changed(step: Step) -> Step:
+        if isinstance(step, RunKernel):
+            return replace(step, kernel=kernel_at(step.kernel, sizes))
+        if isinstance(step, RunLoop):
+            return replace(step, body=_with_kernels(step.body, sizes))
+        if isinstance(step, RunBranch):
+            branches = [_with_kernels(b, sizes) for b in step.branches]
+            return replace(step, branches=tuple(branches))
+        return step
+
+    return replace(program, steps=tuple(map(changed, program.steps)))
+
+
+def kernel_at(kernel: Kernel, sizes: Sizes) -> Kernel:
+    """A kernel for these sizes of its dynamic dimensions."""
+    roots = [e for store in kernel.stores for e in store.expressions]
+    new: dict[Node, Node] = {}
+    for node in toposort([*roots, *kernel.axes]):
+        new[node] = _node_at(node, sizes, new)
+    stores = tuple(
+        Store(
+            store.buffer,
+            new[store.index],
+            new[store.value],
+            None if store.valid is None else new[store.valid],
+            store.combine,
+        )
+        for store in kernel.stores
+    )
+    buffers = tuple(
+        replace(spec, size=evaluate(spec.size, sizes)) for spec in kernel.buffers
+    )
+    axes = tuple(new[axis] for axis in kernel.axes)
+    return Kernel(axes, stores, buffers, kernel.ordered)
+
+
+def _node_at(node: Node, sizes: Sizes, new: dict[Node, Node]) -> Node:
+    if node.op is range_p:
+        axis = axis_of(node)
+        return make_range(axis.number, evaluate(axis.size, sizes), axis.reduced)
+    if node.op is param_p:
+        number: int = node.arg
+        return param(number, node.dtype, evaluate(node.size, sizes))
+    if node.op is dim_p:
+        return const(evaluate(node.arg, sizes), INDEX)
+    return make_node(node.op, node.aval, tuple([new[s] for s in node.src]), node.arg)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.locks import cached_property
-from ftrace.lower.build import BuiltKernel
+from ftrace.lower.build_kernel import BuiltKernel
 from ftrace.lower.kernel import (
     INDEX,
     BufferSpec,

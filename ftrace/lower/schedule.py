@@ -13,11 +13,10 @@ anew where that is cheap and stored where it is not:
 
 The walk, and what follows from each decision, are here. Where the decisions are:
 
-    values.py     what a value is made of, and what it costs
-    drafts.py     kernels and contexts
-    plan.py       what is known and decided so far
-    inlining.py   is a value computed where it is needed?
-    hosts.py      which kernel stores it, where it is not?
+    values.py         what a value is made of, and what it costs
+    drafts.py         kernels and contexts
+    state.py          what is known and decided so far
+    merge_policy.py   is a value computed where it is needed; if not, who stores it?
 """
 
 from __future__ import annotations
@@ -26,18 +25,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ftrace.lower.drafts import Context, Draft, Schedule, keeps_index, operand_contexts
-from ftrace.lower.hosts import (
+from ftrace.lower.index import ZERO
+from ftrace.lower.merge_policy import (
     is_aligned,
+    is_inlined,
     kernel_alike,
     kernel_over_rows,
     kernel_that_adds_up,
     kernel_that_has_it,
     kernel_that_reduces_it,
+    may_fuse,
 )
-from ftrace.lower.index import ZERO
-from ftrace.lower.inlining import is_inlined, may_fuse
-from ftrace.lower.plan import SOURCES, AddsUp, Plan
 from ftrace.lower.positions import targets_of
+from ftrace.lower.state import SOURCES, AddsUp, Plan
 from ftrace.lower.values import is_contraction, is_step, root_of, squeeze, weight
 from ftrace.trace.collection import without_collection
 from ftrace.trace.graph import Node

@@ -68,14 +68,14 @@ from ftrace.trace.primitives.source import variable
 #: Kinds of parts by the names that they have in a text, and where they are: those of
 #: kernels are loaded when a text has one.
 _HOMES = {
-    "ftrace.lower.factors": "Factor",
-    "ftrace.lower.fourier_kernel": "Form Transform",
+    "ftrace.lower.lapack_kernels": "Factor",
+    "ftrace.lower.fft_kernels": "Form Transform",
     "ftrace.lower.kernel": "Axis BufferSpec Kernel KernelInfo Store",
     "ftrace.lower.memory": "Lifetime",
     "ftrace.lower.ordering": "Ordering",
     "ftrace.lower.program": "Carry CopySlot Program RunBranch RunLoop Slot",
     "ftrace.lower.recurrence": "Assign Recurrence Repeat",
-    "ftrace.lower.running": "Running",
+    "ftrace.lower.scan_kernels": "Running",
 }
 _HOST_HOMES = {
     "ftrace.trace.primitives.host.cumulative": "Along Running Share",

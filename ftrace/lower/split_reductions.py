@@ -325,8 +325,8 @@ def _has_windows(node: Node) -> bool:
 #                                          s[j] = the sum over b of part[b, j]
 #
 # The gradient of a layer's scale and shift is such a sum, beside that of its input.
-# Here the sum is cut in two; `hosts.py` gives the first half to the other kernel, if
-# there is one that may run then.
+# Here the sum is cut in two; `merge_policy.py` gives the first half to the other
+# kernel, if there is one that may run then.
 
 #: Elements that come from a cache anyway are no reason: so many times its size are.
 _LEAST = 2

@@ -16,13 +16,13 @@ from ftrace.devices.llvm.recurrences.recurrence import render_recurrence
 from ftrace.devices.llvm.recurrences.running import render_running
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.factors import Factor
-from ftrace.lower.fourier_kernel import Transform
+from ftrace.lower.fft_kernels import Transform
 from ftrace.lower.kernel import Kernel
+from ftrace.lower.lapack_kernels import Factor
 from ftrace.lower.legalize import legalize
 from ftrace.lower.ordering import Ordering
 from ftrace.lower.recurrence import Recurrence, legalize_recurrence
-from ftrace.lower.running import Running, legalize_running
+from ftrace.lower.scan_kernels import Running, legalize_running
 
 
 def rendered(kernel: Kernel, target: Target) -> Rendered:

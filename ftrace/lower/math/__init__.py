@@ -6,9 +6,8 @@ basic.py           sign, nextafter, popcount, …, fma
 exponential.py     exp, exp2, expm1, logistic, sinh, cosh, tanh
 logarithm.py       log, log2, log1p, asinh, acosh, atanh
 power.py           pow, cbrt
-tables.py          log2 by tables, for pow
 reduction.py       the remainder modulo π/2
-pieces.py          functions in 32 pieces, by tables in registers
+table_functions.py  tanh, erf and log2 (for pow) by tables in registers
 trigonometry.py    sin, cos, tan
 inverse.py         asin, acos, atan, atan2
 error.py           erf, erfc, erf_inv

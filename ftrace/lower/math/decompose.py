@@ -16,13 +16,13 @@ from ftrace.lower.math import (
     reduction,
     trigonometry,
 )
-from ftrace.lower.math.pieces import (
+from ftrace.lower.math.table_functions import (
+    TABLES,
     TABLES_OF_32,
     erf_in_pieces,
     erfc_in_pieces,
     tanh_in_pieces,
 )
-from ftrace.lower.math.tables import TABLES
 from ftrace.lower.math.term import Term
 from ftrace.trace.graph import Node, inherited_origin, rebuild, toposort
 

@@ -27,7 +27,7 @@ from ftrace.lower.math.floats import (
     two_product,
 )
 from ftrace.lower.math.logarithm import split_at_root
-from ftrace.lower.math.tables import log2_by_tables
+from ftrace.lower.math.table_functions import log2_by_tables
 from ftrace.lower.math.term import (
     RARE,
     Term,

@@ -1,6 +1,6 @@
 """Fourier transforms.
 
-kernel          the kernels of `lower/fourier_kernel.py`
+kernel          the kernels of `lower/fft_kernels.py`
 waves           vectors of complex numbers
 sides           where numbers come from and go to, and by what they are multiplied
 steps           the transform itself

@@ -1,4 +1,4 @@
-"""Fourier transforms as LLVM IR: the kernels of `lower/fourier_kernel.py`.
+"""Fourier transforms as LLVM IR: the kernels of `lower/fft_kernels.py`.
 
 A unit is a row, a strip of columns, or as many rows as a vector has lanes: these are
 transposed on their way to the stack, and are columns there. Strips that fill no vector
@@ -32,7 +32,7 @@ from ftrace.devices.llvm.fourier.waves import ACROSS, Waves
 from ftrace.devices.llvm.loops.rendered import Rendered
 from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.fourier_kernel import Transform
+from ftrace.lower.fft_kernels import Transform
 from ftrace.lower.fourier_lengths import stages_of
 from ftrace.records import NamedTuple
 

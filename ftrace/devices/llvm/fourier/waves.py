@@ -8,7 +8,7 @@ from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import ARGUMENTS
 from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.fourier_kernel import Form, Transform
+from ftrace.lower.fft_kernels import Form, Transform
 from ftrace.lower.fourier_lengths import power_within
 
 #: Parts of complex numbers, in vectors.

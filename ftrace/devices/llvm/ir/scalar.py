@@ -19,8 +19,7 @@ from ftrace.devices.llvm.ir.symbols import PREFIX
 from ftrace.devices.llvm.ir.types import Type, mask_type
 from ftrace.devices.llvm.ir.writer import Writer
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.math.pieces import TABLES_OF_32
-from ftrace.lower.math.tables import TABLES
+from ftrace.lower.math.table_functions import TABLES, TABLES_OF_32
 from ftrace.trace.primitives.elementwise import COMPARISONS
 from ftrace.trace.primitives.record import PRIMITIVES
 

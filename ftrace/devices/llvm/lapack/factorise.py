@@ -21,7 +21,7 @@ from ftrace.devices.llvm.lapack.small_factors import (
 from ftrace.devices.llvm.loops.rendered import Rendered
 from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.factors import Factor
+from ftrace.lower.lapack_kernels import Factor
 
 
 def _cholesky(f: Routines, unit: str) -> None:

@@ -9,7 +9,7 @@ from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import ARGUMENTS
 from ftrace.devices.llvm.lapack.blas import ALONE, ROUTINE, TOGETHER
 from ftrace.devices.llvm.runner.function import Function
-from ftrace.lower.factors import Factor
+from ftrace.lower.lapack_kernels import Factor
 
 _LETTERS = {
     dtypes.float32: "s",

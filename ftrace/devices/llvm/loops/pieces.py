@@ -33,7 +33,7 @@ from ftrace.lower.kernel import (
     reduce_p,
 )
 from ftrace.lower.place import Let, Loop, Statement, place
-from ftrace.lower.scalars import scalar
+from ftrace.lower.scalar_elements import scalar
 from ftrace.records import NamedTuple
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, constant_value, make_node

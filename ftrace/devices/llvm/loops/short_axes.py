@@ -17,7 +17,7 @@ from math import prod
 from ftrace.devices.llvm.loops.facts import Facts, index_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, fma_p, load_p, reduce_p
-from ftrace.lower.scalars import scalar
+from ftrace.lower.scalar_elements import scalar
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, constant_value, make_node
 from ftrace.trace.primitives.source import const, const_p

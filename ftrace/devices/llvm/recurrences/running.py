@@ -29,7 +29,7 @@ from ftrace.devices.llvm.recurrences.running_columns import Columns
 from ftrace.devices.llvm.recurrences.running_lines import Lines, Mask, State
 from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.running import Running
+from ftrace.lower.scan_kernels import Running
 
 #: Operations of an operator that is unrolled at all.
 _CHEAP = 3

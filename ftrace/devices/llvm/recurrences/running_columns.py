@@ -5,7 +5,7 @@ from __future__ import annotations
 from ftrace.devices.llvm.loops.access import memory_type
 from ftrace.devices.llvm.recurrences.running_lines import Lines, Mask, State
 from ftrace.devices.llvm.recurrences.variation import Register
-from ftrace.lower.running import Running
+from ftrace.lower.scan_kernels import Running
 
 #: Vectors of columns at the most whose combinations stay in registers.
 _IN_REGISTERS = 4

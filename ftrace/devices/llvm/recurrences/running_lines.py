@@ -16,7 +16,7 @@ from ftrace.devices.llvm.recurrences.variation import Register, register_of, tar
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import Store
 from ftrace.lower.recurrence import FIRST_REGISTER
-from ftrace.lower.running import Running
+from ftrace.lower.scan_kernels import Running
 from ftrace.trace.graph import Node, constant_value
 
 State = dict[Register, str]

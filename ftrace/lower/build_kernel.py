@@ -1,16 +1,23 @@
 """From a schedule's draft to a kernel: an expression for each node and place.
 
-The ranges are chosen first (`ranges.py`). Then each store gets its expression, from the
-operands up; what other kernels stored is loaded, and what movement is left becomes
+The ranges are chosen first (`index_view.py`). Then each store gets its expression, from
+the operands up; what other kernels stored is loaded, and what movement is left becomes
 arithmetic on indices, with a mask where a place has no element.
+
+The layers of a network, and the steps of an unrolled loop, make the same kernel again
+and again, of other values. Two drafts are *isomorphic* where their values in the order
+of the graph pair off: the same operation over the partners of the same operands,
+computed or loaded alike. What is built of the one is then the kernel of the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from ftrace import dtypes, settings
+from ftrace.lower.control import Loop
 from ftrace.lower.drafts import Context, Draft, Schedule, reduce_key
 from ftrace.lower.finite import relax_products
 from ftrace.lower.index import (
@@ -24,6 +31,7 @@ from ftrace.lower.index import (
     render_valid,
     value_numbers,
 )
+from ftrace.lower.index_view import View, chosen_view
 from ftrace.lower.kernel import (
     INDEX,
     BufferSpec,
@@ -36,17 +44,56 @@ from ftrace.lower.kernel import (
     reduce,
 )
 from ftrace.lower.positions import Reading, targets_of, values_of
-from ftrace.lower.ranges import chosen_view
-from ftrace.lower.values import reduced_axes, weight
-from ftrace.lower.view import View
+from ftrace.lower.program import Program
+from ftrace.lower.values import reduced_axes, root_of, weight
 from ftrace.origin import Origin
-from ftrace.records import dataclass
+from ftrace.records import NamedTuple, dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, inherited_origin, make_node
 from ftrace.trace.primitives.elementwise import bit_and, cast, ge, lt, select
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
+from ftrace.trace.primitives.record import items
 from ftrace.trace.primitives.reduction import COMBINES
 from ftrace.trace.primitives.source import const, const_p, dim_p, iota_p, zeros_like
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltStep:
+    """An operation that is a step by itself.
+
+    Attributes:
+      node: the operation.
+      programs: of its bodies.
+    """
+
+    node: Node
+    programs: tuple[Program, ...]
+
+    @property
+    def operands(self) -> list[Node]:
+        return [root_of(s) for s in self.node.src]
+
+    def updates_in_place(self, k: int) -> bool:
+        """Does each iteration write the carry number k where it reads it?"""
+        arg = self.node.arg
+        if not isinstance(arg, Loop):
+            return False
+        (body,) = self.programs
+        return body.outputs[k] == body.inputs[arg.consts + k]
+
+    def carried_in_place(self) -> list[tuple[Node, Node]]:
+        """The (first value, result) of each carry that is updated in place."""
+        arg = self.node.arg
+        if not isinstance(arg, Loop):
+            return []
+        initial = self.operands[arg.predicate + arg.consts :]
+        results = items(self.node)
+        return [
+            (initial[k], results[k])
+            for k in range(arg.carry)
+            if self.updates_in_place(k)
+        ]
+
 
 _IDENTITIES = ("copy", "stop_gradient")
 
@@ -304,3 +351,101 @@ def _is_masked(value: Node) -> bool:
     while value.op.name == "cast":
         value = value.src[0]
     return value.op is load_p and len(value.src) == 3
+
+
+class _Pattern(NamedTuple):
+    """A kernel, and of each of its buffers the number of the value in it."""
+
+    built: BuiltKernel
+    stores: dict[int, int]
+    loads: dict[int, int]
+
+
+def build_kernels(plan: Schedule) -> Iterator[tuple[int, BuiltKernel]]:
+    """The kernels of those drafts that are no steps, by the draft's number."""
+    known: dict[Any, _Pattern] = {}
+    for draft, computed in _computed_by(plan):
+        if draft.step is not None:
+            continue
+        found = _structure_of(draft, computed, plan)
+        if found is None:
+            yield draft.number, build_kernel(draft, plan)
+            continue
+        structure, values = found
+        pattern = known.get(structure)
+        if pattern is None:
+            built = build_kernel(draft, plan)
+            known[structure] = _pattern_of(built, values)
+        else:
+            built = _applied(pattern, values, computed)
+        yield draft.number, built
+
+
+def _computed_by(plan: Schedule) -> list[tuple[Draft, list[Node]]]:
+    """What each draft computes, in the order in which it was decided on."""
+    found: list[list[Node]] = [[] for _ in plan.drafts]
+    for node, numbers in plan.inlined.items():
+        for number in numbers:
+            found[number].append(node)
+    for draft in plan.drafts:
+        found[draft.number] += sorted(draft.sums, key=plan.places.__getitem__)
+    return list(zip(plan.drafts, found, strict=True))
+
+
+def _structure_of(
+    draft: Draft, computed: list[Node], plan: Schedule
+) -> tuple[Any, list[Node]] | None:
+    """What is equal for isomorphic drafts, and the values that pair off.
+
+    None where index arrays are read, whose numbers are those of the plan.
+    """
+    if draft.kind == "scatter":
+        return None
+    number_of = {node: i for i, node in enumerate(computed)}
+    values = list(computed)
+    loaded: list[Any] = []
+    parts: list[Any] = []
+    places: dict[int, int] = {}  # of levels: reduces of one level may share ranges
+    for node in computed:
+        if node.op is gather_p:
+            return None
+        sources: list[int] = []
+        for source in node.src:
+            number = number_of.get(source)
+            if number is None:
+                number = number_of[source] = len(values)
+                values.append(source)
+                loaded.append(source.aval)
+            sources.append(number)
+        level = 0
+        if node.op.family == "reduction":
+            level = places.setdefault(plan.levels[node], len(places))
+        rounds = rounds_operand(node, plan)
+        parts.append((node.op, node.aval, node.arg, tuple(sources), level, rounds))
+    roots = tuple([number_of[n] for n in draft.roots])
+    sums = frozenset([number_of[n] for n in draft.sums])
+    structure = (draft.shape, draft.kind, roots, sums, tuple(parts), tuple(loaded))
+    return structure, values
+
+
+def _pattern_of(built: BuiltKernel, values: list[Node]) -> _Pattern:
+    number_of = {node: i for i, node in enumerate(values)}
+    return _Pattern(
+        built,
+        {i: number_of[n] for i, n in built.stores.items()},
+        {i: number_of[n] for i, n in built.loads.items()},
+    )
+
+
+def _applied(
+    pattern: _Pattern, values: list[Node], computed: list[Node]
+) -> BuiltKernel:
+    """The kernel of a pattern, about the values of an isomorphic draft."""
+    built = pattern.built
+    lines = origins_of(reversed(computed))
+    return BuiltKernel(
+        built.kernel,
+        replace(built.info, origins=lines),
+        {i: values[n] for i, n in pattern.stores.items()},
+        {i: values[n] for i, n in pattern.loads.items()},
+    )

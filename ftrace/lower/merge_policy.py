@@ -1,26 +1,40 @@
-"""Which kernel, of those there are, may store one more value?
+"""Is a value computed by the kernels that need it, or stored, and then by which kernel?
 
-    kernel_that_has_it       one that computes the value for itself
-    kernel_that_reduces_it   one over rows, that reduces each row of the value
-    kernel_alike             one over the same loops
-    kernel_over_rows         one that needs the same rows: a value per row, or of rows
-    kernel_that_adds_up      one over the elements of a sum: see `split_reductions.py`
+It is computed where that is cheap: a sum of two loaded values anywhere, a costly chain
+in one kernel and once per element, a reduce where its rows are the kernel's own. What
+is long, or under an `expand`, or a reduce within the sums of a product, is stored.
 
-Each gives None where there is none, and never a kernel that has to run before one that
-reads the value.
+A reduce beside the work on its rows may walk down columns of memory, which is asked
+before it is decided:
+
+    softmax(x, axis=1)     its rows are rows of memory: maximum, sum and quotient of a
+                           row are computed while it is in the cache
+    softmax(x.T, axis=1)   its rows are columns: each element is on a line of its own,
+                           and three walks down a column take longer than three kernels
+                           of which each reads whole lines
+
+The answer depends on what the reduce adds up alone: on how it reads the values that
+surely lie in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Set
 from math import prod
 from typing import Any
 
-from ftrace.lower.across import are_columns
 from ftrace.lower.drafts import Context, Draft
-from ftrace.lower.index import ALWAYS, Atom, flatten_index, ranges_of_all
-from ftrace.lower.inlining import reduce_is_inlined
-from ftrace.lower.plan import (
+from ftrace.lower.index import (
+    ALWAYS,
+    Atom,
+    Index,
+    complexity,
+    flatten_index,
+    range_index,
+    ranges_of_all,
+    source_index,
+)
+from ftrace.lower.state import (
     ELEMENTWISE,
     ENOUGH,
     KERNEL_LIMIT,
@@ -29,9 +43,12 @@ from ftrace.lower.plan import (
     ends_before,
 )
 from ftrace.lower.values import (
+    CHEAP,
     RECOMPUTE,
     elements_of_sum,
     is_contraction,
+    is_step,
+    reduced_axes,
     root_of,
     squeeze,
 )
@@ -41,7 +58,173 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.movement import reshape_p
+from ftrace.trace.primitives.source import is_variable
 from ftrace.trace.sizes import sample
+
+_FAR = 1 << 20  # numbers of ranges that no kernel has
+
+
+def reduces_columns(node: Node, context: Context, stored: frozenset[Node]) -> bool:
+    """Does a reduce in a kernel add up columns of memory?
+
+    Args:
+      node: the reduce.
+      context: where a kernel needs it: its rows are the ranges of the indices.
+      stored: values that are stored, whatever is decided.
+    """
+    inner = list(context.indices)
+    for number, axis in enumerate(reduced_axes(node)):
+        inner[axis] = range_index(_FAR + number, node.src[0].shape[axis], True)
+    within = Context(context.kernel, tuple(inner), context.valid)
+    return are_columns(node.src[0], within, context.ranges, stored)
+
+
+def are_columns(
+    node: Node, context: Context, rows: Set[Atom], stored: frozenset[Node]
+) -> bool:
+    """Are the rows of a value columns of all the arrays that it is made of?
+
+    Args:
+      rows: of the ranges of the context those that go from row to row.
+    """
+    size = sample(node.size)
+    found = False
+    for array, indices in _arrays(node, context, stored):
+        if 2 * sample(array.size) < size:
+            continue  # a value per row or per column
+        position = flatten_index(indices, array.shape)
+        if not any(same_size(abs(c), 1) and atom in rows for atom, c in position.terms):
+            return False
+        found = True
+    return found
+
+
+def _arrays(
+    node: Node, context: Context, stored: frozenset[Node]
+) -> Iterator[tuple[Node, tuple[Index, ...]]]:
+    """What a value is made of in memory, and where that is read."""
+    pending = [(node, context.indices, 0)]
+    numbers = {context.indices: 0}  # indices are deep
+    seen = {(node, 0)}
+    while pending:
+        node, indices, number = pending.pop()
+        if node in stored or is_variable(node) or is_contraction(node):
+            yield node, indices
+            continue
+        family = node.op.family
+        if is_step(node) or family in ("indexing", "reduction", "source"):
+            continue
+        if family == "movement":
+            indices, valid = source_index(node, indices, context.valid)
+            if valid is None:
+                continue
+            number = numbers.setdefault(indices, len(numbers))
+        for source in node.src:
+            if len(seen) < _NEAR and (source, number) not in seen:
+                seen.add((source, number))
+                pending.append((source, indices, number))
+
+
+INDEX_LIMIT = 100  # atoms in the indices of one use
+WINDOWED = 16  # operations that are rather done for all windows that see an element
+
+
+def is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
+    if node.op.family == "reduction":
+        return reduce_is_inlined(plan, node, uses)
+    cost = plan.costs[node]
+    if node.op.family == "movement":
+        return all(_is_plain(context) for context in uses)
+    if cost == 0:
+        return True
+    drafts = plan.result.drafts
+    kernels: set[int] = set()
+    again = slides = False
+    for context, (factor, _) in uses.items():
+        draft = drafts[context.kernel]
+        if draft.weight > ENOUGH and ends_before(draft, node):
+            return False
+        kernels.add(context.kernel)
+        again = again or factor > 1
+        slides = slides or context.places > 0
+    if plan.disabled and not may_fuse(plan, uses):
+        return False
+    if again and (cost > CHEAP or any(_in_product(plan, c) for c in uses)):
+        return False
+    if slides and cost > 1 and any(_overlap(node, c) * cost > WINDOWED for c in uses):
+        return False
+    if len(kernels) > 1 and not _is_done_again(plan, node, cost, len(kernels)):
+        return False
+    return cost * (len(uses) - len(kernels)) <= RECOMPUTE
+
+
+def reduce_is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
+    if len(uses) != 1:
+        return False
+    ((context, (factor, _)),) = uses.items()
+    draft = plan.result.drafts[context.kernel]
+    rows = context.ranges
+    if factor != 1 or context.valid != ALWAYS or draft.kind == "scatter":
+        return False
+    if not same_size(prod(a.size for a in rows), node.size):
+        return False
+    whole = rows == set(draft.atoms)
+    if ("fuse_after_reduce" if whole else "fuse_rows") in plan.disabled:
+        return False
+    if is_contraction(node):
+        return whole and draft.reduces == 0
+    if draft.kind == "contract":
+        return False
+    if not whole and _adds_up_columns(plan, node, context):
+        return False
+    nested = any(a.reduced for a in rows)
+    return not nested or sample(node.src[0].size) <= NESTED
+
+
+def _adds_up_columns(plan: Plan, node: Node, context: Context) -> bool:
+    if "split_columns" in plan.disabled:
+        return False
+    return reduces_columns(node, context, plan.must_store)
+
+
+def may_fuse(plan: Plan, uses: dict[Context, Any]) -> bool:
+    """Are the decisions by which its users would compute it switched on?"""
+    if not plan.disabled:
+        return True
+    inside = [any(a.reduced for a in c.ranges) for c in uses]
+    return not (
+        ("fuse_into_reduce" in plan.disabled and any(inside))
+        or ("fuse_elementwise" in plan.disabled and not all(inside))
+    )
+
+
+def _is_done_again(plan: Plan, node: Node, cost: int, kernels: int) -> bool:
+    """Is a value that several kernels need computed in each of them?"""
+    if "recompute_cheap" in plan.disabled:
+        return False
+    if node not in plan.epilogue:
+        return cost <= CHEAP and kernels <= 4
+    # What all of it is made of is stored: the contraction, or the first step after.
+    first = any(plan.users.get(root_of(s)) == 1 for s in node.src)
+    return not first and cost <= RECOMPUTE and kernels == 2
+
+
+def _is_plain(context: Context) -> bool:
+    """Is the index short? Reshapes of transposes of reshapes make it grow fast."""
+    return sum(complexity(index) for index in context.indices) <= INDEX_LIMIT
+
+
+def _overlap(node: Node, context: Context) -> int:
+    """How many windows see each element; 0 where none slide over it."""
+    found = context.places // max(sample(node.size), 1)
+    return found if found > 1 else 0  # each place is asked for by one
+
+
+def _in_product(plan: Plan, context: Context) -> bool:
+    """Is it an operand of a contraction?"""
+    draft = plan.result.drafts[context.kernel]
+    return draft.kind == "contract" and any(a.reduced for a in context.ranges)
+
 
 ROOTS = 8  # values that one kernel stores
 MANY = 16  # rows that are work for all threads
