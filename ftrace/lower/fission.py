@@ -19,7 +19,7 @@ from ftrace.records import dataclass
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import close, depends_on
 from ftrace.trace.control.scanned import Scan
-from ftrace.trace.graph import Node, rebuild, substitute, toposort
+from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import reshape
@@ -100,21 +100,10 @@ def _before(
     known |= dict(zip(wide.values(), src[first:], strict=True))
     values = substitute([made for made, _ in batched], known)
     names = [variable(n.aval, _NEW_DEPTH, i) for i, n in enumerate(early)]
-    outputs = _with(arg.body.outputs, early, names)
+    outputs = substitute(arg.body.outputs, dict(zip(early, names, strict=True)))
     body = close([*arg.body.inputs, *names], outputs)
     operands = [*src, *values]
     return node.op(*operands, arg=replace(arg, body=body)), operands
-
-
-def _with(
-    outputs: Sequence[Node], nodes: Sequence[Node], names: Sequence[Node]
-) -> list[Node]:
-    """The outputs in which some nodes are variables."""
-    done = dict(zip(nodes, names, strict=True))
-    for node in toposort(outputs):
-        if node not in done:
-            done[node] = rebuild(node, tuple(done[s] for s in node.src))
-    return [done[n] for n in outputs]
 
 
 # After the scan.

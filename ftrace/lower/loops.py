@@ -184,18 +184,7 @@ def _fuse_pair(outputs: Sequence[Node], first: Node, second: Node) -> list[Node]
     of_second = [*results[a.carry : start], *results[start + count - a.carry :]]
     replaced = dict(zip(items(first), of_first, strict=True))
     replaced |= dict(zip(items(second), of_second, strict=True))
-    return _replace(outputs, replaced)
-
-
-def _replace(outputs: Sequence[Node], mapping: dict[Node, Node]) -> list[Node]:
-    """The outputs with some nodes replaced; what replaces them may stand below."""
-    done = dict(mapping)
-    with inherited_origin() as take:
-        for node in toposort(outputs):
-            if node not in done:
-                take(node)
-                done[node] = rebuild(node, tuple(done.get(s, s) for s in node.src))
-    return [done[node] for node in outputs]
+    return substitute(outputs, replaced)
 
 
 # Prune.
@@ -373,7 +362,7 @@ def _hoist(outputs: list[Node]) -> list[Node]:
         values = apply_body(Body(consts, tuple(found)), src[: arg.consts])
         new: Any = replace(
             arg,
-            body=close(inputs, _replace(body.outputs, mapping)),
+            body=close(inputs, substitute(body.outputs, mapping)),
             consts=arg.consts + len(found),
         )
         if isinstance(arg, While):
