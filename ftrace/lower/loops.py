@@ -30,14 +30,7 @@ from ftrace.trace.control.scan import scan_p
 from ftrace.trace.control.scanned import Scan
 from ftrace.trace.dims import same_size
 from ftrace.trace.exchange import exchange
-from ftrace.trace.graph import (
-    Body,
-    Node,
-    inherited_origin,
-    nodes_of,
-    rebuild,
-    toposort,
-)
+from ftrace.trace.graph import Body, Node, nodes_of, substitute, toposort
 from ftrace.trace.primitives.record import compound_of, item_p, items
 from ftrace.trace.primitives.source import const, const_p, is_variable, variable
 

@@ -41,9 +41,9 @@ def _qr(f: Routines, unit: str) -> None:
         over = f.let(f"icmp ugt i64 {high}, {rows}")
         kept = f.let(f"select i1 {over}, i64 {rows}, i64 {high}")
         nbytes = f.let(f"mul i64 {kept}, {f.size}")
-        column = f.element(r, (j, rows))
+        column = f.address(r, (j, rows))
         if not in_r:
-            f.copy(column, f.element(q, (j, m)), nbytes)
+            f.copy(column, f.address(q, (j, m)), nbytes)
         rest = f.let(f"sub i64 {rows * f.size}, {nbytes}")
         f.clear(f.beyond(column, nbytes), rest)
     name = "ungqr" if f.is_complex else "orgqr"

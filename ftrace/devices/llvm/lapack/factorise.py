@@ -31,13 +31,13 @@ def _cholesky(f: Routines, unit: str) -> None:
     with f.repeat(n) as i:
         count = f.let(f"add i64 {i}, 1")
         nbytes = f.let(f"mul i64 {count}, {f.size}")
-        f.copy(f.element(result, (i, n)), f.element(a, (i, n)), nbytes)
+        f.copy(f.address(result, (i, n)), f.address(a, (i, n)), nbytes)
         rest = f.let(f"sub i64 {n * f.size}, {nbytes}")
-        f.clear(f.element(result, (i, n), (count, 1)), rest)
+        f.clear(f.address(result, (i, n), (count, 1)), rest)
     info = f.variable("i32", 0)
     f.call("potrf", f.char("U"), f.integer(n), result, f.integer(n), info)
     with f.when(f.let(f"icmp ne i32 {f.load('i32', info)}, 0")), f.repeat(n) as i:
-        f.fill_nan(f.element(result, (i, n)), f.let(f"add i64 {i}, 1"))
+        f.fill_nan(f.address(result, (i, n)), f.let(f"add i64 {i}, 1"))
 
 
 def _triangular(f: Routines, unit: str) -> None:
@@ -49,10 +49,10 @@ def _triangular(f: Routines, unit: str) -> None:
     count = k // parts
     first = f.let(f"mul i64 {part}, {count}")
     if left:
-        result, b = (f.element(x, (first, 1)) for x in (result, b))
+        result, b = (f.address(x, (first, 1)) for x in (result, b))
         f.copy_rows(result, b, n, count, k)
     else:
-        result, b = (f.element(x, (first, n)) for x in (result, b))
+        result, b = (f.address(x, (first, n)) for x in (result, b))
         f.copy(result, b, n * count * f.size)
     # op(a) X = b is Xᵀ op(a)ᵀ = bᵀ, and BLAS sees aᵀ, Xᵀ and bᵀ.
     trans = ("C" if conjugate else "T") if transpose else "N"
@@ -81,7 +81,7 @@ def _is_not_finite(
     What is infinite or NaN stays so: zeros do not make it finite again.
     """
     down, across = steps
-    return f.any_not_finite(f.element(x, (row, down)), k, across)
+    return f.any_not_finite(f.address(x, (row, down)), k, across)
 
 
 def _spread_nan(f: Routines, factors: str, m: int, n: int) -> None:
@@ -90,14 +90,14 @@ def _spread_nan(f: Routines, factors: str, m: int, n: int) -> None:
     first = f.variable("i64", least)
     with f.repeat(least) as j:
         at = f.let(f"sub i64 {least - 1}, {j}")
-        pivot = f.load(t.text, f.element(factors, (at, m + 1)))
+        pivot = f.load(t.text, f.address(factors, (at, m + 1)))
         with f.when(f.let(f"fcmp uno {t} {pivot}, {t.constant(0)}")):
             f.store("i64", at, first)
     begin = f.load("i64", first)
     with f.when(f.let(f"icmp ult i64 {begin}, {least}")), f.repeat(n, begin) as column:
         below = f.let(f"add i64 {begin}, 1")
         rest = f.let(f"sub i64 {m - 1}, {begin}")
-        f.fill_nan(f.element(factors, (column, m), (below, 1)), rest)
+        f.fill_nan(f.address(factors, (column, m), (below, 1)), rest)
 
 
 def _lu(f: Routines, unit: str) -> None:
@@ -137,7 +137,7 @@ def _solve(f: Routines, unit: str) -> None:
     count = k // parts
     first = f.let(f"mul i64 {part}, {count}")
     factors, order = buffers[2:4]
-    result, scratch, b = (f.element(buffers[i], (first, 1)) for i in (0, 1, 4))
+    result, scratch, b = (f.address(buffers[i], (first, 1)) for i in (0, 1, 4))
     if not transpose:
         move_rows(f, result, b, order, (n, count, k), gather=True)
         f.solve_triangular(factors, result, n, count, ("R", "L", "T", "U"), k)

@@ -72,10 +72,10 @@ class Routines(Function):
             self.copy(target, source, rows * count * self.size)
             return
         with self.repeat(rows) as i:
-            to, of = (self.element(x, (i, step)) for x in (target, source))
+            to, of = (self.address(x, (i, step)) for x in (target, source))
             self.copy(to, of, count * self.size)
 
-    def element(self, base: str, *terms: tuple[str | int, int]) -> str:
+    def address(self, base: str, *terms: tuple[str | int, int]) -> str:
         """The address of an element: the sum of the terms, each index times step."""
         at = base
         for index, step in terms:
@@ -96,7 +96,7 @@ class Routines(Function):
         """Sets so many numbers to NaN; the imaginary part to zero."""
         t, parts = self.real, self.size // self.real.bytes
         with self.repeat(count) as i:
-            at = self.element(target, (i, 1))
+            at = self.address(target, (i, 1))
             self.store(t.text, t.constant(np.nan), at)
             if parts > 1:
                 self.store(t.text, t.constant(0), self.beyond(at, t.bytes))

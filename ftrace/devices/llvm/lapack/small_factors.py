@@ -47,7 +47,7 @@ def move_rows(
         at = f.let(f"getelementptr i32, ptr {order}, i64 {i}")
         other = f.let(f"sext i32 {f.load('i32', at)} to i64")
         to, of = (i, other) if gather else (other, i)
-        places = f.element(target, (to, step)), f.element(source, (of, step))
+        places = f.address(target, (to, step)), f.address(source, (of, step))
         f.copy(*places, count * f.size)
 
 
@@ -101,7 +101,7 @@ def _unrolled_cholesky(f: Routines, n: int, result: str, a: str) -> None:
     for i in range(n):
         row: list[str] = []
         for j in range(i + 1):
-            total = o.load(f.element(a, (i * n + j, 1)))
+            total = o.load(f.address(a, (i * n + j, 1)))
             other = row if j == i else rows[j]
             for left, right in zip(row, other, strict=False):
                 total = o.less_product(total, left, right)
@@ -113,7 +113,7 @@ def _unrolled_cholesky(f: Routines, n: int, result: str, a: str) -> None:
         rows.append(row)
     for i, row in enumerate(rows):
         for j in range(n):
-            at = f.element(result, (i * n + j, 1))
+            at = f.address(result, (i * n + j, 1))
             if j > i:
                 o.store(o.t.constant(0), at)
                 continue
@@ -128,14 +128,14 @@ def _looped_cholesky(f: Routines, n: int, result: str, a: str) -> None:
     total = f.variable(o.t.text, o.t.constant(0))
     bad = f.variable("i1", "false")
     with f.repeat(n) as i:
-        row = f.element(result, (i, n))
+        row = f.address(result, (i, n))
         with f.repeat(f.let(f"add i64 {i}, 1")) as j:
-            other = f.element(result, (j, n))
-            o.store(o.load(f.element(a, (i, n), (j, 1))), total)
+            other = f.address(result, (j, n))
+            o.store(o.load(f.address(a, (i, n), (j, 1))), total)
             with f.repeat(j) as k:
-                left, right = (o.load(f.element(x, (k, 1))) for x in (row, other))
+                left, right = (o.load(f.address(x, (k, 1))) for x in (row, other))
                 o.store(o.less_product(o.load(total), left, right), total)
-            at = f.element(row, (j, 1))
+            at = f.address(row, (j, 1))
             on_diagonal = f.let(f"icmp eq i64 {i}, {j}")
             with f.when(on_diagonal):
                 under = o.load(total)
@@ -143,10 +143,10 @@ def _looped_cholesky(f: Routines, n: int, result: str, a: str) -> None:
                 worse = f.let(f"or i1 {f.load('i1', bad)}, {o.is_no_pivot(under)}")
                 f.store("i1", worse, bad)
             with f.when(f.let(f"xor i1 {on_diagonal}, true")):
-                pivot = o.load(f.element(other, (j, 1)))
+                pivot = o.load(f.address(other, (j, 1)))
                 o.store(o.apply("fdiv", o.load(total), pivot), at)
     with f.when(f.load("i1", bad)), f.repeat(n) as i:
-        f.fill_nan(f.element(result, (i, n)), f.let(f"add i64 {i}, 1"))
+        f.fill_nan(f.address(result, (i, n)), f.let(f"add i64 {i}, 1"))
 
 
 def _triangular(f: Routines, unit: str) -> None:
@@ -197,15 +197,15 @@ def substitute(
         row = step if forwards else f.let(f"sub i64 {n - 1}, {step}")
         with f.repeat(step) as known:
             other = known if forwards else f.let(f"sub i64 {n - 1}, {known}")
-            factor = o.load(f.element(a, (row, of_row), (other, of_column)))
+            factor = o.load(f.address(a, (row, of_row), (other, of_column)))
             with f.repeat(k) as c:
-                at = f.element(x, (row, down), (c, across))
-                value = o.load(f.element(x, (other, down), (c, across)))
+                at = f.address(x, (row, down), (c, across))
+                value = o.load(f.address(x, (other, down), (c, across)))
                 o.store(o.less_product(o.load(at), factor, value), at)
         if not of.ones:
-            pivot = o.load(f.element(a, (row, n + 1)))
+            pivot = o.load(f.address(a, (row, n + 1)))
             with f.repeat(k) as c:
-                at = f.element(x, (row, down), (c, across))
+                at = f.address(x, (row, down), (c, across))
                 o.store(o.apply("fdiv", o.load(at), pivot), at)
 
 
@@ -241,31 +241,31 @@ def eliminated(
         o.store(t.constant(-1), best)
         f.store("i64", j, chosen)
         with f.repeat(m, j) as i:
-            size = o.call("fabs", o.load(f.element(x, (i, down), (j, across))))
+            size = o.call("fabs", o.load(f.address(x, (i, down), (j, across))))
             with f.when(f.let(f"fcmp ogt {t} {size}, {o.load(best)}")):
                 o.store(size, best)
                 f.store("i64", i, chosen)
         place = f.load("i64", chosen)
         yield j, place
-        row, other = f.element(x, (j, down)), f.element(x, (place, down))
+        row, other = f.address(x, (j, down)), f.address(x, (place, down))
         with f.repeat(n) as c:
-            one, two = f.element(row, (c, across)), f.element(other, (c, across))
+            one, two = f.address(row, (c, across)), f.address(other, (c, across))
             left, right = o.load(one), o.load(two)
             o.store(right, one)
             o.store(left, two)
-        pivot = o.load(f.element(row, (j, across)))
+        pivot = o.load(f.address(row, (j, across)))
         # A column of zeros stays, as in LAPACK: dividing it would make it NaN.
         zero = f.let(f"fcmp oeq {t} {pivot}, {t.constant(0)}")
         divisor = f.let(f"select i1 {zero}, {t} {t.constant(1)}, {t} {pivot}")
         after = f.let(f"add i64 {j}, 1")
         with f.repeat(m, after) as i:
-            lower = f.element(x, (i, down))
-            at = f.element(lower, (j, across))
+            lower = f.address(x, (i, down))
+            at = f.address(lower, (j, across))
             factor = o.apply("fdiv", o.load(at), divisor)
             o.store(factor, at)
             with f.repeat(n, after) as c:
-                to = f.element(lower, (c, across))
-                value = o.load(f.element(row, (c, across)))
+                to = f.address(lower, (c, across))
+                value = o.load(f.address(row, (c, across)))
                 o.store(o.less_product(o.load(to), factor, value), to)
 
 
