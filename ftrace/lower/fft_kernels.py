@@ -45,8 +45,8 @@ from ftrace.lower.fourier_lengths import (
     power_from,
     smooth_from,
 )
-from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
-from ftrace.lower.recurrence import Step, register_loop_p
+from ftrace.lower.kernel import Kernel
+from ftrace.lower.recurrence import buffers_of, kernel_step
 from ftrace.records import dataclass
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import any_dynamic, same_size
@@ -62,7 +62,6 @@ from ftrace.trace.primitives.movement import (
     reshape,
     shrink_axis,
 )
-from ftrace.trace.primitives.record import items
 from ftrace.trace.primitives.source import zeros_like
 
 
@@ -135,19 +134,9 @@ def transform_step(origin: Node, x: Node, result: ShapedArray, form: Form) -> No
     Only the order of the numbers of the operand and the result counts, not their
     shapes; they may be pairs of real ones.
     """
-    buffers = (
-        BufferSpec(result.dtype, result.size, True),
-        BufferSpec(x.dtype, x.size, False),
-    )
-    kernel = Transform((), (), buffers, form=form)
-    info = KernelInfo(
-        f"{form.kind}_{'x'.join(map(str, x.shape))}",
-        () if origin.origin is None else (origin.origin,),
-        form.outer * form.inner * form.work,
-        sum(spec.size * spec.dtype.itemsize for spec in buffers),
-        (origin.op.name,),
-    )
-    return items(register_loop_p(x, arg=Step(kernel, info, (result,))))[0]
+    kernel = Transform((), (), buffers_of([result], [x]), form=form)
+    work = form.outer * form.inner * form.work
+    return kernel_step(form.kind, x.shape, kernel, work, [x], [result], origin)[0]
 
 
 #: What `config.disabled_rules` can switch off here.

@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, settings
-from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
-from ftrace.lower.recurrence import Step, register_loop_p
+from ftrace.lower.kernel import Kernel
+from ftrace.lower.recurrence import buffers_of, kernel_step
 from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
@@ -151,21 +151,12 @@ def _factor(
 ) -> list[Node]:
     """The results of a kernel."""
     batch = prod(node.src[-1].shape[:-2])
-    buffers = [BufferSpec(x.dtype, x.size, True) for x in results]
-    buffers += [BufferSpec(x.dtype, x.size, False) for x in operands]
     kernel = Factor(
-        (), (), tuple(buffers), routine=routine, batch=batch, sizes=tuple(sizes),
-        flags=tuple(flags), work=work,
+        (), (), buffers_of(results, operands), routine=routine, batch=batch,
+        sizes=tuple(sizes), flags=tuple(flags), work=work,
     )  # fmt: skip
-    info = KernelInfo(
-        f"{node.op.name}_{'x'.join(map(str, node.src[0].shape))}",
-        () if node.origin is None else (node.origin,),
-        batch * work,
-        sum(spec.size * spec.dtype.itemsize for spec in buffers),
-        (node.op.name,),
-    )
-    bundle = register_loop_p(*operands, arg=Step(kernel, info, tuple(results)))
-    return items(bundle)
+    name, shape = node.op.name, node.src[0].shape
+    return kernel_step(name, shape, kernel, batch * work, operands, results, node)
 
 
 def _cholesky(node: Node) -> Sequence[Node] | None:

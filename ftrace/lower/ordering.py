@@ -35,8 +35,8 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, settings
-from ftrace.lower.kernel import BufferSpec, Kernel, KernelInfo
-from ftrace.lower.recurrence import Step, register_loop_p
+from ftrace.lower.kernel import Kernel
+from ftrace.lower.recurrence import buffers_of, kernel_step
 from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
@@ -189,22 +189,14 @@ class _Rows:
         **facts: Any,
     ) -> Node:
         """The first result of a kernel."""
-        buffers = [BufferSpec(x.dtype, x.size, True) for x in results]
-        buffers += [BufferSpec(x.dtype, x.size, False) for x in operands]
+        buffers = buffers_of(results, operands)
         facts.setdefault("run", self.size)
         kernel = Ordering(
-            (), (), tuple(buffers), routine=routine, rows=self.rows, size=self.size,
-            **facts,
-        )  # fmt: skip
-        info = KernelInfo(
-            f"{routine}_{'x'.join(map(str, self.shape))}",
-            () if self.node.origin is None else (self.node.origin,),
-            kernel.work,
-            sum(spec.size * spec.dtype.itemsize for spec in buffers),
-            (self.node.op.name,),
+            (), (), buffers, routine=routine, rows=self.rows, size=self.size, **facts
         )
-        bundle = register_loop_p(*operands, arg=Step(kernel, info, tuple(results)))
-        return items(bundle)[0]
+        return kernel_step(
+            routine, self.shape, kernel, kernel.work, operands, results, self.node
+        )[0]
 
     def runs(
         self, routine: str, operands: Sequence[Node], dtype: np.dtype[Any],

@@ -18,13 +18,14 @@ from ftrace import dtypes, settings
 from ftrace.lower.control import Loop, loop_of_while, loop_p
 from ftrace.lower.each_lane import lanes_of
 from ftrace.lower.index import ALWAYS, ZERO, Index, Valid, constant_index, flatten_index
-from ftrace.lower.kernel import INDEX, BufferSpec, KernelInfo, Store
+from ftrace.lower.kernel import INDEX, KernelInfo, Store
 from ftrace.lower.recurrence import (
     Assign,
     Recurrence,
     Repeat,
     Statement,
     Step,
+    buffers_of,
     cost,
     register_loop_p,
 )
@@ -516,10 +517,8 @@ class _Maker:
     def _step(self, block: Sequence[Statement]) -> Node:
         work = self.work
         operands = list(work.operands)
-        specs = [BufferSpec(a.dtype, a.size, True) for a in self.results]
-        specs += [BufferSpec(n.dtype, n.size, False) for n in operands]
         recurrence = Recurrence(
-            self.axes, (), tuple(specs), block=tuple(block),
+            self.axes, (), buffers_of(self.results, operands), block=tuple(block),
             registers=tuple(work.registers),
         )  # fmt: skip
         nodes = recurrence.nodes

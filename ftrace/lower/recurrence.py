@@ -37,7 +37,7 @@ from ftrace.lower.kernel import (
 from ftrace.lower.legalize import legalize
 from ftrace.lower.values import weight
 from ftrace.records import dataclass
-from ftrace.trace.avals import ShapedArray
+from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.record import Compound, items
 
@@ -223,6 +223,42 @@ register_loop_p = Compound(
     no_derivative="it exists in lowered programs only", show=str,
     doc="a loop that keeps its carry in registers",
 )  # fmt: skip
+
+
+def buffers_of(
+    results: Sequence[ShapedArray], operands: Sequence[Node]
+) -> tuple[BufferSpec, ...]:
+    """The buffers of a kernel in a graph."""
+    written = [BufferSpec(x.dtype, x.size, True) for x in results]
+    return (*written, *[BufferSpec(x.dtype, x.size, False) for x in operands])
+
+
+def kernel_step(
+    name: str,
+    shape: Shape,
+    kernel: Kernel,
+    operations: int,
+    operands: Sequence[Node],
+    results: Sequence[ShapedArray],
+    of: Node,
+) -> list[Node]:
+    """The results of a kernel that does what an operation of a graph does, or a part.
+
+    Args:
+      name, shape: for people.
+      operations: in one run.
+      operands: what the kernel loads.
+      results: the types of what it stores.
+      of: the operation.
+    """
+    info = KernelInfo(
+        f"{name}_{'x'.join(map(str, shape))}",
+        () if of.origin is None else (of.origin,),
+        operations,
+        sum(spec.size * spec.dtype.itemsize for spec in kernel.buffers),
+        (of.op.name,),
+    )
+    return items(register_loop_p(*operands, arg=Step(kernel, info, tuple(results))))
 
 
 def built_recurrence(node: Node, root_of: Callable[[Node], Node]) -> BuiltKernel:

@@ -40,15 +40,14 @@ from ftrace.lower.kernel import (
     INDEX,
     BufferSpec,
     Kernel,
-    KernelInfo,
     Store,
     load,
     param,
 )
 from ftrace.lower.legalize import legalize
-from ftrace.lower.recurrence import FIRST_REGISTER, Step, cost, register_loop_p
+from ftrace.lower.recurrence import FIRST_REGISTER, cost, kernel_step
 from ftrace.records import NamedTuple, dataclass
-from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.avals import Shape
 from ftrace.trace.body import close
 from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.dims import any_dynamic, same_size
@@ -256,7 +255,7 @@ def make_running(
 # The rule.
 
 
-def by_kernels(node: Node, read: Collection[int]) -> Node | None:
+def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
     """The kernel of a running reduction; None where the host is asked."""
     if "running_in_registers" in settings.current().disabled_rules:
         return None
@@ -274,36 +273,14 @@ def by_kernels(node: Node, read: Collection[int]) -> Node | None:
     return _step(node, node.src, kernel)
 
 
-def _step(node: Node, operands: Sequence[Node], kernel: Running) -> Node:
-    types = tuple(item.aval for item in items(node))
-    return running_step(node.op.name, operands, kernel, types, node)
-
-
-def running_step(
-    name: str,
-    operands: Sequence[Node],
-    kernel: Running,
-    types: tuple[ShapedArray, ...],
-    of: Node | None = None,
-) -> Node:
-    """A running reduction in a graph.
-
-    Args:
-      name: for people.
-      operands: what the kernel loads.
-      kernel: see `make_running`.
-      types: of its results.
-      of: the operation that it is made for, if there is one.
-    """
-    origin = None if of is None else of.origin
-    info = KernelInfo(
-        f"{name}_{'x'.join(map(str, types[0].shape))}",
-        () if origin is None else (origin,),
-        kernel.operations,
-        sum(spec.size * spec.dtype.itemsize for spec in kernel.buffers),
-        (name,),
-    )
-    return register_loop_p(*operands, arg=Step(kernel, info, types))
+def _step(
+    node: Node, operands: Sequence[Node], kernel: Running, name: str = ""
+) -> list[Node]:
+    """The results of an operation, by a kernel that does it or the last part of it."""
+    types = [item.aval for item in items(node)]
+    name = name or node.op.name
+    work = kernel.operations
+    return kernel_step(name, types[0].shape, kernel, work, operands, types, node)
 
 
 # Long rows: what each block comes to, what comes before each, and then the blocks.
@@ -339,7 +316,7 @@ def _blocks_of(node: Node) -> int:
     return min(counts, key=lambda n: max(n / best, best / n), default=0)
 
 
-def _in_blocks(node: Node, operator: Operator, blocks: int) -> Node:
+def _in_blocks(node: Node, operator: Operator, blocks: int) -> list[Node]:
     (x,), arg = node.src, node.arg
     kind: str = arg.kind
     axis: int = arg.axis
@@ -349,9 +326,8 @@ def _in_blocks(node: Node, operator: Operator, blocks: int) -> Node:
     totals = reshape(reduce(_WHOLE[kind], wide, (2,)), (rows, blocks))
     own = Operator(operator.combine, as_it_is)
     (sums,) = cumulate_p.results(totals, arg=node.arg._replace(axis=1))
-    (sums,) = items(
-        _step(sums.src[0], [totals], make_running([totals], (0,), own, 1, reverse))
-    )
+    kernel = make_running([totals], (0,), own, 1, reverse)
+    (sums,) = _step(sums.src[0], [totals], kernel)
     first = blocks - 1 if reverse else 0
     place = iota(dtypes.int32, totals.shape, 1)
     nothing = const_like(totals, _neutral(kind, totals.dtype))
@@ -445,10 +421,10 @@ def tangent_by_kernels(node: Node, read: Collection[int]) -> Node | None:
         return None
     run = Cumulation(arg.kind, arg.axis, arg.reverse)
     cumulated = cumulate_p(x, arg=run)
-    y = items(by_kernels(cumulated, ()) or cumulated)[0]
+    y = (by_kernels(cumulated, ()) or items(cumulated))[0]
     operands = [x, y, t]
     names = [variable(n.aval, _DEPTH, i) for i, n in enumerate(operands)]
-    kernels = _collected(names, arg) if arg.transposed else _handed_on(names, arg)
+    kernels = (_collected if arg.transposed else _handed_on)(node, names)
     by_host = extremum_tangent_p.results(
         names[0], names[2], arg=arg._replace(ties=True)
     )
@@ -466,9 +442,10 @@ def _is_tied(x: Node, y: Node, arg: Share) -> Node:
     return reshape(reduce(reduce_max_p, tied, tuple(range(x.ndim))), ())
 
 
-def _handed_on(names: Sequence[Node], arg: Share) -> list[Node]:
+def _handed_on(node: Node, names: Sequence[Node]) -> list[Node]:
     """The tangents of the elements that are the extrema."""
     x, _, t = names
+    arg: Share = node.arg
     before = gt if arg.kind == "max" else lt
 
     def combine(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
@@ -479,12 +456,13 @@ def _handed_on(names: Sequence[Node], arg: Share) -> list[Node]:
     kernel = make_running(
         [x, t], (1,), Operator(combine, as_it_is), arg.axis, arg.reverse
     )
-    return items(running_step("extremum_tangent", [x, t], kernel, (t.aval,)))
+    return _step(node, [x, t], kernel)
 
 
-def _collected(names: Sequence[Node], arg: Share) -> list[Node]:
+def _collected(node: Node, names: Sequence[Node]) -> list[Node]:
     """The cotangents added up at the elements from which the extrema came."""
     x, y, t = names
+    arg: Share = node.arg
     here = eq(x, y)
     new = cast(here, np.dtype(np.uint8))
     ends = shifted(new, arg.axis, not arg.reverse)
@@ -495,5 +473,5 @@ def _collected(names: Sequence[Node], arg: Share) -> list[Node]:
         return [maximum(behind, end), select(ended, u, add(s, u))]
 
     kernel = make_running([ends, t], (1,), Operator(combine), arg.axis, not arg.reverse)
-    (sums,) = items(running_step("extremum_cotangent", [ends, t], kernel, (t.aval,)))
+    (sums,) = _step(node, [ends, t], kernel, "extremum_cotangent")
     return [select(here, sums, zeros_like(sums))]
