@@ -93,11 +93,11 @@ ROOMS: dict[str, dict[str, str]] = {
         "kernels": "index kernel place positions rendering users",
         "math": "math",
         "legalize": "legalize",
-        "schedule": "drafts merge_policy schedule state",
+        "schedule": "drafts merge_policy schedule",
         "simplify": "algebra compounds constants logic onehot reduces scatter "
                     "split_reductions",
         "movement": "chains push_through sliding_window_sums",
-        "control": "control each_lane fission loops",
+        "control": "control fission loops",
         "blocking": "find_regions tile_regions",
         "program": "memory program",
         "build": "build_kernel finite index_view",

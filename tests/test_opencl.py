@@ -13,10 +13,9 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes
-from ftrace.devices.opencl_launch import Traits
 from ftrace.devices.opencl_render import program_source, render
-from ftrace.devices.opencl_scalars import SUPPORTED
-from ftrace.devices.opencl_types import literal
+from ftrace.devices.opencl_scalars import SUPPORTED, literal
+from ftrace.devices.opencl_writer import Traits
 from ftrace.devices.pocl import name_processor
 from ftrace.errors import DeviceError, MissingExtraError, OutOfMemoryError
 from ftrace.lower.kernel import Kernel, KernelInfo, Store, load, param

@@ -18,7 +18,7 @@ from ftrace.errors import ArgumentError, GraphError
 from ftrace.limits import Limits
 from ftrace.lower import lower, memory
 from ftrace.lower.buffer_reuse import Sharing, ordered_drafts
-from ftrace.lower.drafts import Draft, Schedule
+from ftrace.lower.drafts import Draft, Precedence, Schedule
 from ftrace.lower.index import (
     bounds,
     constant_index,
@@ -31,7 +31,6 @@ from ftrace.lower.index import (
 from ftrace.lower.index_view import DECISIONS as RANGES
 from ftrace.lower.memory import Lifetime, plan_memory
 from ftrace.lower.schedule import DECISIONS
-from ftrace.lower.state import Precedence
 from ftrace.trace.evaluate import evaluate_graph
 from tests.test_programs import run_on
 

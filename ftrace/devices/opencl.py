@@ -23,9 +23,9 @@ from ftrace.buffer import Buffer, LRUAllocator
 from ftrace.capacity import LARGE, free_memory
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.drive import Driver
-from ftrace.devices.opencl_launch import Traits
 from ftrace.devices.opencl_render import program_source, render
 from ftrace.devices.opencl_scalars import SUPPORTED
+from ftrace.devices.opencl_writer import Traits
 from ftrace.devices.pocl import name_processor
 from ftrace.devices.report import report_compiled
 from ftrace.devices.shortage import require_memory

@@ -18,9 +18,8 @@ from math import prod
 
 from ftrace import dtypes
 from ftrace.devices.affine import Affine
-from ftrace.devices.opencl_launch import Traits
-from ftrace.devices.opencl_types import C_TYPES, literal
-from ftrace.devices.opencl_writer import Sizes, Writer
+from ftrace.devices.opencl_scalars import C_TYPES, literal
+from ftrace.devices.opencl_writer import Sizes, Traits, Writer
 from ftrace.lower.kernel import Kernel, axis_of, free_ranges, load_p
 from ftrace.lower.place import Loop, ReduceLoop, Statement
 from ftrace.records import dataclass

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.devices.opencl_types import C_TYPES, literal
+from ftrace.devices.opencl_scalars import C_TYPES, literal
 
 _ROUNDING = ("floor", "ceil", "trunc", "rint", "sqrt", "fabs")
 

@@ -1,8 +1,7 @@
 """Lowering: from a graph to a program, stage by stage.
 
     0 calls      functions take the place of calls        trace/calls/inline.py
-      control    loops as a whole; as programs run them   loops, control; fission,
-                                                          each_lane
+      control    loops as a whole; as programs run them   loops, control; fission
     1 simplify   rewrites that make the graph smaller     algebra, constants, logic,
                                                           reduces, onehot, scatter,
                                                           compounds
@@ -16,7 +15,7 @@
       kernels    instead of calls of the host             scan_kernels, ordering,
                                                           lapack_kernels, fft_kernels,
                                                           fourier_lengths
-    3 schedule   what is stored, and by which kernel      schedule; state, drafts,
+    3 schedule   what is stored, and by which kernel      schedule; drafts,
                                                           merge_policy
     4 index      movement becomes index arithmetic        index, positions, index_view,
                                                           build_kernel, finite

@@ -23,7 +23,16 @@ from collections.abc import Iterable, Iterator, Set
 from math import prod
 from typing import Any
 
-from ftrace.lower.drafts import Context, Draft
+from ftrace.lower.drafts import (
+    ELEMENTWISE,
+    ENOUGH,
+    KERNEL_LIMIT,
+    NESTED,
+    Context,
+    Draft,
+    Plan,
+    ends_before,
+)
 from ftrace.lower.index import (
     ALWAYS,
     Atom,
@@ -33,14 +42,6 @@ from ftrace.lower.index import (
     range_index,
     ranges_of_all,
     source_index,
-)
-from ftrace.lower.state import (
-    ELEMENTWISE,
-    ENOUGH,
-    KERNEL_LIMIT,
-    NESTED,
-    Plan,
-    ends_before,
 )
 from ftrace.lower.values import (
     CHEAP,

@@ -15,8 +15,7 @@ from math import prod
 from typing import Any
 
 from ftrace import dtypes, settings
-from ftrace.lower.control import Loop, loop_of_while, loop_p
-from ftrace.lower.each_lane import lanes_of
+from ftrace.lower.control import Loop, lanes_of, loop_of_while, loop_p
 from ftrace.lower.index import ALWAYS, ZERO, Index, Valid, constant_index, flatten_index
 from ftrace.lower.kernel import INDEX, KernelInfo, Store
 from ftrace.lower.recurrence import (

@@ -14,8 +14,7 @@ anew where that is cheap and stored where it is not:
 The walk, and what follows from each decision, are here. Where the decisions are:
 
     values.py         what a value is made of, and what it costs
-    drafts.py         kernels and contexts
-    state.py          what is known and decided so far
+    drafts.py         kernels and contexts, what is known and decided so far
     merge_policy.py   is a value computed where it is needed; if not, who stores it?
 """
 
@@ -24,7 +23,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ftrace.lower.drafts import Context, Draft, Schedule, keeps_index, operand_contexts
+from ftrace.lower.drafts import (
+    SOURCES,
+    AddsUp,
+    Context,
+    Draft,
+    Plan,
+    Schedule,
+    keeps_index,
+    operand_contexts,
+)
 from ftrace.lower.index import ZERO
 from ftrace.lower.merge_policy import (
     is_aligned,
@@ -37,7 +45,6 @@ from ftrace.lower.merge_policy import (
     may_fuse,
 )
 from ftrace.lower.positions import targets_of
-from ftrace.lower.state import SOURCES, AddsUp, Plan
 from ftrace.lower.values import is_contraction, is_step, root_of, squeeze, weight
 from ftrace.trace.collection import without_collection
 from ftrace.trace.graph import Node
