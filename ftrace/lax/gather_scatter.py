@@ -14,21 +14,10 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
+from ftrace.lax import slicing
 from ftrace.lax.control import while_loop
 from ftrace.lax.elementwise import GatherScatterMode, check_dtypes
-from ftrace.lax.slicing import (
-    Places,
-    Windows,
-    check_axes,
-    check_starts,
-    check_windows,
-    mode_of,
-    only_inside,
-    places,
-    require,
-    spread,
-    with_axis,
-)
+from ftrace.lax.slicing import Places, Windows
 from ftrace.numpy import axes as moves
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.elementwise import greater, negative
@@ -99,22 +88,22 @@ def gather(
       DtypeError: the starts are no integers.
       ValueRangeError: there is no such mode.
     """
-    x, starts = moves.as_value(operand), check_starts("gather", start_indices)
+    x, starts = moves.as_value(operand), slicing.check_starts("gather", start_indices)
     sizes = moves.check_shape(tuple(slice_sizes), "lax.gather: slice_sizes")
     windows, offsets = _check_gather(x, starts, dimension_numbers, sizes)
-    how = mode_of("promise_in_bounds" if mode is None else mode)
+    how = slicing.mode_of("promise_in_bounds" if mode is None else mode)
     batch = starts.shape[:-1]
     order = _result_order(windows, offsets, len(batch))
     whole = (*batch, *sizes)
     result_shape = tuple(whole[place] for place in order)
     if 0 in result_shape:
         return moves.full(result_shape, 0, x.dtype, x.weak_type)
-    found = places(windows, starts, how, writing=False)
+    found = slicing.places(windows, starts, how, writing=False)
     parts = _parts(x, windows, found, batch)  # batch + the operand's axes
     if found.inside is not None:
         fill = default_fill(x.dtype) if fill_value is None else fill_value
         parts = moves.choose(
-            spread(found.inside, (*batch, *[1] * x.ndim)),
+            slicing.spread(found.inside, (*batch, *[1] * x.ndim)),
             parts,
             moves.cast(fill, x.dtype),
         )
@@ -126,29 +115,29 @@ def _check_gather(
     x: Any, starts: Any, numbers: GatherDimensionNumbers, sizes: Shape
 ) -> tuple[Windows, tuple[int, ...]]:
     name = "gather"
-    require(
+    slicing.require(
         len(sizes) == x.ndim,
         name,
         f"slice_sizes {sizes} must have one size per axis of shape {x.shape}",
     )
-    collapsed = check_axes(
+    collapsed = slicing.check_axes(
         name, "collapsed_slice_dims", numbers.collapsed_slice_dims, x.ndim
     )
-    windows = check_windows(
+    windows = slicing.check_windows(
         name, x.shape, sizes, starts, numbers.start_index_map,
         numbers.operand_batching_dims, numbers.start_indices_batching_dims, collapsed,
     )  # fmt: skip
-    require(
+    slicing.require(
         all(sizes[a] <= 1 for a in windows.squeezed),
         name,
         f"the axes {windows.squeezed}, which the windows lose, must have slice size 1, "
         f"got slice_sizes {sizes}",
     )
     count = len(windows.kept)
-    offsets = check_axes(
+    offsets = slicing.check_axes(
         name, "offset_dims", numbers.offset_dims, starts.ndim - 1 + count
     )
-    require(
+    slicing.require(
         len(offsets) == count,
         name,
         f"offset_dims {offsets} must name one axis of the result for each of the axes "
@@ -250,14 +239,16 @@ def _scatter(name: str, kind: str, negated: bool = False):
     ) -> Any:
         new = negative(moves.as_value(updates)) if negated else updates
         check_dtypes(name, operand, new)
-        x, starts = moves.as_value(operand), check_starts(name, scatter_indices)
+        x, starts = moves.as_value(operand), slicing.check_starts(name, scatter_indices)
         new = moves.cast(new, x.dtype)
         windows, through = _check_scatter(name, x, starts, new.shape, dimension_numbers)
         if new.size == 0 or x.size == 0:
             return x
         x, found, inner = _at_places(x, windows, starts, mode)
         new = _ordered_updates(new, inner, found, through, starts.ndim - 1)
-        result = bind(scatter_p, x, new, *only_inside(found), arg=(found.axes, kind))
+        result = bind(
+            scatter_p, x, new, *slicing.only_inside(found), arg=(found.axes, kind)
+        )
         return moves.reshape(result, windows.shape)
 
     return scatter
@@ -346,14 +337,17 @@ def scatter_apply(
     Raises:
       ShapeError: as `scatter`, or `func` gives another shape.
     """
-    x, starts = moves.as_value(operand), check_starts("scatter_apply", scatter_indices)
+    x, starts = (
+        moves.as_value(operand),
+        slicing.check_starts("scatter_apply", scatter_indices),
+    )
     shape = moves.check_shape(tuple(update_shape), "lax.scatter_apply: update_shape")
     windows, _ = _check_scatter("scatter_apply", x, starts, shape, dimension_numbers)
     if 0 in shape or x.size == 0:
         return x
     x, found, _ = _at_places(x, windows, starts, mode)
     old = bind(gather_p, x, *found.indices, arg=found.axes)
-    inside = only_inside(found)
+    inside = slicing.only_inside(found)
     repeats = moves.full(old.shape, 1, dtypes.int32)
     if not unique_indices:
         repeats = _counted(x, found, inside, repeats)
@@ -399,15 +393,15 @@ def _check_scatter(
 ) -> tuple[Windows, tuple[int, ...]]:
     """The windows, and the axes of the updates that run through them."""
     depth = starts.ndim - 1
-    inserted = check_axes(
+    inserted = slicing.check_axes(
         name, "inserted_window_dims", numbers.inserted_window_dims, x.ndim
     )
-    through = check_axes(
+    through = slicing.check_axes(
         name, "update_window_dims", numbers.update_window_dims, len(update_shape)
     )
     gone = {*inserted, *numbers.operand_batching_dims}
     kept = [a for a in range(x.ndim) if a not in gone]
-    require(
+    slicing.require(
         len(kept) == len(through) and len(update_shape) == depth + len(through),
         name,
         f"updates of shape {update_shape} must have {depth} axes of the indices, and "
@@ -415,7 +409,7 @@ def _check_scatter(
         f"windows",
     )
     around = tuple(n for a, n in enumerate(update_shape) if a not in through)
-    require(
+    slicing.require(
         around == starts.shape[:-1],
         name,
         f"updates of shape {update_shape} have, without update_window_dims {through}, "
@@ -424,7 +418,7 @@ def _check_scatter(
     sizes = [1] * x.ndim
     for axis, place in zip(kept, through, strict=True):
         sizes[axis] = update_shape[place]
-    windows = check_windows(
+    windows = slicing.check_windows(
         name, x.shape, tuple(sizes), starts, numbers.scatter_dims_to_operand_dims,
         numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, inserted,
     )  # fmt: skip
@@ -435,11 +429,11 @@ def _at_places(
     x: Any, windows: Windows, starts: Any, mode: Any
 ) -> tuple[Any, Places, Windows]:
     """The operand, the places, and the windows, along at least one indexed axis."""
-    found = places(windows, starts, mode_of(mode), writing=True)
+    found = slicing.places(windows, starts, slicing.mode_of(mode), writing=True)
     if found.axes:
         return x, found, windows
     # The windows are the whole array: it gets an axis that all of them index at 0.
-    inner = with_axis(windows)
+    inner = slicing.with_axis(windows)
     zeros = moves.full((*starts.shape[:-1], 1), 0, dtypes.int32)
     return moves.reshape(x, inner.shape), Places((0,), (zeros,), found.inside), inner
 

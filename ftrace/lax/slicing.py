@@ -17,6 +17,7 @@ from ftrace.array import is_array
 from ftrace.errors import DtypeError, IndexBoundsError, ShapeError, ValueRangeError
 from ftrace.lax.elementwise import GatherScatterMode, check_dtypes
 from ftrace.numpy import axes as moves
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.at import at
 from ftrace.numpy.axes import (
     as_value,
@@ -27,12 +28,6 @@ from ftrace.numpy.axes import (
     iota,
     reshape,
     static_int,
-)
-from ftrace.numpy.elementwise import (
-    add,
-    bitwise_and,
-    greater_equal,
-    less_equal,
 )
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.records import dataclass
@@ -531,8 +526,10 @@ def places(
         start = moves.shrink_axis(starts, len(batch), number, number + 1)
         start = _signed(reshape(start, batch), windows.shape[axis])
         if drops:
-            here = bitwise_and(greater_equal(start, 0), less_equal(start, last))
-            inside = here if inside is None else bitwise_and(inside, here)
+            here = ew.bitwise_and(
+                ew.greater_equal(start, 0), ew.less_equal(start, last)
+            )
+            inside = here if inside is None else ew.bitwise_and(inside, here)
         if last:
             at[axis] = minimum(maximum(start, 0), last)
     for axis, place in windows.paired:
@@ -572,7 +569,7 @@ def _window_index(start: Any, shape: Shape, axis: int) -> Any:
     lined = moves.expand(lined, shape)
     if shape[axis] == 1:
         return lined
-    return add(lined, iota(start.dtype, shape, axis))
+    return ew.add(lined, iota(start.dtype, shape, axis))
 
 
 def only_inside(found: Places) -> tuple[Any, ...]:

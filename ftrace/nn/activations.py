@@ -14,15 +14,10 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
+from ftrace.numpy import reductions
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.elementwise import values_together
-from ftrace.numpy.reductions import (
-    check_where,
-    log_softmax,
-    logsumexp,
-    reduced,
-    softmax,
-)
+from ftrace.numpy.reductions import log_softmax, logsumexp, softmax
 from ftrace.trace.fused import run_fused
 from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
@@ -285,8 +280,8 @@ def logmeanexp(
     axes = ax.canonical_axes(axis, x.ndim, "logmeanexp")
     if where is None:
         return total - math.log(math.prod(x.shape[a] for a in axes) or math.nan)
-    hits = ax.cast(check_where("logmeanexp", where, x.shape), total.dtype)
-    return total - fnp.log(reduced(reduce_sum_p, hits, axes, keepdims))
+    hits = ax.cast(reductions.check_where("logmeanexp", where, x.shape), total.dtype)
+    return total - fnp.log(reductions.reduced(reduce_sum_p, hits, axes, keepdims))
 
 
 def standardize(

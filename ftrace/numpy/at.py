@@ -23,25 +23,11 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import Array, is_array
 from ftrace.errors import ShapeError
-from ftrace.numpy import axes
+from ftrace.numpy import axes, indexing
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, reshape
 from ftrace.numpy.elementwise import add, common_type, divide, multiply, negative
-from ftrace.numpy.indexing import (
-    Index,
-    Position,
-    arrays_of,
-    check_mode,
-    filled,
-    index_parts,
-    is_known,
-    numpy_index,
-    parse_and_check,
-    parse_index,
-    read_at,
-    sliced,
-    with_gaps,
-)
+from ftrace.numpy.indexing import Index
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.all_bits import counts_bits
 from ftrace.trace.eager import Eager, integer_classes, is_by_place
@@ -110,8 +96,10 @@ class Place:
         wrap_negative_indices: bool = True,
     ) -> Any:
         """The elements at the place, as `x[index]`, with a mode."""
-        mode = check_mode("at.get", mode)
-        return read_at(self.array, self.index, mode, fill_value, wrap_negative_indices)
+        mode = indexing.check_mode("at.get", mode)
+        return indexing.read_at(
+            self.array, self.index, mode, fill_value, wrap_negative_indices
+        )
 
     def set(self, values: Value, **options: Any) -> Any:
         """`values` at the place."""
@@ -175,7 +163,7 @@ class Place:
         Repeats are seen where the index is known; with a traced one, `func` is applied
         once to each element.
         """
-        mode = check_mode("at.apply", options.get("mode"))
+        mode = indexing.check_mode("at.apply", options.get("mode"))
         mask = _traced_mask(self.array, self.index)
         if mask is not None:
             return choose(mask, cast(func(self.array), self.array.dtype), self.array)
@@ -204,7 +192,7 @@ class Place:
         out_sharding: None = None,
         wrap_negative_indices: bool = True,
     ) -> Any:
-        checked = check_mode("at", mode)
+        checked = indexing.check_mode("at", mode)
         return update(
             self.array,
             self.index,
@@ -239,7 +227,7 @@ def update(
         return cast(wide, x.dtype, x.weak_type)
     if (masked := _masked(x, index, values, kind)) is not None:
         return masked
-    known = not any(isinstance(part, Tracer) for part in index_parts(index))
+    known = not any(isinstance(part, Tracer) for part in indexing.index_parts(index))
     eager = known and is_array(x) and is_array(values)
     checked = eager and mode is None
     if checked and wrap and x.memory.host:
@@ -247,12 +235,12 @@ def update(
         if found is not None:
             return found
     if checked:
-        parsed = parse_and_check(x.shape, index, wrap)
+        parsed = indexing.parse_and_check(x.shape, index, wrap)
     else:
-        parsed = parse_index(x.shape, index, mode, wrap)
+        parsed = indexing.parse_index(x.shape, index, mode, wrap)
     values = fitted(values, parsed.result_shape, f"at.{kind}")
     values = cast(values, x.dtype)
-    region = sliced(x, parsed)
+    region = indexing.sliced(x, parsed)
     if parsed.batch is None:
         new = _COMBINE[kind](region, reshape(values, region.shape))
     elif not parsed.gathered:
@@ -316,7 +304,7 @@ def fitted(values: Any, shape: tuple[int, ...], name: str) -> Any:
 
 def _traced_mask(x: Any, index: Any) -> Any:
     """A traced mask, if the index is one and fits, with axes to broadcast to x."""
-    parts = index_parts(index)
+    parts = indexing.index_parts(index)
     mask = parts[0] if len(parts) == 1 else None
     if not isinstance(mask, Tracer) or mask.dtype != dtypes.bool_:
         return None
@@ -331,7 +319,7 @@ def _masked(x: Any, index: Any, values: Any, kind: str) -> Any:
     here = _traced_mask(x, index)
     if here is None:
         return None
-    rest = x.shape[index_parts(index)[0].ndim :]
+    rest = x.shape[indexing.index_parts(index)[0].ndim :]
     extra = max(values.ndim - len(rest), 0)
     if any(n != 1 for n in values.shape[:extra]):
         return None
@@ -345,8 +333,8 @@ def _repeats(shape: Any, index: Any, mode: str | None, **options: bool) -> Any:
     The array broadcasts to the shape of the place.
     """
     wrap = options.get("wrap_negative_indices", True)
-    parsed = parse_index(shape, index, mode, wrap)
-    if not parsed.gathered or not all(is_known(a) for a in parsed.arrays):
+    parsed = indexing.parse_index(shape, index, mode, wrap)
+    if not parsed.gathered or not all(indexing.is_known(a) for a in parsed.arrays):
         return None
     numbers: Any = np.zeros(parsed.batch or (), np.int64)
     for array, axis in zip(parsed.arrays, parsed.gathered, strict=True):
@@ -379,7 +367,7 @@ def _scattered(
         return region
     indices: list[Any] = []
     for array, axis in zip(index.arrays, index.gathered, strict=True):
-        where = Position.of(array, index.shape[axis], wrap)
+        where = indexing.Position.of(array, index.shape[axis], wrap)
         at = where.clamped() if mode == "clip" else where.values
         indices.append(broadcast_to(at, index.batch))
     common = max((i.dtype for i in indices), key=lambda d: d.itemsize)
@@ -424,7 +412,9 @@ _UFUNCS: dict[str, Any] = {
 
 def update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
     """The update of an array of the host by NumPy; None where it raises."""
-    found = numpy_index(tuple([_shown(part) for part in index_parts(index)]))
+    found = indexing.numpy_index(
+        tuple([_shown(part) for part in indexing.index_parts(index)])
+    )
     if found is None:
         return None
     require_room("at", aval_of(x))
@@ -441,9 +431,9 @@ def update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
             # Such an index repeats no element.
             function = _set_now if kind == "set" else partial(_met_now, _UFUNCS[kind])
             tape.note(function, [*operands, index], made)
-        elif (places := with_gaps(index, "iub")) is not None:
+        elif (places := indexing.with_gaps(index, "iub")) is not None:
             function = partial(_updated_places, kind, places)
-            tape.note(function, [*operands, *arrays_of(index)], made)
+            tape.note(function, [*operands, *indexing.arrays_of(index)], made)
     return made
 
 
@@ -459,7 +449,9 @@ def _updated(kind: str, x: Any, new: Any, index: Any) -> Any:
     result = _host.array(x)
     if kind == "set":
         result[index] = new
-    elif all(part is None or type(part) in _BASIC for part in index_parts(index)):
+    elif all(
+        part is None or type(part) in _BASIC for part in indexing.index_parts(index)
+    ):
         result[index] = _UFUNCS[kind](result[index], new)
     else:
         COMBINE_AT[kind](result, index, new)
@@ -481,4 +473,4 @@ def _met_now(function: Any, x: Any, new: Any, index: Any) -> Any:
 def _updated_places(
     kind: str, places: tuple[Any, ...], x: Any, new: Any, *arrays: Any
 ) -> Any:
-    return _updated(kind, x, new, filled(places, arrays))
+    return _updated(kind, x, new, indexing.filled(places, arrays))

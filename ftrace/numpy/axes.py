@@ -29,18 +29,10 @@ from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.dims import is_dynamic, same_size
 from ftrace.trace.graph import constant_bits
 from ftrace.trace.operations import bind, broadcast_shapes
+from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.elementwise import cast_p, select
-from ftrace.trace.primitives.movement import (
-    Shear,
-    pad_p,
-    permute_p,
-    reshape_p,
-    shear_p,
-    shrink_p,
-    stride_p,
-)
 from ftrace.trace.primitives.source import const, iota_p
 from ftrace.trace.primitives.source import iota as iota_node
 from ftrace.trace.room import FEW, no_memory, require_room
@@ -335,12 +327,12 @@ def choose(mask: Value, x: Value, y: Value) -> Any:
 
 def reshape(x: Value, shape: Shape) -> Any:
     x = as_value(x)
-    return x if same_size(x.shape, shape) else bind(reshape_p, x, arg=shape)
+    return x if same_size(x.shape, shape) else bind(movement.reshape_p, x, arg=shape)
 
 
 def permute(x: Value, axes: tuple[int, ...]) -> Any:
     x = as_value(x)
-    return x if axes == tuple(range(x.ndim)) else bind(permute_p, x, arg=axes)
+    return x if axes == tuple(range(x.ndim)) else bind(movement.permute_p, x, arg=axes)
 
 
 def move_axis(x: Value, source: int, destination: int) -> Any:
@@ -393,7 +385,7 @@ def broadcast_to(x: Value, shape: Shape, name: str = "broadcast_to") -> Any:
 
 def pad(x: Value, pads: tuple[tuple[int, int, int], ...]) -> Any:
     """Zeros (before, after, between) per axis; none of them negative."""
-    return bind(pad_p, x, arg=pads) if any(map(any, pads)) else as_value(x)
+    return bind(movement.pad_p, x, arg=pads) if any(map(any, pads)) else as_value(x)
 
 
 def shrink(x: Value, bounds: tuple[tuple[int, int], ...]) -> Any:
@@ -401,7 +393,7 @@ def shrink(x: Value, bounds: tuple[tuple[int, int], ...]) -> Any:
     x = as_value(x)
     if all(same_size(b, (0, n)) for b, n in zip(bounds, x.shape, strict=True)):
         return x
-    return bind(shrink_p, x, arg=bounds)
+    return bind(movement.shrink_p, x, arg=bounds)
 
 
 def shrink_axis(x: Value, axis: int, start: int, stop: int) -> Any:
@@ -413,7 +405,7 @@ def shrink_axis(x: Value, axis: int, start: int, stop: int) -> Any:
 
 def stride(x: Value, steps: tuple[int, ...]) -> Any:
     """Every n-th element per axis; a negative n also reverses."""
-    return bind(stride_p, x, arg=steps) if set(steps) - {1} else as_value(x)
+    return bind(movement.stride_p, x, arg=steps) if set(steps) - {1} else as_value(x)
 
 
 def flip(x: Value, axes: Sequence[int]) -> Any:
@@ -465,8 +457,8 @@ def slide(x: Any, axis: int, window: Window) -> Any:
     outputs = (x.shape[axis] - window.reach) // window.stride + 1
     x = insert_axes(x, (0,))
     x = expand(x, (window.size, *x.shape[1:]))
-    arg = Shear(axis + 1, 0, window.stride, window.dilation, outputs)
-    return bind(shear_p, x, arg=arg)
+    arg = movement.Shear(axis + 1, 0, window.stride, window.dilation, outputs)
+    return bind(movement.shear_p, x, arg=arg)
 
 
 def slide_all(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:

@@ -18,24 +18,13 @@ from ftrace.numpy.linear import conjugated, matrix_transpose
 from ftrace.numpy.sorting import argsort
 from ftrace.numpy.take import take_along_axis
 from ftrace.records import NamedTuple
-from ftrace.trace.operations import (
-    bind,
-    bind_compound,
-    do_now,
-    do_several_now,
-    elementwise,
-)
+from ftrace.trace import operations
 from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.host import spectral
 from ftrace.trace.primitives.host.family import SUPPORTED
 from ftrace.trace.primitives.host.orthogonal import householder_factor_p, qr_p
 from ftrace.trace.primitives.host.singular import svd_p
-from ftrace.trace.primitives.host.spectral import (
-    eig_p,
-    eigen_system,
-    eigenvalues,
-    eigh_p,
-    eigvals_p,
-)
+from ftrace.trace.primitives.host.spectral import eigenvalues
 from ftrace.trace.primitives.host.triangular import cholesky_p
 from ftrace.trace.tracer import Value, aval_of
 
@@ -122,7 +111,7 @@ def adjoint(x: Value) -> Any:
 
 def symmetrized(x: Any) -> Any:
     """(x + xᴴ)/2."""
-    return elementwise(p.mul, bind(p.add, x, adjoint(x)), 0.5)
+    return operations.elementwise(p.mul, operations.bind(p.add, x, adjoint(x)), 0.5)
 
 
 # Factorisations.
@@ -143,7 +132,7 @@ def cholesky(a: Value, *, upper: bool = False, symmetrize_input: bool = True) ->
     x = square("cholesky", a)
     if symmetrize_input:
         x = symmetrized(x)
-    (factor,) = bind_compound(cholesky_p, x)
+    (factor,) = operations.bind_compound(cholesky_p, x)
     return adjoint(factor) if upper else factor
 
 
@@ -165,17 +154,17 @@ def qr(a: Value, mode: str = "reduced") -> Any:
     """
     x = matrices("qr", a)
     if mode == "raw":
-        factors, taus = bind_compound(householder_factor_p, x)
+        factors, taus = operations.bind_compound(householder_factor_p, x)
         return QRResult(matrix_transpose(factors), taus)
     if mode not in ("reduced", "r", "complete", "full"):
         raise ValueRangeError(
             f"qr: mode must be 'reduced', 'complete', 'r' or 'raw', got {mode!r}"
         )
     if mode == "r" and x.size and x.dtype in SUPPORTED:
-        now = do_now(_triangle_now, x, dtype=x.dtype, weak=x.weak_type)
+        now = operations.do_now(_triangle_now, x, dtype=x.dtype, weak=x.weak_type)
         if now is not None:
             return now
-    q, r = bind_compound(qr_p, x, arg=mode in ("complete", "full"))
+    q, r = operations.bind_compound(qr_p, x, arg=mode in ("complete", "full"))
     return r if mode == "r" else QRResult(q, r)
 
 
@@ -217,27 +206,31 @@ def svd(
     if hermitian:
         found = _svd_hermitian(x, compute_uv)
     elif compute_uv:
-        found = bind_compound(svd_p, x, arg="full" if full_matrices else "reduced")
+        found = operations.bind_compound(
+            svd_p, x, arg="full" if full_matrices else "reduced"
+        )
     else:
-        found = bind_compound(svd_p, x, arg="values")
+        found = operations.bind_compound(svd_p, x, arg="values")
     if subset_by_index is not None:
         found = _subset(found, *subset_by_index)
     return SVDResult(*found) if compute_uv else found[0]
 
 
 def _svd_hermitian(x: Any, vectors: bool) -> list[Any]:
-    v, w = bind_compound(eigh_p, symmetrized(square("svd", x)), arg=True)
-    size = elementwise(p.absolute, w)
+    v, w = operations.bind_compound(
+        spectral.eigh_p, symmetrized(square("svd", x)), arg=True
+    )
+    size = operations.elementwise(p.absolute, w)
     order = flip(argsort(size), (w.ndim - 1,))
     s = take_along_axis(size, order, axis=-1)
     if not vectors:
         return [s]
     columns = insert_axes(order, (order.ndim - 1,))
     v = take_along_axis(v, columns, axis=-1)
-    sign = bind(p.sign, take_along_axis(w, order, axis=-1))
-    is_zero = elementwise(p.eq, sign, 0)
-    sign = elementwise(p.add, sign, cast(is_zero, sign.dtype))
-    turned = elementwise(p.mul, v, insert_axes(sign, (sign.ndim - 1,)))
+    sign = operations.bind(p.sign, take_along_axis(w, order, axis=-1))
+    is_zero = operations.elementwise(p.eq, sign, 0)
+    sign = operations.elementwise(p.add, sign, cast(is_zero, sign.dtype))
+    turned = operations.elementwise(p.mul, v, insert_axes(sign, (sign.ndim - 1,)))
     return [v, s, adjoint(turned)]
 
 
@@ -295,7 +288,7 @@ def eigh(a: Value, UPLO: str | None = None, symmetrize_input: bool = True) -> An
     x = square("eigh", a)
     if symmetrize_input:
         x = symmetrized(x)
-    vectors, values = bind_compound(eigh_p, x, arg=lower)
+    vectors, values = operations.bind_compound(spectral.eigh_p, x, arg=lower)
     return EighResult(values, vectors)
 
 
@@ -307,10 +300,10 @@ def eigvalsh(a: Value, UPLO: str | None = "L", *, symmetrize_input: bool = True)
         x = symmetrized(x)
     if x.dtype in SUPPORTED:
         function, dtype = partial(eigenvalues, lower), dtypes.real_dtype(x.dtype)
-        found = do_now(function, x, dtype=dtype, weak=x.weak_type)
+        found = operations.do_now(function, x, dtype=dtype, weak=x.weak_type)
         if found is not None:
             return found
-    return bind_compound(eigh_p, x, arg=lower)[1]
+    return operations.bind_compound(spectral.eigh_p, x, arg=lower)[1]
 
 
 def eig(a: Value) -> EigResult:
@@ -324,18 +317,18 @@ def eig(a: Value) -> EigResult:
     """
     x = square("eig", a)
     if x.dtype in SUPPORTED:
-        avals = eig_p.infer(None, aval_of(x))
+        avals = spectral.eig_p.infer(None, aval_of(x))
         function, types = (
-            partial(eigen_system, avals),
+            partial(spectral.eigen_system, avals),
             [(v.dtype, v.weak_type) for v in avals[1:]],
         )
-        now = do_several_now(function, x, results=types)
+        now = operations.do_several_now(function, x, results=types)
         if now is not None:
             return EigResult(*now)
-    values, _, right = bind_compound(eig_p, x)
+    values, _, right = operations.bind_compound(spectral.eig_p, x)
     return EigResult(values, right)
 
 
 def eigvals(a: Value) -> Any:
     """The eigenvalues of matrices, complex, in no order: see `eig`."""
-    return bind_compound(eigvals_p, square("eigvals", a))[0]
+    return operations.bind_compound(spectral.eigvals_p, square("eigvals", a))[0]

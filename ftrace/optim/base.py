@@ -23,6 +23,12 @@ from ftrace.records import NamedTuple
 from ftrace.trace import tree
 from ftrace.trace.tracer import aval_of, is_value
 
+__all__ = [
+    "EmptyState", "GradientTransformation", "MaskedNode", "MaskedState", "Schedule",
+    "apply_updates", "chain", "identity", "masked",
+]  # fmt: skip
+
+
 Tree = Any  # of arrays: parameters, gradients, updates, states
 Schedule = Callable[[Any], Any]  # from the number of steps done to a value
 Scalar = Any  # a number, or an array without axes

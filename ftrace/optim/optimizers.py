@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ftrace.optim import scaling
-from ftrace.optim.base import (
-    GradientTransformation,
-    Scalar,
-    ScalarOrSchedule,
-    chain,
-    hyperparameters,
-    identity,
-)
+from ftrace.optim import base, scaling
+from ftrace.optim.base import GradientTransformation, Scalar, ScalarOrSchedule
 from ftrace.optim.scaling import add_decayed_weights, scale_by_learning_rate
 
+__all__ = ["adagrad", "adam", "adamw", "lion", "momentum", "rmsprop", "sgd"]
 
-@hyperparameters
+
+@base.hyperparameters
 def sgd(
     learning_rate: ScalarOrSchedule,
     momentum: Scalar | None = None,
@@ -32,14 +27,14 @@ def sgd(
       accumulator_dtype: of the momentum, by default that of the parameters.
     """
     first = (
-        identity()
+        base.identity()
         if momentum is None
         else scaling.trace(momentum, nesterov, accumulator_dtype)
     )
-    return chain(first, scale_by_learning_rate(learning_rate))
+    return base.chain(first, scale_by_learning_rate(learning_rate))
 
 
-@hyperparameters
+@base.hyperparameters
 def momentum(
     learning_rate: ScalarOrSchedule, decay: Scalar = 0.9, nesterov: bool = False
 ) -> GradientTransformation:
@@ -47,7 +42,7 @@ def momentum(
     return sgd(learning_rate, decay, nesterov)
 
 
-@hyperparameters
+@base.hyperparameters
 def adam(
     learning_rate: ScalarOrSchedule,
     b1: Scalar = 0.9,
@@ -68,10 +63,10 @@ def adam(
       nesterov: look one step ahead (Dozat, 2016).
     """
     moments = scaling.scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
-    return chain(moments, scale_by_learning_rate(learning_rate))
+    return base.chain(moments, scale_by_learning_rate(learning_rate))
 
 
-@hyperparameters
+@base.hyperparameters
 def adamw(
     learning_rate: ScalarOrSchedule,
     b1: Scalar = 0.9,
@@ -96,14 +91,14 @@ def adamw(
       mask: which parameters decay: a tree of bools, or a function that makes one.
       nesterov: look one step ahead.
     """
-    return chain(
+    return base.chain(
         scaling.scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
         add_decayed_weights(weight_decay, mask),
         scale_by_learning_rate(learning_rate),
     )
 
 
-@hyperparameters
+@base.hyperparameters
 def rmsprop(
     learning_rate: ScalarOrSchedule,
     decay: Scalar = 0.9,
@@ -129,27 +124,27 @@ def rmsprop(
       bias_correction: of the means, as Adam does.
     """
     make = scaling.scale_by_stddev if centered else scaling.scale_by_rms
-    return chain(
+    return base.chain(
         make(decay, eps, initial_scale, eps_in_sqrt, bias_correction),
         scale_by_learning_rate(learning_rate),
-        identity() if momentum is None else scaling.trace(momentum, nesterov),
+        base.identity() if momentum is None else scaling.trace(momentum, nesterov),
     )
 
 
-@hyperparameters
+@base.hyperparameters
 def adagrad(
     learning_rate: ScalarOrSchedule,
     initial_accumulator_value: Scalar = 0.1,
     eps: Scalar = 1e-7,
 ) -> GradientTransformation:
     """AdaGrad (Duchi, Hazan, Singer, 2011)."""
-    return chain(
+    return base.chain(
         scaling.scale_by_rss(initial_accumulator_value, eps),
         scale_by_learning_rate(learning_rate),
     )
 
 
-@hyperparameters
+@base.hyperparameters
 def lion(
     learning_rate: ScalarOrSchedule,
     b1: Scalar = 0.9,
@@ -167,7 +162,7 @@ def lion(
       weight_decay: a number or a schedule.
       mask: which parameters decay: a tree of bools, or a function that makes one.
     """
-    return chain(
+    return base.chain(
         scaling.scale_by_lion(b1, b2, mu_dtype),
         add_decayed_weights(weight_decay, mask),
         scale_by_learning_rate(learning_rate),

@@ -9,26 +9,22 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError
+from ftrace.optim import base
 from ftrace.optim.base import (
-    EmptyState,
     GradientTransformation,
     Scalar,
     ScalarOrSchedule,
     Schedule,
     Tree,
-    check_state,
-    each,
-    filled,
-    hyperparameters,
-    identity,
-    increment,
-    init_empty,
-    masked,
-    stateless,
-    zero_count,
 )
 from ftrace.records import NamedTuple
 from ftrace.trace import tree
+
+__all__ = [
+    "add_decayed_weights", "clip", "clip_by_global_norm", "global_norm", "scale",
+    "scale_by_adam", "scale_by_learning_rate", "scale_by_lion", "scale_by_rms",
+    "scale_by_rss", "scale_by_schedule", "scale_by_stddev", "trace",
+]  # fmt: skip
 
 
 class CountState(NamedTuple):
@@ -88,38 +84,38 @@ class LionState(NamedTuple):
 # Numbers and schedules.
 
 
-@hyperparameters
+@base.hyperparameters
 def scale(step_size: Scalar) -> GradientTransformation:
     """Updates times a number."""
-    return stateless(lambda update: step_size * update)
+    return base.stateless(lambda update: step_size * update)
 
 
-@hyperparameters
+@base.hyperparameters
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     """Updates times `step_size_fn(number of steps done)`."""
 
     def init(params: Tree) -> CountState:
-        return CountState(zero_count())
+        return CountState(base.zero_count())
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        check_state("scale_by_schedule", state, CountState)
+        base.check_state("scale_by_schedule", state, CountState)
         step = fnp.asarray(step_size_fn(state.count))
 
         def multiply(update: Any) -> Any:
             return step.astype(update.dtype) * update
 
-        return each(multiply, updates), CountState(increment(state.count))
+        return base.each(multiply, updates), CountState(base.increment(state.count))
 
     return GradientTransformation(init, update)
 
 
-@hyperparameters
+@base.hyperparameters
 def scale_by_learning_rate(
     learning_rate: ScalarOrSchedule | None = None, *, flip_sign: bool = True
 ) -> GradientTransformation:
     """Updates times minus the learning rate: a number or a schedule; None is 1."""
     if learning_rate is None:
-        return identity()
+        return base.identity()
     sign = -1 if flip_sign else 1
     if callable(learning_rate):
         schedule: Schedule = learning_rate
@@ -127,7 +123,7 @@ def scale_by_learning_rate(
     return scale(sign * learning_rate)
 
 
-@hyperparameters
+@base.hyperparameters
 def add_decayed_weights(
     weight_decay: ScalarOrSchedule = 0.0, mask: Any = None
 ) -> GradientTransformation:
@@ -143,7 +139,7 @@ def add_decayed_weights(
     scheduled = callable(weight_decay)
 
     def init(params: Tree) -> Any:
-        return CountState(zero_count()) if scheduled else EmptyState()
+        return CountState(base.zero_count()) if scheduled else base.EmptyState()
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
         if params is None:
@@ -151,17 +147,17 @@ def add_decayed_weights(
                 "weight decay needs the parameters: call update(grads, state, params)"
             )
         if scheduled:
-            check_state("add_decayed_weights", state, CountState)
+            base.check_state("add_decayed_weights", state, CountState)
         decay = weight_decay(state.count) if scheduled else weight_decay
 
         def add(update: Any, param: Any) -> Any:
             return update + decay * param
 
-        state = CountState(increment(state.count)) if scheduled else state
-        return each(add, updates, params), state
+        state = CountState(base.increment(state.count)) if scheduled else state
+        return base.each(add, updates, params), state
 
     transformation = GradientTransformation(init, update)
-    return transformation if mask is None else masked(transformation, mask)
+    return transformation if mask is None else base.masked(transformation, mask)
 
 
 # Moments.
@@ -176,14 +172,14 @@ def _running_mean(updates: Tree, means: Tree, decay: Any) -> Tree:
     def mix(update: Any, mean: Any) -> Any:
         return (1 - decay) * update + decay * mean
 
-    return each(mix, updates, means)
+    return base.each(mix, updates, means)
 
 
 def _running_square(updates: Tree, means: Tree, decay: Any) -> Tree:
     def mix(update: Any, mean: Any) -> Any:
         return (1 - decay) * _square(update) + decay * mean
 
-    return each(mix, updates, means)
+    return base.each(mix, updates, means)
 
 
 def _unbiased(means: Tree, decay: Any, count: Any) -> Tree:
@@ -194,24 +190,24 @@ def _unbiased(means: Tree, decay: Any, count: Any) -> Tree:
     def divide(mean: Any) -> Any:
         return mean / weight.astype(mean.dtype)
 
-    return each(divide, means)
+    return base.each(divide, means)
 
 
 def _as_dtype(values: Tree, dtype: Any) -> Tree:
     def convert(x: Any) -> Any:
         return x.astype(dtype)
 
-    return values if dtype is None else each(convert, values)
+    return values if dtype is None else base.each(convert, values)
 
 
 def _like(values: Tree, others: Tree) -> Tree:
     def convert(x: Any, other: Any) -> Any:
         return x.astype(other.dtype)
 
-    return each(convert, values, others)
+    return base.each(convert, values, others)
 
 
-@hyperparameters
+@base.hyperparameters
 def trace(
     decay: Scalar, nesterov: bool = False, accumulator_dtype: Any = None
 ) -> GradientTransformation:
@@ -224,21 +220,21 @@ def trace(
     """
 
     def init(params: Tree) -> TraceState:
-        return TraceState(filled(params, dtype=accumulator_dtype))
+        return TraceState(base.filled(params, dtype=accumulator_dtype))
 
     def add(update: Any, total: Any) -> Any:
         return update + decay * total
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        check_state("trace", state, TraceState)
-        total = each(add, updates, state.trace)
-        made = each(add, updates, total) if nesterov else total
+        base.check_state("trace", state, TraceState)
+        total = base.each(add, updates, state.trace)
+        made = base.each(add, updates, total) if nesterov else total
         return made, TraceState(_as_dtype(total, accumulator_dtype))
 
     return GradientTransformation(init, update)
 
 
-@hyperparameters
+@base.hyperparameters
 def scale_by_adam(
     b1: Scalar = 0.9,
     b2: Scalar = 0.999,
@@ -258,30 +254,32 @@ def scale_by_adam(
     """
 
     def init(params: Tree) -> AdamState:
-        return AdamState(zero_count(), filled(params, dtype=mu_dtype), filled(params))
+        return AdamState(
+            base.zero_count(), base.filled(params, dtype=mu_dtype), base.filled(params)
+        )
 
     def divide(mean: Any, square: Any) -> Any:
         return mean / (fnp.sqrt(square + eps_root) + eps)
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        check_state("scale_by_adam", state, AdamState)
-        count = increment(state.count)
+        base.check_state("scale_by_adam", state, AdamState)
+        count = base.increment(state.count)
         mu = _running_mean(updates, state.mu, b1)
         nu = _running_square(updates, state.nu, b2)
         if nesterov:
-            ahead = _unbiased(mu, b1, increment(count))
+            ahead = _unbiased(mu, b1, base.increment(count))
             now = _unbiased(updates, b1, count)
             mean = _running_mean(now, ahead, b1)
         else:
             mean = _unbiased(mu, b1, count)
         square = _unbiased(nu, b2, count)
         state = AdamState(count, _as_dtype(mu, mu_dtype), _like(nu, state.nu))
-        return each(divide, mean, square), state
+        return base.each(divide, mean, square), state
 
     return GradientTransformation(init, update)
 
 
-@hyperparameters
+@base.hyperparameters
 def scale_by_rms(
     decay: Scalar = 0.9,
     eps: Scalar = 1e-8,
@@ -293,23 +291,25 @@ def scale_by_rms(
     kind = CountedRmsState if bias_correction else RmsState
 
     def init(params: Tree) -> Any:
-        nu = filled(params, initial_scale)
-        return CountedRmsState(zero_count(), nu) if bias_correction else RmsState(nu)
+        nu = base.filled(params, initial_scale)
+        return (
+            CountedRmsState(base.zero_count(), nu) if bias_correction else RmsState(nu)
+        )
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        check_state("scale_by_rms", state, kind)
+        base.check_state("scale_by_rms", state, kind)
         nu = _running_square(updates, state.nu, decay)
         made: Any = RmsState(nu)
         square = nu
         if bias_correction:
-            made = CountedRmsState(increment(state.count), nu)
+            made = CountedRmsState(base.increment(state.count), nu)
             square = _unbiased(nu, decay, made.count)
         return _over_root(updates, square, eps, eps_in_sqrt), made
 
     return GradientTransformation(init, update)
 
 
-@hyperparameters
+@base.hyperparameters
 def scale_by_stddev(
     decay: Scalar = 0.9,
     eps: Scalar = 1e-8,
@@ -320,21 +320,23 @@ def scale_by_stddev(
     """Updates over their running standard deviation (Graves, 2013)."""
 
     def init(params: Tree) -> StddevState:
-        count = zero_count() if bias_correction else None
-        return StddevState(count, filled(params), filled(params, initial_scale))
+        count = base.zero_count() if bias_correction else None
+        return StddevState(
+            count, base.filled(params), base.filled(params, initial_scale)
+        )
 
     def subtract(mean: Any, square: Any) -> Any:
         return square - _square(mean)
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        check_state("scale_by_stddev", state, StddevState)
+        base.check_state("scale_by_stddev", state, StddevState)
         mu = mean = _running_mean(updates, state.mu, decay)
         nu = square = _running_square(updates, state.nu, decay)
         count = None
         if bias_correction:
-            count = increment(state.count)
+            count = base.increment(state.count)
             mean, square = _unbiased(mu, decay, count), _unbiased(nu, decay, count)
-        variance = each(subtract, mean, square)
+        variance = base.each(subtract, mean, square)
         made = _over_root(updates, variance, eps, eps_in_sqrt)
         return made, StddevState(count, mu, nu)
 
@@ -346,17 +348,17 @@ def _over_root(updates: Tree, squares: Tree, eps: Any, inside: bool) -> Tree:
         root = fnp.sqrt(square + eps) if inside else fnp.sqrt(square) + eps
         return update / root
 
-    return each(divide, updates, squares)
+    return base.each(divide, updates, squares)
 
 
-@hyperparameters
+@base.hyperparameters
 def scale_by_rss(
     initial_accumulator_value: Scalar = 0.1, eps: Scalar = 1e-7
 ) -> GradientTransformation:
     """Updates over the root of the sum of all their squares (Duchi et al., 2011)."""
 
     def init(params: Tree) -> RssState:
-        return RssState(filled(params, initial_accumulator_value))
+        return RssState(base.filled(params, initial_accumulator_value))
 
     def add(update: Any, total: Any) -> Any:
         return _square(update) + total
@@ -367,27 +369,27 @@ def scale_by_rss(
         return fnp.where(known, update / root, 0)
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        check_state("scale_by_rss", state, RssState)
-        total = each(add, updates, state.sum_of_squares)
-        return each(divide, updates, total), RssState(total)
+        base.check_state("scale_by_rss", state, RssState)
+        total = base.each(add, updates, state.sum_of_squares)
+        return base.each(divide, updates, total), RssState(total)
 
     return GradientTransformation(init, update)
 
 
-@hyperparameters
+@base.hyperparameters
 def scale_by_lion(
     b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: Any = None
 ) -> GradientTransformation:
     """The sign of the update mixed with the mean of past ones (Chen et al., 2023)."""
 
     def init(params: Tree) -> LionState:
-        return LionState(zero_count(), filled(params, dtype=mu_dtype))
+        return LionState(base.zero_count(), base.filled(params, dtype=mu_dtype))
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        check_state("scale_by_lion", state, LionState)
+        base.check_state("scale_by_lion", state, LionState)
         mixed = _running_mean(updates, state.mu, b1)
         mu = _as_dtype(_running_mean(updates, state.mu, b2), mu_dtype)
-        return each(fnp.sign, mixed), LionState(increment(state.count), mu)
+        return base.each(fnp.sign, mixed), LionState(base.increment(state.count), mu)
 
     return GradientTransformation(init, update)
 
@@ -395,10 +397,10 @@ def scale_by_lion(
 # Updates kept small: each element, or the length of all of them together.
 
 
-@hyperparameters
+@base.hyperparameters
 def clip(max_delta: Scalar) -> GradientTransformation:
     """Every element of the updates, moved into [-max_delta, max_delta]."""
-    return stateless(lambda update: fnp.clip(update, -max_delta, max_delta))
+    return base.stateless(lambda update: fnp.clip(update, -max_delta, max_delta))
 
 
 def global_norm(updates: Tree) -> Any:
@@ -409,7 +411,7 @@ def global_norm(updates: Tree) -> Any:
     return fnp.sqrt(total)
 
 
-@hyperparameters
+@base.hyperparameters
 def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:
     """All updates scaled down together where their global norm exceeds `max_norm`.
 
@@ -424,6 +426,6 @@ def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:
         def shorten(x: Any) -> Any:
             return fnp.where(small, x, x / norm.astype(x.dtype) * max_norm)
 
-        return each(shorten, updates), state
+        return base.each(shorten, updates), state
 
-    return GradientTransformation(init_empty, update)
+    return GradientTransformation(base.init_empty, update)

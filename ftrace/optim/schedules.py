@@ -10,6 +10,12 @@ import ftrace.numpy as fnp
 from ftrace.errors import ValueRangeError
 from ftrace.optim.base import Scalar, Schedule, check_scalar, hyperparameters
 
+__all__ = [
+    "constant_schedule", "cosine_decay_schedule", "exponential_decay", "join_schedules",
+    "linear_schedule", "piecewise_constant_schedule", "polynomial_schedule",
+    "warmup_cosine_decay_schedule",
+]  # fmt: skip
+
 
 @hyperparameters
 def constant_schedule(value: Scalar) -> Schedule:

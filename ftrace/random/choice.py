@@ -20,21 +20,8 @@ from ftrace.random.keys import Key, random_bits, split_in_two
 from ftrace.random.uniform import offset_between, unit
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.broadcast import expand
-from ftrace.trace.primitives.elementwise import (
-    add,
-    bit_and,
-    bit_or,
-    cast,
-    eq,
-    le,
-    lt,
-    minimum,
-    mul,
-    ne,
-    select,
-    sub,
-)
 from ftrace.trace.primitives.host.sorting import TopK, argsort_p, take_along, top_k_p
 from ftrace.trace.primitives.indexing import gather
 from ftrace.trace.primitives.movement import move_axis, permute, reshape, shrink_axis
@@ -89,7 +76,7 @@ def permutation(
 
 
 def _permuted_range(key: Key, shape: Shape) -> Node:
-    return cast(random_order(key, shape, 0), dtypes.default_dtype("i"))
+    return ops.cast(random_order(key, shape, 0), dtypes.default_dtype("i"))
 
 
 def _permuted(key: Key, x: Node, shape: Shape, axis: int, whole: bool) -> Node:
@@ -194,10 +181,10 @@ def _greatest(
     noise = (extreme_high if mode == "high" else extreme)(
         key, logits.shape, logits.dtype
     )
-    noisy = move_axis(add(logits, noise), axis, logits.ndim - 1)
+    noisy = move_axis(ops.add(logits, noise), axis, logits.ndim - 1)
     arg = TopK(count, noisy.ndim - 1)
     (places,) = top_k_p.results(noisy, arg=arg)
-    return cast(
+    return ops.cast(
         reshape(move_axis(places, places.ndim - 1, 0), shape), dtypes.default_dtype("i")
     )
 
@@ -207,16 +194,16 @@ def _categories(key: Key, logits: Node, shape: Shape, axis: int, mode: str) -> N
     noise = (extreme_high if mode == "high" else extreme)(key, shape, logits.dtype)
     missing = len(shape) - logits.ndim
     logits = expand(reshape(logits, (1,) * missing + logits.shape), shape)
-    return _argmax(add(noise, logits), axis)
+    return _argmax(ops.add(noise, logits), axis)
 
 
 def _argmax(x: Node, axis: int) -> Node:
     """The first position of the greatest element, or of NaN."""
     greatest = expand(reduce(reduce_max_p, x, (axis,)), x.shape)
-    here = bit_or(eq(x, greatest), ne(x, x))
+    here = ops.bit_or(ops.eq(x, greatest), ops.ne(x, x))
     position = iota(dtypes.default_dtype("i"), x.shape, axis)
     beyond = const_like(position, x.shape[axis])
-    first = reduce(reduce_min_p, select(here, position, beyond), (axis,))
+    first = reduce(reduce_min_p, ops.select(here, position, beyond), (axis,))
     return reshape(first, x.shape[:axis] + x.shape[axis + 1 :])
 
 
@@ -286,7 +273,7 @@ def _drawn_once(key: Any, count: int, shape: Shape, p: Any, mode: str | None) ->
 
 def _first_of_order(key: Key, shape: Shape, count: int) -> Node:
     order = shrink_axis(random_order(key, (count,), 0), 0, 0, prod(shape))
-    return cast(reshape(order, shape), dtypes.default_dtype("i"))
+    return ops.cast(reshape(order, shape), dtypes.default_dtype("i"))
 
 
 def _probabilities(p: Any, count: int) -> Any:
@@ -311,7 +298,9 @@ def _weighted_positions(key: Key, steps: Node, shape: Shape) -> Node:
     """Where 1 - u falls among the cumulative probabilities, which may not end in 1."""
     u = unit(key, shape, steps.dtype)
     last = shrink_axis(steps, 0, steps.shape[0] - 1, steps.shape[0])
-    level = mul(broadcast_to(reshape(last, ()), shape), sub(const_like(u, 1), u))
+    level = ops.mul(
+        broadcast_to(reshape(last, ()), shape), ops.sub(const_like(u, 1), u)
+    )
     return _count_below(steps, level)
 
 
@@ -322,11 +311,13 @@ def _count_below(ordered: Node, values: Node) -> Node:
     found = const(0, dtype, values.shape)
     step = 1 << (size.bit_length() - 1)
     while step:
-        candidate = add(found, const_like(found, step))
-        index = minimum(candidate, const_like(found, size))
-        element = gather(ordered, [sub(index, const_like(index, 1))], (0,))
-        inside = le(candidate, const_like(found, size))
-        found = select(bit_and(inside, lt(element, values)), candidate, found)
+        candidate = ops.add(found, const_like(found, step))
+        index = ops.minimum(candidate, const_like(found, size))
+        element = gather(ordered, [ops.sub(index, const_like(index, 1))], (0,))
+        inside = ops.le(candidate, const_like(found, size))
+        found = ops.select(
+            ops.bit_and(inside, ops.lt(element, values)), candidate, found
+        )
         step //= 2
     return found
 

@@ -19,36 +19,8 @@ from ftrace.random.uniform import between, between_numbers, signs, unit, unit_pa
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.operations import broadcast_shapes
+from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.broadcast import reduce_sum
-from ftrace.trace.primitives.elementwise import (
-    absolute,
-    add,
-    cast,
-    div,
-    eq,
-    erf,
-    erf_inv,
-    exp,
-    floor,
-    ge,
-    le,
-    log,
-    log1p,
-    lt,
-    make_complex,
-    maximum,
-    minimum,
-    mul,
-    neg,
-    nextafter,
-    power,
-    select,
-    sign,
-    sqrt,
-    stop_gradient,
-    sub,
-    tan,
-)
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.source import const_like
 
@@ -79,13 +51,13 @@ def gauss(key: Key, shape: Shape, dtype: Dtype) -> Node:
     """√2·erf⁻¹(u), with u uniform in (-1, 1)."""
     one = np.ones((), dtype)
     u = between_numbers(key, float(np.nextafter(-one, one)), 1.0, shape, dtype)
-    return mul(const_like(u, math.sqrt(2)), erf_inv(u))
+    return ops.mul(const_like(u, math.sqrt(2)), ops.erf_inv(u))
 
 
 def _complex_gauss(key: Key, shape: Shape, dtype: Dtype) -> Node:
     parts = [gauss(k, shape, dtypes.real_dtype(dtype)) for k in split_in_two(key)]
     half = const_like(parts[0], math.sqrt(2))
-    return make_complex(*[div(part, half) for part in parts])
+    return ops.make_complex(*[ops.div(part, half) for part in parts])
 
 
 def truncated_normal(
@@ -107,16 +79,20 @@ def truncated_normal(
 
 
 def _truncated(key: Key, lower: Node, upper: Node, shape: Shape, dtype: Dtype) -> Node:
-    lower, upper = cast(lower, dtype), cast(upper, dtype)
-    low, high = (erf(div(x, const_like(x, math.sqrt(2)))) for x in (lower, upper))
+    lower, upper = ops.cast(lower, dtype), ops.cast(upper, dtype)
+    low, high = (
+        ops.erf(ops.div(x, const_like(x, math.sqrt(2)))) for x in (lower, upper)
+    )
     u = between(key, low, high, shape, dtype)
-    value = mul(const_like(u, math.sqrt(2)), erf_inv(u))
+    value = ops.mul(const_like(u, math.sqrt(2)), ops.erf_inv(u))
     # The bounds themselves are open.
     inside = [
-        how.broadcast_to(nextafter(stop_gradient(x), const_like(x, toward)), shape)
+        how.broadcast_to(
+            ops.nextafter(ops.stop_gradient(x), const_like(x, toward)), shape
+        )
         for x, toward in ((lower, math.inf), (upper, -math.inf))
     ]
-    return minimum(maximum(value, inside[0]), inside[1])
+    return ops.minimum(ops.maximum(value, inside[0]), inside[1])
 
 
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
@@ -126,7 +102,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) 
 
 
 def _lognormal(key: Key, sigma: Node, shape: Shape, dtype: Dtype) -> Node:
-    return exp(mul(gauss(key, shape, dtype), sigma))
+    return ops.exp(ops.mul(gauss(key, shape, dtype), sigma))
 
 
 def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
@@ -138,7 +114,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 def _maxwell(key: Key, shape: Shape, dtype: Dtype) -> Node:
     x = gauss(key, (*shape, 3), dtype)
-    return reshape(sqrt(reduce_sum(mul(x, x), (len(shape),))), shape)
+    return reshape(ops.sqrt(reduce_sum(ops.mul(x, x), (len(shape),))), shape)
 
 
 def double_sided_maxwell(
@@ -160,9 +136,9 @@ def _signed_maxwell(
     key: Key, loc: Node, scale: Node, shape: Shape, dtype: Dtype
 ) -> Node:
     length_key, sign_key = split_in_two(key)
-    sample = mul(signs(sign_key, shape, dtype), _maxwell(length_key, shape, dtype))
-    loc, scale = (how.broadcast_to(cast(x, dtype), shape) for x in (loc, scale))
-    return add(mul(sample, scale), loc)
+    sample = ops.mul(signs(sign_key, shape, dtype), _maxwell(length_key, shape, dtype))
+    loc, scale = (how.broadcast_to(ops.cast(x, dtype), shape) for x in (loc, scale))
+    return ops.add(ops.mul(sample, scale), loc)
 
 
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
@@ -178,12 +154,17 @@ def _wald(key: Key, mean: Node, shape: Shape, dtype: Dtype) -> Node:
     normal_key, uniform_key = split_in_two(key)
     v = gauss(normal_key, shape, dtype)
     z = unit(uniform_key, shape, dtype)
-    y = mul(v, v)
-    square = mul(mean, mean)
+    y = ops.mul(v, v)
+    square = ops.mul(mean, mean)
     four, two = const_like(y, 4), const_like(y, 2)
-    root = sqrt(add(mul(mul(four, mean), y), mul(square, mul(y, y))))
-    x = sub(add(mean, div(mul(square, y), two)), mul(div(mean, two), root))
-    return select(le(z, div(mean, add(mean, x))), x, div(square, x))
+    root = ops.sqrt(
+        ops.add(ops.mul(ops.mul(four, mean), y), ops.mul(square, ops.mul(y, y)))
+    )
+    x = ops.sub(
+        ops.add(mean, ops.div(ops.mul(square, y), two)),
+        ops.mul(ops.div(mean, two), root),
+    )
+    return ops.select(ops.le(z, ops.div(mean, ops.add(mean, x))), x, ops.div(square, x))
 
 
 # Logarithms of a uniform sample.
@@ -195,7 +176,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 def _exponential(key: Key, shape: Shape, dtype: Dtype) -> Node:
-    return neg(log1p(neg(unit(key, shape, dtype))))
+    return ops.neg(ops.log1p(ops.neg(unit(key, shape, dtype))))
 
 
 def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
@@ -206,7 +187,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 def _laplace(key: Key, shape: Shape, dtype: Dtype) -> Node:
     low = float(-1.0 + how.float_info(dtype).epsneg)
     u = between_numbers(key, low, 1.0, shape, dtype)
-    return mul(sign(u), log1p(neg(absolute(u))))
+    return ops.mul(ops.sign(u), ops.log1p(ops.neg(ops.absolute(u))))
 
 
 def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
@@ -216,7 +197,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 def _logistic(key: Key, shape: Shape, dtype: Dtype) -> Node:
     u = _positive(key, shape, dtype)
-    return sub(log(u), log1p(neg(u)))
+    return ops.sub(ops.log(u), ops.log1p(ops.neg(u)))
 
 
 def _positive(key: Key, shape: Shape, dtype: Dtype) -> Node:
@@ -247,17 +228,17 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: Any = None) -> An
 
 def extreme(key: Key, shape: Shape, dtype: Dtype) -> Node:
     """-log(-log(u))."""
-    return neg(log(neg(log(_positive(key, shape, dtype)))))
+    return ops.neg(ops.log(ops.neg(ops.log(_positive(key, shape, dtype)))))
 
 
 def extreme_high(key: Key, shape: Shape, dtype: Dtype) -> Node:
     """The same of 1 - u, with more bits where u is small."""
     info = how.float_info(dtype)
     upper, lower = unit_pair(key, shape, dtype)
-    more = add(mul(const_like(lower, 2.0**-info.nmant), lower), upper)
-    u = add(more, const_like(more, float(info.tiny)))
-    u = select(ge(upper, const_like(upper, 0.5)), upper, u)
-    return neg(log(neg(log1p(neg(u)))))
+    more = ops.add(ops.mul(const_like(lower, 2.0**-info.nmant), lower), upper)
+    u = ops.add(more, const_like(more, float(info.tiny)))
+    u = ops.select(ops.ge(upper, const_like(upper, 0.5)), upper, u)
+    return ops.neg(ops.log(ops.neg(ops.log1p(ops.neg(u)))))
 
 
 def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
@@ -267,7 +248,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 def _cauchy(key: Key, shape: Shape, dtype: Dtype) -> Node:
     u = between_numbers(key, float(how.float_info(dtype).eps), 1.0, shape, dtype)
-    return tan(mul(const_like(u, math.pi), sub(u, const_like(u, 0.5))))
+    return ops.tan(ops.mul(const_like(u, math.pi), ops.sub(u, const_like(u, 0.5))))
 
 
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
@@ -278,7 +259,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 def _pareto(key: Key, b: Node, shape: Shape, dtype: Dtype) -> Node:
-    return exp(div(_exponential(key, shape, dtype), b))
+    return ops.exp(ops.div(_exponential(key, shape, dtype), b))
 
 
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
@@ -288,8 +269,8 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 def _rayleigh(key: Key, scale: Node, shape: Shape, dtype: Dtype) -> Node:
-    logarithm = log(unit(key, shape, dtype))
-    return mul(scale, sqrt(mul(logarithm, const_like(logarithm, -2))))
+    logarithm = ops.log(unit(key, shape, dtype))
+    return ops.mul(scale, ops.sqrt(ops.mul(logarithm, const_like(logarithm, -2))))
 
 
 def weibull_min(
@@ -314,9 +295,11 @@ def _weibull(
     )
     waiting = how.broadcast_to(_exponential(key, shape, dtype), full)
     scale, concentration = (
-        how.broadcast_to(cast(x, dtype), full) for x in (scale, concentration)
+        how.broadcast_to(ops.cast(x, dtype), full) for x in (scale, concentration)
     )
-    return mul(power(waiting, div(const_like(waiting, 1), concentration)), scale)
+    return ops.mul(
+        ops.power(waiting, ops.div(const_like(waiting, 1), concentration)), scale
+    )
 
 
 def triangular(
@@ -332,11 +315,13 @@ def _triangular(
     key: Key, left: Node, mode: Node, right: Node, shape: Shape, dtype: Dtype
 ) -> Node:
     u = unit(key, shape, dtype)
-    width = sub(right, left)
-    rising = add(left, sqrt(mul(mul(u, width), sub(mode, left))))
-    rest = sub(const_like(u, 1), u)
-    falling = sub(right, sqrt(mul(mul(rest, width), sub(right, mode))))
-    return select(lt(u, div(sub(mode, left), width)), rising, falling)
+    width = ops.sub(right, left)
+    rising = ops.add(left, ops.sqrt(ops.mul(ops.mul(u, width), ops.sub(mode, left))))
+    rest = ops.sub(const_like(u, 1), u)
+    falling = ops.sub(
+        right, ops.sqrt(ops.mul(ops.mul(rest, width), ops.sub(right, mode)))
+    )
+    return ops.select(ops.lt(u, ops.div(ops.sub(mode, left), width)), rising, falling)
 
 
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
@@ -355,10 +340,12 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 def _geometric(key: Key, p: Node, shape: Shape, own: Dtype, dtype: Dtype) -> Node:
-    p, u = cast(p, own), unit(key, shape, own)
-    u = select(eq(u, const_like(u, 0)), const_like(u, 1), u)
-    trials = floor(div(log(u), how.broadcast_to(log1p(neg(p)), shape)))
-    return cast(add(trials, const_like(trials, 1)), dtype)
+    p, u = ops.cast(p, own), unit(key, shape, own)
+    u = ops.select(ops.eq(u, const_like(u, 0)), const_like(u, 1), u)
+    trials = ops.floor(
+        ops.div(ops.log(u), how.broadcast_to(ops.log1p(ops.neg(p)), shape))
+    )
+    return ops.cast(ops.add(trials, const_like(trials, 1)), dtype)
 
 
 # How they are called.
@@ -382,5 +369,5 @@ def _draw_scaled(
 def _scaled(
     key: Key, *parameters: Node, sampler: Any, shape: Shape, dtype: Dtype
 ) -> Node:
-    full = [how.broadcast_to(cast(x, dtype), shape) for x in parameters]
+    full = [how.broadcast_to(ops.cast(x, dtype), shape) for x in parameters]
     return sampler(key, *full, shape, dtype)

@@ -14,32 +14,11 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DtypeError, DtypeOverflowError, ValueRangeError
 from ftrace.random import draw as how
-from ftrace.random.keys import (
-    Key,
-    element,
-    random_bits,
-    split_in_two,
-    unsigned,
-)
+from ftrace.random import keys
+from ftrace.random.keys import Key
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.elementwise import (
-    add,
-    bit_and,
-    bit_or,
-    bitcast,
-    cast,
-    gt,
-    le,
-    lt,
-    maximum,
-    minimum,
-    mul,
-    rem,
-    select,
-    shift_right_logical,
-    sub,
-)
+from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.source import const, const_like
 from ftrace.trace.tracer import aval_of, check_fits
 
@@ -58,7 +37,9 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
         raise DtypeError(f"random.bits draws unsigned integers, got {wanted}")
     width = 8 * wanted.itemsize
     shape = how.as_shape("bits", shape)
-    return how.draw(random_bits, how.check_key("bits", key), width=width, shape=shape)
+    return how.draw(
+        keys.random_bits, how.check_key("bits", key), width=width, shape=shape
+    )
 
 
 # Floats in [0, 1): the bits become the fraction of a number in [1, 2).
@@ -68,12 +49,12 @@ def unit(key: Key, shape: Shape, dtype: Dtype) -> Node:
     """Floats in [0, 1), as many as the dtype's fraction has bits."""
     info = how.float_info(dtype)
     width = 8 if info.nmant < 8 else info.bits
-    drawn = cast(random_bits(key, width, shape), unsigned(info.bits))
-    fraction = shift_right_logical(drawn, const_like(drawn, width - info.nmant))
+    drawn = ops.cast(keys.random_bits(key, width, shape), keys.unsigned(info.bits))
+    fraction = ops.shift_right_logical(drawn, const_like(drawn, width - info.nmant))
     one: Any = np.ones(1, dtype)
     one = const(one.view(drawn.dtype)[0], drawn.dtype, shape)
-    number = bitcast(bit_or(fraction, one), arg=dtype)
-    return sub(number, const_like(number, 1))
+    number = ops.bitcast(ops.bit_or(fraction, one), arg=dtype)
+    return ops.sub(number, const_like(number, 1))
 
 
 def between(
@@ -88,21 +69,21 @@ def between(
       dtype: of the result.
       exact: the product with the width of the range is not rounded.
     """
-    low, high = cast(low, dtype), cast(high, dtype)
+    low, high = ops.cast(low, dtype), ops.cast(high, dtype)
     common = np.broadcast_shapes(low.shape, high.shape)
-    width = sub(how.broadcast_to(high, common), how.broadcast_to(low, common))
+    width = ops.sub(how.broadcast_to(high, common), how.broadcast_to(low, common))
     low, width = how.broadcast_to(low, shape), how.broadcast_to(width, shape)
     floats = unit(key, shape, dtype)
     if exact or dtype != dtypes.float32:
-        return maximum(low, add(mul(floats, width), low))
-    return maximum(low, _scale_exactly(floats, width, low))
+        return ops.maximum(low, ops.add(ops.mul(floats, width), low))
+    return ops.maximum(low, _scale_exactly(floats, width, low))
 
 
 def _scale_exactly(x: Node, width: Node, low: Node) -> Node:
     """x·width + low of float32, rounded once: the product has 48 bits at most."""
     wide = dtypes.float64
-    product = mul(cast(x, wide), cast(width, wide))
-    return cast(add(product, cast(low, wide)), dtypes.float32)
+    product = ops.mul(ops.cast(x, wide), ops.cast(width, wide))
+    return ops.cast(ops.add(product, ops.cast(low, wide)), dtypes.float32)
 
 
 def between_numbers(
@@ -209,7 +190,7 @@ def _integers(key: Key, low: Node, high: Node, shape: Shape, dtype: Dtype) -> No
             _convert_clipped(_as_integers(x), dtypes.int32) for x in (low, high)
         )
         low, high = _clip(low, least, greatest), _clip(high, least, greatest + 1)
-        return cast(offset_between(key, low, high, shape, dtypes.int32), dtype)
+        return ops.cast(offset_between(key, low, high, shape, dtypes.int32), dtype)
     return offset_between(key, low, high, shape, dtype)
 
 
@@ -217,26 +198,26 @@ def offset_between(key: Key, low: Node, high: Node, shape: Shape, dtype: Dtype) 
     """Integers in [low, high): low + (twice as many random bits) mod (high - low)."""
     width = 8 * dtype.itemsize
     low, high = _as_integers(low), _as_integers(high)
-    beyond = gt(high, const_like(high, min(dtypes.limits(dtype)[1], _top(high))))
+    beyond = ops.gt(high, const_like(high, min(dtypes.limits(dtype)[1], _top(high))))
     low, high = _convert_clipped(low, dtype), _convert_clipped(high, dtype)
     common = np.broadcast_shapes(low.shape, high.shape)
     low, high, beyond = (how.broadcast_to(x, common) for x in (low, high, beyond))
-    span = cast(sub(high, low), unsigned(width))
+    span = ops.cast(ops.sub(high, low), keys.unsigned(width))
     one = const_like(span, 1)
-    span = select(le(high, low), one, span)
+    span = ops.select(ops.le(high, low), one, span)
     # A range up to and with the greatest value; the full one wraps to 0, and the
     # remainder by 0 is the dividend itself.
-    span = select(bit_and(beyond, gt(high, low)), add(span, one), span)
+    span = ops.select(ops.bit_and(beyond, ops.gt(high, low)), ops.add(span, one), span)
     # 2**width mod span, to carry the upper half of the bits over.
-    multiplier = rem(const_like(span, 1 << (width // 2)), span)
-    multiplier = rem(mul(multiplier, multiplier), span)
+    multiplier = ops.rem(const_like(span, 1 << (width // 2)), span)
+    multiplier = ops.rem(ops.mul(multiplier, multiplier), span)
     span, multiplier = (
         how.broadcast_to(span, shape),
         how.broadcast_to(multiplier, shape),
     )
-    upper, lower = (random_bits(k, width, shape) for k in split_in_two(key))
-    offset = add(mul(rem(upper, span), multiplier), rem(lower, span))
-    return add(how.broadcast_to(low, shape), cast(rem(offset, span), dtype))
+    upper, lower = (keys.random_bits(k, width, shape) for k in keys.split_in_two(key))
+    offset = ops.add(ops.mul(ops.rem(upper, span), multiplier), ops.rem(lower, span))
+    return ops.add(how.broadcast_to(low, shape), ops.cast(ops.rem(offset, span), dtype))
 
 
 def _top(x: Node) -> int:
@@ -244,11 +225,11 @@ def _top(x: Node) -> int:
 
 
 def _as_integers(x: Node) -> Node:
-    return x if dtypes.is_integer(x.dtype) else cast(x, dtypes.default_dtype("i"))
+    return x if dtypes.is_integer(x.dtype) else ops.cast(x, dtypes.default_dtype("i"))
 
 
 def _clip(x: Node, low: int, high: int) -> Node:
-    return minimum(maximum(x, const_like(x, low)), const_like(x, high))
+    return ops.minimum(ops.maximum(x, const_like(x, low)), const_like(x, high))
 
 
 def _convert_clipped(x: Node, dtype: Dtype) -> Node:
@@ -256,7 +237,7 @@ def _convert_clipped(x: Node, dtype: Dtype) -> Node:
     least, greatest = dtypes.limits(dtype)
     own_least, own_greatest = dtypes.limits(x.dtype)
     x = _clip(x, max(least, own_least), min(greatest, own_greatest))
-    return cast(x, dtype)
+    return ops.cast(x, dtype)
 
 
 # Coin flips.
@@ -288,18 +269,18 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
 
 
 def _flips(key: Key, p: Node, shape: Shape, dtype: Dtype, mode: str) -> Node:
-    p = how.broadcast_to(cast(p, dtype), shape)
+    p = how.broadcast_to(ops.cast(p, dtype), shape)
     if mode == "low":
-        return lt(unit(key, shape, p.dtype), p)
+        return ops.lt(unit(key, shape, p.dtype), p)
     upper, lower = unit_pair(key, shape, p.dtype)
     step = const_like(lower, 2.0 ** -how.float_info(p.dtype).nmant)
-    return lt(mul(lower, step), sub(p, upper))
+    return ops.lt(ops.mul(lower, step), ops.sub(p, upper))
 
 
 def unit_pair(key: Key, shape: Shape, dtype: Dtype) -> tuple[Node, Node]:
     """Two arrays of floats in [0, 1)."""
     both = unit(key, (2, *shape), dtype)
-    return element(both, 0), element(both, 1)
+    return keys.element(both, 0), keys.element(both, 1)
 
 
 def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
@@ -312,6 +293,6 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 def signs(key: Key, shape: Shape, dtype: Dtype) -> Node:
     """-1 or 1."""
     drawn = unit(key, shape, dtypes.default_dtype("f"))
-    up = lt(drawn, const_like(drawn, 0.5))
-    one = cast(const_like(drawn, 1), dtype)
-    return select(up, one, const_like(one, -1))
+    up = ops.lt(drawn, const_like(drawn, 0.5))
+    one = ops.cast(const_like(drawn, 1), dtype)
+    return ops.select(up, one, const_like(one, -1))
