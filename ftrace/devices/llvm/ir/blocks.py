@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
+from types import MappingProxyType
 
 from ftrace.devices.llvm.ir.writer import OpenLoop, lowest
 from ftrace.devices.llvm.loops.nest import Span
 from ftrace.devices.llvm.loops.ranges import Opened
 from ftrace.devices.llvm.loops.staging import Stage
 from ftrace.devices.llvm.loops.tiles import Steps
-from ftrace.lower.kernel import INDEX, axis_of
+from ftrace.lower.kernel import INDEX, Store, axis_of
 from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node
@@ -52,6 +53,20 @@ class Cut:
     def length(self) -> int:
         """Positions in a block."""
         return prod(self.extents)
+
+    def steps(self, weight: int, free: Collection[Node]) -> dict[Node, int]:
+        """How far apart positions in a block are along each range, last one first.
+
+        Args:
+          weight: of the innermost range.
+          free: only these ranges have places of their own.
+        """
+        found: dict[Node, int] = {}
+        for r, size in zip(self.within[::-1], self.extents[::-1], strict=True):
+            if r in free:
+                found[r] = weight
+                weight *= size
+        return found
 
     @property
     def blocks(self) -> int:
@@ -105,6 +120,30 @@ def each_block(stage: Stage, cut: Cut, run: Callable[[Block], None]) -> None:
     for loop, opened in reversed(loops):
         stage.close(opened)
         writer.close_loop(loop)
+
+
+def run_stores(
+    stage: Stage,
+    stores: Sequence[Store],
+    axes: Sequence[Node],
+    blocks: Sequence[Block],
+    lanes: int,
+    spans: Mapping[Node, Span] = MappingProxyType({}),
+) -> None:
+    """What becomes of the sums of some blocks, in vectors along the last of the axes.
+
+    Args:
+      lanes: of a vector at most.
+      spans: of axes that are in no block.
+    """
+    last, widest = axes[-1], max(store.value.dtype.itemsize for store in stores)
+    lanes = min(stage.target.vector_bytes // widest, lanes)
+    while lanes > 1 and not all(block.fits(last, lanes) for block in blocks):
+        lanes //= 2
+    steps, found = {last: Steps(lanes)}, dict[Node, Span]()
+    for block in blocks:
+        found |= block.spans(steps)
+    stage.run(axes, stores, steps, {**found, **spans})
 
 
 class Opening(ABC):
@@ -196,21 +235,23 @@ class Block(Opening):
             return self.divides(lanes)
         return lanes < 2 * axis_of(r).size
 
-    def terms(self, weight: int, node: Node | None = None) -> list[Node]:
+    def terms(
+        self, weight: int, node: Node | None = None, of: Collection[Node] | None = None
+    ) -> list[Node]:
         """The position in the block, times `weight`, as the terms of an index.
 
-        With `node`, of those ranges only on which it depends.
+        With `node`, of those ranges only on which it depends; or of these ranges.
         """
-        found: list[Node] = []
         cut = self.cut
-        for r, size in zip(cut.within[::-1], cut.extents[::-1], strict=True):
-            if node is not None and r not in self.stage.facts.free[node]:
-                continue
+        free = cut.within if of is None else of
+        if node is not None:
+            free = self.stage.facts.free[node]
+        found: list[Node] = []
+        for r, step in cut.steps(weight, free).items():
             place = r
             if r is cut.split and self.start is not None:
                 place = sub(r, self.start)
-            found.append(mul(place, const(weight, INDEX)))
-            weight *= size
+            found.append(mul(place, const(step, INDEX)))
         return found
 
     def positions(self, node: Node | None = None) -> int:

@@ -10,7 +10,7 @@ along i, and stored along j out of the square of registers.
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.ir.blocks import Block, Cut
+from ftrace.devices.llvm.ir.blocks import Block, Cut, run_stores
 from ftrace.devices.llvm.loops.facts import Facts, index_of
 from ftrace.devices.llvm.loops.staging import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.loops.tiles import Steps
@@ -98,11 +98,7 @@ def render_turned(plan: Turned, stage: Stage) -> int:
             index = sum_of([*rows.terms(pitch), *columns.terms(1)])
             found: dict[Node, Node] = {n: p.load(index) for n, p in panels.items()}
             stores = replaced_stores(stage.kernel.stores, found)
-            widest = max(store.value.dtype.itemsize for store in stores)
-            most = stage.target.vector_bytes // widest
-            steps = {plan.column: Steps(min(most, lanes))}
-            spans = rows.spans(steps) | columns.spans(steps)
-            stage.run([plan.row, plan.column], stores, steps, spans)
+            run_stores(stage, stores, [plan.row, plan.column], [rows, columns], lanes)
     return unit.count
 
 

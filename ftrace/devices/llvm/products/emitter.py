@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from ftrace.devices.llvm.ir.blocks import Block, Once, each_block
+from ftrace.devices.llvm.ir.blocks import Block, Once, each_block, run_stores
 from ftrace.devices.llvm.loops.accumulators import identity
 from ftrace.devices.llvm.loops.facts import index_of
 from ftrace.devices.llvm.loops.nest import Span
 from ftrace.devices.llvm.loops.prefetching import Prefetch
 from ftrace.devices.llvm.loops.staging import Panel, Stage, replaced_stores, sum_of
-from ftrace.devices.llvm.loops.tiles import Steps, size_of
+from ftrace.devices.llvm.loops.tiles import size_of
 from ftrace.devices.llvm.products.filling import fill_panel
 from ftrace.devices.llvm.products.schedule import LooseRows, Schedule, StagedRows
 from ftrace.devices.llvm.products.unit_blocks import (
@@ -21,7 +21,7 @@ from ftrace.devices.llvm.products.unit_blocks import (
     RowBlock,
     Strips,
 )
-from ftrace.lower.kernel import INDEX, Store, axis_of, load, load_p, reduce
+from ftrace.lower.kernel import INDEX, Store, load, load_p, reduce
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import mul
 from ftrace.trace.primitives.source import const
@@ -271,12 +271,5 @@ class _Emitter:
         found = {n: panel.load(index) for n, panel in self.sums.items()}
         found |= self._found_offsets()
         stores = replaced_stores(stage.kernel.stores, found)
-        widest = max(store.value.dtype.itemsize for store in stores)
-        lanes = min(stage.target.vector_bytes // widest, self.schedule.lanes)
-        column, axes = columns.column, columns.cut.within
-        if column is not columns.cut.split:
-            while lanes >= 2 * axis_of(column).size:
-                lanes //= 2
-        steps = {column: Steps(lanes)}
-        spans = columns.spans(steps) | rows.final_spans
-        stage.run([*rows.final_axes, *axes], stores, steps, spans)
+        axes, lanes = [*rows.final_axes, *columns.cut.within], self.schedule.lanes
+        run_stores(stage, stores, axes, [columns], lanes, rows.final_spans)

@@ -145,11 +145,4 @@ class Factor:
         """Elements from one step to the next of each range of a block."""
         if self.panel is None:
             return self.form.terms
-        found: dict[Node, int] = {}
-        weight = self.row
-        cut = self.positions
-        for r, size in zip(cut.within[::-1], cut.extents[::-1], strict=True):
-            if r in self.stage.facts.free[self.node]:
-                found[r] = weight
-                weight *= size
-        return found
+        return self.positions.steps(self.row, self.stage.facts.free[self.node])

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ftrace.devices.llvm.ir.blocks import Block, Cut
+from ftrace.devices.llvm.ir.blocks import Block, Cut, run_stores
 from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.loops.staging import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.loops.tiles import Steps, size_of
@@ -160,10 +160,5 @@ class AcrossProduct(SlidingRowsProduct):
         back = [*block.terms(self.turned.pitch), pixel]
         found = {self.total: self.turned.load(sum_of(back)), **moved}
         stores = replaced_stores(stage.kernel.stores, found)
-        widest = max(store.value.dtype.itemsize for store in stores)
-        lanes = min(stage.target.vector_bytes // widest, self.lanes)
-        while lanes > 1 and lanes >= 2 * axis_of(pixel).size:
-            lanes //= 2
-        steps = {pixel: Steps(lanes)}
         axes = [*block.cut.within, pixel]
-        stage.run(axes, stores, steps, block.spans(steps))
+        run_stores(stage, stores, axes, [block], self.lanes)

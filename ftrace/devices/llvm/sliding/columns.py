@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from ftrace.devices.llvm.ir.blocks import Block, Cut, cut_ranges, each_block
+from ftrace.devices.llvm.ir.blocks import Block, Cut, cut_ranges, each_block, run_stores
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.loops.nest import Span
 from ftrace.devices.llvm.loops.staging import Panel, Stage, replaced_stores, sum_of
@@ -230,12 +230,9 @@ class SlidingProduct:
         _, classes, steps = group
         walks: list[Walk] = []
         later: list[tuple[Walk, str]] = []
-        weight = panel.pitch
-        free = self.stage.facts.free[s.right]
-        cut_ = depth.cut
-        for r, size in zip(cut_.within[::-1], cut_.extents[::-1], strict=True):
-            held = r in free
-            walk = Walk(depth.extent(r), left.get(r, 0), weight if held else 0)
+        right = depth.cut.steps(panel.pitch, self.stage.facts.free[s.right])
+        for r in depth.cut.within[::-1]:
+            walk = Walk(depth.extent(r), left.get(r, 0), right.get(r, 0))
             if r in self.around:
                 column, seen = self.around[r]
                 place = next(o.base for o in self.stage.opened if o.node is column)
@@ -243,7 +240,6 @@ class SlidingProduct:
                 walk = replace(walk, count=count)
                 later.append((walk, start))
             walks.insert(0, walk)
-            weight *= size if held else 1
         _, tap = s.window.steps(left.get(s.window.tap, 0))
         if classes > 1:
             walks.append(Walk(str(classes), tap, self._lines(steps) * self.width))
@@ -325,13 +321,5 @@ class SlidingProduct:
         index = sum_of([*terms, *self._within_line()])
         found = {self.total: self.sums.load(index)}
         stores = replaced_stores(stage.kernel.stores, found)
-        widest = max(store.value.dtype.itemsize for store in stores)
-        lanes = min(stage.target.vector_bytes // widest, self.lanes)
-        axes = [s.row, *self.columns.within]
-        last = axes[-1]
-        if last is not self.columns.split:
-            while lanes >= 2 * axis_of(last).size:
-                lanes //= 2
-        steps = {last: Steps(lanes)}
-        spans = self.block.spans(steps) | self.row.spans({})
-        stage.run(axes, stores, steps, spans)
+        axes, blocks = [s.row, *self.columns.within], [self.block, self.row]
+        run_stores(stage, stores, axes, blocks, self.lanes)

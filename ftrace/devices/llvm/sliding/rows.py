@@ -24,7 +24,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
-from ftrace.devices.llvm.ir.blocks import Block, Cut, cut_ranges, each_block
+from ftrace.devices.llvm.ir.blocks import Block, Cut, cut_ranges, each_block, run_stores
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import OpenLoop
 from ftrace.devices.llvm.loops.nest import Span
@@ -58,7 +58,7 @@ from ftrace.devices.llvm.sliding.rows_plan import SlidingRows, column_blocks
 from ftrace.lower.kernel import INDEX, Store, axis_of
 from ftrace.records import dataclass
 from ftrace.trace.graph import Node, substitute
-from ftrace.trace.primitives.elementwise import add, mul, sub
+from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.source import const
 
 #: The first class of a window, how many, and the taps of each.
@@ -358,16 +358,12 @@ class SlidingRowsProduct:
         Returns:
           The loops; the place of the first row; loops that begin later, and where.
         """
-        s, free = self.sliding, self.stage.facts.free
-        right = self.right.steps()
-        walks: list[Walk] = []
-        weight = self.spread
-        cut_ = depth.cut
-        for r, size in zip(cut_.within[::-1], cut_.extents[::-1], strict=True):
-            held = r in free[s.left]
-            walk = Walk(depth.extent(r), weight if held else 0, right.get(r, 0))
-            walks.insert(0, walk)
-            weight *= size if held else 1
+        s, right = self.sliding, self.right.steps()
+        left = depth.cut.steps(self.spread, self.stage.facts.free[s.left])
+        walks = [
+            Walk(depth.extent(r), left.get(r, 0), right.get(r, 0))
+            for r in depth.cut.within
+        ]
         skipped: list[tuple[Walk, str]] = []
         for taps in image.taps:
             window = taps.window
@@ -403,35 +399,17 @@ class SlidingRowsProduct:
         """Where the sums of the open line begin."""
         if not self.kept:
             return []
-        terms: list[tuple[int, str]] = []
-        weight = self.pitch * self.width
-        sizes = dict(zip(self.rows.within, self.rows.extents, strict=True))
-        for axis in self.sliding.lines[::-1]:
-            terms.append((weight, self.places[axis]))
-            weight *= sizes[axis]
-        return terms
+        steps = self.rows.steps(self.pitch * self.width, self.sliding.lines)
+        return [(step, self.places[axis]) for axis, step in steps.items()]
 
     def _finish(self) -> None:
         """The kernel's own stores for a line, with the sums read from their panel."""
         s, stage = self.sliding, self.stage
         stores, moved, block = self.flat.of_stores(self.total, self.block)
         terms = [mul(s.pixel, const(self.pitch, INDEX)), *block.terms(1)]
-        weight = self.pitch * self.width
         if self.kept:
-            sizes = dict(zip(self.rows.within, self.rows.extents, strict=True))
-            for axis in s.lines[::-1]:
-                place = axis
-                if axis is self.rows.split and self.row.start is not None:
-                    place = sub(axis, self.row.start)
-                terms.append(mul(place, const(weight, INDEX)))
-                weight *= sizes[axis]
+            terms += self.row.terms(self.pitch * self.width, of=s.lines)
         found = {self.total: self.sums.load(sum_of(terms)), **moved}
         stores = replaced_stores(stores, found)
-        widest = max(store.value.dtype.itemsize for store in stores)
-        lanes = min(stage.target.vector_bytes // widest, self.lanes)
-        last = block.cut.within[-1]
-        while lanes > 1 and not block.fits(last, lanes):
-            lanes //= 2
-        steps = {last: Steps(lanes)}
         axes = [s.pixel, *block.cut.within]
-        stage.run(axes, stores, steps, block.spans(steps))
+        run_stores(stage, stores, axes, [block], self.lanes)

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from ftrace.devices.llvm.ir.blocks import Block, Cut, each_block
+from ftrace.devices.llvm.ir.blocks import Block, Cut, each_block, run_stores
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.loops.nest import Span
@@ -523,16 +523,8 @@ class SlidingSumProduct:
         axes = [a for a in stage.kernel.axes if a in inside]
         if moved:
             axes = [a for a in axes if a not in s.columns] + [*block.cut.within]
-        last, lanes = axes[-1], self.lanes
-        widest = max(store.value.dtype.itemsize for store in stores)
-        lanes = min(stage.target.vector_bytes // widest, self.lanes)
-        if last is s.channel is self.channels.split:
-            lanes = 1
-        while lanes > 1 and not block.fits(last, lanes):
-            lanes //= 2
-        steps = {last: Steps(lanes)}
-        spans = block.spans(steps) | self.channel.spans({})
-        stage.run(axes, stores, steps, spans)
+        lanes = 1 if axes[-1] is s.channel is self.channels.split else self.lanes
+        run_stores(stage, stores, axes, [block, self.channel], lanes)
 
 
 def _reach(window: Window, pixels: int) -> int:
