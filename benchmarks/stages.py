@@ -19,7 +19,7 @@ from benchmarks.inputs import normal, weights
 from benchmarks.machine import python_seconds
 from benchmarks.timing import FULL, Effort
 from ftrace.devices.llvm.compiling.compile import generate
-from ftrace.devices.llvm.compiling.modules import grouped, in_one_module
+from ftrace.devices.llvm.compiling.kernels import grouped, in_one_module
 from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.ir.numbers import without_numbers
 from ftrace.lower import simplify_graph

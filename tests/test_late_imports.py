@@ -65,7 +65,7 @@ def test_programs_from_disk_need_nothing_that_makes_them(tmp_path: Path) -> None
     makers = {
         "ftrace.lower.lowering", "ftrace.lower.lapack_kernels",
         "ftrace.devices.llvm.compiling.kernels", "ftrace.devices.llvm.render",
-        "ftrace.devices.llvm.runner.whole",
+        "ftrace.devices.llvm.runtime.pool",
     }  # fmt: skip
     assert makers <= cold
     warm = loaded(tmp_path)

@@ -11,12 +11,13 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import settings
-from ftrace.devices.llvm.compiling import modules
+from ftrace.devices.llvm.compiling import kernels as compiling
 from ftrace.devices.llvm.compiling.compile import generate, object_cache
-from ftrace.devices.llvm.compiling.kernels import Made, compile_kernels
-from ftrace.devices.llvm.compiling.modules import (
+from ftrace.devices.llvm.compiling.kernels import (
     FUNCTION,
     LENGTH,
+    Made,
+    compile_kernels,
     grouped,
     in_one_module,
 )
@@ -88,7 +89,7 @@ def test_results_are_those_of_modules_of_their_own(
 ) -> None:
     found: list[list[bytes]] = []
     for length in (LENGTH, 0):
-        monkeypatch.setattr(modules, "LENGTH", length)
+        monkeypatch.setattr(compiling, "LENGTH", length)
         folder = str(tmp_path / str(length))
         with ft.config(cache_dir=folder, threads=threads):
             for _ in range(2):  # the second time from disk

@@ -14,7 +14,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax
 from ftrace.devices.llvm.compiling.compile import object_cache
-from ftrace.devices.llvm.compiling.wholes import packed, unpacked
+from ftrace.devices.llvm.compiling.made import packed, unpacked
 from ftrace.devices.llvm.device import CPU, CPUExecutable
 from ftrace.limits import Limits
 from ftrace.lower import lower, serialize

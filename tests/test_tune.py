@@ -10,7 +10,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.compiling import progress, tune
+from ftrace.devices.llvm.compiling import tune
 from ftrace.errors import ArgumentError
 
 RNG = np.random.default_rng(0)
@@ -168,7 +168,7 @@ def test_a_terminal_shows_a_bar(
     else:
         monkeypatch.setitem(__import__("sys").modules, "rich.console", None)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with progress.steps_with_progress("trying", ["one", "two"]) as advance:
+    with tune.steps_with_progress("trying", ["one", "two"]) as advance:
         advance()
         advance()
     shown = capsys.readouterr().err

@@ -24,8 +24,7 @@ from ftrace.capacity import LARGE
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.calls import Bound, Signature
 from ftrace.devices.llvm.compiling.compile import cache_key, object_cache
-from ftrace.devices.llvm.compiling.made import CompiledKernel
-from ftrace.devices.llvm.compiling.wholes import packed, unpacked
+from ftrace.devices.llvm.compiling.made import CompiledKernel, packed, unpacked
 from ftrace.devices.llvm.runner.records import NO_MEMORY
 from ftrace.devices.llvm.runtime.compiled import prepare_runtime, runtime
 from ftrace.devices.llvm.runtime.cores import available_cores

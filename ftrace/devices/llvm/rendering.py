@@ -5,7 +5,7 @@ It needs all renderers, so that it is loaded with the first kernel that is not o
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.compiling.modules import FUNCTION
+from ftrace.devices.llvm.compiling.kernels import FUNCTION
 from ftrace.devices.llvm.fourier.kernel import render_transform
 from ftrace.devices.llvm.ir.formulas import called_in
 from ftrace.devices.llvm.ir.scalar import operations_of

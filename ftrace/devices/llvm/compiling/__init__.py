@@ -1,10 +1,10 @@
 """From the text of kernels to machine code, by way of the disk cache.
 
-kernels         machine code of kernels; modules: several in one module
+kernels         machine code of kernels, several in one module
 compile         IR to object code to addresses; loader: object code without LLVM
-cache           the files; trusted: whose are taken
-made            kernels on disk; wholes: whole programs
+cache           the files, and whose are taken
+made            kernels and whole programs on disk
 machine         what decides the code besides its text
 workers         threads that compile, where no signal arrives
-tune            schedules tried on the machine itself; progress: the bar it shows
+tune            schedules tried on the machine itself
 """

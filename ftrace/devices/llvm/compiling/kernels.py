@@ -3,17 +3,25 @@
     kernel -> identity -> its function, object code          (it is on disk)
     kernel -> text -> object code, which is kept on disk     (it is not)
 
-Short kernels of a program are compiled together: see `modules.py`.
+Short kernels of a program are compiled together, several in one module of LLVM IR:
+
+    define void @kernel(…)       define void @kernel(…)
+    ->  define void @kernel0(…)  define void @kernel1(…)
+
+LLVM takes as long to begin with a module as to compile a short kernel, so that a
+module for each would cost a program of many kernels a sixth of its time.
 
 What is kept is found by the kernel itself, so that nothing is rendered for it. Whole
-programs that are on disk find the object code without their kernels: `wholes.py`.
+programs that are on disk find the object code without their kernels: `made.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
+from typing import Final
 
 from ftrace.devices.llvm.compiling.cache import digest_of
 from ftrace.devices.llvm.compiling.compile import (
@@ -23,9 +31,9 @@ from ftrace.devices.llvm.compiling.compile import (
     object_cache,
 )
 from ftrace.devices.llvm.compiling.made import CompiledKernel, Made, Modules, linked
-from ftrace.devices.llvm.compiling.modules import grouped, in_one_module
 from ftrace.devices.llvm.compiling.workers import run_all
 from ftrace.devices.llvm.ir.library import prepare, symbols_in
+from ftrace.devices.llvm.loops.access import ZEROS
 from ftrace.devices.llvm.loops.rendered import Rendered
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import Kernel
@@ -137,3 +145,58 @@ def _prepare(symbol: str) -> list[Made]:
     """Makes a function that kernels call, and none of them."""
     prepare(symbol)
     return []
+
+
+#: The name of the function in a kernel's own module. Functions that only it calls
+#: have names that begin with this one.
+FUNCTION: Final = "kernel"
+#: Characters of a module; a kernel that is longer has one for itself. This is so much
+#: that beginning is a tenth of the work, and so little that threads end together.
+LENGTH: Final = 48_000
+
+_DEFINED: Final = re.compile(r"^define .*?@([\w.]+)\(", re.MULTILINE)
+
+
+def grouped(kernels: Iterable[Rendered]) -> Iterator[list[Rendered]]:
+    """Kernels in order, those side by side that are to be one module.
+
+    They are rendered while the groups before them are compiled.
+    """
+    group: list[Rendered] = []
+    length = 0
+    for kernel in kernels:
+        size = len(kernel.text)
+        if group and (length + size > LENGTH or not _can_be_joined(kernel)):
+            yield group
+            group, length = [], 0
+        group.append(kernel)
+        length += size
+        if length > LENGTH or not _can_be_joined(kernel):
+            yield group
+            group, length = [], 0
+    if group:
+        yield group
+
+
+def _can_be_joined(kernel: Rendered) -> bool:
+    """Are its names its own but for what all kernels declare alike?"""
+    if kernel.dims:  # what is dynamic is kept by its text
+        return False
+    head, _, _ = kernel.text.partition("\ndefine ")
+    if any(line.startswith("@") and line != ZEROS for line in head.splitlines()):
+        return False
+    return all(name.startswith(FUNCTION) for name in _DEFINED.findall(kernel.text))
+
+
+def in_one_module(texts: Sequence[str]) -> tuple[str, list[str]]:
+    """The module of kernels that stand in modules of their own, and their names."""
+    if len(texts) == 1:
+        return texts[0], [FUNCTION]
+    lines: dict[str, None] = {}
+    bodies: list[str] = []
+    names = [f"{FUNCTION}{number}" for number in range(len(texts))]
+    for name, text in zip(names, texts, strict=True):
+        head, define, body = text.partition("\ndefine ")
+        lines |= dict.fromkeys(head.splitlines())
+        bodies.append((define + body).replace(f"@{FUNCTION}", f"@{name}"))
+    return "\n".join(lines) + "".join(bodies), names

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.devices.llvm.compiling.made import Numbers
 from ftrace.lower.kernel import INDEX, BufferSpec, Kernel, load, param, reduce_p
 from ftrace.trace.graph import Node, constant_value, substitute
 from ftrace.trace.primitives.source import const, const_p
@@ -31,7 +31,7 @@ _PLAIN = frozenset((
 ))  # fmt: skip
 
 
-def without_numbers(kernel: Kernel) -> tuple[Kernel, Numbers | None]:
+def without_numbers(kernel: Kernel) -> tuple[Kernel, np.ndarray[Any, Any] | None]:
     """The kernel that loads its numbers from one more buffer, and that buffer.
 
     None where it has none to load. Reduces keep theirs: what is known of constants

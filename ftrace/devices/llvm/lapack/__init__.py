@@ -1,7 +1,6 @@
 """Factorisations of matrices: calls of LAPACK, and loops for small ones.
 
 factorise       calls of LAPACK for each matrix of a batch
-decompositions  QR, eigenvalues, singular values
 small_factors   loops over scalars
 routines        a function that factorises, while it is written
 blas            BLAS and LAPACK as addresses

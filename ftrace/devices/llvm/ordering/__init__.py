@@ -1,8 +1,8 @@
 """Sorting, and the positions of what is true.
 
 kernel          the kernels of `lower/ordering.py`
-sorting         a function that orders rows, while it is written
-keys            numbers as integers in the same order, and back
+keys            numbers as integers in the same order, and back; a function that orders
+rows, while it is written
 networks        short rows, one in each lane
 places          positions of what is true
 text            functions of IR that kernels of sorting call

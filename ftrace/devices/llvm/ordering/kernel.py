@@ -16,6 +16,7 @@ from ftrace.devices.llvm.ordering.keys import (
     LANES,
     Code,
     Keys,
+    Sorting,
     enter,
     leave,
     pack,
@@ -24,7 +25,6 @@ from ftrace.devices.llvm.ordering.keys import (
 )
 from ftrace.devices.llvm.ordering.networks import NETWORKS, lanes_of
 from ftrace.devices.llvm.ordering.places import PLACES
-from ftrace.devices.llvm.ordering.sorting import Sorting
 from ftrace.devices.llvm.ordering.text import counting_sort, merge, top, zeros
 from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
 from ftrace.devices.llvm.target import Target

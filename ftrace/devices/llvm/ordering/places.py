@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from ftrace.devices.llvm.ordering.sorting import Sorting
+from ftrace.devices.llvm.ordering.keys import Sorting
 from ftrace.devices.llvm.runner.function import Function
 
 #: Elements that one number tells of.

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from ftrace.devices.llvm.ir.scalar import and_masks
 from ftrace.devices.llvm.ir.types import Type
-from ftrace.devices.llvm.ir.while_writer import LoopWriter
-from ftrace.devices.llvm.ir.writer import lowest
+from ftrace.devices.llvm.ir.writer import Writer, lowest
 from ftrace.devices.llvm.loops.polling import LONG, lasting, may_be_long, poll
 from ftrace.devices.llvm.loops.rendered import Rendered
 from ftrace.devices.llvm.loops.streaming import module
@@ -64,9 +63,7 @@ class Lines(LaneMemory):
         variation: Variation,
         lanes: int,
     ) -> None:
-        writer = LoopWriter()
-        super().__init__(recurrence, target, variation, lanes, writer)
-        self.writer: LoopWriter = writer
+        super().__init__(recurrence, target, variation, lanes, Writer())
         self.held: dict[Register, str] = {}
         self.rare: dict[Node, list[Node]] = {}
         for node in recurrence.nodes:
@@ -275,7 +272,7 @@ def render_recurrence(recurrence: Recurrence, target: Target, name: str) -> Rend
     return Rendered(text, units, -(-WORTH_A_THREAD // max(each, 1)))
 
 
-def write_recurrence(recurrence: Recurrence, target: Target) -> tuple[LoopWriter, int]:
+def write_recurrence(recurrence: Recurrence, target: Target) -> tuple[Writer, int]:
     """The function of a legal recurrence, and how many units it has."""
     variation = Variation(recurrence)
     lanes = lanes_for(recurrence, variation, target)

@@ -7,7 +7,6 @@
     stacks      what iterations of unknown number push
     chunks      the memory of these
     signals     how a call that takes long is interrupted
-    whole       the text of all of it
 
 A program runs on a *frame*: an array of pointers, one per slot. At the top they point
 into this call's objects; the frame of a branch or a body is made from the frame around

@@ -87,7 +87,7 @@ class Runtime:
 
 
 def _text(kept: int) -> str:
-    from ftrace.devices.llvm.runner.whole import runner_ir
+    from ftrace.devices.llvm.runtime.pool import runner_ir
 
     return runner_ir(kept)
 

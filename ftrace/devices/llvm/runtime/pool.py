@@ -25,8 +25,13 @@ import platform
 import sys
 from string import Template
 
+from ftrace.devices.llvm.runner.chunks import chunks_ir
 from ftrace.devices.llvm.runner.function import Function
+from ftrace.devices.llvm.runner.loops import loops_ir
 from ftrace.devices.llvm.runner.records import GO_ON, Context
+from ftrace.devices.llvm.runner.signals import signals_ir
+from ftrace.devices.llvm.runner.stacks import stacks_ir
+from ftrace.devices.llvm.runner.steps import steps_ir
 from ftrace.devices.llvm.runtime import cores
 
 #: Pieces per thread: more balance better on a busy machine, fewer cost less.
@@ -41,6 +46,16 @@ SPINS_BEFORE_GLANCE = 32
 SPINS_BEFORE_YIELD = 2_000
 #: A worker's stack: what a kernel may use for its scratch rows.
 STACK_BYTES = 8 << 20
+
+
+def runner_ir(kept: int) -> str:
+    """The module of the runner.
+
+    Args:
+      kept: bytes that stacks keep at most for the next ones.
+    """
+    parts = (pool_ir(), signals_ir(), steps_ir(), chunks_ir(kept), stacks_ir())
+    return "".join((*parts, loops_ir()))
 
 
 def pool_ir() -> str:
