@@ -80,7 +80,7 @@ ROOMS: dict[str, dict[str, str]] = {
     },
     "transforms": {
         "arguments": "arguments placement scoping travel",
-        "jit": "backend dynamic execute jit known large memo numbers prepared "
+        "jit": "backend dynamic execute jit known large numbers prepared "
                "stages static",
         "tangents": "tangents",
         "vmap": "vmap",

@@ -50,8 +50,8 @@ from ftrace.transforms.arguments import (
     name_of,
     of_arguments,
 )
-from ftrace.transforms.memo import derived, is_plain, weight_of
-from ftrace.transforms.prepared import apply_again, apply_derived
+from ftrace.transforms.execute import weight_of
+from ftrace.transforms.prepared import apply_again, apply_derived, derived, is_plain
 from ftrace.transforms.tangents import (
     Linear,
     Program,

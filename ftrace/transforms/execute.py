@@ -23,20 +23,19 @@ from ftrace.buffer import Buffer
 from ftrace.devices import has_lowered, identity_of, lowering, size_of
 from ftrace.devices.base import Device, Executable, get_device, live_devices, timed
 from ftrace.errors import DeviceError, OutOfMemoryError
-from ftrace.tables import Shared, Table
+from ftrace.tables import Shared, Table, clear_tables
 from ftrace.trace.backend import backend
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
 from ftrace.trace.evaluate import evaluate_graph
-from ftrace.trace.graph import Graph, Node, one_order
+from ftrace.trace.graph import Graph, Node, bury, one_order, operations_of
 from ftrace.trace.ownership import own_array
-from ftrace.trace.recall import inline_again
+from ftrace.trace.recall import forget_calls, inline_again
 from ftrace.trace.scopes import as_input, scope_of
 from ftrace.trace.sizes import Sizes, evaluate_shape
 from ftrace.trace.tiering import CALLS_BEFORE_NATIVE
 from ftrace.trace.tracer import Value
 from ftrace.trace.tracing import has_free_variables, outer_scope
-from ftrace.transforms.memo import forget_all
 
 if TYPE_CHECKING:
     from ftrace.limits import Limits
@@ -50,6 +49,8 @@ WALKS_KEPT = 4096
 #: What a node of a graph takes with all that it becomes, and a kernel, in bytes of
 #: memory besides machine code. Measured: 13 KB for eight nodes in one kernel.
 NODE_BYTES, KERNEL_BYTES = 1500, 6000
+#: Bytes that a node of a graph takes alone, with what keeps it apart from others.
+GRAPH_BYTES = 600
 
 
 #: Programs of graphs with fewer nodes are lowered sooner than they are read from disk,
@@ -276,7 +277,9 @@ def compile_graph(
 def clear_caches() -> None:
     """Forgets all compiled graphs."""
     _cache.clear()
-    forget_all()
+    clear_tables()
+    forget_calls()
+    bury()
 
 
 def cache_clear() -> None:
@@ -287,6 +290,11 @@ def cache_clear() -> None:
     clear_caches()
     for device in {get_device("cpu"), *live_devices()}:
         device.clear_cache()
+
+
+def weight_of(graph: Graph) -> int:
+    """What its nodes weigh, in bytes, if nobody else has them."""
+    return GRAPH_BYTES * sum(operations_of(graph.outputs).values())
 
 
 def device_for(arrays: Sequence[Array]) -> Device:

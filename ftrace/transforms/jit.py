@@ -29,7 +29,7 @@ from ftrace.transforms.arguments import (
 )
 from ftrace.transforms.derivatives import type_of
 from ftrace.transforms.dynamic import Dynamic, Resolved
-from ftrace.transforms.execute import apply_graph, device_for
+from ftrace.transforms.execute import apply_graph, device_for, weight_of
 from ftrace.transforms.known import (
     CLASS_BYTES,
     SIGNATURE_BYTES,
@@ -45,7 +45,6 @@ from ftrace.transforms.known import (
     signatures,
     types_of,
 )
-from ftrace.transforms.memo import weight_of
 from ftrace.transforms.stages import ShapeDtypeStruct, Stages, Traced
 from ftrace.transforms.static import (
     Chosen,

@@ -36,7 +36,7 @@ from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.source import const_p, variable
 from ftrace.trace.tracer import Value
-from ftrace.transforms.memo import NODE_BYTES
+from ftrace.transforms.execute import GRAPH_BYTES
 
 #: Depth of the variables that stand for numbers.
 NUMBER_DEPTH = -51
@@ -171,7 +171,7 @@ class _Pattern:
         if found is not None:
             return found, False
         bits = [x.arg for x in self.numbers]
-        weight = NODE_BYTES * len(nodes_of(self.key[1]))
+        weight = GRAPH_BYTES * len(nodes_of(self.key[1]))
         return _families.put(key, _Family(bits), weight), True
 
 
@@ -191,7 +191,7 @@ def like_another(graph: Graph, config: Config, prepare: Prepare) -> Numbered | N
     rough = graph.inputs, ops, config.compilation
     first = _alone.get(rough)
     if first is None:
-        _alone.put(rough, graph.outputs, NODE_BYTES * len(order))
+        _alone.put(rough, graph.outputs, GRAPH_BYTES * len(order))
         return None
     if first:
         alone = _Pattern(graph.inputs, first, numbers_of(first))

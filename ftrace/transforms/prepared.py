@@ -18,10 +18,12 @@ from typing import Any
 
 from ftrace import settings
 from ftrace.array import Array
+from ftrace.records import NamedTuple
 from ftrace.settings import Config
 from ftrace.tables import LIGHT, Table
-from ftrace.trace.graph import Graph, one_order
+from ftrace.trace.graph import Graph, Node, one_order, operations_of
 from ftrace.trace.layout import Container, Leaf, Part
+from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.scopes import current_scope
 from ftrace.trace.tracer import Value, aval_of
 from ftrace.transforms.execute import (
@@ -29,9 +31,9 @@ from ftrace.transforms.execute import (
     apart,
     apply_graph,
     compile_for_host,
+    weight_of,
 )
 from ftrace.transforms.known import Call, Linked, Ready, exact_of, is_on_host
-from ftrace.transforms.memo import derived
 from ftrace.transforms.numbers import Numbered, like_another
 
 
@@ -94,7 +96,55 @@ class Prepared(Linked):
     __call__ = plain_call
 
 
-_prepared: Table[Hashable, Prepared | Numbered] = Table(1024)
+class _Derived(NamedTuple):
+    """What was derived from a graph.
+
+    Attributes:
+      ends: its inputs and outputs; None where rules of the user's say what it is: they
+        are Python, and run each time.
+      program: runs it.
+      nbytes: what these weigh without it.
+    """
+
+    ends: tuple[tuple[Node, ...], tuple[Node, ...]] | None = None
+    program: Prepared | Numbered | None = None
+    nbytes: int = 0
+
+
+_NOTHING = _Derived()
+#: By the kind, `enable_x64` (constants of rules depend on it) and the graph.
+_derived: Table[Hashable, _Derived] = Table(1024)
+
+
+def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
+    """`derive()`, or what it returned for this graph before.
+
+    Args:
+      kind: says what is derived; with the graph it decides the result.
+      graph: what it is derived from; the result has its captured arrays.
+      derive: called where the result is not known.
+    """
+    key = (kind, settings.current().enable_x64, graph.inputs, graph.outputs)
+    found = None if graph.effects else _derived.get(key)
+    if found is not None and found.ends is not None:
+        return Graph(*found.ends, graph.captured)
+    plain = is_plain(graph)
+    whole = derive()
+    if plain:
+        ends = whole.inputs, whole.outputs
+        _keep(key, 0, ends=ends, nbytes=weight_of(whole))
+    return whole
+
+
+def _keep(key: Hashable, beside: int, **parts: Any) -> None:
+    made = (_derived.get(key) or _NOTHING)._replace(**parts)
+    _derived.put(key, made, made.nbytes + beside)
+
+
+def is_plain(graph: Graph) -> bool:
+    """Is its derivative ours alone? No effects or bodies, no operation of a user."""
+    ops = operations_of(graph.outputs)
+    return not graph.effects and all(isinstance(op, Primitive) for op in ops)
 
 
 def apply_again(graph: Graph, values: Sequence[Value]) -> list[Any]:
@@ -112,22 +162,22 @@ def apply_derived(
     if graph.effects or current_scope() is not None:
         return apply_graph(derived(kind, graph, derive), values)
     config = settings.current()
-    key = (kind, graph.inputs, graph.outputs)
-    found = _prepared.get(key)
-    if found is not None and found.is_for(config):
-        return _run(found, values, graph.captured)
+    key = (kind, config.enable_x64, graph.inputs, graph.outputs)
+    program = (_derived.get(key) or _NOTHING).program
+    if program is not None and program.is_for(config):
+        return _run(program, values, graph.captured)
     with one_order():
         whole = derived(kind, graph, derive)
         if config.disable_jit or not is_on_host(values):
             return apply_graph(whole, values)
         numbered = like_another(whole, config, _prepare)
         if numbered is not None:
-            _prepared.put(key, numbered, 4 * LIGHT)
+            _keep(key, 4 * LIGHT, program=numbered)
             return _run(numbered, values, graph.captured)
         results = apply_graph(whole, values)
         prepared = _prepare(whole, config)
     if prepared is not None:
-        _prepared.put(key, prepared, prepared.nbytes)
+        _keep(key, prepared.nbytes, program=prepared)
     return results
 
 
