@@ -35,7 +35,7 @@ NUMBERS = (
     "lower/fourier_lengths.py", "trace/contract.py", "trace/primitives/extrema.py",
     "trace/primitives/host/lapack.py", "trace/primitives/host/order.py",
     "trace/primitives/host/running.py", "trace/primitives/meanings.py",
-    "trace/primitives/sums.py", "trace/product.py", "trace/room.py",
+    "trace/primitives/sums.py", "trace/room.py",
 )  # fmt: skip
 
 

@@ -105,12 +105,12 @@ class PreparedProduct:
         if way is None:
             if len(self._ways) >= _WAYS_KEPT:
                 self._ways.clear()
-            way = self._ways[key] = self.way(x, y)
+            way = self._ways[key] = self._way(x, y)
         return way(x, y)
 
-    def way(self, x: Array, y: Array) -> _Way:
+    def _way(self, x: Array, y: Array) -> _Way:
         """What a call does for operands of these shapes and strides."""
-        found = self.views(x, y)
+        found = self._views(x, y)
         if found is None:
             shape, axes, out = self._given
             x_repeats, y_repeats = _repeats(x, shape, axes), _repeats(y, shape, axes)
@@ -124,7 +124,7 @@ class PreparedProduct:
             return multiply if last.are_none else lambda x, y: last(multiply(x, y))
         return lambda x, y: last(multiply(left(x), right(y)))
 
-    def views(self, x: Array, y: Array) -> tuple[Views, Views, Views] | None:
+    def _views(self, x: Array, y: Array) -> tuple[Views, Views, Views] | None:
         """How the operands of a matrix product are seen, and then the product.
 
         None where it is no such product, or not one alone.

@@ -301,17 +301,8 @@ class Contraction:
         """
         return self._is_of_all and not self._half and not self._is_long
 
-    def views(self, x: Any, y: Any) -> Any:
-        """See `PreparedProduct.views`."""
-        return self._product.views(x, y)
-
     def __call__(self, x: Any, y: Any) -> Any:
         return settle(self._product(x, y), self.node.dtype)
-
-    def least_work(self, x: Any, y: Any) -> Any:
-        """What a call does for operands of these shapes and strides."""
-        is_settled = self.product.dtype.kind in "fc" and not self._half
-        return self._product.way(x, y) if is_settled else self
 
     def _stored(self, x: Any, y: Any) -> Callable[[Any, Any], Any]:
         """The product and its sum in two steps.

@@ -33,7 +33,6 @@ from ftrace.trace.primitives.conversion import converter
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import shear_p
 from ftrace.trace.primitives.record import Compound, Primitive, item_p
-from ftrace.trace.product import PlannedProduct
 from ftrace.trace.room import FEW
 from ftrace.trace.tracer import aval_of
 from ftrace.trace.unfolding import is_unfolded, unfolded
@@ -218,10 +217,6 @@ class Tape:
 
     def note_plan(self, plan: Plan, values: Sequence[Any], result: Any) -> None:
         """The steps of a plan of one result; the last operands are NumPy arrays."""
-        product = PlannedProduct.of(plan, len(values))
-        if product is not None and not product.adds_all:
-            self.note(product, values, result)
-            return
         slots: dict[int, Any] = dict(enumerate(values))
         slots.update(plan.constants)
         several: dict[int, list[Any]] = {}
