@@ -28,7 +28,7 @@ KEEP = {"prod", "min", "max", "tuple", "list", "reversed", "set", "sum", "abs"}
 FOLDERS = ("trace", "lower", "transforms", "devices")
 #: Files that see arrays, and kernels of sizes that are numbers.
 NUMBERS = (
-    "devices/interpreter_contract.py", "devices/llvm/calling/",
+    "devices/interpreter_kernel.py", "devices/llvm/calling/",
     "devices/llvm/fourier/", "devices/llvm/ir/", "devices/llvm/lapack/",
     "devices/llvm/loops/access.py", "devices/llvm/ordering/",
     "devices/llvm/recurrences/", "devices/llvm/runtime/", "devices/llvm/sliding/",

@@ -21,13 +21,14 @@ from ftrace.devices.llvm.ir.writer import Writer, lowest
 from ftrace.devices.llvm.loops.polling import LONG, lasting, may_be_long, poll
 from ftrace.devices.llvm.loops.rendered import Rendered
 from ftrace.devices.llvm.loops.streaming import module
-from ftrace.devices.llvm.recurrences.lane_memory import LaneMemory, stores_of
-from ftrace.devices.llvm.recurrences.variation import (
+from ftrace.devices.llvm.recurrences.lane_memory import (
+    LaneMemory,
     Register,
     Variation,
     lanes_for,
     register_of,
     registers_set,
+    stores_of,
     target_of,
 )
 from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
