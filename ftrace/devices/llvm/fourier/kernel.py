@@ -1,14 +1,12 @@
 """Fourier transforms as LLVM IR: the kernels of `lower/fft_kernels.py`.
 
 A unit is a row, a strip of columns, or as many rows as a vector has lanes: these are
-transposed on their way to the stack, and are columns there. Strips that fill no vector
-begin earlier, and are computed twice.
+transposed on their way to the stack, and are columns there. Strips, and numbers of a
+row, that fill no vector begin earlier, and are computed twice.
 
     waves    vectors of complex numbers
     sides    where numbers come from and go to, and by what they are multiplied
     steps    the transform itself
-    turns    rows to the stack and back
-    real     real rows
     tables   roots of unity
 """
 
@@ -29,7 +27,6 @@ from ftrace.devices.llvm.fourier.sides import (
 from ftrace.devices.llvm.fourier.steps import transform
 from ftrace.devices.llvm.fourier.waves import ACROSS, Pair, Waves
 from ftrace.devices.llvm.loops.rendered import Rendered
-from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.fft_kernels import Transform
 from ftrace.lower.fourier_lengths import stages_of
@@ -141,7 +138,7 @@ def _strips(f: Waves) -> int:
     with f.repeat("%end", "%begin") as unit:
         matrix = f.let(f"udiv i64 {unit}, {count}")
         strip = f.let(f"urem i64 {unit}, {count}")
-        first = f.no_later(f.let(f"mul i64 {strip}, {f.lanes}"), form.inner - f.lanes)
+        first = f.least(f.let(f"mul i64 {strip}, {f.lanes}"), form.inner - f.lanes)
         bases = [
             f.beyond(f.slot("%buffers", number), f.let(f"mul i64 {matrix}, {nbytes}"))
             for number, nbytes in enumerate([n // form.outer for n in f.nbytes])
@@ -215,11 +212,8 @@ def render_transform(kernel: Transform, target: Target, name: str) -> Rendered:
     """The code of a Fourier transform, as function `name`."""
     f = Waves(kernel, target, name)
     units = _WRITERS.get(kernel.form.kind, _strips)(f)
-    f.give()
-    text = "\n".join([f'target triple = "{target.triple}"', *f.declared, f.text])
     together = f.lanes if kernel.form.kind in ACROSS else 1
-    each = kernel.form.work * together // 2
-    return Rendered(text, units, -(-WORTH_A_THREAD // max(each, 1)))
+    return f.rendered(units, kernel.form.work * together // 2)
 
 
 def _mirrored(f: Waves, side: Side, k: str) -> Pair:
@@ -249,7 +243,7 @@ def real_from(f: Waves, side: Place | Buffer, target: str, half: str) -> None:
     place = Place(f, target)
     with f.repeat(-(-(n - 1) // lanes)) as i:
         wanted = f.let(f"add i64 {f.let(f'mul i64 {i}, {lanes}')}, 1")
-        k = f.no_later(wanted, n - lanes)
+        k = f.least(wanted, n - lanes)
         even, odd = _halves(f, side, k)
         re, im = f.times(odd, _half_roots(f, half, k))
         x = f.arithmetic("fadd", even[0], im), f.arithmetic("fsub", even[1], re)
@@ -265,7 +259,7 @@ def pairs_from(f: Waves, source: str, side: Place | Buffer, half: str) -> None:
     n, lanes = f.form.size, f.lanes
     place = Place(f, source)
     with f.repeat(-(-n // lanes)) as i:
-        k = f.no_later(f.let(f"mul i64 {i}, {lanes}"), n - lanes)
+        k = f.least(f.let(f"mul i64 {i}, {lanes}"), n - lanes)
         even, odd = _halves(f, place, k)
         re, im = f.times(odd, _half_roots(f, half, k), conjugate=True)
         x = f.arithmetic("fsub", even[0], im), f.arithmetic("fadd", even[1], re)

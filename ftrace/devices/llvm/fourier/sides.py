@@ -294,7 +294,7 @@ def turn(f: Waves, rows: str, buffer: Buffer, count: int, *, into: bool) -> None
     each = lanes // 2
     with f.repeat(-(-count // each)) as i:
         wanted = f.let(f"mul i64 {i}, {each}")
-        first = f.no_later(wanted, count - each)
+        first = f.least(wanted, count - each)
         at = f.let(f"shl i64 {first}, 1")
         places = [f.let(f"add i64 {at}, {2 * count * row}") for row in range(lanes)]
         start = f.let(f"mul i64 {first}, {lanes}")

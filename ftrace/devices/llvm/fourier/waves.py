@@ -5,8 +5,7 @@ from __future__ import annotations
 from ftrace import dtypes
 from ftrace.devices.llvm.fourier.tables import roots_symbol
 from ftrace.devices.llvm.ir.types import Type
-from ftrace.devices.llvm.ir.writer import ARGUMENTS
-from ftrace.devices.llvm.runner.function import Function
+from ftrace.devices.llvm.loops.rendered import LibraryFunction
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.fft_kernels import Form, Transform
 from ftrace.lower.fourier_lengths import power_within
@@ -35,7 +34,7 @@ def _most_lanes(form: Form) -> int:
     return min(form.inner, 2 * power_within(form.length or form.size))
 
 
-class Waves(Function):
+class Waves(LibraryFunction):
     """Writes the function of a transform.
 
     Attributes:
@@ -44,11 +43,10 @@ class Waves(Function):
       t: the type of a real number.
       lanes: of the vectors.
       total: numbers in a buffer; the imaginary parts stand `plane` after the real ones.
-      declared: the functions that it calls.
     """
 
     def __init__(self, kernel: Transform, target: Target, name: str) -> None:
-        super().__init__(name, "void", *ARGUMENTS.split(", "), visible=True)
+        super().__init__(target, name)
         self.form = form = kernel.form
         self.nbytes = [spec.size * spec.dtype.itemsize for spec in kernel.buffers]
         double = kernel.buffers[0].dtype in (dtypes.float64, dtypes.complex128)
@@ -57,7 +55,6 @@ class Waves(Function):
         self.lanes = power_within(min(most, _most_lanes(form)))
         self.total = form.size * (self.lanes if form.kind in ACROSS else 1)
         self.plane = self.total + self.lanes
-        self.declared: dict[str, None] = {}
 
     # Vectors.
 
@@ -79,7 +76,7 @@ class Waves(Function):
         """Zeros where the mask does not hold."""
         t, bits = self.type(lanes), f"<{lanes} x i1>"
         name = f"{t} @llvm.masked.load.v{lanes}f{8 * self.t.bytes}.p0"
-        self.declare(f"{name}(ptr, i32, {bits}, {t})")
+        self.declare(f"declare {name}(ptr, i32, {bits}, {t})")
         place = f"ptr {self.at(base, index)}, i32 {self.t.bytes}"
         return self.let(f"call {name}({place}, {bits} {mask}, {t} zeroinitializer)")
 
@@ -89,7 +86,7 @@ class Waves(Function):
         """Nothing where the mask does not hold."""
         t, bits = self.type(lanes), f"<{lanes} x i1>"
         name = f"void @llvm.masked.store.v{lanes}f{8 * self.t.bytes}.p0"
-        self.declare(f"{name}({t}, ptr, i32, {bits})")
+        self.declare(f"declare {name}({t}, ptr, i32, {bits})")
         place = f"ptr {self.at(base, index)}, i32 {self.t.bytes}"
         self.do(f"call {name}({t} {value}, {place}, {bits} {mask})")
 
@@ -142,11 +139,6 @@ class Waves(Function):
             "fmul", x[1], factor
         )
 
-    def no_later(self, k: str, most: int) -> str:
-        """Numbers that fill no vector begin earlier, and are computed twice."""
-        inside = self.let(f"icmp ult i64 {k}, {most}")
-        return self.let(f"select i1 {inside}, i64 {k}, i64 {most}")
-
     # Complex numbers side by side in memory.
 
     def apart(self, both: str) -> Pair:
@@ -163,12 +155,8 @@ class Waves(Function):
         n = self.lanes
         return self.shuffle(*x, n, [i // 2 + (i % 2) * n for i in range(2 * n)])
 
-    def declare(self, line: str) -> None:
-        """A function of elsewhere that this one calls."""
-        self.declared[f"declare {line}"] = None
-
     def roots(self, kind: str, *sizes: int) -> str:
         """The table of roots of unity."""
         symbol = roots_symbol("f64" if self.t.bytes == 8 else "f32", kind, *sizes)
-        self.declare(f"ptr @{symbol}()")
+        self.declare(f"declare ptr @{symbol}()")
         return self.let(f"call ptr @{symbol}()")

@@ -20,7 +20,6 @@ from ftrace.devices.llvm.lapack.small_factors import (
     substitute,
 )
 from ftrace.devices.llvm.loops.rendered import Rendered
-from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.lapack_kernels import Factor
 
@@ -159,7 +158,7 @@ def _triangular(f: Routines, unit: str) -> None:
     """X is (n, k), or (k, n) if `op(a)` is on the right; a unit has some of the k."""
     n, k, parts = f.kernel.sizes
     left, lower, transpose, conjugate, ones = f.kernel.flags
-    matrix, part = f.split(unit, parts)
+    matrix, part = f.divided(unit, parts)
     result, a, b = (f.buffer(number, matrix) for number in range(3))
     count = k // parts
     first = f.let(f"mul i64 {part}, {count}")
@@ -247,7 +246,7 @@ def _solve(f: Routines, unit: str) -> None:
     """By column-major factors; the rows of X are BLAS's columns."""
     n, k, parts = f.kernel.sizes
     (transpose,) = f.kernel.flags
-    matrix, part = f.split(unit, parts)
+    matrix, part = f.divided(unit, parts)
     buffers = [f.buffer(number, matrix) for number in range(5)]
     count = k // parts
     first = f.let(f"mul i64 {part}, {count}")
@@ -310,7 +309,7 @@ _ROUTINES: dict[str, Callable[[Routines, str], None]] = {
 
 def render_factor(kernel: Factor, target: Target, name: str) -> Rendered:
     """The code of a factorisation, as function `name`."""
-    f = Routines(kernel, name)
+    f = Routines(kernel, target, name)
     f.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     small = kernel.routine in SMALL_ROUTINES
     routine = (SMALL_ROUTINES if small else _ROUTINES)[kernel.routine]
@@ -320,8 +319,4 @@ def render_factor(kernel: Factor, target: Target, name: str) -> Rendered:
         routine(f, unit)
     if not small:
         f.alone(False)
-    f.give()
-    head = [f'target triple = "{target.triple}"', *f.declared]
-    text = "\n".join([*head, f.text])
-    each = max(kernel.work // kernel.parts, 1)
-    return Rendered(text, kernel.batch * kernel.parts, -(-WORTH_A_THREAD // each))
+    return f.rendered(kernel.batch * kernel.parts, kernel.work // kernel.parts)

@@ -6,9 +6,9 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.devices.llvm.ir.types import Type
-from ftrace.devices.llvm.ir.writer import ARGUMENTS
 from ftrace.devices.llvm.lapack.blas import ALONE, ROUTINE, TOGETHER
-from ftrace.devices.llvm.runner.function import Function
+from ftrace.devices.llvm.loops.rendered import LibraryFunction
+from ftrace.devices.llvm.target import Target
 from ftrace.lower.lapack_kernels import Factor
 
 _LETTERS = {
@@ -22,21 +22,19 @@ _LETTERS = {
 _WORTH_ITS_THREADS = 1 << 32
 
 
-class Routines(Function):
+class Routines(LibraryFunction):
     """Writes the function of a factorisation.
 
     Attributes:
       kernel: the factorisation.
       dtype: of its matrices.
-      declared: the lines before the function.
     """
 
-    def __init__(self, kernel: Factor, name: str) -> None:
-        super().__init__(name, "void", *ARGUMENTS.split(", "), visible=True)
+    def __init__(self, kernel: Factor, target: Target, name: str) -> None:
+        super().__init__(target, name)
         self.kernel = kernel
         self.dtype = kernel.dtype
         self.size = kernel.dtype.itemsize
-        self.declared: dict[str, None] = {}
 
     @property
     def real(self) -> Type:
@@ -55,14 +53,6 @@ class Routines(Function):
         each = spec.size // self.kernel.batch * spec.dtype.itemsize
         base = self.slot("%buffers", number)
         return self.beyond(base, self.let(f"mul i64 {unit}, {each}"))
-
-    def split(self, unit: str, parts: int) -> tuple[str, str]:
-        """The matrix and the part of it that a unit is."""
-        if parts == 1:
-            return unit, "0"
-        return self.let(f"udiv i64 {unit}, {parts}"), self.let(
-            f"urem i64 {unit}, {parts}"
-        )
 
     def copy_rows(
         self, target: str, source: str, rows: int, count: int, step: int
@@ -122,9 +112,6 @@ class Routines(Function):
         return self.load("i1", found)
 
     # Calls.
-
-    def declare(self, line: str) -> None:
-        self.declared[line] = None
 
     def char(self, letter: str) -> str:
         """The address of a letter."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ftrace.devices.llvm.ir.writer import ARGUMENTS
+from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
+from ftrace.devices.llvm.target import Target
 from ftrace.records import dataclass
 from ftrace.trace.sizes import sample
 
@@ -41,3 +44,36 @@ class Rendered:
         """
         grain = max(-(-worth * sample(units) // operations), 1)
         return Rendered(text, units, grain, dims)
+
+
+class LibraryFunction(Function):
+    """Writes the function of a kernel of a library's operation.
+
+    Attributes:
+      target: the processor that it is written for.
+      parts: functions of its own that it calls.
+    """
+
+    def __init__(self, target: Target, name: str) -> None:
+        super().__init__(name, "void", *ARGUMENTS.split(", "), visible=True)
+        self.target = target
+        self.parts: list[str] = []
+        self._declared: dict[str, None] = {}
+
+    def declare(self, line: str) -> None:
+        """A function of elsewhere that it calls, or a constant."""
+        self._declared[line] = None
+
+    def divided(self, x: str, divisor: int) -> tuple[str, str]:
+        """The quotient and the rest."""
+        if divisor == 1:
+            return x, "0"
+        quotient = self.let(f"udiv i64 {x}, {divisor}")
+        return quotient, self.let(f"urem i64 {x}, {divisor}")
+
+    def rendered(self, units: int, operations: int) -> Rendered:
+        """The code of so many units, of so many operations each."""
+        self.give()
+        head = f'target triple = "{self.target.triple}"', *self._declared
+        text = "\n".join([*head, *self.parts, self.text])
+        return Rendered(text, units, -(-WORTH_A_THREAD // max(operations, 1)))

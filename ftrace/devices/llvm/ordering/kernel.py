@@ -26,7 +26,6 @@ from ftrace.devices.llvm.ordering.keys import (
 from ftrace.devices.llvm.ordering.networks import NETWORKS, lanes_of
 from ftrace.devices.llvm.ordering.places import PLACES
 from ftrace.devices.llvm.ordering.text import counting_sort, merge, top, zeros
-from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.ordering import Ordering, key_dtype
 
@@ -181,11 +180,9 @@ def _room(f: Sorting, nbytes: int) -> str:
     """Memory for a row of positions and keys; without it the call is stopped."""
     if nbytes <= 8 * ON_STACK:
         return f.place("i64", nbytes // 8)
-    f.declared += [
-        f"declare ptr @{TAKE}(i64)",
-        f"declare void @{GIVE}(ptr)",
-        f"declare void @{STOP}(ptr)",
-    ]
+    f.declare(f"declare ptr @{TAKE}(i64)")
+    f.declare(f"declare void @{GIVE}(ptr)")
+    f.declare(f"declare void @{STOP}(ptr)")
     taken = f.let(f"call ptr @{TAKE}(i64 {nbytes})")
     with f.when(f.let(f"icmp eq ptr {taken}, null")):
         f.do(f"call void @{STOP}(ptr %buffers)")
@@ -308,8 +305,4 @@ def render_ordering(kernel: Ordering, target: Target, name: str) -> Rendered:
     """The code of a kernel that sorts, as function `name`."""
     f = Sorting(kernel, target, name)
     units = _ROUTINES[kernel.routine](f)
-    f.give()
-    triple = f'target triple = "{target.triple}"'
-    text = "\n".join([triple, *f.declared, *f.parts, f.text])
-    each = max(kernel.work // units, 1)
-    return Rendered(text, units, -(-WORTH_A_THREAD // each))
+    return f.rendered(units, kernel.work // units)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.devices.llvm.ir.symbols import SORT
-from ftrace.devices.llvm.ir.writer import ARGUMENTS
+from ftrace.devices.llvm.loops.rendered import LibraryFunction
 from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.ordering import Ordering
@@ -254,24 +254,18 @@ def unpack(through: bool) -> str:
     )
 
 
-_COPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
-
-
-class Sorting(Function):
+class Sorting(LibraryFunction):
     """Writes the function of a kernel that sorts.
 
     Attributes:
       kernel: what it does.
-      declared: the functions of others that it calls.
-      parts: its own ones.
+      keys: of its numbers.
     """
 
     def __init__(self, kernel: Ordering, target: Target, name: str) -> None:
-        super().__init__(name, "void", *ARGUMENTS.split(", "), visible=True)
+        super().__init__(target, name)
         self.kernel = kernel
-        self.target = target
-        self.declared = [_COPY]
-        self.parts: list[str] = []
+        self.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
         written = sum(spec.written for spec in kernel.buffers)
         self.operand = kernel.buffers[written]  # the first one
         self.first_operand = written
@@ -295,14 +289,6 @@ class Sorting(Function):
         size = self.kernel.size if length is None else length
         return self.base(number, self.let(f"mul i64 {row}, {size}"))
 
-    def divided(self, x: str, divisor: int) -> tuple[str, str]:
-        """The quotient and the rest."""
-        if divisor == 1:
-            return x, "0"
-        return self.let(f"udiv i64 {x}, {divisor}"), self.let(
-            f"urem i64 {x}, {divisor}"
-        )
-
     def use(self, part: str) -> None:
         self.parts.append(part)
 
@@ -310,4 +296,4 @@ class Sorting(Function):
         self.let(f"call i32 @{symbol}(ptr {at}, i64 {count}, ptr null)")
 
     def use_sort(self, symbol: str) -> None:
-        self.declared.append(f"declare i32 @{symbol}(ptr, i64, ptr)")
+        self.declare(f"declare i32 @{symbol}(ptr, i64, ptr)")
