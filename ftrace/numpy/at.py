@@ -30,7 +30,7 @@ from ftrace.numpy.elementwise import add, common_type, divide, multiply, negativ
 from ftrace.numpy.indexing import Index
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.all_bits import counts_bits
-from ftrace.trace.eager import Eager, integer_classes, is_by_place
+from ftrace.trace.eager import integer_classes, is_by_place
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives import extrema
 from ftrace.trace.primitives.conversion import convert
@@ -103,40 +103,29 @@ class Place:
 
     def set(self, values: Value, **options: Any) -> Any:
         """`values` at the place."""
-        if not options:
-            return _set_at(self.array, values, self.index)
         return self._update("set", values, **options)
 
     def add(self, values: Value, **options: Any) -> Any:
         """`values` added at the place, as often as an index is repeated."""
-        if not options:
-            return _add_at(self.array, values, self.index)
         return self._update("add", values, **options)
 
     def subtract(self, values: Value, **options: Any) -> Any:
         """`values` subtracted at the place, as often as an index is repeated."""
-        if not options:
-            return _subtract_at(self.array, values, self.index)
-        return self._update("add", negative(values), **options)
+        fitting = _fitting(values, self.array)
+        return self._update("add", negative(fitting), **options)
 
     def multiply(self, values: Value, **options: Any) -> Any:
         """Multiplied by `values` at the place, as often as an index is repeated."""
-        if not options:
-            return _mul_at(self.array, values, self.index)
         return self._update("mul", values, **options)
 
     mul = multiply
 
     def divide(self, values: Value, **options: Any) -> Any:
         """Divided by `values` at the place, as often as an index is repeated."""
-        if not options:
-            return _divide_at(self.array, values, self.index)
         return divide(self.array, self._factors(values, **options))
 
     def power(self, values: Value, **options: Any) -> Any:
         """Raised to the power of `values` at the place."""
-        if not options:
-            return _power_at(self.array, values, self.index)
         return power(self.array, self._factors(values, **options))
 
     def _factors(self, values: Value, **options: Any) -> Any:
@@ -147,14 +136,10 @@ class Place:
 
     def min(self, values: Value, **options: Any) -> Any:
         """The lesser of what is there and `values`, at the place."""
-        if not options:
-            return _min_at(self.array, values, self.index)
         return self._update("min", values, **options)
 
     def max(self, values: Value, **options: Any) -> Any:
         """The greater of what is there and `values`, at the place."""
-        if not options:
-            return _max_at(self.array, values, self.index)
         return self._update("max", values, **options)
 
     def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
@@ -250,42 +235,6 @@ def update(
     else:
         new = _scattered(region, parsed, values, kind, mode, wrap)
     return put_back(x, cast(new, x.dtype), parsed)
-
-
-def _updating(kind: str) -> Eager:
-    """The update of a kind, without options, as a function of its own."""
-
-    def function(x: Any, values: Value, index: Any) -> Any:
-        return update(x, index, _fitting(values, x), kind, None)
-
-    function.__name__ = function.__qualname__ = f"_{kind}_at"
-    return Eager(function, numbers=True, place=__name__, indexed=True)
-
-
-def _of_composition(name: str, function: Callable[[Any, Any, Any], Any]) -> Eager:
-    """A function of an array, values and an index that is composed of others."""
-
-    def composed(x: Any, values: Value, index: Any) -> Any:
-        return function(x, _fitting(values, x), index)
-
-    composed.__name__ = composed.__qualname__ = name
-    return Eager(composed, numbers=True, place=__name__, indexed=True)
-
-
-def _factors_at(x: Any, values: Any, index: Any) -> Any:
-    return Place(x, index)._factors(values)
-
-
-_subtract_at = _of_composition(
-    "_subtract_at", lambda x, v, i: update(x, i, negative(v), "add", None)
-)
-_divide_at = _of_composition(
-    "_divide_at", lambda x, v, i: divide(x, _factors_at(x, v, i))
-)
-_power_at = _of_composition("_power_at", lambda x, v, i: power(x, _factors_at(x, v, i)))
-_set_at, _add_at = _updating("set"), _updating("add")
-_mul_at = _updating("mul")
-_min_at, _max_at = _updating("min"), _updating("max")
 
 
 def fitted(values: Any, shape: tuple[int, ...], name: str) -> Any:
