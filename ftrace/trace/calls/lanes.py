@@ -17,11 +17,7 @@ from ftrace.trace.autodiff import transpose_nodes
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import apply_body, close, linearize, or_zeros, plan_of
-from ftrace.trace.control.scan import (
-    batched_inputs,
-    map_lanes,
-    scan_p,
-)
+from ftrace.trace.control import scan
 from ftrace.trace.control.scanned import Scan
 from ftrace.trace.graph import Body, Node, substitute
 from ftrace.trace.primitives.broadcast import broadcast_leading, reduce_sum
@@ -86,12 +82,12 @@ def _batch(
 ) -> tuple[list[Node], list[bool]]:
     arg: CustomVmap = node.arg
     if arg.effects:
-        return map_lanes(node, src, batched, size)
+        return scan.map_lanes(node, src, batched, size)
     if not any(batched):
         results = custom_vmap_p.results(*src, arg=arg)
         return results, [False] * len(results)
     if arg.rule is None or any(batched[: arg.closed]):
-        inputs = batched_inputs(arg.body, batched, size)
+        inputs = scan.batched_inputs(arg.body, batched, size)
         pairs = zip(arg.body.inputs, inputs, batched, strict=True)
         leaves = {n: b for n, b, f in pairs if f}
         found = batch_nodes(arg.body.outputs, leaves, size)
@@ -111,11 +107,11 @@ class SequentialBatcher(Batcher):
     def batched(
         self, avals: Sequence[ShapedArray], size: int, flags: Flags
     ) -> tuple[Body, list[bool]]:
-        inputs = batched_inputs(self.body, flags, size)
+        inputs = scan.batched_inputs(self.body, flags, size)
         order = sorted(range(len(flags)), key=lambda i: flags[i])
         inner = close([self.body.inputs[i] for i in order], self.body.outputs)
         arg = Scan(inner, size, False, flags.count(False), 0)
-        results = scan_p.results(*[inputs[i] for i in order], arg=arg)
+        results = scan.scan_p.results(*[inputs[i] for i in order], arg=arg)
         return close(inputs, results), [True] * len(results)
 
 

@@ -20,14 +20,8 @@ from ftrace.records import dataclass
 from ftrace.trace.avals import TOKEN, Stack
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
-from ftrace.trace.primitives.elementwise import (
-    batch_elementwise,
-    cast_p,
-    is_reused,
-    mul,
-    mul_zero,
-)
 from ftrace.trace.primitives.record import Primitive, item_p
 
 # Names.
@@ -46,7 +40,7 @@ def _tangent(node: Node, tangents: Any) -> Node | None:
 
 
 name_p = Primitive(
-    "name", "identity", _same_type, _same_value, batch_elementwise, jvp=_tangent,
+    "name", "identity", _same_type, _same_value, p.batch_elementwise, jvp=_tangent,
     zero_at_zero=True, doc="the same value, with a name for policies of checkpoint",
 )  # fmt: skip
 
@@ -73,14 +67,14 @@ class Contraction:
 
 def contraction_of(node: Node) -> Contraction | None:
     """The contraction that a node is, also where its result is cast; None if none."""
-    if node.op is cast_p:
+    if node.op is p.cast_p:
         node = node.src[0]
     if node.op is not reduce_sum_p:
         return None
     product = node.src[0]
-    while product.op is cast_p:
+    while product.op is p.cast_p:
         product = product.src[0]
-    if product.op not in (mul, mul_zero) or not all(map(is_reused, product.src)):
+    if product.op not in (p.mul, p.mul_zero) or not all(map(p.is_reused, product.src)):
         return None
     x, y = (_before_repeating(s) for s in product.src)
     axes: Axes = node.arg

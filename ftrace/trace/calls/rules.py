@@ -23,15 +23,10 @@ from ftrace.trace.calls.held import held
 from ftrace.trace.control.scan import batched_inputs
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Body, Node, substitute, toposort
+from ftrace.trace.primitives import source
 from ftrace.trace.primitives.barrier import barrier
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.record import Compound
-from ftrace.trace.primitives.source import (
-    const,
-    is_variable,
-    scope_and_position,
-    variable,
-)
 from ftrace.trace.scopes import (
     Scope,
     current_scope,
@@ -119,7 +114,7 @@ def called(
     extra = [x for x in others if id(x) not in known]
     if not draft.effects and scope_of([*values, *closed, *extra]) is None:
         return None
-    names = [variable(aval_of(x), _CLOSED_DEPTH, i) for i, x in enumerate(extra)]
+    names = [source.variable(aval_of(x), _CLOSED_DEPTH, i) for i, x in enumerate(extra)]
     inputs = [*draft.free, *names, *draft.arguments, *draft.effects[:1]]
     body = close(inputs, [*draft.outputs, *draft.effects[1:]])
     closed += extra
@@ -151,10 +146,10 @@ class _Later:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         known: dict[Node, Any] = {}
         for leaf in toposort([self.node]):
-            if leaf.aval is TOKEN and is_variable(leaf):
+            if leaf.aval is TOKEN and source.is_variable(leaf):
                 known[leaf] = np.uint8(REHEARSAL)
-            elif is_variable(leaf):
-                depth, index = scope_and_position(leaf)
+            elif source.is_variable(leaf):
+                depth, index = source.scope_and_position(leaf)
                 binding = self.scopes[depth].bindings[index]
                 if isinstance(binding, Tracer):
                     binding = _Later(binding.node, self.scopes)
@@ -236,7 +231,7 @@ class Rule:
             }
             if scope.tokens:  # the effects happen where the results are computed
                 before, after = scope.tokens
-                mapping[before] = const(0, TOKEN.dtype)
+                mapping[before] = source.const(0, TOKEN.dtype)
                 outputs = barrier([*outputs, after])[:-1]
             return close([t.node for t in tracers], substitute(outputs, mapping))
 

@@ -20,13 +20,7 @@ from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import close, plan_of, varying_carry
-from ftrace.trace.control.scan import (
-    batch_carry,
-    batched_inputs,
-    map_lanes,
-    remember,
-    tangent_scan,
-)
+from ftrace.trace.control import scan
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Body, Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
@@ -88,13 +82,13 @@ def _jvp(node: Node, tangents: Results) -> Results:
     flags, found = varying_carry(
         arg.body, [t is not None for t in tangents], range(arg.consts, first)
     )
-    kept = remember(found, arg.body, arg.consts, first)
+    kept = scan.remember(found, arg.body, arg.consts, first)
     if not kept.stacked:  # the height of a stack is the length of the loop
         kept.stacked.append(const(0, dtypes.uint8))
     longer = Body(arg.body.inputs, (*arg.body.outputs, *kept.stacked))
     results = while_p.results(*node.src, arg=replace(arg, body=longer))
     stacks = results[len(arg.body.outputs) :]
-    return tangent_scan(node, tangents, flags, found, kept, stacks, False)
+    return scan.tangent_scan(node, tangents, flags, found, kept, stacks, False)
 
 
 def _batch(
@@ -102,15 +96,15 @@ def _batch(
 ) -> tuple[list[Node], list[bool]]:
     arg: While = node.arg
     first = len(node.src)
-    flags, outputs = batch_carry(arg.body, batched, range(arg.consts, first), size)
-    inputs = batched_inputs(arg.body, flags, size)
-    of_cond = batched_inputs(arg.cond, flags, size)
+    flags, outputs = scan.batch_carry(arg.body, batched, range(arg.consts, first), size)
+    inputs = scan.batched_inputs(arg.body, flags, size)
+    of_cond = scan.batched_inputs(arg.cond, flags, size)
     leaves = {
         n: b for n, b, f in zip(arg.cond.inputs, of_cond, flags, strict=True) if f
     }
     ((predicate, differs),) = batch_nodes(arg.cond.outputs, leaves, size)
     if differs:  # each lane has a length of its own
-        return map_lanes(node, src, batched, size)
+        return scan.map_lanes(node, src, batched, size)
     operands = [
         broadcast_leading(s, (size, *s.shape)) if flag and not has else s
         for s, has, flag in zip(src, batched, flags, strict=True)

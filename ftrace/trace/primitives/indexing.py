@@ -21,21 +21,9 @@ from ftrace.errors import DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives import extrema
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand
-from ftrace.trace.primitives.elementwise import (
-    bit_and,
-    bit_or,
-    cast,
-    div,
-    eq,
-    ge,
-    lt,
-    maximum,
-    minimum,
-    scale,
-    select,
-)
 from ftrace.trace.primitives.movement import move_axis, reshape
 from ftrace.trace.primitives.record import Array, Primitive
 from ftrace.trace.primitives.source import const, const_like, iota, zeros_like
@@ -184,13 +172,13 @@ def in_bounds(indices: Sequence[Node], sizes: Sequence[int]) -> Node:
     """Where all indices are inside the axes that they index."""
     inside: Node | None = None
     for index, size in zip(indices, sizes, strict=True):
-        here = lt(index, const_like(index, size)) if _can_reach(index, size) else None
+        here = p.lt(index, const_like(index, size)) if _can_reach(index, size) else None
         if dtypes.kind(index.dtype) == "i":
-            positive = ge(index, zeros_like(index))
-            here = positive if here is None else bit_and(here, positive)
+            positive = p.ge(index, zeros_like(index))
+            here = positive if here is None else p.bit_and(here, positive)
         if here is None:
-            here = eq(index, index)
-        inside = here if inside is None else bit_and(inside, here)
+            here = p.eq(index, index)
+        inside = here if inside is None else p.bit_and(inside, here)
     assert inside is not None
     return inside
 
@@ -202,9 +190,9 @@ def _can_reach(index: Node, size: int) -> bool:
 def clamp(index: Node, size: int) -> Node:
     """The nearest index inside an axis of `size`."""
     if _can_reach(index, size):
-        index = minimum(index, const_like(index, max(size - 1, 0)))
+        index = p.minimum(index, const_like(index, max(size - 1, 0)))
     if dtypes.kind(index.dtype) == "i":
-        index = maximum(index, zeros_like(index))
+        index = p.maximum(index, zeros_like(index))
     return index
 
 
@@ -221,7 +209,7 @@ def read_back(x: Node, indices: Sequence[Node], axes: tuple[int, ...]) -> Node:
     safe = [clamp(i, n) for i, n in zip(indices, sizes, strict=True)]
     found = gather(x, safe, axes)
     mask = trailing(in_bounds(indices, sizes), found.shape)
-    return select(mask, found, zeros_like(found))
+    return p.select(mask, found, zeros_like(found))
 
 
 def _winners(node: Node) -> Node:
@@ -234,7 +222,7 @@ def _winners(node: Node) -> Node:
     places = tuple(range(len(sizes)))
     board = const(0, dtypes.int32, tuple(sizes))
     board = scatter(board, numbers, indices, places, "set")
-    return eq(read_back(board, indices, places), numbers)
+    return p.eq(read_back(board, indices, places), numbers)
 
 
 def _scatter_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
@@ -248,14 +236,16 @@ def _scatter_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None
         return scatter(t, u, indices, axes, kind)
     if kind == "mul":
         ones = const_like(x, 1)
-        kept = scale(t, scatter(ones, updates, indices, axes, "mul"))
-        return scatter(kept, scale(u, _other_factors(node)), indices, axes, "add")
+        kept = p.scale(t, scatter(ones, updates, indices, axes, "mul"))
+        return scatter(kept, p.scale(u, _other_factors(node)), indices, axes, "add")
     read = read_back(node, indices, axes)
-    here = bit_or(eq(x, node), _untouched(node))
-    here, there = (cast(h, x.dtype) for h in (here, eq(updates, read)))
+    here = p.bit_or(p.eq(x, node), _untouched(node))
+    here, there = (p.cast(h, x.dtype) for h in (here, p.eq(updates, read)))
     count = scatter(here, there, indices, axes, "add")
-    total = scatter(scale(t, here), scale(u, there), indices, axes, "add")
-    return div(total, select(eq(count, zeros_like(count)), const_like(x, 1), count))
+    total = scatter(p.scale(t, here), p.scale(u, there), indices, axes, "add")
+    return p.div(
+        total, p.select(p.eq(count, zeros_like(count)), const_like(x, 1), count)
+    )
 
 
 def _other_factors(node: Node) -> Node:
@@ -266,14 +256,14 @@ def _other_factors(node: Node) -> Node:
     """
     axes, _ = axes_and_kind(node)
     x, updates, *indices = node.src
-    is_zero = eq(updates, zeros_like(updates))
-    factors = select(is_zero, const_like(updates, 1), updates)
+    is_zero = p.eq(updates, zeros_like(updates))
+    factors = p.select(is_zero, const_like(updates, 1), updates)
     product = read_back(scatter(x, factors, indices, axes, "mul"), indices, axes)
-    marks = cast(is_zero, dtypes.int32)
+    marks = p.cast(is_zero, dtypes.int32)
     board = const(0, dtypes.int32, node.shape)
     zeros = read_back(scatter(board, marks, indices, axes, "add"), indices, axes)
-    alone = eq(zeros, marks)  # no other update is zero
-    return select(alone, div(product, factors), zeros_like(updates))
+    alone = p.eq(zeros, marks)  # no other update is zero
+    return p.select(alone, p.div(product, factors), zeros_like(updates))
 
 
 def _untouched(node: Node) -> Node:
@@ -296,7 +286,7 @@ def _transpose_scatter(node: Node, ct: Node, i: int) -> Node | None:
     found = read_back(ct, indices, axes)
     if kind == "add":
         return found
-    return select(trailing(_winners(node), found.shape), found, zeros_like(found))
+    return p.select(trailing(_winners(node), found.shape), found, zeros_like(found))
 
 
 def _batch_scatter(

@@ -12,26 +12,9 @@ from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, Op
-from ftrace.trace.primitives import extrema
-from ftrace.trace.primitives.broadcast import (
-    Axes,
-    batch_reduction,
-    expand,
-    infer_reduction,
-    reduce_sum,
-    reduce_sum_p,
-)
-from ftrace.trace.primitives.elementwise import (
-    add,
-    cast,
-    div,
-    eq,
-    maximum,
-    minimum,
-    mul,
-    mul_zero,
-    scale,
-)
+from ftrace.trace.primitives import broadcast, extrema
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.broadcast import Axes
 from ftrace.trace.primitives.extrema import Extremum
 from ftrace.trace.primitives.movement import pad, shrink_axis
 from ftrace.trace.primitives.record import Array, Jvp, Primitive
@@ -66,11 +49,11 @@ def _reduction(
         return partial(ufunc.reduce, axis=axes, keepdims=True, initial=initial), ()
 
     def infer(axes: Axes, x: ShapedArray) -> ShapedArray:
-        return infer_reduction(name.removeprefix("reduce_"), kinds, axes, x)
+        return broadcast.infer_reduction(name.removeprefix("reduce_"), kinds, axes, x)
 
     record = Primitive(
-        name, "reduction", infer, meaning, batch_reduction, jvp=jvp, dtypes=kinds,
-        doc=doc, direct=direct,
+        name, "reduction", infer, meaning, broadcast.batch_reduction, jvp=jvp,
+        dtypes=kinds, doc=doc, direct=direct,
     )  # fmt: skip
     return record
 
@@ -81,9 +64,9 @@ def _extremum_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | Non
     axes: Axes = node.arg
     if t is None:
         return None
-    here = cast(eq(x, expand(node, x.shape)), x.dtype)
-    count = reduce_sum(here, axes)
-    return div(reduce_sum(scale(t, here), axes), count)
+    here = p.cast(p.eq(x, broadcast.expand(node, x.shape)), x.dtype)
+    count = broadcast.reduce_sum(here, axes)
+    return p.div(broadcast.reduce_sum(p.scale(t, here), axes), count)
 
 
 def _product_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
@@ -107,16 +90,16 @@ def _multiplied_pairs(x: Node, t: Node, axis: int) -> tuple[Node, Node]:
     left, right = shrink_axis(x, axis, 0, half), shrink_axis(x, axis, half, 2 * half)
     t_left = shrink_axis(t, axis, 0, half)
     t_right = shrink_axis(t, axis, half, 2 * half)
-    product = mul(left, right)
-    slope = add(mul_zero(t_left, right), mul_zero(t_right, left))
+    product = p.mul(left, right)
+    slope = p.add(p.mul_zero(t_left, right), p.mul_zero(t_right, left))
     if same_size(size % 2, 0):
         return product, slope
     last = shrink_axis(x, axis, size - 1, size)
     t_last = shrink_axis(t, axis, size - 1, size)
     first, t_first = shrink_axis(product, axis, 0, 1), shrink_axis(slope, axis, 0, 1)
-    t_first = add(mul_zero(t_first, last), mul_zero(t_last, first))
+    t_first = p.add(p.mul_zero(t_first, last), p.mul_zero(t_last, first))
     return (
-        _joined(mul(first, last), product, axis),
+        _joined(p.mul(first, last), product, axis),
         _joined(t_first, slope, axis),
     )
 
@@ -130,7 +113,7 @@ def _joined(first: Node, rest: Node, axis: int) -> Node:
     before = [(0, 0, 0)] * rest.ndim
     before[axis] = (1, 0, 0)
     tail = shrink_axis(rest, axis, 1, rest.shape[axis])
-    return add(pad(first, tuple(after)), pad(tail, tuple(before)))
+    return p.add(pad(first, tuple(after)), pad(tail, tuple(before)))
 
 
 reduce_prod_p = _reduction(
@@ -147,7 +130,8 @@ reduce_min_p = _reduction(
 
 #: What each of them repeats.
 COMBINES: Final[dict[Op, Primitive]] = {
-    reduce_sum_p: add, reduce_prod_p: mul, reduce_max_p: maximum, reduce_min_p: minimum
+    broadcast.reduce_sum_p: p.add, reduce_prod_p: p.mul,
+    reduce_max_p: p.maximum, reduce_min_p: p.minimum,
 }  # fmt: skip
 #: The same by the word that scatters and kernels have for it.
 COMBINES_BY_NAME: Final = {op.name: op for op in COMBINES.values()}

@@ -27,12 +27,7 @@ from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import add, eq, exp, mul, select, sub
-from ftrace.trace.primitives.host.running import (
-    KINDS,
-    accumulate,
-    extremum_tangent,
-    recur,
-)
+from ftrace.trace.primitives.host import running
 from ftrace.trace.primitives.movement import pad, shrink_axis
 from ftrace.trace.primitives.record import Array, Compound, Results, compound_of
 from ftrace.trace.primitives.source import const_like, zeros_like
@@ -93,7 +88,7 @@ def check_running(kind: str, dtype: np.dtype[Any]) -> None:
 
 
 def _infer(arg: Running, x: ShapedArray) -> tuple[ShapedArray, ...]:
-    assert arg.kind in KINDS
+    assert arg.kind in running.KINDS
     if not 0 <= arg.axis < x.ndim:
         raise AxisError(f"cumulative {arg.kind}: axis {arg.axis} does not fit {x!r}")
     check_running(arg.kind, x.dtype)
@@ -101,11 +96,11 @@ def _infer(arg: Running, x: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _value(avals: Any, arg: Running, x: Array) -> list[Array]:
-    return [accumulate(arg.kind, x, arg.axis, arg.reverse)]
+    return [running.accumulate(arg.kind, x, arg.axis, arg.reverse)]
 
 
 def _direct(arg: Running, x: Any) -> tuple[Any, tuple[Any, ...]]:
-    return partial(accumulate, arg.kind), (arg.axis, arg.reverse)
+    return partial(running.accumulate, arg.kind), (arg.axis, arg.reverse)
 
 
 def _tangent(node: Node, tangents: Results) -> Results:
@@ -173,7 +168,7 @@ def _infer_recurrence(
 
 
 def _recurrence_value(avals: Any, arg: Along, a: Array, b: Array) -> list[Array]:
-    return [recur(a, b, arg.axis, arg.reverse)]
+    return [running.recur(a, b, arg.axis, arg.reverse)]
 
 
 def _recurrence_tangent(node: Node, tangents: Results) -> Results:
@@ -236,7 +231,7 @@ def _infer_extremum(
 
 def _extremum_value(avals: Any, arg: Share, x: Array, t: Array) -> list[Array]:
     kind, axis, reverse, transposed, _ = arg
-    return [extremum_tangent(kind, x, t, axis, reverse, transposed)]
+    return [running.extremum_tangent(kind, x, t, axis, reverse, transposed)]
 
 
 def _extremum_tangent_tangent(node: Node, tangents: Results) -> Results:

@@ -16,13 +16,7 @@ from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.host import lapack
-from ftrace.trace.primitives.host.family import (
-    complex_of,
-    host,
-    need_matrices,
-    need_square,
-)
+from ftrace.trace.primitives.host import family, lapack
 from ftrace.trace.primitives.host.matrix import (
     as_dtype_of,
     minus,
@@ -41,9 +35,9 @@ np: Any = numpy  # whose stubs leave too much unknown
 def _infer_sylvester(
     arg: None, a: ShapedArray, b: ShapedArray, c: ShapedArray
 ) -> tuple[ShapedArray, ...]:
-    need_square("sylvester", a)
-    need_square("sylvester", b)
-    need_matrices("sylvester", a, b, c)
+    family.need_square("sylvester", a)
+    family.need_square("sylvester", b)
+    family.need_matrices("sylvester", a, b, c)
     if not same_size(c.shape[-2:], (a.shape[-1], b.shape[-1])):
         raise ShapeError(
             "solve_sylvester: a (m, m), b (n, n) and c (m, n) are required, got "
@@ -96,15 +90,15 @@ def _sylvester_transpose(
     return None, None, sylvester_p.results(transposed(a), transposed(b), ct)[0]
 
 
-sylvester_p = host(
+sylvester_p = family.host(
     "sylvester", _infer_sylvester, _sylvester, _sylvester_tangent,
     transpose=_sylvester_transpose, doc="X of a·X + X·b = c",
 )  # fmt: skip
 
 
 def _infer_sqrtm(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    need_square("sqrtm", a)
-    return (complex_of(a, a.shape),)
+    family.need_square("sqrtm", a)
+    return (family.complex_of(a, a.shape),)
 
 
 def _sqrtm(avals: Any, arg: None, a: Array) -> Sequence[Array]:
@@ -155,7 +149,7 @@ def _sqrtm_tangent(node: Node, tangents: Results) -> Results:
     return (sylvester_p.results(root, root, as_dtype_of(t, root))[0],)
 
 
-sqrtm_p = host(
+sqrtm_p = family.host(
     "sqrtm", _infer_sqrtm, _sqrtm, _sqrtm_tangent,
     doc="the principal square root of a matrix, complex",
 )  # fmt: skip
@@ -165,7 +159,7 @@ sqrtm_p = host(
 
 
 def _infer_schur(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    need_square("schur", a)
+    family.need_square("schur", a)
     return a, a
 
 
@@ -180,7 +174,7 @@ def _schur(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     return lapack.each(decomposed, avals, a)
 
 
-schur_p = host(
+schur_p = family.host(
     "schur", _infer_schur, _schur,
     no_derivative="the form of Schur is not unique; use eig",
     doc="a = Z·T·Zᴴ: unitary Z, upper triangular T (of blocks, if real)",

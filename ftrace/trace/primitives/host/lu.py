@@ -22,16 +22,8 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, mul, select, stop_gradient, sub
-from ftrace.trace.primitives.host import lapack, matrix_loops
-from ftrace.trace.primitives.host.family import (
-    Batched,
-    batch_leading,
-    host,
-    integers,
-    need_matrices,
-    need_square,
-    real_of,
-)
+from ftrace.trace.primitives.host import family, lapack, matrix_loops
+from ftrace.trace.primitives.host.family import Batched
 from ftrace.trace.primitives.host.matrix import (
     block,
     conj,
@@ -60,9 +52,9 @@ np: Any = numpy  # whose stubs leave too much unknown
 
 
 def _infer_lu(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    need_matrices("lu", a)
+    family.need_matrices("lu", a)
     *lead, m, n = a.shape
-    return a, integers((*lead, min(m, n))), integers((*lead, m))
+    return a, family.integers((*lead, min(m, n))), family.integers((*lead, m))
 
 
 def _lu(avals: Any, arg: None, a: Array) -> Sequence[Array]:
@@ -106,7 +98,7 @@ def unit_lower(factors: Node) -> Node:
     return select(diagonal_mask(factors.shape), one, lower(factors, strict=True))
 
 
-lu_p = host(
+lu_p = family.host(
     "lu", _infer_lu, _lu, _lu_tangent,
     doc="P·a = L·U with partial pivoting: both in one matrix, pivots, permutation",
 )  # fmt: skip
@@ -118,14 +110,14 @@ def _infer_permutation(size: int, pivots: ShapedArray) -> tuple[ShapedArray, ...
             f"lu_pivots_to_permutation: pivots int32[…, k] with k <= {size} are "
             f"required, got {pivots!r}"
         )
-    return (integers((*pivots.shape[:-1], size)),)
+    return (family.integers((*pivots.shape[:-1], size)),)
 
 
 def _permutation(avals: Any, size: int, pivots: Array) -> Sequence[Array]:
     return (lapack.permutation(np.clip(pivots, 0, max(size - 1, 0)), size),)
 
 
-permutation_p = host(
+permutation_p = family.host(
     "permutation", _infer_permutation,
     _permutation,
     no_derivative="it is a function of integers", kinds="i",
@@ -146,8 +138,8 @@ class Op(NamedTuple):
 def _infer_solve(
     arg: Op, a: ShapedArray, factors: ShapedArray, order: ShapedArray, b: ShapedArray
 ) -> tuple[ShapedArray, ...]:
-    need_square("solve", a)
-    need_matrices("solve", a, factors, b)
+    family.need_square("solve", a)
+    family.need_matrices("solve", a, factors, b)
     if not same_size(b.shape[-2], a.shape[-1]) or not same_size(factors.shape, a.shape):
         raise ShapeError(f"solve: a (…, n, n) and b (…, n, k): got {a!r} and {b!r}")
     return (ShapedArray.of(b.shape, b.dtype, a.weak_type and b.weak_type),)
@@ -196,13 +188,13 @@ def _batch_solve(
 ) -> Batched:
     """One matrix for all lanes: their right sides become columns of one."""
     if any(batched[:3]):
-        return batch_leading(node, src, batched, size)
+        return family.batch_leading(node, src, batched, size)
     folded, unfold = fold_lanes(src[3], -1)
     (x,) = lu_solve_p.results(*src[:3], folded, arg=node.arg)
     return [unfold(x)], [True]
 
 
-lu_solve_p = host(
+lu_solve_p = family.host(
     "lu_solve", _infer_solve, _solve, _solve_tangent,
     transpose=_solve_transpose, batch=_batch_solve,
     doc="X of op(a)·X = b, by the LU factors of a",
@@ -219,9 +211,9 @@ def solve(a: Node, b: Node, transpose: bool = False) -> Node:
 
 
 def _infer_slogdet(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    need_square("slogdet", a)
+    family.need_square("slogdet", a)
     shape = a.shape[:-2]
-    return ShapedArray.of(shape, a.dtype), real_of(a, shape).strong()
+    return ShapedArray.of(shape, a.dtype), family.real_of(a, shape).strong()
 
 
 def _slogdet(avals: Any, arg: None, a: Array) -> Sequence[Array]:
@@ -239,14 +231,14 @@ def _slogdet_tangent(node: Node, tangents: Results) -> Results:
     return mul(sign, imaginary_part(change)), real(change)
 
 
-slogdet_p = host(
+slogdet_p = family.host(
     "slogdet", _infer_slogdet, _slogdet, _slogdet_tangent,
     doc="the sign of the determinant, and the logarithm of its size",
 )  # fmt: skip
 
 
 def _infer_det(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    need_square("det", a)
+    family.need_square("det", a)
     return (ShapedArray.of(a.shape[:-2], a.dtype),)
 
 
@@ -262,11 +254,11 @@ def _det_tangent(node: Node, tangents: Results) -> Results:
     return (sum_axis(sum_axis(mul(cofactors, t), -1), -1),)
 
 
-det_p = host("det", _infer_det, _det, _det_tangent, doc="the determinant")
+det_p = family.host("det", _infer_det, _det, _det_tangent, doc="the determinant")
 
 
 def _infer_cofactors(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    need_square("det", a)
+    family.need_square("det", a)
     return (ShapedArray.of(a.shape, a.dtype),)
 
 
@@ -308,7 +300,7 @@ def _cofactors_tangent(node: Node, tangents: Results) -> Results:
     return (sub(change, turned),)
 
 
-cofactors_p = host(
+cofactors_p = family.host(
     "cofactors", _infer_cofactors, _cofactors, _cofactors_tangent,
     doc="the cofactors of a square matrix: the derivative of its determinant",
 )  # fmt: skip

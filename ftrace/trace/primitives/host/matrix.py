@@ -11,40 +11,25 @@ from ftrace import dtypes
 from ftrace.errors import DerivativeError
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import expand, reduce_sum
-from ftrace.trace.primitives.elementwise import (
-    add,
-    cast,
-    div,
-    eq,
-    ge,
-    gt,
-    make_complex,
-    mul,
-    neg,
-    select,
-    sub,
-)
-from ftrace.trace.primitives.elementwise import conj as conj_p
-from ftrace.trace.primitives.elementwise import imag as imag_p
-from ftrace.trace.primitives.elementwise import real as real_p
 from ftrace.trace.primitives.indexing import gather
 from ftrace.trace.primitives.movement import permute, reshape, shrink
 from ftrace.trace.primitives.source import const, const_like, iota, zeros_like
 
 
 def conj(x: Node) -> Node:
-    return conj_p(x) if dtypes.is_complex(x.dtype) else x
+    return p.conj(x) if dtypes.is_complex(x.dtype) else x
 
 
 def real(x: Node) -> Node:
-    return real_p(x) if dtypes.is_complex(x.dtype) else x
+    return p.real(x) if dtypes.is_complex(x.dtype) else x
 
 
 def imaginary_part(x: Node) -> Node:
     """i·Im x, of a complex x."""
-    part = imag_p(x)
-    return make_complex(zeros_like(part), part)
+    part = p.imag(x)
+    return p.make_complex(zeros_like(part), part)
 
 
 def transposed(x: Node) -> Node:
@@ -63,7 +48,7 @@ def product(x: Node, y: Node) -> Node:
     full = (*batch, m, n, k)
     left = expand(reshape(x, (*batch, m, 1, k)), full)
     right = expand(reshape(transposed(y), (*batch, 1, n, k)), full)
-    total = reduce_sum(mul(left, right), (len(full) - 1,))
+    total = reduce_sum(p.mul(left, right), (len(full) - 1,))
     return reshape(total, (*batch, m, n))
 
 
@@ -72,7 +57,7 @@ def total(*terms: Node | None) -> Node | None:
     found: Node | None = None
     for term in terms:
         if term is not None:
-            found = term if found is None else add(found, term)
+            found = term if found is None else p.add(found, term)
     return found
 
 
@@ -80,7 +65,7 @@ def minus(x: Node | None, y: Node | None) -> Node | None:
     """x - y, where None is zero."""
     if y is None:
         return x
-    return neg(y) if x is None else sub(x, y)
+    return p.neg(y) if x is None else p.sub(x, y)
 
 
 # Patterns.
@@ -88,17 +73,17 @@ def minus(x: Node | None, y: Node | None) -> Node | None:
 
 def diagonal_mask(shape: Shape) -> Node:
     """Which elements are on the diagonal."""
-    return eq(_row(shape), _column(shape))
+    return p.eq(_row(shape), _column(shape))
 
 
 def below(shape: Shape, strict: bool = False) -> Node:
     """Which elements are on (unless strict) or below the diagonal."""
-    return (gt if strict else ge)(_row(shape), _column(shape))
+    return (p.gt if strict else p.ge)(_row(shape), _column(shape))
 
 
 def above(shape: Shape, strict: bool = False) -> Node:
     """Which elements are on (unless strict) or above the diagonal."""
-    return (gt if strict else ge)(_column(shape), _row(shape))
+    return (p.gt if strict else p.ge)(_column(shape), _row(shape))
 
 
 def _row(shape: Shape) -> Node:
@@ -111,7 +96,7 @@ def _column(shape: Shape) -> Node:
 
 def keep(mask: Node, x: Node) -> Node:
     """`x` where the mask holds, zero elsewhere."""
-    return select(mask, x, zeros_like(x))
+    return p.select(mask, x, zeros_like(x))
 
 
 def lower(x: Node, strict: bool = False) -> Node:
@@ -126,7 +111,7 @@ def identity(like: Node, size: int) -> Node:
     """Identity matrices with the leading axes and the dtype of another node."""
     shape = (*like.shape[:-2], size, size)
     zero, one = const(0, like.dtype, shape), const(1, like.dtype, shape)
-    return select(diagonal_mask(shape), one, zero)
+    return p.select(diagonal_mask(shape), one, zero)
 
 
 # Diagonals, rows, columns.
@@ -184,14 +169,14 @@ def take_rows(x: Node, rows: Node) -> Node:
 
 def as_dtype_of(x: Node, like: Node) -> Node:
     """A real factor in the dtype, perhaps complex, of what it multiplies."""
-    return cast(x, like.dtype)
+    return p.cast(x, like.dtype)
 
 
 def safe_inverse(x: Node) -> Node:
     """1/x, and zero where x is zero."""
     zero, one = zeros_like(x), const_like(x, 1)
-    is_zero = eq(x, zero)
-    return select(is_zero, zero, div(one, select(is_zero, one, x)))
+    is_zero = p.eq(x, zero)
+    return p.select(is_zero, zero, p.div(one, p.select(is_zero, one, x)))
 
 
 def need_not_linear(name: str, node: Node, linear: Sequence[bool]) -> None:

@@ -19,13 +19,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, sub
-from ftrace.trace.primitives.host import lapack
-from ftrace.trace.primitives.host.family import (
-    host,
-    integers,
-    need_lapack,
-    need_matrices,
-)
+from ftrace.trace.primitives.host import family, lapack
 from ftrace.trace.primitives.host.matrix import (
     adjoint,
     block,
@@ -47,7 +41,7 @@ np: Any = numpy  # whose stubs leave too much unknown
 
 
 def _infer_qr(full: bool, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    need_matrices("qr", a)
+    family.need_matrices("qr", a)
     *lead, m, n = a.shape
     k = m if full else min(m, n)
     return a.with_shape((*lead, m, k)), a.with_shape((*lead, k, n))
@@ -101,14 +95,14 @@ def turned(q: Node, r: Node, t: Node) -> tuple[Node, Node]:
     return change_q, change_r
 
 
-qr_p = host(
+qr_p = family.host(
     "qr", _infer_qr, _qr, _qr_tangent,
     doc="a = Q·R: orthonormal columns, and an upper triangle",
 )  # fmt: skip
 
 
 def _infer_pivoted(full: bool, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    return (*_infer_qr(full, a), integers((*a.shape[:-2], a.shape[-1])))
+    return (*_infer_qr(full, a), family.integers((*a.shape[:-2], a.shape[-1])))
 
 
 def _pivoted(avals: Any, full: bool, a: Array) -> Sequence[Array]:
@@ -134,7 +128,7 @@ def _pivoted_tangent(node: Node, tangents: Results) -> Results:
     return (*turned(q, r, moved), None)
 
 
-qr_pivoted_p = host(
+qr_pivoted_p = family.host(
     "qr_pivoted", _infer_pivoted, _pivoted, _pivoted_tangent,
     doc="QR of the columns in an order in which the diagonal of R falls",
 )  # fmt: skip
@@ -144,7 +138,7 @@ qr_pivoted_p = host(
 
 
 def _infer_factor(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    need_matrices("geqrf", a)
+    family.need_matrices("geqrf", a)
     return a, a.with_shape((*a.shape[:-2], min(a.shape[-2:])))
 
 
@@ -155,7 +149,7 @@ def _factor(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     return factors.swapaxes(-1, -2), taus
 
 
-householder_factor_p = host(
+householder_factor_p = family.host(
     "householder_factor", _infer_factor, _factor,
     no_derivative="the reflections are not unique; use qr",
     doc="QR with Q as reflections, under R, and their factors",
@@ -163,8 +157,8 @@ householder_factor_p = host(
 
 
 def _infer_product(arg: None, a: ShapedArray, taus: ShapedArray) -> Any:
-    need_matrices("householder_product", a)
-    need_lapack("householder_product", a, taus)
+    family.need_matrices("householder_product", a)
+    family.need_lapack("householder_product", a, taus)
     *lead, m, n = a.shape
     if m < n or not same_size(taus.shape[:-1], tuple(lead)) or taus.shape[-1] > n:
         raise ShapeError(
@@ -188,7 +182,7 @@ def _product(avals: Any, arg: None, a: Array, taus: Array) -> Sequence[Array]:
     return (result,)
 
 
-householder_product_p = host(
+householder_product_p = family.host(
     "householder_product", _infer_product, _product,
     no_derivative="the derivative of the reflections is not written; use qr",
     doc="the orthonormal columns that a product of reflections has",

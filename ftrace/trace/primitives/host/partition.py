@@ -20,13 +20,7 @@ from ftrace.errors import AxisError, DtypeError, ShapeError
 from ftrace.records import NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.host.order import (
-    argsort,
-    float_key,
-    has_negative_zero,
-    key_value,
-    sort_values,
-)
+from ftrace.trace.primitives.host import order
 from ftrace.trace.primitives.host.sorting import argsort_p, take_along
 from ftrace.trace.primitives.record import Array, Compound, Results
 
@@ -68,13 +62,15 @@ def _infer_partition(arg: Partition, x: ShapedArray) -> tuple[ShapedArray, ...]:
 def _partition_value(avals: Any, arg: Partition, x: Array) -> list[Array]:
     place, axis = arg
     if x.dtype.itemsize == 1:  # there is a sort without comparisons
-        return [sort_values(x, axis)]
+        return [order.sort_values(x, axis)]
     if not dtypes.is_float(x.dtype):
         return [np.partition(x, place, axis)]
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-    if has_negative_zero(wide):
+    if order.has_negative_zero(wide):
         # NumPy may exchange it with a zero, or make it one
-        found = key_value(np.partition(float_key(wide, False), place, axis), wide.dtype)
+        found = order.key_value(
+            np.partition(order.float_key(wide, False), place, axis), wide.dtype
+        )
     else:
         found = np.partition(wide, place, axis)
     return [found.astype(x.dtype, copy=False)]
@@ -114,7 +110,7 @@ partition_p = Compound(
 
 def partition_now(place: int, axis: int, x: Array) -> Array:
     """A partition by a sort; what stands behind the place is turned round."""
-    result = sort_values(x, axis)
+    result = order.sort_values(x, axis)
     before = (slice(None),) * axis
     last_first = result[(*before, slice(None, place, -1))]
     result[(*before, slice(place + 1, None))] = last_first
@@ -133,7 +129,7 @@ def _infer_argpartition(arg: Partition, x: ShapedArray) -> tuple[ShapedArray, ..
 def _argpartition_value(avals: Any, arg: Partition, x: Array) -> list[Array]:
     place, axis = arg
     if x.dtype.itemsize == 1:
-        return [argsort([x], axis)]
+        return [order.argsort([x], axis)]
     half = dtypes.is_float(x.dtype) and x.dtype.itemsize == 2
     wide = x.astype(np.float32) if half else x
     return [np.argpartition(wide, place, axis).astype(avals[0].dtype)]
@@ -141,7 +137,7 @@ def _argpartition_value(avals: Any, arg: Partition, x: Array) -> list[Array]:
 
 def argpartition_now(place: int, axis: int, x: Array) -> Array:
     """Positions that sort, of which those behind the place are in ascending order."""
-    places = argsort([x], axis)
+    places = order.argsort([x], axis)
     places[(slice(None),) * axis + (slice(place + 1, None),)].sort(axis)
     return places
 

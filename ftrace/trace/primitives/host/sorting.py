@@ -22,12 +22,7 @@ from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
-from ftrace.trace.primitives.host.order import (
-    argsort,
-    direct_argsort,
-    sort_values,
-    top_positions,
-)
+from ftrace.trace.primitives.host import order
 from ftrace.trace.primitives.indexing import gather
 from ftrace.trace.primitives.record import Array, Compound, Results
 from ftrace.trace.primitives.source import iota
@@ -69,7 +64,7 @@ def _infer_sort(axis: int, x: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _sort_value(avals: Any, axis: int, x: Array) -> list[Array]:
-    return [sort_values(x, axis)]
+    return [order.sort_values(x, axis)]
 
 
 def _sort_tangent(node: Node, tangents: Results) -> Results:
@@ -89,7 +84,7 @@ def _batch_sort(
 
 
 def _direct_sort(axis: int, x: Array) -> tuple[Any, tuple[Any, ...]]:
-    return sort_values, (axis,)
+    return order.sort_values, (axis,)
 
 
 sort_p = Compound(
@@ -112,7 +107,7 @@ def _infer_argsort(axis: int, *keys: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _argsort_value(avals: Any, axis: int, *keys: Array) -> list[Array]:
-    return [argsort(keys, axis)]
+    return [order.argsort(keys, axis)]
 
 
 def no_tangents(node: Node, tangents: Results) -> Results:
@@ -131,7 +126,7 @@ def _batch_argsort(
 argsort_p = Compound(
     "argsort", "host", _infer_argsort,
     _argsort_value,
-    _batch_argsort, jvp=no_tangents, direct=direct_argsort,
+    _batch_argsort, jvp=no_tangents, direct=order.direct_argsort,
     doc="positions along an axis that bring keys into order, the first key counts most",
 )  # fmt: skip
 
@@ -158,7 +153,7 @@ def _infer_top_k(arg: TopK, x: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _top_k_value(avals: Any, arg: TopK, x: Array) -> list[Array]:
-    return [top_positions(x, arg.k, arg.axis, arg.largest)]
+    return [order.top_positions(x, arg.k, arg.axis, arg.largest)]
 
 
 def _batch_top_k(

@@ -14,18 +14,8 @@ import numpy
 
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import expand
-from ftrace.trace.primitives.elementwise import (
-    absolute,
-    div,
-    eq,
-    imag,
-    make_complex,
-    mul,
-    reciprocal,
-    select,
-    sub,
-)
 from ftrace.trace.primitives.host import lapack, matrix_loops
 from ftrace.trace.primitives.host.family import complex_of, host, need_square, real_of
 from ftrace.trace.primitives.host.lu import solve
@@ -79,10 +69,10 @@ def _eigh_tangent(node: Node, tangents: Results) -> Results:
 
 def _over_gaps(inner: Node, values: Node) -> Node:
     """Pᵢⱼ / (wⱼ - wᵢ), and zero on the diagonal."""
-    gaps = sub(along_columns(values, inner), along_rows(values, inner))
+    gaps = p.sub(along_columns(values, inner), along_rows(values, inner))
     on = diagonal_mask(inner.shape)
-    inverse = reciprocal(select(on, const_like(gaps, 1), gaps))
-    return mul(select(on, zeros_like(inner), inner), inverse)
+    inverse = p.reciprocal(p.select(on, const_like(gaps, 1), gaps))
+    return p.mul(p.select(on, zeros_like(inner), inner), inverse)
 
 
 eigh_p = host(
@@ -234,17 +224,17 @@ def _eig_tangent(node: Node, tangents: Results) -> Results:
 def _turned(vectors: Node, inner: Node, values: Node) -> Node:
     """The change of eigenvectors that keeps their length, and one component real."""
     turn = product(vectors, _over_gaps(inner, values))
-    longer = real(sum_axis(mul(conj(vectors), turn), -2))
-    size = absolute(vectors)
+    longer = real(sum_axis(p.mul(conj(vectors), turn), -2))
+    size = p.absolute(vectors)
     axis = vectors.ndim - 2
     greatest = expand(reduce(reduce_max_p, size, (axis,)), size.shape)
-    chosen = eq(size, greatest)
+    chosen = p.eq(size, greatest)
     zero = zeros_like(vectors)
-    count = sum_axis(select(chosen, const_like(vectors, 1), zero), -2)
-    ratio = div(turn, select(chosen, vectors, const_like(vectors, 1)))
-    angle = imag(div(sum_axis(select(chosen, ratio, zero), -2), count))
-    common = make_complex(longer, angle)
-    return sub(turn, mul(vectors, along_columns(common, vectors)))
+    count = sum_axis(p.select(chosen, const_like(vectors, 1), zero), -2)
+    ratio = p.div(turn, p.select(chosen, vectors, const_like(vectors, 1)))
+    angle = p.imag(p.div(sum_axis(p.select(chosen, ratio, zero), -2), count))
+    common = p.make_complex(longer, angle)
+    return p.sub(turn, p.mul(vectors, along_columns(common, vectors)))
 
 
 eig_p = host(

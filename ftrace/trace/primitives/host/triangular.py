@@ -17,14 +17,8 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, mul
-from ftrace.trace.primitives.host import lapack
-from ftrace.trace.primitives.host.family import (
-    Batched,
-    batch_leading,
-    host,
-    need_matrices,
-    need_square,
-)
+from ftrace.trace.primitives.host import family, lapack
+from ftrace.trace.primitives.host.family import Batched
 from ftrace.trace.primitives.host.matrix import (
     above,
     below,
@@ -46,7 +40,7 @@ np: Any = numpy  # whose stubs leave too much unknown
 
 
 def _infer_cholesky(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    need_square("cholesky", a)
+    family.need_square("cholesky", a)
     return (a,)
 
 
@@ -71,7 +65,7 @@ def _cholesky_tangent(node: Node, tangents: Results) -> Results:
     return (product(factor, add(phi, diagonal)),)
 
 
-cholesky_p = host(
+cholesky_p = family.host(
     "cholesky", _infer_cholesky, _cholesky, _cholesky_tangent,
     doc="the lower triangular L of a = L·Lᴴ; NaN where there is none",
 )  # fmt: skip
@@ -115,8 +109,8 @@ def triangular_solve(
 def _infer_solve(
     arg: Triangular, a: ShapedArray, b: ShapedArray
 ) -> tuple[ShapedArray, ...]:
-    need_square("triangular_solve", a)
-    need_matrices("triangular_solve", a, b)
+    family.need_square("triangular_solve", a)
+    family.need_matrices("triangular_solve", a, b)
     shared = b.shape[-2] if arg.left_side else b.shape[-1]
     if not same_size(a.shape[-1], shared):
         side = "(…, n, k)" if arg.left_side else "(…, k, n)"
@@ -178,7 +172,7 @@ def _batch_solve(
 ) -> Batched:
     """One matrix for all lanes: their right sides become columns (rows) of one."""
     if batched[0]:
-        return batch_leading(node, src, batched, size)
+        return family.batch_leading(node, src, batched, size)
     a, b = src
     arg: Triangular = node.arg
     folded, unfold = fold_lanes(b, -1 if arg.left_side else -2)
@@ -199,7 +193,7 @@ def fold_lanes(b: Node, axis: int) -> tuple[Node, Any]:
     return reshape(moved, shape), unfold
 
 
-triangular_solve_p = host(
+triangular_solve_p = family.host(
     "triangular_solve", _infer_solve, _solve, _solve_tangent,
     transpose=_solve_transpose, batch=_batch_solve,
     doc="X of op(a)·X = b or X·op(a) = b, for triangular a",

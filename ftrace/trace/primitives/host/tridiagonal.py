@@ -17,13 +17,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import mul
-from ftrace.trace.primitives.host import lapack
-from ftrace.trace.primitives.host.family import (
-    host,
-    need_lapack,
-    need_square,
-    real_of,
-)
+from ftrace.trace.primitives.host import family, lapack
 from ftrace.trace.primitives.host.matrix import (
     along_rows,
     minus,
@@ -42,7 +36,7 @@ _MEMORY = 64
 
 
 def _infer_hessenberg(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    need_square("hessenberg", a)
+    family.need_square("hessenberg", a)
     return a, a.with_shape((*a.shape[:-2], max(a.shape[-1] - 1, 0)))
 
 
@@ -58,7 +52,7 @@ def _hessenberg(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     return lapack.each(reduced, avals, a)
 
 
-hessenberg_p = host(
+hessenberg_p = family.host(
     "hessenberg", _infer_hessenberg, _hessenberg,
     no_derivative="the reflections are not unique",
     doc="zeros below the first subdiagonal, by reflections on both sides",
@@ -66,13 +60,13 @@ hessenberg_p = host(
 
 
 def _infer_tridiagonal(lower: bool, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    need_square("tridiagonal", a)
+    family.need_square("tridiagonal", a)
     *lead, _, n = a.shape
     fewer = max(n - 1, 0)
     return (
         a,
-        real_of(a, (*lead, n)),
-        real_of(a, (*lead, fewer)),
+        family.real_of(a, (*lead, n)),
+        family.real_of(a, (*lead, fewer)),
         a.with_shape((*lead, fewer)),
     )
 
@@ -91,7 +85,7 @@ def _tridiagonal(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
     return lapack.each(reduced, avals, a)
 
 
-tridiagonal_p = host(
+tridiagonal_p = family.host(
     "tridiagonal", _infer_tridiagonal, _tridiagonal,
     no_derivative="the reflections are not unique; use eigh",
     doc="a hermitian matrix, made tridiagonal by reflections on both sides",
@@ -104,7 +98,7 @@ tridiagonal_p = host(
 def _infer_solve(
     arg: None, dl: ShapedArray, d: ShapedArray, du: ShapedArray, b: ShapedArray
 ) -> tuple[ShapedArray, ...]:
-    need_lapack("tridiagonal_solve", dl, d, du, b)
+    family.need_lapack("tridiagonal_solve", dl, d, du, b)
     if (
         not same_size(dl.shape, d.shape)
         or not same_size(du.shape, d.shape)
@@ -188,7 +182,7 @@ def _solve_transpose(
     return None, None, None, tridiagonal_solve_p.results(*turned, ct)[0]
 
 
-tridiagonal_solve_p = host(
+tridiagonal_solve_p = family.host(
     "tridiagonal_solve", _infer_solve, _solve, _solve_tangent,
     transpose=_solve_transpose, doc="X of T·X = b, for T of three diagonals",
 )  # fmt: skip
