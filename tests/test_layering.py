@@ -67,7 +67,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "derivation": "autodiff batching exchange",
         "evaluation": "all_bits backend contract evaluate room tiering",
         "tracing": "scopes tracer tracing",
-        "eager": "eager exact fused ownership recall replay tape "
+        "eager": "eager exact fused ownership recall tape "
                  "unfolding wholes",
         "binding": "body callback effects operations",
         "control": "control",

@@ -21,7 +21,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ftrace import dtypes, settings
+from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.errors import (
     ArgumentError,
@@ -31,12 +31,12 @@ from ftrace.errors import (
     ValueRangeError,
 )
 from ftrace.locks import cached_property
-from ftrace.tables import Table
 from ftrace.trace import tiering
-from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
 from ftrace.trace.evaluate import Plan
 from ftrace.trace.exact import exact_part
+from ftrace.trace.fused import kept
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.operations import broadcast_shapes
 from ftrace.trace.primitives.broadcast import expand
@@ -124,11 +124,6 @@ class Sampler:
 
 Build = Callable[..., Node]
 
-#: Samplers by what they do, the types of the operands and the static arguments.
-_samplers: Table[Any, Sampler] = Table(1024)
-#: Bytes per node: of the graph, what evaluates it, and its program.
-_NODE_BYTES = 2000
-
 
 def draw(build: Build, *operands: Any, **statics: Any) -> Any:
     """`build(*nodes, **statics)` as a value.
@@ -140,7 +135,15 @@ def draw(build: Build, *operands: Any, **statics: Any) -> Any:
     if scope is not None:
         return scope.wrap(build(*[scope.lift(x) for x in operands], **statics))
     arrays = [asarray(x) for x in operands]
-    sampler = _sampler_of(build, tuple([aval_of(x) for x in arrays]), statics)
+    avals = tuple([aval_of(x) for x in arrays])
+
+    def function(*tracers: Any) -> list[Any]:
+        nodes = [tracer.node for tracer in tracers]
+        return [tracers[0].scope.wrap(build(*nodes, **statics))]
+
+    sampler = kept(
+        build, avals, statics, lambda: Sampler(trace("eager", function, avals))
+    )
     graph = sampler.graph
     elsewhere = any(not x.memory.host for x in arrays)
     # The default device has what takes long, also if it is no device for small things.
@@ -184,23 +187,6 @@ def _word(x: int, dtype: np.dtype[Any]) -> Any:
     if not 0 <= x < 1 << dtype.itemsize * 8:
         raise OverflowError
     return np.array(x, dtype)
-
-
-def _sampler_of(
-    build: Build, avals: tuple[ShapedArray, ...], statics: dict[str, Any]
-) -> Sampler:
-    x64 = settings.current().enable_x64
-    key = (build, avals, tuple(statics.items()), x64)
-    found = _samplers.get(key)
-    if found is None:
-
-        def function(*tracers: Any) -> list[Any]:
-            nodes = [tracer.node for tracer in tracers]
-            return [tracers[0].scope.wrap(build(*nodes, **statics))]
-
-        graph = trace("eager", function, avals)
-        found = _samplers.put(key, Sampler(graph), _NODE_BYTES * len(graph.nodes))
-    return found
 
 
 # What the samplers ask of their arguments.

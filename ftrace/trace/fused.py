@@ -1,6 +1,6 @@
 """Compositions as one graph: recorded as such, or done by a plan of NumPy's calls.
 
-    run_fused(matmul, [x, y])   traced values   the nodes that it made the last time
+    run_fused(matmul, [x, y])   traced values   its operations
                                 arrays          its plan, without what lies between
                                 on a device     its program
 
@@ -11,7 +11,7 @@ of a function of a module is kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,15 +21,13 @@ from ftrace.locks import cached_property
 from ftrace.tables import Table
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend, count_operation
-from ftrace.trace.dims import any_dynamic
 from ftrace.trace.evaluate import Plan
 from ftrace.trace.graph import Graph
-from ftrace.trace.replay import Recording, is_replayable
 from ftrace.trace.room import no_memory
-from ftrace.trace.scopes import Scope, asarray, scope_of
+from ftrace.trace.scopes import asarray, scope_of
 from ftrace.trace.tape import recording
-from ftrace.trace.tracer import Tracer, Value, aval_of
-from ftrace.trace.tracing import match_aval, trace
+from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.tracing import trace
 
 
 def run_fused(
@@ -41,11 +39,17 @@ def run_fused(
     matrix products. `function` takes and returns arrays only; the graphs of functions
     of a module are kept, by the types of the operands and the static arguments.
     """
-    scope = scope_of(operands)
-    if scope is not None:
-        return _record_again(function, operands, static, scope)
+    if scope_of(operands) is not None:
+        return function(*operands, **static)
     arrays = [asarray(x) for x in operands]
-    fused = _fused_for(function, tuple([aval_of(x) for x in arrays]), static)
+    avals = tuple([aval_of(x) for x in arrays])
+
+    def make() -> Composite:
+        return Composite(trace("eager", lambda *xs: [function(*xs, **static)], avals))
+
+    # What is no function of a module may depend on more than its arguments.
+    closed = function.__closure__ is None and "<" not in function.__qualname__
+    fused = kept(function, avals, static, make) if closed else make()
     graph, plan = fused.graph, fused.plan
     if any(not x.memory.host for x in arrays):
         return backend.run_graph(graph, arrays)[0]
@@ -61,80 +65,48 @@ def run_fused(
     return made
 
 
-def _record_again(
-    function: Callable[..., Any],
-    operands: Sequence[Value],
-    static: dict[str, Any],
-    scope: Scope,
-) -> Any:
-    """`function` of traced values: recorded as before, or by running it."""
-    avals = tuple([aval_of(x) for x in operands])
-    if not (
-        _is_of_a_module(function)
-        and _are_hashable(static)
-        and not any(any_dynamic(a.shape) for a in avals)
-    ):
-        return function(*operands, **static)
-    recording = _fused_for(function, avals, static).recording
-    if recording is None:
-        return function(*operands, **static)
-    nodes = [
-        match_aval(scope.lift(x), given.aval)
-        for x, given in zip(operands, recording.inputs, strict=True)
-    ]
-    (node,) = recording.replay(nodes)
-    return Tracer(node, scope)
-
-
-class _Fused:
+class Composite:
     """A composition for operands of certain types.
 
     Attributes:
       graph: what it computes.
-      plan: how NumPy computes it.
       captured: the arrays that it holds.
-      recording: how it is recorded in another graph; None if by running it again.
+      plan: how NumPy computes it.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.captured = [np.asarray(value) for value in graph.captured]
-        self.recording = Recording(graph) if is_replayable(graph) else None
 
     @cached_property
     def plan(self) -> Plan:
         return Plan(self.graph.outputs, self.graph.inputs, with_kernels=True)
 
 
+class _Kept(Protocol):
+    graph: Graph
+
+
+K = TypeVar("K", bound=_Kept)
+
 #: Eager compositions by function, types, static arguments and promotion rules.
-_fused: Table[Any, _Fused] = Table(2048)
-#: Bytes per node: of the graph, its plan and its recording.
-_NODE_BYTES = 1200
+_composites: Table[Any, Any] = Table(3072)
+#: Bytes per node: of the graph, and of what evaluates it.
+_NODE_BYTES = 1500
 
 
-def _is_of_a_module(function: Callable[..., Any]) -> bool:
-    """Does it depend on its arguments alone? A closure may not."""
-    return function.__closure__ is None and "<" not in function.__qualname__
-
-
-def _are_hashable(static: dict[str, Any]) -> bool:
-    try:
-        hash(tuple(static.values()))
-    except TypeError:
-        return False
-    return True
-
-
-def _fused_for(
-    function: Callable[..., Any], avals: tuple[ShapedArray, ...], static: dict[str, Any]
-) -> _Fused:
+def kept(
+    function: Callable[..., Any],
+    avals: tuple[ShapedArray, ...],
+    static: dict[str, Any],
+    make: Callable[[], K],
+) -> K:
+    """`make()`, or what it made before for this function, these types and arguments."""
     # 2 and 2.0, or 0.0 and -0.0, are equal and mean different programs.
     chosen = tuple([(k, v.__class__, v or repr(v)) for k, v in static.items()])
     key = (function, avals, chosen, settings.current().enable_x64)
-    fused = _fused.get(key)
-    if fused is None:
-        graph = trace("eager", lambda *xs: [function(*xs, **static)], avals)
-        fused = _Fused(graph)
-        if _is_of_a_module(function):
-            _fused.put(key, fused, _NODE_BYTES * len(graph.nodes))
-    return fused
+    found: K | None = _composites.get(key)
+    if found is None:
+        found = make()
+        _composites.put(key, found, _NODE_BYTES * len(found.graph.nodes))
+    return found
