@@ -54,6 +54,11 @@ class Cut:
         """Positions in a block."""
         return prod(self.extents)
 
+    @property
+    def several(self) -> bool:
+        """Is it more than one block?"""
+        return is_dynamic(self.blocks) or self.blocks > 1 or bool(self.outer)
+
     def steps(self, weight: int, free: Collection[Node]) -> dict[Node, int]:
         """How far apart positions in a block are along each range, last one first.
 

@@ -144,7 +144,7 @@ class _Emitter:
             self._add(Block(stage, s.depth, "0"))
             return
         for node, panel in (self.sums | self.offsets).items():
-            if s.several:
+            if s.depth.several:
                 stage.fill(panel, identity(str(node.arg), node.dtype))
         each_block(stage, s.depth, self._add)
         self._finish()
@@ -154,7 +154,7 @@ class _Emitter:
     def _add(self, depth: Block) -> None:
         """One block: the panels of operands, and the tiles over them."""
         s, stage, plan = self.schedule, self.stage, self.schedule.plan
-        if self.once is None or s.several:
+        if self.once is None or s.depth.several:
             self._fill_right(depth)
         elif s.along is None:
             self._share(depth)
@@ -189,7 +189,7 @@ class _Emitter:
         return [
             Store(
                 self.sums[node].number, index, total, None,
-                str(node.arg) if self.schedule.several else "",
+                str(node.arg) if self.schedule.depth.several else "",
             )
             for node, total in sums.items()
         ]  # fmt: skip
@@ -226,7 +226,7 @@ class _Emitter:
         """Adds up what depends on columns alone, over this block of a sum."""
         columns, found = self.columns, self._right_values(depth)
         values = substitute([node.src[0] for node in self.offsets], found)
-        combine = "add" if self.schedule.several else ""
+        combine = "add" if self.schedule.depth.several else ""
         stores = [
             Store(
                 panel.number, sum_of(columns.sums()),

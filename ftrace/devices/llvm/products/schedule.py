@@ -182,12 +182,6 @@ class Schedule:
         """Columns of a tile."""
         return self.vectors * self.lanes
 
-    @property
-    def several(self) -> bool:
-        """Are there several blocks of what is summed over?"""
-        depth = self.depth
-        return is_dynamic(depth.blocks) or depth.blocks > 1 or bool(depth.outer)
-
     def __str__(self) -> str:
         layout = "[column][k]" if self.along else "[k][column]"
         layout = f"[strip]{layout}" if self.strips else layout
@@ -198,10 +192,10 @@ class Schedule:
         columns = () if self.along else (self.columns,)
         places = [*self.outer, *columns, *self.inner, self.rows]
         lines = [f"for each {', '.join(map(_name, places))}:"]
-        if self.several:
+        if self.depth.several:
             lines.append("    panel sums[row][column] <- 0")
         lines.append(f"    for each {_name(self.depth)}:")
-        once = "once, " if self.once and not self.several else ""
+        once = "once, " if self.once and not self.depth.several else ""
         lines += [f"        {once}panel right{layout} <- b(…)" for _ in self.packed]
         lines += ["        panel left[row][k] <- a(…)" for _ in self.left]
         lines.append(f"        sums += a · b    {self.rows.tile} rows × {tile}")

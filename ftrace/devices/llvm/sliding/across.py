@@ -145,7 +145,8 @@ class AcrossProduct(SlidingRowsProduct):
 
     def _complete(self) -> None:
         """All lines are turned back together."""
-        self._turn_back(self.flat_pixel, self._laid_flat() or {})
+        if self.kept:
+            self._turn_back(self.flat_pixel, self._laid_flat() or {})
 
     def _finish(self) -> None:
         self._turn_back(self.sliding.pixel, {})

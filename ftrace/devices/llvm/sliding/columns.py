@@ -17,21 +17,24 @@ line, and no column is computed that does not exist.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
-from ftrace.devices.llvm.ir.blocks import Block, Cut, cut_ranges, each_block, run_stores
+from ftrace.devices.llvm.ir.blocks import (
+    Block,
+    Cut,
+    cut_ranges,
+    run_stores,
+)
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.loops.nest import Span
 from ftrace.devices.llvm.loops.staging import Panel, Stage, replaced_stores, sum_of
-from ftrace.devices.llvm.loops.tiles import Steps, cut
+from ftrace.devices.llvm.loops.tiles import Steps, Tiles
 from ftrace.devices.llvm.products.factors import Factor
 from ftrace.devices.llvm.products.microkernel import (
-    MicroKernel,
     Place,
-    Tile,
     Walk,
-    open_tiles,
 )
 from ftrace.devices.llvm.products.register_tiles import (
     RegisterTile,
@@ -39,12 +42,11 @@ from ftrace.devices.llvm.products.register_tiles import (
     rows_together,
 )
 from ftrace.devices.llvm.products.windows import find_windows
+from ftrace.devices.llvm.sliding.emitter import SlidingEmitter, Term
 from ftrace.devices.llvm.sliding.padding import (
     Seen,
     can_look_through,
-    find_seen,
     is_finite,
-    worth_asking,
 )
 from ftrace.devices.llvm.sliding.plan import DEPTH, Sliding
 from ftrace.lower.kernel import INDEX, Store, axis_of
@@ -53,63 +55,40 @@ from ftrace.trace.primitives.elementwise import add, mul, sub
 from ftrace.trace.primitives.source import const
 
 
-class SlidingProduct:
+class SlidingProduct(SlidingEmitter):
     """Emits a convolution into a stage."""
 
+    rows_outside = False
+
     def __init__(self, sliding: Sliding, stage: Stage) -> None:
-        self.sliding = sliding
-        self.stage = stage
-        s, target = sliding, stage.target
-        (self.total,) = s.plan.reduces
-        item = self.total.dtype.itemsize
-        self.lanes = target.vector_bytes // item
+        self.sliding = s = sliding
+        super().__init__(s.plan, (s.window.column,), stage)
         self.width = prod(axis_of(a).size for a in s.inner) * s.blocks.beside
-        self.vectors = -(-s.blocks.lines * self.width // self.lanes)
-        self.pitch = self.vectors * self.lanes
+        self.outer = s.outer
         self.height = axis_of(s.row).size // s.blocks.parts
         each = sum(n * self._lines(steps) for _, n, steps in s.window.groups)
-        room = target.l2 // 2 // (each * self.width * item)
-        deep = min(DEPTH * 4 // item // s.window.taps, room)
+        room = stage.target.l2 // 2 // (each * self.width * self.item)
+        deep = min(DEPTH * 4 // self.item // s.window.taps, room)
         self.depth = cut_ranges(s.others, max(deep, 1))
-        self.several = self.depth.blocks > 1 or bool(self.depth.outer)
-        self._cut()
-        self.micro = MicroKernel(stage.writer, stage.values.ops, stage.values.access)
+        self.adds = self.depth.several
+        self.rows = Cut((), s.row, self.height, ())
+        if s.blocks.parts == 1:
+            self.rows = Cut((), None, 1, (s.row,))
 
-    def _cut(self) -> None:
-        """How the columns and the rows are cut."""
+    def _cut_columns(self) -> Cut:
         s, column = self.sliding, self.sliding.window.column
         lines = axis_of(column).size
         self.even = lines % s.blocks.lines == 0
         if s.beside is not None:
-            self.columns = Cut((), s.beside, s.blocks.beside, (column, *s.inner))
             self.even = axis_of(s.beside).size % s.blocks.beside == 0
-        elif s.blocks.lines < lines:
-            self.columns = Cut((), column, s.blocks.lines, s.inner)
-        else:
-            self.columns = Cut((), None, 1, (column, *s.inner))
-        if s.blocks.parts > 1:
-            self.rows = Cut((), s.row, self.height, ())
-        else:
-            self.rows = Cut((), None, 1, (s.row,))
+            return Cut((), s.beside, s.blocks.beside, (column, *s.inner))
+        if s.blocks.lines < lines:
+            return Cut((), column, s.blocks.lines, s.inner)
+        return Cut((), None, 1, (column, *s.inner))
 
     def _lines(self, steps: int) -> int:
         """Lines of a class with so many taps."""
         return self.sliding.blocks.lines + self.sliding.window.halo(steps)
-
-    def emit(self) -> int:
-        """Emits the function; returns how many units it has."""
-        s, stage = self.sliding, self.stage
-        self._allocate()
-        with stage.units([*s.outer, self.columns.blocks, self.rows.blocks]) as unit:
-            column, row = unit.blocks
-            self.block = Block(stage, self.columns, column)
-            self.row = Block(stage, self.rows, row)
-            with self.block, self.row:
-                if self.several:
-                    stage.fill(self.sums, 0)
-                each_block(stage, self.depth, self._multiply)
-                self._finish()
-        return unit.count
 
     def _allocate(self) -> None:
         """A panel for each group of classes, and one for the sums."""
@@ -140,23 +119,16 @@ class SlidingProduct:
         """
         s, stage = self.sliding, self.stage
         blocks = (Block(stage, cut_, "0") for cut_ in (self.depth, self.rows))
-        if not stage.target.decides("skip_padding"):
-            return None, {}
         if not can_look_through(self.left, *blocks):
             return None, {}
         lines = -(-self._tiling().vectors * self.lanes // self.width) + 1
         together = s.blocks.lines * self.width
-        found: dict[Node, tuple[Node, Seen]] = {}
         whole = self.depth.inner
-        for window in (
-            s.window, *find_windows(s.right, s.outer, whole, stage.facts, saving=False)
-        ):  # fmt: skip
-            seen = find_seen(s.right, window, stage.facts)
-            columns = lines if window is s.window else 1
-            if seen is not None and worth_asking(seen, columns, together):
-                found[window.tap] = window.column, seen
-        own = found.pop(s.window.tap, None)
-        return None if own is None else own[1], found
+        others = find_windows(s.right, s.outer, whole, stage.facts, saving=False)
+        windows = {s.window: lines} | dict.fromkeys(others, 1)
+        found = self._find_padding(s.right, windows, together)
+        own = found.pop(s.window, None)
+        return own, {w.tap: (w.column, seen) for w, seen in found.items()}
 
     def _tiling(self) -> RegisterTile:
         s, stage = self.sliding, self.stage
@@ -179,11 +151,10 @@ class SlidingProduct:
 
     def _multiply(self, depth: Block) -> None:
         """One block of what is summed over: the panels, and the tiles over them."""
-        s, stage, writer = self.sliding, self.stage, self.stage.writer
+        s, stage = self.sliding, self.stage
         self.left.fill(depth, self.row, self.lanes)
         for panel, group in zip(self.panels, s.window.groups, strict=True):
             self._fill(panel, group, depth)
-        lanes, t = self.lanes, Type.of(self.total.dtype, self.lanes)
         pitch, left = self.left.pitch, self.left.place(depth, self.row)
         begin, tap = s.window.steps(self.left.steps().get(s.window.tap, 0))
         finite = ""
@@ -194,33 +165,24 @@ class SlidingProduct:
             + self._walks(panel, group, depth, finite)
             for panel, group in zip(self.panels, s.window.groups, strict=True)
         ]
-        tiling = self._tiling()
+
+        def terms(
+            columns: Tiles, across: str, rows: Tiles, down: str
+        ) -> Iterator[Term]:
+            for panel, group, first, walks, later in strips:
+                a = left.plus((pitch, down), constant=first)
+                b = Place(stage.values.buffer(panel.number), ((self.lanes, across),))
+                parts = list(later)
+                if self.seen is not None:
+                    where = across, columns.copies
+                    walk, start = self._part(walks[-1], group, finite, *where)
+                    parts.append((walk, start))
+                    # Not innermost: a loop of a known length is written out.
+                    walks = [*walks[:-2], walk, *walks[-2:-1]]
+                yield Term(walks, a, b, pitch, parts)
+
         sums = Place(stage.values.buffer(self.sums.number))
-        for columns in cut(self.vectors, Steps(0, tiling.vectors)):
-            across = open_tiles(writer, columns)
-            for rows in cut(self.height, Steps(0, tiling.rows)):
-                down = open_tiles(writer, rows)
-                tile = Tile(t, rows.copies, columns.copies, pitch)
-                state = [t.zero] * (tile.rows * tile.vectors)
-                a = left.plus((pitch, down.index))
-                for panel, group, first, walks, later in strips:
-                    b = Place(stage.values.buffer(panel.number))
-                    b = b.plus((lanes, across.index))
-                    from_first, begun = a.plus(constant=first), list(later)
-                    if self.seen is not None:
-                        where = across.index, columns.copies
-                        walk, start = self._part(walks[-1], group, finite, *where)
-                        begun.append((walk, start))
-                        # Not innermost: a loop of a known length is written out.
-                        walks = [*walks[:-2], walk, *walks[-2:-1]]
-                    for walk, start in begun:
-                        from_first = from_first.plus((walk.left, start))
-                        b = b.plus((walk.right, start))
-                    state = self.micro.sums(tile, walks, from_first, b, state)
-                out = sums.plus((self.pitch, down.index), (lanes, across.index))
-                self.micro.keep(tile, state, out, self.pitch, self.several)
-                writer.close_loop(down)
-            writer.close_loop(across)
+        self._each_tile(self.height, self._tiling(), sums, terms)
 
     def _walks(
         self, panel: Panel, group: tuple[int, int, int], depth: Block, finite: str
@@ -311,7 +273,7 @@ class SlidingProduct:
 
     # What becomes of the sums.
 
-    def _finish(self) -> None:
+    def _complete(self) -> None:
         """The kernel's own stores, with the sums read from their panel."""
         s, stage, column = self.sliding, self.stage, self.sliding.window.column
         line: Node = column

@@ -19,29 +19,29 @@ other, and vectors of columns:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import prod
 
-from ftrace.devices.llvm.ir.blocks import Block, Cut, cut_ranges, each_block, run_stores
-from ftrace.devices.llvm.ir.types import Type
+from ftrace.devices.llvm.ir.blocks import (
+    Block,
+    Cut,
+    cut_ranges,
+    run_stores,
+)
 from ftrace.devices.llvm.ir.writer import OpenLoop
 from ftrace.devices.llvm.loops.nest import Span
 from ftrace.devices.llvm.loops.ranges import Opened
 from ftrace.devices.llvm.loops.staging import Panel, Stage, replaced_stores, sum_of
-from ftrace.devices.llvm.loops.tiles import Steps, cut
+from ftrace.devices.llvm.loops.tiles import Steps, Tiles
 from ftrace.devices.llvm.products.microkernel import (
-    MicroKernel,
     Place,
-    Tile,
     Walk,
-    open_tiles,
 )
 from ftrace.devices.llvm.products.register_tiles import register_tile
 from ftrace.devices.llvm.products.windows import Window
+from ftrace.devices.llvm.sliding.emitter import SlidingEmitter, Term
 from ftrace.devices.llvm.sliding.groups import (
-    FlatColumns,
     Pixels,
     cut_groups,
     spread_groups,
@@ -49,9 +49,7 @@ from ftrace.devices.llvm.sliding.groups import (
 from ftrace.devices.llvm.sliding.padding import (
     Seen,
     can_look_through,
-    find_seen,
     is_finite,
-    worth_asking,
 )
 from ftrace.devices.llvm.sliding.plan import DEPTH
 from ftrace.devices.llvm.sliding.rows_plan import SlidingRows, column_blocks
@@ -99,35 +97,23 @@ class Image:
     taps: list[Taps]
 
 
-class SlidingRowsProduct:
+class SlidingRowsProduct(SlidingEmitter):
     """Emits a convolution with channels last into a stage."""
 
     def __init__(self, sliding: SlidingRows, stage: Stage) -> None:
-        self.sliding = sliding
-        self.stage = stage
-        s, target = sliding, stage.target
-        (self.total,) = s.plan.reduces
-        item = self.total.dtype.itemsize
-        self.lanes = target.vector_bytes // item
+        self.sliding = s = sliding
+        super().__init__(s.plan, s.plan.columns, stage, s.groups)
+        self.outer = s.outer
         self.width = axis_of(s.pixel).size
-        self.columns = self._cut_columns()
-        self.vectors = -(-self.columns.length // self.lanes)
-        self.tile = register_tile(self.width, self.vectors, target.registers)
-        self.pitch = self.vectors * self.lanes
-        self.spread = self.pitch if s.groups else 1
-        self.flat = FlatColumns(stage, s.plan.columns, self.columns)
+        self.tile = register_tile(self.width, self.vectors, stage.target.registers)
         first, *rest = (*s.lines, s.pixel)
-        whole = s.size == axis_of(first).size
-        if whole:
+        self.rows = Cut((), first, s.size, tuple(rest))
+        if s.size == axis_of(first).size:
             self.rows = Cut((), None, 1, (first, *rest))
-        else:
-            self.rows = Cut((), first, s.size, tuple(rest))
         taps = prod(w.taps for w in s.windows)
-        deep = max(DEPTH * 4 // item // taps, 1)
+        deep = max(DEPTH * 4 // self.item // taps, 1)
         self.depth = cut_ranges(s.others, deep, self.lanes)
-        self.several = self.depth.blocks > 1 or bool(self.depth.outer)
-        self.kept = self.several  # the sums of all lines, not of one
-        self.micro = MicroKernel(stage.writer, stage.values.ops, stage.values.access)
+        self.adds = self.kept = self.depth.several  # the sums of all lines, not of one
         self.at: dict[Node, str] = {}  # of the open line
 
     def _cut_columns(self) -> Cut:
@@ -141,32 +127,17 @@ class SlidingRowsProduct:
             return Cut((), axes[0], -(-vectors // blocks) * self.lanes, ())
         return Cut((), None, 1, axes)
 
-    def emit(self) -> int:
-        """Emits the function; returns how many units it has."""
-        s, stage = self.sliding, self.stage
-        self._allocate()
-        with stage.units([*s.outer, self.rows.blocks, self.columns.blocks]) as unit:
-            row, column = unit.blocks
-            self.row = Block(stage, self.rows, row)
-            self.block = Block(stage, self.columns, column)
-            with self.row, self.block, self.flat.at(column, self.block):
-                if self.several:
-                    stage.fill(self.sums, 0)
-                each_block(stage, self.depth, self._multiply)
-                if self.kept:
-                    self._complete()
-        return unit.count
-
     def _complete(self) -> None:
         """What becomes of the sums of all lines of the block."""
-        self._each_line(self._finish)
+        if self.kept:
+            self._each_line(self._finish)
 
     # Panels.
 
     def _allocate(self) -> None:
         s, stage = self.sliding, self.stage
         depth = Block(stage, self.depth, "0")
-        inside = depth.positions(s.left) * self.spread
+        inside = depth.positions(s.left) * self.each
         self.images: list[Image] = []
         for groups in itertools.product(*[w.groups for w in s.windows]):
             self.images.append(self._image(groups, inside))
@@ -181,17 +152,16 @@ class SlidingRowsProduct:
     def _find_seen(self) -> dict[Window, Seen]:
         """Windows with taps that see padding alone, where leaving them out pays."""
         s, stage = self.sliding, self.stage
-        found: dict[Window, Seen] = {}
-        if s.groups or not stage.target.decides("skip_padding"):
-            return found
+        if s.groups:
+            return {}
+        cut_pixel = s.pixel if self.rows.split is s.pixel else None
+        windows = {
+            w: self.tile.rows if w.column is s.pixel else 1
+            for w in s.windows
+            if w.column is not cut_pixel
+        }
+        found = self._find_padding(s.left, windows, self.rows.length)
         blocks = Block(stage, self.depth, "0"), Block(stage, self.columns, "0")
-        for window in s.windows:
-            seen = find_seen(s.left, window, stage.facts)
-            pixels = self.tile.rows if window.column is s.pixel else 1
-            if window.column is self.rows.split is s.pixel:
-                continue
-            if seen is not None and worth_asking(seen, pixels, self.rows.length):
-                found[window] = seen
         return found if found and can_look_through(self.right, *blocks) else {}
 
     def _image(self, groups: tuple[_Group, ...], inside: int) -> Image:
@@ -266,7 +236,7 @@ class SlidingRowsProduct:
         """Fills a panel."""
         s, stage = self.sliding, self.stage
         terms, ranges, spans = pixels.terms, pixels.ranges, pixels.spans
-        terms += depth.terms(self.spread, s.left)
+        terms += depth.terms(self.each, s.left)
         ranges += [r for r in depth.cut.within if r in stage.facts.free[s.left]]
         if s.groups:
             terms += self.block.terms(1)
@@ -316,34 +286,24 @@ class SlidingRowsProduct:
 
     def _line(self, depth: Block) -> None:
         """The tiles of a line, and what becomes of its sums if they are complete."""
-        s, stage, writer = self.sliding, self.stage, self.stage.writer
-        t, buffer = Type.of(self.total.dtype, self.lanes), stage.values.buffer
+        s, buffer = self.sliding, self.stage.values.buffer
         right = self.right.place(depth, self.flat.of_right(self.block))
         sums = Place(buffer(self.sums.number), tuple(self._sum_terms()))
-        for columns in cut(self.vectors, Steps(0, self.tile.vectors)):
-            across = open_tiles(writer, columns)
-            for rows in cut(self.width, Steps(0, self.tile.rows)):
-                down = open_tiles(writer, rows)
-                tile = Tile(t, rows.copies, columns.copies, 0, (), s.groups)
-                state = [t.zero] * (rows.copies * columns.copies)
-                for image in self.images:
-                    pixels = down.index, rows.copies
-                    walks, first, skipped = self._walks(image, depth, *pixels)
-                    step = image.step[s.pixel]
-                    tile = replace(tile, pitch=step)
-                    terms = [(image.step[a], i) for a, i in self.places.items()]
-                    a = Place(buffer(image.panel.number), tuple(terms))
-                    a = a.plus((step, down.index))
-                    if s.groups:
-                        a = a.plus((self.lanes, across.index))
-                    b = right.plus((self.lanes, across.index), constant=first)
-                    for walk, start in skipped:
-                        a, b = a.plus((walk.left, start)), b.plus((walk.right, start))
-                    state = self.micro.sums(tile, walks, a, b, state)
-                out = sums.plus((self.pitch, down.index), (self.lanes, across.index))
-                self.micro.keep(tile, state, out, self.pitch, self.several)
-                writer.close_loop(down)
-            writer.close_loop(across)
+
+        def terms(
+            columns: Tiles, across: str, rows: Tiles, down: str
+        ) -> Iterator[Term]:
+            for image in self.images:
+                walks, first, skipped = self._walks(image, depth, down, rows.copies)
+                step = image.step[s.pixel]
+                lines = [(image.step[a], i) for a, i in self.places.items()]
+                a = Place(buffer(image.panel.number), (*lines, (step, down)))
+                if s.groups:
+                    a = a.plus((self.lanes, across))
+                b = right.plus((self.lanes, across), constant=first)
+                yield Term(walks, a, b, step, skipped)
+
+        self._each_tile(self.width, self.tile, sums, terms)
         if not self.kept:
             self._finish()
 
@@ -359,7 +319,7 @@ class SlidingRowsProduct:
           The loops; the place of the first row; loops that begin later, and where.
         """
         s, right = self.sliding, self.right.steps()
-        left = depth.cut.steps(self.spread, self.stage.facts.free[s.left])
+        left = depth.cut.steps(self.each, self.stage.facts.free[s.left])
         walks = [
             Walk(depth.extent(r), left.get(r, 0), right.get(r, 0))
             for r in depth.cut.within

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from ftrace.devices.llvm.ir.blocks import Block, Cut, each_block, run_stores
+from ftrace.devices.llvm.ir.blocks import Block, Cut, run_stores
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.loops.nest import Span
@@ -32,7 +32,6 @@ from ftrace.devices.llvm.loops.staging import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.loops.tiles import Steps, Tiles, cut, size_of
 from ftrace.devices.llvm.products.contraction import Contraction
 from ftrace.devices.llvm.products.microkernel import (
-    MicroKernel,
     Place,
     Tile,
     Walk,
@@ -40,8 +39,8 @@ from ftrace.devices.llvm.products.microkernel import (
 )
 from ftrace.devices.llvm.products.register_tiles import step_cycles
 from ftrace.devices.llvm.products.windows import Window, find_windows
+from ftrace.devices.llvm.sliding.emitter import SlidingEmitter
 from ftrace.devices.llvm.sliding.groups import (
-    FlatColumns,
     Pixels,
     cut_groups,
     spread_groups,
@@ -49,9 +48,7 @@ from ftrace.devices.llvm.sliding.groups import (
 from ftrace.devices.llvm.sliding.padding import (
     Seen,
     can_look_through,
-    find_seen,
     is_finite,
-    worth_asking,
 )
 from ftrace.devices.llvm.sliding.plan import (
     fill_cost,
@@ -181,26 +178,19 @@ def _windows(
     return list(chosen.values()), [a for a in slid if a not in chosen]
 
 
-class SlidingSumProduct:
+class SlidingSumProduct(SlidingEmitter):
     """Emits such a gradient into a stage."""
 
+    adds = True  # parts of the taps are added to their sums
+
     def __init__(self, sliding: SlidingSum, stage: Stage) -> None:
-        self.sliding = sliding
-        self.stage = stage
-        s, target = sliding, stage.target
-        (self.total,) = s.plan.reduces
-        self.item = self.total.dtype.itemsize
-        self.lanes = target.vector_bytes // self.item
-        self.columns = self._cut_columns()
-        self.vectors = -(-self.columns.length // self.lanes)
-        self.pitch = self.vectors * self.lanes
-        self.spread = self.pitch if s.groups else 1
-        self.flat = FlatColumns(stage, s.columns, self.columns)
+        self.sliding = s = sliding
+        super().__init__(s.plan, s.columns, stage, s.groups)
+        self.outer = s.plan.outer
         self.count = prod(s.taps)
-        self.channels = self._cut_channels()
+        self.rows = self._cut_channels()
         self.seen, self.finite = self._find_seen(), ""
         self.depth = self._cut_pixels()
-        self.micro = MicroKernel(stage.writer, stage.values.ops, stage.values.access)
 
     def _cut_columns(self) -> Cut:
         """Blocks of columns: whole vectors, where they are not all in one."""
@@ -259,18 +249,13 @@ class SlidingSumProduct:
         A tile has taps side by side of all windows but the first, where it has more
         than one.
         """
-        s, stage = self.sliding, self.stage
-        found: dict[int, Seen] = {}
-        if s.groups or not stage.target.decides("skip_padding"):
-            return found
-        rows = max(self.channels.length, 1) * self.count
-        for number, window in enumerate(
-            s.windows if s.channels_last else s.windows[:1]
-        ):
-            seen = find_seen(s.left, window, stage.facts)
-            if seen is not None and worth_asking(seen, 1, rows):
-                found[number] = seen
-        return found
+        s = self.sliding
+        if s.groups:
+            return {}
+        windows = s.windows if s.channels_last else s.windows[:1]
+        rows = max(self.rows.length, 1) * self.count
+        found = self._find_padding(s.left, dict.fromkeys(windows, 1), rows)
+        return {s.windows.index(window): seen for window, seen in found.items()}
 
     def _cut_pixels(self) -> Cut:
         """Blocks of lines: what a tile reads of the right panel stays near it."""
@@ -278,7 +263,7 @@ class SlidingSumProduct:
         first, *rest = [w.column for w in s.windows]
         inside = prod(axis_of(r).size for r in rest)
         line = prod(_reach(w, axis_of(w.column).size) for w in s.windows[1:])
-        step = s.windows[0].stride * line * max(self.channels.length, 1) * self.spread
+        step = s.windows[0].stride * line * max(self.rows.length, 1) * self.each
         strip = inside * self._tile()[0] * self.lanes
         near = self.stage.target.l1 // 2 // self.item
         most = max(min(self._room // max(inside * self.pitch, step), near // strip), 1)
@@ -290,33 +275,18 @@ class SlidingSumProduct:
             size = max(most // self.lanes, 1) * self.lanes
         return Cut(s.others, first, size, tuple(rest))
 
-    def emit(self) -> int:
-        """Emits the function; returns how many units it has."""
-        s, stage = self.sliding, self.stage
-        self._allocate()
-        sizes = (self.channels.blocks, self.columns.blocks)
-        with stage.units([*s.plan.outer, *sizes]) as unit:
-            channel, column = unit.blocks
-            self.channel = Block(stage, self.channels, channel)
-            self.block = Block(stage, self.columns, column)
-            with self.channel, self.block, self.flat.at(column, self.block):
-                stage.fill(self.sums, 0)
-                each_block(stage, self.depth, self._multiply)
-                self._finish()
-        return unit.count
-
     def _allocate(self) -> None:
         s, stage = self.sliding, self.stage
         extents = dict(zip(self.depth.within, self.depth.extents, strict=True))
         self.reach = [_reach(w, extents[w.column]) for w in s.windows]
-        count = max(self.channels.length, 1)
-        each = count * self.spread if s.channels_last else 1
+        count = max(self.rows.length, 1)
+        each = count * self.each if s.channels_last else 1
         lines = range(1, len(self.reach) + 1)
         self.weights = [prod(self.reach[n:]) * each for n in lines]
-        self.row = self.spread if s.channels_last else prod(self.reach)
-        if self.row * self.item % 1024 == 0:  # they would share sets of the cache
-            self.row += self.lanes
-        rows, pitch = count, self.row
+        self.line = self.each if s.channels_last else prod(self.reach)
+        if self.line * self.item % 1024 == 0:  # they would share sets of the cache
+            self.line += self.lanes
+        rows, pitch = count, self.line
         if s.channels_last:
             rows, pitch = prod(self.reach), each
         self.image = stage.new_panel(s.left.dtype, rows, pitch)
@@ -368,30 +338,30 @@ class SlidingSumProduct:
         if within is not None:
             value = _loaded_within(value, within)
         if s.groups and spread_groups(
-            self.image, value, s.columns, self.channel, self.block, self.pitch,
+            self.image, value, s.columns, self.row, self.block, self.pitch,
             Pixels(terms, ranges, spans),
         ):  # fmt: skip
             return
-        terms += self.channel.terms(self.row)
+        terms += self.row.terms(self.line)
         lanes = self.lanes
         if s.groups:
-            ranges += [*self.channels.within, *self.columns.within]
+            ranges += [*self.rows.within, *self.columns.within]
             terms += self.block.terms(1)
             spans |= self.block.spans({})
             while not self.block.fits(ranges[-1], lanes):
                 lanes //= 2
             spans |= self.block.spans({ranges[-1]: Steps(lanes)})
         elif s.channels_last:
-            ranges += self.channels.within
-            while lanes > 1 and self.channels.length % lanes:
+            ranges += self.rows.within
+            while lanes > 1 and self.rows.length % lanes:
                 lanes //= 2
         else:
-            ranges = [*self.channels.within, *ranges]
+            ranges = [*self.rows.within, *ranges]
             while lanes >= 2 * axis_of(ranges[-1]).size:
                 lanes //= 2
         store = Store(self.image.number, sum_of(terms), value)
         steps = {ranges[-1]: Steps(lanes)}
-        stage.run(ranges, [store], steps, spans | self.channel.spans(steps))
+        stage.run(ranges, [store], steps, spans | self.row.spans(steps))
 
     # The sums.
 
@@ -416,7 +386,7 @@ class SlidingSumProduct:
                 t, len(offsets), columns.copies, 0, tuple(offsets), self.sliding.groups
             )
             state = [t.zero] * (tile.rows * tile.vectors)
-            a = image.plus((self.row, down.index))
+            a = image.plus((self.line, down.index))
             if self.sliding.groups:
                 a = a.plus((self.lanes, across.index))
             b = right.plus((self.lanes, across.index))
@@ -455,14 +425,14 @@ class SlidingSumProduct:
         vectors, channels, parts = self._tile()
         edges = [n * self.count // parts for n in range(parts + 1)]
         for columns in cut(self.vectors, Steps(0, vectors)):
-            for rows in cut(max(self.channels.length, 1), Steps(0, channels)):
+            for rows in cut(max(self.rows.length, 1), Steps(0, channels)):
                 for first, last in itertools.pairwise(edges):
                     yield columns, rows, first, last
 
     def _tile(self) -> tuple[int, int, int]:
         """The best tile: vectors, channels, and in how many parts the taps are."""
         registers = self.stage.target.registers
-        total = max(self.channels.length, 1)
+        total = max(self.rows.length, 1)
         best, least = (1, 1, self.count), float("inf")
         for vectors in range(1, min(self.vectors, 4) + 1):
             room = max((registers - 2 - vectors) // vectors, 1)
@@ -492,7 +462,7 @@ class SlidingSumProduct:
             for w, weight in zip(s.windows, self.weights, strict=True)
         ]
         return [
-            channel * self.row + sum(k * n for k, n in zip(tap, steps, strict=True))
+            channel * self.line + sum(k * n for k, n in zip(tap, steps, strict=True))
             for channel in range(channels)
             for tap in taps
         ]
@@ -507,11 +477,11 @@ class SlidingSumProduct:
 
     # What becomes of the sums.
 
-    def _finish(self) -> None:
+    def _complete(self) -> None:
         """The kernel's own stores, with the sums read from their panel."""
         s, stage = self.sliding, self.stage
         stores, moved, block = self.flat.of_stores(self.total, self.block)
-        terms = [*self.channel.terms(self.count * self.pitch), *block.terms(1)]
+        terms = [*self.row.terms(self.count * self.pitch), *block.terms(1)]
         weight = self.pitch
         for window in reversed(s.windows):
             terms.append(mul(window.tap, const(weight, INDEX)))
@@ -523,8 +493,8 @@ class SlidingSumProduct:
         axes = [a for a in stage.kernel.axes if a in inside]
         if moved:
             axes = [a for a in axes if a not in s.columns] + [*block.cut.within]
-        lanes = 1 if axes[-1] is s.channel is self.channels.split else self.lanes
-        run_stores(stage, stores, axes, [block, self.channel], lanes)
+        lanes = 1 if axes[-1] is s.channel is self.rows.split else self.lanes
+        run_stores(stage, stores, axes, [block, self.row], lanes)
 
 
 def _reach(window: Window, pixels: int) -> int:
