@@ -26,7 +26,7 @@ from ftrace.devices.llvm.recurrences.recurrence import (
 )
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.program import RunLoop
-from ftrace.lower.recurrence import Recurrence, legalize_recurrence
+from ftrace.lower.recurrence import Recurrence, legalize_registers
 
 ON: frozenset[str] = frozenset()
 OFF = frozenset({"loops_in_registers"})
@@ -587,7 +587,7 @@ def test_recurrence_can_be_read() -> None:
 def test_code_for_other_processors_is_valid(name: str, target: Target) -> None:
     function, _ = SAMPLES[name]
     kernel = recurrence_of(ft.vmap(lambda *a: function(lax, *a)), *LANES[name](70))
-    legal = legalize_recurrence(kernel, operations_of(target))
+    legal = legalize_registers(kernel, operations_of(target))
     rendered = render_recurrence(legal, target, "kernel")
     assert rendered.parallel == write_recurrence(legal, target)[1] > 1
     assert emit_object(rendered.text, target)

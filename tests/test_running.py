@@ -17,7 +17,8 @@ from ftrace.devices.llvm.ir.scalar import operations_of
 from ftrace.devices.llvm.recurrences.running import render_running
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.program import CallHost, RunKernel
-from ftrace.lower.scan_kernels import Running, legalize_running
+from ftrace.lower.recurrence import legalize_registers
+from ftrace.lower.scan_kernels import Running
 from ftrace.trace.operations import bind_compound
 from ftrace.trace.primitives.host.cumulative import Along, recurrence_p
 
@@ -260,7 +261,7 @@ def test_code_for_other_processors_is_accepted(name: str, target: Target) -> Non
     for shape, axis in SHAPES:
         x = np.ones(shape, np.float32)
         (step,) = program_of(lambda x, a=axis: getattr(lax, name)(x, axis=a), x).steps
-        legal = legalize_running(step.kernel, operations_of(target))
+        legal = legalize_registers(step.kernel, operations_of(target))
         module = llvm.parse_assembly(render_running(legal, target, "kernel").text)
         module.verify()
         assert machine.emit_object(module)
@@ -280,7 +281,7 @@ def test_narrower_processors_compute_the_same(reverse: bool, target: Target) -> 
             return lax.cumsum(x, axis=axis, reverse=reverse)
 
         (step,) = program_of(f, x).steps
-        legal = legalize_running(step.kernel, operations_of(target))
+        legal = legalize_registers(step.kernel, operations_of(target))
         rendered = render_running(legal, target, "kernel")
         code = link(emit_object(rendered.text, target), ("kernel",))
         whole = np.full(x.size + 128, 7, np.float32)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -75,13 +75,12 @@ Statement = Assign | Repeat
 
 
 @dataclass(frozen=True)
-class Recurrence(Kernel):
-    """A kernel of loops with registers. Equal recurrences are compiled once.
+class RegisterKernel(Kernel):
+    """A kernel that keeps something in registers. Equal ones are compiled once.
 
     Attributes:
-      axes: none, or the range of the lanes.
       stores: none: they stand in the block.
-      block: what it does, for each lane.
+      block: what it does.
       registers: their types, from number `FIRST_REGISTER` on.
     """
 
@@ -93,6 +92,18 @@ class Recurrence(Kernel):
         """All expressions, sources first."""
         parts = [s for a in assigns(self.block) for s in a.stores]
         return toposort([e for store in parts for e in store.expressions])
+
+
+_Kernel = TypeVar("_Kernel", bound=RegisterKernel)
+
+
+@dataclass(frozen=True)
+class Recurrence(RegisterKernel):
+    """A kernel of loops that carry registers.
+
+    Attributes:
+      axes: none, or the range of the lanes: the block is what is done for each.
+    """
 
     @property
     def operations(self) -> int:
@@ -159,15 +170,13 @@ def _render(
             yield from _render(statement.block, indent + "  ", axes)
 
 
-def legalize_recurrence(
-    recurrence: Recurrence, supported: Collection[str]
-) -> Recurrence:
+def legalize_registers(kernel: _Kernel, supported: Collection[str]) -> _Kernel:
     """As `legalize`, assignment by assignment.
 
     Raises:
       GraphError: a complex value is combined in a way that pairs cannot express.
     """
-    specs = (*recurrence.buffers, *recurrence.registers)
+    specs = (*kernel.buffers, *kernel.registers)
     legal = specs
 
     def block_of(block: tuple[Statement, ...]) -> tuple[Statement, ...]:
@@ -177,16 +186,14 @@ def legalize_recurrence(
             if isinstance(statement, Repeat):
                 found.append(replace(statement, block=block_of(statement.block)))
                 continue
-            kernel = legalize(Kernel((), statement.stores, specs), supported)
-            legal = kernel.buffers
-            found.append(Assign(kernel.stores))
+            part = legalize(Kernel((), statement.stores, specs), supported)
+            legal = part.buffers
+            found.append(Assign(part.stores))
         return tuple(found)
 
-    block = block_of(recurrence.block)
-    count = len(recurrence.buffers)
-    return replace(
-        recurrence, block=block, buffers=legal[:count], registers=legal[count:]
-    )
+    block = block_of(kernel.block)
+    count = len(kernel.buffers)
+    return replace(kernel, block=block, buffers=legal[:count], registers=legal[count:])
 
 
 # As an operation of the graph.

@@ -28,14 +28,12 @@ The sums run backwards over (does a new maximum come next?, cotangent).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from math import log2, prod
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes, settings
-from ftrace.locks import cached_property
 from ftrace.lower.kernel import (
     INDEX,
     BufferSpec,
@@ -44,8 +42,14 @@ from ftrace.lower.kernel import (
     load,
     param,
 )
-from ftrace.lower.legalize import legalize
-from ftrace.lower.recurrence import FIRST_REGISTER, cost, kernel_step
+from ftrace.lower.recurrence import (
+    FIRST_REGISTER,
+    Assign,
+    RegisterKernel,
+    assigns,
+    cost,
+    kernel_step,
+)
 from ftrace.records import NamedTuple, dataclass
 from ftrace.trace.avals import Shape
 from ftrace.trace.body import close
@@ -115,15 +119,13 @@ class Operator(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Running(Kernel):
-    """A kernel that combines elements along an axis. Equal ones are compiled once.
+class Running(RegisterKernel):
+    """A kernel that combines elements along an axis.
 
     Attributes:
-      axes, stores: none: the parts have them.
+      block: three assignments: enter, combine and leave; see the module.
       outer, size, inner: the shape of every buffer; it runs along `size`.
       reverse: from the last element to the first.
-      enter, combine, leave: see the module.
-      registers: their types, from number `FIRST_REGISTER` on.
       started: the last buffers hold, for each row, the left operand of its first
         element: one of the type of each left register.
     """
@@ -132,17 +134,12 @@ class Running(Kernel):
     size: int = 1
     inner: int = 1
     reverse: bool = False
-    enter: tuple[Store, ...] = ()
-    combine: tuple[Store, ...] = ()
-    leave: tuple[Store, ...] = ()
-    registers: tuple[BufferSpec, ...] = ()
     started: bool = False
 
-    @cached_property
-    def nodes(self) -> list[Node]:
-        """All expressions, sources first."""
-        parts = (*self.enter, *self.combine, *self.leave)
-        return toposort([e for store in parts for e in store.expressions])
+    @property
+    def parts(self) -> list[tuple[Store, ...]]:
+        """What is stored to enter, to combine, and to leave."""
+        return [part.stores for part in assigns(self.block)]
 
     @property
     def operations(self) -> int:
@@ -153,21 +150,23 @@ class Running(Kernel):
     def operations_each(self) -> int:
         """Of one element: it is combined with its neighbours, step by step."""
         steps = 1 if self.inner > 1 else log2(_LIKELY_LANES)
-        apart = _operations((*self.enter, *self.leave))
-        return max(1, round(apart + (1 + steps / 2) * _operations(self.combine)))
+        enter, combine, leave = self.parts
+        apart = _operations((*enter, *leave))
+        return max(1, round(apart + (1 + steps / 2) * _operations(combine)))
 
     @property
     def operations_of_operator(self) -> int:
         """Of combining two elements."""
-        return _operations(self.combine)
+        return _operations(self.parts[1])
 
     def __str__(self) -> str:
         way = "backwards" if self.reverse else "forwards"
         head = f"running {way} along {self.outer}x[{self.size}]x{self.inner}:"
         lines = [head]
-        for name in ("enter", "combine", "leave"):
+        names = ("enter", "combine", "leave")
+        for name, stores in zip(names, self.parts, strict=True):
             lines.append(f"  {name}:")
-            part = Kernel((), getattr(self, name), ())
+            part = Kernel((), stores, ())
             lines += ["  " + line for line in str(part).splitlines()[1:]]
         return "\n".join(lines)
 
@@ -178,22 +177,6 @@ _LIKELY_LANES = 8
 
 def _operations(stores: Sequence[Store]) -> int:
     return sum(map(cost, toposort([store.value for store in stores])))
-
-
-def legalize_running(kernel: Running, supported: Collection[str]) -> Running:
-    """As `legalize`, part by part."""
-    specs = (*kernel.buffers, *kernel.registers)
-    count = len(kernel.buffers)
-    parts = [
-        legalize(Kernel((), stores, specs), supported)
-        for stores in (kernel.enter, kernel.combine, kernel.leave)
-    ]
-    legal = parts[0].buffers
-    enter, combine, leave = (part.stores for part in parts)
-    return replace(
-        kernel, enter=enter, combine=combine, leave=leave,
-        buffers=legal[:count], registers=legal[count:],
-    )  # fmt: skip
 
 
 def make_running(
@@ -246,8 +229,9 @@ def make_running(
     return Running(
         (), (), tuple(buffers),
         outer=prod(shape[:axis]), size=shape[axis], inner=prod(shape[axis + 1 :]),
-        reverse=reverse, enter=tuple(enter), combine=tuple(combined),
-        leave=tuple(leave), registers=tuple(BufferSpec(d, 1, True) for d in wide * 2),
+        reverse=reverse,
+        block=tuple(Assign(tuple(part)) for part in (enter, combined, leave)),
+        registers=tuple(BufferSpec(d, 1, True) for d in wide * 2),
         started=bool(starts),
     )  # fmt: skip
 

@@ -5,6 +5,9 @@ It needs all renderers, so that it is loaded with the first kernel that is not o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ftrace.devices.llvm.compiling.kernels import FUNCTION
 from ftrace.devices.llvm.fourier.kernel import render_transform
 from ftrace.devices.llvm.ir.formulas import called_in
@@ -21,23 +24,25 @@ from ftrace.lower.kernel import Kernel
 from ftrace.lower.lapack_kernels import Factor
 from ftrace.lower.legalize import legalize
 from ftrace.lower.ordering import Ordering
-from ftrace.lower.recurrence import Recurrence, legalize_recurrence
-from ftrace.lower.scan_kernels import Running, legalize_running
+from ftrace.lower.recurrence import Recurrence, RegisterKernel, legalize_registers
+from ftrace.lower.scan_kernels import Running
+
+#: What writes kernels of a kind.
+_WRITERS: dict[type[Kernel], Callable[[Any, Target, str], Rendered]] = {
+    Kernel: render,
+    Recurrence: render_recurrence,
+    Running: render_running,
+    Factor: render_factor,
+    Transform: render_transform,
+    Ordering: render_ordering,
+}
 
 
 def rendered(kernel: Kernel, target: Target) -> Rendered:
     """The code of a kernel in operations that a processor has."""
-    if isinstance(kernel, Recurrence):
-        legal = legalize_recurrence(kernel, operations_of(target))
-        return render_recurrence(legal, target, FUNCTION)
-    if isinstance(kernel, Factor):
-        return render_factor(kernel, target, FUNCTION)
-    if isinstance(kernel, Transform):
-        return render_transform(kernel, target, FUNCTION)
-    if isinstance(kernel, Ordering):
-        return render_ordering(kernel, target, FUNCTION)
-    if isinstance(kernel, Running):
-        legal = legalize_running(kernel, operations_of(target))
-        return render_running(legal, target, FUNCTION)
-    legal = legalize(kernel, operations_of(target) | called_in(kernel))
-    return render(legal, target, FUNCTION)
+    write = _WRITERS[type(kernel)]
+    if isinstance(kernel, RegisterKernel):
+        kernel = legalize_registers(kernel, operations_of(target))
+    elif write is render:
+        kernel = legalize(kernel, operations_of(target) | called_in(kernel))
+    return write(kernel, target, FUNCTION)

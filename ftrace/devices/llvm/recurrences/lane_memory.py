@@ -132,7 +132,7 @@ class LaneMemory(ABC):
     """Emits accesses to memory.
 
     Args:
-      recurrence: as `legalize_recurrence` leaves it.
+      recurrence: as `legalize_registers` leaves it.
       variation: of it.
       lanes: of a vector; 0 where it has none.
       writer: into which.

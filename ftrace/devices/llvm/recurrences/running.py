@@ -77,8 +77,9 @@ class Lines:
         self.writer = writer_for(kernel.operations // max(kernel.outer, 1))
         self.ops = Operations(self.writer, target)
         self.access = Access(self.writer, self.ops)
-        stores = [target_of(store) for store in kernel.combine]
-        types = [store.value.dtype for store in kernel.combine]
+        _, combine, _ = kernel.parts
+        stores = [target_of(store) for store in combine]
+        types = [store.value.dtype for store in combine]
         self.lanes = max(target.vector_bytes // max(d.itemsize for d in types), 2)
         self.state: dict[Register, Type] = {
             register: Type.of(dtype, self.lanes)
@@ -96,7 +97,7 @@ class Lines:
         def read(node: Node) -> str:
             return self._load(node, place, mask)
 
-        values = self._values(self.kernel.enter, read)
+        values = self._values(self.kernel.parts[0], read)
         return {(n + self.apart, k): text for (n, k), text in values.items()}
 
     def combine(self, left: State, right: State) -> State:
@@ -108,7 +109,7 @@ class Lines:
                 return right[number + self.apart, part]
             return left[register]
 
-        return self._values(self.kernel.combine, read)
+        return self._values(self.kernel.parts[1], read)
 
     def leave(self, left: State, place: str, mask: Mask | None = None) -> None:
         """Stores the results at a place."""
@@ -118,10 +119,11 @@ class Lines:
             assert register is not None
             return left[register]
 
-        roots = [store.value for store in self.kernel.leave]
+        _, _, leave = self.kernel.parts
+        roots = [store.value for store in leave]
         values = Expressions(self.ops, roots, self.lanes, read)
         parts: dict[int, list[tuple[Store, str]]] = {}
-        for store in self.kernel.leave:
+        for store in leave:
             found = parts.setdefault(store.buffer, [])
             found.append((store, values.value(store.value)))
         for number, found in parts.items():
