@@ -160,16 +160,8 @@ def qr(a: Value, mode: str = "reduced") -> Any:
         raise ValueRangeError(
             f"qr: mode must be 'reduced', 'complete', 'r' or 'raw', got {mode!r}"
         )
-    if mode == "r" and x.size and x.dtype in SUPPORTED:
-        now = operations.do_now(_triangle_now, x, dtype=x.dtype, weak=x.weak_type)
-        if now is not None:
-            return now
     q, r = operations.bind_compound(qr_p, x, arg=mode in ("complete", "full"))
     return r if mode == "r" else QRResult(q, r)
-
-
-def _triangle_now(x: Any) -> Any:
-    return _numpy_qr(x, "r")
 
 
 def svd(

@@ -40,7 +40,7 @@ from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
 from ftrace.trace.sizes import upper_bound
 from ftrace.trace.tracer import Tracer, Value, concrete, unbound_variable
-from ftrace.trace.wholes import decided, whole
+from ftrace.trace.wholes import decided
 
 __all__ = [
     "argmax", "argmin", "argwhere", "digitize", "flatnonzero", "nanargmax", "nanargmin",
@@ -66,11 +66,7 @@ def nonzero(
     a = ax.as_value(a)
     if a.ndim == 0:
         raise ShapeError("nonzero takes at least one axis; use atleast_1d")
-    if size is None:
-        now = whole(_places_now, a, more=(dtypes.default_dtype("i"),))
-        if now is not None:
-            return now
-    else:
+    if size is not None:
         size = ax.check_count(size, "nonzero: size")
     known = a
     if isinstance(a, Tracer) and unbound_variable(a.node) is None:
@@ -94,18 +90,6 @@ def nonzero(
             "zero is not known; give size=n, or use where(condition, x, y)"
         )
     return _traced_nonzero(a, size, _fills(fill_value, a.ndim))
-
-
-def _places_now(x: Any, integer: np.dtype[Any]) -> tuple[Any, ...]:
-    return tuple([part.astype(integer) for part in x.nonzero()])
-
-
-def _rows_now(x: Any, integer: np.dtype[Any]) -> Any:
-    found = x.nonzero()
-    rows = np.empty((found[0].size, x.ndim), integer)
-    for axis, part in enumerate(found):
-        rows[:, axis] = part
-    return rows
 
 
 def _descends_now(x: Any) -> bool:
@@ -169,10 +153,6 @@ def argwhere(a: Value, *, size: int | None = None, fill_value: Any = None) -> An
         return ax.full(
             (flatnonzero(a, size=size).shape[0], 0), 0, dtypes.default_dtype("i")
         )
-    if size is None:
-        now = whole(_rows_now, a, more=(dtypes.default_dtype("i"),))
-        if now is not None:
-            return now
     found = nonzero(a, size=size, fill_value=fill_value)
     return stack(found, axis=1)
 

@@ -17,7 +17,7 @@ from ftrace.numpy.creation import array
 from ftrace.numpy.reductions import all as every
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.types import finfo, is_sequence
-from ftrace.trace.operations import bind, broadcast_shapes, do_now, elementwise
+from ftrace.trace.operations import bind, broadcast_shapes, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.tracer import Value, aval_of, is_value
 
@@ -179,8 +179,6 @@ def copysign(x1: Value, x2: Value, /) -> Any:
     """
     _refuse_complex("copysign", x1, x2)
     x1, x2 = ew.promote_inexact(x1, x2)
-    if (found := _by_numpy(np.copysign, x1, x2)) is not None:
-        return found
     size = ew.absolute(x1)
     return choose(ew.signbit(x2), ew.negative(size), size)
 
@@ -193,18 +191,8 @@ def heaviside(x1: Value, x2: Value, /) -> Any:
     """
     _refuse_complex("heaviside", x1, x2)
     x1, x2 = ew.promote_inexact(x1, x2)
-    if (found := _by_numpy(np.heaviside, x1, x2)) is not None:
-        return found
     step = choose(ew.less(x1, 0), 0.0, choose(ew.isnan(x1), x1, 1.0))
     return choose(ew.equal(x1, 0), x2, step)
-
-
-def _by_numpy(function: Any, x1: Any, x2: Any) -> Any:
-    """The very same by NumPy, of floats that it knows; else None."""
-    if x1.dtype.kind != "f" or x1.dtype != x2.dtype:
-        return None
-    weak = x1.weak_type and x2.weak_type
-    return do_now(function, x1, x2, dtype=x1.dtype, weak=weak)
 
 
 def _refuse_complex(name: str, *values: Value) -> None:

@@ -7,7 +7,6 @@ of the program; what is taken at the positions is a gather.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -23,14 +22,12 @@ from ftrace.numpy.reductions import reduced, widened
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.eager import member
 from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, bind_compound, do_now, elementwise
+from ftrace.trace.operations import bind, bind_compound, elementwise
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.host.partition import (
     Partition,
-    argpartition_now,
     argpartition_p,
-    partition_now,
     partition_p,
 )
 from ftrace.trace.primitives.host.sorting import argsort_p, sort_p
@@ -201,11 +198,6 @@ def partition(a: Value, kth: int, axis: int = -1) -> Any:
     place = _check_kth("partition", kth, size)
     if _is_long(x, size):
         return bind_compound(partition_p, x, arg=Partition(place, axis))[0]
-    if not dtypes.is_complex(x.dtype):
-        function = partial(partition_now, place, axis)
-        now = do_now(function, x, dtype=x.dtype, weak=x.weak_type)
-        if now is not None:
-            return now
     ordered = sort_along(x, axis)
     behind = ax.flip(ax.shrink_axis(ordered, axis, place + 1, size), (axis,))
     return concatenate([ax.shrink_axis(ordered, axis, 0, place + 1), behind], axis)
@@ -227,14 +219,6 @@ def argpartition(a: Value, kth: int, axis: int = -1) -> Any:
         arg = Partition(place, axis)
         found = bind_compound(argpartition_p, x, arg=arg)[0]
         return ax.cast(found, dtypes.default_dtype("i"))
-    if not dtypes.is_complex(x.dtype):
-        function, integer = (
-            partial(argpartition_now, place, axis),
-            dtypes.default_dtype("i"),
-        )
-        now = do_now(function, x, dtype=integer, weak=False)
-        if now is not None:
-            return now
     places = positions_along([x], axis)
     behind = sort_along(ax.shrink_axis(places, axis, place + 1, size), axis)
     result = concatenate([ax.shrink_axis(places, axis, 0, place + 1), behind], axis)

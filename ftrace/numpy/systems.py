@@ -169,16 +169,8 @@ def det(a: Value) -> Any:
     """
     x = square("det", a)
     if 1 <= x.shape[-1] <= 3:
-        if x.ndim > 2 and x.dtype in SUPPORTED:
-            found = do_now(_dets_now, x, dtype=x.dtype, weak=x.weak_type)
-            if found is not None:
-                return found
         return run_fused(_short_det, [x])
     return bind_compound(det_p, x)[0]
-
-
-def _dets_now(x: Any) -> Any:
-    return _finite(*matrix_loops.det(x))
 
 
 def _short_det(x: Any) -> Any:

@@ -21,7 +21,7 @@ from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.tracer import Tracer, Value, unbound_variable
-from ftrace.trace.wholes import decided, whole
+from ftrace.trace.wholes import decided
 
 __all__ = [
     "choose", "compress", "extract", "fill_diagonal", "place", "put",
@@ -288,11 +288,6 @@ def compress(
         x, axis = ravel(x), 0
     axis = axes.canonical_axis(axis, x.ndim, "compress")
     length = x.shape[axis]
-    if size is None and flags.shape[0] <= length:
-        weak = x.weak_type
-        now = whole(_compressed_now, flags, x, weak=weak, more=(axis,))
-        if now is not None:
-            return now
     (found,) = nonzero(flags, size=size, fill_value=length)
     if size is None:
         last = int(found[-1]) if found.size else -1
@@ -304,10 +299,6 @@ def compress(
         return along(x, found, axis)
     before = (slice(None),) * axis
     return read_at(x, (*before, found), "fill", fill_value)
-
-
-def _compressed_now(flags: Any, x: Any, axis: int) -> Any:
-    return np.compress(flags, x, axis)
 
 
 def _are_inside_now(x: Any, count: int) -> bool:
