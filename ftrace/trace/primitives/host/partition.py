@@ -69,7 +69,7 @@ def _partition_value(avals: Any, arg: Partition, x: Array) -> list[Array]:
     if order.has_negative_zero(wide):
         # NumPy may exchange it with a zero, or make it one
         found = order.key_value(
-            np.partition(order.float_key(wide, False), place, axis), wide.dtype
+            np.partition(order.float_key(wide), place, axis), wide.dtype
         )
     else:
         found = np.partition(wide, place, axis)
