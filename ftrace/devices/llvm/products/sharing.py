@@ -15,7 +15,7 @@ from ftrace.devices.llvm.products.register_tiles import (
     register_tile,
     register_tiles,
 )
-from ftrace.devices.llvm.runtime.pool import PIECES_PER_THREAD
+from ftrace.devices.llvm.runtime.work import PIECES_PER_THREAD
 from ftrace.devices.llvm.target import Target
 from ftrace.records import dataclass
 

@@ -19,6 +19,8 @@ BRIEF_BYTES = 16 << 10
 BRIEF_OPERATIONS = 8 << 10
 #: Operations of elements that pay for waking another thread.
 WORTH_A_THREAD = 40_000
+#: Pieces per thread: more balance better on a busy machine, fewer cost less.
+PIECES_PER_THREAD = 4
 #: Operations that a unit of a kernel may take without a poll: some tenths of a second.
 LASTING = 1 << 30
 #: How many iterations a loop may have of which it is not known.
