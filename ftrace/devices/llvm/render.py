@@ -10,7 +10,6 @@ how the domain is split.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -51,7 +50,7 @@ from ftrace.devices.llvm.products.contraction import (
     reduce_loop,
 )
 from ftrace.devices.llvm.products.dots import find_dots
-from ftrace.devices.llvm.products.emitter import emit
+from ftrace.devices.llvm.products.emitter import ProductEmitter
 from ftrace.devices.llvm.products.groups import chosen_groups, in_groups
 from ftrace.devices.llvm.products.matrix import (
     FEW_ROWS,
@@ -90,7 +89,9 @@ _DENSE = 16
 #: How many times as many are done in the same time, even where memory is slow.
 _BRISK = 4
 
+#: Emits a kernel into a stage, and returns how many units it has.
 Emit = Callable[[Stage], int]
+Emitter = Callable[[Any, Stage], Any]
 
 
 class Case:
@@ -123,46 +124,24 @@ class Case:
         return all(map(self.target.decides, names))
 
 
-# What emits a kernel into a stage, and returns how many units it has.
+Strategy = Callable[[Case], Emit | None]
 
 
-def _grouped_rows(case: Case) -> Emit | None:
-    plan = case.groups and find_grouped_rows(case.groups, case.facts, case.target)
-    return plan and (lambda stage: SlidingRowsProduct(plan, stage).emit())
+def _of_kernel(kind: Emitter, find: Callable[[Case], Any]) -> Strategy:
+    """What `kind` emits of what is found in a kernel."""
+
+    def strategy(case: Case) -> Emit | None:
+        found = find(case)
+        return None if found is None else lambda stage: kind(found, stage).emit()
+
+    return strategy
 
 
-def _grouped_sum(case: Case) -> Emit | None:
-    plan = case.groups and find_grouped_sum(case.groups, case.facts)
-    return plan and (lambda stage: SlidingSumProduct(plan, stage).emit())
-
-
-def _across(case: Case) -> Emit | None:
-    plan = case.channels and find_across(case.channels, case.facts, case.target)
-    return plan and (lambda stage: AcrossProduct(plan, stage).emit())
-
-
-def _columns(case: Case) -> Emit | None:
-    plan = case.plan and find_sliding(case.kernel, case.plan, case.facts, case.target)
-    return plan and (lambda stage: SlidingProduct(plan, stage).emit())
-
-
-def _sum(case: Case) -> Emit | None:
-    plan = case.plan and find_sliding_sum(
-        case.kernel, case.plan, case.facts, case.target
+def _of_plan(kind: Emitter, find: Callable[..., Any]) -> Strategy:
+    """What `kind` emits of what is found in a contraction."""
+    return _of_kernel(
+        kind, lambda c: c.plan and find(c.kernel, c.plan, c.facts, c.target)
     )
-    return plan and (lambda stage: SlidingSumProduct(plan, stage).emit())
-
-
-def _rows(case: Case) -> Emit | None:
-    plan = case.plan and find_sliding_rows(
-        case.kernel, case.plan, case.facts, case.target
-    )
-    return plan and (lambda stage: SlidingRowsProduct(plan, stage).emit())
-
-
-def _few_columns(case: Case) -> Emit | None:
-    found = case.plan and find_dots(case.kernel, case.plan, case.facts, case.target)
-    return found and partial(emit, found)
 
 
 def _in_place(case: Case) -> Emit | None:
@@ -170,9 +149,10 @@ def _in_place(case: Case) -> Emit | None:
     if plan is None or is_worthwhile(plan, case.facts, case.target):
         return None
     shape = without_panels(plan, case.kernel, case.facts)
-    return shape and partial(
-        emit, as_panels(plan, shape, case.facts, case.target, False)
-    )
+    if shape is None:
+        return None
+    found = as_panels(plan, shape, case.facts, case.target, False)
+    return lambda stage: ProductEmitter(found, stage).emit()
 
 
 def _blocks(case: Case) -> Emit | None:
@@ -182,37 +162,39 @@ def _blocks(case: Case) -> Emit | None:
     groups = chosen_groups(plan, case.target)
     few = case.decides("few_rows") and reads_in_place(plan, case.facts) and not groups
 
-    def emit_blocks(stage: Stage) -> int:
+    def emit(stage: Stage) -> int:
         own = in_groups(plan, groups, stage) if groups else plan
         panels = case.decides("in_panels")
         long = FEW_ROWS if few else LONG_ROWS
         shape = as_matrices(own, stage.kernel, long) if panels else None
         known = stage.facts, stage.target
         found = as_panels(own, shape, *known) if shape else in_blocks(own, *known)
-        return emit(found, stage)
+        return ProductEmitter(found, stage).emit()
 
-    return emit_blocks
-
-
-def _pixels(case: Case) -> Emit | None:
-    plan = find_sliding_dots(case.kernel, case.block, case.facts, case.target)
-    return plan and (lambda stage: SlidingDotsProduct(plan, stage).emit())
+    return emit
 
 
 #: How sums of products are computed: what decides it, and the strategy; the first that
 #: has an answer is taken.
-PRODUCTS: tuple[tuple[tuple[str, ...], Callable[[Case], Emit | None]], ...] = (
-    (("groups_abreast",), _grouped_rows),
-    (("groups_abreast",), _grouped_sum),
-    (("channels_across",), _across),
-    (("in_blocks", "sliding"), _columns),
-    (("in_blocks", "sliding_sums"), _sum),
-    (("in_blocks", "sliding_rows"), _rows),
-    (("in_blocks", "few_columns"), _few_columns),
+PRODUCTS: tuple[tuple[tuple[str, ...], Strategy], ...] = (
+    (("groups_abreast",), _of_kernel(
+        SlidingRowsProduct,
+        lambda c: c.groups and find_grouped_rows(c.groups, c.facts, c.target))),
+    (("groups_abreast",), _of_kernel(
+        SlidingSumProduct, lambda c: c.groups and find_grouped_sum(c.groups, c.facts))),
+    (("channels_across",), _of_kernel(
+        AcrossProduct,
+        lambda c: c.channels and find_across(c.channels, c.facts, c.target))),
+    (("in_blocks", "sliding"), _of_plan(SlidingProduct, find_sliding)),
+    (("in_blocks", "sliding_sums"), _of_plan(SlidingSumProduct, find_sliding_sum)),
+    (("in_blocks", "sliding_rows"), _of_plan(SlidingRowsProduct, find_sliding_rows)),
+    (("in_blocks", "few_columns"), _of_plan(ProductEmitter, find_dots)),
     (("in_blocks", "without_panels"), _in_place),
     (("in_blocks",), _blocks),
-    (("sliding_dots",), _pixels),
-)
+    (("sliding_dots",), _of_kernel(
+        SlidingDotsProduct,
+        lambda c: find_sliding_dots(c.kernel, c.block, c.facts, c.target))),
+)  # fmt: skip
 
 
 def product_of(case: Case) -> Emit | None:

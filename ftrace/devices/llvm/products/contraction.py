@@ -24,6 +24,7 @@ from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
 from ftrace.records import dataclass
 from ftrace.trace.dims import is_dynamic
 from ftrace.trace.graph import Node, toposort
+from ftrace.trace.primitives.elementwise import mul
 
 #: Fewer rows than this in the longest of several row axes are put together.
 _FEW_ROWS = 64
@@ -120,6 +121,14 @@ def reduce_loop(kernel: Kernel, block: Sequence[Statement]) -> ReduceLoop | None
     (loop,) = loops
     simple = all(isinstance(s, Let) for s in loop.body)
     return loop if simple and all(axis_of(r).size for r in loop.ranges) else None
+
+
+def product_loop(kernel: Kernel, block: Sequence[Statement]) -> ReduceLoop | None:
+    """The loop of a kernel that is one sum of products of two, of known sizes."""
+    loop = None if kernel.is_dynamic else reduce_loop(kernel, block)
+    if loop is None or len(loop.reduces) != 1 or loop.reduces[0].arg != "add":
+        return None
+    return loop if loop.reduces[0].src[0].op is mul else None
 
 
 def _contiguous_axis(kernel: Kernel, facts: Facts) -> Node | None:

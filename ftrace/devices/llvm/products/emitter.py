@@ -27,11 +27,6 @@ from ftrace.trace.primitives.elementwise import mul
 from ftrace.trace.primitives.source import const
 
 
-def emit(schedule: Schedule, stage: Stage) -> int:
-    """Emits the function; returns how many units it has."""
-    return _Emitter(schedule, stage).emit()
-
-
 def _merge(
     stage: Stage, values: list[Node], depth: Block
 ) -> tuple[list[Node], tuple[Node, ...], dict[Node, Span]]:
@@ -70,7 +65,7 @@ def _merge(
     return merged, (whole,), spans
 
 
-class _Emitter:
+class ProductEmitter:
     """Carries a schedule out in a stage."""
 
     def __init__(self, schedule: Schedule, stage: Stage) -> None:
@@ -120,6 +115,7 @@ class _Emitter:
         return any(abs(step) == 1 for step in steps)
 
     def emit(self) -> int:
+        """Emits the function; returns how many units it has."""
         s, stage = self.schedule, self.stage
         blocks = () if s.along else (s.columns.blocks,)
         with stage.units([*s.outer, *blocks, *s.inner, s.rows.blocks]) as unit:

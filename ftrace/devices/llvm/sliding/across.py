@@ -27,7 +27,7 @@ from ftrace.devices.llvm.ir.blocks import Block, Cut, run_stores
 from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.loops.staging import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.loops.tiles import Steps, size_of
-from ftrace.devices.llvm.products.contraction import Contraction, reduce_loop
+from ftrace.devices.llvm.products.contraction import Contraction, product_loop
 from ftrace.devices.llvm.products.filling import fill_panel
 from ftrace.devices.llvm.sliding.groups import Pixels, laid_flat
 from ftrace.devices.llvm.sliding.plan import fill_cost, is_sum_of_products
@@ -56,13 +56,11 @@ def find_channels(
     kernel: Kernel, block: Sequence[Statement], facts: Facts, target: Target
 ) -> Contraction | None:
     """The kernel as products of channels that do not lie side by side, if it is one."""
-    loop = None if kernel.is_dynamic else reduce_loop(kernel, block)
-    if loop is None or len(loop.reduces) != 1 or len(kernel.stores) != 1:
+    loop = product_loop(kernel, block)
+    if loop is None or len(kernel.stores) != 1:
         return None
     (total,), (store,) = loop.reduces, kernel.stores
     term = total.src[0]
-    if total.arg != "add" or len(term.src) != 2:
-        return None
     terms = facts.affine[store.index].terms
     axes = [a for a in kernel.axes if size_of(a) > 1]
     for left, right in (term.src, term.src[::-1]):

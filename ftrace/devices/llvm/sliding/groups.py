@@ -24,7 +24,7 @@ from ftrace.devices.llvm.loops.facts import Facts, index_of
 from ftrace.devices.llvm.loops.nest import Nest, Span
 from ftrace.devices.llvm.loops.staging import Panel, Stage, sum_of
 from ftrace.devices.llvm.loops.tiles import Steps, size_of
-from ftrace.devices.llvm.products.contraction import Contraction, reduce_loop
+from ftrace.devices.llvm.products.contraction import Contraction, product_loop
 from ftrace.devices.llvm.products.factors import Factor
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import INDEX, Kernel, Store, axis_of, load_p, range_p
@@ -42,13 +42,11 @@ def find_groups(
 
     The left operand has the groups, too, but not the places.
     """
-    loop = None if kernel.is_dynamic else reduce_loop(kernel, block)
-    if loop is None or len(loop.reduces) != 1:
+    loop = product_loop(kernel, block)
+    if loop is None:
         return None
     (total,) = loop.reduces
     term = total.src[0]
-    if total.arg != "add" or term.op is not mul:
-        return None
     columns = _side_by_side(kernel, term, facts)
     if columns is None:
         return None

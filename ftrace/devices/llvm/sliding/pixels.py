@@ -30,7 +30,7 @@ from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.loops.prefetching import Prefetch
 from ftrace.devices.llvm.loops.staging import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.loops.tiles import Steps, size_of
-from ftrace.devices.llvm.products.contraction import reduce_loop
+from ftrace.devices.llvm.products.contraction import product_loop
 from ftrace.devices.llvm.products.windows import Window, find_windows
 from ftrace.devices.llvm.sliding.plan import fill_cost
 from ftrace.devices.llvm.target import Target
@@ -105,13 +105,11 @@ def find_sliding_dots(
     kernel: Kernel, block: Sequence[Statement], facts: Facts, target: Target
 ) -> SlidingDots | None:
     """The kernel as such a gradient, if it is one."""
-    loop = None if kernel.is_dynamic else reduce_loop(kernel, block)
-    if loop is None or len(loop.reduces) != 1:
+    loop = product_loop(kernel, block)
+    if loop is None:
         return None
     (total,) = loop.reduces
     term = total.src[0]
-    if total.arg != "add" or term.op is not mul:
-        return None
     if total.dtype not in (dtypes.float32, dtypes.float64):
         return None
     for left, right in (term.src, term.src[::-1]):
