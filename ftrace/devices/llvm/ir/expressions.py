@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from ftrace.devices.llvm.ir.scalar import Operations
 from ftrace.devices.llvm.ir.types import Type
-from ftrace.lower.kernel import load_p
+from ftrace.lower.kernel import load_p, range_p
 from ftrace.lower.math.term import RARE, RELAXED
 from ftrace.trace.graph import Node, constant_value, toposort
 from ftrace.trace.primitives.source import const_p
@@ -20,7 +20,7 @@ class Expressions:
       ops: of the writer.
       roots: all that will be asked for.
       lanes: 0 for scalars.
-      read: the value of a load.
+      read: the value of a load, or of a range.
       known: what has a value already.
     """
 
@@ -32,21 +32,29 @@ class Expressions:
         read: Callable[[Node], str],
         known: Mapping[Node, str] = MappingProxyType({}),
     ) -> None:
-        self._ops = ops
-        self._lanes = lanes
+        self.ops = ops
+        self.lanes = lanes
+        self.known = dict(known)
         self._read = read
-        self._known = dict(known)
         self._rare: dict[Node, list[Node]] = {}
         for node in toposort(roots):
             if node.arg == RARE:
                 self._rare.setdefault(node.src[0], []).append(node)
 
+    def lanes_of(self, node: Node) -> int:
+        """Of a value: 0 for a scalar."""
+        return self.lanes
+
+    def wide(self, node: Node, lanes: int) -> str:
+        """A value in every lane."""
+        return self.value(node)
+
     def value(self, node: Node) -> str:
-        pending, known = [node], self._known
+        pending, known = [node], self.known
         while pending:
             n = pending[-1]
-            missing = [s for s in self._needs(n) if s not in known]
-            if n not in known and missing:
+            missing = [] if n in known else [s for s in self.needs(n) if s not in known]
+            if missing:
                 pending.extend(missing)
                 continue
             if n not in known:
@@ -54,7 +62,8 @@ class Expressions:
             pending.pop()
         return known[node]
 
-    def _needs(self, node: Node) -> Iterator[Node]:
+    def needs(self, node: Node) -> Iterator[Node]:
+        """What must have a value before a node gets one."""
         if node.op is load_p:
             return
         if node.arg == RARE:
@@ -64,15 +73,15 @@ class Expressions:
             yield from node.src
 
     def _emit(self, node: Node) -> str:
-        ops, known, lanes = self._ops, self._known, self._lanes
+        ops, lanes = self.ops, self.lanes_of(node)
         own = Type.of(node.dtype, lanes)
         if node.op is const_p:
             return own.constant(constant_value(node))
-        if node.op is load_p:
+        if node.op is load_p or node.op is range_p:
             return self._read(node)
         if node.arg == RARE:
             return self._branch(node)
-        texts = [known[s] for s in node.src]
+        texts = [self.wide(s, lanes) for s in node.src]
         t, name = Type.of(node.src[-1].dtype, lanes), node.op.name
         if name in ("cast", "bitcast"):
             convert = ops.cast if name == "cast" else ops.bitcast
@@ -85,20 +94,25 @@ class Expressions:
         return ops.apply(name, t, *texts)
 
     def _branch(self, node: Node) -> str:
-        """Computes what is rare where some lane takes it."""
-        writer, condition, lanes = self._ops.writer, node.src[0], self._lanes
-        taken = on = self._known[condition]
+        """Computes what is rare where it is taken, in some lane."""
+        writer, condition = self.ops.writer, node.src[0]
+        lanes = self.lanes_of(condition)
+        group = [n for n in self._rare[condition] if self.lanes_of(n) >= lanes]
+        others = [self.wide(n.src[2], self.lanes_of(n)) for n in group]
+        taken = on = self.known[condition]
         if lanes:
             bits = writer.pure(f"bitcast <{lanes} x i1> {on} to i{lanes}", on)
             taken = writer.pure(f"icmp ne i{lanes} {bits}, 0", bits)
-        outside, self._known = self._known, dict(self._known)
+        known, self.known = self.known, dict(self.known)
         branch = writer.open_branch()
         results: list[tuple[str, str, str]] = []
-        for n in self._rare[condition]:
-            t, usual = Type.of(n.dtype, lanes), outside[n.src[2]]
-            value = self._ops.select(on, t, self.value(n.src[1]), usual)
-            results.append((t.text, value, usual))
-        self._known = outside
+        for n, other in zip(group, others, strict=True):
+            t = Type.of(n.dtype, self.lanes_of(n))
+            value = self.wide(n.src[1], t.lanes)
+            if lanes:
+                value = self.ops.select(on, t, value, other)
+            results.append((t.text, value, other))
+        self.known = known
         found = writer.close_branch(branch, taken, results)
-        outside.update(zip(self._rare[condition], found, strict=True))
-        return outside[node]
+        known.update(zip(group, found, strict=True))
+        return known[node]

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from ftrace import dtypes
+from ftrace.devices.llvm.ir.expressions import Expressions
 from ftrace.devices.llvm.ir.scalar import Operations, and_masks
 from ftrace.devices.llvm.ir.types import Type, mask_type
 from ftrace.devices.llvm.ir.writer import Writer
@@ -128,8 +129,8 @@ def stores_of(recurrence: Recurrence) -> list[Store]:
     return [s for a in assigns(recurrence.block) for s in a.stores]
 
 
-class LaneMemory(ABC):
-    """Emits accesses to memory.
+class LaneMemory(Expressions, ABC):
+    """Emits expressions of some or one lane, and accesses to memory.
 
     Args:
       recurrence: as `legalize_registers` leaves it.
@@ -153,9 +154,8 @@ class LaneMemory(ABC):
         self.recurrence = recurrence
         self.target = target
         self.variation = variation
-        self.lanes = lanes
         self.writer = writer
-        self.ops = Operations(writer, target)
+        super().__init__(Operations(writer, target), recurrence.nodes, lanes, self.read)
         self.access = Access(writer, self.ops)
         self.ranges: dict[Node, str] = {}
         self.active: str | None = None
@@ -164,8 +164,8 @@ class LaneMemory(ABC):
         self.facts = Facts([*indices, *recurrence.axes])
 
     @abstractmethod
-    def value(self, node: Node) -> str:
-        """A vector if the node varies from lane to lane, else a scalar."""
+    def read(self, node: Node) -> str:
+        """The value of a load or of a range."""
 
     def lanes_of(self, node: Node) -> int:
         return self.lanes if self.variation.of(node) else 0

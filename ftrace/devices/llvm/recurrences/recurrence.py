@@ -34,15 +34,13 @@ from ftrace.devices.llvm.recurrences.lane_memory import (
 from ftrace.devices.llvm.runtime.work import WORTH_A_THREAD
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import axis_of, load_p, range_p
-from ftrace.lower.math.term import RARE, RELAXED
 from ftrace.lower.recurrence import (
     Assign,
     Recurrence,
     Repeat,
     Statement,
 )
-from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives.source import const_p
+from ftrace.trace.graph import Node
 
 #: How much shorter a loop of unknown length may be than it is taken to be.
 _SHORTER = 100
@@ -53,7 +51,7 @@ class Lines(LaneMemory):
 
     Attributes:
       held: what is in each register now.
-      known: the values of expressions, as long as the registers hold what they do.
+      known: as long as the registers hold what they do.
       left: operations until the kernel asks again whether to stop.
     """
 
@@ -66,17 +64,12 @@ class Lines(LaneMemory):
     ) -> None:
         super().__init__(recurrence, target, variation, lanes, Writer())
         self.held: dict[Register, str] = {}
-        self.rare: dict[Node, list[Node]] = {}
-        for node in recurrence.nodes:
-            if node.arg == RARE:
-                self.rare.setdefault(node.src[0], []).append(node)
         self.types: dict[Register, Type] = {}
         for store in stores_of(recurrence):
             register = target_of(store)
             if register is not None:
                 width = lanes if register in variation.registers else 0
                 self.types[register] = Type.of(store.value.dtype, width)
-        self.known: dict[Node, str] = {}
         self.left = str(LONG)
 
     # Statements.
@@ -175,60 +168,19 @@ class Lines(LaneMemory):
 
     # Values.
 
-    def value(self, node: Node) -> str:
-        """A vector if the node varies from lane to lane, else a scalar."""
-        pending = [node]
-        known = self.known
-        while pending:
-            n = pending[-1]
-            if n in known:
-                pending.pop()
-                continue
-            missing = [s for s in self._needs(n) if s not in known]
-            if missing:
-                pending.extend(missing)
-                continue
-            known[n] = self._emit(n)
-            pending.pop()
-        return known[node]
+    def needs(self, node: Node) -> Iterator[Node]:
+        if node.op is not load_p:
+            yield from super().needs(node)
+        elif register_of(node) is None:
+            terms = self.facts.affine[node.src[1]].terms
+            yield from (atom for atom in terms if atom.op is not range_p)
+            yield from node.src[2:]
 
-    def _needs(self, node: Node) -> Iterator[Node]:
-        if node.op is load_p:
-            if register_of(node) is None:
-                terms = self.facts.affine[node.src[1]].terms
-                yield from (atom for atom in terms if atom.op is not range_p)
-                yield from node.src[2:]
-        elif node.arg == RARE:
-            yield node.src[0]
-            yield from (n.src[2] for n in self.rare[node.src[0]])
-        else:
-            yield from node.src
-
-    def _emit(self, node: Node) -> str:
-        op = node.op
-        if op is const_p:
-            return Type.of(node.dtype, 0).constant(constant_value(node))
-        if op is range_p:
+    def read(self, node: Node) -> str:
+        if node.op is range_p:
             return self._range(node)
-        if op is load_p:
-            register = register_of(node)
-            return self.load(node) if register is None else self.held[register]
-        if node.arg == RARE:
-            return self._branch(node)
-        lanes = self.lanes_of(node)
-        if op.name in ("cast", "bitcast"):
-            (source,) = node.src
-            have, want = Type.of(source.dtype, lanes), Type.of(node.dtype, lanes)
-            convert = self.ops.cast if op.name == "cast" else self.ops.bitcast
-            return convert(self.known[source], have, want)
-        t = Type.of(node.src[-1].dtype, lanes)
-        texts = [self.wide(s, lanes) for s in node.src]
-        if op.name == "select":
-            return self.ops.select(texts[0], t, texts[1], texts[2])
-        if node.arg == RELAXED and not self.target.fma:
-            product = self.ops.apply("mul", t, texts[0], texts[1])
-            return self.ops.apply("add", t, product, texts[2])
-        return self.ops.apply(op.name, t, *texts)
+        register = register_of(node)
+        return self.load(node) if register is None else self.held[register]
 
     def _range(self, node: Node) -> str:
         text = self.ranges[node]
@@ -237,30 +189,6 @@ class Lines(LaneMemory):
         t = Type.of(node.dtype, self.lanes)
         steps = t.lanewise(range(self.lanes))
         return self.ops.binary("add", t, self.ops.splat(text, t), steps)
-
-    def _branch(self, node: Node) -> str:
-        """Computes what is rare where it is taken, in some lane."""
-        writer, condition = self.writer, node.src[0]
-        lanes = self.lanes_of(condition)
-        group = [n for n in self.rare[condition] if self.lanes_of(n) >= lanes]
-        others = [self.wide(n.src[2], self.lanes_of(n)) for n in group]
-        taken = on = self.known[condition]
-        if lanes:
-            bits = writer.pure(f"bitcast <{lanes} x i1> {on} to i{lanes}", on)
-            taken = writer.pure(f"icmp ne i{lanes} {bits}, 0", bits)
-        known, self.known = self.known, dict(self.known)
-        branch = writer.open_branch()
-        results: list[tuple[str, str, str]] = []
-        for n, other in zip(group, others, strict=True):
-            t = Type.of(n.dtype, self.lanes_of(n))
-            value = self.wide(n.src[1], t.lanes)
-            if lanes:
-                value = self.ops.select(on, t, value, other)
-            results.append((t.text, value, other))
-        self.known = known
-        found = writer.close_branch(branch, taken, results)
-        known.update(zip(group, found, strict=True))
-        return known[node]
 
 
 def render_recurrence(recurrence: Recurrence, target: Target, name: str) -> Rendered:
