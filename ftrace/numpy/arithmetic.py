@@ -24,7 +24,6 @@ from ftrace.trace.primitives.source import const_like, variable
 from ftrace.trace.scopes import asarray
 from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Tracer, Value, aval_of
-from ftrace.trace.wholes import decided
 
 __all__ = [
     "around", "ceil", "divmod", "fix", "float_power", "floor", "floor_divide",
@@ -221,12 +220,9 @@ def _known_integer(x: Value) -> int | None:
     known = is_array(x) or isinstance(x, np.generic)
     if not known or x.shape or ew.kind_of(x) not in "iu":
         return None
-    found = decided(int, x)  # what is done
-    if found is None:
-        if watch.tell is not None:
-            watch.tell()
-        found = int(asarray(x).numpy())
-    return found
+    if watch.tell is not None:  # it decides what is done
+        watch.tell()
+    return int(asarray(x).numpy())
 
 
 def integer_power(x: Any, exponent: int) -> Any:

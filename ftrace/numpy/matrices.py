@@ -19,9 +19,9 @@ from ftrace.numpy.linear import diagonal_of
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel
+from ftrace.numpy.take import are_inside
 from ftrace.numpy.types import shape as shape_of
 from ftrace.trace.tracer import Value
-from ftrace.trace.wholes import decided
 
 __all__ = [
     "diag", "diag_indices", "diag_indices_from", "diagflat", "diagonal", "eye",
@@ -328,10 +328,6 @@ def ravel_multi_index(
     return result if dtype is None else ax.cast(result, dtypes.as_dtype(dtype))
 
 
-def _are_inside_now(x: Any, size: int) -> bool:
-    return not x.size or bool(x.min() >= 0 and x.max() < size)
-
-
 def _bounded(index: Any, size: int, mode: str) -> Any:
     if mode == "wrap":
         return remainder(index, size)
@@ -339,9 +335,6 @@ def _bounded(index: Any, size: int, mode: str) -> Any:
         return clip(index, 0, size - 1)
     if mode != "raise":
         raise ValueRangeError(f"the modes are raise, wrap and clip; got {mode!r}")
-    inside = decided(_are_inside_now, index, more=(size,))
-    if inside is None:
-        inside = _are_inside_now(np.asarray(index), size)
-    if not inside:
+    if not are_inside(np.asarray(index), size):
         raise ValueRangeError(f"an index is out of bounds of an axis of size {size}")
     return index

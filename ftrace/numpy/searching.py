@@ -40,7 +40,6 @@ from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
 from ftrace.trace.sizes import upper_bound
 from ftrace.trace.tracer import Tracer, Value, concrete, unbound_variable
-from ftrace.trace.wholes import decided
 
 __all__ = [
     "argmax", "argmin", "argwhere", "digitize", "flatnonzero", "nanargmax", "nanargmin",
@@ -90,10 +89,6 @@ def nonzero(
             "zero is not known; give size=n, or use where(condition, x, y)"
         )
     return _traced_nonzero(a, size, _fills(fill_value, a.ndim))
-
-
-def _descends_now(x: Any) -> bool:
-    return bool(x[0] > x[-1])
 
 
 def _fills(fill_value: Any, ndim: int) -> list[int]:
@@ -282,8 +277,7 @@ def digitize(
     ]
     descends = ew.greater(ends[0], ends[1])
     if _all_here(x, bins):
-        known = decided(_descends_now, bins)
-        if not (bool(descends) if known is None else known):
+        if not bool(descends):
             return searchsorted(bins, x, side)
         return ew.subtract(bins.shape[0], searchsorted(ax.flip(bins, (0,)), x, side))
     bins, x = ew.promote_together(bins, x)

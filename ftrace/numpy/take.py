@@ -21,7 +21,6 @@ from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.tracer import Tracer, Value, unbound_variable
-from ftrace.trace.wholes import decided
 
 __all__ = [
     "choose", "compress", "extract", "fill_diagonal", "place", "put",
@@ -241,10 +240,7 @@ def choose(
     elif mode == "clip":
         indices = clip(indices, 0, count - 1)
     elif mode == "raise":
-        inside = decided(_are_inside_now, indices, more=(count,))
-        if inside is None:
-            inside = _are_inside_now(np.asarray(indices), count)
-        if not inside:
+        if not are_inside(np.asarray(indices), count):
             raise IndexBoundsError(f"choose: an index is not from 0 to {count - 1}")
     else:
         raise ValueRangeError(
@@ -301,7 +297,8 @@ def compress(
     return read_at(x, (*before, found), "fill", fill_value)
 
 
-def _are_inside_now(x: Any, count: int) -> bool:
+def are_inside(x: Any, count: int) -> bool:
+    """Are all places of an axis of so many?"""
     return not x.size or bool(x.min() >= 0 and x.max() < count)
 
 

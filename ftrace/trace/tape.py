@@ -83,26 +83,18 @@ class Number:
     dtype: np.dtype[Any]
 
 
-class Otherwise(Exception):
-    """Values say something else than when a call was recorded."""
-
-
 class Tape:
     """The steps of what happens in one thread.
 
     Attributes:
       steps: in their order.
       constants: Arrays that depend on no other one.
-      open: results of steps, Arrays whose values decide how large they are.
-      guards: what steps made that only look whether values say what they said.
       refused: there is nothing to repeat.
     """
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.constants: list[Array] = []
-        self.open: list[Any] = []
-        self.guards: list[Value] = []
         self.refused = False
         self._thread = get_ident()
 
@@ -121,20 +113,6 @@ class Tape:
         if get_ident() == self._thread:
             self.refused |= result.size >= FEW
             self.steps.append(Step(function, tuple(operands), result, op, arg))
-
-    def note_open(
-        self, function: Function, operands: Sequence[Any], result: Any
-    ) -> None:
-        """A step whose result has as many elements as the values say."""
-        if get_ident() == self._thread:
-            self.open.append(result)
-            self.steps.append(Step(function, tuple(operands), result))
-
-    def note_guard(self, function: Function, operands: Sequence[Any]) -> None:
-        """A step that raises where values say something else than now."""
-        if get_ident() == self._thread:
-            self.guards.append(Value(None, 0))
-            self.steps.append(Step(function, tuple(operands), self.guards[-1]))
 
     def note_constant(self, array: Array) -> None:
         """An Array that depends on no other one."""

@@ -164,16 +164,8 @@ class Steps:
         self.calls: list[Call] = []
         made = {id(step.result): step for step in tape.steps}
         own = {id(x) for x in arguments.fresh}
-        self.open = {id(x) for x in tape.open}
-        if self.open and not all(id(x) in self.open | own for x in results):
-            raise NotRecordable  # their sizes may have decided what else was done
-        for step in _needed(tape.steps, made, [*results, *tape.guards]):
+        for step in _needed(tape.steps, made, results):
             operands = [self._resolve(x) for x in step.operands]
-            if id(step.result) in self.open:
-                self._numbers[id(step.result)] = self._append_open(step, operands)
-                continue
-            if any(id(x) in self.open for x in step.operands):
-                raise NotRecordable
             if type(step.result) is Array and not any(
                 type(x) is Place for x in operands
             ):
@@ -187,12 +179,6 @@ class Steps:
             self._numbers[id(step.result)] = self._append(call)
         self._check_places(arguments)
         self.sources = [None if id(x) in own else self._source(x) for x in results]
-
-    def _append_open(self, step: Taped, operands: Sequence[Any]) -> int:
-        taken = step.function is getitem
-        if not taken and any(id(x) in self.open for x in step.operands):
-            raise NotRecordable
-        return self._append(Call(step.function, operands, None))
 
     def _check_places(self, arguments: FlatArguments) -> None:
         """An index that no step reads has decided what the steps are."""
@@ -347,7 +333,7 @@ class CacheEntry:
                 same = beyond + arguments.number_of(result)
                 return self._block.add(*GivenPart(GIVEN, same))
             source = numbers[found]
-            if id(result) in steps.open or type(result) is not Array:
+            if type(result) is not Array:
                 return self._block.add(*GivenPart(GIVEN, source))
             aval = aval_of(result)
             return self._block.add(*array_part(HOSTED, source, aval, self._refer))
